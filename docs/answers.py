@@ -12,10 +12,10 @@ from pydantic import TypeAdapter
 
 from schedd.api.app import create_app
 from schedd.api.bodies import News
-from schedd.service.askers import Askers
-from schedd.service.clock import SystemClock
+from schedd.service.access.askers import Askers
+from schedd.service.access.tokens import Tokens
+from schedd.service.cluster.clock import SystemClock
 from schedd.service.clusters import Clusters
-from schedd.service.tokens import Tokens
 
 ROOMS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "jobs": (

@@ -10,14 +10,14 @@ from fastapi.security import HTTPBearer
 from starlette.concurrency import run_in_threadpool
 
 from schedd.api.problems import Fault, ProblemError
-from schedd.service.askers import Askers, UnknownUser
+from schedd.service.access.askers import Askers, UnknownUser
+from schedd.service.access.identity import IdentityError, Provider
+from schedd.service.access.munge import MungeError
+from schedd.service.access.roles import RIGHTS, Bearer, Right
+from schedd.service.cluster.errors import UnknownCluster
+from schedd.service.cluster.loop import PlanLoop
 from schedd.service.clusters import Clusters
-from schedd.service.errors import UnknownCluster
-from schedd.service.identity import IdentityError, Provider
-from schedd.service.loop import PlanLoop
-from schedd.service.munge import MungeError
-from schedd.service.roles import RIGHTS, Bearer, Right
-from schedd.service.sight import Sight, sight
+from schedd.service.read.sight import Sight, sight
 
 __all__ = [
     "PEER",

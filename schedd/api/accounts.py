@@ -17,12 +17,12 @@ from schedd.api.problems import Fault, ProblemError, answers
 from schedd.api.replies import documented, reply
 from schedd.api.text import TextRoute
 from schedd.api.waiting import answer_of, the_database
-from schedd.engine.view import Published
+from schedd.engine.show.view import Published
 from schedd.policy.accounts import SCALE, Account, Period, Unit
 from schedd.policy.site import economy_of
+from schedd.service.cluster.loop import PlanLoop
 from schedd.service.clusters import Clusters
-from schedd.service.loop import PlanLoop
-from schedd.service.sight import Sight
+from schedd.service.read.sight import Sight
 from schedd.store.records import Charged, LedgerRow
 from schedd.wire import AccountMoved, AccountSet
 

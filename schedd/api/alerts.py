@@ -8,10 +8,10 @@ from schedd.api.access import Cluster, Seen, User
 from schedd.api.bodies import Dated, dated
 from schedd.api.problems import answers
 from schedd.api.replies import documented, reply
-from schedd.engine.alerts import OpenAlert
-from schedd.service.alarms import FOR_USERS
-from schedd.service.loop import PlanLoop
-from schedd.service.sight import Sight
+from schedd.engine.facts.alerts import OpenAlert
+from schedd.service.cluster.alarms import FOR_USERS
+from schedd.service.cluster.loop import PlanLoop
+from schedd.service.read.sight import Sight
 
 __all__ = ["alerts_for", "router"]
 

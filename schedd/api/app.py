@@ -45,10 +45,10 @@ from schedd.api.hot import OneJob
 from schedd.api.limits import BodyLimit
 from schedd.api.queries import Queries
 from schedd.api.replies import all_documented, build
-from schedd.service.askers import Askers
+from schedd.service.access.askers import Askers
+from schedd.service.access.tokens import Tokens
 from schedd.service.clusters import Clusters
-from schedd.service.notices import Desk
-from schedd.service.tokens import Tokens
+from schedd.service.outward.notices import Desk
 
 __all__ = ["Lifespan", "create_app"]
 

@@ -7,15 +7,15 @@ from typing import Annotated, Any, Literal, TypedDict
 from pydantic import Field
 
 from schedd.api.replies import documented
-from schedd.engine.alerts import OpenAlert
-from schedd.engine.job_view import Change, JobView
-from schedd.engine.records import Breach, Ended, Risk
-from schedd.engine.view import Published
-from schedd.service.chain import Ahead, Link, LinkJob
-from schedd.service.explain import Blocker, Explanation, On
-from schedd.service.feed import JobLine
-from schedd.service.gaps import Gap, Step
-from schedd.service.reading import Bar, Counts, NodeView
+from schedd.engine.facts.alerts import OpenAlert
+from schedd.engine.facts.records import Breach, Ended, Risk
+from schedd.engine.show.job_view import Change, JobView
+from schedd.engine.show.view import Published
+from schedd.service.cluster.feed import JobLine
+from schedd.service.questions.chain import Ahead, Link, LinkJob
+from schedd.service.questions.explain import Blocker, Explanation, On
+from schedd.service.read.gaps import Gap, Step
+from schedd.service.read.reading import Bar, Counts, NodeView
 from schedd.wire import Decision, ServerFacts
 
 __all__ = [

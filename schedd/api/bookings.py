@@ -17,11 +17,11 @@ from schedd.api.replies import documented, reply
 from schedd.api.text import TextRoute
 from schedd.api.waiting import answer_of
 from schedd.dialect import RequestError, format_walltime, resource_list
-from schedd.engine.booking import LIVE, Booking, BookingPhase, Option
-from schedd.engine.view import Published
+from schedd.engine.facts.booking import LIVE, Booking, BookingPhase, Option
+from schedd.engine.show.view import Published
 from schedd.plan.columns import CPUS, GPUS, MEM
-from schedd.service.loop import PlanLoop
-from schedd.service.roles import Bearer
+from schedd.service.access.roles import Bearer
+from schedd.service.cluster.loop import PlanLoop
 from schedd.wire import Act, Book, BookingStep, ShareFacts
 
 __all__ = ["BookingRequest", "BookingView", "BookingsView", "router", "sees"]

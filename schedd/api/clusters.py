@@ -12,8 +12,8 @@ from schedd.api.messages import Pause
 from schedd.api.problems import answers
 from schedd.api.replies import reply
 from schedd.api.waiting import at_once
-from schedd.service.loop import PlanLoop
-from schedd.service.reading import counts
+from schedd.service.cluster.loop import PlanLoop
+from schedd.service.read.reading import counts
 
 __all__ = ["cluster_view", "router", "switch"]
 

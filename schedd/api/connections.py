@@ -10,7 +10,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from schedd.api.access import PEER, TRUST
 from schedd.api.places import Places
-from schedd.service.settings import LimitSettings
+from schedd.service.settings.file import LimitSettings
 
 __all__ = ["Connection"]
 

@@ -20,8 +20,8 @@ from schedd.federation.log import Log
 from schedd.federation.peers import Peer
 from schedd.federation.roof import Roof
 from schedd.federation.settings import Settings, SettingsError
+from schedd.service.access.tokens import read_token_file
 from schedd.service.notify import notify
-from schedd.service.tokens import read_token_file
 from schedd.store import StoreError
 
 __all__ = ["federate", "peer_tokens", "tokens_of"]

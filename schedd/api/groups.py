@@ -14,7 +14,7 @@ from schedd.dialect import parse_torque
 from schedd.federation.groups.group import Copy, Group, Round
 from schedd.federation.groups.steps import handover_name
 from schedd.federation.roof import Roof
-from schedd.service.roles import Bearer
+from schedd.service.access.roles import Bearer
 from schedd.wire import HANDED_ATTRIBUTES
 
 __all__ = ["GroupRequest", "add", "group_row"]

@@ -16,10 +16,10 @@ from schedd.api.problems import ProblemError, answers
 from schedd.api.replies import documented, reply
 from schedd.api.text import TextRoute
 from schedd.api.waiting import answer_of
-from schedd.engine.job_view import JobView, record_of, view_of
-from schedd.engine.records import HandedOver, HandoverPhase
-from schedd.engine.view import Published
-from schedd.service.loop import PlanLoop
+from schedd.engine.facts.records import HandedOver, HandoverPhase
+from schedd.engine.show.job_view import JobView, record_of, view_of
+from schedd.engine.show.view import Published
+from schedd.service.cluster.loop import PlanLoop
 from schedd.wire import HANDED_ATTRIBUTES, HandOver, LetRun, SubmissionFacts, TakeBack
 
 __all__ = ["HandoverView", "HandoversView", "Submission", "router"]

@@ -12,8 +12,8 @@ from schedd.api.access import PEER, Daemon, Reader, asker_of, daemon_of, open_to
 from schedd.api.bodies import Health, Ready
 from schedd.api.problems import ProblemError, answers
 from schedd.api.replies import reply
-from schedd.service.errors import PlannerStopped, StandingBy
-from schedd.service.standing import Only, StateOf
+from schedd.service.cluster.errors import PlannerStopped, StandingBy
+from schedd.service.read.standing import Only, StateOf
 
 __all__ = ["router"]
 

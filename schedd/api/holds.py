@@ -18,8 +18,8 @@ from schedd.api.policy import PreviewView, previewed
 from schedd.api.problems import Fault, ProblemError, answers
 from schedd.api.replies import documented, reply
 from schedd.api.waiting import answer_of
-from schedd.engine.view import Published
-from schedd.service.loop import PlanLoop
+from schedd.engine.show.view import Published
+from schedd.service.cluster.loop import PlanLoop
 from schedd.wire import PlanningHeld, PlanningReleased
 
 __all__ = ["HoldView", "HoldsView", "Kind", "hold", "preview", "release", "router"]

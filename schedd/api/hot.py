@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from schedd.api.access import asker_of, daemon_of, here, seen_by, user_of
 from schedd.api.jobs import the_job
 from schedd.api.problems import ProblemError, no_such_cluster, problem_response
-from schedd.service.errors import UnknownCluster
+from schedd.service.cluster.errors import UnknownCluster
 
 __all__ = ["OneJob"]
 

@@ -11,16 +11,16 @@ from schedd.api.bodies import History, JobColumns, JobPage, Past, PastMoment, da
 from schedd.api.problems import ProblemError, answers
 from schedd.api.replies import chosen, in_columns, reply, reply_rows
 from schedd.api.waiting import a_copy, the_database
-from schedd.engine.job_view import JobView, Standing, job_history, view_of
-from schedd.engine.records import JobRecord
-from schedd.engine.view import Published
+from schedd.engine.facts.records import JobRecord
+from schedd.engine.show.job_view import JobView, Standing, job_history, view_of
+from schedd.engine.show.view import Published
+from schedd.service.cluster.loop import PlanLoop
 from schedd.service.clusters import Clusters
-from schedd.service.explain import Explanation, explain
-from schedd.service.job_columns import PLAIN, columns
-from schedd.service.loop import PlanLoop
-from schedd.service.past_jobs import PastJob, past_job
-from schedd.service.reading import alike, find, jobs
-from schedd.service.sight import Sight
+from schedd.service.questions.explain import Explanation, explain
+from schedd.service.read.job_columns import PLAIN, columns
+from schedd.service.read.past_jobs import PastJob, past_job
+from schedd.service.read.reading import alike, find, jobs
+from schedd.service.read.sight import Sight
 
 __all__ = ["a_past_job", "found_job", "router", "the_job"]
 

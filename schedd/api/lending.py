@@ -16,8 +16,8 @@ from schedd.api.replies import documented, reply
 from schedd.api.text import TextRoute
 from schedd.api.waiting import answer_of
 from schedd.engine import Engine
-from schedd.engine.priorities import applicant_of
-from schedd.engine.records import Phase
+from schedd.engine.facts.records import Phase
+from schedd.engine.rank.priorities import applicant_of
 from schedd.wire import Counted
 
 __all__ = ["LentView", "router"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import structlog
 
-from schedd.service.settings import ServerSettings, SettingsError
+from schedd.service.settings.file import ServerSettings, SettingsError
 
 __all__ = [
     "ListenError",

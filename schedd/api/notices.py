@@ -13,10 +13,10 @@ from schedd.api.access import Cluster, Seen, User
 from schedd.api.problems import Fault, ProblemError, answers
 from schedd.api.replies import documented, reply
 from schedd.api.text import TextRoute
-from schedd.service.loop import PlanLoop
-from schedd.service.notices import Desk, TooManyWishes
-from schedd.service.reading import find
-from schedd.service.roles import Bearer
+from schedd.service.access.roles import Bearer
+from schedd.service.cluster.loop import PlanLoop
+from schedd.service.outward.notices import Desk, TooManyWishes
+from schedd.service.read.reading import find
 from schedd.store import StoreError
 from schedd.store.records import Wish
 

@@ -12,7 +12,7 @@ from schedd.api.jobs import found_job
 from schedd.api.problems import answers
 from schedd.api.replies import documented, reply
 from schedd.api.waiting import a_copy
-from schedd.service.objectives import NodeCost, cost_of, known, measured
+from schedd.service.questions.objectives import NodeCost, cost_of, known, measured
 
 __all__ = ["JobCostView", "ObjectiveValue", "ObjectivesView", "router"]
 

@@ -11,11 +11,11 @@ from schedd.api.replies import documented
 from schedd.engine.searching import Why
 from schedd.plan.views import Window
 from schedd.predict import Figures
-from schedd.service.cheapest import Cheapest
-from schedd.service.objectives import ObjectiveChange
-from schedd.service.smaller import Smaller
-from schedd.service.summaries import CriterionValue, UserSummary
-from schedd.service.track import SearchRun
+from schedd.service.background.track import SearchRun
+from schedd.service.questions.cheapest import Cheapest
+from schedd.service.questions.objectives import ObjectiveChange
+from schedd.service.questions.smaller import Smaller
+from schedd.service.questions.summaries import CriterionValue, UserSummary
 from schedd.wire import ShareFacts
 
 __all__ = [

@@ -13,10 +13,10 @@ from schedd.api.access import Cluster, Daemon, Operator
 from schedd.api.problems import Fault, ProblemError, answers
 from schedd.api.replies import documented, reply
 from schedd.choice.pareto import NoPymoo, ParetoSettings
-from schedd.service.choices import Busy, MovedOn, NoSuchPlan, OfferedMove, OfferedPlan, PlanSet
+from schedd.service.background.choices import Busy, MovedOn, NoSuchPlan, OfferedMove, OfferedPlan, PlanSet
+from schedd.service.cluster.loop import PlanLoop
 from schedd.service.clusters import Clusters
-from schedd.service.loop import PlanLoop
-from schedd.service.objectives import ObjectiveChange
+from schedd.service.questions.objectives import ObjectiveChange
 
 __all__ = ["Applied", "Seek", "apply", "router", "seek"]
 

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from schedd.api.listening import tls_context
-from schedd.service.identity import Provider
-from schedd.service.relay import relay_of
-from schedd.service.settings import Settings, SettingsError
-from schedd.service.tokens import Tokens
-from schedd.service.webhooks import Hook, hook_of
+from schedd.service.access.identity import Provider
+from schedd.service.access.tokens import Tokens
+from schedd.service.outward.relay import relay_of
+from schedd.service.outward.webhooks import Hook, hook_of
+from schedd.service.settings.file import Settings, SettingsError
 
 __all__ = ["Parts", "parts_of"]
 
@@ -36,7 +36,7 @@ def _provider(settings: Settings) -> Provider | None:
     if settings.auth.oidc is None:
         return None
     try:
-        from schedd.service.oidc import provider_of  # noqa: PLC0415  (an extra)
+        from schedd.service.access.oidc import provider_of  # noqa: PLC0415  (an extra)
     except ModuleNotFoundError as error:
         if error.name != "joserfc":
             raise

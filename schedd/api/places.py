@@ -11,7 +11,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from typing import Protocol
 
-from schedd.service.settings import LimitSettings
+from schedd.service.settings.file import LimitSettings
 
 __all__ = ["Places", "Tenant"]
 

@@ -10,9 +10,9 @@ from schedd.api.jobs import Fields
 from schedd.api.problems import Fault, ProblemError, answers
 from schedd.api.replies import chosen, reply
 from schedd.api.reservations import reservation_view
-from schedd.engine.view import Published
-from schedd.service.gaps import gaps
-from schedd.service.reading import Bar, NodeView, nodes, window
+from schedd.engine.show.view import Published
+from schedd.service.read.gaps import gaps
+from schedd.service.read.reading import Bar, NodeView, nodes, window
 from schedd.wire.facts import NodeStateName
 
 __all__ = ["router"]

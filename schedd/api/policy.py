@@ -18,13 +18,13 @@ from schedd.api.problems import answers
 from schedd.api.replies import documented, reply
 from schedd.api.waiting import answer_of
 from schedd.engine import Engine
+from schedd.engine.facts.settings import EngineSettings
 from schedd.engine.preview import InTheWay, Moved, Preview, preview
-from schedd.engine.settings import EngineSettings
-from schedd.service.asking import tried_in
-from schedd.service.loop import PlanLoop
-from schedd.service.searching import trial
-from schedd.service.site_settings import SiteSettings
-from schedd.service.track import SearchRun
+from schedd.service.background.searching import trial
+from schedd.service.background.track import SearchRun
+from schedd.service.cluster.loop import PlanLoop
+from schedd.service.questions.asking import tried_in
+from schedd.service.settings.site import SiteSettings
 from schedd.wire import Event, PolicyChanged
 
 __all__ = ["PolicyPreview", "PolicyView", "PreviewView", "change_policy", "foreseen", "previewed", "router"]

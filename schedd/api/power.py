@@ -16,9 +16,9 @@ from schedd.api.problems import Fault, ProblemError, answers
 from schedd.api.replies import documented, reply
 from schedd.api.text import TextRoute
 from schedd.api.waiting import answer_of
-from schedd.engine.records import PowerAim, PowerPhase
-from schedd.engine.view import Published
-from schedd.service.loop import PlanLoop
+from schedd.engine.facts.records import PowerAim, PowerPhase
+from schedd.engine.show.view import Published
+from schedd.service.cluster.loop import PlanLoop
 from schedd.wire import PowerWish, WattsRead
 
 __all__ = ["MeasuredView", "NodePowerView", "PowerView", "router", "view"]

@@ -12,8 +12,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from schedd.plan.plan import WorkSpent
-from schedd.service.errors import Overloaded, PlannerStopped, UnknownCluster
-from schedd.service.reading import CursorError
+from schedd.service.cluster.errors import Overloaded, PlannerStopped, UnknownCluster
+from schedd.service.read.reading import CursorError
 
 __all__ = ["KINDS", "Fault", "Problem", "ProblemError", "answers", "install", "problem_response"]
 

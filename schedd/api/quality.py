@@ -22,10 +22,10 @@ from schedd.api.replies import reply
 from schedd.api.waiting import a_copy, the_database
 from schedd.plan.evaluate import UNITS
 from schedd.policy.site import economy_of
-from schedd.service.accuracy import Rightness, rightness
+from schedd.service.cluster.loop import PlanLoop
 from schedd.service.clusters import Clusters
-from schedd.service.loop import PlanLoop
-from schedd.service.summaries import evaluated, users
+from schedd.service.questions.summaries import evaluated, users
+from schedd.service.read.accuracy import Rightness, rightness
 from schedd.store.records import Accuracy, Error
 
 __all__ = ["router"]

@@ -15,13 +15,13 @@ from schedd.api.replies import reply
 from schedd.api.waiting import a_copy
 from schedd.dialect.cost_limit import read_cost_limit
 from schedd.dialect.units import without_units
-from schedd.engine.records import JobRecord, Phase
+from schedd.engine.facts.records import JobRecord, Phase
 from schedd.model import FOREVER, Never, StartKnown, WaitingFor
 from schedd.policy.site import economy_of
-from schedd.service.expecting import UNKNOWN, Expectation, Expecting, promise_of
-from schedd.service.forks import Asked, Fork, NotUnderstood
-from schedd.service.objectives import placement_cost
-from schedd.service.roles import Bearer
+from schedd.service.access.roles import Bearer
+from schedd.service.questions.expecting import UNKNOWN, Expectation, Expecting, promise_of
+from schedd.service.questions.forks import Asked, Fork, NotUnderstood
+from schedd.service.questions.objectives import placement_cost
 from schedd.wire import ShareFacts
 
 __all__ = ["answered", "router"]

@@ -13,13 +13,13 @@ from schedd.api.problems import ProblemError, answers
 from schedd.api.replies import documented, reply
 from schedd.api.waiting import answer_of
 from schedd.engine import Engine
-from schedd.engine.fair_use import fair_shares
-from schedd.engine.priorities import applicant_of, breakdown_of, demand_now
-from schedd.engine.records import Phase
+from schedd.engine.facts.records import Phase
+from schedd.engine.rank.fair_use import fair_shares
+from schedd.engine.rank.priorities import applicant_of, breakdown_of, demand_now
 from schedd.policy.fair_share import Standing
 from schedd.policy.protocol import Breakdown, Term
-from schedd.service.loop import PlanLoop
-from schedd.service.sight import Sight
+from schedd.service.cluster.loop import PlanLoop
+from schedd.service.read.sight import Sight
 
 __all__ = ["FairShareView", "PriorityView", "priority_of", "router", "shares_of"]
 

@@ -11,13 +11,13 @@ import structlog
 
 from schedd.api.listening import load_certificate, tls_context, warn_if_out_of_date
 from schedd.api.parts import Parts, parts_of
-from schedd.service.askers import Askers
-from schedd.service.changes import compare
+from schedd.service.access.askers import Askers
+from schedd.service.cluster.errors import PlannerStopped
 from schedd.service.clusters import Clusters
-from schedd.service.errors import PlannerStopped
 from schedd.service.logs import set_up
 from schedd.service.notify import notify
-from schedd.service.settings import Settings, SettingsError
+from schedd.service.settings.changes import compare
+from schedd.service.settings.file import Settings, SettingsError
 from schedd.store import StoreError
 
 __all__ = ["Reload"]

@@ -13,7 +13,7 @@ from pydantic_core import to_json
 from starlette.responses import Response
 
 from schedd.api.problems import Fault, ProblemError
-from schedd.engine.view import Published
+from schedd.engine.show.view import Published
 
 __all__ = ["all_documented", "build", "chosen", "documented", "in_columns", "reply", "reply_rows"]
 

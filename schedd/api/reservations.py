@@ -17,8 +17,8 @@ from schedd.api.policy import PreviewView, previewed
 from schedd.api.problems import Fault, ProblemError, answers
 from schedd.api.replies import reply
 from schedd.api.waiting import answer_of
-from schedd.engine.view import Published
-from schedd.service.loop import PlanLoop
+from schedd.engine.show.view import Published
+from schedd.service.cluster.loop import PlanLoop
 from schedd.wire import Reserve, Unreserve
 
 __all__ = ["RESERVATION", "note", "preview", "reservation_view", "reserve", "router", "unreserve"]

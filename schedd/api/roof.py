@@ -29,7 +29,7 @@ from schedd.federation.jobs import Job
 from schedd.federation.offers import Balance, Offered, compose
 from schedd.federation.peers import client_of
 from schedd.federation.roof import Roof
-from schedd.service.roles import Bearer
+from schedd.service.access.roles import Bearer
 from schedd.wire import HANDED_ATTRIBUTES
 
 __all__ = ["Asked", "Asker", "TheRoof", "Tokens", "Words", "create_app", "owner_of"]

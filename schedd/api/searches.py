@@ -12,9 +12,9 @@ from schedd.api.outcomes import Searched, SearchesView, search_view
 from schedd.api.problems import answers
 from schedd.api.replies import reply
 from schedd.api.waiting import answer_of, the_database
+from schedd.service.background.track import SearchRun
+from schedd.service.cluster.loop import PlanLoop
 from schedd.service.clusters import Clusters
-from schedd.service.loop import PlanLoop
-from schedd.service.track import SearchRun
 
 __all__ = ["router", "search"]
 

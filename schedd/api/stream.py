@@ -12,13 +12,13 @@ from schedd.api.access import Cluster, User, address_of, seen_by, still_counts
 from schedd.api.alerts import alerts_for
 from schedd.api.bodies import News, dated
 from schedd.api.problems import ProblemError, answers
-from schedd.engine.alerts import OpenAlert
-from schedd.engine.view import Published
-from schedd.service.askers import Askers
-from schedd.service.bell import rung_or_late
-from schedd.service.feed import Wanted, line_of
-from schedd.service.loop import PlanLoop
-from schedd.service.reading import counts, of_owner
+from schedd.engine.facts.alerts import OpenAlert
+from schedd.engine.show.view import Published
+from schedd.service.access.askers import Askers
+from schedd.service.cluster.bell import rung_or_late
+from schedd.service.cluster.feed import Wanted, line_of
+from schedd.service.cluster.loop import PlanLoop
+from schedd.service.read.reading import counts, of_owner
 
 __all__ = ["router"]
 

@@ -12,11 +12,11 @@ import structlog
 from fastapi import FastAPI
 
 from schedd.api.app import Lifespan
-from schedd.service.askers import Askers
+from schedd.service.access.askers import Askers
 from schedd.service.clusters import Clusters
-from schedd.service.notices import Desk
 from schedd.service.notify import notify, watchdog_interval
-from schedd.service.webhooks import Hook, follow
+from schedd.service.outward.notices import Desk
+from schedd.service.outward.webhooks import Hook, follow
 from schedd.store import StoreError
 
 __all__ = ["lifespan", "works"]

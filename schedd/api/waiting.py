@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import Final, TypeVar
 
 from schedd.api.problems import ProblemError
-from schedd.service.forks import Fork
-from schedd.service.loop import PlanLoop
+from schedd.service.cluster.loop import PlanLoop
+from schedd.service.questions.forks import Fork
 from schedd.store import StoreError
 
 __all__ = ["a_copy", "answer_of", "at_once", "the_database"]

@@ -9,9 +9,9 @@ import numpy as np
 
 from schedd.bench.workload import BenchJob
 from schedd.engine import Engine, EngineSettings
-from schedd.engine.records import Cause
-from schedd.engine.settings import SITE_SLACK, SITE_SLACK_SHARE
-from schedd.engine.view import publish
+from schedd.engine.facts.records import Cause
+from schedd.engine.facts.settings import SITE_SLACK, SITE_SLACK_SHARE
+from schedd.engine.show.view import publish
 from schedd.model import Node
 from schedd.wire import (
     Event,

@@ -11,10 +11,10 @@ from schedd.api.listening import out_of_date
 from schedd.api.parts import parts_of
 from schedd.cli.config_init import init
 from schedd.cli.installed import ConfigFile, configuration, failing, owned, settings_of
-from schedd.service.advice import advice
-from schedd.service.effective import effective
-from schedd.service.reference import SECTIONS, decisions, described, section
-from schedd.service.settings import Settings
+from schedd.service.settings.advice import advice
+from schedd.service.settings.effective import effective
+from schedd.service.settings.file import Settings
+from schedd.service.settings.reference import SECTIONS, decisions, described, section
 from schedd.store import StoreError
 from schedd.store.connect import shown, url_of
 from schedd.store.database import Database

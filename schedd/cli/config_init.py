@@ -17,8 +17,8 @@ from schedd.cli.importing.result import to_toml
 from schedd.cli.server_seen import Auth, Family, Seen, UnseenError, look, server_at
 from schedd.dialect.errors import RequestError
 from schedd.dialect.units import format_size, parse_size
-from schedd.service.reference import DECIDE, Decision
-from schedd.service.settings import SettingsError, load
+from schedd.service.settings.file import SettingsError, load
+from schedd.service.settings.reference import DECIDE, Decision
 from server_adapter.settings import ServerSettings, load_settings
 from server_adapter.settings import Settings as AdapterSettings
 from server_adapter.settings import SettingsError as AdapterSettingsError

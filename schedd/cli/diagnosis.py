@@ -21,9 +21,9 @@ from schedd.cli.installed import configuration, settings_of
 from schedd.client import Client, ClientError, Place, Refused, Unreachable, find_place
 from schedd.client.answers import ClusterView, OpenAlert
 from schedd.plan.compiled import cache_dir
-from schedd.service.advice import advice
-from schedd.service.identity import IdentityError, Provider
-from schedd.service.settings import Settings, SettingsError
+from schedd.service.access.identity import IdentityError, Provider
+from schedd.service.settings.advice import advice
+from schedd.service.settings.file import Settings, SettingsError
 from schedd.store import StoreError
 from schedd.store.connect import url_of
 from schedd.store.database import Database

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from schedd.cli.arguments import Parser
-from schedd.cli.arrivals import arrivals
+from schedd.cli.demo.arrivals import arrivals
 from schedd.replay.lublin import generate
 from schedd.replay.read import read_traces
 from schedd.replay.workload import TraceError

@@ -27,8 +27,8 @@ def run(argv: Sequence[str]) -> int:
     from schedd.api.federating import federate, peer_tokens, tokens_of  # noqa: PLC0415
     from schedd.api.listening import ListenError, listen  # noqa: PLC0415
     from schedd.federation.settings import SettingsError, load  # noqa: PLC0415
-    from schedd.service import settings as of_daemon  # noqa: PLC0415
     from schedd.service.logs import set_up  # noqa: PLC0415
+    from schedd.service.settings import file as of_daemon  # noqa: PLC0415
 
     try:
         settings = load(args.config)

@@ -179,7 +179,7 @@ def _checked(done: "Imported", cluster: str) -> str:
 
     from pydantic import ValidationError  # noqa: PLC0415
 
-    from schedd.service.settings import ClusterSettings  # noqa: PLC0415
+    from schedd.service.settings.file import ClusterSettings  # noqa: PLC0415
 
     text = done.toml(cluster)
     try:

@@ -9,7 +9,7 @@ from typing import Final
 
 import typer
 
-from schedd.service.settings import Settings, SettingsError, load
+from schedd.service.settings.file import Settings, SettingsError, load
 from schedd.store import Store, StoreError
 from schedd.store.connect import url_of
 from schedd.store.place import default_url

@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 
 from schedd.dialect import RequestError, parse_size
 from schedd.engine import EngineSettings
-from schedd.engine.slack import Slack
+from schedd.engine.facts.slack import Slack
 from schedd.optimize import Kind, SearchSettings
 from schedd.plan.evaluate import Criterion, Weights, by_name
 from schedd.replay.compare import GROUPS, POLICIES
 from schedd.replay.driver import PLACEMENTS, PLANNING_POLICY
 from schedd.replay.searching import SEARCH_POLICY, Searching
 from schedd.replay.workload import TraceError
-from schedd.service.settings import SettingsError, load
+from schedd.service.settings.file import SettingsError, load
 
 __all__ = [
     "SiteRun",

@@ -33,9 +33,9 @@ def run(argv: Sequence[str]) -> int:
     from schedd.api.listening import ListenError, listen, listen_locally  # noqa: PLC0415
     from schedd.api.parts import parts_of  # noqa: PLC0415
     from schedd.cli.serving import serve  # noqa: PLC0415
-    from schedd.service.clock import SystemClock  # noqa: PLC0415
+    from schedd.service.cluster.clock import SystemClock  # noqa: PLC0415
     from schedd.service.logs import set_up  # noqa: PLC0415
-    from schedd.service.settings import Settings, SettingsError, load  # noqa: PLC0415
+    from schedd.service.settings.file import Settings, SettingsError, load  # noqa: PLC0415
 
     asked: dict[str, Any] = {"host": args.host, "port": args.port}
     server = {key: value for key, value in asked.items() if value is not None}

@@ -19,17 +19,17 @@ from schedd.api.places import Places
 from schedd.api.reloading import Reload
 from schedd.api.tending import lifespan
 from schedd.dashboard import add_dashboard
-from schedd.service.askers import Askers
-from schedd.service.clock import Clock
+from schedd.service.access.askers import Askers
+from schedd.service.access.identity import Provider
+from schedd.service.access.tokens import Tokens
+from schedd.service.cluster.clock import Clock
+from schedd.service.cluster.durable import Durable
+from schedd.service.cluster.incidents import Incidents
 from schedd.service.clusters import Clusters
-from schedd.service.durable import Durable
-from schedd.service.identity import Provider
-from schedd.service.incidents import Incidents
-from schedd.service.notices import Desk
 from schedd.service.notify import notify
-from schedd.service.settings import Settings
-from schedd.service.tokens import Tokens
-from schedd.service.webhooks import Hook
+from schedd.service.outward.notices import Desk
+from schedd.service.outward.webhooks import Hook
+from schedd.service.settings.file import Settings
 from schedd.store import StoreError
 from schedd.store.place import state_folder
 

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from schedd.cli.installed import ConfigFile, database_of, failing, opened
-from schedd.service.settings import SettingsError
-from schedd.service.shadow import DUE_S, ShadowReport, report, swf
+from schedd.service.read.shadow import DUE_S, ShadowReport, report, swf
+from schedd.service.settings.file import SettingsError
 
 __all__ = ["command"]
 

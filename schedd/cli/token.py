@@ -9,7 +9,7 @@ from typing import Annotated, Final, get_args
 import typer
 
 from schedd.cli.installed import ConfigFile, database_of, failing, opened, settings_of, who
-from schedd.service.settings import NAME_OF_TOKEN
+from schedd.service.settings.file import NAME_OF_TOKEN
 from schedd.store import AuditEntry, Role, Store, Token
 
 __all__ = ["app"]

@@ -14,8 +14,8 @@ from schedd.dashboard.health import audit_of, health_of
 from schedd.dashboard.rendering import base_of, page
 from schedd.dashboard.viewer import Viewer
 from schedd.dashboard.weights import criteria_of, terms_of
+from schedd.service.cluster.loop import PlanLoop
 from schedd.service.clusters import Clusters
-from schedd.service.loop import PlanLoop
 
 __all__ = ["admin_page", "back"]
 

@@ -30,7 +30,7 @@ from schedd.dashboard.pages import (
 from schedd.dashboard.rendering import base_of, plain_page
 from schedd.dashboard.sessions import Sessions
 from schedd.dashboard.viewer import NotLoggedIn, Reader, Viewer, session_of
-from schedd.service.errors import Overloaded, PlannerStopped, UnknownCluster
+from schedd.service.cluster.errors import Overloaded, PlannerStopped, UnknownCluster
 
 __all__ = ["PATH", "add_dashboard"]
 

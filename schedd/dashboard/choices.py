@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from schedd.service.choices import PlanSet
+from schedd.service.background.choices import PlanSet
 
 __all__ = ["Axes", "Picture", "Point", "axes_of", "picture_of"]
 

@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from schedd.api.node_names import matching
 from schedd.dashboard.rows import Row, lined_up
-from schedd.engine.job_view import Standing, expected_of, standing_of
-from schedd.engine.records import JobRecord
-from schedd.engine.view import Published
+from schedd.engine.facts.records import JobRecord
+from schedd.engine.show.job_view import Standing, expected_of, standing_of
+from schedd.engine.show.view import Published
 from schedd.model import FOREVER
 from schedd.plan.columns import CPUS, Ints
 from schedd.store.records import JobPast

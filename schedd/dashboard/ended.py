@@ -7,9 +7,9 @@ from typing import Final
 from fastapi import Request
 
 from schedd.dashboard.columns import PAST_S
+from schedd.service.cluster.loop import PlanLoop
 from schedd.service.clusters import Clusters
-from schedd.service.loop import PlanLoop
-from schedd.service.past_jobs import ended_jobs
+from schedd.service.read.past_jobs import ended_jobs
 from schedd.store import StoreError
 from schedd.store.records import JobPast
 

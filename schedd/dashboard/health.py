@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from schedd.dashboard.words import span
+from schedd.service.cluster.durable import Durable
+from schedd.service.cluster.loop import PlanLoop
 from schedd.service.clusters import Clusters
-from schedd.service.durable import Durable
-from schedd.service.loop import PlanLoop
 from schedd.store import AuditEntry, StoreError
 
 __all__ = ["HealthPart", "audit_of", "health_of"]

@@ -8,11 +8,11 @@ from urllib.parse import urlencode
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from schedd.engine.job_view import JobView, Standing, expected_of, standing_of, view_of
-from schedd.engine.records import JobRecord
-from schedd.engine.view import Published
+from schedd.engine.facts.records import JobRecord
+from schedd.engine.show.job_view import JobView, Standing, expected_of, standing_of, view_of
+from schedd.engine.show.view import Published
 from schedd.model import FOREVER
-from schedd.service.sight import Sight
+from schedd.service.read.sight import Sight
 
 __all__ = ["PAGE", "SORTS", "Listing", "Wanted", "listed"]
 

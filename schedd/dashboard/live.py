@@ -9,8 +9,8 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.responses import Response
 
 from schedd.dashboard.viewer import Cluster, Reader, session_of
-from schedd.service.bell import rung_or_late
-from schedd.service.loop import PlanLoop
+from schedd.service.cluster.bell import rung_or_late
+from schedd.service.cluster.loop import PlanLoop
 
 __all__ = ["router", "state_of"]
 

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from schedd.engine.view import Published
+from schedd.engine.show.view import Published
 from schedd.plan.columns import FIXED, PLANNED
-from schedd.service.reading import nodes
+from schedd.service.read.reading import nodes
 
 __all__ = ["Load", "load_of"]
 

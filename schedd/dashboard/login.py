@@ -12,7 +12,7 @@ from schedd.api.problems import ProblemError
 from schedd.dashboard.rendering import base_of, plain_page
 from schedd.dashboard.sessions import COOKIE, Session, Sessions
 from schedd.dashboard.viewer import Viewer, form_of, session_of
-from schedd.service.askers import Askers
+from schedd.service.access.askers import Askers
 
 __all__ = ["place_in", "router", "set_session"]
 

@@ -6,14 +6,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from schedd.engine.view import Published
+from schedd.engine.show.view import Published
 from schedd.model import FOREVER
 from schedd.plan.columns import PLANNED, Ints
 from schedd.plan.evaluate import UNITS, Criterion
-from schedd.service.accuracy import Rightness, rightness
+from schedd.service.background.track import SearchRun
+from schedd.service.cluster.loop import PlanLoop
 from schedd.service.clusters import Clusters
-from schedd.service.loop import PlanLoop
-from schedd.service.track import SearchRun
+from schedd.service.read.accuracy import Rightness, rightness
 from schedd.store import Breach, StoreError
 from schedd.store.records import Accuracy, Told
 

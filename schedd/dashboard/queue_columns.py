@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from schedd.engine.job_view import JobView
+from schedd.engine.show.job_view import JobView
 
 __all__ = ["COLUMNS", "USUAL", "Column", "csv_of", "shown_columns"]
 

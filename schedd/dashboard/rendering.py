@@ -13,8 +13,8 @@ from schedd.dashboard.assets import address
 from schedd.dashboard.live import state_of
 from schedd.dashboard.viewer import Viewer
 from schedd.dashboard.words import FILTERS, due, relative
-from schedd.service.loop import PlanLoop
-from schedd.service.sight import sight
+from schedd.service.cluster.loop import PlanLoop
+from schedd.service.read.sight import sight
 
 __all__ = ["base_of", "page", "plain_page"]
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from schedd.service.identity import Identity
+from schedd.service.access.identity import Identity
 
 __all__ = ["COOKIE", "Session", "Sessions"]
 

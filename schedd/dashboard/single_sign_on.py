@@ -16,8 +16,8 @@ from schedd.api.problems import ProblemError
 from schedd.dashboard.login import place_in, set_session
 from schedd.dashboard.rendering import base_of, plain_page
 from schedd.dashboard.sessions import Sessions
-from schedd.service.askers import Askers
-from schedd.service.identity import Beginning, IdentityError, Provider
+from schedd.service.access.askers import Askers
+from schedd.service.access.identity import Beginning, IdentityError, Provider
 
 __all__ = ["Journeys", "router"]
 

@@ -10,10 +10,10 @@ from fastapi import Depends, Request
 from schedd.api.access import asker_of, daemon_of, here, open_to, same_site
 from schedd.api.problems import ProblemError
 from schedd.dashboard.sessions import COOKIE, Session, Sessions
-from schedd.service.askers import Askers
-from schedd.service.loop import PlanLoop
-from schedd.service.roles import Bearer
-from schedd.service.sight import Sight, sight
+from schedd.service.access.askers import Askers
+from schedd.service.access.roles import Bearer
+from schedd.service.cluster.loop import PlanLoop
+from schedd.service.read.sight import Sight, sight
 
 __all__ = [
     "Administrator",

@@ -9,7 +9,7 @@ from schedd.api.problems import ProblemError
 from schedd.dashboard.meanings import meaning
 from schedd.engine import EngineSettings
 from schedd.plan.evaluate import Criterion
-from schedd.service.site_settings import PrioritySettings
+from schedd.service.settings.site import PrioritySettings
 
 __all__ = ["Weight", "changed", "criteria_of", "terms_of"]
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from markupsafe import Markup, escape
 
 from schedd.dashboard.meanings import meaning
-from schedd.service.chain import Link, ahead_in_words
+from schedd.service.questions.chain import Link, ahead_in_words
 
 __all__ = [
     "FILTERS",

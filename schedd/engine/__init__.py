@@ -2,8 +2,8 @@
 
 from schedd.engine.checkpoint import CheckpointError
 from schedd.engine.engine import Engine
+from schedd.engine.facts.records import Outcome
+from schedd.engine.facts.settings import EngineSettings
 from schedd.engine.log import Incident, LoggedBatch
-from schedd.engine.records import Outcome
-from schedd.engine.settings import EngineSettings
 
 __all__ = ["CheckpointError", "Engine", "EngineSettings", "Incident", "LoggedBatch", "Outcome"]

@@ -18,11 +18,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from schedd.engine.foresight import review
-from schedd.engine.records import Cause, ChangeSet, Ranks
-from schedd.engine.saved import load_records, save_records
-from schedd.engine.settings import EngineSettings
-from schedd.engine.state import EngineState
+from schedd.engine.facts.foresight import review
+from schedd.engine.facts.records import Cause, ChangeSet, Ranks
+from schedd.engine.facts.saved import load_records, save_records
+from schedd.engine.facts.settings import EngineSettings
+from schedd.engine.facts.state import EngineState
 from schedd.plan.columns import Ints
 from schedd.plan.plan import Plan
 from schedd.plan.schema import arrays_of, load_part, mapped, save_part

@@ -8,25 +8,25 @@ shadow mode, what-if and production run this same class.
 from collections.abc import Iterable, Sequence
 
 from schedd.engine import checkpoint
-from schedd.engine.accounts import forget_runs
-from schedd.engine.alerts import close_alerts
-from schedd.engine.arrivals import taken
 from schedd.engine.checkpoint import Frozen
+from schedd.engine.facts.alerts import close_alerts
+from schedd.engine.facts.arrivals import taken
+from schedd.engine.facts.foresight import judge
+from schedd.engine.facts.order import in_order
+from schedd.engine.facts.records import Outcome
+from schedd.engine.facts.settings import EngineSettings
+from schedd.engine.facts.state import EngineState
 from schedd.engine.failing import pass_over
-from schedd.engine.foresight import judge
 from schedd.engine.handlers import apply_all, take_site
-from schedd.engine.handovers import end_kept_places, forget_handovers
 from schedd.engine.log import BatchLog, Incident, LoggedBatch
-from schedd.engine.order import in_order
-from schedd.engine.outcomes import hear
-from schedd.engine.power import advance
-from schedd.engine.records import Outcome
-from schedd.engine.rereading import reread_slice
+from schedd.engine.machine.handovers import end_kept_places, forget_handovers
+from schedd.engine.machine.power import advance
+from schedd.engine.machine.standing import renew
+from schedd.engine.rank.accounts import forget_runs
+from schedd.engine.run.outcomes import hear
+from schedd.engine.run.rereading import reread_slice
 from schedd.engine.set_back import set_back
-from schedd.engine.settings import EngineSettings
 from schedd.engine.settle import next_wake, settle
-from schedd.engine.standing import renew
-from schedd.engine.state import EngineState
 from schedd.engine.validate import check
 from schedd.policy.fair_share import Usage
 from schedd.predict import Learner, Outlook, RunTimes

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from typing import Final
 
-from schedd.engine.intake import Understood, holds_resources
-from schedd.engine.nodes import block
-from schedd.engine.phases import Step, after
-from schedd.engine.quarantine import quarantine
-from schedd.engine.records import JobRecord, Phase
-from schedd.engine.reservations import reserve
-from schedd.engine.state import EngineState
+from schedd.engine.facts.intake import Understood, holds_resources
+from schedd.engine.facts.phases import Step, after
+from schedd.engine.facts.records import JobRecord, Phase
+from schedd.engine.facts.state import EngineState
+from schedd.engine.machine.nodes import block
+from schedd.engine.machine.reservations import reserve
+from schedd.engine.rank.quarantine import quarantine
 from schedd.model import FOREVER
 from schedd.wire import Event, JobAltered, JobFacts, JobQueued, JobReleased, JobStarted, PassedOver
 

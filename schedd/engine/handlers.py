@@ -4,33 +4,23 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from schedd.engine import (
-    accounts,
-    bookings,
-    handovers,
-    holds,
-    improve,
-    jobs,
-    metering,
-    nodes,
-    outcomes,
-    power,
-    reconcile,
-    reservations,
-)
-from schedd.engine.arrivals import put_off, taken_first
+from schedd.engine import improve
+from schedd.engine.facts.arrivals import put_off, taken_first
+from schedd.engine.facts.foresight import told_starts
+from schedd.engine.facts.intake import Understood
+from schedd.engine.facts.later import WAITS
+from schedd.engine.facts.pools import claim_of
+from schedd.engine.facts.records import Cause, JobRecord, Phase
+from schedd.engine.facts.state import EngineState
 from schedd.engine.failing import stays_aside
-from schedd.engine.foresight import told_starts
-from schedd.engine.intake import Understood
-from schedd.engine.later import WAITS
-from schedd.engine.places import make_room_in_pools
-from schedd.engine.pools import claim_of
-from schedd.engine.quarantine import quarantine
-from schedd.engine.reask import reask
-from schedd.engine.records import Cause, JobRecord, Phase
-from schedd.engine.rereading import follow_limits, follow_queue, reread
-from schedd.engine.running import hold_new_node
-from schedd.engine.state import EngineState
+from schedd.engine.machine import bookings, handovers, metering, nodes, power, reconcile, reservations
+from schedd.engine.place.places import make_room_in_pools
+from schedd.engine.place.reask import reask
+from schedd.engine.rank import accounts
+from schedd.engine.rank.quarantine import quarantine
+from schedd.engine.run import holds, jobs, outcomes
+from schedd.engine.run.rereading import follow_limits, follow_queue, reread
+from schedd.engine.run.running import hold_new_node
 from schedd.policy.site import site_policy
 from schedd.wire import (
     AccountMoved,

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from schedd.engine.chains import last_starts
-from schedd.engine.promises import note_moves
-from schedd.engine.records import Cause, JobRecord, Phase
-from schedd.engine.state import EngineState
+from schedd.engine.facts.records import Cause, JobRecord, Phase
+from schedd.engine.facts.state import EngineState
+from schedd.engine.place.chains import last_starts
+from schedd.engine.rank.promises import note_moves
 from schedd.plan.columns import PLANNED, Ints
 from schedd.plan.evaluate import Weights, by_name
 from schedd.plan.latest import latest_starts

@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from schedd.engine.engine import Engine
-from schedd.engine.records import JobRecord, Phase
-from schedd.engine.reservations import access_of, nodes_of
-from schedd.engine.state import EngineState
+from schedd.engine.facts.records import JobRecord, Phase
+from schedd.engine.facts.state import EngineState
+from schedd.engine.machine.reservations import access_of, nodes_of
 from schedd.model import FOREVER
 from schedd.wire import Alert, Event, PlanningHeld, Reserve
 

@@ -5,10 +5,10 @@ from typing import Final, Literal
 
 import numpy as np
 
+from schedd.engine.facts.records import Cause
+from schedd.engine.facts.settings import EngineSettings
+from schedd.engine.facts.state import EngineState
 from schedd.engine.improve import movable
-from schedd.engine.records import Cause
-from schedd.engine.settings import EngineSettings
-from schedd.engine.state import EngineState
 from schedd.plan.columns import Ints
 from schedd.plan.startable import startable
 

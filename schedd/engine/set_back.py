@@ -7,8 +7,8 @@ late by as much.
 
 from collections.abc import Iterable
 
+from schedd.engine.facts.state import EngineState
 from schedd.engine.failing import begin_anew
-from schedd.engine.state import EngineState
 from schedd.model import FOREVER
 from schedd.wire import ClockSet, Event
 

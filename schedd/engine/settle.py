@@ -2,22 +2,22 @@
 
 import numpy as np
 
-from schedd.engine.bookings import advance, next_edge
-from schedd.engine.budgets import follow_budgets, follow_costs, next_period
-from schedd.engine.costs import next_look
-from schedd.engine.dispatch import catch_up, dispatch_due, due_by_policy
-from schedd.engine.nodes import lost_nodes, returns
-from schedd.engine.outcomes import unanswered, void_after
-from schedd.engine.places import follow_chains
-from schedd.engine.power import next_switch
-from schedd.engine.promises import next_unkept, note_moves, unkept
-from schedd.engine.ranking import next_rerank, rank_all
-from schedd.engine.records import Cause
-from schedd.engine.reservations import reservation_edges
-from schedd.engine.running import overruns
-from schedd.engine.state import EngineState
-from schedd.engine.switching import switch
-from schedd.engine.tells import next_tell, tell
+from schedd.engine.facts.records import Cause
+from schedd.engine.facts.state import EngineState
+from schedd.engine.machine.bookings import advance, next_edge
+from schedd.engine.machine.nodes import lost_nodes, returns
+from schedd.engine.machine.power import next_switch
+from schedd.engine.machine.reservations import reservation_edges
+from schedd.engine.machine.switching import switch
+from schedd.engine.place.budgets import follow_budgets, follow_costs, next_period
+from schedd.engine.place.costs import next_look
+from schedd.engine.place.places import follow_chains
+from schedd.engine.rank.promises import next_unkept, note_moves, unkept
+from schedd.engine.rank.ranking import next_rerank, rank_all
+from schedd.engine.run.dispatch import catch_up, dispatch_due, due_by_policy
+from schedd.engine.run.outcomes import unanswered, void_after
+from schedd.engine.run.running import overruns
+from schedd.engine.run.tells import next_tell, tell
 from schedd.model import FOREVER
 
 __all__ = ["next_wake", "settle"]

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from schedd.engine.calm import wrong
-from schedd.engine.phases import fault_of
-from schedd.engine.pools import PLENTY
-from schedd.engine.records import JobRecord, Phase
-from schedd.engine.state import EngineState
+from schedd.engine.facts.calm import wrong
+from schedd.engine.facts.phases import fault_of
+from schedd.engine.facts.pools import PLENTY
+from schedd.engine.facts.records import JobRecord, Phase
+from schedd.engine.facts.state import EngineState
 from schedd.model import FOREVER
 from schedd.plan.columns import FIXED, PLANNED, UNPLACED, VACANT, Ints
 from schedd.policy.recurrence import Recurrence, occurrences

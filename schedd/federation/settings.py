@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError, model_validator
 from schedd.federation.groups.steps import GroupRules
 from schedd.federation.policies import Policy
 from schedd.federation.seen import Rules
-from schedd.service.section import Section
+from schedd.service.settings.section import Section
 from schedd.wire.times import FloatSeconds, Seconds
 
 __all__ = ["ClusterSettings", "Disclosure", "Settings", "SettingsError", "load"]

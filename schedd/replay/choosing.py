@@ -13,9 +13,9 @@ from schedd.choice.objectives import Facts, Objective, objectives
 from schedd.choice.pareto import Pareto, ParetoSettings
 from schedd.choice.tiers import by_thrift
 from schedd.engine import Engine, Outcome
-from schedd.engine.chains import last_starts
+from schedd.engine.facts.state import EngineState
 from schedd.engine.improve import movable, places_told
-from schedd.engine.state import EngineState
+from schedd.engine.place.chains import last_starts
 from schedd.model import FOREVER
 from schedd.plan.latest import latest_starts
 from schedd.plan.plan import Plan

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from schedd.engine.slack import OFF
+from schedd.engine.facts.slack import OFF
 from schedd.optimize import SearchSettings
 from schedd.policy.queue import QUEUE_POLICIES
 from schedd.replay.driver import PLACEMENTS, PLANNING_POLICY, replay

@@ -15,8 +15,8 @@ import numpy as np
 
 from schedd.dialect import KILLED
 from schedd.engine import Engine, EngineSettings
+from schedd.engine.facts.slack import NONE, Slack
 from schedd.engine.searching import SearchHistory
-from schedd.engine.slack import NONE, Slack
 from schedd.plan.columns import PLANNED, Ints
 from schedd.replay.boards import Boards, PowerPlay, PowerUse
 from schedd.replay.chains import Chains

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from schedd.engine.intake import Intake, node_of
-from schedd.engine.settings import EngineSettings
+from schedd.engine.facts.intake import Intake, node_of
+from schedd.engine.facts.settings import EngineSettings
 from schedd.model import Request
 from schedd.plan.plan import Plan
 from schedd.plan.views import why_never

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, Self
 
 from schedd.engine import Engine, EngineSettings, Outcome
-from schedd.engine.chains import last_starts
 from schedd.engine.improve import improvement
+from schedd.engine.place.chains import last_starts
 from schedd.engine.searching import MOST_MOVED, Due, SearchHistory, due, first_due
 from schedd.optimize import Report, SearchSettings, Start, WhyEnded
 from schedd.plan.evaluate import by_name

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from schedd.engine.state import EngineState
+from schedd.engine.facts.state import EngineState
 from schedd.plan.columns import PLANNED, Ints
 from schedd.predict import Ask, Calibration, Expected, Learner, decoded, running, waiting
 from schedd.replay.prepare import Prepared

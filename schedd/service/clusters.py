@@ -7,25 +7,25 @@ from schedd.engine import Engine, EngineSettings
 from schedd.plan.compiled import compiled
 from schedd.policy.fair_share import Usage
 from schedd.predict import RunTimes
-from schedd.service.alarms import Watch
-from schedd.service.asking import Questions
-from schedd.service.bookkeeper import Bookkeeper, Ledger, MemoryLedger, StoredLedger
-from schedd.service.choices import Choices
-from schedd.service.chooser import Chooser
-from schedd.service.clock import Clock
-from schedd.service.durable import Durable
-from schedd.service.errors import UnknownCluster
-from schedd.service.foretelling import Foreteller
+from schedd.service.background.bookkeeper import Bookkeeper, Ledger, MemoryLedger, StoredLedger
+from schedd.service.background.choices import Choices
+from schedd.service.background.chooser import Chooser
+from schedd.service.background.foretelling import Foreteller
+from schedd.service.background.polling import Poller
+from schedd.service.background.sampling import Sampler
+from schedd.service.background.searching import Searcher
+from schedd.service.background.track import MemoryTrack, StoredTrack, Track
+from schedd.service.cluster.alarms import Watch
+from schedd.service.cluster.clock import Clock
+from schedd.service.cluster.durable import Durable
+from schedd.service.cluster.errors import UnknownCluster
+from schedd.service.cluster.incidents import Incidents
+from schedd.service.cluster.loop import PlanLoop
+from schedd.service.cluster.meters import Meters
+from schedd.service.cluster.past_runs import past_runs
+from schedd.service.cluster.past_use import past_use
 from schedd.service.garbage import Garbage
-from schedd.service.incidents import Incidents
-from schedd.service.loop import PlanLoop
-from schedd.service.meters import Meters
-from schedd.service.past_runs import past_runs
-from schedd.service.past_use import past_use
-from schedd.service.polling import Poller
-from schedd.service.sampling import Sampler
-from schedd.service.searching import Searcher
-from schedd.service.track import MemoryTrack, StoredTrack, Track
+from schedd.service.questions.asking import Questions
 from schedd.service.warmup import told, warm_up
 from schedd.store import AuditEntry, Journal, MemoryJournal
 

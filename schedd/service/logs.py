@@ -7,7 +7,7 @@ import structlog
 from structlog.tracebacks import ExceptionDictTransformer
 from structlog.typing import Processor
 
-from schedd.service.settings import LogSettings
+from schedd.service.settings.file import LogSettings
 
 __all__ = ["set_up"]
 

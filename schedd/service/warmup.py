@@ -9,9 +9,9 @@ from dataclasses import replace
 import structlog
 
 from schedd.engine import Engine, EngineSettings
-from schedd.engine.foretelling import foretell, outset
 from schedd.engine.improve import movable
-from schedd.engine.view import publish
+from schedd.engine.show.foretelling import foretell, outset
+from schedd.engine.show.view import publish
 from schedd.optimize import Search, SearchSettings
 from schedd.plan.compiled import compiled
 from schedd.plan.evaluate import DEFAULT_WEIGHTS, Weights
@@ -20,8 +20,8 @@ from schedd.plan.places import allocation_of
 from schedd.plan.rebase import rebase
 from schedd.plan.startable import startable
 from schedd.predict.run_times import RunTimes
-from schedd.service.forks import fork
-from schedd.service.summaries import evaluated
+from schedd.service.questions.forks import fork
+from schedd.service.questions.summaries import evaluated
 from schedd.wire import (
     Event,
     JobAltered,

@@ -301,8 +301,8 @@ class Noticed:
 
 @dataclass(frozen=True, slots=True)
 class LedgerRow:
-    """A change of an account: see ``schedd.engine.books.Entry``. ``month`` (YYYY-MM) is that of ``time`` at
-    the site; ``payer`` the job's owner without host.
+    """A change of an account: see ``schedd.engine.facts.books.Entry``. ``month`` (YYYY-MM) is that of
+    ``time`` at the site; ``payer`` the job's owner without host.
     """
 
     number: int

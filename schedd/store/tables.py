@@ -317,9 +317,9 @@ notices_told = Table(
     Column("time", BigInteger, nullable=False),
 )
 
-# What changed on accounts, in the order of `number`: amounts in smallest units (see `schedd.engine.books`).
-# `month` (YYYY-MM) is that of `time` at the site, `payer` the owner without host. With the time in the key
-# a cluster whose log was lost goes on beside what was.
+# What changed on accounts, in the order of `number`: amounts in smallest units (see
+# `schedd.engine.facts.books`). `month` (YYYY-MM) is that of `time` at the site, `payer` the owner without
+# host. With the time in the key a cluster whose log was lost goes on beside what was.
 ledger = Table(
     "ledger",
     metadata,

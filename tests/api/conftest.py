@@ -10,11 +10,11 @@ from fastapi.testclient import TestClient
 
 from schedd.api.app import create_app
 from schedd.engine import EngineSettings
-from schedd.service.askers import Askers
+from schedd.service.access.askers import Askers
+from schedd.service.access.roles import Bearer, Role
+from schedd.service.access.tokens import Tokens
+from schedd.service.cluster.loop import PlanLoop
 from schedd.service.clusters import Clusters
-from schedd.service.loop import PlanLoop
-from schedd.service.roles import Bearer, Role
-from schedd.service.tokens import Tokens
 from schedd.service.warmup import warm_up
 from tests.service.build import StillClock, T
 

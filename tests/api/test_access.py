@@ -8,11 +8,11 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from schedd.service.askers import Askers
-from schedd.service.loop import PlanLoop
-from schedd.service.roles import Bearer
-from schedd.service.settings import AuthSettings, LimitSettings
-from schedd.service.sight import Sight
+from schedd.service.access.askers import Askers
+from schedd.service.access.roles import Bearer
+from schedd.service.cluster.loop import PlanLoop
+from schedd.service.read.sight import Sight
+from schedd.service.settings.file import AuthSettings, LimitSettings
 from tests.api.conftest import EVENTS, token, tokens
 from tests.api.test_errors import MAIN, problem
 from tests.service.build import T

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from schedd.service.askers import Askers
-from schedd.service.auth_settings import AuthSettings
-from schedd.service.loop import PlanLoop
+from schedd.service.access.askers import Askers
+from schedd.service.cluster.loop import PlanLoop
+from schedd.service.settings.auth import AuthSettings
 from schedd.wire import JobEnded, JobStarted, PolicyChanged, ShareFacts
 from tests.api.conftest import token, tokens
 from tests.api.test_answers import MAIN, get

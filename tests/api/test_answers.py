@@ -6,8 +6,8 @@ import pytest
 from fastapi.testclient import TestClient
 from pydantic import TypeAdapter
 
-from schedd.service.job_columns import PLAIN
-from schedd.service.loop import PlanLoop
+from schedd.service.cluster.loop import PlanLoop
+from schedd.service.read.job_columns import PLAIN
 from schedd.wire import Decision, Run
 from server_adapter.bridge.messages import decode_decisions
 from tests.api.conftest import EVENTS

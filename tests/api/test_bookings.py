@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from schedd.service.askers import Askers
-from schedd.service.roles import Bearer
-from schedd.service.tokens import Tokens
+from schedd.service.access.askers import Askers
+from schedd.service.access.roles import Bearer
+from schedd.service.access.tokens import Tokens
 from tests.api.conftest import token
 from tests.api.test_answers import MAIN, get
 from tests.service.build import T

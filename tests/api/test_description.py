@@ -25,7 +25,7 @@ from schemathesis.specs.openapi.checks import (
 from schedd.api.bodies import Batch
 from schedd.api.outcomes import WhatIfAnswer
 from schedd.engine import EngineSettings
-from schedd.engine.job_view import JobView
+from schedd.engine.show.job_view import JobView
 from schedd.service.clusters import Clusters
 from tests.api.conftest import EVENTS, token
 from tests.service.build import StillClock

@@ -12,10 +12,10 @@ from pydantic import TypeAdapter
 from schedd.api.app import create_app
 from schedd.api.problems import KINDS
 from schedd.engine import EngineSettings
-from schedd.service import asking
+from schedd.service.access.tokens import Bearer
+from schedd.service.cluster.loop import PlanLoop
 from schedd.service.clusters import Clusters
-from schedd.service.loop import PlanLoop
-from schedd.service.tokens import Bearer
+from schedd.service.questions import asking
 from schedd.wire import Event
 from tests.api.conftest import EVENTS, MAX_BODY, token, tokens
 from tests.service.build import StillClock, T

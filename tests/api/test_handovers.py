@@ -6,7 +6,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from schedd.service.loop import PlanLoop
+from schedd.service.cluster.loop import PlanLoop
 from schedd.wire import Handover
 from tests.api.conftest import token
 from tests.api.test_errors import MAIN, problem

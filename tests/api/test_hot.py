@@ -7,7 +7,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from schedd.api import hot, jobs
-from schedd.service.askers import Askers
+from schedd.service.access.askers import Askers
 from schedd.service.clusters import Clusters
 from tests.api.conftest import EVENTS, ROLES, token, tokens
 

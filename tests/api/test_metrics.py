@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 
 from schedd.api.app import create_app
-from schedd.engine.alerts import KINDS
+from schedd.engine.facts.alerts import KINDS
 from schedd.service.clusters import Clusters
 from tests.api.conftest import EVENTS, token, tokens
 from tests.api.test_errors import MAIN

@@ -8,10 +8,10 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from schedd.service.loop import PlanLoop
-from schedd.service.notices import Desk
-from schedd.service.roles import Bearer
-from schedd.service.settings import NotifySettings
+from schedd.service.access.roles import Bearer
+from schedd.service.cluster.loop import PlanLoop
+from schedd.service.outward.notices import Desk
+from schedd.service.settings.file import NotifySettings
 from schedd.store import Store
 from tests.api.conftest import token
 from tests.api.test_answers import MAIN

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedd.api.places import Places
-from schedd.service.settings import LimitSettings
+from schedd.service.settings.file import LimitSettings
 
 LIMITS = LimitSettings(connections=40, connections_one=10)
 

@@ -9,9 +9,9 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from schedd.engine import EngineSettings
+from schedd.service.cluster.durable import Durable
 from schedd.service.clusters import Clusters
-from schedd.service.durable import Durable
-from schedd.service.settings import StoreSettings
+from schedd.service.settings.file import StoreSettings
 from schedd.store.records import Evaluated
 from schedd.wire import ExpectedFacts, StartsExpected
 from tests.api.conftest import EVENTS, token

@@ -7,9 +7,9 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from schedd.engine import EngineSettings
-from schedd.service.askers import Askers
+from schedd.service.access.askers import Askers
 from schedd.service.clusters import Clusters
-from schedd.service.settings import AuthSettings
+from schedd.service.settings.file import AuthSettings
 from tests.api.conftest import EVENTS, token, tokens
 from tests.api.test_answers import MAIN, get
 from tests.service.build import StillClock, T

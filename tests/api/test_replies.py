@@ -7,9 +7,9 @@ _SCRIPT = """
 import sys
 from schedd.api import replies
 from schedd.api.app import create_app
-from schedd.service.clock import SystemClock
+from schedd.service.cluster.clock import SystemClock
 from schedd.service.clusters import Clusters
-from schedd.service.tokens import Tokens
+from schedd.service.access.tokens import Tokens
 
 create_app(Clusters({}, SystemClock()), Tokens(()))
 routers = [module.router for name, module in sys.modules.items()

@@ -11,11 +11,11 @@ from fastapi import FastAPI, Request
 from fastapi.testclient import TestClient
 
 from schedd.api.access import still_counts
-from schedd.service.askers import Askers
+from schedd.service.access.askers import Askers
+from schedd.service.access.roles import Bearer, Grant, Role, granted
+from schedd.service.access.tokens import Tokens
 from schedd.service.clusters import Clusters
-from schedd.service.roles import Bearer, Grant, Role, granted
-from schedd.service.settings import AuthSettings, GrantSettings, LimitSettings
-from schedd.service.tokens import Tokens
+from schedd.service.settings.file import AuthSettings, GrantSettings, LimitSettings
 from tests.api.conftest import EVENTS
 from tests.api.test_errors import problem
 

@@ -10,10 +10,10 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
+from schedd.service.access.tokens import Tokens
+from schedd.service.cluster.loop import PlanLoop
 from schedd.service.clusters import Clusters
-from schedd.service.loop import PlanLoop
-from schedd.service.settings import LimitSettings
-from schedd.service.tokens import Tokens
+from schedd.service.settings.file import LimitSettings
 from schedd.wire import JobDeleted, JobHeld
 from tests.api.conftest import token
 from tests.api.serving import WAIT, serving
@@ -136,7 +136,7 @@ def test_a_stream_ends_with_its_token(url: str, app: FastAPI, loop: PlanLoop) ->
 def test_a_stream_ends_with_its_token_though_nothing_changes(
     url: str, app: FastAPI, loop: PlanLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("schedd.service.bell._LATE_S", 0.1)
+    monkeypatch.setattr("schedd.service.cluster.bell._LATE_S", 0.1)
     loop.submit([node("n1")]).result(WAIT)
     with follow(url) as events:
         events.next()

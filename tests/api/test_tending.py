@@ -11,11 +11,11 @@ from fastapi import FastAPI
 
 from schedd.api.tending import lifespan, works
 from schedd.engine import EngineSettings
-from schedd.service.askers import Askers
+from schedd.service.access.askers import Askers
+from schedd.service.access.tokens import Tokens
+from schedd.service.cluster.errors import PlannerStopped
+from schedd.service.cluster.loop import PlanLoop
 from schedd.service.clusters import Clusters
-from schedd.service.errors import PlannerStopped
-from schedd.service.loop import PlanLoop
-from schedd.service.tokens import Tokens
 from tests.service.build import StillClock, node
 from tests.service.test_loop import WAIT, busy
 

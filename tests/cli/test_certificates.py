@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from schedd.api.listening import tls_context
-from schedd.service.settings import ServerSettings, SettingsError
+from schedd.service.settings.file import ServerSettings, SettingsError
 from tests.cli.test_serve import WAIT, _until, run, start
 from tests.cli.test_serve_safely import configured, everything, local, logged, reload
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from schedd.cli.main import main
-from schedd.service.reference import SECTIONS
-from schedd.service.settings import load
+from schedd.service.settings.file import load
+from schedd.service.settings.reference import SECTIONS
 from schedd.store.database import Database
 
 FULL = """

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from schedd.cli.config import app
 from schedd.cli.main import main
-from schedd.service.settings import load
+from schedd.service.settings.file import load
 from server_adapter.settings import load_settings, read_token
 
 QUIET = ["--yes", "--server", ""]

@@ -13,10 +13,10 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from schedd.cli.arrivals import of_log
-from schedd.cli.demo_run import Progress
-from schedd.cli.demo_table import Table, between
-from schedd.cli.steady import Steady, asked_of, cpus_of
+from schedd.cli.demo.arrivals import of_log
+from schedd.cli.demo.run import Progress
+from schedd.cli.demo.steady import Steady, asked_of, cpus_of
+from schedd.cli.demo.table import Table, between
 from schedd.replay.workload import Trace, TraceError, TraceJob
 
 T = 1_700_000_000

@@ -17,8 +17,8 @@ from schedd import __version__
 from schedd.api.app import create_app
 from schedd.cli.main import main
 from schedd.engine import EngineSettings
+from schedd.service.cluster.loop import PlanLoop
 from schedd.service.clusters import Clusters
-from schedd.service.loop import PlanLoop
 from schedd.service.warmup import warm_up
 from schedd.store import Store
 from schedd.wire import JobStarted, ServerChanged, ServerFacts, ShareFacts

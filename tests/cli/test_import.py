@@ -32,7 +32,7 @@ import pytest
 
 from schedd.cli.main import main
 from schedd.policy.site import site_policy
-from schedd.service.settings import ClusterSettings
+from schedd.service.settings.file import ClusterSettings
 from tests.cli.importing import EXAMPLES, settings_in
 
 

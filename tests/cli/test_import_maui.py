@@ -7,7 +7,7 @@ import pytest
 
 from schedd.cli.importing.result import Verdict
 from schedd.policy.site import site_policy
-from schedd.service.settings import ClusterSettings
+from schedd.service.settings.file import ClusterSettings
 from tests.cli.importing import EXAMPLES, import_maui, lines_found, lines_of, settings_in, words
 from tests.cli.parameters import MAUI, MAUI_WITH_INDEX
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from schedd.cli.main import main
-from schedd.service.tokens import Tokens
+from schedd.service.access.tokens import Tokens
 from schedd.store import Store
 
 

@@ -18,12 +18,12 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, R
 from schedd.api.app import create_app
 from schedd.dashboard import add_dashboard
 from schedd.engine import EngineSettings
-from schedd.service.askers import Askers
+from schedd.service.access.askers import Askers
+from schedd.service.access.roles import Bearer, Role
+from schedd.service.access.tokens import Tokens
+from schedd.service.cluster.loop import PlanLoop
 from schedd.service.clusters import Clusters
-from schedd.service.loop import PlanLoop
-from schedd.service.roles import Bearer, Role
-from schedd.service.settings import AuthSettings
-from schedd.service.tokens import Tokens
+from schedd.service.settings.file import AuthSettings
 from schedd.service.warmup import warm_up
 from schedd.wire import Event
 from tests.dashboard.browser import HOW, chromium

@@ -11,7 +11,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 from schedd.dashboard.words import span
-from schedd.service.sampling import Sampler
+from schedd.service.background.sampling import Sampler
 from schedd.wire import JobDeleted, Reserve
 from tests.dashboard.conftest import Look, Site
 from tests.service.build import T, event_id, job, node

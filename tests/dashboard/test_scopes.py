@@ -14,10 +14,10 @@ from starlette.routing import Mount
 from schedd.api.app import create_app
 from schedd.dashboard import add_dashboard
 from schedd.engine import EngineSettings
-from schedd.service.askers import Askers
+from schedd.service.access.askers import Askers
+from schedd.service.access.roles import Bearer
+from schedd.service.access.tokens import Tokens
 from schedd.service.clusters import Clusters
-from schedd.service.roles import Bearer
-from schedd.service.tokens import Tokens
 from schedd.service.warmup import warm_up
 from tests.service.build import StillClock, job, node
 

@@ -23,12 +23,12 @@ from schedd.api.app import create_app
 from schedd.api.parts import parts_of
 from schedd.dashboard import add_dashboard
 from schedd.engine import EngineSettings
-from schedd.service.askers import Askers
-from schedd.service.auth_settings import OidcSettings
+from schedd.service.access.askers import Askers
+from schedd.service.access.identity import IdentityError
+from schedd.service.access.tokens import Tokens
 from schedd.service.clusters import Clusters
-from schedd.service.identity import IdentityError
-from schedd.service.settings import SettingsError, load
-from schedd.service.tokens import Tokens
+from schedd.service.settings.auth import OidcSettings
+from schedd.service.settings.file import SettingsError, load
 from schedd.service.warmup import warm_up
 from tests.conftest import ROOT
 from tests.dashboard.conftest import Look, Site
@@ -36,7 +36,7 @@ from tests.service.build import StillClock, job, node
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:oidc_provider_mock")
 pytest.importorskip("oidc_provider_mock")
-oidc = pytest.importorskip("schedd.service.oidc")
+oidc = pytest.importorskip("schedd.service.access.oidc")
 
 BACK = "http://127.0.0.1:8080/dashboard/oidc/callback"
 GRANTS: tuple[dict[str, Any], ...] = (

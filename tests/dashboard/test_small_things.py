@@ -14,7 +14,7 @@ from schedd.dashboard.meanings import MEANINGS
 from schedd.dashboard.moves import folded
 from schedd.dashboard.pages.what_if import Asked, walltime_of
 from schedd.dashboard.words import clock
-from schedd.engine.job_view import Change
+from schedd.engine.show.job_view import Change
 from schedd.plan.evaluate import Criterion
 from tests.dashboard.conftest import Look, Site
 from tests.dashboard.test_pages import column, iso

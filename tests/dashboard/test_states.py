@@ -18,10 +18,10 @@ from playwright.sync_api import Browser, expect
 from schedd.api.app import create_app
 from schedd.dashboard import add_dashboard
 from schedd.engine import EngineSettings
-from schedd.service.askers import Askers
+from schedd.service.access.askers import Askers
+from schedd.service.cluster.durable import Durable
 from schedd.service.clusters import Clusters
-from schedd.service.durable import Durable
-from schedd.service.settings import AuthSettings, StoreSettings
+from schedd.service.settings.file import AuthSettings, StoreSettings
 from schedd.wire import JobDeleted, JobEnded, JobStarted, Run, RunAccepted, ShareFacts, Snapshot
 from tests.dashboard.conftest import WAIT_MS, Look, Site, token, tokens
 from tests.service.build import StillClock, T, event_id, job, node

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from schedd.engine import Engine, EngineSettings
-from schedd.engine.foretelling import foretell, outset
+from schedd.engine.facts.records import MAY_BREAK, Phase
 from schedd.engine.improve import improvement
-from schedd.engine.job_view import job_view
-from schedd.engine.records import MAY_BREAK, Phase
-from schedd.engine.view import publish
+from schedd.engine.show.foretelling import foretell, outset
+from schedd.engine.show.job_view import job_view
+from schedd.engine.show.view import publish
 from schedd.optimize import Search, SearchSettings
 from schedd.plan.latest import latest_starts
 from schedd.wire import (

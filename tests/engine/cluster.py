@@ -4,9 +4,9 @@ from dataclasses import replace
 from typing import Any
 
 from schedd.engine import Engine, EngineSettings
-from schedd.engine.job_view import JobView, job_view
-from schedd.engine.records import JobRecord
-from schedd.engine.view import publish
+from schedd.engine.facts.records import JobRecord
+from schedd.engine.show.job_view import JobView, job_view
+from schedd.engine.show.view import publish
 from schedd.model import FOREVER
 from schedd.wire import Alert, Decision, Event, JobFacts, NodeFacts, QueueFacts, Reserve, Run, Tell, Unreserve
 from tests.engine.server import Server

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from schedd.engine import Engine
-from schedd.engine.view import publish
+from schedd.engine.show.view import publish
 from schedd.model import WaitingFor
 from schedd.wire import AccountMoved, AccountSet, LedgerKept, PolicyChanged, RunFacts, RunsRead, ShareFacts
 from tests.engine.cluster import Cluster, T

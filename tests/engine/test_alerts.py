@@ -3,8 +3,8 @@
 import re
 
 from schedd.engine import Engine
-from schedd.engine.alerts import FADES, KINDS
-from schedd.engine.view import publish
+from schedd.engine.facts.alerts import FADES, KINDS
+from schedd.engine.show.view import publish
 from schedd.wire import JobEnded, JobStarted, NodeChanged, ShareFacts, Snapshot
 from tests.conftest import ROOT
 from tests.engine.cluster import Cluster, T
@@ -75,7 +75,7 @@ def test_a_snapshot_that_is_not_believed_is_open_until_one_is() -> None:
 
 
 def test_every_kind_that_is_raised_is_known_and_documented() -> None:
-    sources = "\n".join(path.read_text() for path in (ROOT / "schedd" / "engine").glob("*.py"))
+    sources = "\n".join(path.read_text() for path in (ROOT / "schedd" / "engine").rglob("*.py"))
     raised = set(re.findall(r"\.alert\(\s*[\w.]+, \"(\w+)\"", sources))
     shell = {"adapter", "clock", "database", "planner"}
     assert raised | shell == set(KINDS)

@@ -6,8 +6,8 @@ from random import Random
 import pytest
 
 from schedd.engine import Engine, EngineSettings
-from schedd.engine.arrivals import SLICE
-from schedd.engine.records import Phase
+from schedd.engine.facts.arrivals import SLICE
+from schedd.engine.facts.records import Phase
 from schedd.wire import (
     Decision,
     Event,

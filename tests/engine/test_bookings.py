@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from schedd.engine import Engine
-from schedd.engine.booking import Booking
+from schedd.engine.facts.booking import Booking
 from schedd.wire import AccountSet, Book, BookingStep, ClockSet, Run, RunRefused
 from tests.engine.cluster import Cluster, T
 

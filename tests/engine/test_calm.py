@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 
 from schedd.engine import Engine
-from schedd.engine.calm import ripe_at, shown, wrong
-from schedd.engine.job_view import job_history, job_view, record_of
-from schedd.engine.view import publish
+from schedd.engine.facts.calm import ripe_at, shown, wrong
+from schedd.engine.show.job_view import job_history, job_view, record_of
+from schedd.engine.show.view import publish
 from schedd.wire import Tell
 from tests.engine.cluster import Cluster, T
 

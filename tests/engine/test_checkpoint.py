@@ -11,8 +11,8 @@ import schedd.engine.checkpoint as checkpoint_module
 import schedd.engine.engine as engine_module
 from schedd.engine import CheckpointError, Engine, EngineSettings, Incident, Outcome
 from schedd.engine.checkpoint import FORMAT, Frozen
+from schedd.engine.facts.state import EngineState, _column
 from schedd.engine.incident import IncidentError, dump, read, rerun
-from schedd.engine.state import EngineState, _column
 from schedd.model import Chunk, Request
 from schedd.plan.columns import Ints
 from schedd.plan.kernels.layout import (

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from schedd.engine import Engine, EngineSettings
-from schedd.engine.fair_use import fair_shares
+from schedd.engine.rank.fair_use import fair_shares
 from schedd.wire import JobDeleted, PolicyChanged
 from tests.engine.cluster import Cluster, T
 

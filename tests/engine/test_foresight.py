@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from schedd.engine import CheckpointError, Engine
-from schedd.engine.foretelling import foretell, outset
-from schedd.engine.view import publish
+from schedd.engine.show.foretelling import foretell, outset
+from schedd.engine.show.view import publish
 from schedd.predict import Expected, Outlook
 from schedd.wire import ExpectedFacts, StartsExpected
 from tests.engine.cluster import Cluster, T

@@ -3,7 +3,7 @@
 import pytest
 
 from schedd.engine import Engine, EngineSettings
-from schedd.engine.records import HandedOver
+from schedd.engine.facts.records import HandedOver
 from schedd.model import FOREVER
 from schedd.plan.columns import PLANNED
 from schedd.wire import (

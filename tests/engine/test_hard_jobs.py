@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schedd.engine import Engine, EngineSettings
-from schedd.engine.records import JobRecord, Phase
+from schedd.engine.facts.records import JobRecord, Phase
 from schedd.model import WaitingFor
 from schedd.plan.slabs import MOST_WORK
 from schedd.wire import (

@@ -4,7 +4,7 @@ from typing import Literal
 
 from schedd.engine import Engine
 from schedd.engine.preview import preview
-from schedd.engine.view import publish
+from schedd.engine.show.view import publish
 from schedd.wire import PlanningHeld, PlanningReleased
 from tests.engine.cluster import Cluster, T
 

@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from schedd.engine import Engine, EngineSettings
-from schedd.engine.records import Cause
+from schedd.engine.facts.records import Cause
 from schedd.wire import Counted
 from tests.engine.cluster import Cluster, T
 

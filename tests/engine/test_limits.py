@@ -3,9 +3,9 @@
 import pytest
 
 from schedd.engine import Engine
-from schedd.engine.job_view import job_view
-from schedd.engine.records import Cause
-from schedd.engine.view import publish
+from schedd.engine.facts.records import Cause
+from schedd.engine.show.job_view import job_view
+from schedd.engine.show.view import publish
 from schedd.wire import JobFacts, JobStarted, QueueFacts, ServerFacts, ShareFacts
 from tests.engine.cluster import Cluster, T
 

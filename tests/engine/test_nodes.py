@@ -2,10 +2,10 @@
 
 import pytest
 
-from schedd.engine import waiting
-from schedd.engine.state import EngineState
-from schedd.engine.view import publish
-from schedd.engine.waiting import state_of
+from schedd.engine.facts.state import EngineState
+from schedd.engine.place import waiting
+from schedd.engine.place.waiting import state_of
+from schedd.engine.show.view import publish
 from schedd.wire import JobEnded, JobStarted, NodeChanged, NodeFacts, ShareFacts
 from tests.engine.cluster import Cluster, T
 

@@ -7,8 +7,8 @@ import numpy.typing as npt
 import pytest
 
 from schedd.engine import Engine, EngineSettings, Outcome
+from schedd.engine.facts.records import Cause
 from schedd.engine.improve import movable, places_told
-from schedd.engine.records import Cause
 from schedd.plan.places import allocation_of
 from schedd.wire import Improved, JobDeleted, JobFacts, JobQueued, NodeChanged, NodeFacts, PlanChosen, Run
 
@@ -51,7 +51,7 @@ def test_what_a_call_decided_and_moved_is_its_own_alone() -> None:
 
 
 def test_moves_are_told_although_the_list_of_changes_forgets_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("schedd.engine.promises._CHANGES_KEPT", 1)
+    monkeypatch.setattr("schedd.engine.rank.promises._CHANGES_KEPT", 1)
     one = engine()
     made = one.handle([JobDeleted(id="d", time=T, job_id="1.s")], T + 1)
     assert len(one.state.changes) == 1

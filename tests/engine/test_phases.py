@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedd.engine.intake import Understood
-from schedd.engine.phases import TABLE, IllegalStep, Step, after, begins_as, fault_of
-from schedd.engine.records import (
+from schedd.engine.facts.intake import Understood
+from schedd.engine.facts.phases import TABLE, IllegalStep, Step, after, begins_as, fault_of
+from schedd.engine.facts.records import (
     BackOff,
     Breach,
     Cause,
@@ -251,7 +251,7 @@ _STORIES = {
 def taken(monkeypatch: pytest.MonkeyPatch) -> set[Step]:
     """The steps that are taken from here on."""
     steps: set[Step] = set()
-    monkeypatch.setattr("schedd.engine.phases.TABLE", _Noting(steps))
+    monkeypatch.setattr("schedd.engine.facts.phases.TABLE", _Noting(steps))
     return steps
 
 

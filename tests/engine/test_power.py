@@ -6,7 +6,7 @@ from typing import Any, Literal
 import pytest
 
 from schedd.engine import Engine
-from schedd.engine.view import publish
+from schedd.engine.show.view import publish
 from schedd.policy.economy import Draw
 from schedd.wire import PlanningHeld, PowerWish, Switch, Switched, WattsRead
 from tests.engine.cluster import Cluster, T

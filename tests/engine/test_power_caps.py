@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from schedd.engine import Engine
 from schedd.model import WaitingFor
-from schedd.service.site_settings import SiteSettings
+from schedd.service.settings.site import SiteSettings
 from schedd.wire import PolicyChanged
 from tests.engine.cluster import Cluster, T
 

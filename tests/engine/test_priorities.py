@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from schedd.engine.priorities import applicant_of, breakdown_of, demand_now
+from schedd.engine.rank.priorities import applicant_of, breakdown_of, demand_now
 from schedd.wire import QueueFacts
 from tests.engine.cluster import Cluster, T
 

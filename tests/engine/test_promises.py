@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from schedd.engine import Engine
-from schedd.engine.records import Cause
+from schedd.engine.facts.records import Cause
 from schedd.wire import JobDeleted, Run, RunRefused, ShareFacts
 from tests.engine.cluster import Cluster, T
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from schedd.engine import arrivals, later, rereading
+from schedd.engine.facts import arrivals, later
+from schedd.engine.run import rereading
 from tests.engine.chaos import Chaos, Placed, Ranked, Strict, play, seeds
 
 KINDS = [Chaos, Ranked, Placed, Strict]

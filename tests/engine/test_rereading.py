@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
-from schedd.engine import Engine, EngineSettings, arrivals, later, rereading
-from schedd.engine.job_view import job_view
-from schedd.engine.places import plan_job
-from schedd.engine.records import Cause, ChangeSet, JobRecord, Phase
-from schedd.engine.state import EngineState
-from schedd.engine.view import publish
+from schedd.engine import Engine, EngineSettings
+from schedd.engine.facts import arrivals, later
+from schedd.engine.facts.records import Cause, ChangeSet, JobRecord, Phase
+from schedd.engine.facts.state import EngineState
+from schedd.engine.place.places import plan_job
+from schedd.engine.run import rereading
+from schedd.engine.show.job_view import job_view
+from schedd.engine.show.view import publish
 from schedd.wire import (
     Event,
     JobFacts,

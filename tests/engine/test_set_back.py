@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from schedd.engine import Engine
-from schedd.engine.view import publish
+from schedd.engine.show.view import publish
 from schedd.wire import ClockSet, Event, Run, RunAccepted
 from tests.engine.cluster import Cluster, T
 

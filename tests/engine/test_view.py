@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from schedd.engine import Engine, EngineSettings
-from schedd.engine.job_view import Change, JobView, job_history, job_view, record_of
-from schedd.engine.view import Published, publish
+from schedd.engine.show.job_view import Change, JobView, job_history, job_view, record_of
+from schedd.engine.show.view import Published, publish
 from schedd.wire import (
     Event,
     JobAltered,

@@ -3,8 +3,8 @@
 import pytest
 
 from schedd.engine import Engine, EngineSettings
-from schedd.engine.intake import Intake
-from schedd.engine.walltimes import WalltimeUse
+from schedd.engine.facts.intake import Intake
+from schedd.engine.facts.walltimes import WalltimeUse
 from schedd.wire import JobDeleted, JobFacts
 from tests.engine.cluster import Cluster
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from schedd.engine.shares import shares_of
+from schedd.engine.facts.shares import shares_of
 from tests.engine.cluster import Cluster
 
 

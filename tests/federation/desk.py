@@ -12,7 +12,7 @@ from schedd.federation.log import Log
 from schedd.federation.roof import Report, Roof
 from schedd.federation.seen import HandoverSeen, Offer
 from schedd.federation.settings import Settings
-from schedd.service.roles import Bearer
+from schedd.service.access.roles import Bearer
 
 __all__ = ["HERE", "JOB", "Desk"]
 

@@ -10,7 +10,7 @@ from schedd.federation.seen import HandoverSeen
 
 @dataclass
 class Cluster:
-    """Handovers as ``schedd.engine.handovers`` keeps them; jobs let run start and end when chance will."""
+    """Handovers as ``schedd.engine.machine.handovers`` keeps them; jobs that may run do when chance will."""
 
     name: str
     chance: random.Random

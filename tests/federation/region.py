@@ -14,8 +14,8 @@ from typing import Any, Self
 from schedd.api.bookings import BookingRequest, view
 from schedd.api.handovers import view as handover_view
 from schedd.client import Refused, Unreachable
-from schedd.engine.booking import LIVE
-from schedd.engine.view import publish
+from schedd.engine.facts.booking import LIVE
+from schedd.engine.show.view import publish
 from schedd.federation.groups.group import Group
 from schedd.federation.groups.keeper import Keeper
 from schedd.federation.log import Log
@@ -23,7 +23,7 @@ from schedd.federation.roof import Report, Roof
 from schedd.federation.seen import HandoverSeen
 from schedd.federation.settings import Settings
 from schedd.model import StartKnown
-from schedd.service.forks import Fork
+from schedd.service.questions.forks import Fork
 from schedd.wire import (
     Act,
     Book,

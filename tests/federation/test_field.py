@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from schedd.cli import experiment_routing
+from schedd.cli.experiments import routing as experiment_routing
 from schedd.cli.federations.bench import bench_federation, to_json
 from schedd.cli.federations.field import ClusterSpec, FieldJob, Ran, Routing, simulate
 from schedd.cli.federations.grid import KINDS, SIZES, paper, side_by_side

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from schedd.choice.decode import Decoder
-from schedd.engine.chains import last_starts
+from schedd.engine.place.chains import last_starts
 from schedd.model import FOREVER
 from schedd.optimize import SearchSettings, Start
 from schedd.plan.columns import Ints

@@ -9,7 +9,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from schedd.engine import EngineSettings
-from schedd.engine.slack import Slack
+from schedd.engine.facts.slack import Slack
 from schedd.policy.queue import QUEUE_POLICIES
 from schedd.replay.driver import Defect, Progress, Schedule, _Simulation, replay, run
 from schedd.replay.failures import Outage, check_outages, random_outages

@@ -20,7 +20,7 @@ from dask.distributed import LocalCluster
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import schedd
-from schedd.cli import experiment as experiment_command
+from schedd.cli.experiments import command as experiment_command
 from schedd.cli.main import main
 from schedd.replay.experiments import cells as cells_module
 from schedd.replay.experiments import parallel

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schedd.engine import EngineSettings
-from schedd.engine.slack import NONE, OFF, Slack
+from schedd.engine.facts.slack import NONE, OFF, Slack
 from schedd.optimize import Kind, SearchSettings
 from schedd.plan.evaluate import Criterion
 from schedd.replay.driver import PLANNING_POLICY, replay, run

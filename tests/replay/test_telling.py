@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from schedd.engine.slack import Slack
+from schedd.engine.facts.slack import Slack
 from schedd.optimize import SearchSettings
 from schedd.replay.driver import replay
 from schedd.replay.prepare import Prepared, prepare

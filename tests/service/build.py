@@ -8,12 +8,12 @@ from typing import Any
 import structlog
 
 from schedd.engine import EngineSettings
-from schedd.engine.job_view import JobView, view_of
-from schedd.engine.view import Published
+from schedd.engine.show.job_view import JobView, view_of
+from schedd.engine.show.view import Published
+from schedd.service.cluster.incidents import Incidents
+from schedd.service.cluster.loop import PlanLoop
 from schedd.service.clusters import new_engine
-from schedd.service.incidents import Incidents
-from schedd.service.loop import PlanLoop
-from schedd.service.reading import Page, jobs
+from schedd.service.read.reading import Page, jobs
 from schedd.store import Journal, MemoryJournal
 from schedd.wire import JobFacts, JobQueued, NodeChanged, NodeFacts
 

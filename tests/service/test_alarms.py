@@ -1,7 +1,7 @@
 """Alerts that open and close: counted, listed, told to who follows and to webhooks."""
 
-from schedd.engine.alerts import FADES
-from schedd.service.loop import PlanLoop
+from schedd.engine.facts.alerts import FADES
+from schedd.service.cluster.loop import PlanLoop
 from schedd.wire import JobStarted, ShareFacts, Snapshot
 from tests.service.build import StillClock, T, event_id, job, node, planner
 

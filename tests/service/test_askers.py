@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedd.service.askers import Askers, UnknownUser
-from schedd.service.rates import Rates
-from schedd.service.roles import Bearer
-from schedd.service.settings import AuthSettings, LimitSettings
-from schedd.service.tokens import Tokens
+from schedd.service.access.askers import Askers, UnknownUser
+from schedd.service.access.rates import Rates
+from schedd.service.access.roles import Bearer
+from schedd.service.access.tokens import Tokens
+from schedd.service.settings.file import AuthSettings, LimitSettings
 from schedd.store import Store, Token
 
 

@@ -6,11 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from schedd.engine import Engine, EngineSettings
-from schedd.engine.view import publish
+from schedd.engine.show.view import publish
 from schedd.model import Never, StartKnown
 from schedd.plan.plan import WorkSpent
-from schedd.service.asking import Questions
-from schedd.service.forks import Fork, fork
+from schedd.service.questions.asking import Questions
+from schedd.service.questions.forks import Fork, fork
 from schedd.wire import JobFacts, NodeChanged, NodeFacts
 
 T = 1_000_000

@@ -10,10 +10,10 @@ import pytest
 
 from schedd.dialect.accounting import parse_ended_run, shares_of
 from schedd.engine import EngineSettings
-from schedd.service.bookkeeper import MemoryLedger
+from schedd.service.background.bookkeeper import MemoryLedger
+from schedd.service.cluster.durable import Durable
 from schedd.service.clusters import Clusters
-from schedd.service.durable import Durable
-from schedd.service.settings import StoreSettings
+from schedd.service.settings.file import StoreSettings
 from schedd.store.records import LedgerRow
 from schedd.wire import AccountSet, Event, JobEnded, JobStarted, ShareFacts
 from tests.service.build import StillClock, T, event_id, job, node

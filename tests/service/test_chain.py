@@ -8,16 +8,16 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from schedd.engine.job_view import record_of
-from schedd.engine.view import publish
+from schedd.engine.show.job_view import record_of
+from schedd.engine.show.view import publish
 from schedd.plan.places import Allocation, free_at
 from schedd.plan.views import chain
-from schedd.service.chain import ahead_in_words
-from schedd.service.explain import Explanation, explain
-from schedd.service.forks import Fork, fork
-from schedd.service.loop import PlanLoop
-from schedd.service.roles import Bearer
-from schedd.service.sight import Sight
+from schedd.service.access.roles import Bearer
+from schedd.service.cluster.loop import PlanLoop
+from schedd.service.questions.chain import ahead_in_words
+from schedd.service.questions.explain import Explanation, explain
+from schedd.service.questions.forks import Fork, fork
+from schedd.service.read.sight import Sight
 from schedd.wire import (
     Event,
     JobStarted,

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from schedd.service.changes import compare
-from schedd.service.settings import ClusterSettings, Settings
+from schedd.service.settings.changes import compare
+from schedd.service.settings.file import ClusterSettings, Settings
 
 BASE = Settings(auth={"anonymous": "reader"})  # type: ignore[arg-type]
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedd.plan.views import Window
-from schedd.service.cheapest import moments
-from schedd.service.forks import Asked
+from schedd.service.questions.cheapest import moments
+from schedd.service.questions.forks import Asked
 from tests.service.build import T, job, node, planner
 
 DAY = 86_400

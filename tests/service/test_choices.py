@@ -11,13 +11,13 @@ import pytest
 
 from schedd.choice.pareto import ParetoSettings
 from schedd.engine import EngineSettings
-from schedd.engine.job_view import JobView, job_history, job_view, record_of
-from schedd.service.choices import Busy, Choices, MovedOn, NoSuchPlan, OfferedPlan, PlanSet
-from schedd.service.chooser import Chooser, best_of
+from schedd.engine.show.job_view import JobView, job_history, job_view, record_of
+from schedd.service.background.choices import Busy, Choices, MovedOn, NoSuchPlan, OfferedPlan, PlanSet
+from schedd.service.background.chooser import Chooser, best_of
+from schedd.service.cluster.durable import Durable
+from schedd.service.cluster.loop import PlanLoop
 from schedd.service.clusters import Clusters
-from schedd.service.durable import Durable
-from schedd.service.loop import PlanLoop
-from schedd.service.settings import StoreSettings
+from schedd.service.settings.file import StoreSettings
 from schedd.wire import JobDeleted
 from tests.service.build import StillClock, T, event_id, job, node, planner
 

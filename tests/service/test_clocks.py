@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from schedd.service.loop import PlanLoop
+from schedd.service.cluster.loop import PlanLoop
 from schedd.wire import JobQueued
 from tests.service.build import job, node, planner
 

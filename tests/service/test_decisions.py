@@ -3,7 +3,7 @@
 import asyncio
 import threading
 
-from schedd.service.decisions import DecisionLog
+from schedd.service.cluster.decisions import DecisionLog
 from schedd.wire import Alert, JobStarted, Run, RunAccepted, Snapshot, Tell
 
 NOBODY = ()

@@ -13,7 +13,7 @@ import yaml
 
 from schedd.cli.installed import USUAL
 from schedd.cli.main import COMMANDS
-from schedd.service.settings import Settings, load
+from schedd.service.settings.file import Settings, load
 from server_adapter.settings import load_settings
 from tests.conftest import ROOT
 from tests.service.promtool import HOW, promtool

@@ -4,13 +4,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schedd.engine import Engine
-from schedd.engine.job_view import JobView, job_view
+from schedd.engine.show.job_view import JobView, job_view
 from schedd.model import FOREVER, StartKnown
 from schedd.predict import Ask
-from schedd.service.expecting import UNKNOWN, Expectation, Expecting, promise_of
-from schedd.service.foretelling import Foreteller
-from schedd.service.forks import Asked
-from schedd.service.loop import PlanLoop
+from schedd.service.background.foretelling import Foreteller
+from schedd.service.cluster.loop import PlanLoop
+from schedd.service.questions.expecting import UNKNOWN, Expectation, Expecting, promise_of
+from schedd.service.questions.forks import Asked
 from schedd.wire import JobFacts
 from tests.service.build import T, job, node, planner
 

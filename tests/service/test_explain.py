@@ -6,15 +6,15 @@ from dataclasses import replace
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from schedd.engine.job_view import record_of
-from schedd.engine.pools import LimitBook
-from schedd.engine.view import publish
+from schedd.engine.facts.pools import LimitBook
+from schedd.engine.show.job_view import record_of
+from schedd.engine.show.view import publish
 from schedd.model import StartKnown
 from schedd.plan.evaluate import JobColumns
 from schedd.plan.kernels.layout import USABLE
-from schedd.service.explain import Blocker, Explanation, On, explain
-from schedd.service.forks import Fork, fork
-from schedd.service.loop import PlanLoop
+from schedd.service.cluster.loop import PlanLoop
+from schedd.service.questions.explain import Blocker, Explanation, On, explain
+from schedd.service.questions.forks import Fork, fork
 from schedd.wire import (
     Event,
     JobHeld,

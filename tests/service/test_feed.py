@@ -3,9 +3,9 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schedd.engine.view import Published
-from schedd.service.feed import Feed, JobLine, line_of
-from schedd.service.loop import PlanLoop
+from schedd.engine.show.view import Published
+from schedd.service.cluster.feed import Feed, JobLine, line_of
+from schedd.service.cluster.loop import PlanLoop
 from schedd.wire import Event, JobDeleted, JobHeld, JobReleased
 from tests.service.build import T, event_id, job, node, planner
 

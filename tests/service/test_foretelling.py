@@ -6,13 +6,13 @@ from collections.abc import Callable
 import pytest
 
 from schedd.engine import Engine, EngineSettings
-from schedd.engine.job_view import job_view
+from schedd.engine.show.job_view import job_view
 from schedd.predict import Outlook
-from schedd.service import foretelling
-from schedd.service.errors import PlannerStopped
-from schedd.service.foretelling import Foreteller
-from schedd.service.loop import PlanLoop
-from schedd.service.objectives import known, measured
+from schedd.service.background import foretelling
+from schedd.service.background.foretelling import Foreteller
+from schedd.service.cluster.errors import PlannerStopped
+from schedd.service.cluster.loop import PlanLoop
+from schedd.service.questions.objectives import known, measured
 from schedd.wire import JobEnded, JobStarted, ShareFacts
 from tests.service.build import T, job, node, planner
 

@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schedd.service.gaps import gaps
-from schedd.service.reading import window
+from schedd.service.read.gaps import gaps
+from schedd.service.read.reading import window
 from schedd.wire import JobQueued, NodeChanged, NodeFacts, PlanningHeld, Reserve
 from tests.service.build import GIB, T, event_id, job, node, planner
 

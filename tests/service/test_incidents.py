@@ -6,11 +6,11 @@ import pytest
 
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.incident import read, rerun
-from schedd.engine.job_view import job_view
+from schedd.engine.show.job_view import job_view
 from schedd.plan.kernels.layout import DUR
 from schedd.plan.plan import Plan
+from schedd.service.cluster.incidents import Incidents
 from schedd.service.clusters import new_engine
-from schedd.service.incidents import Incidents
 from schedd.wire import Run
 from tests.service.build import T, job, node, planner
 

@@ -9,12 +9,12 @@ from dataclasses import replace
 import pytest
 
 from schedd.engine import Engine
-from schedd.engine.job_view import job_view
-from schedd.service.deliveries import Handled, PendingDelivery, batches
-from schedd.service.errors import Overloaded, PlannerStopped
-from schedd.service.gaps import gaps
-from schedd.service.loop import PlanLoop
-from schedd.service.reading import counts, nodes, window
+from schedd.engine.show.job_view import job_view
+from schedd.service.cluster.deliveries import Handled, PendingDelivery, batches
+from schedd.service.cluster.errors import Overloaded, PlannerStopped
+from schedd.service.cluster.loop import PlanLoop
+from schedd.service.read.gaps import gaps
+from schedd.service.read.reading import counts, nodes, window
 from schedd.store import Batch, MemoryJournal
 from schedd.store.errors import DatabaseGone, StoreRefused
 from schedd.wire import Event, JobEnded, JobFacts, JobQueued, Run, RunAccepted, Snapshot

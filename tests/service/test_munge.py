@@ -18,12 +18,12 @@ from schedd.api.app import create_app
 from schedd.client.http import Connection
 from schedd.client.places import ConfigError, find_place
 from schedd.engine import EngineSettings
-from schedd.service.askers import Askers
+from schedd.service.access.askers import Askers
+from schedd.service.access.munge import MungeError, decode
+from schedd.service.access.roles import Bearer
+from schedd.service.access.tokens import Tokens
 from schedd.service.clusters import Clusters
-from schedd.service.munge import MungeError, decode
-from schedd.service.roles import Bearer
-from schedd.service.settings import AuthSettings
-from schedd.service.tokens import Tokens
+from schedd.service.settings.file import AuthSettings
 from tests.service.build import StillClock
 
 MAIN = "/v1/clusters/main"

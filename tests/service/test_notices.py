@@ -16,11 +16,11 @@ from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import AuthResult
 from pydantic import ValidationError
 
-from schedd.service.loop import PlanLoop
-from schedd.service.notice_rule import due
-from schedd.service.notices import Desk, TooManyWishes
-from schedd.service.relay import relay_of
-from schedd.service.settings import NotifySettings, SettingsError
+from schedd.service.cluster.loop import PlanLoop
+from schedd.service.outward.notice_rule import due
+from schedd.service.outward.notices import Desk, TooManyWishes
+from schedd.service.outward.relay import relay_of
+from schedd.service.settings.file import NotifySettings, SettingsError
 from schedd.store import Store
 from schedd.store.records import Noticed, Wish
 from schedd.wire import JobDeleted

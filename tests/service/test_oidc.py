@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from schedd.service.auth_settings import OidcSettings
-from schedd.service.identity import Identity, IdentityError
+from schedd.service.access.identity import Identity, IdentityError
+from schedd.service.settings.auth import OidcSettings
 
-oidc = pytest.importorskip("schedd.service.oidc")
+oidc = pytest.importorskip("schedd.service.access.oidc")
 joserfc_jwk = pytest.importorskip("joserfc.jwk")
 joserfc_jwt = pytest.importorskip("joserfc.jwt")
 

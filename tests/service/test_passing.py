@@ -10,16 +10,17 @@ from typing import Any
 
 import pytest
 
-from schedd.engine import Engine, EngineSettings, handlers, places, settle
-from schedd.engine.dispatch import dispatch_due
-from schedd.engine.job_view import JobView, job_view
-from schedd.engine.state import EngineState
-from schedd.service.calls import CallFailed, Watch, _OutOfTime
-from schedd.service.errors import NotKept
-from schedd.service.incidents import Incidents
-from schedd.service.loop import PlanLoop
-from schedd.service.passing import Passing
-from schedd.service.patience import Patience
+from schedd.engine import Engine, EngineSettings, handlers, settle
+from schedd.engine.facts.state import EngineState
+from schedd.engine.place import places
+from schedd.engine.run.dispatch import dispatch_due
+from schedd.engine.show.job_view import JobView, job_view
+from schedd.service.cluster.calls import CallFailed, Watch, _OutOfTime
+from schedd.service.cluster.errors import NotKept
+from schedd.service.cluster.incidents import Incidents
+from schedd.service.cluster.loop import PlanLoop
+from schedd.service.cluster.passing import Passing
+from schedd.service.cluster.patience import Patience
 from schedd.store import Batch
 from schedd.wire import Alert, NodeFacts, QueueFacts, Run
 from tests.conftest import ROOT
@@ -204,7 +205,8 @@ def beside_fails(loop: PlanLoop, monkeypatch: pytest.MonkeyPatch, where: str, wo
 def test_a_plan_that_cannot_be_shown_is_kept_right_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     with planner() as loop:
         loop.submit([node("n1", 8), job("1")]).result(WAIT)
-        beside_fails(loop, monkeypatch, "schedd.service.publisher.publish", "the plan cannot be shown")
+        publish = "schedd.service.cluster.publisher.publish"
+        beside_fails(loop, monkeypatch, publish, "the plan cannot be shown")
 
 
 def test_an_engine_that_does_not_know_when_it_is_to_be_called_is_called_all_the_same(
@@ -283,7 +285,7 @@ def test_a_thread_whose_call_was_ended_can_be_profiled() -> None:
     """In a process of its own: where the exception was called back, Python 3.11 never returned from this."""
     script = """if True:
         import sys, time
-        from schedd.service.calls import Watch, _OutOfTime
+        from schedd.service.cluster.calls import Watch, _OutOfTime
         watch = Watch()
         try:
             with watch.limit(0.01):

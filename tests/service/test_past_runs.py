@@ -8,10 +8,10 @@ from structlog.testing import capture_logs
 
 from schedd.engine import EngineSettings
 from schedd.predict import Ask, RunTimes
-from schedd.service.clock import SystemClock
+from schedd.service.cluster.clock import SystemClock
+from schedd.service.cluster.follow import Follower
+from schedd.service.cluster.past_runs import past_runs
 from schedd.service.clusters import Clusters
-from schedd.service.follow import Follower
-from schedd.service.past_runs import past_runs
 from schedd.store import Store
 
 DAY = 86_400

@@ -8,12 +8,12 @@ from typing import Any
 from structlog.testing import capture_logs
 
 from schedd.engine import Engine, EngineSettings
-from schedd.engine.fair_use import fair_shares
+from schedd.engine.rank.fair_use import fair_shares
 from schedd.policy.fair_share import FairShare, Held, Usage
-from schedd.service.clock import SystemClock
+from schedd.service.cluster.clock import SystemClock
+from schedd.service.cluster.follow import Follower
+from schedd.service.cluster.past_use import past_use
 from schedd.service.clusters import Clusters
-from schedd.service.follow import Follower
-from schedd.service.past_use import past_use
 from schedd.store import Store
 
 DAY = 86_400

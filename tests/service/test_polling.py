@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from schedd.engine import EngineSettings
-from schedd.service.clock import SystemClock
+from schedd.service.background.polling import Poller, PollError, ask
+from schedd.service.cluster.clock import SystemClock
 from schedd.service.clusters import Clusters
-from schedd.service.polling import Poller, PollError, ask
 
 
 def script(path: Path, text: str) -> list[str]:
@@ -68,7 +68,7 @@ def test_what_is_no_count_is_an_error_that_says_why(
     tmp_path: Path, text: str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if "sleep" in text:
-        monkeypatch.setattr("schedd.service.polling._PATIENCE", 0.2)
+        monkeypatch.setattr("schedd.service.background.polling._PATIENCE", 0.2)
     with pytest.raises(PollError, match=said):
         ask(script(tmp_path / "s", text))
 

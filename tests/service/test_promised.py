@@ -1,7 +1,7 @@
 """What the journal hears of promises: each made once, each broken once."""
 
 from schedd.engine import Engine, EngineSettings
-from schedd.service.promised import Promised
+from schedd.service.cluster.promised import Promised
 from schedd.wire import (
     Event,
     JobDeleted,

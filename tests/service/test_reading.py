@@ -2,8 +2,8 @@
 
 import pytest
 
-from schedd.engine.view import Published
-from schedd.service.reading import CursorError, counts, nodes, window
+from schedd.engine.show.view import Published
+from schedd.service.read.reading import CursorError, counts, nodes, window
 from schedd.wire import JobStarted, ShareFacts
 from tests.service.build import T, event_id, job, node, planner, views
 

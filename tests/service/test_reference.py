@@ -7,15 +7,15 @@ from pydantic import BaseModel
 
 from schedd.cli.config import ADAPTER_SECTIONS
 from schedd.engine import EngineSettings
-from schedd.engine.settings import (
+from schedd.engine.facts.settings import (
     SITE_SLACK,
     SITE_SLACK_SHARE,
     SITE_START_RATE,
     SITE_START_RATE_NODE,
     SITE_TELL_PAUSE,
 )
-from schedd.service.reference import DECIDE, SECTIONS, decisions, described, section
-from schedd.service.settings import ClusterSettings, Settings
+from schedd.service.settings.file import ClusterSettings, Settings
+from schedd.service.settings.reference import DECIDE, SECTIONS, decisions, described, section
 from server_adapter.settings import Settings as AdapterSettings
 from tests.conftest import ROOT
 

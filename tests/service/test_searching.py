@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from schedd.engine.job_view import JobView, job_history, job_view, record_of
+from schedd.engine.show.job_view import JobView, job_history, job_view, record_of
 from schedd.optimize import Search, WhyEnded
-from schedd.service.errors import PlannerStopped
-from schedd.service.loop import PlanLoop
-from schedd.service.searching import Searcher
-from schedd.service.track import MemoryTrack, SearchRun
+from schedd.service.background.searching import Searcher
+from schedd.service.background.track import MemoryTrack, SearchRun
+from schedd.service.cluster.errors import PlannerStopped
+from schedd.service.cluster.loop import PlanLoop
 from schedd.wire import JobEnded
 from tests.service.build import T, event_id, job, node, planner
 

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from schedd.engine.slack import OFF, Slack
+from schedd.engine.facts.slack import OFF, Slack
 from schedd.model import FOREVER
 from schedd.policy.fair_share import FairShare
 from schedd.policy.limits import Limit
 from schedd.policy.priority import JobClass
 from schedd.policy.site import site_policy
-from schedd.service.effective import effective
-from schedd.service.settings import AuthSettings, SettingsError, load
-from schedd.service.tokens import Tokens, read_token_file
+from schedd.service.access.tokens import Tokens, read_token_file
+from schedd.service.settings.effective import effective
+from schedd.service.settings.file import AuthSettings, SettingsError, load
 
 AUTH = '[auth]\nanonymous = "reader"\n'
 LIMIT = AUTH + "[[clusters.main.site.limits]]\namount = 1\n"

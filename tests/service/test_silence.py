@@ -2,7 +2,7 @@
 
 import structlog
 
-from schedd.service.loop import PlanLoop
+from schedd.service.cluster.loop import PlanLoop
 from tests.service.build import job, node, planner
 
 WAIT = 30

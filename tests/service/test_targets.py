@@ -15,9 +15,9 @@ import httpx2
 import pytest
 from pydantic import ValidationError
 
-from schedd.service.settings import WebhookSettings
-from schedd.service.targets import TargetRefused, is_of_the_world, targets_of
-from schedd.service.webhooks import Hook, _post, _send
+from schedd.service.outward.webhooks import Hook, _post, _send
+from schedd.service.settings.file import WebhookSettings
+from schedd.service.settings.targets import TargetRefused, is_of_the_world, targets_of
 
 # fmt: off
 INSIDE = (

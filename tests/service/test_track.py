@@ -11,10 +11,10 @@ from schedd.optimize import Report, WhyEnded
 from schedd.optimize.report import Change
 from schedd.optimize.settings import Kind
 from schedd.plan.evaluate import Criterion
-from schedd.service.durable import Durable
-from schedd.service.sampling import Sampler
-from schedd.service.settings import StoreSettings
-from schedd.service.track import MemoryTrack, SearchRun, StoredTrack, Track
+from schedd.service.background.sampling import Sampler
+from schedd.service.background.track import MemoryTrack, SearchRun, StoredTrack, Track
+from schedd.service.cluster.durable import Durable
+from schedd.service.settings.file import StoreSettings
 from schedd.store import StoreError
 from schedd.store.records import Evaluated, SearchReport
 from tests.service.build import T, job, node, planner

@@ -22,11 +22,11 @@ import httpx2
 import pytest
 import structlog
 
-from schedd.engine.job_view import job_view
+from schedd.engine.show.job_view import job_view
+from schedd.service.cluster.loop import PlanLoop
 from schedd.service.logs import set_up
-from schedd.service.loop import PlanLoop
-from schedd.service.settings import LogSettings, SettingsError, WebhookSettings
-from schedd.service.webhooks import SIGNATURE, Hook, follow, hook_of, signature
+from schedd.service.outward.webhooks import SIGNATURE, Hook, follow, hook_of, signature
+from schedd.service.settings.file import LogSettings, SettingsError, WebhookSettings
 from schedd.wire import JobDeleted, JobHeld, JobReleased
 from tests.service.build import T, event_id, job, node, planner
 

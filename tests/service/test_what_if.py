@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schedd.model import Chunk, Place, Request, StartKnown, WaitingFor
-from schedd.service.explain import explain
-from schedd.service.forks import Asked, Fork
-from schedd.service.loop import PlanLoop
-from schedd.service.smaller import smaller
+from schedd.service.cluster.loop import PlanLoop
+from schedd.service.questions.explain import explain
+from schedd.service.questions.forks import Asked, Fork
+from schedd.service.questions.smaller import smaller
 from schedd.wire import (
     AccountSet,
     Event,

@@ -16,7 +16,7 @@ import pytest
 from sqlalchemy import Column, select
 
 from schedd.engine import Engine, EngineSettings
-from schedd.engine.records import MAY_BREAK
+from schedd.engine.facts.records import MAY_BREAK
 from schedd.store import Store
 from schedd.store.tables import breaches, decisions, events, promises, told
 from schedd.wire import Decision

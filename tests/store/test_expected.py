@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from schedd.predict import KINDS
-from schedd.service.accuracy import rightness
+from schedd.service.read.accuracy import rightness
 from schedd.store import Batch, Breach, Limits, Store
 from schedd.store.records import Foreseen
 from schedd.wire import Event, ExpectedFacts, JobEnded, JobQueued, Snapshot, StartsExpected

@@ -8,7 +8,7 @@ import pytest
 
 from schedd.engine import Engine, EngineSettings
 from schedd.plan.kernels.layout import ALLOC, ALLOCS
-from schedd.service.follow import Follower, in_the_log
+from schedd.service.cluster.follow import Follower, in_the_log
 from schedd.store import DurableJournal, Store
 from schedd.wire import Event, JobFacts, NodeFacts, Run
 from tests.engine.server import Server

@@ -9,7 +9,7 @@ import pytest
 
 from schedd.cli.main import main
 from schedd.replay.swf import read_swf
-from schedd.service.shadow import report, swf
+from schedd.service.read.shadow import report, swf
 from schedd.store import Store
 from schedd.wire import Event, JobDeleted, JobEnded, NodeChanged, NodeFacts
 from tests.store.build import facts, queued, started, tell

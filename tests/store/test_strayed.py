@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from schedd.engine import Engine, EngineSettings, places
-from schedd.engine.job_view import job_view
+from schedd.engine import Engine, EngineSettings
+from schedd.engine.place import places
+from schedd.engine.show.job_view import job_view
+from schedd.service.cluster.follow import Follower
+from schedd.service.cluster.loop import PlanLoop
 from schedd.service.clusters import new_engine
-from schedd.service.follow import Follower
-from schedd.service.loop import PlanLoop
 from schedd.store import STATE_KEPT, Batch, Breach, DurableJournal, Promise, Store
 from schedd.wire import Alert, Decision
 from tests.service.build import StillClock, T, job, node

@@ -31,11 +31,11 @@ from schedd.federation.peers import Peer
 from schedd.federation.roof import Roof
 from schedd.federation.settings import Settings
 from schedd.model import Node
-from schedd.service.clock import SystemClock
+from schedd.service.access.roles import Bearer
+from schedd.service.access.tokens import Tokens
+from schedd.service.cluster.clock import SystemClock
+from schedd.service.cluster.loop import PlanLoop
 from schedd.service.clusters import Clusters
-from schedd.service.loop import PlanLoop
-from schedd.service.roles import Bearer
-from schedd.service.tokens import Tokens
 from schedd.service.warmup import warm_up
 from schedd.wire import (
     Event as ClusterEvent,

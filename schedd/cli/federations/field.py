@@ -9,12 +9,12 @@ from typing import Final, Literal
 import numpy as np
 
 from schedd.engine import Engine, EngineSettings
-from schedd.engine.view import publish
+from schedd.engine.show.view import publish
 from schedd.federation.ordering import Backlog
 from schedd.federation.policies import Candidate, Policy
 from schedd.model import StartKnown
 from schedd.replay.floor import Defect, Floor
-from schedd.service.forks import Fork, fork
+from schedd.service.questions.forks import Fork, fork
 from schedd.wire import (
     Event,
     JobEnded,

@@ -8,7 +8,7 @@ from schedd.api.node_names import natural
 from schedd.dashboard.calendar import entries, windows_of
 from schedd.dashboard.rendering import page
 from schedd.dashboard.viewer import Cluster, Reader
-from schedd.engine.booking import LIVE
+from schedd.engine.facts.booking import LIVE
 
 __all__ = ["router"]
 

@@ -14,10 +14,10 @@ from schedd.dashboard.choices import axes_of, picture_of
 from schedd.dashboard.rendering import base_of, page
 from schedd.dashboard.viewer import Cluster, Form, Operator, Viewer
 from schedd.policy.site import site_policy
-from schedd.service.choices import Choices
+from schedd.service.background.choices import Choices
+from schedd.service.cluster.loop import PlanLoop
 from schedd.service.clusters import Clusters
-from schedd.service.loop import PlanLoop
-from schedd.service.objectives import measured
+from schedd.service.questions.objectives import measured
 
 __all__ = ["router"]
 

@@ -14,13 +14,13 @@ from schedd.dashboard.ended import recently_ended
 from schedd.dashboard.load import load_of
 from schedd.dashboard.rendering import page
 from schedd.dashboard.viewer import Cluster, Reader, Seen
-from schedd.engine.job_view import JobView, view_of
+from schedd.engine.show.job_view import JobView, view_of
 from schedd.plan.columns import FIXED, PLANNED
+from schedd.service.cluster.loop import PlanLoop
 from schedd.service.clusters import Clusters
-from schedd.service.gaps import Gap, gaps
-from schedd.service.loop import PlanLoop
-from schedd.service.reading import NodeView, nodes
-from schedd.service.sight import Sight
+from schedd.service.read.gaps import Gap, gaps
+from schedd.service.read.reading import NodeView, nodes
+from schedd.service.read.sight import Sight
 from schedd.store import StoreError
 
 __all__ = ["router"]

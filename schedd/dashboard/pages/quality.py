@@ -14,8 +14,8 @@ from schedd.dashboard.rendering import page
 from schedd.dashboard.viewer import Cluster, Reader, Seen
 from schedd.plan.evaluate import Criterion
 from schedd.service.clusters import Clusters
-from schedd.service.sight import EVERYTHING
-from schedd.service.summaries import evaluated
+from schedd.service.questions.summaries import evaluated
+from schedd.service.read.sight import EVERYTHING
 
 __all__ = ["router"]
 

@@ -15,10 +15,10 @@ from schedd.dashboard.moves import folded
 from schedd.dashboard.queue_columns import COLUMNS, USUAL, csv_of, shown_columns
 from schedd.dashboard.rendering import page
 from schedd.dashboard.viewer import Cluster, Reader, Seen
-from schedd.engine.job_view import job_history, view_of
-from schedd.engine.records import Phase
-from schedd.service.explain import explain
-from schedd.service.reading import find
+from schedd.engine.facts.records import Phase
+from schedd.engine.show.job_view import job_history, view_of
+from schedd.service.questions.explain import explain
+from schedd.service.read.reading import find
 
 __all__ = ["router"]
 

@@ -20,8 +20,8 @@ from schedd.dashboard.pages.admin import moment_of
 from schedd.dashboard.viewer import Administrator, Cluster, Form, Operator
 from schedd.dashboard.weights import changed
 from schedd.engine import EngineSettings
-from schedd.service.loop import PlanLoop
-from schedd.service.site_settings import SiteSettings
+from schedd.service.cluster.loop import PlanLoop
+from schedd.service.settings.site import SiteSettings
 
 __all__ = ["router"]
 

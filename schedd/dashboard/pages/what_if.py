@@ -16,8 +16,8 @@ from schedd.api.questions import answered
 from schedd.api.waiting import a_copy
 from schedd.dashboard.rendering import page
 from schedd.dashboard.viewer import Cluster, Reader, Seen
-from schedd.service.loop import PlanLoop
-from schedd.service.sight import Sight
+from schedd.service.cluster.loop import PlanLoop
+from schedd.service.read.sight import Sight
 
 __all__ = ["Asked", "router"]
 

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 import schedd
-from schedd.engine.slack import Slack
+from schedd.engine.facts.slack import Slack
 from schedd.optimize import Kind, SearchSettings
 from schedd.plan.evaluate import by_name
 from schedd.replay.bound import mean_wait_bound

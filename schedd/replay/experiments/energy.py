@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from schedd.engine import EngineSettings
-from schedd.engine.settings import SITE_SLACK, SITE_SLACK_SHARE
+from schedd.engine.facts.settings import SITE_SLACK, SITE_SLACK_SHARE
 from schedd.policy.economy import Draw
 from schedd.replay.boards import Boards
 from schedd.replay.driver import PLANNING_POLICY, run

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from schedd.engine.settings import SITE_SLACK, SITE_SLACK_SHARE
-from schedd.engine.slack import Slack
+from schedd.engine.facts.settings import SITE_SLACK, SITE_SLACK_SHARE
+from schedd.engine.facts.slack import Slack
 from schedd.replay.compare import GROUPS
 from schedd.replay.driver import PLACEMENTS, PLANNING_POLICY
 from schedd.replay.experiments.cells import Cell, Part, Search, Workload

@@ -19,8 +19,8 @@ from schedd.choice.objectives import Facts, Objective
 from schedd.choice.pareto import ParetoSettings
 from schedd.dialect.cost_limit import read_cost_limit
 from schedd.engine import Engine, EngineSettings
-from schedd.engine.slack import Slack
-from schedd.engine.state import EngineState
+from schedd.engine.facts.slack import Slack
+from schedd.engine.facts.state import EngineState
 from schedd.policy.site import economy_of
 from schedd.replay.choosing import Choosings, alternatives
 from schedd.replay.driver import PLANNING_POLICY, run

@@ -22,10 +22,10 @@ from schedd.cli.user.showstart import asked
 from schedd.cli.user.text import few, natural, span, table
 from schedd.client import ClientError
 from schedd.client.answers import Figures, Gap, HorizonView
+from schedd.service.cluster.loop import PlanLoop
 from schedd.service.clusters import Clusters
-from schedd.service.loop import PlanLoop
-from schedd.service.notices import Desk
-from schedd.service.settings import NotifySettings
+from schedd.service.outward.notices import Desk
+from schedd.service.settings.file import NotifySettings
 from schedd.store import Store
 from schedd.wire import (
     ExpectedFacts,

@@ -8,7 +8,7 @@ import pytest
 
 from schedd.dialect import canonical
 from schedd.engine import Engine, EngineSettings
-from schedd.engine.tells import why_text
+from schedd.engine.run.tells import why_text
 from schedd.wire import Snapshot, Tell
 from server_adapter.batch.sockets import Address
 from server_adapter.bridge.comments import comment

@@ -1,0 +1,1 @@
+"""``schedd demo``: daemon, adapter and emulated server, and jobs for them."""

@@ -1,0 +1,155 @@
+"""``schedd demo``: the daemon, an emulated pbs_server that it schedules, and the adapter between them."""
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+import time
+import webbrowser
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from schedd.cli.arguments import Parser
+
+if TYPE_CHECKING:
+    from schedd.cli.demo.arrivals import Workload
+    from schedd.cli.demo.parts import Logins
+
+__all__ = ["make_parser", "run"]
+
+_NODES = 20
+_CPUS = 16
+_JOBS = 60
+_SPEED = 60.0
+_MOST_NODES = 20_000
+_MOST_JOBS = 100_000
+_FAMILIES = {"torque": ("TORQUE", "nodes=4:ppn=16"), "openpbs": ("OpenPBS", "select=4:ncpus=16")}
+"""How each kind of server is called, and a request in its notation."""
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Its options."""
+    parser = Parser(
+        prog="schedd demo",
+        description="Start the daemon, an emulated pbs_server in scaled time, and pbs-adapter between them, "
+        "all on loopback, and show the planned and the actual start of every job. Ctrl-C ends it.",
+    )
+    add = parser.add_argument
+    add("--nodes", type=int, help=f"nodes of {_CPUS} cores ({_NODES})")
+    add("--jobs", type=int, help=f"jobs kept in the queue ({_JOBS}); with --log, the number of jobs to read")
+    add("--log", type=Path, help="jobs of an SWF or accounting log instead of Lublin and Feitelson's model")
+    add("--speed", type=float, help=f"cluster seconds per real second ({_SPEED:g}, less on a slow machine)")
+    add("--exit-after", type=float, metavar="SECONDS", help="stop after this many real seconds")
+    add(
+        "--port",
+        type=int,
+        help="port on loopback, 0 for any free one (8080, or any free one if that is taken)",
+    )
+    add("--open", action="store_true", help="open the dashboard in a browser, if there is a screen")
+    add("--server", choices=list(_FAMILIES), default="torque", help="server to emulate (torque)")
+    add("--seed", type=int, default=1, help="random seed of the workload model (1)")
+    return parser
+
+
+def run(argv: Sequence[str]) -> int:
+    """Play until Ctrl-C, the end of the jobs, or --exit-after; 0, or 2 for bad arguments, 1 for trouble."""
+    args = make_parser().parse_args(argv)
+    # As Ctrl-C, which the event loop takes as an order to end and not as an error of whatever runs just then.
+    # A shell starts what is to run in the background with that ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, lambda _number, _frame: signal.raise_signal(signal.SIGINT))
+    try:
+        return _play(args)
+    except KeyboardInterrupt:
+        print("\nEnded.")
+        return 0
+    except BrokenPipeError:  # whoever read the table has seen enough
+        sys.stdout = None
+        return 0
+
+
+def _play(args: argparse.Namespace) -> int:
+    from schedd.cli.demo.arrivals import of_log  # noqa: PLC0415
+    from schedd.cli.demo.parts import DemoError, daemon  # noqa: PLC0415
+    from schedd.cli.demo.run import Progress, play  # noqa: PLC0415
+    from schedd.cli.demo.steady import Steady  # noqa: PLC0415
+    from schedd.replay.read import read_traces  # noqa: PLC0415
+    from schedd.replay.workload import TraceError  # noqa: PLC0415
+    from schedd.service.cluster.clock import ScaledClock  # noqa: PLC0415
+
+    try:
+        _check(args)
+        if args.log is not None:
+            workload: Workload | Steady = of_log(read_traces([args.log])[0], _CPUS, args.jobs)
+            speed = _SPEED if args.speed is None else args.speed
+        else:
+            workload = Steady(args.nodes or _NODES, _CPUS, args.jobs or _JOBS, args.seed)
+            speed = workload.speed(_SPEED, os.cpu_count() or 1) if args.speed is None else args.speed
+        clock = ScaledClock(int(time.time()), speed)
+    except (TraceError, ValueError, OSError) as error:
+        print(f"schedd demo: {error}", file=sys.stderr)
+        return 2
+
+    say = Progress(sys.stdout)
+    # The clock begins to count while the daemon compiles: jobs arrive only once it is ready.
+    with TemporaryDirectory(prefix="schedd-demo-") as directory:
+        say.step("starting the daemon")
+        part, logins = daemon(clock, args.port, Path(directory))
+        try:
+            url = f"http://127.0.0.1:{part.greeting()}"
+            say(_introduction(url, len(workload.nodes), workload.cpus, speed, logins, args.server))
+            if args.open:
+                _open(f"{url}/dashboard/enter?key={logins.key}")
+            asyncio.run(play(part, url, logins, clock, workload, say, args.exit_after, args.server))
+        except DemoError as error:
+            say.end()
+            print(f"schedd demo: {error}", file=sys.stderr)
+            return 1
+        finally:
+            part.end()
+    return 0
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Raises ValueError."""
+    if args.exit_after is not None and args.exit_after < 0:
+        raise ValueError(f"--exit-after {args.exit_after}: must be at least 0")
+    if args.speed is not None and not args.speed > 0:
+        raise ValueError(f"--speed {args.speed}: must be above 0")
+    if args.log is not None and args.nodes is not None:
+        raise ValueError("--nodes: a log says itself how large its machine was; leave out --nodes or --log")
+    for name, value, most in (("nodes", args.nodes, _MOST_NODES), ("jobs", args.jobs, _MOST_JOBS)):
+        if value is not None and not 1 <= value <= most:
+            raise ValueError(f"--{name} {value}: must be from 1 to {most:,}")
+
+
+def _introduction(url: str, nodes: int, procs: int, speed: float, logins: "Logins", server: str) -> str:
+    base = f"{url}/v1/clusters/demo"
+    protocol, size = _FAMILIES[server]
+    return f"""\
+An emulated pbs_server: {nodes:,} nodes, {procs:,} cpus; {speed:g} s pass there in 1 s.
+pbs-adapter starts its jobs over {protocol}'s protocol, as schedd decides.
+
+Dashboard, logged in as admin (the link works until the demo ends):
+  {url}/dashboard/enter?key={logins.key}
+Tokens to log in with, or for the API:
+  admin            {logins.admin}
+  user1 (a user)   {logins.user}
+API, to read without a token:
+  {url}/docs
+  {base}/jobs?state=planned
+When would a job start, before you submit it?
+  curl -s {base}/what-if \\
+    -H 'Content-Type: application/json' \\
+    -d '{{"request": "{size},walltime=02:00:00"}}'
+Ctrl-C ends the demo.
+"""
+
+
+def _open(url: str) -> None:
+    # Without a screen a browser would be one of the terminal, over the table.
+    if sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
+        webbrowser.open(url)

@@ -1,0 +1,60 @@
+"""The demo's daemon, as a process of its own: the real one, under a clock that runs faster.
+
+Its first line of input says how; it ends when its input does. It prints its port when it listens.
+"""
+
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+
+from schedd.api.listening import ListenError, listen
+from schedd.cli.serving import serve
+from schedd.service.access.tokens import Tokens
+from schedd.service.cluster.clock import ScaledClock
+from schedd.service.logs import set_up
+from schedd.service.settings.file import ServerSettings, Settings
+
+__all__ = ["main"]
+
+
+def main() -> int:
+    """Serve as the first line of input says."""
+    told = json.loads(sys.stdin.readline())
+    settings = Settings(**told["settings"])
+    set_up(settings.log)
+    clock = ScaledClock(told["start"], told["speed"], told["began"])
+    try:
+        server = _listen(settings.server, told["any_port"])
+    except ListenError as error:
+        print(f"schedd demo: {error}", file=sys.stderr)
+        return 1
+    try:
+        print(server.getsockname()[1], flush=True)
+    except BrokenPipeError:  # the demo ended already
+        return 0
+    threading.Thread(target=_end_with_input, daemon=True).start()
+    keys = {told["login_key"]: bytes.fromhex(told["login_as"])}
+    return (
+        0 if serve(settings, Tokens.of(settings.auth), clock, server, login_keys=keys, keys_last=True) else 1
+    )
+
+
+def _listen(chosen: ServerSettings, any_port: bool) -> socket.socket:
+    try:
+        return listen(chosen.host, chosen.port)
+    except ListenError:
+        if not any_port:
+            raise
+        return listen(chosen.host, 0)
+
+
+def _end_with_input() -> None:
+    sys.stdin.read()
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,170 @@
+"""The demo's other processes: the daemon and the adapter, which end when the demo does."""
+
+import contextlib
+import hashlib
+import json
+import secrets
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from schedd.service.cluster.clock import ScaledClock
+
+__all__ = ["CLUSTER", "DemoError", "DemoPart", "Logins", "adapter", "daemon"]
+
+CLUSTER = "demo"
+_PORT = 8080
+_SLACK_S = 1_800
+_END_S = 20
+# Real seconds that messages may take on a busy machine, of which each is many of the cluster's.
+_AT_ONCE_S = 0.5
+_SOON_S = 5
+_APART_S = 2
+_LATE_S = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Logins:
+    """Tokens of the daemon, one for each role that the demo needs; and the key of the admin's login link."""
+
+    adapter: str
+    admin: str
+    user: str
+    key: str
+
+
+class DemoError(Exception):
+    """A part of the demo did not come up, or went away."""
+
+
+class DemoPart:
+    """A module run as a process of its own: told one line, it answers with one, and ends with its input."""
+
+    def __init__(self, name: str, module: str, told: Mapping[str, Any]) -> None:
+        self.name = name
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", module],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # Ctrl-C is for this process, which then ends that one
+        )
+        assert self._process.stdin is not None
+        # Where it has ended already its standard error says why, and whoever waits for its greeting sees it.
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(json.dumps(told) + "\n")
+            self._process.stdin.flush()
+
+    def greeting(self) -> str:
+        """Waits for the line that it says when it is up. Raises DemoError."""
+        assert self._process.stdout is not None
+        answer = self._process.stdout.readline().strip()
+        if not answer:
+            self.end()
+            raise DemoError(f"{self.name} did not start")
+        return answer
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs."""
+        return self._process.poll() is None
+
+    def end(self) -> int:
+        """Let it end; returns its exit code."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):  # it may have ended before it was told anything
+            self._process.stdin.close()
+        try:
+            self._process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+        code = self._process.wait()
+        self._process.stdout.close()
+        return code
+
+
+def daemon(clock: ScaledClock, port: int | None, directory: Path) -> tuple[DemoPart, Logins]:
+    """The daemon, and by what others are known to it; it greets with its port.
+
+    On this port of loopback; None: the usual one, or any where that is taken. Its database is a file in
+    ``directory``.
+    """
+    logins = Logins(*(secrets.token_urlsafe(24) for _ in range(4)))
+    cluster = {
+        "slack": f"{_SLACK_S}+0.5w",
+        "start_rate": 0,
+        "start_rate_node": 0,
+        "tell_rate": 500,
+        "end_allowance": _seconds(clock, _AT_ONCE_S, 120),
+        "decision_expiry": _seconds(clock, _SOON_S, 60),
+        "answer_grace": _seconds(clock, _SOON_S, 30),
+        "start_wait": _seconds(clock, _LATE_S, 3600),
+        "clock_apart": _seconds(clock, _APART_S, 2),
+    }
+    settings = {
+        "server": {"port": _PORT if port is None else port},
+        "store": {
+            "url": f"sqlite:///{directory}/demo.sqlite",
+            "checkpoint": 5,
+            "evaluate_every": 2,
+        },
+        "log": {"level": "warning", "format": "text"},
+        "auth": {
+            "anonymous": "reader",
+            "tokens": [
+                {"name": name, "role": role, "sha256": _digest(token)}
+                for name, role, token in (
+                    ("demo", "adapter", logins.adapter),
+                    ("you", "admin", logins.admin),
+                    ("user1", "user", logins.user),
+                )
+            ],
+        },
+        "clusters": {CLUSTER: cluster},
+    }
+    login = {"login_key": logins.key, "login_as": _digest(logins.admin)}
+    told = {"settings": settings, "any_port": port is None, **login, **_time(clock)}
+    return DemoPart("the daemon", "schedd.cli.demo.daemon", told), logins
+
+
+def adapter(
+    clock: ScaledClock, server: tuple[str, int], url: str, token: str, directory: Path, family: str
+) -> DemoPart:
+    """The adapter between the emulated server and the daemon; it greets with the port on which
+    it takes commands, or with None where they come over a connection of its own.
+    """
+    settings = {
+        "cluster": CLUSTER,
+        "mode": "scheduler",
+        "state_dir": str(directory),
+        "server.family": family,
+        "server.host": server[0],
+        "server.port": server[1],
+        "server.auth": "none",
+        "listen.port": 0,
+        "listen.any_port": True,
+        "daemon.url": url,
+        "poll.interval": 1.0,
+        "poll.gap": 0.02,
+        "poll.snapshot": _seconds(clock, _LATE_S, 600),
+        "run.busy_wait": 0.05,
+    }
+    told = {"settings": settings, "token": token, **_time(clock)}
+    return DemoPart("the adapter", "schedd.cli.demo.adapter", told)
+
+
+def _digest(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def _seconds(clock: ScaledClock, real: float, least: int) -> int:
+    """So many real seconds, or ``least``, as the cluster counts them."""
+    return max(least, int(real * clock.speed))
+
+
+def _time(clock: ScaledClock) -> dict[str, float]:
+    return {"start": clock.start, "speed": clock.speed, "began": clock.began}

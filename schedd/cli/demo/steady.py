@@ -1,0 +1,115 @@
+"""A workload without end that keeps a queue as long as it was: jobs come as fast as the cluster runs them.
+
+Arrivals at a fixed rate are no load that holds: a little above what a cluster can do, the queue grows for
+ever; a little below, it runs dry. Here the next job comes the later, the more jobs wait.
+"""
+
+import random
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Final
+
+from schedd.cli.demo.arrivals import arrivals
+from schedd.replay.lublin import generate
+from schedd.replay.workload import Trace
+from server_adapter.emulator import Arrival, NodeSpec, Order
+
+__all__ = ["Steady", "asked_of", "cpus_of"]
+
+_BATCH: Final = 2_000
+"""Jobs of the model made at a time."""
+_LONGEST_S: Final = 12 * 3600
+"""Jobs that run for longer are left out: they make a dull picture."""
+_ESTIMATED_S: Final = 2_767
+"""Walltime times cpus of a job of the model, as seconds of the whole machine; measured for 320 cpus."""
+_AHEAD_S: Final = 5 * 86_400
+"""So far ahead a plan of all waiting jobs may reach, about: for more jobs narrower ones are made."""
+_RACK: Final = 20
+"""Nodes of one rack, which they have as a property."""
+_NARROWEST: Final = 16
+_STARTS_S: Final = 1.5
+"""Jobs that one processor of this machine may start in a real second, with all that follows."""
+
+
+class Steady:
+    """Jobs of Lublin and Feitelson's model for ``nodes`` nodes of ``cpus`` cores, ``waiting`` of them in the
+    queue. The same seed gives the same jobs.
+    """
+
+    def __init__(self, nodes: int, cpus: int, waiting: int, seed: int) -> None:
+        if min(nodes, waiting) < 1:
+            raise ValueError(f"{nodes} nodes, {waiting} jobs: both must be at least 1")
+        self.nodes = tuple(
+            NodeSpec(f"node{i}", cpus, (f"rack{-(-i // _RACK)}",)) for i in range(1, nodes + 1)
+        )
+        self.cpus = nodes * cpus
+        self._waiting, self._seed = waiting, seed
+        widest = _AHEAD_S * self.cpus // (_ESTIMATED_S * waiting)
+        self._widest = max(min(_NARROWEST, self.cpus), min(widest, self.cpus // 2))
+        first = self._made(0)
+        self._first = first
+        work = sum(_work(order) for order in first)
+        self.gap = work / len(first) / self.cpus
+        """Seconds between two jobs at which the machine is just full."""
+        self._share = sum(asked_of(order) for order in first) / len(first)
+
+    def _made(self, batch: int) -> list[Order]:
+        trace = generate(_BATCH, self._widest, self._seed + batch)
+        short = Trace(trace.name, tuple(job for job in trace.jobs if job.run <= _LONGEST_S), self._widest)
+        return [arrival.order for arrival in arrivals(short, self.nodes)[0]]
+
+    def _orders(self) -> Iterator[Order]:
+        for batch in count():
+            yield from self._made(batch) if batch else self._first
+
+    def speed(self, wanted: float, cores: int) -> float:
+        """Cluster seconds in a real one: as ``wanted``, or what a machine of so many cores can follow."""
+        return min(wanted, max(1.0, float(round(_STARTS_S * cores * self.gap))))
+
+    def arrivals(
+        self, waiting: Callable[[], tuple[int, float]], now: Callable[[], float]
+    ) -> Iterator[Arrival]:
+        """As many at once as fill the machine and the queue, then one by one.
+
+        Each is made when the one before has come. ``waiting`` says how many jobs wait and what these ask for,
+        walltimes times cpus; ``now`` how many seconds have passed since the first came. Small jobs fill gaps
+        and are gone, so a queue of the same length would be of ever larger ones: while it asks for more than
+        its length should, large jobs stay away.
+        """
+        orders = self._orders()
+        room = self.cpus
+        left = self._waiting
+        while left:
+            order = next(orders)
+            if room > 0:
+                room -= cpus_of(order)
+            else:
+                left -= 1
+            yield Arrival(0.0, order)
+        dice = random.Random(self._seed)
+        for order in orders:
+            count, asked = waiting()
+            if asked > self._waiting * self._share and asked_of(order) > self._share / 2:
+                continue
+            pressure = min(4.0, max(0.1, count / self._waiting)) ** 2
+            yield Arrival(now() + dice.expovariate(1.0) * self.gap * pressure, order)
+
+
+def cpus_of(order: Order) -> int:
+    """Cores that are asked for, in all."""
+    total = 0
+    for part in order.resources["nodes"].split("+"):
+        number, *more = part.split(":")
+        ppn = next((int(word[4:]) for word in more if word.startswith("ppn=")), 1)
+        total += int(number) * ppn
+    return total
+
+
+def asked_of(order: Order) -> float:
+    """Walltime times cores, in seconds."""
+    hours, minutes, seconds = order.resources["walltime"].split(":")
+    return cpus_of(order) * (int(hours) * 3600.0 + int(minutes) * 60 + int(seconds))
+
+
+def _work(order: Order) -> float:
+    return cpus_of(order) * (order.outcome.runtime if order.outcome is not None else 0.0)

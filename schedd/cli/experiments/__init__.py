@@ -1,0 +1,1 @@
+"""``schedd experiment``: studies of policies, each a page, its figures and a picture."""

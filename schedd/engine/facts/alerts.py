@@ -1,0 +1,110 @@
+"""Alerts that are open: what an admin must know and that is not over yet.
+
+Some end with their cause, which stands in the state; the others tell of a moment, and end when nothing like
+it happened for a while.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from schedd.engine.facts.state import EngineState
+
+from schedd.engine.facts.foresight import off_the_mark
+
+__all__ = ["FADES", "KINDS", "OpenAlert", "close_alerts", "raise_alert"]
+
+FADES: Final = 900
+"""Seconds after which an alert that tells of a moment is over."""
+
+KINDS: Final[Mapping[str, str]] = {
+    "adapter": "no contact with the adapter, or the adapter cannot reach the server",
+    "black_hole": "jobs fail on a node soon after they start; it gets no new jobs",
+    "by_hand": "a job was started by hand or by an unknown program; the plan takes it into account",
+    "clock": "the clocks of daemon, adapter and server differ, or one was set",
+    "database": "the database is unavailable",
+    "error": "an event could not be handled",
+    "expected": "too many or too few jobs start by the time predicted for 90 % of them",
+    "foreign": "another scheduler starts jobs; schedd starts no more",
+    "group": "a part of a group of jobs was deleted: it was late, or not confirmed in time",
+    "licence": "a licence count is out of date",
+    "limit": "a limit of the server cannot be read and is not enforced",
+    "log": "a part of the event log was lost; the plan continues from the server's state",
+    "mode": "the adapter is configured to start jobs, but the cluster's mode forbids it",
+    "node": "a node has more kinds of resources than the plan can count",
+    "overrun": "a job runs far past its walltime; its nodes count as blocked",
+    "passed_over": "a batch of events could not be handled and was skipped",
+    "planner": "the planner stopped, or one of its side tasks fails",
+    "policy": "a policy was rejected",
+    "power": "a node could not be switched on or off",
+    "quarantine": "a job that made the planner fail is set aside",
+    "reservation": "a reservation was not made, or not as requested",
+    "snapshot": "a snapshot of the server was rejected, or showed changes that no event had announced",
+    "unanswered": "starts were sent to the adapter and not answered in time",
+    "unknown_job": "a job started that no event had announced",
+}
+"""Every kind there is, with what it says."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAlert:
+    """An alert that is not over yet. Times are seconds since the epoch (UTC)."""
+
+    kind: str
+    about: str
+    """The node, job, licence, reservation or handover that it is about; empty: the cluster."""
+    text: str
+    since: int
+    """When it was first raised."""
+    last: int
+    """When it was last raised."""
+    times: int = 1
+    """How often it was raised since then."""
+    until: int | None = None
+    """When it is over unless it is raised again; null: when its cause is gone."""
+
+
+def _in_quarantine(state: "EngineState", about: str) -> bool:
+    record = state.records.get(about)
+    # One that runs is not set aside; what it made fail may fail again while it is there.
+    return record is not None and (bool(record.quarantine) or record.run.started >= 0)
+
+
+_LASTS: Final[Mapping[str, Callable[["EngineState", str], bool]]] = {
+    "black_hole": lambda state, about: about in state.holes,
+    "expected": lambda state, about: about in off_the_mark(state),
+    "foreign": lambda state, _: bool(state.foreign),
+    "licence": lambda state, about: about in state.limits.old,
+    "limit": lambda _state, _: True,  # until the limits are read again
+    "mode": lambda state, _: state.adapter_mode == "scheduler" != state.settings.mode,
+    "overrun": lambda state, about: any(about in jobs for jobs in state.blocked.values()),
+    "power": lambda state, about: about in state.power and state.power[about].failures > 0,
+    "quarantine": _in_quarantine,
+    "snapshot": lambda state, about: bool(state.stale) and not about,
+}
+"""Whether the cause is still there."""
+_MOMENTS: Final = frozenset({("snapshot", "differences")})
+
+
+def raise_alert(state: "EngineState", kind: str, about: str, text: str) -> None:
+    """Open an alert, or note that an open one was raised again."""
+    key, now = f"{kind} {about}", state.now
+    fades = kind not in _LASTS or (kind, about) in _MOMENTS
+    until = now + FADES if fades else None
+    known = state.alerts.get(key)
+    if known is None:
+        state.alerts[key] = OpenAlert(kind, about, text, now, now, until=until)
+    else:
+        state.alerts[key] = replace(known, text=text, last=now, times=known.times + 1, until=until)
+
+
+def close_alerts(state: "EngineState") -> None:
+    """Forget those that are over."""
+    for key, alert in list(state.alerts.items()):
+        if alert.until is not None:
+            lasts = state.now < alert.until
+        else:
+            lasts = _LASTS[alert.kind](state, alert.about)
+        if not lasts:
+            del state.alerts[key]

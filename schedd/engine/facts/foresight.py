@@ -1,0 +1,132 @@
+"""Predicted run times and expected starts: learned from what becomes of jobs, and taken over when told."""
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from schedd.engine.facts.intake import Understood
+from schedd.engine.facts.records import JobRecord, Phase
+from schedd.predict import Ask, Expected, Outlook
+from schedd.wire import JobFacts, StartsExpected
+
+if TYPE_CHECKING:
+    from schedd.engine.facts.state import EngineState
+
+_ENOUGH: Final = 100
+"""Outcomes, below which nothing is said of how good expected starts are."""
+_COVERED: Final = (0.80, 0.97)
+"""Of ten jobs nine are to start by P90; beyond these bounds an admin is told."""
+
+__all__ = ["ask_of", "foresee", "judge", "off_the_mark", "ran_to_its_end", "review", "told_starts"]
+
+
+_WHEN: Final = {
+    "submission": "told at submission",
+    "waiting": "told at half of the expected wait",
+    "hour": "told within an hour of the start",
+}
+
+
+def ask_of(facts: JobFacts, understood: Understood) -> Ask:
+    """What a job's run time is predicted from. Hosts of owners are left out: people log in anywhere."""
+    request = understood.request
+    cpus = request.cpus if request is not None else sum(share.cpus for share in facts.shares)
+    return Ask(facts.owner.partition("@")[0], max(1, understood.walltime), cpus, facts.name)
+
+
+def foresee(state: "EngineState", outlook: Outlook, before: JobRecord | None, record: JobRecord) -> None:
+    """A job is new (``before``: None) or changed: predict it, note that it runs, or that it waits again."""
+    job, now = record.id, state.now
+    runs, ran = record.phase is Phase.RUNNING, before is not None and before.phase is Phase.RUNNING
+    if not state.settings.predicts(record.facts.queue):
+        if job in outlook.learner:
+            _untold(state, record)
+            outlook.forget(job, now)
+        return
+    if job not in outlook.learner or (before is not None and not runs and _differs(before, record)):
+        if job in outlook.learner:
+            _untold(state, record)
+            outlook.waits_anew(job)
+        outlook.learner.queued(job, ask_of(record.facts, record.understood), now)
+    if runs:
+        if before is None or not ran or before.run.started != record.run.started:
+            outlook.started(job, now, record.run.started, counts=before is not None)
+            _untold(state, record)
+        return
+    if ran:
+        outlook.learner.back(job, now)
+    if record.phase is Phase.BLOCKED and (before is None or before.phase is not Phase.BLOCKED):
+        outlook.waits_anew(job)
+        _untold(state, record)
+
+
+def _differs(before: JobRecord, record: JobRecord) -> bool:
+    same = before.understood is record.understood and before.facts.name == record.facts.name
+    return not same and ask_of(before.facts, before.understood) != ask_of(record.facts, record.understood)
+
+
+def _untold(state: "EngineState", record: JobRecord) -> None:
+    if record.slot >= 0:
+        state.expected[record.slot] = state.expected_by[record.slot] = -1
+
+
+def ran_to_its_end(state: "EngineState", record: JobRecord, at: int) -> None:
+    """A running job ended by itself, at its walltime, or by its owner's wish: that is how long it held its
+    nodes. Not to be called for one that ended with its node.
+    """
+    if state.outlook is not None:
+        state.outlook.ended(record.id, state.now, max(at, record.run.started))
+
+
+def told_starts(state: "EngineState", event: StartsExpected) -> None:
+    """Tell these starts from now on, of jobs that still wait as they did; see ``Outlook``."""
+    outlook = state.outlook
+    if outlook is None:
+        return
+    outlook.as_of = max(outlook.as_of, event.time)
+    for facts in event.jobs:
+        record = state.records.get(facts.job_id)
+        if record is None or record.slot < 0 or record.phase is not Phase.WAITING:
+            continue
+        if facts.job_id not in outlook.learner:
+            continue
+        slot = record.slot
+        state.expected[slot], state.expected_by[slot] = facts.start, facts.by
+        state.changed[slot] = state.generation
+        if state.tells and not state.silent:
+            state.tell_due[slot] = 1
+        if facts.kind:
+            told = Expected(facts.start, facts.by)
+            outlook.kinds[facts.kind].note(facts.job_id, event.time, told, facts.planned)
+
+
+def off_the_mark(state: "EngineState") -> dict[str, float]:
+    """The kinds of told starts of which too many, or too few, came true lately, with the share that did."""
+    if state.outlook is None:
+        return {}
+    known = {kind: one.coverage[1] for kind, one in state.outlook.kinds.items() if len(one.held) >= _ENOUGH}
+    return {kind: share for kind, share in known.items() if not _COVERED[0] <= share <= _COVERED[1]}
+
+
+def judge(state: "EngineState", event: str) -> None:
+    """Tell the admin of kinds of told starts that do not come true as often as they should."""
+    for kind, share in off_the_mark(state).items():
+        if f"expected {kind}" not in state.alerts:
+            held = f"{100 * share:.0f} % of the latest jobs started by the 90 % time"
+            words = f"expected starts are inaccurate: {held}"
+            state.alert(event, "expected", f"{words} ({_WHEN[kind]})", kind)
+
+
+def review(state: "EngineState") -> None:
+    """The settings may be others than those under which the state was saved, or it knew no predictions."""
+    if not state.settings.predict:
+        state.outlook = None
+        state.expected = np.full_like(state.expected, -1)
+        state.expected_by = np.full_like(state.expected_by, -1)
+        return
+    if state.outlook is None:
+        state.outlook = Outlook()
+    for record in state.records.values():
+        off = not state.settings.predicts(record.facts.queue)
+        if off or record.id not in state.outlook.learner:
+            foresee(state, state.outlook, None, record)

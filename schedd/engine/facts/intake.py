@@ -1,0 +1,267 @@
+"""From what a server says of a job to what the planner needs of it; pure, and cached where it is slow."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from schedd.dialect import Hold, NodeKind, RequestError, Site, dialect_of, holds_in, kinds_of, parse_walltime
+from schedd.engine.facts.settings import EngineSettings
+from schedd.model import Never, Node, NodeSets, NodeState, Request
+from schedd.plan.shapes import GATE
+from schedd.policy.access import Access
+from schedd.wire import JobFacts, NodeFacts, PlanningHeld, QueueFacts
+
+__all__ = [
+    "Intake",
+    "Understood",
+    "as_planned",
+    "held_by_limit",
+    "holds_resources",
+    "is_eligible",
+    "node_of",
+    "not_counted",
+    "passes",
+    "slot_limited",
+    "stopped_queues",
+    "waits",
+    "waits_for",
+]
+
+_CACHE = 50_000
+_ANY_WALLTIME = "1000000000"
+
+
+@dataclass(frozen=True, slots=True)
+class Understood:
+    """A job's request, or why it is not understood; ``walltime`` (s) is ``assumed`` when nobody named one."""
+
+    request: Request | None
+    walltime: int
+    assumed: bool
+    problem: str = ""
+
+
+class Intake:
+    """Reads requests, remembering the texts already read."""
+
+    def __init__(self, settings: EngineSettings) -> None:
+        self._settings = settings
+        self._known: dict[object, Understood] = {}
+        self._requests: dict[object, Request] = {}
+        self._nodes: frozenset[str] = frozenset()
+        self._generic: frozenset[str] = frozenset()
+        self._shared: frozenset[str] = frozenset()
+        self._kinds: tuple[NodeKind, ...] = ()
+
+    def copy(self) -> "Intake":
+        """One that knows the same nodes, for a copy of the engine; texts are read anew."""
+        new = Intake(self._settings)
+        new._nodes, new._generic, new._shared = self._nodes, self._generic, self._shared
+        new._kinds = self._kinds
+        return new
+
+    def set_nodes(self, nodes: Mapping[str, Node], uncounted: Iterable[str] = ()) -> bool:
+        """Know the nodes' names and node-locked resources, those included that the plan does not count.
+
+        When they changed, forgets what was read and returns True: a request may now read differently.
+        """
+        names = frozenset(nodes)
+        generic = frozenset(
+            name for node in nodes.values() for name, _ in node.resources if not name.startswith(GATE)
+        )
+        generic |= frozenset(uncounted)
+        kinds = kinds_of(nodes.values(), GATE)
+        if names == self._nodes and generic == self._generic and kinds == self._kinds:
+            return False
+        self._nodes, self._generic, self._kinds = names, generic, kinds
+        self._known.clear()
+        self._requests.clear()
+        return True
+
+    def set_shared(self, names: frozenset[str]) -> bool:
+        """Know the resources of the whole cluster; returns whether requests may now read differently."""
+        if names == self._shared:
+            return False
+        self._shared = names
+        self._known.clear()
+        self._requests.clear()
+        return True
+
+    def read(
+        self, facts: JobFacts, queue: QueueFacts | None, server_defaults: Mapping[str, str]
+    ) -> Understood:
+        """What the job asks for; defaults of the queue go before those of the server."""
+        queue_defaults = queue.defaults if queue is not None else {}
+        key = (
+            facts.family,
+            facts.exclusive,
+            tuple(facts.resources.items()),
+            tuple(queue_defaults.items()),
+            tuple(server_defaults.items()),
+        )
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) >= _CACHE:
+                self._known.clear()
+                self._requests.clear()
+            found = self._like_another(facts, queue, server_defaults)
+            if found is None:
+                found = self._read(facts, {**server_defaults, **queue_defaults})
+            self._known[key] = found
+        return found
+
+    def _like_another(
+        self, facts: JobFacts, queue: QueueFacts | None, server_defaults: Mapping[str, str]
+    ) -> Understood | None:
+        """A request that differs from others in nothing but its walltime is read once for all of them."""
+        text = facts.resources.get("walltime", _ANY_WALLTIME)
+        if text == _ANY_WALLTIME:
+            return None
+        try:
+            walltime = parse_walltime(text)
+        except RequestError:
+            return None
+        alike = replace(facts, resources={**facts.resources, "walltime": _ANY_WALLTIME})
+        found = self.read(alike, queue, server_defaults)
+        if found.request is None or walltime < 1 or found.walltime != int(_ANY_WALLTIME):
+            return None  # its length is not its walltime: a shorter one is expected
+        return Understood(found.request, walltime, False)
+
+    def _read(self, facts: JobFacts, defaults: Mapping[str, str]) -> Understood:
+        settings = self._settings
+        try:
+            request = dialect_of(facts.family).read(
+                facts,
+                Site(
+                    defaults=defaults,
+                    pack=settings.node_rule == "pack",
+                    mem_per_core=settings.mem_per_core,
+                    known_nodes=self._nodes,
+                    generic=self._generic,
+                    shared=self._shared,
+                    kinds=self._kinds,
+                ),
+            )
+        except RequestError as error:
+            return Understood(None, settings.default_walltime, True, error.comment)
+        if request.walltime is None:
+            return Understood(request, settings.default_walltime, True)
+        # The walltime is kept apart, so that jobs of one shape share it whatever their length.
+        alike = replace(request, walltime=None)
+        alike = self._requests.setdefault((alike, alike.notes), alike)
+        return Understood(alike, request.walltime, False)
+
+
+def node_of(facts: NodeFacts) -> Node:
+    """The planner's view of a node."""
+    return Node(
+        name=facts.name,
+        cpus=facts.cpus,
+        mem=facts.mem,
+        vmem=facts.vmem,
+        gpus=facts.gpus,
+        resources=tuple(sorted(facts.resources.items())),
+        features=frozenset(facts.properties),
+        state=NodeState(facts.state),
+        speed=facts.speed,
+    )
+
+
+def holds_resources(facts: JobFacts) -> bool:
+    """Whether the server lets the job hold resources: it runs, is ending, or is suspended on its nodes."""
+    return facts.state in ("R", "E") or (facts.state == "S" and bool(facts.shares))
+
+
+def held_by_limit(holds: str) -> bool:
+    """Whether these holds are nothing but the limit of an array."""
+    return holds_in(holds) == (Hold.SLOT_LIMIT,)
+
+
+def not_counted(request: Request, uncounted: Collection[str]) -> Never | None:
+    """Why a request can never be planned that asks for a resource of nodes which the plan does not count."""
+    asked = (name for chunk in request.chunks for name, _ in chunk.resources) if uncounted else ()
+    left = next((name for name in asked if name in uncounted), "")
+    if not left:
+        return None
+    return Never(f"it asks for {left}, which is not counted: nodes have too many kinds of resources")
+
+
+def slot_limited(facts: JobFacts) -> bool:
+    """Whether nothing but its array's slot limit holds the job: that is a limit, and planned for."""
+    return facts.slot_limit is not None and facts.state == "H" and held_by_limit(facts.holds)
+
+
+def passes(gates: Mapping[str, Access], facts: JobFacts) -> frozenset[str]:
+    """The gates that are open to a job."""
+    who = (facts.owner, facts.group, facts.account, facts.queue)
+    walltime = _walltime(facts) if any(access.shorter for access in gates.values()) else 0
+    return frozenset(gate for gate, access in gates.items() if access.admits(*who, walltime))
+
+
+def _walltime(facts: JobFacts) -> int:
+    """What the job or a default of the server says, in seconds; 0: neither does."""
+    try:
+        return parse_walltime(facts.resources.get("walltime", "0"))
+    except RequestError:
+        return 0
+
+
+def as_planned(
+    request: Request, facts: JobFacts, gates: Mapping[str, Access], node_sets: NodeSets | None
+) -> Request:
+    """The request with the gates that are open to the job, and the site's sets of nodes."""
+    if gates:
+        request = replace(request, passes=passes(gates, facts))
+    if node_sets is not None and request.together is None and request.units > 1:
+        request = replace(request, together=node_sets)
+    return request
+
+
+def is_eligible(facts: JobFacts, now: int) -> bool:
+    """Whether nothing but room and the site's policy stands between the job and its start."""
+    free = (facts.state == "Q" and not holds_in(facts.holds)) or slot_limited(facts)
+    return free and (facts.not_before or 0) <= now
+
+
+def stopped_queues(queues: Mapping[str, QueueFacts], holds: Iterable[PlanningHeld] = ()) -> Mapping[str, str]:
+    """The queues that start nothing, each with why: ``which is stopped``."""
+    found = {name: "which is stopped" for name, queue in queues.items() if not queue.started}
+    held = {one.name: f"which is held: {one.reason}" for one in holds if one.kind == "queue"}
+    return found | held
+
+
+def waits(facts: JobFacts, stopped: Mapping[str, str]) -> list[tuple[str, str]]:
+    """All that must happen before the job may be planned, as (kind, words).
+
+    ``stopped`` are the queues that start nothing, with why. A job that waits for a moment (``-a``) may be
+    planned.
+    """
+    found: list[tuple[str, str]] = []
+    holds = holds_in(facts.holds)
+    if (facts.state == "H" or holds) and not slot_limited(facts):
+        if facts.depend:  # it is a system hold for the server, which lifts it
+            found.append(("dependency", f"its dependency {facts.depend}"))
+            holds = tuple(hold for hold in holds if hold is not Hold.SYSTEM)
+        found += [("hold", hold.value) for hold in holds if hold is not Hold.OTHER]
+        if not found:
+            found.append(("hold", Hold.OTHER.value))
+    if facts.state == "W" and facts.not_before is None:
+        found.append(("hold", "the server, which keeps it in state W"))
+    if facts.state in ("T", "S"):
+        found.append(("server", f"the server, which keeps it in state {facts.state}"))
+    if facts.queue in stopped:
+        found.append(("queue", f"queue {facts.queue}, {stopped[facts.queue]}"))
+    return found
+
+
+def waits_for(
+    facts: JobFacts, stopped: Mapping[str, str], *, chained: bool = False
+) -> tuple[str, str] | None:
+    """What must happen first before the job may be planned, as (kind, words); None for a job that may.
+
+    ``chained``: it is planned behind the jobs that it waits for.
+    """
+    found = [one for one in waits(facts, stopped) if not (chained and one[0] == "dependency")]
+    if not found:
+        return None
+    kind = found[0][0]
+    return kind, " and ".join(words for its, words in found if its == kind)

@@ -1,0 +1,179 @@
+"""The phases of a job: one table of what may happen to it, with what each step clears and what it sets.
+
+Records change here and nowhere else. A step that is not allowed in the job's phase raises ``IllegalStep``: a
+defect of ours, which quarantines that job alone. ``docs/architecture.md`` shows the table.
+"""
+
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields, replace
+from enum import StrEnum
+from operator import attrgetter
+from typing import Any, Final
+
+from schedd.engine.facts.records import BackOff, JobRecord, Phase, RunSoFar, StartAttempt
+
+__all__ = ["TABLE", "IllegalStep", "Rule", "Step", "after", "begins_as", "fault_of"]
+
+
+class IllegalStep(AssertionError):
+    """A step that the job's phase does not allow, or one that was not told all it sets."""
+
+
+class Step(StrEnum):
+    """What may happen to a job."""
+
+    DESCRIBED = "described by the server"
+    READ = "read anew"
+    GIVEN_SLOT = "given a slot of the plan"
+    ELIGIBLE = "eligible since then"
+    CHAINED = "placed behind jobs it waits for"
+    PLANNED = "planned, or queued under a policy"
+    NO_PLACE = "without a place"
+    BLOCKED = "blocked"
+    ANSWERED = "waits for something else"
+    PUT_OFF = "put off"
+    FORGIVEN = "forgiven what failed before"
+    SET_ASIDE = "set aside"
+    DISPATCHED = "sent to the server"
+    ACCEPTED = "taken by the server"
+    REFUSED = "refused by the server"
+    VOID = "its run decision void"
+    STARTED = "started"
+    RUN_AGAIN = "its run told otherwise"
+    OVERRAN = "past its walltime"
+    CAME_BACK = "back in its queue"
+    PROMISED = "promised a start"
+    BLAMED = "without its start, by a cause"
+    RISKED = "its promise judged"
+    BROKEN = "its promise broken"
+    UNPROMISED = "its promise ended"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A row: the phases ``of`` which it may happen, the phase it leads ``to`` (None: the same), the fields
+    that it puts back to how they begin, and those that it sets. A dot leads into a group of fields.
+    """
+
+    of: frozenset[Phase]
+    to: Phase | None
+    clears: tuple[str, ...]
+    sets: tuple[str, ...]
+
+
+def _rule(of: str, to: Phase | None, clears: str, sets: str) -> Rule:
+    return Rule(frozenset(_OF[letter] for letter in of), to, tuple(clears.split()), tuple(sets.split()))
+
+
+_OF: Final = {"B": Phase.BLOCKED, "W": Phase.WAITING, "D": Phase.DISPATCHED, "R": Phase.RUNNING}
+_DECISION: Final = "attempt.decision attempt.accepted"
+
+TABLE: Final[Mapping[Step, Rule]] = {
+    Step.DESCRIBED: _rule("BWDR", None, "", "facts"),
+    Step.READ: _rule("BW", None, "", "facts understood"),
+    Step.GIVEN_SLOT: _rule("BWDR", None, "", "slot"),
+    # ---- planning -------------------------------------------------------------------------------
+    Step.CHAINED: _rule("BW", None, "", "behind"),
+    Step.ELIGIBLE: _rule("BW", None, "", "eligible_since"),
+    Step.PLANNED: _rule("BW", Phase.WAITING, "answer", "choice"),
+    Step.NO_PLACE: _rule("BW", Phase.WAITING, "choice", "answer"),
+    Step.BLOCKED: _rule("BW", Phase.BLOCKED, "choice", "answer"),
+    Step.ANSWERED: _rule("BW", None, "", "answer"),
+    Step.PUT_OFF: _rule("BW", None, "", "back_off"),
+    Step.FORGIVEN: _rule("BW", None, "back_off quarantine", ""),
+    Step.SET_ASIDE: _rule("BW", Phase.BLOCKED, "behind choice", "quarantine answer"),
+    # ---- starting -------------------------------------------------------------------------------
+    Step.DISPATCHED: _rule("W", Phase.DISPATCHED, "answer", "attempt"),
+    Step.ACCEPTED: _rule("D", None, "", "attempt"),
+    Step.REFUSED: _rule("D", Phase.WAITING, _DECISION, "back_off"),
+    Step.VOID: _rule("D", Phase.WAITING, _DECISION, ""),
+    # ---- running --------------------------------------------------------------------------------
+    Step.STARTED: _rule(
+        "BWDR",
+        Phase.RUNNING,
+        "answer behind choice quarantine attempt.decided"
+        " back_off.until back_off.refusals back_off.busy back_off.refusal",
+        "facts understood run",
+    ),
+    Step.RUN_AGAIN: _rule("R", None, "", "facts understood run"),
+    Step.OVERRAN: _rule("R", None, "", "run"),
+    Step.CAME_BACK: _rule("DR", Phase.WAITING, _DECISION + " run answer", "back_off"),
+    # ---- promises -------------------------------------------------------------------------------
+    Step.PROMISED: _rule("W", None, "", "weak"),
+    Step.BLAMED: _rule("BW", None, "", "lost"),
+    Step.RISKED: _rule("BWDR", None, "", "lost risk"),
+    Step.BROKEN: _rule("BWDR", None, "risk", "breaches"),
+    Step.UNPROMISED: _rule("BWDR", None, "weak lost risk eligible_since", "ended"),
+}
+"""Every step there is. A record's other fields stay as they are."""
+
+_GROUPS: Final[Mapping[str, Any]] = {"attempt": StartAttempt(), "back_off": BackOff(), "run": RunSoFar()}
+_BEGINS: Final[Mapping[str, Any]] = {
+    one.name: one.default for one in fields(JobRecord) if one.default is not MISSING
+}
+
+
+def begins_as(name: str) -> Any:
+    """What a field of a record, or of a group in it, begins as. Raises KeyError."""
+    group, _, inner = name.partition(".")
+    return getattr(_GROUPS[group], inner) if inner else _BEGINS[name]
+
+
+def _cleared(rule: Rule) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """What a row clears: whole fields, and by group those in a group."""
+    whole = {name: begins_as(name) for name in rule.clears if "." not in name}
+    if rule.to is not None:
+        whole["phase"] = rule.to
+    grouped: dict[str, dict[str, Any]] = {}
+    for name in rule.clears:
+        group, _, inner = name.partition(".")
+        if inner:
+            grouped.setdefault(group, {})[inner] = begins_as(name)
+    return whole, grouped
+
+
+_NAMES: Final = tuple(one.name for one in fields(JobRecord))
+_VALUES: Final = attrgetter(*_NAMES)
+_PLACE: Final = {name: place for place, name in enumerate(_NAMES)}
+_CLEARED: Final = {one: _cleared(rule) for one, rule in TABLE.items()}
+
+
+def after(record: JobRecord, what: Step, **sets: Any) -> JobRecord:
+    """The record after a step; ``sets`` are exactly the fields that the step sets. Raises IllegalStep."""
+    rule = TABLE[what]
+    if record.phase not in rule.of:
+        raise IllegalStep(f"job {record.id} cannot be {what.value}: it is {record.phase.value}")
+    if sets.keys() != set(rule.sets):
+        raise IllegalStep(f"{what.value} sets {', '.join(rule.sets) or 'nothing'}, not {', '.join(sets)}")
+    whole, grouped = _CLEARED[what]
+    # Not by `replace`, which takes twice as long: each job of a long queue comes here more than once.
+    values = list(_VALUES(record))
+    for name, value in whole.items():
+        values[_PLACE[name]] = value
+    for name, inner in grouped.items():
+        values[_PLACE[name]] = replace(getattr(record, name), **inner)
+    for name, value in sets.items():
+        values[_PLACE[name]] = value
+    return JobRecord(*values)
+
+
+def fault_of(record: JobRecord) -> str:
+    """What of a record does not fit its phase; empty when all does."""
+    phase, attempt = record.phase, record.attempt
+    if phase is Phase.DISPATCHED:
+        wrong = {"no run decision": not attempt.decision, "an answer": record.answer is not None}
+    elif phase is Phase.RUNNING:
+        wrong = {
+            "no start": record.run.started < 0,
+            "an answer": record.answer is not None,
+            "a wait for others": bool(record.behind),
+            "a quarantine": bool(record.quarantine),
+            "a back-off": record.back_off != BackOff(returns=record.back_off.returns),
+        }
+    else:
+        wrong = {
+            "a run decision": bool(attempt.decision) or attempt.accepted,
+            "a run": record.run != RunSoFar(),
+            "no answer": phase is Phase.BLOCKED and record.answer is None,
+        }
+    return "; ".join(f"{phase.value} with {what}" for what, is_so in wrong.items() if is_so)

@@ -1,0 +1,456 @@
+"""Records and facts as plain values, column by column, and back.
+
+Column by column since that costs a tenth of what as many small objects cost. A column whose values are all
+the same is that value alone; numbers go to arrays, as do numbers that stand for values that occur often. A
+field that a reader does not find takes its default, so fields may be added without a new format.
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import asdict, astuple, fields, replace
+from operator import attrgetter
+from typing import Any, Final, TypeVar
+
+import numpy as np
+
+from schedd.engine.facts.alerts import OpenAlert
+from schedd.engine.facts.intake import Understood
+from schedd.engine.facts.records import (
+    BackOff,
+    Breach,
+    Cause,
+    Choice,
+    Ended,
+    HandedOver,
+    JobRecord,
+    Link,
+    NodePower,
+    Phase,
+    Reservation,
+    Risk,
+    RunSoFar,
+    StartAttempt,
+)
+from schedd.model import Never, Request, WaitingFor
+from schedd.plan.columns import Ints
+from schedd.plan.requests import load_request, save_request
+from schedd.plan.schema import How, mapped
+from schedd.policy.access import Access
+from schedd.policy.economy import Draw
+from schedd.policy.metering import Meter
+from schedd.policy.reliability import Life
+from schedd.wire import (
+    JobFacts,
+    JobQueued,
+    NodeFacts,
+    PlanningHeld,
+    QueueFacts,
+    Reserve,
+    ServerFacts,
+    ShareFacts,
+)
+
+__all__ = [
+    "ALERTS",
+    "ARRIVING",
+    "BLOCKED",
+    "COLUMN",
+    "DOUBTED",
+    "ENDS",
+    "FAILURES",
+    "GATES",
+    "HANDOVERS",
+    "HOLDS",
+    "LIST",
+    "LIVES",
+    "POWER",
+    "REREADING",
+    "RESERVATIONS",
+    "SERVER",
+    "facts_by_name",
+    "load_facts",
+    "load_records",
+    "save_facts",
+    "save_records",
+]
+
+_T = TypeVar("_T")
+_Columns = dict[str, Any]
+_Arrays = dict[str, Ints]
+_Plain = Callable[[Any], Any]
+_Bit = Generator[bytes, None, _T]
+_OFTEN = {str, int, bool, Phase, type(None)}
+
+
+class _Table:
+    """Values that many share, kept once each; the rest refers to them by number."""
+
+    def __init__(self, save: _Plain) -> None:
+        self.rows: list[Any] = []
+        self._save = save
+        self._ids: dict[object, int] = {}
+
+    def number(self, key: object, value: Any) -> int:
+        found = self._ids.get(key)
+        if found is None:
+            found = self._ids[key] = len(self.rows)
+            self.rows.append(self._save(value))
+        return found
+
+
+# ---- columns ------------------------------------------------------------------------------------
+
+
+def _save_columns(
+    prefix: str, objects: Sequence[Any], names: Iterable[str], how: Mapping[str, _Plain], arrays: _Arrays
+) -> _Bit[_Columns]:
+    """The fields ``names`` of ``objects``; what is best kept as numbers goes to ``arrays``."""
+    columns: _Columns = {}
+    for name in names:
+        yield b""
+        values = list(map(attrgetter(name), objects))
+        if values.count(values[0]) == len(values):
+            columns[name] = {"all": how[name](values[0]) if name in how else values[0]}
+            continue
+        if name in how:
+            values = yield from mapped(how[name], values)
+        kinds = set(map(type, values))
+        if kinds == {int}:
+            arrays[prefix + name] = np.array(values, np.int64)
+            columns[name] = {"array": prefix + name}
+            continue
+        if kinds <= _OFTEN:
+            different = dict.fromkeys(values)
+            if len(different) < len(values) // 2:
+                number = dict(zip(different, range(len(different)), strict=True))
+                arrays[prefix + name] = np.array(list(map(number.__getitem__, values)), np.int64)
+                columns[name] = {"array": prefix + name, "of": list(different)}
+                continue
+        columns[name] = values
+    return columns
+
+
+def _load_columns(
+    kind: type[_T], n: int, columns: _Columns, how: Mapping[str, _Plain], arrays: _Arrays
+) -> list[_T]:
+    """Objects of ``kind`` from their columns, as many as ``n``. Raises KeyError, TypeError, ValueError."""
+    lists: list[list[Any]] = []
+    for name, column in columns.items():
+        load = how.get(name, _same)
+        if isinstance(column, list):
+            lists.append(list(map(load, column)))
+        elif "all" in column:
+            lists.append([load(column["all"])] * n)
+        elif "of" in column:
+            of = list(map(load, column["of"]))
+            lists.append([of[i] for i in arrays[column["array"]].tolist()])
+        else:
+            lists.append(list(map(load, arrays[column["array"]].tolist())))
+    names = tuple(columns)
+    return [kind(**dict(zip(names, row, strict=True))) for row in zip(*lists, strict=True)]
+
+
+# ---- facts --------------------------------------------------------------------------------------
+
+
+def _save_shares(shares: tuple[ShareFacts, ...]) -> list[list[Any]]:
+    return [[share.node, share.cpus, share.mem, share.gpus] for share in shares]
+
+
+def _load_shares(saved: list[list[Any]]) -> tuple[ShareFacts, ...]:
+    return tuple(ShareFacts(*share) for share in saved)
+
+
+_SAVE: dict[str, _Plain] = {"shares": _save_shares, "resources": dict, "defaults": dict, "limits": dict}
+_LISTS = ("properties", "nodes", "features", "users", "groups", "accounts", "queues")
+_LOAD: dict[str, _Plain] = {"shares": _load_shares, **dict.fromkeys(_LISTS, tuple)}
+
+
+def save_facts(
+    facts: JobFacts | NodeFacts | QueueFacts | ServerFacts | Reserve | PlanningHeld,
+) -> dict[str, Any]:
+    """One object of facts as plain values."""
+    return {field.name: _SAVE.get(field.name, _same)(getattr(facts, field.name)) for field in fields(facts)}
+
+
+def load_facts(kind: type[_T], saved: dict[str, Any]) -> _T:
+    """The object that ``save_facts`` saved. Raises TypeError."""
+    return kind(**{name: _LOAD.get(name, _same)(value) for name, value in saved.items()})
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+# ---- records ------------------------------------------------------------------------------------
+
+
+def save_records(records: Sequence[JobRecord]) -> _Bit[tuple[dict[str, Any], _Arrays]]:
+    """All records as plain values and arrays; yields nothing, often, to be interrupted there."""
+    if not records:
+        return {"count": 0}, {}
+    arrays: _Arrays = {}
+    requests = _Table(save_request)
+    understood = _Table(_same)
+    asked = _Table(dict)
+    read = yield from mapped(lambda r: understood.number(id(r.understood), r.understood), records)
+    arrays["understood"] = np.array(read, np.int64)
+    how: dict[str, _Plain] = {
+        **_SAVE,
+        **_SAVE_RECORD,
+        "resources": lambda r: asked.number(tuple(r.items()), r),
+        "request": lambda r: requests.number(id(r), r) if r is not None else -1,
+    }
+    names = [field.name for field in fields(JobFacts)]
+    own = [field.name for field in fields(JobRecord) if field.name not in ("facts", "understood", *_GROUPS)]
+    groups: dict[str, _Columns] = {}
+    for name, kind in _GROUPS.items():
+        parts = list(map(attrgetter(name), records))
+        inner = [field.name for field in fields(kind)]
+        groups[name] = yield from _save_columns(f"{name}.", parts, inner, how, arrays)
+    plain = {
+        "count": len(records),
+        "facts": (
+            yield from _save_columns("facts.", [record.facts for record in records], names, how, arrays)
+        ),
+        "records": (yield from _save_columns("records.", records, own, how, arrays)),
+        "groups": groups,
+        "reads": len(understood.rows),
+        "read": (
+            yield from _save_columns(
+                "read.", understood.rows, [field.name for field in fields(Understood)], how, arrays
+            )
+        ),
+        "requests": requests.rows,
+        "resources": asked.rows,
+    }
+    return plain, arrays
+
+
+def load_records(saved: dict[str, Any], arrays: _Arrays) -> list[JobRecord]:
+    """The records that ``save_records`` saved. Raises IndexError, KeyError, TypeError and ValueError."""
+    n: int = saved["count"]
+    if not n:
+        return []
+    asked: list[dict[str, str]] = saved["resources"]
+    requests: list[Request | None] = [*map(load_request, saved["requests"]), None]
+    how = {
+        **_LOAD,
+        **_LOAD_RECORD,
+        "resources": asked.__getitem__,
+        "request": requests.__getitem__,
+        **dict.fromkeys(("facts", "understood", *_GROUPS), _same),
+    }
+    facts = _load_columns(JobFacts, n, saved["facts"], how, arrays)
+    read = _load_columns(Understood, saved["reads"], saved["read"], how, arrays)
+    understood = [read[i] for i in arrays["understood"].tolist()]
+    groups = {
+        name: _load_columns(kind, n, saved["groups"][name], how, arrays) for name, kind in _GROUPS.items()
+    }
+    columns = {**saved["records"], "facts": facts, "understood": understood, **groups}
+    return _load_columns(JobRecord, n, columns, how, arrays)
+
+
+_GROUPS: Final[dict[str, type[StartAttempt] | type[BackOff] | type[RunSoFar]]] = {
+    "attempt": StartAttempt,
+    "back_off": BackOff,
+    "run": RunSoFar,
+}
+"""Groups in a record, each saved as columns of its own."""
+
+
+def _save_answer(answer: WaitingFor | Never | None) -> list[str] | None:
+    if answer is None:
+        return None
+    return [answer.requirement] if isinstance(answer, Never) else [answer.kind, answer.what]
+
+
+def _load_answer(saved: list[str] | None) -> WaitingFor | Never | None:
+    if saved is None:
+        return None
+    return Never(*saved) if len(saved) == 1 else WaitingFor(*saved)
+
+
+def _save_breaches(breaches: tuple[Breach, ...]) -> list[list[Any]]:
+    return [[b.time, b.event, b.cause.value, b.promised, b.planned] for b in breaches]
+
+
+def _load_breaches(saved: list[list[Any]]) -> tuple[Breach, ...]:
+    return tuple(
+        Breach(time, event, Cause(cause), promised, planned)
+        for time, event, cause, promised, planned in saved
+    )
+
+
+def _save_ended(ended: Ended | None) -> list[Any] | None:
+    return [ended.time, ended.event, ended.words, ended.promised] if ended is not None else None
+
+
+def _save_risk(risk: Risk | None) -> list[Any] | None:
+    return [risk.time, risk.event, risk.cause.value] if risk is not None else None
+
+
+def _load_risk(saved: list[Any] | None) -> Risk | None:
+    return Risk(saved[0], saved[1], Cause(saved[2])) if saved is not None else None
+
+
+def _load_ended(saved: list[Any] | None) -> Ended | None:
+    return Ended(*saved) if saved is not None else None
+
+
+def _save_choice(choice: Choice | None) -> list[Any] | None:
+    return [choice.start, choice.instead, choice.speed] if choice is not None else None
+
+
+def _load_choice(saved: list[Any] | None) -> Choice | None:
+    return Choice(*saved) if saved is not None else None
+
+
+def _load_cause(saved: str | None) -> Cause | None:
+    return Cause(saved) if saved is not None else None
+
+
+_SAVE_RECORD: dict[str, _Plain] = {
+    "answer": _save_answer,
+    "breaches": _save_breaches,
+    "risk": _save_risk,
+    "ended": _save_ended,
+    "choice": _save_choice,
+    "behind": lambda links: [[link.kind, link.job] for link in links],
+}
+_LOAD_RECORD: dict[str, _Plain] = {
+    "phase": Phase,
+    "answer": _load_answer,
+    "breaches": _load_breaches,
+    "ended": _load_ended,
+    "lost": _load_cause,
+    "risk": _load_risk,
+    "choice": _load_choice,
+    "behind": lambda links: tuple(Link(*link) for link in links),
+}
+
+
+# ---- fields of the state ------------------------------------------------------------------------
+
+
+def facts_by_name(kind: type[NodeFacts] | type[QueueFacts]) -> How:
+    """Facts of one kind by their names."""
+
+    def load(saved: list[dict[str, Any]]) -> dict[str, Any]:
+        return {facts["name"]: load_facts(kind, facts) for facts in saved}
+
+    return How(dict, lambda facts: list(facts.values()), load, each=save_facts)
+
+
+def _load_ends(saved: list[list[Any]]) -> list[tuple[int, int, str]]:
+    ends = [(end, slot, job_id) for end, slot, job_id in saved]
+    heapq.heapify(ends)
+    return ends
+
+
+def _load_meters(saved: list[tuple[str, dict[str, Any]]]) -> dict[str, Meter]:
+    def one(told: dict[str, Any]) -> Meter:
+        draw = told.pop("draw")
+        return Meter(**told, draw=Draw(**draw) if draw is not None else None)
+
+    return {name: one(dict(told)) for name, told in saved}
+
+
+def _load_reservations(saved: list[list[Any]]) -> dict[str, Reservation]:
+    return {
+        event["name"]: Reservation(load_facts(Reserve, event), slot, tuple(nodes), gate)
+        for event, slot, nodes, gate in saved
+    }
+
+
+def _load_holds(saved: list[dict[str, Any]]) -> dict[tuple[str, str], PlanningHeld]:
+    holds = [load_facts(PlanningHeld, one) for one in saved]
+    return {(event.kind, event.name): event for event in holds}
+
+
+def _save_gate(gate: tuple[str, Access]) -> list[Any]:
+    name, access = gate
+    return [name, access.shorter, *map(sorted, (access.users, access.groups, access.accounts, access.queues))]
+
+
+def _load_gates(saved: list[list[Any]]) -> dict[str, Access]:
+    found = {}
+    for name, *rest in saved:
+        shorter, lists = (rest[0], rest[1:]) if isinstance(rest[0], int) else (0, rest)
+        users, groups, accounts, queues = map(frozenset, lists)
+        found[name] = Access(users, groups, accounts, queues, shorter)
+    return found
+
+
+def _load_arriving(saved: list[list[Any]]) -> dict[str, JobQueued]:
+    events = [JobQueued(id=event, time=at, job=load_facts(JobFacts, facts)) for event, at, facts in saved]
+    return {event.job.id: event for event in events}
+
+
+def _load_alerts(saved: list[list[Any]]) -> dict[str, OpenAlert]:
+    opened = [OpenAlert(*alert) for alert in saved]
+    return {f"{alert.kind} {alert.about}": alert for alert in opened}
+
+
+def _values(value: dict[Any, Any]) -> list[Any]:
+    return list(value.values())
+
+
+COLUMN: Final = How(lambda column: column.copy(), lambda column: {"": column}, lambda a: a[""], arrays=True)
+LIST: Final = How(list)
+ENDS: Final = How(list, sorted, _load_ends)
+SERVER: Final = How(save=save_facts, load=lambda saved: load_facts(ServerFacts, saved))
+RESERVATIONS: Final = How(
+    lambda value: {name: replace(one) for name, one in value.items()},
+    _values,
+    _load_reservations,
+    each=lambda one: [save_facts(one.event), one.slot, one.nodes, one.gate],
+)
+HOLDS: Final = How(dict, _values, _load_holds, each=save_facts)
+GATES: Final = How(
+    dict,
+    lambda value: list(value.items()),
+    _load_gates,
+    each=_save_gate,
+)
+BLOCKED: Final = How(
+    lambda value: {name: dict(jobs) for name, jobs in value.items()},
+    lambda value: {name: list(jobs) for name, jobs in value.items()},
+    lambda saved: {name: dict.fromkeys(jobs) for name, jobs in saved.items()},
+)
+FAILURES: Final = How(
+    lambda value: {name: one.copy() for name, one in value.items()},
+    lambda value: {name: list(one) for name, one in value.items()},
+    lambda saved: {name: deque((job, owner) for job, owner in one) for name, one in saved.items()},
+)
+ARRIVING: Final = How(dict, _values, _load_arriving, each=lambda one: [one.id, one.time, save_facts(one.job)])
+REREADING: Final = How(
+    dict,
+    lambda value: {name: list(why) for name, why in value.items()},
+    lambda saved: {name: tuple(why) for name, why in saved.items()},
+)
+DOUBTED: Final = How(
+    save=lambda value: [value[0], sorted(value[1])] if value is not None else None,
+    load=lambda saved: (saved[0], frozenset(saved[1])) if saved is not None else None,
+)
+HANDOVERS: Final = How(
+    dict,
+    _values,
+    lambda saved: {one["handover"]: HandedOver(**one) for one in saved},
+    each=asdict,
+)
+POWER: Final = How(dict, _values, lambda saved: {one["node"]: NodePower(**one) for one in saved}, each=asdict)
+METERS: Final = How(
+    dict,
+    lambda meters: list(meters.items()),
+    _load_meters,
+    each=lambda pair: [pair[0], asdict(pair[1])],
+)
+LIVES: Final = How(
+    dict,
+    lambda lives: list(lives.items()),
+    lambda saved: {name: Life(*rest) for name, *rest in saved},
+    each=lambda pair: [pair[0], *astuple(pair[1])],
+)
+ALERTS: Final = How(dict, _values, _load_alerts, each=astuple)

@@ -1,0 +1,161 @@
+"""What a site may set about the engine; the defaults are those of the rules."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from schedd.plan.evaluate import DEFAULT_WEIGHTS
+from schedd.plan.latest import PATIENCE
+
+__all__ = [
+    "SITE_SLACK",
+    "SITE_SLACK_SHARE",
+    "SITE_START_RATE",
+    "SITE_START_RATE_NODE",
+    "SITE_TELL_PAUSE",
+    "EngineSettings",
+]
+
+SITE_SLACK: Final = 3_600
+"""Seconds of slack for who chooses none: docs/decisions/007."""
+SITE_SLACK_SHARE: Final = 0.5
+"""And so large a share of the wait."""
+SITE_START_RATE: Final = 50
+"""Jobs started a second, for a site that says nothing: what a server can take beside its other work."""
+SITE_START_RATE_NODE: Final = 10
+"""And on one node."""
+SITE_TELL_PAUSE: Final = 60
+"""Seconds between two starts that are told of one job: a plan in motion settles within."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """Seconds unless said otherwise.
+
+    ``policy`` is ``conservative`` (plan every job, fill gaps, repair) or a queue policy of
+    ``schedd.policy.queue``, for comparison.
+    """
+
+    policy: str = "conservative"
+    mode: Literal["scheduler", "adviser", "shadow"] = "scheduler"
+    """``scheduler`` starts jobs; ``adviser`` only tells planned starts; ``shadow`` does neither."""
+    alone: bool = True
+    """As scheduler, stop starting jobs when several start that nobody here started."""
+    alone_starts: int = 3
+    """So many that nobody is known to have started by hand are another scheduler's."""
+    alone_within: int = 600
+    """If they start within this."""
+    start_rate: int = 0
+    """Jobs started a second at most; 0: no limit."""
+    start_rate_node: int = 0
+    """Jobs started a second on one node at most; 0: no limit."""
+    slack: int = 0
+    """Added to the planned start to make the promised one; a site gets ``SITE_SLACK`` unless it chooses."""
+    slack_share: float = 0.0
+    """And this share of the wait that is planned then."""
+    queue_slack: Mapping[str, str] = field(default_factory=dict)
+    """Instead of both, for the jobs of some queues: see ``Slack.parse``."""
+    end_allowance: int = 120
+    """A running job that has not ended by its walltime holds its resources this long, taken step by step."""
+    overrun_step: int = 60
+    """After that its end is taken as so far away, doubling each time."""
+    overrun_most: int = 3600
+    overrun_blocked: int = 6 * 3600
+    """An overrun this long blocks the nodes and is told to the admin."""
+    default_walltime: int = 24 * 3600
+    """For a job without walltime where neither queue nor server has a default; marked assumed."""
+    node_grace: int = 300
+    """Planned jobs leave a node that is down only after this."""
+    hole_failures: int = 5
+    """A node on which so many jobs in a row fail soon gets no new jobs; 0: never."""
+    hole_users: int = 2
+    """If they are of so many users."""
+    hole_within: int = 60
+    """And each failed within this of its start."""
+    adapter_silence: int = 60
+    """The plan counts as out of date when the adapter is not heard of for longer. The shell sees to it."""
+    clock_apart: int = 2
+    """Clocks that are further apart are an alert. The shell sees to it."""
+    decision_expiry: int = 60
+    answer_grace: int = 30
+    """A run decision whose outcome is not known so long after its expiry is taken as never carried out."""
+    start_wait: int = 3600
+    """An accepted run that is not seen to start is given up after this."""
+    busy_wait: int = 1
+    """A start refused as "busy for now" is tried again on the same nodes after this."""
+    busy_retries: int = 5
+    """So many times; then it is a refusal like any other."""
+    check_wait: int = 5
+    """First wait after a refusal by the adapter's own check, doubling each time."""
+    refusal_wait: int = 30
+    """First wait after a start refused by the server, doubling each time."""
+    refusal_most: int = 3600
+    returns_most: int = 3
+    """A job that came back to its queue this often after a run was accepted is set aside."""
+    returns_within: int = 60
+    """A run of less than this that ends in the queue again counts as a return, a longer one as a requeue."""
+    server_grace: int = 180
+    """A snapshot of a server that is up for less is not believed."""
+    snapshot_loss: float = 0.2
+    """Nor is one that loses more than this share of the jobs or nodes at once."""
+    tell: bool = True
+    """Keep which start is told of each job, for people and for the server (``facts.calm``)."""
+    silent: bool = False
+    """Tell people alone, and the server nothing."""
+    tell_threshold: int = 60
+    """A start is told anew only when it moved by more."""
+    tell_pause: int = 0
+    """And so long after the last time; a site gets ``SITE_TELL_PAUSE``."""
+    tell_rate: int = 200
+    """The server is told at most so many a second."""
+    node_rule: Literal["exact", "pack"] = "exact"
+    """Requests by node count (``nodes=``): every unit a node of its own, or units may share."""
+    mem_per_core: int = 0
+    """KiB per core planned for jobs that ask for no memory; 0 plans none."""
+    search_every: int = 300
+    """A search begins so long after the last one, if the plan changed since; 0: none of any kind begins."""
+    search_pause: int = 30
+    """One begins as early as this after the last one when room was freed."""
+    search_newcomers: int = 5
+    """So long after the last search jobs that came since, and those that would fit into room that came back
+    before the plan had it free, are tried in front of others; 0: never."""
+    search_seconds: float = 2.0
+    """A search takes so long at most."""
+    search_patience: int = PATIENCE
+    """Who waited so long is moved back by no search, but within a twelfth of it (docs/optimisation.md)."""
+    predict: bool = False
+    """Learn how long jobs run, and take over when they are expected to start; a site does unless it chooses
+    otherwise."""
+    predict_from: str = ""
+    """The server's accounting logs: where the shell finds what jobs did before the first start."""
+    queue_predict: Mapping[str, bool] = field(default_factory=dict)
+    """Instead of it, for the jobs of some queues."""
+    weights: Mapping[str, float] = field(
+        default_factory=lambda: {str(c): w for c, w in DEFAULT_WEIGHTS.items()}
+    )
+    """What a plan is judged by when a search found another: criteria of ``schedd.plan.evaluate``."""
+    repair_slice: int = 16_000
+    """Visited segments between two looks for new events: about half a millisecond."""
+    priority_every: int = 300
+    """Priorities of all jobs are worked out again after this."""
+    priority_tries: int = 1000
+    """So many jobs at most are then tried before others, those of highest priority."""
+    batch_limit: int = 30
+    """A batch from which the engine does not return in time is passed over; large ones get more. 0: never."""
+    log_batches: int = 10_000
+    """Batches kept since the last checkpoint, for replaying an incident."""
+    log_weight: int = 200_000
+    """Events, and jobs and nodes of snapshots, kept in that log."""
+    site: Mapping[str, Any] = field(default_factory=dict)
+    """The site's policy as plain values: see ``schedd.policy.site``."""
+    validate: bool = False
+    """Check all invariants after every batch; costly."""
+
+    def predicts(self, queue: str) -> bool:
+        """Whether the run times of a queue's jobs are predicted, and their starts expected."""
+        return self.predict and self.queue_predict.get(queue, True)
+
+    @property
+    def criteria(self) -> Mapping[str, float]:
+        """The weights in force: the site's policy goes before ``weights``."""
+        return self.site.get("criteria") or self.weights

@@ -1,0 +1,598 @@
+"""The engine's state: the plan, a record per job, columns by slot, and what is known of the cluster.
+
+Everything here changes inside ``Engine.handle`` only; nothing reads a clock. Starts, promises and generations
+stand in columns by slot; what is particular to a job stands in its record.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final
+
+import numpy as np
+
+from schedd.dialect.cost_limit import read_cost_limit
+from schedd.dialect.deadline import read_deadline
+from schedd.engine.facts.alerts import OpenAlert, raise_alert
+from schedd.engine.facts.booking import BOOKINGS, Booking
+from schedd.engine.facts.books import BOOKS, AccountBook
+from schedd.engine.facts.calm import back
+from schedd.engine.facts.foresight import foresee
+from schedd.engine.facts.intake import Intake, Understood, as_planned, holds_resources, stopped_queues
+from schedd.engine.facts.numbers import Numbers
+from schedd.engine.facts.pools import LimitBook, caps_of
+from schedd.engine.facts.records import ChangeSet, HandedOver, JobRecord, NodePower, Ranks, Reservation
+from schedd.engine.facts.saved import (
+    ALERTS,
+    ARRIVING,
+    BLOCKED,
+    COLUMN,
+    DOUBTED,
+    ENDS,
+    FAILURES,
+    GATES,
+    HANDOVERS,
+    HOLDS,
+    LIST,
+    LIVES,
+    METERS,
+    POWER,
+    REREADING,
+    RESERVATIONS,
+    SERVER,
+    facts_by_name,
+)
+from schedd.engine.facts.settings import EngineSettings
+from schedd.engine.facts.walltimes import WalltimeUse
+from schedd.model import FOREVER, Never, Node, Request
+from schedd.plan.columns import PLANNED, Ints
+from schedd.plan.evaluate import Criterion, JobColumns
+from schedd.plan.plan import Plan
+from schedd.plan.schema import (
+    FOUND,
+    KEYS,
+    LISTS,
+    MOMENT,
+    NAMES,
+    NUMBER,
+    OWN,
+    SHARED,
+    How,
+    declared,
+    fork_part,
+)
+from schedd.policy.access import Access
+from schedd.policy.affordable import Tariff
+from schedd.policy.economy import Economy
+from schedd.policy.fair_share import Usage
+from schedd.policy.metering import Meter
+from schedd.policy.protocol import Applicant
+from schedd.policy.queue import QUEUE_POLICIES, QueuePolicy
+from schedd.policy.reliability import Life
+from schedd.policy.site import Placing, SitePolicy, site_policy
+from schedd.predict import Outlook
+from schedd.wire import (
+    Alert,
+    Decision,
+    JobFacts,
+    JobQueued,
+    Mode,
+    NodeFacts,
+    PlanningHeld,
+    QueueFacts,
+    ServerFacts,
+)
+
+__all__ = ["HORIZON", "EngineState", "Reservation"]
+
+_MODES: Final[tuple[Mode, ...]] = ("shadow", "adviser", "scheduler")
+HORIZON = 1 << 35
+"""Seconds ahead beyond which nothing is planned: a start after an open-ended reservation is no start."""
+
+
+_NEVERS = 20_000
+
+
+def _column(begins: int) -> Any:
+    """A column by slot: what a slot has that was given to a job just now."""
+    return declared(COLUMN, make=lambda: np.zeros(0, np.int64), begins=begins)
+
+
+_KNOWN: Final[dict[type[Any], tuple[tuple[str, int], ...]]] = {}
+
+
+def _columns(state: "EngineState") -> tuple[tuple[str, int], ...]:
+    """The columns by name, with what they begin with. Looked up once for a class: each job asks."""
+    kind = type(state)
+    found = _KNOWN.get(kind)
+    if found is None:
+        found = tuple((one.name, one.metadata["begins"]) for one in fields(kind) if "begins" in one.metadata)
+        _KNOWN[kind] = found
+    return found
+
+
+@dataclass(slots=True)
+class EngineState:
+    """All that the engine knows. Each field says how it is copied and saved: see ``plan/schema.py``."""
+
+    settings: EngineSettings = declared(SHARED)
+    plan: Plan = declared(How(lambda plan: plan.fork(), saved=False))
+    now: int = declared(NUMBER)
+    intake: Intake = declared(OWN)
+    policy: QueuePolicy | None = declared(SHARED)
+    site: SitePolicy = declared(SHARED)
+    usage: Usage | None = declared(How(lambda usage: usage and usage.copy(), saved=False))
+    """What ended jobs have used, where the site has fair share."""
+    walltime_use: WalltimeUse = declared(How(load=lambda saved: WalltimeUse(*saved)), default=WalltimeUse())
+    """Of the latest runs, what they used of their walltimes."""
+    outlook: Outlook | None = declared(How(lambda found: found and found.copy(), saved=False), default=None)
+    """How long jobs run and when they start, as far as that is predicted; None where nothing is."""
+    applicants: dict[str, tuple[tuple[object, ...], Applicant]] = declared(FOUND, make=dict)
+    """Jobs as terms of priorities see them, each with what that hangs on."""
+    standing_due: int = declared(SHARED, default=0)
+    """When the windows of standing reservations are to be looked at again."""
+    configured: Mapping[str, Any] = declared(NAMES, make=dict)
+    """The policy of the settings, while another is in force."""
+    policy_version: int = declared(NUMBER, default=0)
+    """Of the policy that was set while the engine ran; 0: that of the settings is in force."""
+    site_changed: bool = declared(NUMBER, default=False)
+    """The site's policy is another than that under which jobs were planned: to be dealt with first."""
+
+    # ---- jobs -----------------------------------------------------------------------------------
+    records: dict[str, JobRecord] = declared(FOUND, make=dict)
+    numbers: Numbers = declared(OWN, make=Numbers)
+    """Of the same jobs."""
+    by_slot: list[JobRecord | None] = declared(OWN, make=list)
+    slotless: dict[str, JobRecord] = declared(FOUND, make=dict)
+    """Jobs that have no slot, since their request was not understood."""
+    unheard: dict[str, None] = declared(KEYS, make=dict)
+    """Those of them whose owner was not told why."""
+    promise: Ints = _column(FOREVER)
+    bound: Ints = _column(FOREVER)
+    """The latest start that the plan may give: what is promised or, while that is at risk, what had to be."""
+    told: Ints = _column(-1)
+    """The start that was told last; -1: none was, or that there is none."""
+    told_when: Ints = _column(0)
+    tell_due: Ints = _column(0)
+    changed: Ints = _column(0)
+    last_move: Ints = _column(-1)
+    """The number of the change set that last moved the slot's job; -1: none did."""
+    born: Ints = _column(0)
+    """The number of the next change set when the slot was given to its job: what is older is not its own."""
+    expected: Ints = _column(-1)
+    """When the slot's job starts in half of the cases, as was told of it; -1: nothing was."""
+    expected_by: Ints = _column(-1)
+    """By when it starts in nine of ten."""
+    rank: Ints = _column(0)
+    """The total of the job's priority when it was last worked out."""
+    ranks: Ranks = declared(OWN, make=Ranks)
+    waits_since: Ints = _column(0)
+    """Since when the slot's job waits: since it is eligible, or was submitted."""
+    due_by: Ints = _column(FOREVER)
+    """When it should have ended; FOREVER without a deadline."""
+    owner_of: Ints = _column(-1)
+    owners: dict[str, int] = declared(NAMES, make=dict)
+    """A number for every owner of a job there was."""
+    chained: dict[str, None] = declared(KEYS, make=dict)
+    """Jobs that are planned behind others which they wait for, or will be when these have a start."""
+    homeless: dict[str, None] = declared(KEYS, make=dict)
+    """Jobs that may be planned but have no start, in the order in which they lost it."""
+    queue: dict[int, None] = declared(KEYS, make=dict)
+    """Under a queue policy: waiting slots in order of arrival."""
+    assumed: set[int] = declared(How(set, sorted, set), make=set)
+    """Slots of jobs whose walltime is assumed."""
+    out: dict[str, None] = declared(KEYS, make=dict)
+    """Jobs whose run decision is out."""
+    risks: dict[str, None] = declared(KEYS, make=dict)
+    """Jobs whose promise is at risk."""
+    ends: list[tuple[int, int, str]] = declared(ENDS, make=list)
+    """Heap of (when a job's resources count as free, slot, job); entries may be out of date."""
+
+    # ---- the cluster ----------------------------------------------------------------------------
+    node_facts: dict[str, NodeFacts] = declared(facts_by_name(NodeFacts), make=dict)
+    counted: dict[str, None] = declared(KEYS, make=dict)
+    """Resources of nodes that the plan counts, beside cpus, memory and gpus; those that came first."""
+    uncounted: dict[str, None] = declared(KEYS, make=dict)
+    """Resources of nodes that the plan has no room to count: no job that asks for one is planned."""
+    queues: dict[str, QueueFacts] = declared(facts_by_name(QueueFacts), make=dict)
+    server: ServerFacts = declared(SERVER, default=ServerFacts())
+    limits: LimitBook = declared(OWN, make=LimitBook)
+    reservations: dict[str, Reservation] = declared(RESERVATIONS, make=dict)
+    gates: dict[str, Access] = declared(GATES, make=dict)
+    """By name of the gate: whom it lets pass. Gates are used again, never taken away."""
+    bookings: dict[str, Booking] = declared(BOOKINGS, make=dict)
+    """By name: cores that somebody has for a time; those that are over are kept for a while."""
+    down_since: dict[str, int] = declared(NAMES, make=dict)
+    """Nodes that are down and that planned jobs have not left yet."""
+    holds: dict[tuple[str, str], PlanningHeld] = declared(HOLDS, make=dict)
+    """By kind and name: the nodes and queues whose planning an admin holds."""
+    blocked: dict[str, dict[str, None]] = declared(BLOCKED, make=dict)
+    """Nodes that count as blocked, with the jobs that should have ended there long ago."""
+    paused: str = declared(NUMBER, default="")
+    """Why dispatch is paused; empty when it is not."""
+    foreign: str = declared(NUMBER, default="")
+    """Who else seems to start jobs, by the first sign of it; empty when nobody does."""
+    adapter_mode: Mode | None = declared(NUMBER, default=None)
+    """What the adapter last said that it does with decisions; None before it said anything."""
+    back: int = declared(NUMBER, default=-1)
+    """When the adapter was first heard after run decisions had gone void while nobody was here."""
+    by_hand: list[int] = declared(LIST, make=list)
+    """When jobs started of late that nobody here started, and nobody said who did."""
+    since: int = declared(NUMBER, default=-1)
+    """When the first snapshot was taken: what ran then is nobody's secret."""
+    adapter_run: str = declared(NUMBER, default="")
+    """Which run of the adapter sent the last snapshot that was believed: the epoch of its event."""
+    failures: dict[str, deque[tuple[str, str]]] = declared(FAILURES, make=dict)
+    """By node: jobs that failed there soon after their start, one after another, with their owners."""
+    holes: dict[str, str] = declared(NAMES, make=dict)
+    """Nodes that get no new jobs since jobs fail there, with why."""
+    lives: dict[str, Life] = declared(LIVES, make=dict)
+    """By node: how long it was up, and how often it failed."""
+    flaky: tuple[int, dict[int, float]] | None = declared(MOMENT, default=None)
+    """Failures per second by row, and of which moment; made when needed."""
+    thrifty: dict[str, dict[int, float]] | None = declared(MOMENT, default=None)
+    """What nodes draw for work of a kind, by row; made when needed."""
+    meters: dict[str, Meter] = declared(METERS, make=dict)
+    """By node: what its board measured."""
+    metered_due: int = declared(NUMBER, default=0)
+    """Before this, what was measured since does not come into force."""
+    spending: Economy | None = declared(MOMENT, default=None)
+    """What the site says of watts and prices, with what was measured; made when needed."""
+    told_halt: bool = declared(NUMBER, default=False)
+    """Whether those about to start were told that nothing is started."""
+    stale: str = declared(NUMBER, default="")
+    """Why the plan is not believed to show the server's present state; empty when it is."""
+    arriving: dict[str, JobQueued] = declared(ARRIVING, make=dict)
+    """New jobs of a snapshot that are not taken in yet; those that hold resources stand first."""
+    rereading: dict[str, Sequence[str]] = declared(REREADING, make=dict)
+    """Jobs that ask for other things since defaults or nodes changed, each with the event and why."""
+    lost: str = declared(NUMBER, default="")
+    """What of the log is missing; empty when nothing is, or a snapshot has told how things are."""
+    doubted: tuple[int, frozenset[str]] | None = declared(DOUBTED, default=None)
+    """Since when snapshots insist on a loss that was not believed, and what was lost."""
+
+    # ---- jobs that a federation handed over ------------------------------------------------------
+    handovers: dict[str, HandedOver] = declared(HANDOVERS, make=dict)
+    handed: dict[str, str] = declared(NAMES, make=dict)
+    """By the id of the job at the server: its handover."""
+    kept_places: dict[str, int] = declared(NAMES, make=dict)
+    """By job on hold for which a place is kept: until when."""
+
+    # ---- nodes that are switched off and on -----------------------------------------------------
+    power: dict[str, NodePower] = declared(POWER, make=dict)
+    boots: dict[str, list[int]] = declared(LISTS, make=dict)
+    """By kind of node: how long its latest boots took, in seconds."""
+    kinds: dict[str, str] = declared(How(lambda _: {}, saved=False), make=dict)
+    """Of which kind nodes are, as far as it was asked since they changed."""
+    free_since: dict[str, int] = declared(NAMES, make=dict)
+    """Since when nothing runs on nodes, as far as it was looked at."""
+    power_due: int = declared(NUMBER, default=0)
+    """When it is looked again which nodes are to be switched."""
+    power_would: tuple[str, ...] = declared(How(load=tuple), default=())
+    """In a dry run: the nodes that would be off."""
+    power_seen: int = declared(NUMBER, default=0)
+    power_saved: int = declared(NUMBER, default=0)
+    """Joules that nodes did not draw since they were off, as far as watts are known; up to ``power_seen``."""
+
+    books: AccountBook = declared(BOOKS, make=AccountBook)
+    """Accounts, and what is held for jobs."""
+    capped: dict[str, None] = declared(KEYS, make=dict)
+    """Jobs whose hard limit of cost matters for where they are planned."""
+    costs_due: int = declared(NUMBER, default=0)
+    """When earlier places are looked for that they can pay for."""
+    tariff: Tariff | None = declared(MOMENT, default=None)
+    """The prices of nodes, as far as they were needed today."""
+
+    # ---- work that fails ------------------------------------------------------------------------
+    at_job: str = declared(SHARED, default="")
+    at_step: str = declared(SHARED, default="")
+    """The job and the step that the engine is at; where a call ends from outside they are what it was at."""
+    strayed: dict[str, None] = declared(How(lambda _: {}, saved=False), make=dict)
+    """Jobs of which an error was kept to themselves since the state was last frozen ("": of none): it may not
+    come again where the same calls are made again."""
+    aside: dict[str, int] = declared(NAMES, make=dict)
+    """Jobs that the planner did not come back from, each with when it was set aside."""
+    left_out: dict[str, Sequence[int]] = declared(NAMES, make=dict)
+    """Steps that failed: until when each is left out, and for how long that was."""
+    kept: dict[str, Sequence[int]] = declared(NAMES, make=dict)
+    """Of jobs that were known before the engine began anew: promise, since when eligible, whether weak, until
+    when a run decision may still be carried out (-1: none is out)."""
+
+    # ---- what happened --------------------------------------------------------------------------
+    generation: int = declared(NUMBER, default=0)
+    decisions: list[Decision] = declared(How(lambda _: [], saved=False), make=list)
+    decision_number: int = declared(NUMBER, default=0)
+    moves: list[ChangeSet] = declared(How(lambda _: [], saved=False), make=list)
+    """What this call of the engine moved."""
+    taken: dict[str, int] = declared(How(lambda _: {}, saved=False), make=dict)
+    """By event: how many jobs what a search found, or a plan that was chosen, moved in this call."""
+    changes: deque[ChangeSet] = declared(OWN, make=deque)
+    changes_kept: int = declared(SHARED, default=0)
+    change_number: int = declared(NUMBER, default=0)
+    breaches: int = declared(NUMBER, default=0)
+    alerts: dict[str, OpenAlert] = declared(ALERTS, make=dict)
+    """Those that are open, by kind and what they are about."""
+    due: int | None = declared(SHARED, default=None)
+    """When the first planned job is due; None: to be found again."""
+    told_at: int = declared(NUMBER, default=0)
+    told_then: int = declared(NUMBER, default=0)
+    started_at: int = declared(NUMBER, default=0)
+    started_then: int = declared(NUMBER, default=0)
+    started_on: dict[str, int] = declared(NAMES, make=dict)
+    """Run decisions of the second ``started_at``: how many, and how many on each node."""
+    freed_by: tuple[str, str] = declared(How(load=tuple), default=("", ""))
+    """The event that first freed something since the last repair ended, and its words."""
+    frees: int = declared(SHARED, default=0)
+    """Counts jobs that gave their room back before the plan had it free, and nodes that came back, since the
+    engine began."""
+    nevers: dict[Request, Never | None] = declared(How(lambda _: {}, saved=False), make=dict)
+    """Which requests the nodes as they are now can never meet, and why; as far as it was asked."""
+    bare: Plan | None = declared(MOMENT, default=None)
+    """An empty plan of all nodes as if they were up: what does not fit there never can. Made when needed."""
+
+    @classmethod
+    def empty(cls, settings: EngineSettings, now: int) -> "EngineState":
+        """Of a cluster of which nothing is known yet."""
+        policy = None if settings.policy == "conservative" else QUEUE_POLICIES[settings.policy]
+        site = site_policy(settings.site)
+        usage = Usage(site.fair_share.interval) if site.fair_share is not None else None
+        state = cls(settings, Plan([], now), now, Intake(settings), policy, site, usage)
+        state.limits.set_polled(site.polled)
+        state.limits.set_site(site.limits)
+        state.intake.set_shared(state.limits.shared)
+        state.fit_columns()
+        state.outlook = Outlook() if settings.predict else None
+        return state
+
+    def fork(self) -> "EngineState":
+        """A state of its own that goes on as this one would. Frozen values are shared.
+
+        To be called between two batches; then any thread may use it.
+        """
+        return fork_part(self)
+
+    # ---- records and columns --------------------------------------------------------------------
+
+    def put(self, record: JobRecord) -> JobRecord:
+        """Keep ``record`` as the job's present one."""
+        before = self.records.get(record.facts.id)
+        if before is None:
+            self.numbers.add(record.facts.id)
+        self.records[record.facts.id] = record
+        if record.risk is not None:
+            self.risks[record.facts.id] = None
+        elif self.risks:
+            self.risks.pop(record.facts.id, None)
+        if record.slot >= 0:
+            self.by_slot[record.slot] = record
+            self.changed[record.slot] = self.generation
+            self.describe(record)
+            self.slotless.pop(record.id, None)
+            self.unheard.pop(record.id, None)
+            if before is not None:
+                back(self, before, record)
+        else:
+            self.slotless[record.id] = record
+            self.unheard[record.id] = None
+        if self.outlook is not None:
+            foresee(self, self.outlook, before, record)
+        return record
+
+    def describe(self, record: JobRecord) -> None:
+        """Note in the columns what an evaluation must know of a job that has a slot."""
+        facts, slot = record.facts, record.slot
+        since = record.eligible_since
+        self.waits_since[slot] = since if since >= 0 else facts.submitted
+        deadline = read_deadline(facts.resources, facts.submitted)
+        self.due_by[slot] = FOREVER if deadline is None else deadline
+        self.owner_of[slot] = self.owners.setdefault(facts.owner, len(self.owners))
+
+    @property
+    def columns(self) -> JobColumns:
+        """What an evaluation must know of the jobs; it is not to be changed."""
+        return JobColumns(self.waits_since, self.due_by, self.owner_of)
+
+    def new_slot(self, request: Request, duration: int, pools: Mapping[str, int] | None = None) -> int:
+        """A slot of the plan, with its columns set to their beginnings."""
+        slot = self.plan.new(request, duration, self.now, pools)
+        self.fit_columns()
+        self._reset(slot)
+        return slot
+
+    def pools_for(self, facts: JobFacts, understood: Understood) -> dict[str, int]:
+        """What a job needs of the pools of its limits."""
+        return self.limits.needs(self.plan, facts, understood, self.now)
+
+    def set_site(self, site: SitePolicy, plain: Mapping[str, Any]) -> None:
+        """Go on under another policy of the site, which reads ``plain`` in the settings."""
+        tree = site.fair_share
+        before = self.site.fair_share
+        if tree is None:
+            self.usage = None
+        elif self.usage is None or before is None or before.interval != tree.interval:
+            self.usage = Usage(tree.interval)
+        self.settings = replace(self.settings, site=dict(plain))
+        self.site = site
+        self.limits.set_site(site.limits)
+        self.standing_due = self.now
+        self.books.due["*"] = None
+        self.tariff, self.costs_due = None, self.now
+        self.thrifty = self.spending = None
+        self.capped |= {
+            record.id: None
+            for record in self.records.values()
+            if record.slot >= 0 and read_cost_limit(record.facts.resources) is not None
+        }
+        self.ranks = Ranks(matter=True, again=self.now)
+
+    @property
+    def economy(self) -> Economy:
+        """What the site says of watts and prices; what was measured goes before it."""
+        if self.spending is None:
+            measured = {name: one.draw for name, one in self.meters.items() if one.draw is not None}
+            self.spending = replace(self.site.economy, measured=measured)
+        return self.spending
+
+    def note_power(self) -> bool:
+        """Know what power caps leave for jobs on the nodes there are; returns whether that is other than
+        before.
+        """
+        return self.limits.set_power(*caps_of(self.economy, self.node_facts.values()))
+
+    def as_planned(self, facts: JobFacts, request: Request) -> Request:
+        """The request with the gates that are open to the job, and the site's sets of nodes."""
+        return as_planned(request, facts, self.gates, self.site.node_sets)
+
+    def refit(self, record: JobRecord) -> bool:
+        """Let a job's slot need what its limits say now; returns whether that was something else before."""
+        if record.slot < 0:
+            return False
+        wanted = self.pools_for(record.facts, record.understood)
+        if wanted == self.plan.pools_of(record.slot):
+            return False
+        self.plan.set_pools(record.slot, wanted, self.now)
+        return True
+
+    def fit_columns(self) -> None:
+        """Let the columns be as long as the plan has slots."""
+        size = self.plan.jobs.size
+        if len(self.by_slot) == size:
+            return
+        for name, begins in _columns(self):
+            column = getattr(self, name)
+            setattr(self, name, np.append(column, np.full(size - column.shape[0], begins)))
+        self.by_slot = [*self.by_slot, *[None] * (size - len(self.by_slot))]
+
+    def _reset(self, slot: int) -> None:
+        for name, begins in _columns(self):
+            getattr(self, name)[slot] = begins
+        self.changed[slot] = self.generation
+        self.born[slot] = self.change_number
+
+    def drop_slot(self, slot: int) -> None:
+        """Give a job's slot back and free what it holds."""
+        self.queue.pop(slot, None)
+        self.assumed.discard(slot)
+        self.plan.drop(slot, self.now)
+        self.by_slot[slot] = None
+        self._reset(slot)
+
+    def remove(self, job_id: str) -> JobRecord | None:
+        """Forget a job and free what it holds; None when it is not known."""
+        self.applicants.pop(job_id, None)
+        self.books.free(job_id)
+        self.capped.pop(job_id, None)
+        record = self.records.pop(job_id, None)
+        if record is None:
+            return None
+        self.numbers.drop(job_id)
+        self.homeless.pop(job_id, None)
+        self.chained.pop(job_id, None)
+        self.slotless.pop(job_id, None)
+        self.unheard.pop(job_id, None)
+        self.out.pop(job_id, None)
+        self.risks.pop(job_id, None)
+        if record.slot >= 0:
+            self.drop_slot(record.slot)
+        if self.outlook is not None:
+            self.outlook.forget(job_id, self.now)
+        return record
+
+    # ---- decisions ------------------------------------------------------------------------------
+
+    def next_decision(self) -> str:
+        """An id for the next decision; they grow."""
+        self.decision_number += 1
+        return f"d{self.decision_number:012d}"
+
+    def alert(self, event: str, kind: str, text: str, about: str = "") -> None:
+        """Tell the admin, of one node, job or the like where it is ``about`` that."""
+        raise_alert(self, kind, about, text)
+        self.decisions.append(
+            Alert(id=self.next_decision(), cause=event, time=self.now, kind=kind, text=text)
+        )
+
+    def ask_for_snapshot(self, event: str, why: str) -> None:
+        """Let the adapter send the server's whole state: it does so at an alert of this kind."""
+        self.alert(event, "snapshot", f"a full snapshot of the server was requested: {why}")
+
+    # ---- work that fails ------------------------------------------------------------------------
+
+    def begins(self, step: str) -> bool:
+        """Whether a step is to be done, which is not while it is left out. From here on failures are its."""
+        self.at_step = step
+        return step not in self.left_out or self.now >= self.left_out[step][0]
+
+    @property
+    def mode(self) -> Mode:
+        """The more careful of what the site set here and what the adapter does."""
+        return min(self.settings.mode, self.adapter_mode or "scheduler", key=_MODES.index)
+
+    @property
+    def halted(self) -> str:
+        """Why no jobs are started; empty when they are."""
+        if self.paused:
+            return f"paused: {self.paused}"
+        if self.foreign:
+            return f"stopped until somebody resumes, since {self.foreign}"
+        if self.mode != "scheduler":
+            whose = "this cluster's mode" if self.settings.mode == self.mode else "the adapter's mode"
+            return f"{whose} is {self.mode}"
+        if self.stale:
+            return f"the server's state is not known ({self.stale})"
+        if self.arriving and holds_resources(next(iter(self.arriving.values())).job):
+            return "running jobs of a snapshot are still being taken in"
+        return "" if self.server.scheduling else "the server's scheduling is off"
+
+    @property
+    def keeps_speed(self) -> bool:
+        """Whether jobs are not to be moved to slower nodes for the sake of an earlier start alone."""
+        weighted = self.settings.criteria.get(Criterion.WEIGHTED_UTILISATION, 0)
+        return self.site.placement is not Placing.FIRST_GAP and weighted > 0
+
+    @property
+    def tells(self) -> bool:
+        """Whether it is kept which starts are told."""
+        return self.settings.tell
+
+    @property
+    def silent(self) -> bool:
+        """Whether starts are told to people alone, not to the server."""
+        return self.settings.silent or self.settings.mode == "shadow"
+
+    def soonest(self) -> int:
+        """When the first planned job is due, its wait included; FOREVER when none is planned."""
+        if self.due is None:
+            jobs = self.plan.jobs
+            due = np.maximum(jobs.starts, jobs.ready)
+            due[jobs.states != PLANNED] = FOREVER
+            self.due = int(due.min())
+        return self.due
+
+    @property
+    def patience(self) -> int:
+        """How late, in seconds, a due job may be before its place is moved on."""
+        return max(60, self.settings.end_allowance)
+
+    # ---- the cluster ----------------------------------------------------------------------------
+
+    @property
+    def stopped_queues(self) -> Mapping[str, str]:
+        """Queues that start nothing, with why."""
+        return stopped_queues(self.queues, self.holds.values())
+
+    def set_nodes(self, nodes: Iterable[Node]) -> bool:
+        """Take over nodes as the plan is to see them; returns whether requests may now read differently."""
+        self.plan.set_nodes(nodes, self.now)
+        self.nevers.clear()
+        self.tariff = self.flaky = self.thrifty = None
+        self.kinds.clear()
+        return self.intake.set_nodes(self.plan.nodes, self.uncounted)
+
+    def why_never(self, request: Request) -> Never | None:
+        """The first requirement that no configured node can meet; None when all can be met."""
+        if request not in self.nevers:
+            if len(self.nevers) >= _NEVERS:
+                self.nevers.clear()
+            self.nevers[request] = self.plan.why_never(request)
+        return self.nevers[request]

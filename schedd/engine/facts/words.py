@@ -1,0 +1,74 @@
+"""What the engine says of a job, in one line."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from schedd.engine.facts.records import JobRecord, Phase
+from schedd.model import Never, WaitingFor
+
+__all__ = ["chosen", "moment_in_words", "remarks", "why"]
+
+
+def remarks(record: JobRecord) -> list[str]:
+    """What the plan makes of the job's request that its owner should know, and on what its start depends."""
+    understood = record.understood
+    found: list[str] = []
+    if record.behind and record.phase is Phase.WAITING and record.answer is None:
+        found.append("if " + " and ".join(f"{link.kind}:{link.job}" for link in record.behind))
+    if understood.request is not None:
+        found += understood.request.notes
+    if understood.assumed and understood.request is not None:
+        found.append(f"walltime assumed to be {understood.walltime} s")
+    return found
+
+
+def chosen(record: JobRecord, start: int) -> str:
+    """Why the job is not planned for the first moment at which it could start; empty where it is."""
+    choice = record.choice
+    if choice is None or choice.start != start:
+        return ""
+    return (
+        f"nodes of speed {choice.speed:g} are worth more by the site's criteria than a start at "
+        f"{moment_in_words(choice.instead)} on slower ones"
+    )
+
+
+def why(
+    record: JobRecord,
+    start: int,
+    limits: Sequence[str] = (),
+    sets: Sequence[str] = (),
+    told: int | None = None,
+) -> str:
+    """When the job starts, or what it waits for, or why it never can.
+
+    ``limits`` are those that leave it no room before its planned ``start``, ``sets`` the sets of nodes that
+    it is on.
+    """
+    tail = "".join(f"; {remark}" for remark in remarks(record))
+    if len(sets) > 1:
+        tail += f"; on {len(sets)} sets of nodes ({', '.join(sets)}), since one alone has no room in time"
+    if record.phase is Phase.RUNNING:
+        return "it runs" + tail
+    if record.phase is Phase.DISPATCHED:
+        return "it is being started" + tail
+    if isinstance(record.answer, Never):
+        return f"never on this cluster: {record.answer.requirement}" + tail
+    if isinstance(record.answer, WaitingFor):
+        return f"waiting for {record.answer.what}" + tail
+    if record.back_off.refusal and record.back_off.until > 0:
+        tail = f"; its last start was refused by {record.back_off.refusal}" + tail
+    if start >= 0:
+        tail = "".join(f"; not sooner, since {limit}" for limit in limits) + tail
+        reason = chosen(record, start)
+        return (
+            f"planned start {moment_in_words(start if told is None else told)}"
+            + (f"; not sooner, since {reason}" if reason else "")
+            + tail
+        )
+    return "in the queue" + tail
+
+
+def moment_in_words(moment: int) -> str:
+    """A moment in UTC, to the second."""
+    return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -1,0 +1,1 @@
+"""What jobs run on: nodes, their power, reservations and bookings of them."""

@@ -1,0 +1,477 @@
+"""Bookings: taken or refused with counter-offers, moved while they may, opened in time, and closed.
+
+After Netto, *Adaptive co-allocation of distributed resources* (2009), chapter 3. A booking goes into a gap
+that the plan leaves; bookings that may still move make way for it within their windows, jobs never do.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from schedd.dialect import family_of
+from schedd.engine.facts.booking import LIVE, Booking, BookingPhase, Option
+from schedd.engine.facts.intake import Understood, not_counted
+from schedd.engine.facts.records import Cause, JobRecord, Phase
+from schedd.engine.facts.state import HORIZON, EngineState
+from schedd.engine.machine.handovers import take_back
+from schedd.engine.machine.parts import bounds, overdue
+from schedd.engine.place.bound import booking_of, drop_pieces, fit, shares_of_takes
+from schedd.engine.place.places import make_way, plan_job
+from schedd.engine.rank.accounts import account_of, amount_in_words, most_of
+from schedd.model import Request, WaitingFor
+from schedd.plan.plan import WorkSpent
+from schedd.policy.bookings import Window, sort_key, stretch
+from schedd.wire import Book, BookingStep, JobFacts, TakeBack
+
+__all__ = ["advance", "book", "job_gone", "next_edge", "step", "yield_nodes"]
+
+_KEPT: Final = 86_400
+"""Seconds for which what became of a booking can be asked after."""
+_REFUSED_KEPT: Final = 3_600
+_OPTIONS: Final = 5
+_TRIED: Final = 64
+"""Starts before the window that are tried for a counter-offer, the nearest first."""
+_MOVES: Final = 20
+"""Moves of a booking that are remembered, the latest."""
+
+
+# ---- what people ask for ------------------------------------------------------------------------
+
+
+def book(state: EngineState, event: Book) -> None:
+    """Somebody wants cores: they are booked, or refused with counter-offers. A name is booked once."""
+    known = state.bookings.get(event.name)
+    if known is not None and known.phase in LIVE:
+        return
+    _admit(state, event)
+
+
+def step(state: EngineState, event: BookingStep) -> None:
+    """Somebody takes a counter-offer, or fixes, confirms, keeps or gives back a booking."""
+    booking = state.bookings.get(event.name)
+    if booking is None:
+        return
+    match event.act:
+        case "accept" if booking.phase == "refused" and 0 < event.option <= len(booking.options):
+            start = booking.options[event.option - 1].start
+            asked = booking.event
+            _admit(
+                state,
+                replace(asked, id=event.id, time=event.time, ready=start, deadline=start + asked.duration),
+            )
+        case "freeze" if booking.phase == "flexible":
+            _put(state, replace(booking, phase="frozen"))
+        case "confirm" if booking.phase in LIVE:
+            _put(state, replace(booking, confirmed=True))
+            _wake(state, event.id, booking.name)
+        case "keep" if booking.phase in LIVE:
+            _put(state, replace(booking, kept=True))
+        case "cancel" if booking.phase in LIVE:
+            _close(state, booking, "cancelled", f"given back by {event.by or 'its owner'}", event.id)
+
+
+def _put(state: EngineState, booking: Booking) -> None:
+    state.bookings[booking.name] = replace(booking, since=state.now)
+
+
+# ---- taking a booking, or not ---------------------------------------------------------------------
+
+
+def _admit(state: EngineState, event: Book) -> None:
+    facts = _facts(event)
+    understood = state.intake.read(facts, None, {})
+    new = Booking(event=event, phase="refused", since=state.now)
+    problem = _problem(state, understood)
+    request = understood.request
+    if problem or request is None:
+        _put(state, replace(new, text=problem or understood.problem))
+        return
+    cpus = sum(chunk.count * chunk.cpus for chunk in request.chunks)
+    new = replace(new, cpus=cpus)
+    problem = _against_rules(state, event, cpus) if not event.handover else ""
+    if problem:
+        _put(state, replace(new, text=problem))
+        return
+    dear = _dear(state, event, facts, understood)
+    if dear:
+        _put(state, replace(new, text=dear))
+        return
+    asked = {event.name: state.as_planned(facts, request)}
+    try:
+        moved = _find_room(state, new, asked)
+    except WorkSpent as error:
+        state.books.free(_account_key(event.name))
+        _put(state, replace(new, text=str(error)))
+        return
+    if moved is None:
+        state.books.free(_account_key(event.name))
+        options = _options(state, new, asked[event.name])
+        _put(state, replace(new, text="there is no room for it in its window", options=options))
+        return
+    for one in moved:
+        known = state.bookings.get(one.name)
+        before = known.start if known is not None and known.phase in LIVE else -1
+        moves = one.moves if before == one.start else (*one.moves, (state.now, before, one.start))
+        state.bookings[one.name] = replace(one, since=state.now, moves=moves[-_MOVES:])
+        fit(state, one.name)
+
+
+def _facts(event: Book) -> JobFacts:
+    """What it asks for, as if it were a job."""
+    return JobFacts(
+        id=f"booking {event.name}",
+        owner=event.owner,
+        queue="",
+        submitted=event.time,
+        family=family_of(event.resources),
+        resources=dict(event.resources),
+        group=event.group,
+        account=event.account,
+    )
+
+
+def _problem(state: EngineState, understood: Understood) -> str:
+    if state.policy is not None:
+        return "this cluster plans no starts: nothing can be booked on it"
+    if understood.request is None:
+        return understood.problem
+    never = not_counted(understood.request, state.uncounted) or state.why_never(understood.request)
+    return never.requirement if never is not None else ""
+
+
+def _against_rules(state: EngineState, event: Book, cpus: int) -> str:
+    """What the site does not allow of it; empty: it allows all."""
+    rules, now = state.site.bookings, state.now
+    if not rules.most:
+        return "users may book nothing here: the site has no table site.bookings"
+    live = [one for one in state.bookings.values() if one.phase in LIVE and not one.event.handover]
+    if sum(one.event.owner == event.owner for one in live) >= rules.most:
+        return f"{event.owner} has {rules.most} bookings already, as many as a user may have"
+    if rules.cpus and cpus > rules.cpus:
+        return f"it asks for {cpus} cores; at most {rules.cpus} may be booked at once"
+    if event.duration > rules.longest:
+        return f"it is for {event.duration} s; at most {rules.longest} s may be booked"
+    if event.deadline > now + rules.ahead:
+        return (
+            f"its window ends {event.deadline - now} s from now; at most {rules.ahead} s ahead may be booked"
+        )
+    if event.deadline - max(event.ready, now) < event.duration:
+        return "its window is shorter than it is"
+    return ""
+
+
+def _account_key(name: str) -> str:
+    return f"booking {name}"
+
+
+def _dear(state: EngineState, event: Book, facts: JobFacts, understood: Understood) -> str:
+    """Hold what it costs; why that cannot be, or nothing."""
+    share, book_ = state.site.bookings.cost, state.books
+    if not share or event.handover:
+        return ""
+    rules = state.site.accounts
+    account = book_.accounts.get(account_of(rules, facts))
+    if account is None:
+        return "" if rules.unknown == "run" else "it costs something, and there is no account for it"
+    if not account.lets(event.owner.partition("@")[0]):
+        return f"account {account.name} is not open to {event.owner}"
+    priced = replace(understood, walltime=event.duration)
+    amount = round(share * most_of(state.site, state.node_facts, account, facts, priced))
+    key = _account_key(event.name)
+    if account.closed or book_.available(account.name, key) < amount:
+        left, asked = (
+            amount_in_words(account, one, state.site.economy.currency)
+            for one in (max(0, book_.available(account.name, key)), amount)
+        )
+        return f"account {account.name}: {left} are left, and it costs {asked}"
+    book_.hold(key, account.name, amount)
+    return ""
+
+
+def _charge(state: EngineState, booking: Booking) -> None:
+    """It began: what was held for it is charged."""
+    key = _account_key(booking.name)
+    held = state.books.holds.get(key)
+    state.books.free(key)
+    account = state.books.accounts.get(held[0]) if held is not None else None
+    if account is None or held is None:
+        return
+    state.books.enter(
+        replace(account, charged=account.charged + held[1]),
+        state.now,
+        "charge",
+        -held[1],
+        job=key,
+        owner=booking.event.owner,
+        start=booking.start,
+        end=booking.end,
+    )
+
+
+# ---- room -----------------------------------------------------------------------------------------
+
+
+def _find_room(state: EngineState, new: Booking, asked: dict[str, Request]) -> list[Booking] | None:
+    """Places for the new booking, and for those that have to move for it; None: there are none.
+
+    Algorithm 1 of the thesis: those before the new one in the site's order stay; where one behind it finds
+    no place, the new one is tried in that one's stead, and those between keep their places.
+    """
+    before = state.bookings.get(new.event.instead)
+    if before is not None and before.phase in LIVE and before.event.by == new.event.by:
+        drop_pieces(state, before)
+        state.bookings[before.name] = replace(before, slots=(), pieces=())
+        alone = _planned(state, [new], asked)
+        fit(state, before.name)
+        return alone
+    alone = _planned(state, [new], asked)
+    if alone is not None:
+        return alone
+    order, now = state.site.bookings.order, state.now
+    others = [one for one in state.bookings.values() if one.phase == "flexible"]
+    for one in others:
+        asked[one.name] = _request_of(state, one)
+    queue = sorted([*others, new], key=lambda one: sort_key(order, one.window, now))
+    place = next(i for i, one in enumerate(queue) if one.name == new.name)
+    queue.pop(place)
+    while place < len(queue):
+        behind = queue[place:]
+        for one in behind:
+            drop_pieces(state, one)
+            state.bookings[one.name] = replace(one, slots=(), pieces=())
+        found, failed = _place_all(state, [new, *behind], asked)
+        if failed is None:
+            return found
+        for one in behind:
+            state.bookings[one.name] = one = replace(one, slots=(), pieces=())
+            fit(state, one.name)
+        queue[place:] = [state.bookings[one.name] for one in behind]
+        if failed == 0:
+            return None
+        place += failed
+    return None
+
+
+def _planned(state: EngineState, ones: Sequence[Booking], asked: dict[str, Request]) -> list[Booking] | None:
+    found, failed = _place_all(state, ones, asked)
+    return found if failed is None else None
+
+
+def _place_all(
+    state: EngineState, ones: Sequence[Booking], asked: dict[str, Request]
+) -> tuple[list[Booking], int | None]:
+    """Each in turn at its earliest place within its window; which one found none, or None. The plan is left
+    as it was but for pieces that the caller took out.
+    """
+    plan, now = state.plan, state.now
+    slots: list[int] = []
+    found: list[Booking] = []
+    failed: int | None = None
+    try:
+        for i, one in enumerate(ones):
+            event = one.event
+            slot = state.new_slot(asked[one.name], event.duration)
+            slots.append(slot)
+            plan.set_ready(slot, max(now, event.ready))
+            latest = event.deadline - event.duration
+            start = plan.place(slot, now, latest + 1) if latest >= max(now, event.ready) else -1
+            if start < 0:
+                failed = i
+                break
+            held = shares_of_takes(state, plan.takes(slot))
+            phase: BookingPhase = "frozen" if event.freeze == 0 else "flexible"
+            found.append(replace(one, phase=phase, start=start, held=held, slots=(), pieces=(), text=""))
+    finally:
+        for slot in slots:
+            state.drop_slot(slot)
+    return found, failed
+
+
+def _request_of(state: EngineState, booking: Booking) -> Request:
+    facts = _facts(booking.event)
+    request = state.intake.read(facts, None, {}).request
+    assert request is not None, "a booking that was taken is understood"
+    return state.as_planned(facts, request)
+
+
+def _options(state: EngineState, new: Booking, request: Request) -> tuple[Option, ...]:
+    """Places outside the window: some that begin before it, some after; the nearest first."""
+    plan, now, window = state.plan, state.now, new.window
+    slot = state.new_slot(request, window.duration)
+    found: dict[int, Option] = {}
+    try:
+        after = max(now, window.ready, window.deadline - window.duration + 1)
+        for _ in range(_OPTIONS):
+            plan.set_ready(slot, after)
+            start = plan.probe(slot, now, now + HORIZON)
+            if start < 0:
+                break
+            found[start] = _option(window, start)
+            after = start + window.duration
+        found |= _before(state, slot, window)
+    except WorkSpent:
+        pass  # what was found so far is offered
+    finally:
+        state.drop_slot(slot)
+    nearest = sorted(found.values(), key=lambda one: (abs(one.stretch), one.start))
+    return tuple(sorted(_mixed(nearest), key=lambda one: (abs(one.stretch), one.start)))
+
+
+def _mixed(nearest: Sequence[Option]) -> list[Option]:
+    """Some of them, the nearest, and of both sides where there are both."""
+    before = [one for one in nearest if one.stretch < 0]
+    after = [one for one in nearest if one.stretch >= 0]
+    few = min(len(before), max(_OPTIONS // 2, _OPTIONS - len(after)))
+    return before[:few] + after[: _OPTIONS - few]
+
+
+def _before(state: EngineState, slot: int, window: Window) -> dict[int, Option]:
+    """Starts before the window: those that end where something else begins, and the earliest of all."""
+    plan, now = state.plan, state.now
+    jobs = plan.jobs
+    begins = np.unique(jobs.starts[jobs.starts >= 0]) - window.duration
+    begins = begins[(begins >= now) & (begins < window.ready)][::-1][:_TRIED].tolist()
+    found: dict[int, Option] = {}
+    for moment in begins:
+        plan.set_ready(slot, moment)
+        if plan.probe(slot, now, moment + 1) >= 0:
+            found[moment] = _option(window, moment)
+            if len(found) == _OPTIONS:
+                return found
+    plan.set_ready(slot, now)
+    first = plan.probe(slot, now, max(now, window.ready))
+    if first >= 0:
+        found[first] = _option(window, first)
+    return found
+
+
+def _option(window: Window, start: int) -> Option:
+    return Option(start, start + window.duration, round(stretch(window, start), 4))
+
+
+def job_gone(state: EngineState, job: str, event: str) -> None:
+    """A job is over: what it had of a booking is the booking's again."""
+    for name, booking in list(state.bookings.items()):
+        if booking.phase == "open" and job in booking.jobs:
+            fit(state, name)
+            _wake(state, event, name)
+
+
+# ---- time -----------------------------------------------------------------------------------------
+
+
+def advance(state: EngineState, event: str) -> None:
+    """What time, ends of jobs and lost nodes have done to bookings."""
+    now = state.now
+    for name in list(state.bookings):
+        booking = state.bookings[name]
+        if booking.phase not in LIVE:
+            kept = _REFUSED_KEPT if booking.phase == "refused" else _KEPT
+            if booking.since + kept <= now:
+                del state.bookings[name]
+            continue
+        until = booking.event.until
+        if until is not None and not booking.confirmed and until <= now:
+            _close(state, booking, "cancelled", "it was not confirmed in time", event)
+            continue
+        if booking.end <= now:
+            _close(state, booking, "over", "", event)
+            continue
+        if booking.phase == "flexible" and booking.frozen_at <= now:
+            _put(state, replace(booking, phase="frozen"))
+        if state.bookings[name].phase != "open" and booking.start <= now:
+            _put(state, replace(state.bookings[name], phase="open"))
+            _charge(state, booking)
+            _wake(state, event, name)
+        if fit(state, name):
+            slots = state.bookings[name].slots
+            make_way(state, slots, event, Cause.RESERVATION, f"reservation {name} has its cores again")
+            _wake(state, event, name)
+        _guard(state, state.bookings[name], event)
+
+
+def _guard(state: EngineState, booking: Booking, event: str) -> None:
+    """A group's part that is late, or that nobody says to keep, is deleted: the others may not have begun."""
+    words = overdue(state, booking)
+    if not words:
+        return
+    handover = booking.event.handover
+    state.alert(event, "group", f"handover {handover} was deleted: {words}", handover)
+    take_back(
+        state,
+        TakeBack(id=event, time=state.now, handover=booking.event.handover, by=booking.event.by, forced=True),
+        words,
+    )
+    _close(state, booking, "cancelled", words, event)
+
+
+def next_edge(state: EngineState) -> Iterable[int]:
+    """The moments, later than now, at which something is to be done about a booking."""
+    for booking in state.bookings.values():
+        if booking.phase not in LIVE:
+            continue
+        until = booking.event.until if not booking.confirmed else None
+        for moment in (booking.frozen_at, booking.start, booking.end, until, *bounds(booking)):
+            if moment is not None and moment > state.now:
+                yield moment
+
+
+def _close(state: EngineState, booking: Booking, phase: BookingPhase, text: str, event: str) -> None:
+    drop_pieces(state, booking)
+    state.books.free(_account_key(booking.name))
+    bound = _bound(state, booking.name)
+    closed = replace(booking, phase=phase, slots=(), pieces=(), text=text, since=state.now)
+    state.bookings[booking.name] = closed
+    for one in list(state.bookings.values()):
+        if one.event.instead == booking.name and one.phase in LIVE:
+            fit(state, one.name)
+    for record in bound:
+        if record.phase in (Phase.BLOCKED, Phase.WAITING):
+            plan_job(state, record, event, Cause.RELEASED, f"reservation {booking.name} is {phase}")
+
+
+def _bound(state: EngineState, name: str) -> list[JobRecord]:
+    """Jobs that wait for the booking, or for other jobs before they start in it."""
+    waiting = [
+        one
+        for one in state.records.values()
+        if isinstance(one.answer, WaitingFor) and one.answer.kind in ("reservation", "dependency")
+    ]
+    return [one for one in waiting if (its := booking_of(state, one)) is not None and its.name == name]
+
+
+def _wake(state: EngineState, event: str, name: str) -> None:
+    """Let jobs of the booking start that can, who was submitted first."""
+    for record in sorted(_bound(state, name), key=lambda one: (one.facts.submitted, one.id)):
+        plan_job(state, record, event, Cause.RELEASED, f"there is room in reservation {name}")
+
+
+def yield_nodes(state: EngineState, nodes: Iterable[str], event: str, words: str) -> None:
+    """Bookings to come leave these nodes where they find another place: others in their window, or, of one
+    that is frozen, other nodes at the same time. One that finds none stays, and the admin is told.
+    """
+    names = frozenset(nodes)
+    for name, booking in list(state.bookings.items()):
+        if booking.phase not in ("flexible", "frozen") or not any(node in names for node, _ in booking.held):
+            continue
+        request = _request_of(state, booking)
+        drop_pieces(state, booking)
+        fixed = booking
+        if booking.phase == "frozen":
+            asked = replace(booking.event, ready=booking.start, deadline=booking.end)
+            fixed = replace(booking, event=asked)
+        rows = [state.plan.row_of[node] for node in names if node in state.plan.row_of]
+        with state.plan.without(rows):
+            found = _planned(state, [fixed], {name: request})
+        bare = replace(booking, slots=(), pieces=())
+        if found is None:
+            state.bookings[name] = bare
+            state.alert(
+                event, "reservation", f"no other nodes are free for reservation {name}: {words}", name
+            )
+        else:
+            moves = (*booking.moves, (state.now, booking.start, found[0].start))[-_MOVES:]
+            state.bookings[name] = replace(bare, start=found[0].start, held=found[0].held, moves=moves)
+        fit(state, name)

@@ -1,0 +1,165 @@
+"""Jobs handed over to this cluster by a federation: submitted on hold, then let run, or taken back.
+
+A handover has a name that its sender chose. Asking for the same step again changes nothing, so every request
+may be repeated; a handover that was taken back before it came never comes. A job on hold cannot start: who
+hands it over may do so at several clusters, and lets it run at one.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from schedd.engine.facts.records import Cause, HandedOver, HandoverPhase, Phase
+from schedd.engine.facts.state import EngineState
+from schedd.engine.place.kept_places import expired
+from schedd.engine.place.places import replan
+from schedd.wire import (
+    HandOver,
+    Handover,
+    HandoverDone,
+    HandoverStep,
+    JobDeleted,
+    JobEnded,
+    LetRun,
+    SubmissionFacts,
+    TakeBack,
+)
+
+__all__ = ["done", "end_kept_places", "forget_handovers", "hand_over", "let_run", "note_end", "take_back"]
+
+_KEPT: Final = 7 * 86_400
+"""Seconds for which what became of a handover can be asked after."""
+_OVER: Final = ("withdrawn", "refused")
+
+
+def hand_over(state: EngineState, event: HandOver) -> None:
+    """A new job for the server; one that is known is not submitted again."""
+    if event.handover in state.handovers:
+        return
+    record = HandedOver(
+        event.handover,
+        event.submission.user,
+        event.by,
+        "asked",
+        state.now,
+        keep_until=event.keep_until,
+        booked=event.booked,
+    )
+    _decide(state, event.id, record, "submit", event.submission)
+
+
+def let_run(state: EngineState, event: LetRun) -> None:
+    """The job may start: its hold is to be released."""
+    record = state.handovers.get(event.handover)
+    if record is not None and record.phase == "held":
+        _decide(state, event.id, replace(record, phase="releasing", let_run=True), "release")
+
+
+def take_back(state: EngineState, event: TakeBack, why: str = "") -> None:
+    """The job is not wanted any more; one that never came is remembered, so that it does not come late.
+
+    ``why`` is told to who handed it over.
+    """
+    record = state.handovers.get(event.handover)
+    if record is None:
+        state.handovers[event.handover] = HandedOver(event.handover, "", event.by, "withdrawn", state.now)
+    elif record.end == "ended" or (record.end and record.let_run):
+        return  # it has run, or may have: there is nothing left to take back
+    elif record.phase == "refused" or record.end:
+        _put(state, replace(record, phase="withdrawn"))
+    elif event.forced and record.let_run:
+        if not record.forced or record.phase not in ("withdrawing", "withdrawn"):
+            gone = replace(record, phase="withdrawing", forced=True)
+            _decide(state, event.id, gone, "delete", text=why)
+    elif record.phase not in ("withdrawing", "withdrawn"):
+        _decide(state, event.id, replace(record, phase="withdrawing"), "withdraw", text=why)
+
+
+def done(state: EngineState, event: HandoverDone) -> None:
+    """What became of a step; of an earlier one than the last asked for, only the job's id is news."""
+    record = state.handovers.get(event.handover)
+    if record is None:
+        return
+    if event.server_job:
+        record = replace(record, server_job=event.server_job)
+        state.handed[event.server_job] = event.handover
+    if event.decision_id != record.decision:
+        state.handovers[event.handover] = record
+        return
+    phase: HandoverPhase
+    match event.step:
+        case "submit":
+            phase = "held" if event.done else "refused"
+        case "release":
+            phase = "released" if event.done else "held"
+        case "withdraw":
+            back = event.done and record.end != "ended"
+            phase = "withdrawn" if back else "released" if record.let_run else "held"
+        case "delete":
+            phase = "withdrawn" if event.done or record.end else "released"
+    text = (record.text if phase == "withdrawn" else "") if event.done else event.text
+    _put(state, replace(record, phase=phase, decision="", code=event.code, text=text))
+    if phase == "held" and record.keep_until > state.now:
+        _keep_place(state, record, event.id)
+
+
+def _keep_place(state: EngineState, record: HandedOver, event: str) -> None:
+    """The job has a place from now on; one that the server has not shown yet, when it does."""
+    state.kept_places[record.server_job] = record.keep_until
+    job = state.records.get(record.server_job)
+    if job is not None and job.phase is Phase.BLOCKED:
+        replan(state, job, event, Cause.ARRIVED, "a place is kept for it while it is on hold")
+
+
+def end_kept_places(state: EngineState, event: str) -> None:
+    """Places that were kept long enough are free again."""
+    for job in expired(state):
+        if job.phase in (Phase.WAITING, Phase.BLOCKED):
+            replan(state, job, event, Cause.ARRIVED, "its place was kept for it long enough")
+
+
+def note_end(state: EngineState, event: JobEnded | JobDeleted) -> None:
+    """A job that was handed over is gone from the server."""
+    name = state.handed.get(event.job_id)
+    record = state.handovers.get(name) if name is not None else None
+    if record is None or record.phase in _OVER:
+        return
+    if isinstance(event, JobEnded):
+        _put(state, replace(record, end="ended", exit_status=event.exit_status))
+    elif record.phase != "withdrawing":
+        _put(state, replace(record, end="deleted"))
+
+
+def forget_handovers(state: EngineState) -> None:
+    """Drop those that were over long ago."""
+    for name, record in list(state.handovers.items()):
+        if (record.phase in _OVER or record.end) and record.since < state.now - _KEPT:
+            del state.handovers[name]
+            state.handed.pop(record.server_job, None)
+
+
+def _decide(
+    state: EngineState,
+    cause: str,
+    record: HandedOver,
+    step: HandoverStep,
+    submission: SubmissionFacts | None = None,
+    text: str = "",
+) -> None:
+    name = state.next_decision()
+    _put(state, replace(record, decision=name, code=0, text=text))
+    state.decisions.append(
+        Handover(
+            id=name,
+            cause=cause,
+            time=state.now,
+            handover=record.handover,
+            step=step,
+            submission=submission,
+            server_job=record.server_job,
+            let_run=record.let_run,
+        )
+    )
+
+
+def _put(state: EngineState, record: HandedOver) -> None:
+    state.handovers[record.handover] = replace(record, since=state.now)

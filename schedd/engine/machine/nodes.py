@@ -1,0 +1,304 @@
+"""Nodes: which may be used, and who must leave when that changes."""
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from schedd.engine.facts.intake import node_of
+from schedd.engine.facts.later import look_later_if_many
+from schedd.engine.facts.records import Cause, JobRecord
+from schedd.engine.facts.state import EngineState
+from schedd.engine.machine.bookings import yield_nodes
+from schedd.engine.place.places import judge_again, leave, leave_if_crowded, seat_homeless
+from schedd.engine.place.reliability import failed, seen
+from schedd.model import Node, NodeState
+from schedd.plan.columns import MOST_RESOURCES, WHOLE
+from schedd.wire import NodeChanged, NodeFacts
+
+__all__ = [
+    "block",
+    "last_good",
+    "lost_nodes",
+    "new_nodes",
+    "note_end",
+    "refresh",
+    "refresh_all",
+    "returns",
+    "show_all",
+    "take_nodes",
+    "unblock",
+]
+
+
+_MOST_COUNTED = MOST_RESOURCES - 22
+"""Kinds of resources beside cpus, memory and gpus; the others are for access lists of reservations."""
+_SHOWN = 8
+
+# ---- nodes --------------------------------------------------------------------------------------
+
+
+def take_nodes(state: EngineState, events: Sequence[NodeChanged]) -> bool:
+    """Take over what nodes are now; returns whether requests may read differently since.
+
+    All at once, since understanding what a cluster offers costs as much for one changed node as for many.
+    """
+    latest: dict[str, NodeChanged] = {}
+    for event in events:
+        known = state.node_facts.get(event.node.name)
+        facts = last_good(known, event.node)
+        state.node_facts[facts.name] = facts
+        _count(state, event.id, known, facts)
+        seen(state, facts.name, facts.state, away=_away(state, facts.name))
+        latest[facts.name] = event
+        if facts.state == "down" and not _away(state, facts.name):
+            state.down_since.setdefault(facts.name, state.now)
+        else:
+            state.down_since.pop(facts.name, None)
+    before = {name: state.plan.nodes.get(name) for name in latest}
+    for name, event in latest.items():
+        if event.node.state != "up" and state.holes.pop(name, None) is not None:
+            state.failures.pop(name, None)  # somebody looks after it
+    changed = state.set_nodes(_shown(state, name) for name in latest)
+    last = events[-1]
+    if _follow(state, before, last.id):
+        state.bare = None
+        judge_again(state, last.id, f"node {last.node.name} is new or changed")
+    if any(state.plan.nodes[name].state is NodeState.UP for name in latest):
+        seat_homeless(state, last.id, f"node {last.node.name} can be used")
+    return changed
+
+
+def _count(state: EngineState, event: str, before: NodeFacts | None, facts: NodeFacts) -> None:
+    """Count the node's resources in the plan as far as there is room; tell what is left out."""
+    if before is not None and before.resources.keys() == facts.resources.keys():
+        return
+    counted = state.counted
+    for name in sorted(facts.resources):
+        if name not in counted and name not in state.uncounted:
+            (counted if len(counted) < _MOST_COUNTED else state.uncounted)[name] = None
+    left = [name for name in sorted(facts.resources) if name in state.uncounted]
+    if left:
+        shown = ", ".join(left[:_SHOWN]) + (", ..." if len(left) > _SHOWN else "")
+        words = (
+            f"node {facts.name}: {len(left)} of its {len(facts.resources)} resources are not counted (the "
+            f"plan counts at most {_MOST_COUNTED} kinds); jobs that request these are not planned: {shown}"
+        )
+        state.alert(event, "node", words)
+
+
+def last_good(before: NodeFacts | None, facts: NodeFacts) -> NodeFacts:
+    """A silent node tells no memory: the last good value is kept."""
+    if before is None or (facts.mem and facts.vmem):
+        return facts
+    return replace(facts, mem=facts.mem or before.mem, vmem=facts.vmem or before.vmem)
+
+
+def _shown(state: EngineState, name: str) -> Node:
+    """A node as the plan is to see it.
+
+    One that is down, but reserved until a known end, is planned for from that end on: the reservation tells
+    when it returns. One that counts as blocked, or whose planning is
+    held, gets no new jobs.
+    """
+    node = node_of(state.node_facts[name])
+    if state.uncounted:
+        counted = tuple(one for one in node.resources if one[0] not in state.uncounted)
+        node = replace(node, resources=counted)
+    if state.site.speeds:
+        node = replace(node, speed=state.site.speed(name, node.features, node.speed))
+    if state.gates:
+        gates = tuple((gate, WHOLE) for gate in state.gates)
+        node = replace(node, resources=(*node.resources, *gates))
+    shunned = name in state.holes and node.state is NodeState.UP
+    if name in state.blocked or ("node", name) in state.holds or shunned:
+        return replace(node, state=NodeState.DRAIN)
+    one = state.power.get(name)
+    if one is not None and (one.wish == "off" or (one.wish == "hold" and one.phase != "on")):
+        return replace(node, state=NodeState.DRAIN)  # it is to be off, and not to be switched on for a job
+    if one is not None and one.away and node.state is NodeState.DOWN:
+        return replace(node, state=NodeState.UP)  # its block says from when on
+    if node.state is not NodeState.UP and returns(state, name):
+        return replace(node, state=NodeState.UP)
+    return node
+
+
+def _away(state: EngineState, name: str) -> bool:
+    one = state.power.get(name)
+    return one is not None and one.away
+
+
+def show_all(state: EngineState) -> None:
+    """Let the plan see all nodes anew: there is a gate more, or other speeds."""
+    state.set_nodes([_shown(state, name) for name in state.node_facts])
+
+
+def returns(state: EngineState, name: str) -> bool:
+    """Whether a reservation for everybody has a known end: then a node that cannot be used is to return."""
+    return any(
+        name in r.nodes
+        and not r.gate
+        and r.event.end is not None
+        and r.event.start <= state.now < r.event.end
+        for r in state.reservations.values()
+    )
+
+
+def _follow(state: EngineState, before: Mapping[str, Node | None], event: str) -> bool:
+    """Let planned jobs leave nodes where they cannot stay; returns whether some offer other things now.
+
+    All nodes at once: to look for the jobs of one takes as long as for those of thousands.
+    """
+    old = {name: node for name, node in before.items() if node is not None}
+    new = {name: state.plan.nodes[name] for name in old}
+    closed = [name for name, node in new.items() if _became(NodeState.DRAIN, old[name], node)]
+    back = [name for name, node in new.items() if _became(NodeState.UP, old[name], node)]
+    other = [name for name, node in new.items() if _offer(old[name]) != _offer(node)]
+    gone = [name for name in other if not new[name].cpus]
+    if closed:
+        leave(state, state.plan.on_nodes(closed), event, Cause.ADMIN, f"{_are(closed)} set offline")
+    if back:
+        state.frees += len(back)
+        _due_again(state, back)
+    if gone:
+        _refit(state, gone, event, Cause.NODE_LOST, f"{_are(gone, 'is', 'are')} gone")
+    if len(other) > len(gone):
+        smaller = [name for name in other if new[name].cpus]
+        words = f"{_are(smaller, 'has', 'have')} other resources than before"
+        _refit(state, smaller, event, Cause.ADMIN, words)
+    return bool(other) or len(old) < len(before)
+
+
+def _became(now: NodeState, before: Node, node: Node) -> bool:
+    return node.state is now and before.state is not now
+
+
+def _are(names: Sequence[str], one: str = "was", more: str = "were") -> str:
+    """The beginning of a sentence about nodes."""
+    return f"node {names[0]} {one}" if len(names) == 1 else f"{len(names)} nodes {more}"
+
+
+def _refit(state: EngineState, names: Sequence[str], event: str, cause: Cause, words: str) -> None:
+    """Nodes offer other things: those planned there that do not fit any more leave."""
+    plan = state.plan
+    on_them = plan.on_nodes(names)
+    if look_later_if_many(state, on_them, event, words, cause):
+        return
+    leave_if_crowded(state, np.ascontiguousarray(on_them[::-1]), event, cause, words)
+    leave(state, plan.misplaced(plan.on_nodes(names)), event, cause, words)
+
+
+def _offer(node: Node) -> tuple[object, ...]:
+    return (node.cpus, node.mem, node.vmem, node.gpus, node.resources, node.features)
+
+
+def _due_again(state: EngineState, names: Sequence[str]) -> None:
+    """Due jobs that waited for the nodes need wait no longer."""
+    for slot in state.plan.on_nodes(names).tolist():
+        record = state.by_slot[slot]
+        if record is not None and state.plan.ready(slot) > state.plan.start(slot):
+            state.plan.set_ready(slot, max(record.back_off.until, record.facts.not_before or 0))
+
+
+def new_nodes(state: EngineState, events: Sequence[NodeChanged]) -> frozenset[str]:
+    """The names among ``events`` that were not known before."""
+    return frozenset(event.node.name for event in events) - frozenset(state.plan.nodes)
+
+
+def lost_nodes(state: EngineState, event: str) -> None:
+    """Planned jobs leave nodes that are down for longer than the grace."""
+    grace = state.settings.node_grace
+    lost = {
+        name: since
+        for name, since in state.down_since.items()
+        if state.now >= since + grace and not returns(state, name)
+    }
+    if not lost:
+        return
+    for name in lost:
+        del state.down_since[name]
+        failed(state, name)
+    names = list(lost)
+    words = f"{_are(names, 'is', 'are')} down"
+    leave(state, state.plan.on_nodes(names), event, Cause.NODE_LOST, f"{words} since {min(lost.values())}")
+    if state.bookings:
+        yield_nodes(state, names, event, words)
+
+
+# ---- nodes that count as blocked ----------------------------------------------------------------
+
+
+def block(state: EngineState, record: JobRecord, event: str, words: str) -> bool:
+    """A job should have ended long ago: its nodes get no new jobs while it stays. False: they got none."""
+    new = False
+    for share in record.facts.shares:
+        if share.node in state.plan.nodes and record.id not in state.blocked.get(share.node, {}):
+            new = True
+            state.blocked.setdefault(share.node, {})[record.id] = None
+            state.set_nodes([_shown(state, share.node)])
+            leave(state, state.plan.on_node(share.node), event, Cause.OVERRUN, words)
+    return new
+
+
+def unblock(state: EngineState, job_id: str, event: str) -> None:
+    """The job no longer blocks any node."""
+    for name in [name for name, jobs in state.blocked.items() if job_id in jobs]:
+        del state.blocked[name][job_id]
+        if not state.blocked[name]:
+            del state.blocked[name]
+            refresh(state, name, event, f"node {name} is no longer blocked")
+
+
+# ---- use ----------------------------------------------------------------------------------------
+
+
+def refresh(state: EngineState, name: str, event: str, words: str) -> None:
+    """A node's use changed without an event of its own."""
+    refresh_all(state, [name], event, words)
+
+
+def refresh_all(state: EngineState, names: Iterable[str], event: str, words: str) -> None:
+    """Let nodes be used as they may be by now."""
+    before = {name: state.plan.nodes[name].state for name in names if name in state.plan.nodes}
+    state.set_nodes([_shown(state, name) for name in before])
+    now = {name: state.plan.nodes[name].state for name in before}
+    other = [name for name in before if now[name] is not before[name]]
+    closed = [name for name in other if now[name] is NodeState.DRAIN]
+    if closed:
+        leave(state, state.plan.on_nodes(closed), event, Cause.ADMIN, words)
+    for name in other:
+        if now[name] is NodeState.DOWN:
+            state.down_since.setdefault(name, state.now - state.settings.node_grace)
+    if any(now[name] is NodeState.UP for name in other):
+        seat_homeless(state, event, words)
+
+
+# ---- nodes on which jobs fail -------------------------------------------------------------------
+
+
+def note_end(state: EngineState, record: JobRecord, event: str, *, failed: bool) -> None:
+    """A run is over. A node on which jobs of several users fail one after another gets no new jobs."""
+    settings = state.settings
+    soon = failed and state.now - record.run.started <= settings.hole_within
+    for name in dict.fromkeys(share.node for share in record.facts.shares):
+        if not soon:
+            state.failures.pop(name, None)
+        elif settings.hole_failures and name in state.plan.nodes:
+            failures = state.failures.setdefault(name, deque(maxlen=2 * settings.hole_failures))
+            failures.append((record.id, record.facts.owner.partition("@")[0]))
+            users = {owner for _, owner in failures}
+            if len(failures) >= settings.hole_failures and len(users) >= settings.hole_users:
+                _shun(state, name, event, failures)
+
+
+def _shun(state: EngineState, name: str, event: str, failures: Iterable[tuple[str, str]]) -> None:
+    if name in state.holes:
+        return
+    jobs = ", ".join(job for job, _ in failures)
+    state.holes[name] = words = f"jobs fail on node {name} soon after they start: {jobs}"
+    state.alert(
+        event, "black_hole", f"{words}; it gets no new jobs until it has been set offline or was down", name
+    )
+    state.set_nodes([_shown(state, name)])
+    leave(state, state.plan.on_node(name), event, Cause.NODE_LOST, words)

@@ -1,0 +1,61 @@
+"""Parts of groups: jobs of a federation that start when their booking begins, or not at all.
+
+The other parts are at other clusters: nobody here knows whether they started. So there are two bounds that
+hold though nobody says anything: how late a part may start, and for how long it runs on without word.
+"""
+
+from collections.abc import Iterator
+
+from schedd.engine.facts.booking import LIVE, Booking
+from schedd.engine.facts.records import Phase
+from schedd.engine.facts.state import EngineState
+from schedd.engine.facts.words import moment_in_words
+from schedd.engine.place.bound import booking_for
+from schedd.model import WaitingFor
+
+__all__ = ["bounds", "overdue"]
+
+
+def bounds(booking: Booking) -> Iterator[int]:
+    """The moments at which its job may have to be deleted."""
+    event = booking.event
+    if booking.phase in LIVE and event.handover and not booking.kept:
+        if event.late:
+            yield booking.start + event.late + 1
+        if event.guard:
+            yield booking.start + event.guard
+
+
+def overdue(state: EngineState, booking: Booking) -> str:
+    """Why its job is to be deleted now; empty: it is not."""
+    event, now = booking.event, state.now
+    if booking.phase not in LIVE or not event.handover or booking.kept:
+        return ""
+    counts = booking_for(state, event.handover)
+    if counts is None or counts.name != booking.name:
+        return ""  # another booking of the same job counts
+    if event.late and now > booking.start + event.late and _waits(state, event.handover):
+        words = f"it could not be started within {event.late} s of {moment_in_words(booking.start)}"
+        return f"{words}: {_why(state, event.handover)}"
+    if event.guard and now >= booking.start + event.guard:
+        return "no confirmation in time that all parts of its group had started"
+    return ""
+
+
+def _waits(state: EngineState, handover: str) -> bool:
+    """Whether its job has not started, and is not about to."""
+    handed = state.handovers.get(handover)
+    if handed is None or handed.end or handed.phase in ("withdrawn", "refused"):
+        return False
+    job = state.records.get(handed.server_job)
+    return job is None or job.phase in (Phase.BLOCKED, Phase.WAITING)
+
+
+def _why(state: EngineState, handover: str) -> str:
+    handed = state.handovers.get(handover)
+    job = state.records.get(handed.server_job) if handed is not None else None
+    if job is None:
+        return "the server does not have it"
+    if isinstance(job.answer, WaitingFor):
+        return f"it waits for {job.answer.what}"
+    return job.back_off.refusal or "its run decision came to nothing"

@@ -1,0 +1,158 @@
+"""A snapshot against what was believed: is it credible, and what follows from the differences."""
+
+from collections import Counter
+from dataclasses import replace
+
+from schedd.engine.facts.intake import holds_resources
+from schedd.engine.facts.records import JobRecord, Phase
+from schedd.engine.facts.state import EngineState
+from schedd.engine.facts.words import moment_in_words
+from schedd.engine.machine.nodes import last_good
+from schedd.wire import (
+    Event,
+    JobAltered,
+    JobDeleted,
+    JobEnded,
+    JobFacts,
+    JobQueued,
+    JobStarted,
+    NodeChanged,
+    NodeFacts,
+    QueueChanged,
+    ServerChanged,
+    Snapshot,
+)
+
+__all__ = ["differences", "doubt", "in_words"]
+
+_FEW = 5
+"""A loss of so few jobs or nodes is never suspicious, whatever its share."""
+
+
+def doubt(state: EngineState, snapshot: Snapshot) -> str:
+    """Why the snapshot should not be believed; empty when it should.
+
+    A large loss is believed after all when snapshots insist on it for the server's grace.
+    """
+    settings = state.settings
+    if not snapshot.complete:
+        return "the reply was cut short"
+    if snapshot.server_age is not None and snapshot.server_age < settings.server_grace:
+        ready = snapshot.time - snapshot.server_age + settings.server_grace
+        why = f"the server is up for less than {settings.server_grace} s"
+        return f"{why}; starts resume at {moment_in_words(ready)}"
+    if state.lost:  # what was believed counts for nothing
+        state.doubted = None
+        return ""
+    there = {job.id for job in snapshot.jobs if job.state != "C"}
+    known_nodes = {name for name, facts in state.node_facts.items() if facts.cpus}
+    lost: set[str] = set()
+    words: list[str] = []
+    for known, seen, what in (
+        (state.records.keys() | state.arriving.keys(), there, "jobs"),
+        (known_nodes, {node.name for node in snapshot.nodes}, "nodes"),
+    ):
+        gone = known - seen
+        if len(gone) > _FEW and len(gone) > settings.snapshot_loss * len(known):
+            lost |= {f"{what} {name}" for name in gone}
+            words.append(f"{len(gone)} of {len(known)} {what}")
+    if not lost:
+        state.doubted = None
+        return ""
+    since, before = state.doubted if state.doubted is not None else (state.now, frozenset[str]())
+    # What was missing from the first may have ended in the meantime, but may not be back.
+    known_names = {f"jobs {name}" for name in (*state.records, *state.arriving)} | {
+        f"nodes {name}" for name in known_nodes
+    }
+    if not before & known_names <= lost:
+        since = state.now
+    if state.now - since >= settings.server_grace:
+        state.doubted = None
+        return ""
+    state.doubted = (since, frozenset(lost))
+    return f"it lacks {' and '.join(words)}"
+
+
+def differences(state: EngineState, snapshot: Snapshot) -> list[Event]:
+    """The events that lead from what was believed to what the snapshot says: ends, changes, arrivals."""
+    at, event = snapshot.time, snapshot.id
+    ends: list[Event] = []
+    changes: list[Event] = []
+    arrivals: list[Event] = []
+    if snapshot.server != state.server:
+        changes.append(ServerChanged(id=event, time=at, server=snapshot.server))
+    changes += [
+        QueueChanged(id=event, time=at, queue=queue)
+        for queue in snapshot.queues
+        if state.queues.get(queue.name) != queue
+    ]
+    changes += _node_changes(state, snapshot)
+    seen: set[str] = set()
+    for job in snapshot.jobs:
+        if job.state == "C":
+            continue
+        seen.add(job.id)
+        record = state.records.get(job.id)
+        if record is None:
+            arrivals.append(JobQueued(id=event, time=at, job=job))
+        else:
+            changes += _job_changes(state, snapshot, record, job)
+    for job_id, record in state.records.items():
+        if job_id not in seen:
+            gone = JobEnded if record.phase is Phase.RUNNING else JobDeleted
+            ends.append(gone(id=event, time=at, job_id=job_id))
+    return ends + changes + arrivals
+
+
+def _node_changes(state: EngineState, snapshot: Snapshot) -> list[Event]:
+    known = state.node_facts
+    there = {node.name for node in snapshot.nodes}
+    now = [node for node in snapshot.nodes if known.get(node.name) != last_good(known.get(node.name), node)]
+    # Adjacent, so that they are taken over together.
+    gone = [_absent(facts) for name, facts in known.items() if name not in there and facts != _absent(facts)]
+    return [NodeChanged(id=snapshot.id, time=snapshot.time, node=node) for node in now + gone]
+
+
+def _absent(facts: NodeFacts) -> NodeFacts:
+    """A node that the server no longer has: nothing can ever run there."""
+    return replace(facts, state="down", cpus=0, gpus=0, resources={}, properties=())
+
+
+def _job_changes(state: EngineState, snapshot: Snapshot, record: JobRecord, job: JobFacts) -> list[Event]:
+    event, at = snapshot.id, snapshot.time
+    if holds_resources(job):
+        altered = JobAltered(id=event, time=at, job=job)
+        if record.phase is Phase.RUNNING and _same_run(record, job):
+            # The version is the server's affair while the job runs.
+            return [altered] if replace(job, version=record.facts.version) != record.facts else []
+        moment = job.started or at
+        begun = JobStarted(id=event, time=moment, job_id=job.id, shares=job.shares, by=job.by)
+        return [begun, altered]
+    if record.phase is Phase.RUNNING or (
+        record.phase is Phase.DISPATCHED and _is_back(state, at, record, job)
+    ):
+        return [JobQueued(id=event, time=at, job=job)]
+    return [JobAltered(id=event, time=at, job=job)] if record.facts != job else []
+
+
+def _is_back(state: EngineState, at: int, record: JobRecord, job: JobFacts) -> bool:
+    """Whether a job that was to start did not. If that was not accepted before the server was asked, the
+    outcome is still to come.
+    """
+    accepted_at = record.attempt.expires - state.settings.start_wait
+    return job.starts > record.facts.starts or (record.attempt.accepted and at > accepted_at)
+
+
+def _same_run(record: JobRecord, job: JobFacts) -> bool:
+    """Whether this is the run that is known, by its start and its nodes."""
+    held = {(share.node, share.cpus) for share in record.facts.shares}
+    return (job.started is None or job.started == record.run.started) and (
+        not job.shares or {(share.node, share.cpus) for share in job.shares} == held
+    )
+
+
+def in_words(found: list[Event]) -> str:
+    """The differences as a person would count them; empty when there is none."""
+    counts = Counter(event.type.replace("_", " ") for event in found)
+    listed = ", ".join(f"{n} x {what}" for what, n in sorted(counts.items()))
+    return f"the server's state differed: {listed}" if listed else ""

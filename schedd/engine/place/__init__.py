@@ -1,0 +1,1 @@
+"""Where a job goes in the plan, and what it costs there."""

@@ -1,0 +1,132 @@
+"""Jobs that wait for others (``-W depend=``): planned behind them, moved with them, started when released.
+
+The server holds a job whose dependency is not met and releases it itself; until then its plan is conditional
+and nothing is promised. What can be planned is ``after``, ``afterok`` and ``afterany`` of jobs that have a
+start, of arrays too; ``afternotok`` speaks of a failure that nobody plans.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from schedd.dialect import Hold, Until, conditions, holds_in
+from schedd.engine.facts.records import JobRecord, Link, Phase
+from schedd.model import WaitingFor
+from schedd.plan.columns import PLANNED, Ints
+
+if TYPE_CHECKING:
+    from schedd.engine.facts.state import EngineState
+
+__all__ = ["behind", "last_starts", "links_of", "may_be_planned", "moment", "ready_after"]
+
+_PLANNED = frozenset({Until.STARTED, Until.SUCCEEDED, Until.ENDED})
+_DEEPEST = 10_000
+
+
+def behind(state: "EngineState", record: JobRecord) -> tuple[Link, ...] | WaitingFor:
+    """What the job is to be planned behind, nothing when no dependency holds it; or why it has no plan."""
+    facts = record.facts
+    if not facts.depend or facts.state != "H" or set(holds_in(facts.holds)) - {Hold.SYSTEM}:
+        return ()
+    for condition in conditions(facts.depend):
+        if condition.until is Until.UNSUPPORTED:
+            return WaitingFor("dependency", f"its dependency {condition.word}, which is not supported")
+        if condition.until not in _PLANNED:
+            return WaitingFor("dependency", f"its dependency {facts.depend}")
+    links = tuple(links_of(facts.depend))
+    circle = _circle(state, record.id, links)
+    if circle:
+        return WaitingFor("dependency", f"a circle of dependencies: {' -> '.join(circle)}")
+    for link in links:
+        found = _jobs(state, link)
+        if not found:
+            return WaitingFor("dependency", f"its dependency {facts.depend}")
+        for one in found:
+            if moment(state, link.kind, one) is None:
+                waits = one.answer.what if isinstance(one.answer, WaitingFor) else ""
+                tail = f", which waits for {waits}" if waits else ", which has no start"
+                return WaitingFor("dependency", f"job {one.id} ({link.kind}){tail}")
+    return links
+
+
+def may_be_planned(record: JobRecord) -> bool:
+    """Whether the job's dependency is of the kinds that are planned as soon as the others have a start."""
+    return all(link.kind in _PLANNED for link in links_of(record.facts.depend))
+
+
+def links_of(depend: str) -> Iterator[Link]:
+    """What a ``depend`` attribute makes the job wait for."""
+    for condition in conditions(depend):
+        yield Link(condition.until, condition.job)
+
+
+def moment(state: "EngineState", kind: str, record: JobRecord) -> int | None:
+    """When, as planned now, this job will have done what the dependency asks for; None: nobody knows."""
+    start = state.plan.start(record.slot) if record.slot >= 0 else -1
+    if start < 0:
+        return None
+    if record.phase is Phase.RUNNING:
+        start = record.run.started
+    if kind == Until.STARTED:
+        return start
+    end = start + record.understood.walltime
+    return end if end > state.now else max(state.now + 1, state.plan.end(record.slot))
+
+
+def ready_after(state: "EngineState", links: tuple[Link, ...]) -> int:
+    """The first moment at which all links are met, as planned now; jobs that are gone have met theirs."""
+    moments = [moment(state, link.kind, one) for link in links for one in _jobs(state, link)]
+    return max((moment for moment in moments if moment is not None), default=0)
+
+
+def last_starts(state: "EngineState") -> Ints:
+    """The last start that a search may give each job, by slot: none passes its promise, and none for whom
+    others wait starts so late that one of these could not start where the plan would let it.
+
+    Who waits for others starts no earlier than they end in the live plan (see ``ready_after``); so whatever a
+    search makes of these bounds keeps all dependencies, without knowing any.
+    """
+    latest: Ints = state.bound.copy()
+    plan = state.plan
+    for name in state.chained:
+        record = state.records[name]
+        if record.slot < 0 or plan.state(record.slot) != PLANNED:
+            continue
+        ready = plan.ready(record.slot)
+        for link in record.behind:
+            for one in _jobs(state, link):
+                if one.slot < 0 or plan.state(one.slot) != PLANNED:
+                    continue
+                last = ready - (0 if link.kind == Until.STARTED else one.understood.walltime)
+                latest[one.slot] = min(int(latest[one.slot]), max(last, plan.start(one.slot)))
+    return latest
+
+
+def _jobs(state: "EngineState", link: Link) -> list[JobRecord]:
+    """The known jobs that a link names: one, or those of an array."""
+    one = state.records.get(link.job)
+    if one is not None:
+        return [one]
+    if "[]" in link.job:
+        return [record for record in state.records.values() if record.facts.array == link.job]
+    return []
+
+
+def _circle(state: "EngineState", job: str, links: tuple[Link, ...]) -> list[str]:
+    """Jobs that wait for each other, the first of them last again; empty when there is no such circle."""
+    came: dict[str, str] = {}
+    todo = [(link.job, job) for link in links]
+    while todo and len(came) < _DEEPEST:
+        one, by = todo.pop()
+        if one == job:
+            found = [job]
+            while by != job:
+                found.append(by)
+                by = came[by]
+            return [job, *reversed(found)]
+        if one in came:
+            continue
+        came[one] = by
+        record = state.records.get(one)
+        if record is not None and record.facts.state == "H" and record.facts.depend:
+            todo += [(link.job, one) for link in links_of(record.facts.depend)]
+    return []

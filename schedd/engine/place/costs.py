@@ -1,0 +1,109 @@
+"""Hard limits of cost: a job is planned, and started, only where it costs no more than its owner said.
+
+A job whose limit matters keeps its start as the earliest it may have, so that neither repair nor a search
+moves it to a dearer moment; every few minutes it is looked for an earlier place that it can pay for.
+"""
+
+from typing import TYPE_CHECKING
+
+from schedd.dialect.cost_limit import read_cost_limit
+from schedd.engine.facts.intake import is_eligible
+from schedd.engine.facts.pools import claim_of
+from schedd.engine.facts.records import JobRecord
+from schedd.engine.place.placing import place
+from schedd.model import FOREVER, WaitingFor
+from schedd.policy.accounts import SCALE, dearest
+from schedd.policy.affordable import Tariff, place_within, portions_of, too_dear
+
+if TYPE_CHECKING:
+    from schedd.engine.facts.state import EngineState
+
+__all__ = ["afford", "earlier", "next_look", "over_limit"]
+
+_DAY = 86_400
+
+
+def _tariff(state: "EngineState") -> Tariff:
+    """The prices, worked out anew each day."""
+    day = state.now - state.now % _DAY
+    if state.tariff is None or state.tariff.day != day:
+        nodes = {name: facts.properties for name, facts in state.node_facts.items()}
+        state.tariff = Tariff(state.site.economy, nodes, day)
+    return state.tariff
+
+
+def _limit(state: "EngineState", record: JobRecord) -> float | None:
+    """The most that a job may cost; None where it cannot cost more anywhere, and where limits are soft."""
+    site, request = state.site, record.understood.request
+    if not site.hard_limits or not site.economy.prices or state.policy is not None or request is None:
+        return None
+    most = read_cost_limit(record.facts.resources)
+    if most is None:
+        return None
+    amounts = claim_of(record.facts, record.understood).amounts
+    seconds = record.understood.walltime
+    if not request.exclusive:
+        upper = dearest("money", amounts["cpus"], amounts.get("gpus", 0), seconds, site.economy, 0.0)
+        if upper <= most * SCALE["money"]:
+            return None
+    return most
+
+
+def afford(state: "EngineState", record: JobRecord, event: str) -> WaitingFor | None:
+    """Move a job that was just placed to where it costs no more than it may; what it waits for where that is
+    nowhere, and then it is unplaced.
+    """
+    state.capped.pop(record.id, None)
+    most = _limit(state, record)
+    if most is None:
+        return None
+    state.capped[record.id] = None
+    state.costs_due = state.costs_due or state.now + state.settings.priority_every
+    slot, plan = record.slot, state.plan
+    start, first = place_within(
+        plan, slot, _tariff(state), most, state.now, lambda: place(state, record, event, ahead=False)[0]
+    )
+    if start < 0:
+        return too_dear(most, first, state.site.economy.currency)
+    plan.set_ready(slot, start)
+    return None
+
+
+def over_limit(state: "EngineState", record: JobRecord) -> bool:
+    """Whether a planned job costs more than it may where it is planned now."""
+    if record.id not in state.capped:
+        return False
+    most = _limit(state, record)
+    if most is None:
+        return False
+    start = max(state.now, state.plan.start(record.slot))
+    seconds = record.understood.walltime
+    return _tariff(state).cost(portions_of(state.plan, record.slot), start, start + seconds) > most + 1e-9
+
+
+def earlier(state: "EngineState", record: JobRecord, event: str) -> int:
+    """Look for an earlier place that a planned job can pay for; returns the start that it had before, or -1
+    where it stays.
+    """
+    plan, slot = state.plan, record.slot
+    old, takes = plan.start(slot), plan.takes(slot)
+    ready = max(state.now, record.facts.not_before or 0, record.back_off.until)
+    if old <= ready or record.behind or not is_eligible(record.facts, state.now):
+        return -1
+    plan.lift(slot, state.now)
+    plan.set_ready(slot, ready)
+    found = place(state, record, event, ahead=False)[0]
+    if found >= 0 and (afford(state, record, event) is not None or plan.start(slot) >= old):
+        found = -1
+    if found < 0:
+        if plan.start(slot) >= 0:
+            plan.lift(slot, state.now)
+        plan.put(slot, old, takes)
+        plan.set_ready(slot, old)
+        return -1
+    return old
+
+
+def next_look(state: "EngineState") -> int:
+    """When earlier places are looked for again; FOREVER: no job has a limit that matters."""
+    return state.costs_due if state.capped else FOREVER

@@ -1,0 +1,380 @@
+"""Giving jobs their places in the plan, and taking them away: the operations that all events share."""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+
+import numpy as np
+
+from schedd.engine.facts.intake import is_eligible, not_counted, waits_for
+from schedd.engine.facts.later import are_many, look_later, look_later_if_many, units_of
+from schedd.engine.facts.phases import Step, after
+from schedd.engine.facts.records import Cause, JobRecord, Phase
+from schedd.engine.facts.state import EngineState
+from schedd.engine.place import chains
+from schedd.engine.place.bound import booking_of, room_in, waits_for_booking
+from schedd.engine.place.costs import afford
+from schedd.engine.place.kept_places import is_kept
+from schedd.engine.place.placing import place
+from schedd.engine.place.waiting import no_node
+from schedd.engine.rank.accounts import budget
+from schedd.engine.rank.promises import make_promise, note, note_one
+from schedd.engine.rank.quarantine import Concerning, block, tell_of
+from schedd.engine.rank.ranking import forward
+from schedd.model import Never, WaitingFor
+from schedd.plan.columns import PLANNED, Ints
+
+__all__ = [
+    "displace",
+    "follow_chains",
+    "leave",
+    "leave_if_crowded",
+    "leave_now",
+    "lift_chain",
+    "make_room_in_pools",
+    "make_way",
+    "plan_job",
+    "replan",
+    "seat",
+    "seat_homeless",
+    "stand",
+    "unplan",
+]
+
+_MANY_ROWS = 16
+_BEHIND = 200
+"""So many at most make way for a job that lost its place,"""
+_BEHIND_UNITS = 10_000
+"""and no more than ask for so many units together."""
+_FEW = 20
+"""Of so few it is not asked whether they are many."""
+
+
+def plan_job(state: EngineState, record: JobRecord, event: str, cause: Cause, words: str) -> None:
+    """Give an unplaced job its earliest gap, or the reason why it has none."""
+    seat(state, record, event, ahead=True)
+    _note(state, record.id, event, cause, words, -1)
+
+
+def replan(state: EngineState, record: JobRecord, event: str, cause: Cause, words: str) -> None:
+    """Take a job out of the plan and plan it anew."""
+    old = unplan(state, record)
+    seat(state, record, event, ahead=True)
+    _note(state, record.id, event, cause, words, old)
+
+
+def _note(state: EngineState, job_id: str, event: str, cause: Cause, words: str, old: int) -> None:
+    slot = state.records[job_id].slot
+    if slot >= 0:
+        note_one(state, event, cause, words, slot, old, state.plan.start(slot))
+
+
+def displace(state: EngineState, slots: Ints, old: Ints, event: str, cause: Cause, words: str) -> None:
+    """Plan unplaced jobs anew that lost their places (``old`` starts), earliest first; noted together."""
+    order = np.argsort(old, kind="stable")
+    slots, old = slots[order], old[order]
+    for slot in slots.tolist():
+        record = state.by_slot[slot]
+        if record is not None:
+            seat(state, record, event)
+    new = state.plan.starts(slots)
+    moved = new != old
+    note(state, event, cause, words, slots[moved], old[moved], new[moved])
+
+
+def unplan(state: EngineState, record: JobRecord) -> int:
+    """Take a job out of the plan; returns the start it had, or -1."""
+    state.homeless.pop(record.id, None)
+    if record.slot < 0:
+        return -1
+    old = state.plan.start(record.slot)
+    state.plan.lift(record.slot, state.now)
+    return old
+
+
+# ---- seating ------------------------------------------------------------------------------------
+
+
+def seat(state: EngineState, record: JobRecord, event: str, *, ahead: bool = False) -> None:
+    """Place an unplaced job, or say what it waits for; its own move is not noted.
+
+    ``ahead``: it goes before jobs of lower priority where that breaks no promise; else to its earliest gap.
+    A job whose planning fails is quarantined: its failure concerns no other.
+    """
+    with Concerning(state, record.id, event):
+        _seat(state, record, event, ahead=ahead)
+
+
+def _seat(state: EngineState, record: JobRecord, event: str, *, ahead: bool) -> None:
+    state.homeless.pop(record.id, None)
+    state.chained.pop(record.id, None)
+    links = chains.behind(state, record)
+    booking = booking_of(state, record)
+    # In a booking a job takes its place in the moment in which it may start: it waits for others unplanned.
+    behind = links if isinstance(links, tuple) and state.policy is None and booking is None else ()
+    if behind != record.behind:
+        record = after(record, Step.CHAINED, behind=behind)
+    wait = _must_wait(state, record)
+    if wait is None:
+        wait = budget(state, record)
+    else:
+        state.books.free(record.id)
+    if wait is None:
+        wait = waits_for_booking(state, record, booking)
+    if wait is not None:
+        if isinstance(wait, WaitingFor) and wait.kind == "dependency" and isinstance(links, WaitingFor):
+            wait = links
+            if chains.may_be_planned(record):
+                state.chained[record.id] = None
+        state.queue.pop(record.slot, None)
+        block(state, after(record, Step.CHAINED, behind=()), wait)
+        return
+    slot, eligible = record.slot, record.eligible_since
+    if eligible < 0 and is_eligible(record.facts, state.now):
+        eligible = state.now
+    ready = max(state.now, record.facts.not_before or 0, record.back_off.until)
+    if record.behind:
+        ready = max(ready, chains.ready_after(state, record.behind))
+        state.chained[record.id] = None
+    state.plan.set_ready(slot, ready)
+    if state.policy is not None:
+        state.queue[slot] = None
+        state.put(after(after(record, Step.ELIGIBLE, eligible_since=eligible), Step.PLANNED, choice=None))
+        return
+    asking = after(record, Step.ELIGIBLE, eligible_since=eligible)
+    if booking is not None:
+        if room_in(state, record, booking):
+            make_promise(state, state.put(after(asking, Step.PLANNED, choice=None)), state.plan.start(slot))
+        else:
+            block(state, asking, WaitingFor("reservation", f"room in reservation {booking.name}"))
+        return
+    start, choice = place(state, asking, event, ahead=ahead)
+    if start < 0:
+        words = no_node(state, record)
+        if isinstance(words, Never):
+            block(state, record, words)
+        else:
+            state.homeless[record.id] = None
+            tell_of(state, record, words)
+            state.put(after(asking, Step.NO_PLACE, answer=words))
+        return
+    dear = afford(state, asking, event)
+    if dear is not None:
+        state.books.free(record.id)
+        block(state, asking, dear)
+        return
+    start = state.plan.start(slot)
+    if ahead and state.ranks.matter and record.id not in state.capped and forward(state, slot, event):
+        start = state.plan.start(slot)
+    make_promise(state, state.put(after(asking, Step.PLANNED, choice=choice)), start)
+
+
+def _must_wait(state: EngineState, record: JobRecord) -> WaitingFor | Never | None:
+    if record.quarantine:
+        return WaitingFor("quarantine", f"an admin: planning it failed ({record.quarantine})")
+    if record.understood.request is None:
+        return Never(record.understood.problem)
+    if record.back_off.returns >= state.settings.returns_most:
+        last = record.back_off.refusal or "a start that failed"
+        return WaitingFor(
+            "returned", f"an admin: it came back to its queue {record.back_off.returns} times ({last})"
+        )
+    request = record.understood.request
+    never = not_counted(request, state.uncounted) or state.why_never(request)
+    if never is not None:
+        return never
+    too_much = state.limits.too_much(state.plan.pools_of(record.slot))
+    if too_much is not None:
+        return too_much
+    if is_kept(state, record):
+        return None
+    wait = waits_for(record.facts, state.stopped_queues, chained=bool(record.behind))
+    return WaitingFor(*wait) if wait is not None else None
+
+
+def follow_chains(state: EngineState, event: str) -> None:
+    """Let jobs move with those that they wait for, and be planned as soon as these have a start."""
+    for job_id in list(state.chained):
+        with Concerning(state, job_id, event):
+            _follow_chain(state, state.records[job_id], event)
+
+
+def _follow_chain(state: EngineState, record: JobRecord, event: str) -> None:
+    slot = record.slot
+    if record.phase not in (Phase.WAITING, Phase.BLOCKED):
+        return  # it is about to start: what becomes of that is seen first
+    if not record.behind:
+        found = chains.behind(state, record)
+        if not isinstance(found, WaitingFor):
+            replan(state, record, event, Cause.CHAIN, "what it waits for has a start")
+        elif found != record.answer:
+            tell_of(state, record, found)
+            state.put(after(record, Step.ANSWERED, answer=found))
+        return
+    if state.plan.state(slot) != PLANNED:
+        return
+    ready = chains.ready_after(state, record.behind)
+    ready = max(ready, record.facts.not_before or 0, record.back_off.until)
+    if ready > state.plan.start(slot) and ready > state.now:
+        replan(state, record, event, Cause.CHAIN, "what it waits for was moved")
+    elif (
+        ready < state.plan.ready(slot)
+        and state.now < state.plan.start(slot)
+        and record.id not in state.capped
+    ):
+        state.plan.set_ready(slot, max(state.now, ready))
+
+
+# ---- making room, filling it --------------------------------------------------------------------
+
+
+def stand(state: EngineState, slot: int, start: int) -> None:
+    """Let a placed job stand at ``start`` on the nodes it has, whether there is room or not."""
+    takes = state.plan.takes(slot)
+    state.plan.lift(slot, state.now)
+    state.plan.put(slot, start, takes, anew=False)
+
+
+def rivals(state: EngineState, of: Sequence[int]) -> Ints:
+    """The planned jobs on the nodes and in the pools of placed ones, these left out; the latest to start
+    first.
+    """
+    plan = state.plan
+    rows = {take.row for slot in of for take in plan.takes(slot)}
+    if len(rows) > _MANY_ROWS:
+        slots = plan.planned()
+    else:
+        pools = {pool for slot in of for pool in plan.pools_of(slot) if plan.is_scarce(pool)}
+        found = [plan.on_node(plan.name_of[row]) for row in rows]
+        found += [plan.in_pool(pool) for pool in pools]
+        slots = np.unique(np.concatenate(found)) if found else np.zeros(0, np.int64)
+    slots = slots[~np.isin(slots, of)]
+    order = np.argsort(plan.starts(slots), kind="stable")
+    return np.ascontiguousarray(slots[order][::-1])
+
+
+def make_way(state: EngineState, stay: Sequence[int], event: str, cause: Cause, words: str) -> None:
+    """Plan anew those planned jobs that would over-commit a node of the slots ``stay``, which stay.
+
+    The latest to start loses its place first. Those planned behind it on these nodes are planned anew after
+    it, so that it need not go behind them all for want of a gap. Where many are in the way they are looked at
+    in slices, the next to start first.
+    """
+    plan = state.plan
+    slots = rivals(state, stay)
+    crowd = _in_the_way(state, stay, slots) if slots.shape[0] > _FEW else slots
+    if look_later_if_many(state, crowd, event, words, cause):
+        return
+    old = plan.jobs.starts.copy()
+    gone = plan.evict(slots) if slots.shape[0] else slots
+    if not gone.shape[0]:
+        return
+    behind = slots[::-1]
+    behind = behind[(old[behind] >= old[gone].min()) & (plan.jobs.states[behind] == PLANNED)]
+    # Jobs leave a node that is down in their own time.
+    behind = _some(state, [s for s in behind[:_BEHIND].tolist() if not plan.unusable(s)])
+    for follower in behind.tolist():
+        plan.lift(follower, state.now)
+    moved = np.concatenate([gone, behind])
+    displace(state, moved, old[moved], event, cause, words)
+
+
+def _some(state: EngineState, slots: list[int]) -> Ints:
+    """The first of these: fewer where they are wide."""
+    units = list(accumulate(units_of(record) if (record := state.by_slot[s]) else 0 for s in slots))
+    return np.array(slots[: bisect_right(units, _BEHIND_UNITS)], np.int64)
+
+
+def _in_the_way(state: EngineState, stay: Sequence[int], slots: Ints) -> Ints:
+    """Those of ``slots`` that hold something, while these stay, of a row of theirs that is over-committed."""
+    plan = state.plan
+    begin, end = min(map(plan.start, stay)), max(map(plan.end, stay))
+    rows = plan.crowded(np.unique(plan.held(np.array(stay, np.int64)).rows), begin, end)
+    starts = plan.starts(slots)
+    slots = slots[(starts < end) & (starts + plan.jobs.durations[slots] > begin)]
+    held = plan.held(slots)
+    found: Ints = slots[np.unique(held.owner[np.isin(held.rows, rows)])]
+    return found
+
+
+def leave_if_crowded(state: EngineState, slots: Ints, event: str, cause: Cause, words: str) -> int:
+    """Plan those of ``slots`` anew that lie where a node or pool is over-committed, tried in this order.
+
+    Returns how many these are.
+    """
+    starts = state.plan.jobs.starts.copy()
+    gone = state.plan.evict(slots)
+    if gone.shape[0]:
+        gone = gone[::-1]  # who lost the place last is the first to get another
+        displace(state, gone, starts[gone], event, cause, words)
+    return int(gone.shape[0])
+
+
+def leave(state: EngineState, slots: Ints, event: str, cause: Cause, words: str) -> None:
+    """Plan ``slots``, which are planned jobs that may not stay where they are, anew; many in slices."""
+    if slots.shape[0] and not look_later_if_many(state, slots, event, words, cause):
+        leave_now(state, slots, event, cause, words)
+
+
+def leave_now(state: EngineState, slots: Ints, event: str, cause: Cause, words: str) -> None:
+    """Plan ``slots``, which are planned jobs, anew."""
+    old = state.plan.starts(slots)
+    for slot in slots.tolist():
+        state.plan.lift(slot, state.now)
+    displace(state, slots, old, event, cause, words)
+
+
+def seat_homeless(state: EngineState, event: str, words: str) -> None:
+    """Try again for jobs that no node could take so far."""
+    _try_again(state, [state.records[job_id] for job_id in state.homeless], event, words)
+
+
+def judge_again(state: EngineState, event: str, words: str) -> None:
+    """Nodes changed: jobs that could never run perhaps can."""
+    _try_again(state, [r for r in state.records.values() if isinstance(r.answer, Never)], event, words)
+
+
+def make_room_in_pools(state: EngineState, event: str, cause: Cause, words: str) -> None:
+    """Pools were lowered: plan anew who is planned where one is over-committed, the latest to start first,
+    and who asks for more than there is.
+
+    While jobs are still to be looked at since limits were changed, those that share the limit of an array
+    alone: the others are looked at one after another.
+    """
+    book, plan = state.limits, state.plan
+    known = book.lowered & book.pools.keys() & plan.pools.keys()
+    lowered = sorted(pool for pool in known if not state.rereading or book.pools[pool].who == "array")
+    book.lowered = known.difference(lowered)
+    for pool in lowered:
+        slots = plan.in_pool(pool)
+        waits = [slot for slot in slots.tolist() if book.too_much(plan.pools_of(slot))]
+        leave(state, np.array(waits, np.int64), event, cause, words)
+        leave_if_crowded(state, np.ascontiguousarray(plan.in_pool(pool)[::-1]), event, cause, words)
+
+
+def lift_chain(state: EngineState, job_id: str) -> tuple[Ints, Ints]:
+    """Lift the planned jobs that wait for this one, and those behind them: they must not be in its way.
+
+    Returns their slots and the starts they had: see ``displace``.
+    """
+    found: list[int] = []
+    heads = {job_id}
+    chained = [state.records[name] for name in state.chained]
+    while heads:
+        waiting = [r for r in chained if r.slot not in found and any(link.job in heads for link in r.behind)]
+        found += [record.slot for record in waiting]
+        heads = {record.id for record in waiting}
+    slots = np.array([slot for slot in found if state.plan.state(slot) == PLANNED], np.int64)
+    old = state.plan.starts(slots)
+    for slot in slots.tolist():
+        state.plan.lift(slot, state.now)
+    return slots, old
+
+
+def _try_again(state: EngineState, records: Iterable[JobRecord], event: str, words: str) -> None:
+    found = [record for record in records if record.slot >= 0]
+    if are_many(found):
+        look_later(state, found, event, words, Cause.FREED)
+    else:
+        for record in found:
+            plan_job(state, record, event, Cause.FREED, words)

@@ -1,0 +1,47 @@
+"""Where a job goes that arrives or is placed anew, by the site's choice of placement."""
+
+from schedd.engine.facts.records import Cause, Choice, JobRecord
+from schedd.engine.facts.state import HORIZON, EngineState
+from schedd.engine.place.chains import last_starts
+from schedd.engine.place.suited import to_suited
+from schedd.engine.rank.promises import note_moves
+from schedd.plan.choose import Others, choose
+from schedd.plan.evaluate import Weights, by_name
+from schedd.plan.latest import latest_starts
+from schedd.policy.site import Placing
+
+__all__ = ["place"]
+
+
+def place(state: EngineState, record: JobRecord, event: str, *, ahead: bool) -> tuple[int, Choice | None]:
+    """Give an unplaced job a place; returns its start, or -1, and why it is not the earliest.
+
+    ``ahead``: others with later deadlines may make way for it, where the site wants that; their moves are
+    noted.
+    """
+    plan, slot, now = state.plan, record.slot, state.now
+    placement = state.site.placement
+    edf = ahead and placement is Placing.BEST_GAP_EDF
+    if placement is Placing.FIRST_GAP or (plan.tiers == 1 and not edf):
+        start = plan.place(slot, now, now + HORIZON)
+        if start >= 0:
+            to_suited(state, record, placed_now=True)
+        return start, None
+    state.describe(record)
+    columns = state.columns
+    others = None
+    if edf:
+        patience, use = state.settings.search_patience, state.walltime_use.share
+        latest = latest_starts(plan, last_starts(state), columns, state.now, patience, use)
+        others = Others(latest, state.rank)
+    weights = Weights(by_name(state.settings.criteria))
+    found = choose(plan, slot, columns, now, now + HORIZON, weights, others)
+    if found is None:
+        return -1, None
+    if len(found.moves):
+        state.due = None
+        words = f"job {record.id} with an earlier deadline goes before"
+        note_moves(state, event, Cause.DEADLINE, words, found.moves)
+    if found.start <= found.first:
+        return found.start, None
+    return found.start, Choice(found.start, found.first, plan.slowest(found.tier))

@@ -1,0 +1,35 @@
+"""What a job's slot asks for beside its request: gates that are open to it, sets of nodes to be kept on."""
+
+from dataclasses import replace
+
+from schedd.engine.facts.records import JobRecord, Phase
+from schedd.engine.facts.state import EngineState
+from schedd.plan.columns import FIXED, SHARE, WHOLE
+from schedd.plan.shapes import GATE, shape_key
+
+__all__ = ["reask"]
+
+
+def reask(state: EngineState, record: JobRecord) -> None:
+    """Let a job's slot ask for what it may and must by now; the job stays where it is."""
+    slot, plan = record.slot, state.plan
+    if slot < 0 or record.phase is Phase.RUNNING or record.understood.request is None:
+        return
+    before = plan.request_of(slot)
+    request = state.as_planned(record.facts, record.understood.request)
+    if shape_key(before) == shape_key(request):
+        return
+    start, fixed = plan.start(slot), plan.state(slot) == FIXED
+    gates = [name for name in plan.resource_columns if name.startswith(GATE)]
+    takes = []
+    for take in plan.takes(slot) if start >= 0 else ():
+        amounts = list(take.amounts)
+        if amounts[SHARE]:  # else it is a further unit on a node that the job has as a whole
+            for gate in gates:
+                needed = 0 if gate in request.passes else 1 if amounts[SHARE] >= WHOLE else take.units
+                amounts[plan.resource_columns[gate]] = needed
+        takes.append(replace(take, amounts=tuple(amounts)))
+    plan.lift(slot, state.now)
+    plan.reshape(slot, request)
+    if start >= 0:
+        (plan.fix if fixed else plan.put)(slot, start, takes)

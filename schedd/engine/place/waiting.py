@@ -1,0 +1,55 @@
+"""Why a job that may be planned has no start: which nodes it waits for, or that it never can have one."""
+
+from schedd.engine.facts.records import JobRecord
+from schedd.engine.facts.state import EngineState
+from schedd.model import Never, WaitingFor
+from schedd.plan.views import bare, why_never
+
+__all__ = ["no_node", "state_of"]
+
+_NAMED = 3
+
+
+def no_node(state: EngineState, record: JobRecord) -> WaitingFor | Never:
+    """The answer for a job that finds no start though each part of its request fits some node."""
+    request = record.understood.request
+    if state.bare is None:
+        state.bare = bare(state.plan)
+    never = why_never(state.bare, request) if request is not None else None
+    return never or WaitingFor("node", _nodes_in_the_way(state, record.slot))
+
+
+def _nodes_in_the_way(state: EngineState, slot: int) -> str:
+    """The nodes that the job could use but that cannot be used, a few of them by name."""
+    plan = state.plan
+    rows = plan.could_use(slot)
+    words = [
+        f"node {name}, which is {state_of(state, name)}"
+        for name in (plan.name_of[row] for row in rows[:_NAMED].tolist())
+    ]
+    if not words:
+        words = [
+            f"reservation {reservation.event.name}, which has no end"
+            for reservation in state.reservations.values()
+            if reservation.event.end is None
+        ]
+    more = max(len(words), rows.shape[0]) - _NAMED
+    tail = f" and {more} more" if more > 0 else ""
+    return (", or ".join(words[:_NAMED]) + tail) or "nodes that can take it"
+
+
+def state_of(state: EngineState, name: str) -> str:
+    """Why a node gets no new jobs, to follow "node n1 is"."""
+    if name in state.blocked:
+        jobs = ", ".join(state.blocked[name])
+        return f"blocked by job {jobs}, long past its walltime"
+    held = state.holds.get(("node", name))
+    if held is not None:
+        return f"held: {held.reason}"
+    if name in state.holes:
+        return "not used, since jobs fail on it"
+    one = state.power.get(name)
+    if one is not None and one.wish in ("off", "hold") and one.phase != "failed":
+        return f"switched off by {one.by}" + (f": {one.reason}" if one.reason else "")
+    facts = state.node_facts.get(name)
+    return "offline" if facts is not None and facts.state == "drain" else "down"

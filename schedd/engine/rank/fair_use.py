@@ -1,0 +1,60 @@
+"""Who used how much: each run is booked when it ends, and what runs counts up to now."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from schedd.engine.facts.records import JobRecord, Phase
+from schedd.policy.fair_share import Held, Standing, standings
+
+if TYPE_CHECKING:
+    from schedd.engine.facts.state import EngineState
+
+__all__ = ["book_run", "fair_shares", "running"]
+
+
+def book_run(state: "EngineState", record: JobRecord, end: int) -> None:
+    """A run is over: what the job held until ``end`` is booked on whose job it is, and how much that was of
+    what it asked for is noted.
+    """
+    if record.phase is not Phase.RUNNING:
+        return
+    if not record.understood.assumed:  # else nobody asked for anything
+        cpus = sum(share.cpus for share in record.facts.shares)
+        run = max(0, end - record.run.started)
+        state.walltime_use = state.walltime_use.after(cpus, record.understood.walltime, run)
+    if state.usage is not None and state.site.fair_share is not None:
+        state.usage.book(_held(state, record, max(end, record.run.started)))
+
+
+def running(state: "EngineState") -> Iterator[Held]:
+    """What runs, as far as it counts for fair share."""
+    for record in state.records.values():
+        if record.phase is Phase.RUNNING:
+            yield _held(state, record, max(state.now, record.run.started))
+
+
+def fair_shares(state: "EngineState") -> list[Standing]:
+    """The tree as it stands now: who waits, runs, has used or is meant to use something; none without one."""
+    tree = state.site.fair_share
+    if tree is None or state.usage is None:
+        return []
+    used = state.usage.decayed(tree, state.now, running(state))
+    return standings(tree, used, {tree.path(record.facts) for record in state.records.values()})
+
+
+def _held(state: "EngineState", record: JobRecord, end: int) -> Held:
+    assert state.site.fair_share is not None
+    facts = record.facts
+    since = facts.eligible if facts.eligible is not None else facts.submitted
+    return Held(
+        path=state.site.fair_share.path(facts),
+        cpus=round(sum(share.cpus * _speed(state, share.node) for share in facts.shares)),
+        start=record.run.started,
+        end=end,
+        waited=max(0, record.run.started - since),
+    )
+
+
+def _speed(state: "EngineState", name: str) -> float:
+    node = state.plan.nodes.get(name)
+    return node.speed if node is not None else 1.0

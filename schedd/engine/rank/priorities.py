@@ -1,0 +1,80 @@
+"""Jobs as the terms of priorities see them, and what all of them come to together."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from schedd.dialect.deadline import read_deadline
+from schedd.engine.facts.intake import Understood, is_eligible
+from schedd.engine.facts.pools import claim_of
+from schedd.engine.facts.records import JobRecord, Phase
+from schedd.engine.rank.fair_use import running
+from schedd.model import FOREVER
+from schedd.policy.demand import Demand, demand
+from schedd.policy.priority import priority
+from schedd.policy.protocol import Applicant, Breakdown
+from schedd.wire import JobFacts, QueueFacts
+
+if TYPE_CHECKING:
+    from schedd.engine.facts.state import EngineState
+
+__all__ = ["applicant_of", "breakdown_of", "demand_now"]
+
+
+def applicant_of(state: "EngineState", record: JobRecord) -> Applicant:
+    """A job as the terms of its priority see it; worked out again when anything that it hangs on is other."""
+    facts, understood = record.facts, record.understood
+    queue, shared = state.queues.get(facts.queue), state.limits.shared
+    hangs_on = (facts, understood, queue, shared)
+    known = state.applicants.get(facts.id)
+    if known is None or any(one is not other for one, other in zip(known[0], hangs_on, strict=True)):
+        known = state.applicants[facts.id] = (hangs_on, _applicant(facts, understood, queue, shared))
+    return known[1]
+
+
+def _applicant(
+    facts: JobFacts, understood: Understood, queue: QueueFacts | None, shared: frozenset[str]
+) -> Applicant:
+    amounts = claim_of(facts, understood, shared).amounts
+    since = max(facts.eligible if facts.eligible is not None else facts.submitted, facts.not_before or 0)
+    return Applicant(
+        id=facts.id,
+        owner=facts.owner,
+        queue=facts.queue,
+        submitted=facts.submitted,
+        group=facts.group,
+        account=facts.account,
+        project=facts.project,
+        eligible=since if is_eligible(facts, FOREVER) else None,
+        priority=facts.priority,
+        queue_priority=queue.priority if queue is not None else 0,
+        cpus=amounts.get("cpus", 0),
+        nodes=amounts.get("nodes", 0),
+        mem=amounts.get("mem", 0),
+        walltime=understood.walltime,
+        deadline=read_deadline(facts.resources, facts.submitted),
+        licences=tuple((name, amounts[name]) for name in sorted(shared) if amounts.get(name)),
+    )
+
+
+def demand_now(state: "EngineState") -> Demand:
+    """What all jobs ask for together now, as far as the site's weights look at it."""
+    site = state.site
+    if not (site.weights.licences or site.weights.short or site.weights.fair_share):
+        return Demand()
+    tree = site.fair_share if site.weights.fair_share else None
+    return demand(
+        [applicant_of(state, record) for record in _in(state, Phase.WAITING)],
+        [applicant_of(state, record) for record in _in(state, Phase.RUNNING, Phase.DISPATCHED)],
+        copies=state.limits.copies,
+        tree=tree,
+        used=state.usage.decayed(tree, state.now, running(state)) if tree and state.usage else None,
+    )
+
+
+def breakdown_of(state: "EngineState", record: JobRecord, shares: Demand) -> Breakdown:
+    """The priority of a job at this moment, and what it is the sum of."""
+    return priority(applicant_of(state, record), state.now, shares, state.site.weights)
+
+
+def _in(state: "EngineState", *phases: Phase) -> Iterable[JobRecord]:
+    return (record for record in state.records.values() if record.phase in phases)

@@ -1,0 +1,258 @@
+"""Promises and the record of changes: who moved, why, and which promises that put at risk or broke.
+
+A promise is an upper bound on a start. It is made once, when a job is first eligible with a known start. Only
+the causes of ``MAY_BREAK`` may take the planned start past it: then it is *at risk*, until the plan is better
+again. It is *broken* when the job has not started by its moment; then the start planned by that time (with
+the site's slack) is promised instead.
+
+``state.bound`` is the latest start that the plan may give a job: its promise or, while that is at risk, the
+start that it had to be given, with the slack: what cannot be kept does not leave the job to anybody's mercy.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from schedd.engine.facts.calm import wrong, wrong_one
+from schedd.engine.facts.intake import slot_limited
+from schedd.engine.facts.phases import Step, after
+from schedd.engine.facts.records import MAY_BREAK, Breach, Cause, ChangeSet, Ended, JobRecord, Phase, Risk
+from schedd.engine.facts.settings import EngineSettings
+from schedd.engine.facts.slack import Slack
+from schedd.engine.facts.state import EngineState
+from schedd.model import FOREVER
+from schedd.plan.columns import PLANNED, UNPLACED, Ints
+from schedd.plan.plan import Moves
+
+__all__ = [
+    "began",
+    "end_promise",
+    "make_promise",
+    "next_unkept",
+    "note",
+    "note_moves",
+    "note_one",
+    "unkept",
+]
+
+_CHANGES_KEPT = 2_000_000
+_SET_WEIGHT = 20
+"""What a change set weighs beside its slots, counted in slots."""
+_BREACHES_KEPT = 32
+
+
+def note(state: EngineState, event: str, cause: Cause, words: str, slots: Ints, old: Ints, new: Ints) -> None:
+    """Keep who moved and why; find the promises that are at risk, or no more, and the starts to tell."""
+    if slots.shape[0] == 0:
+        return
+    changes = _keep(state, event, cause, words, slots, old, new)
+    if state.tells:
+        due = wrong(state.told[slots], new, state.settings.tell_threshold)
+        # Without a start there may be another reason to tell already: what it waits for.
+        state.tell_due[slots] = np.where(new < 0, state.tell_due[slots] | due, due)
+    promised = state.promise[slots]
+    matters = (new > promised) | (new < 0) | (old > promised) | (old < 0)
+    hit = np.flatnonzero((promised < FOREVER) & matters)
+    for i in hit.tolist():
+        _judge(state, changes, int(slots[i]), int(promised[i]), int(old[i]), int(new[i]))
+
+
+def note_one(state: EngineState, event: str, cause: Cause, words: str, slot: int, old: int, new: int) -> None:
+    """The same for one job; nothing when it did not move. By itself: each job of a long queue comes here."""
+    if old == new:
+        return
+    arrays = [np.array([value], np.int64) for value in (slot, old, new)]
+    changes = _keep(state, event, cause, words, *arrays)
+    if state.tells:
+        due = wrong_one(int(state.told[slot]), new, state.settings.tell_threshold)
+        state.tell_due[slot] = due or (new < 0 and bool(state.tell_due[slot]))
+    promised = int(state.promise[slot])
+    if promised < FOREVER and (new > promised or new < 0 or old > promised or old < 0):
+        _judge(state, changes, slot, promised, old, new)
+
+
+def _keep(
+    state: EngineState, event: str, cause: Cause, words: str, slots: Ints, old: Ints, new: Ints
+) -> ChangeSet:
+    state.changed[slots] = state.generation
+    state.last_move[slots] = state.change_number
+    changes = ChangeSet(
+        state.change_number, state.generation, state.now, event, cause, words, slots, old, new
+    )
+    state.change_number += 1
+    state.changes.append(changes)
+    state.moves.append(changes)
+    state.changes_kept += slots.shape[0] + _SET_WEIGHT
+    while state.changes_kept > _CHANGES_KEPT and len(state.changes) > 1:
+        state.changes_kept -= state.changes.popleft().slots.shape[0] + _SET_WEIGHT
+    return changes
+
+
+def note_moves(state: EngineState, event: str, cause: Cause, words: str, moves: Moves) -> None:
+    """The same for what a repair moved."""
+    note(state, event, cause, words, moves.slots, moves.old, moves.new)
+
+
+def _judge(
+    state: EngineState, changes: ChangeSet, slot: int, promised: int, before: int, planned: int
+) -> None:
+    """A promised job lost its start, got one back, or moved to or from beyond its promise."""
+    record = state.by_slot[slot]
+    if record is None:
+        return
+    if 0 <= planned <= promised:  # it can be kept, perhaps again
+        state.bound[slot] = promised
+        if record.lost is not None or record.risk is not None:
+            state.put(after(record, Step.RISKED, lost=None, risk=None))
+        return
+    cause, bound = record.lost or changes.cause, int(state.bound[slot])
+    if cause not in MAY_BREAK and (bound < state.now or 0 <= before < state.now):
+        cause = Cause.OUTAGE  # its moment went by before this: it was not started in time
+    if planned > bound:
+        if cause not in MAY_BREAK and state.settings.validate:
+            raise AssertionError(f"{record.id}: {cause} ({changes.event}) took it past {bound} to {planned}")
+        state.bound[slot] = _latest(state, slot, planned)
+    risk = record.risk or Risk(state.now, changes.event, cause)
+    state.put(after(record, Step.RISKED, lost=cause if planned < 0 else None, risk=risk))
+
+
+# ---- promises whose moment comes ------------------------------------------------------------------
+
+
+def unkept(state: EngineState, event: str) -> None:
+    """Promises whose moment went by are broken, each with the cause that put it at risk: the job waits still.
+
+    While nobody knows how things stand on the server, nothing is said. Nor is it just after a start was
+    refused: the server may refuse a job that is being deleted, and tell of that a little later.
+    """
+    if state.stale or state.arriving or not (state.risks or state.soonest() <= state.now):
+        return
+    for slot in np.flatnonzero(_waits(state) & (state.promise < state.now)).tolist():
+        record = state.by_slot[slot]
+        if record is not None and _judged_after(state, record) < state.now:
+            start = state.plan.start(slot)
+            risk = record.risk or Risk(state.now, event, _held_up(state, record))
+            _break(state, after(record, Step.RISKED, lost=None, risk=risk), start)
+            if start >= 0:
+                # Of one that is overdue nobody knows when it can be started; its place is moved on by then.
+                soonest = start if start > state.now else state.now + state.patience
+                state.promise[slot] = state.bound[slot] = _latest(state, slot, soonest)
+            else:  # another is promised as soon as it has a start
+                state.promise[slot] = state.bound[slot] = FOREVER
+
+
+def next_unkept(state: EngineState) -> int:
+    """When the next promise is broken if its job has not started by then; FOREVER: none is at risk."""
+    if state.stale or state.arriving or not (state.risks or state.soonest() <= state.now):
+        return FOREVER
+    slots = np.flatnonzero(_waits(state) & (state.promise < FOREVER))
+    promised = state.promise[slots]
+    late = promised < state.now
+    soonest = int(promised[~late].min(initial=FOREVER))
+    for slot in slots[late].tolist():
+        record = state.by_slot[slot]
+        if record is not None:
+            soonest = min(soonest, _judged_after(state, record))
+    return soonest + 1 if soonest < FOREVER else FOREVER
+
+
+def _judged_after(state: EngineState, record: JobRecord) -> int:
+    """The last moment at which a promise does not count as broken yet."""
+    promised = int(state.promise[record.slot])
+    return promised + state.settings.check_wait if record.back_off.refusal else promised
+
+
+def _waits(state: EngineState) -> npt.NDArray[np.bool_]:
+    states = state.plan.jobs.states
+    waits: npt.NDArray[np.bool_] = (states == PLANNED) | (states == UNPLACED)
+    return waits
+
+
+def began(state: EngineState, record: JobRecord, event: str, started: int) -> JobRecord:
+    """A job has started: its promise was kept or, if not, that is recorded. Returns its record, not yet put.
+
+    It counts as started when its run decision was made, if it runs within that decision's life.
+    """
+    if record.slot < 0:
+        return after(record, Step.RISKED, lost=None, risk=None)
+    promised, in_time = int(state.promise[record.slot]), started
+    if (
+        record.phase is Phase.DISPATCHED
+        and started <= record.attempt.decided + state.settings.decision_expiry
+    ):
+        in_time = min(started, record.attempt.decided)
+    if in_time > promised:
+        risk = record.risk or Risk(state.now, event, _held_up(state, record))
+        record = after(record, Step.RISKED, lost=record.lost, risk=risk)
+        record = _break(state, record, started)
+    return after(record, Step.RISKED, lost=None, risk=None)
+
+
+def _break(state: EngineState, record: JobRecord, planned: int) -> JobRecord:
+    risk = record.risk
+    assert risk is not None
+    breach = Breach(state.now, risk.event, risk.cause, int(state.promise[record.slot]), planned)
+    kept = record.breaches
+    if len(kept) >= _BREACHES_KEPT:
+        kept = (kept[0], *kept[2:])
+    state.breaches += 1
+    return state.put(after(record, Step.BROKEN, breaches=(*kept, breach)))
+
+
+def _held_up(state: EngineState, record: JobRecord) -> Cause:
+    """Why a job has not been started though it was planned in time."""
+    if record.lost in MAY_BREAK:
+        return record.lost
+    if record.slot >= 0:
+        names = (state.plan.name_of[take.row] for take in state.plan.takes(record.slot))
+        if any(name in state.down_since for name in names):
+            return Cause.NODE_LOST
+    if slot_limited(record.facts):
+        return Cause.QUEUE
+    return Cause.REFUSED if record.back_off.refusal else Cause.OUTAGE
+
+
+def make_promise(state: EngineState, record: JobRecord, start: int) -> None:
+    """Promise a start to a job that is eligible and has none promised yet."""
+    slot = record.slot
+    if record.eligible_since < 0 or state.promise[slot] < FOREVER:
+        return
+    state.promise[slot] = state.bound[slot] = _latest(state, slot, start)
+    weak = bool(state.assumed) and _behind_assumed(state, slot)
+    if weak != record.weak:
+        state.put(after(record, Step.PROMISED, weak=weak))
+
+
+def _latest(state: EngineState, slot: int, planned: int) -> int:
+    """The last start that is promised to a job that is planned to start then; FOREVER: its queue promises
+    none.
+    """
+    record = state.by_slot[slot]
+    slack = slack_of(state.settings, record.facts.queue if record is not None else "")
+    return slack.latest(planned, max(0, planned - int(state.waits_since[slot])))
+
+
+def slack_of(settings: EngineSettings, queue: str) -> Slack:
+    """By how much the jobs of a queue may start later than was planned first."""
+    own = settings.queue_slack.get(queue)
+    return Slack(settings.slack, settings.slack_share) if own is None else Slack.parse(own)
+
+
+def end_promise(state: EngineState, record: JobRecord, event: str, words: str) -> JobRecord:
+    """End a job's promise, keeping why; returns the record to go on with, which is not yet put."""
+    if record.slot < 0 or state.promise[record.slot] >= FOREVER:
+        return after(record, Step.UNPROMISED, ended=record.ended)
+    ended = Ended(state.now, event, words, int(state.promise[record.slot]))
+    state.promise[record.slot] = state.bound[record.slot] = FOREVER
+    return after(record, Step.UNPROMISED, ended=ended)
+
+
+def _behind_assumed(state: EngineState, slot: int) -> bool:
+    """Whether a job whose end nobody guarantees comes before this one on one of its nodes."""
+    plan = state.plan
+    others = np.fromiter(state.assumed, np.int64, len(state.assumed))
+    starts = plan.starts(others)
+    others = others[(starts >= 0) & (starts < plan.start(slot)) & (others != slot)]
+    if not others.shape[0]:
+        return False
+    own = plan.held(np.array([slot], np.int64)).rows
+    return bool(np.isin(plan.held(others).rows, own).any())

@@ -1,0 +1,82 @@
+"""Work that concerns one job: where it fails, that job is set aside, and no other is concerned."""
+
+from types import TracebackType
+
+from schedd.engine.facts.phases import Step, after
+from schedd.engine.facts.records import JobRecord, Phase
+from schedd.engine.facts.state import EngineState
+from schedd.engine.rank.promises import end_promise
+from schedd.model import Never, WaitingFor
+from schedd.plan.columns import UNPLACED
+from schedd.plan.plan import WorkSpent
+
+__all__ = ["Concerning", "block", "quarantine", "tell_of"]
+
+
+class Concerning:
+    """``with Concerning(state, job, event):`` work on one job. An error in it quarantines the job and goes no
+    further.
+
+    What ends the work from outside goes through: then ``state.at_job`` tells at which job it was.
+    """
+
+    __slots__ = ("_before", "_event", "_job", "_state")
+
+    def __init__(self, state: EngineState, job: str, event: str) -> None:
+        self._state, self._job, self._event = state, job, event
+        self._before = state.at_job
+
+    def __enter__(self) -> None:
+        self._state.at_job = self._job
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        state = self._state
+        if error is None:
+            state.at_job = self._before
+            return False
+        if not isinstance(error, Exception):
+            return False
+        if state.settings.validate and isinstance(error, AssertionError):
+            return False
+        if isinstance(error, WorkSpent):
+            # It is counted, not timed: it comes again with the same calls.
+            state.plan.search_less()  # a batch may bring thousands of such jobs
+        else:
+            state.strayed[self._job] = None
+        record = state.records.get(self._job)
+        if record is not None:
+            quarantine(state, record, self._event, repr(error))
+        state.at_job = self._before
+        return True
+
+
+def quarantine(state: EngineState, record: JobRecord, event: str, why: str) -> None:
+    """Set a job aside that made the planner fail; what it holds on the server it keeps here."""
+    state.alert(event, "quarantine", f"planning job {record.id} failed: {why}", record.id)
+    if record.phase in (Phase.RUNNING, Phase.DISPATCHED):
+        return
+    if record.slot >= 0:
+        state.queue.pop(record.slot, None)
+        if state.plan.state(record.slot) != UNPLACED:
+            state.plan.lift(record.slot, state.now)
+    state.homeless.pop(record.id, None)
+    state.chained.pop(record.id, None)
+    state.books.free(record.id)
+    record = end_promise(state, record, event, "its planning failed")
+    words = WaitingFor("quarantine", f"an admin: planning it failed ({why})")
+    tell_of(state, record, words)
+    state.put(after(record, Step.SET_ASIDE, quarantine=why, answer=words))
+
+
+def block(state: EngineState, record: JobRecord, words: WaitingFor | Never) -> None:
+    """A job may not be planned; it is told why."""
+    tell_of(state, record, words)
+    state.put(after(record, Step.BLOCKED, answer=words))
+
+
+def tell_of(state: EngineState, record: JobRecord, words: WaitingFor | Never) -> None:
+    """A job that has no start is to be told why, unless it was told just that."""
+    if words != record.answer and record.slot >= 0:
+        state.tell_due[record.slot] = 1

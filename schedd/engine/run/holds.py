@@ -1,0 +1,38 @@
+"""Nodes and queues whose planning an admin holds: nothing new there, what runs goes on."""
+
+from collections.abc import Sequence
+
+from schedd.engine.facts.state import EngineState
+from schedd.engine.machine.nodes import refresh_all
+from schedd.engine.run.rereading import follow_queue
+from schedd.wire import PlanningHeld, PlanningReleased
+
+__all__ = ["Held", "held_or_released"]
+
+Held = PlanningHeld | PlanningReleased
+
+
+def held_or_released(state: EngineState, events: Sequence[Held]) -> None:
+    """Planned jobs leave nodes, or those of a queue lose their starts, by an admin's order; or these are
+    planned for again. Many nodes are taken together.
+    """
+    nodes: dict[str, Held] = {}
+    for event in events:
+        if isinstance(event, PlanningHeld):
+            state.holds[event.kind, event.name] = event
+        elif state.holds.pop((event.kind, event.name), None) is None:
+            continue
+        if event.kind == "queue":
+            follow_queue(state, event.id, event.name, _words(event))
+        elif event.name in state.plan.nodes:
+            nodes[event.name] = event
+    if nodes:
+        last = list(nodes.values())[-1]
+        state.frees += len(nodes)
+        refresh_all(state, nodes, last.id, _words(last, len(nodes)))
+
+
+def _words(event: Held, nodes: int = 1) -> str:
+    what = f"{event.kind} {event.name}" if nodes == 1 else f"{nodes} nodes"
+    tail = f"is held: {event.reason}" if isinstance(event, PlanningHeld) else "was released"
+    return f"planning of {what} {tail}"

@@ -1,0 +1,419 @@
+"""What the events of a job do: it arrives, is altered, held, released, starts, ends, comes back."""
+
+from dataclasses import replace
+
+from schedd.dialect import dialect_of
+from schedd.engine.facts.foresight import ran_to_its_end
+from schedd.engine.facts.intake import Understood, held_by_limit, holds_resources, is_eligible, slot_limited
+from schedd.engine.facts.phases import Step, after
+from schedd.engine.facts.records import BackOff, Cause, JobRecord, Phase, StartAttempt
+from schedd.engine.facts.state import EngineState
+from schedd.engine.machine.nodes import note_end, unblock
+from schedd.engine.place.places import displace, lift_chain, plan_job, replan, seat, unplan
+from schedd.engine.rank.accounts import book_charge
+from schedd.engine.rank.fair_use import book_run
+from schedd.engine.rank.promises import end_promise, note_one
+from schedd.engine.rank.ranking import forward, set_rank
+from schedd.engine.run.running import AHEAD, ended_run, run, suspect, told_again
+from schedd.model import FOREVER, NodeState, Request
+from schedd.plan.columns import PLANNED
+from schedd.plan.shapes import shape_key
+from schedd.wire import (
+    JobAltered,
+    JobDeleted,
+    JobEnded,
+    JobFacts,
+    JobHeld,
+    JobQueued,
+    JobReleased,
+    JobStarted,
+)
+
+__all__ = [
+    "again",
+    "alter",
+    "altered",
+    "gone",
+    "held",
+    "queued",
+    "released",
+    "resettle",
+    "started",
+    "unchanged",
+]
+
+
+def queued(state: EngineState, event: JobQueued) -> None:
+    """A job arrived, or came back to its queue."""
+    facts = event.job
+    known = state.records.get(facts.id)
+    if facts.state == "C":
+        _gone(state, event.id, facts.id, "is complete", event.time)
+    elif known is None:
+        _enter(state, event.id, facts)
+    elif known.phase not in (Phase.RUNNING, Phase.DISPATCHED) or holds_resources(facts):
+        alter(state, event.id, known, facts)
+    elif known.phase is Phase.RUNNING:
+        if event.time >= known.run.started:  # else it is an old message: the job has started since
+            _came_back(state, event.id, known, facts)
+    elif facts.starts > known.facts.starts or (
+        known.attempt.accepted and event.time >= known.attempt.decided
+    ):
+        _came_back(state, event.id, known, facts)
+    else:
+        # The outcome of its run decision is still to come.
+        state.put(after(known, Step.DESCRIBED, facts=facts))
+
+
+def _enter(state: EngineState, event: str, facts: JobFacts) -> None:
+    understood = state.intake.read(facts, state.queues.get(facts.queue), state.server.defaults)
+    slot = -1
+    if understood.request is not None:
+        slot = _slot_for(state, facts, understood)
+    kept = state.kept.pop(facts.id, None)
+    if kept is not None and slot >= 0:  # it was promised this before the plan was made anew
+        promised, since, weak, *out = kept
+        attempt, back_off, lost = StartAttempt(), BackOff(), None
+        if promised < FOREVER:
+            state.promise[slot] = state.bound[slot] = promised
+            lost = Cause.OUTAGE
+        else:
+            since, weak = -1, 0
+        if out and out[0] >= state.now:  # nobody knows yet what became of its run decision
+            attempt = StartAttempt(decided=state.now, expires=out[0])
+            back_off = BackOff(until=out[0] + state.settings.answer_grace + 1)
+        record = JobRecord(
+            *(facts, understood, slot, Phase.WAITING),
+            eligible_since=since,
+            weak=bool(weak),
+            lost=lost,
+            attempt=attempt,
+            back_off=back_off,
+        )
+    else:
+        record = JobRecord(facts, understood, slot, Phase.WAITING)
+    state.put(record)
+    if holds_resources(facts):
+        started = facts.started if facts.started is not None else state.now
+        # One that is far ahead was stamped by a clock that was wrong: it tells nothing of when.
+        if state.now + AHEAD >= started > state.since >= 0:
+            suspect(state, event, record, started, facts.by)
+        run(state, event, record, started, facts.shares)
+    else:
+        set_rank(state, record)
+        plan_job(state, record, event, Cause.ARRIVED, "it arrived")
+
+
+def _slot_for(state: EngineState, facts: JobFacts, understood: Understood) -> int:
+    assert understood.request is not None
+    request = state.as_planned(facts, understood.request)
+    slot = state.new_slot(request, understood.walltime, state.pools_for(facts, understood))
+    if understood.assumed:
+        state.assumed.add(slot)
+    return slot
+
+
+def _came_back(state: EngineState, event: str, record: JobRecord, facts: JobFacts) -> None:
+    """A job that ran, or was accepted to run, is queued again: its promise ends and a new one is made.
+
+    One that came back without having run to speak of is *returned*: it backs off, and is set aside when it
+    happens too often.
+    """
+    settings = state.settings
+    ran = state.now - record.run.started if record.phase is Phase.RUNNING else 0
+    if record.phase is Phase.RUNNING:
+        note_end(state, record, event, failed=ran < settings.returns_within)
+    not_before = _open_until(state, record)
+    back_off = BackOff(not_before, record.back_off.refusals)
+    if ran < settings.returns_within:
+        returns = record.back_off.returns + 1
+        wait = min(settings.refusal_most, settings.refusal_wait << min(returns - 1, 16))
+        back_off = replace(
+            back_off,
+            until=max(not_before, state.now + wait),
+            refusal=f"it was back in its queue {ran} s after its start",
+            returns=returns,
+        )
+    record = ended_run(state, event, record, back_off, "it came back to its queue")
+    resettle(state, event, record, facts, Cause.REFUSED, "it came back to its queue")
+
+
+def _open_until(state: EngineState, record: JobRecord) -> int:
+    """From when on a run decision that is out can no longer be carried out; 0: none is out.
+
+    The start that was seen may have been an older one, told late: then the decision is still to be answered.
+    """
+    attempt, expires = record.attempt, record.attempt.expires
+    answered = attempt.accepted or record.run.started >= expires - state.settings.decision_expiry
+    if not attempt.decision or answered or state.now > expires:
+        return 0
+    return expires + 1
+
+
+def altered(state: EngineState, event: JobAltered) -> None:
+    """A job's request, queue, priority or name changed."""
+    known = state.records.get(event.job.id)
+    if event.job.state == "C":
+        _gone(state, event.id, event.job.id, "is complete", event.time)
+    elif known is None:
+        _enter(state, event.id, event.job)
+    else:
+        alter(state, event.id, known, event.job)
+
+
+def alter(
+    state: EngineState,
+    event: str,
+    known: JobRecord,
+    facts: JobFacts,
+    cause: Cause = Cause.ALTERED,
+    words: str = "it was altered",
+) -> None:
+    """Take over what the server says of a known job now."""
+    if holds_resources(facts) and known.phase is not Phase.RUNNING:
+        started = facts.started if facts.started is not None else state.now
+        suspect(state, event, known, started, facts.by)
+        known = state.put(after(known, Step.DESCRIBED, facts=facts))
+        run(state, event, known, started, facts.shares)
+    elif known.phase is Phase.RUNNING:
+        told_again(state, event, known, facts)
+    elif known.phase is Phase.DISPATCHED:
+        # It keeps its place until the outcome of its run decision is known.
+        if facts.queue != known.facts.queue:
+            known = end_promise(state, known, event, f"it was moved to queue {facts.queue}")
+        state.put(after(known, Step.DESCRIBED, facts=facts))
+    elif _bears_on_plan(state, known, facts):
+        resettle(state, event, after(known, Step.FORGIVEN), facts, cause, words)
+    else:
+        record = state.put(after(known, Step.DESCRIBED, facts=facts))
+        _raised(state, event, record, known.facts.priority)
+
+
+def _raised(state: EngineState, event: str, record: JobRecord, before: int) -> None:
+    """The job's own priority may be another now: then it may go before others."""
+    slot = record.slot
+    if slot < 0 or record.facts.priority == before:
+        return
+    set_rank(state, record)
+    old = state.plan.start(slot)
+    if state.plan.state(slot) == PLANNED and forward(state, slot, event):
+        note_one(state, event, Cause.ALTERED, "its priority was raised", slot, old, state.plan.start(slot))
+
+
+def _bears_on_plan(state: EngineState, known: JobRecord, facts: JobFacts) -> bool:
+    old = known.facts
+    understood = state.intake.read(facts, state.queues.get(facts.queue), state.server.defaults)
+    return (
+        understood != known.understood
+        or (old.state, old.holds, old.queue, old.not_before)
+        != (facts.state, facts.holds, facts.queue, facts.not_before)
+        or (old.resources, old.depend) != (facts.resources, facts.depend)
+        or _counts_as(old) != _counts_as(facts)
+        or old.slot_limit != facts.slot_limit
+    )
+
+
+def _counts_as(facts: JobFacts) -> tuple[str, ...]:
+    """By whose limits the job is counted."""
+    return facts.owner, facts.group, facts.account, facts.project, facts.array
+
+
+def resettle(
+    state: EngineState, event: str, record: JobRecord, facts: JobFacts, cause: Cause, words: str
+) -> None:
+    """Plan a job anew that is not, or no longer, about to start, with the server's present word on it.
+
+    Enlarging its request, moving its queue and whatever makes it ineligible end its promise; shrinking
+    keeps it.
+    """
+    before = record.facts
+    understood = state.intake.read(facts, state.queues.get(facts.queue), state.server.defaults)
+    if record.slot >= 0 and not _within(understood, _asked(state, record), record.understood.walltime):
+        record = end_promise(state, record, event, "its request was enlarged")
+    elif facts.queue != before.queue:
+        record = end_promise(state, record, event, f"it was moved to queue {facts.queue}")
+    elif _counts_as(facts) != _counts_as(before):
+        record = end_promise(state, record, event, "it counts as somebody else's")
+    elif not is_eligible(facts, state.now):
+        record = end_promise(state, record, event, words)
+    if facts.slot_limit != before.slot_limit:
+        cause, words = Cause.QUEUE, "the slot limit of its array was changed"
+    if _on_lost_node(state, record):
+        record = after(record, Step.BLAMED, lost=Cause.NODE_LOST)
+    old = unplan(state, record)
+    followers, before_them = lift_chain(state, record.id) if state.chained else (None, None)
+    record = _fit_slot(state, after(record, Step.READ, facts=facts, understood=understood))
+    if (
+        record.slot >= 0
+        and record.facts.array
+        and state.limits.lowered & state.plan.pools_of(record.slot).keys()
+    ):
+        cause, words = Cause.QUEUE, "the slot limit of its array was changed"
+    set_rank(state, record)
+    seat(state, record, event, ahead=True)
+    slot = state.records[record.id].slot
+    if slot >= 0:
+        start = state.plan.start(slot)
+        note_one(state, event, cause, words, slot, old, start)
+        settled = state.records[record.id]
+        if settled.lost is not None and start >= 0:
+            state.put(after(settled, Step.BLAMED, lost=None))
+    if followers is not None and before_them is not None:
+        displace(state, followers, before_them, event, Cause.CHAIN, f"job {record.id} was planned anew")
+
+
+def _on_lost_node(state: EngineState, record: JobRecord) -> bool:
+    """Whether a promised job lies on a node that cannot be used: it may find no place as early elsewhere."""
+    slot = record.slot
+    if slot < 0 or state.plan.start(slot) < 0 or state.promise[slot] >= FOREVER:
+        return False
+    names = [state.plan.name_of[take.row] for take in state.plan.takes(slot)]
+    return any(state.plan.nodes[name].state is not NodeState.UP for name in names)
+
+
+def _within(after: Understood, before: Request, walltime: int) -> bool:
+    """Whether a request asks for nothing that the one before did not."""
+    request = after.request
+    if request is None or after.walltime > walltime or len(request.chunks) != len(before.chunks):
+        return False
+    if (request.place, request.exclusive) != (before.place, before.exclusive):
+        return False
+    return all(
+        a.count <= b.count
+        and a.cpus <= b.cpus
+        and a.mem <= b.mem
+        and a.vmem <= b.vmem
+        and a.gpus <= b.gpus
+        and a.resources == b.resources
+        and a.features == b.features
+        for b, a in zip(before.chunks, request.chunks, strict=True)
+    )
+
+
+def _asked(state: EngineState, record: JobRecord) -> Request:
+    """What the job's slot was made for."""
+    return state.plan.request_of(record.slot)
+
+
+def _fit_slot(state: EngineState, record: JobRecord) -> JobRecord:
+    """Give an unplaced job a slot that is made for its present request; promise and told start go with it."""
+    understood, slot = record.understood, record.slot
+    request = understood.request
+    wanted = state.as_planned(record.facts, request) if request is not None else None
+    if slot >= 0 and wanted is not None and shape_key(_asked(state, record)) == shape_key(wanted):
+        state.plan.set_duration(slot, understood.walltime, state.now)
+        (state.assumed.add if understood.assumed else state.assumed.discard)(slot)
+        state.refit(record)
+        return record
+    new = _slot_for(state, record.facts, understood) if request is not None else -1
+    if slot >= 0:
+        if new >= 0:
+            state.promise[new], state.told[new] = state.promise[slot], state.told[slot]
+            state.bound[new], state.told_when[new] = state.bound[slot], state.told_when[slot]
+            state.tell_due[new] = state.tell_due[slot] or state.told[slot] >= 0  # it has no start yet
+        state.drop_slot(slot)
+    return after(record, Step.GIVEN_SLOT, slot=new)
+
+
+# ---- holds --------------------------------------------------------------------------------------
+
+
+def held(state: EngineState, event: JobHeld) -> None:
+    """A hold was set. A job that runs, or is about to, keeps what it holds."""
+    record = state.records.get(event.job_id)
+    if record is None:
+        return
+    if record.phase is Phase.RUNNING:
+        state.put(after(record, Step.DESCRIBED, facts=replace(record.facts, holds=event.holds)))
+        return
+    eligible = record.facts.eligible if held_by_limit(event.holds) else None
+    facts = replace(record.facts, holds=event.holds, state="H", eligible=eligible)
+    if record.phase is Phase.DISPATCHED or slot_limited(facts):
+        state.put(after(record, Step.DESCRIBED, facts=facts))
+        return
+    record = end_promise(state, record, event.id, "it was held")
+    record = after(record, Step.DESCRIBED, facts=facts)
+    replan(state, record, event.id, Cause.ALTERED, "it was held")
+
+
+def released(state: EngineState, event: JobReleased) -> None:
+    """The last hold was lifted, or the wait is over; what we had set the job aside for is forgiven, too."""
+    record = state.records.get(event.job_id)
+    if record is None:
+        return
+    eligible = record.facts.eligible if held_by_limit(record.facts.holds) else event.time
+    facts = replace(record.facts, holds="", eligible=eligible)
+    if record.phase is Phase.RUNNING:
+        state.put(after(record, Step.DESCRIBED, facts=facts))
+        return
+    facts = replace(facts, state="Q")
+    if record.phase is Phase.DISPATCHED:
+        state.put(after(record, Step.DESCRIBED, facts=facts))
+        return
+    record = after(after(record, Step.DESCRIBED, facts=facts), Step.FORGIVEN)
+    if record.slot >= 0 and state.plan.state(record.slot) == PLANNED and not _bound(state, record):
+        state.put(record)  # it was not held, or that was not heard of: repair may find it an earlier place
+        state.plan.set_ready(record.slot, max(state.now, facts.not_before or 0))
+        return
+    replan(state, record, event.id, Cause.RELEASED, "it was released")
+
+
+# ---- starts and ends ----------------------------------------------------------------------------
+
+
+def _bound(state: EngineState, record: JobRecord) -> bool:
+    """Whether its start hangs on more than room: on other jobs, or on what it may cost."""
+    return bool(record.behind) or record.id in state.capped
+
+
+def started(state: EngineState, event: JobStarted) -> None:
+    """A job runs; perhaps elsewhere than planned, or though we did not start it."""
+    record = state.records.get(event.job_id)
+    if record is None:
+        state.alert(event.id, "unknown_job", f"job {event.job_id} started, but no event had announced it")
+    else:
+        suspect(state, event.id, record, event.time, event.by)
+        record = after(record, Step.DESCRIBED, facts=replace(record.facts, by=event.by))
+        run(state, event.id, record, event.time, event.shares)
+
+
+def gone(state: EngineState, event: JobDeleted | JobEnded) -> None:
+    """A job ended or was deleted; nothing to do for one that is not known."""
+    record = state.records.get(event.job_id)
+    if isinstance(event, JobEnded) and record is not None and record.phase is Phase.RUNNING:
+        failed = dialect_of(record.facts.family).speaks_against_node(event.exit_status)
+        note_end(state, record, event.id, failed=failed)
+        if not failed:
+            ran_to_its_end(state, record, event.time)
+    how = "ended" if isinstance(event, JobEnded) else "was deleted"
+    _gone(state, event.id, event.job_id, how, event.time)
+
+
+def _gone(state: EngineState, event: str, job_id: str, how: str, at: int) -> None:
+    known = state.records.get(job_id)
+    early = known is not None and known.slot >= 0 and state.plan.end(known.slot) > at
+    record = state.remove(job_id)
+    if record is not None:
+        book_run(state, record, at)
+        if record.phase is Phase.RUNNING:
+            book_charge(state, record, at)
+        unblock(state, job_id, event)
+        state.frees += early
+        if not state.freed_by[0]:
+            state.freed_by = (event, f"job {job_id} {how}")
+
+
+def again(state: EngineState, event: str, record: JobRecord, cause: Cause, words: str) -> None:
+    """A job whose run decision came to nothing is planned anew, as the server describes it by now."""
+    resettle(state, event, record, record.facts, cause, words)
+
+
+def unchanged(state: EngineState, record: JobRecord) -> bool:
+    """Whether a job whose run decision was out may still start where it was to start."""
+    facts = record.facts
+    understood = state.intake.read(facts, state.queues.get(facts.queue), state.server.defaults)
+    return (
+        understood == record.understood
+        and is_eligible(facts, state.now)
+        and facts.queue not in state.stopped_queues
+    )

@@ -1,0 +1,193 @@
+"""What becomes of run decisions: taken, refused, or never answered."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from schedd.dialect import dialect_of
+from schedd.engine.facts.phases import Step, after
+from schedd.engine.facts.records import Cause, JobRecord, Phase
+from schedd.engine.facts.state import EngineState
+from schedd.engine.place.places import leave, leave_if_crowded
+from schedd.engine.rank.quarantine import Concerning
+from schedd.engine.run.jobs import again, unchanged
+from schedd.model import FOREVER, NodeState
+from schedd.wire import (
+    AccountMoved,
+    AccountSet,
+    Book,
+    BookingStep,
+    ClockSet,
+    Counted,
+    Event,
+    HandOver,
+    Improved,
+    LedgerKept,
+    LetRun,
+    PassedOver,
+    PlanChosen,
+    PlanningHeld,
+    PlanningReleased,
+    PolicyChanged,
+    PowerWish,
+    Reserve,
+    RunAccepted,
+    RunRefused,
+    RunsRead,
+    StartsExpected,
+    TakeBack,
+    Unreserve,
+    WattsRead,
+)
+
+__all__ = ["accepted", "hear", "refused", "unanswered", "void_after"]
+
+_PROMPT = 10
+"""Seconds after its moment until which a decision is voided by a daemon that was there all the time."""
+_SILENCE = "its run decision was not answered"
+
+
+_OF_OTHERS = (
+    ClockSet,
+    Reserve,
+    Unreserve,
+    Counted,
+    Improved,
+    PlanChosen,
+    PolicyChanged,
+    PowerWish,
+    WattsRead,
+    PlanningHeld,
+    PlanningReleased,
+    PassedOver,
+    HandOver,
+    LetRun,
+    TakeBack,
+    StartsExpected,
+    AccountSet,
+    AccountMoved,
+    LedgerKept,
+    RunsRead,
+    Book,
+    BookingStep,
+)
+"""Events that do not come from the adapter."""
+
+
+def accepted(state: EngineState, event: RunAccepted) -> None:
+    """The server took the run; the start itself is still to be seen."""
+    record = state.records.get(event.job_id)
+    if (
+        record is not None
+        and record.phase is Phase.DISPATCHED
+        and record.attempt.decision == event.decision_id
+    ):
+        expires = state.now + state.settings.start_wait
+        taken = replace(record.attempt, accepted=True, expires=expires)
+        state.put(after(record, Step.ACCEPTED, attempt=taken))
+
+
+def refused(state: EngineState, event: RunRefused) -> None:
+    """A server busy for now is asked again for the same nodes; anything else backs off, ever longer."""
+    record = state.records.get(event.job_id)
+    if record is None or record.phase is not Phase.DISPATCHED or record.attempt.decision != event.decision_id:
+        return
+    settings, dialect = state.settings, dialect_of(record.facts.family)
+    by = "the adapter" if event.code == 0 else f"the server (code {event.code})"
+    text = f"{by}: {event.text}"
+    words = f"its start was refused by {text}"
+    before = replace(record.back_off, refusal=text)
+    if dialect.is_busy(event.code) and before.busy < settings.busy_retries and unchanged(state, record):
+        back_off = replace(before, busy=before.busy + 1, until=state.now + settings.busy_wait)
+        record = after(record, Step.REFUSED, back_off=back_off)
+        _take_back(state, record)
+        _stand_by(state, record, event.id, Cause.REFUSED, words)
+        return
+    moved_on = event.code == 0 or dialect.is_changed(event.code)  # nothing is wrong with the job or its nodes
+    first = settings.check_wait if moved_on else settings.refusal_wait
+    until = state.now + min(settings.refusal_most, first << min(before.refusals, 16))
+    back_off = replace(before, busy=0, refusals=before.refusals + 1, until=until)
+    record = after(record, Step.REFUSED, back_off=back_off)
+    _take_back(state, record)
+    again(state, event.id, record, Cause.REFUSED, words)
+
+
+def hear(state: EngineState, events: Iterable[Event]) -> None:
+    """The adapter says something; ``back`` is when it was first heard after decisions went void unseen."""
+    late = any(
+        state.back <= due < state.now - _PROMPT
+        for due in (
+            state.records[job_id].attempt.expires + state.settings.answer_grace for job_id in state.out
+        )
+    )
+    if late and any(not isinstance(event, _OF_OTHERS) for event in events):
+        state.back = state.now
+
+
+def unanswered(state: EngineState, event: str) -> None:
+    """Run decisions that nobody answered in time are void; their jobs stay where they were to start.
+
+    On those nodes they do no harm should the server have taken the decision after all.
+    """
+    silent = 0
+    for job_id in list(state.out):
+        record = state.records.get(job_id)
+        if record is None or record.phase is not Phase.DISPATCHED:
+            del state.out[job_id]
+            continue
+        if state.now <= void_after(state, record):
+            continue
+        silent += 1
+        with Concerning(state, job_id, event):
+            record = after(record, Step.VOID)
+            _take_back(state, record)
+            if unchanged(state, record):
+                record = after(record, Step.PUT_OFF, back_off=replace(record.back_off, until=0))
+                _stand_by(state, record, event, Cause.OUTAGE, _SILENCE)
+            else:
+                again(state, event, record, Cause.OUTAGE, _SILENCE)
+    if silent:
+        state.alert(event, "unanswered", f"{silent} starts were sent to the adapter and not answered in time")
+
+
+def void_after(state: EngineState, record: JobRecord) -> int:
+    """Until when the outcome of a run decision may still come; FOREVER: nobody can say.
+
+    A daemon that comes back after that moment voids nothing before it has heard the adapter, which may have
+    carried the decision out long ago, and for ``answer_grace`` from then on.
+    """
+    grace = state.settings.answer_grace
+    due = record.attempt.expires + grace
+    if state.now <= due + _PROMPT and state.back <= due:
+        return due
+    return max(due, state.back + grace) if state.back > due else FOREVER
+
+
+def _take_back(state: EngineState, record: JobRecord) -> None:
+    """A job whose run decision is out no longer: its place is as long again as the job is."""
+    state.out.pop(record.id, None)
+    # What it was given beyond its time while nobody knew whether it had started.
+    state.plan.set_duration(record.slot, record.understood.walltime, state.now)
+
+
+def _stand_by(state: EngineState, record: JobRecord, event: str, cause: Cause, words: str) -> None:
+    """Let a job keep its place, to be started there when that is due and its back-off over.
+
+    A place that was lost while the decision was out (another job or a reservation took it, the node was set
+    offline or changed) cannot be kept: then the job is planned anew.
+    """
+    plan, slot = state.plan, record.slot
+    plan.unfix(slot)
+    plan.set_ready(slot, record.back_off.until)
+    state.put(record)
+    here = np.array([slot], np.int64)
+    if slot in plan.misplaced() or not all(_may_stay(state, plan.name_of[t.row]) for t in plan.takes(slot)):
+        leave(state, here, event, cause, words)
+    else:
+        leave_if_crowded(state, here, event, cause, words)
+
+
+def _may_stay(state: EngineState, node: str) -> bool:
+    """Whether planned jobs may lie on the node: it is in use, or down so lately that nobody has left yet."""
+    return state.plan.nodes[node].state is NodeState.UP or node in state.down_since

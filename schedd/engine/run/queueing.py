@@ -1,0 +1,58 @@
+"""The one loop of all queue policies: who starts now, with the policy's three hooks."""
+
+import numpy as np
+
+from schedd.engine.facts.state import EngineState
+from schedd.engine.rank.quarantine import Concerning
+from schedd.plan.columns import Ints
+from schedd.policy.queue import Waiting
+
+__all__ = ["start_by_policy"]
+
+
+def start_by_policy(state: EngineState, event: str) -> list[int]:
+    """Slots that start now, placed at ``state.now``. Those that must not start yet are passed over, and a job
+    that is too hard to plan is quarantined.
+    """
+    policy = state.policy
+    if policy is None or not state.queue:
+        return []
+    plan = state.plan
+    waiting = np.fromiter(state.queue, np.int64, len(state.queue))
+    slots = waiting[policy.order(_columns(state, waiting))]
+    started: list[int] = []
+    reserved: list[int] = []
+    blocked = 0
+    i = 0
+    while i < slots.shape[0] and policy.may_start(blocked):
+        # A job that gets a reservation, or the first of a strict queue, must be looked at by itself.
+        alone = policy.reserves(blocked) or not policy.may_start(blocked + 1)
+        found = plan.first_startable(slots[: i + 1] if alone else slots, i, state.now)
+        if found < slots.shape[0] and not (alone and found > i):
+            slot = int(slots[found])
+            plan.place(slot, state.now, state.now + 1)
+            started.append(slot)
+            blocked += found - i
+            i = found + 1
+            continue
+        if not alone:
+            break
+        if policy.reserves(blocked):
+            slot = int(slots[i])
+            record = state.by_slot[slot]
+            with Concerning(state, record.id if record is not None else "", event):
+                plan.place(slot, state.now)
+                reserved.append(slot)
+        blocked += 1
+        i += 1
+    for slot in reserved:
+        plan.lift(slot, state.now)
+    return started
+
+
+def _columns(state: EngineState, slots: Ints) -> Waiting:
+    plan, columns = state.plan, state.columns
+    durations = plan.jobs.durations[slots]
+    return Waiting(
+        state.now, columns.release[slots], durations, columns.due[slots], lambda: plan.cpus_of(slots)
+    )

@@ -1,0 +1,176 @@
+"""Jobs to be looked at again since something was changed that many share: defaults, nodes, queues, limits,
+reservations, the site's policy.
+
+Where these are many, the next calls of the engine look at them, a slice each, while events go on: who is
+planned soonest comes first. One that is due is looked at before it is started, so nothing is started that is
+not allowed any more; until then the plan may show more than a lowered limit allows.
+"""
+
+from collections.abc import Iterable
+from itertools import islice
+
+import numpy as np
+
+from schedd.engine.facts.arrivals import SLICE
+from schedd.engine.facts.intake import waits_for
+from schedd.engine.facts.later import WAITS, look_later
+from schedd.engine.facts.records import Cause, JobRecord, Phase
+from schedd.engine.facts.state import EngineState
+from schedd.engine.place.places import leave_if_crowded, leave_now, make_room_in_pools, plan_job, replan
+from schedd.engine.place.reask import reask
+from schedd.engine.rank.quarantine import Concerning
+from schedd.engine.run.jobs import resettle
+from schedd.model import Never, WaitingFor
+from schedd.plan.columns import PLANNED
+
+__all__ = ["follow_limits", "follow_queue", "look_again", "reread", "reread_slice"]
+
+_LOOKS = 10 * SLICE
+"""So many jobs are looked at by one call at most, where few of them are to be planned anew."""
+_STEP = 40
+"""So many between two looks at how much was done."""
+_WORK = 4_000_000
+"""Visited segments after which a call has done enough: about an eighth of a second; wide jobs cost most."""
+
+
+def reread(state: EngineState, event: str, queue: str | None, words: str) -> None:
+    """Defaults or nodes changed: what waits (in ``queue``; None: anywhere) may ask for other things now."""
+    _look_at(state, _waiting(state, queue), event, words)
+
+
+def follow_queue(state: EngineState, event: str, queue: str, words: str) -> None:
+    """A queue starts jobs again, or no more: who waits there gets a start, or loses it."""
+    _look_at(state, _waiting(state, queue), event, words)
+
+
+def follow_limits(state: EngineState, event: str, words: str) -> None:
+    """Limits were changed: jobs are counted anew, and those beyond what is allowed now move."""
+    for record in state.records.values():
+        if record.phase not in WAITS:
+            state.refit(record)
+    _look_at(state, _waiting(state, None), event, words)
+
+
+def _waiting(state: EngineState, queue: str | None) -> Iterable[JobRecord]:
+    return (
+        record
+        for record in state.records.values()
+        if record.phase in WAITS and (queue is None or record.facts.queue == queue)
+    )
+
+
+def _look_at(state: EngineState, some: Iterable[JobRecord], event: str, words: str) -> None:
+    """Let these be looked at: now, where they are few."""
+    look_later(state, some, event, words)
+    if len(state.rereading) <= SLICE:
+        reread_slice(state, event)
+
+
+def reread_slice(state: EngineState, event: str) -> None:
+    """Look at the next of them, and plan those anew that ask for other things now or have no right to stand
+    where they stand.
+    """
+    looked = changed = 0
+    enough = state.plan.work + _WORK
+    while state.rereading and looked < _LOOKS and changed < SLICE and state.plan.work < enough:
+        some = list(islice(state.rereading, min(_STEP, SLICE)))
+        changed += look_again(state, some)
+        looked += len(some)
+    if not state.rereading:
+        state.limits.forget(state.plan.drop_idle_pools())
+    if state.limits.lowered:
+        make_room_in_pools(state, event, Cause.QUEUE, "a limit was lowered")
+
+
+def look_again(state: EngineState, jobs: Iterable[str]) -> int:
+    """Look at these jobs, which wait for that; returns how many were planned anew."""
+    changed = 0
+    stay: dict[tuple[str, Cause, str], list[int]] = {}
+    for job_id in jobs:
+        event, words, told = state.rereading.pop(job_id)
+        record = state.records.get(job_id)
+        if record is not None:
+            with Concerning(state, job_id, event):
+                if _look(state, record, event, words, Cause(told)):
+                    changed += 1
+                elif record.slot >= 0 and state.plan.state(record.slot) == PLANNED:
+                    why = (event, *_no_room(state, record, words, Cause(told)))
+                    stay.setdefault(why, []).append(record.slot)
+    for (event, cause, words), slots in stay.items():
+        found = np.sort(np.array(slots, np.int64))
+        found = found[np.argsort(state.plan.starts(found), kind="stable")]
+        misplaced = state.plan.misplaced(found)
+        if misplaced.shape[0]:  # the nodes of some may no longer be theirs, or are of several sets
+            leave_now(state, misplaced, event, _of_nodes(cause), words)
+            changed += misplaced.shape[0]
+        changed += leave_if_crowded(state, np.ascontiguousarray(found[::-1]), event, cause, words)
+    return changed
+
+
+def _no_room(state: EngineState, record: JobRecord, words: str, cause: Cause) -> tuple[Cause, str]:
+    """Why a job is to go where its limits leave no room: there are fewer licences, or what was changed."""
+    book = state.limits
+    for pool in state.plan.pools_of(record.slot) if book.lowered else ():
+        limit = book.pools[pool]
+        if pool in book.lowered and limit.shared and limit.who == "all":
+            return Cause.LICENCE, f"there are only {limit.amount} of {limit.what}"
+    return cause, words
+
+
+def _of_nodes(cause: Cause) -> Cause:
+    """Why a job leaves nodes that it may not have any more."""
+    return Cause.ADMIN if cause is Cause.QUEUE else cause
+
+
+def _look(state: EngineState, record: JobRecord, event: str, words: str, cause: Cause) -> bool:
+    """Whether the job was planned anew."""
+    if record.phase in WAITS and _reads_differently(state, record):
+        resettle(state, event, record, record.facts, Cause.ADMIN, words)
+        return True
+    reask(state, record)
+    state.refit(record)
+    if record.phase not in WAITS or record.slot < 0:
+        return False
+    answer = record.answer
+    waits = answer.kind if isinstance(answer, WaitingFor) else ""
+    if record.phase is Phase.BLOCKED and (waits == "limit" or isinstance(answer, Never)):
+        plan_job(state, record, event, Cause.FREED, words)
+    elif record.phase is Phase.WAITING and state.limits.too_much(state.plan.pools_of(record.slot)):
+        replan(state, record, event, *_no_room(state, record, words, cause))
+    elif _stands_wrongly(state, record, waits):
+        held = ("queue", record.facts.queue) in state.holds
+        stopped = Cause.ADMIN if held else Cause.QUEUE
+        cause = stopped if record.phase is Phase.WAITING else Cause.RELEASED
+        replan(state, record, event, cause, words)
+    elif record.id in state.homeless:
+        plan_job(state, record, event, Cause.FREED, words)
+    elif _on_lost_node(state, record):
+        replan(state, record, event, _of_nodes(cause), words)
+    else:
+        return False
+    return True
+
+
+def _on_lost_node(state: EngineState, record: JobRecord) -> bool:
+    """Whether a planned job lies on a node that takes no new jobs, or that was given up."""
+    if state.plan.state(record.slot) != PLANNED:
+        return False
+    return any(name not in state.down_since for name in state.plan.unusable(record.slot))
+
+
+def _reads_differently(state: EngineState, record: JobRecord) -> bool:
+    facts = record.facts
+    if facts.id in state.aside:
+        return False
+    queue = state.queues.get(facts.queue)
+    return state.intake.read(facts, queue, state.server.defaults) != record.understood
+
+
+def _stands_wrongly(state: EngineState, record: JobRecord, waits: str) -> bool:
+    """Whether a job has a start though its queue starts nothing, or none since its queue started nothing."""
+    if record.phase is Phase.BLOCKED and waits != "queue":
+        return False  # it waits for something else first
+    wait = waits_for(record.facts, state.stopped_queues, chained=bool(record.behind))
+    if record.phase is Phase.WAITING:
+        return wait is not None and wait[0] == "queue"
+    return wait is None or WaitingFor(*wait) != record.answer

@@ -1,0 +1,261 @@
+"""Jobs that run: what they hold and until when, and what happens when they do not end in time."""
+
+import heapq
+from collections.abc import Iterable
+from dataclasses import replace
+
+from schedd.engine.facts.phases import Step, after
+from schedd.engine.facts.records import BackOff, Cause, JobRecord, Phase, RunSoFar
+from schedd.engine.facts.shares import shares_of, takes_of
+from schedd.engine.facts.state import EngineState
+from schedd.engine.machine.nodes import block, unblock
+from schedd.engine.place.places import make_way
+from schedd.engine.rank.accounts import book_charge, hold_run
+from schedd.engine.rank.fair_use import book_run
+from schedd.engine.rank.promises import began, end_promise
+from schedd.engine.rank.quarantine import Concerning
+from schedd.model import Chunk, Place, Request
+from schedd.wire import JobFacts, ShareFacts
+
+AHEAD = 60
+"""Seconds by which the server's clock may be ahead of ours."""
+
+__all__ = [
+    "AHEAD",
+    "ended_run",
+    "hold",
+    "hold_new_node",
+    "overruns",
+    "run",
+    "suspect",
+    "told_again",
+]
+
+
+def run(
+    state: EngineState, event: str, record: JobRecord, started: int, shares: Iterable[ShareFacts]
+) -> None:
+    """The job runs on these shares: it holds them, and planned jobs in its way are planned anew."""
+    shares = tuple(shares)
+    started = _believed(state, record, started)
+    known = record.facts
+    if record.phase is Phase.RUNNING and (record.run.started, known.shares) == (started, shares):
+        return
+    letter = known.state if known.state in ("R", "E", "S") else "R"
+    starts = known.starts + (record.phase is not Phase.RUNNING)
+    facts = replace(known, state=letter, shares=shares, started=started, starts=starts)
+    # It may have been altered while its run decision was out.
+    understood = state.intake.read(facts, state.queues.get(facts.queue), state.server.defaults)
+    ours = record.phase is Phase.DISPATCHED
+    altered = understood != record.understood
+    planned = state.plan.start(record.slot) if record.slot >= 0 else -1
+    as_planned = ours and not altered and _same_nodes(shares_of(state.plan, record.slot), shares)
+    state.homeless.pop(record.id, None)
+    state.chained.pop(record.id, None)  # it waits for nothing any more
+    record = began(state, record, event, started)
+    record = after(record, Step.STARTED, facts=facts, understood=understood, run=RunSoFar(started))
+    record = state.put(_with_slot(state, record))
+    hold_run(state, record)
+    if as_planned and planned <= started <= planned + state.settings.end_allowance:
+        # A start a little late takes from its allowance at the end, not from those behind it now.
+        _begin(state, record, state.plan.end(record.slot))
+        return
+    occupy(state, record)
+    cause = Cause.OUTAGE if ours else Cause.ADMIN
+    make_way(state, [record.slot], event, cause, f"job {record.id} was started there")
+
+
+def _believed(state: EngineState, record: JobRecord, started: int) -> int:
+    """When a job that runs began, as the server has it; one that is to begin yet was stamped by a clock that
+    was ahead, and began by now.
+    """
+    if started <= state.now + AHEAD:
+        return started
+    return record.run.started if record.phase is Phase.RUNNING else state.now
+
+
+def suspect(state: EngineState, event: str, record: JobRecord, started: int, by: str) -> None:
+    """A job starts, ``by`` a person or by whom nobody knows. One that nobody here started was run by hand;
+    several within a while are another scheduler's, which is alive: then no more jobs are started.
+
+    A run decision that came to nothing may have been carried out all the same, while it was valid.
+    """
+    settings = state.settings
+    if state.mode != "scheduler" or record.phase in (Phase.DISPATCHED, Phase.RUNNING):
+        return
+    if record.facts.state == "S":
+        return
+    if record.attempt.decided >= 0 and started <= record.attempt.expires + settings.answer_grace:
+        return
+    who = by or "somebody else"
+    state.alert(event, "by_hand", f"job {record.id} was started by {who}, not by this scheduler")
+    if by or not settings.alone or state.foreign:
+        return
+    state.by_hand = [at for at in state.by_hand if at > state.now - settings.alone_within] + [state.now]
+    if len(state.by_hand) < settings.alone_starts:
+        return
+    words = f"job {record.id} was started by somebody else"
+    if len(state.by_hand) > 1:
+        seconds = state.now - state.by_hand[0]
+        words += f", as {len(state.by_hand) - 1} others were within {seconds} s before"
+    state.foreign = words
+    state.alert(event, "foreign", f"{state.foreign}: another scheduler is active; no more jobs are started")
+
+
+def _with_slot(state: EngineState, record: JobRecord) -> JobRecord:
+    """A job whose request was not understood gets a slot when it runs: what it holds is plain enough."""
+    if record.slot < 0:
+        request = Request((Chunk(cpus=0),), Place.FREE)
+        pools = state.pools_for(record.facts, record.understood)
+        slot = state.new_slot(request, max(1, record.understood.walltime), pools)
+        record = after(record, Step.GIVEN_SLOT, slot=slot)
+    else:
+        state.refit(record)
+    if record.understood.assumed:
+        state.assumed.add(record.slot)
+    else:
+        state.assumed.discard(record.slot)
+    return record
+
+
+def _same_nodes(a: Iterable[ShareFacts], b: Iterable[ShareFacts]) -> bool:
+    return sorted((s.node, s.cpus) for s in a) == sorted((s.node, s.cpus) for s in b)
+
+
+def walltime_end(record: JobRecord) -> int:
+    """Until when a running job holds its resources as the plan counts them; see ``_past_end`` for more."""
+    return record.run.started + record.understood.walltime
+
+
+def occupy(state: EngineState, record: JobRecord) -> None:
+    """Let a running job hold its shares, whatever the plan says about them."""
+    slot = record.slot
+    end = max(walltime_end(record), state.now + 1)
+    start = min(record.run.started, end - 1)
+    state.queue.pop(slot, None)
+    state.plan.lift(slot, state.now)
+    state.plan.set_duration(slot, end - start, state.now)
+    state.plan.fix(slot, start, takes_of(state.plan, record.understood.request, record.facts.shares))
+    heapq.heappush(state.ends, (end, slot, record.id))
+
+
+def _begin(state: EngineState, record: JobRecord, end: int) -> None:
+    """A job runs where it was planned; it holds that until ``end``."""
+    hold(state, record, end)
+    heapq.heappush(state.ends, (end, record.slot, record.id))
+
+
+def hold(state: EngineState, record: JobRecord, end: int) -> None:
+    """A placed job is no longer moved, and holds its place until ``end``."""
+    state.queue.pop(record.slot, None)
+    state.plan.begin(record.slot)
+    if end != state.plan.end(record.slot):
+        state.plan.set_duration(record.slot, end - state.plan.start(record.slot), state.now)
+
+
+def told_again(state: EngineState, event: str, record: JobRecord, facts: JobFacts) -> None:
+    """A running job as the server describes it now: its walltime or what it holds may have changed."""
+    understood = state.intake.read(facts, state.queues.get(facts.queue), state.server.defaults)
+    shares = facts.shares or record.facts.shares
+    told = facts.started if facts.started is not None else record.run.started
+    started = _believed(state, record, told)
+    letter = facts.state if facts.state in ("R", "E", "S") else record.facts.state
+    facts = replace(facts, shares=shares, started=started, state=letter)
+    same_place = _same_nodes(shares, record.facts.shares) and started == record.run.started
+    if same_place and understood.walltime == record.understood.walltime:
+        state.put(after(record, Step.RUN_AGAIN, facts=facts, understood=understood, run=record.run))
+        return
+    unblock(state, record.id, event)
+    new = after(record, Step.RUN_AGAIN, facts=facts, understood=understood, run=RunSoFar(started))
+    new = state.put(_with_slot(state, new))
+    occupy(state, new)
+    words = f"job {record.id} was altered while it runs" if same_place else f"job {record.id} runs there"
+    make_way(state, [new.slot], event, Cause.ADMIN, words)
+
+
+def hold_new_node(state: EngineState, event: str, names: frozenset[str]) -> None:
+    """Nodes became known: jobs that run on them hold them from now on."""
+    for record in list(state.records.values()):
+        if record.phase is Phase.RUNNING and any(share.node in names for share in record.facts.shares):
+            occupy(state, record)
+            make_way(state, [record.slot], event, Cause.ADMIN, f"job {record.id} runs there")
+
+
+# ---- overruns -----------------------------------------------------------------------------------
+
+
+def overruns(state: EngineState, event: str) -> None:
+    """Jobs that should have freed their resources by now hold them a while longer.
+
+    All that is over-committed by that is planned anew at once: many jobs may come to their end together.
+    """
+    longer: dict[Cause, list[tuple[int, str]]] = {}
+    while state.ends:
+        end, slot, job_id = state.ends[0]
+        record = state.records.get(job_id)
+        holds = record is not None and record.slot == slot and state.plan.end(slot) == end
+        if holds and end > state.now:
+            break
+        heapq.heappop(state.ends)  # who ended earlier goes at once: nobody has to look again for its sake
+        if record is None or not holds:
+            continue
+        with Concerning(state, job_id, event):
+            found = _past_end(state, record, event)
+            if found is not None:
+                cause, words = found
+                longer.setdefault(cause, []).append((slot, words))
+    for cause, these in longer.items():
+        words = these[0][1] if len(these) == 1 else f"{these[0][1]} ({len(these) - 1} more jobs, too)"
+        make_way(state, [slot for slot, _ in these], event, cause, words)
+
+
+def _past_end(state: EngineState, record: JobRecord, event: str) -> tuple[Cause, str] | None:
+    """Let a job hold its place longer; returns the cause and the words for those in its way."""
+    if record.phase is Phase.DISPATCHED:
+        words = f"job {record.id} should have ended by now, and is not known to have started"
+        _longer(state, record, state.settings.overrun_step)
+        return Cause.OUTAGE, words
+    return _overrun(state, record, event) if record.phase is Phase.RUNNING else None
+
+
+def _overrun(state: EngineState, record: JobRecord, event: str) -> tuple[Cause, str]:
+    """A running job has not ended as planned: it started later, takes its allowance, or runs on."""
+    settings = state.settings
+    words = f"job {record.id} runs past its walltime"
+    left = walltime_end(record) - state.now
+    if left > 0:
+        _longer(state, record, left)
+        return Cause.OVERRUN, f"job {record.id} started later than planned and runs on"
+    over = state.now - walltime_end(record) - settings.end_allowance
+    if over < 0:
+        _longer(state, record, min(settings.overrun_step, -over))
+        return Cause.OVERRUN, words
+    step = min(settings.overrun_step << min(record.run.overruns, 20), settings.overrun_most)
+    if over < settings.overrun_blocked:
+        # The moment at which its nodes count as blocked is not to be missed.
+        step = min(step, settings.overrun_blocked - over)
+    record = state.put(after(record, Step.OVERRAN, run=replace(record.run, overruns=record.run.overruns + 1)))
+    _longer(state, record, step)
+    # Nobody ends a job without walltime: running on tells nothing about its nodes.
+    late = over >= settings.overrun_blocked and not record.understood.assumed
+    if late and block(state, record, event, words):
+        nodes = ", ".join(share.node for share in record.facts.shares)
+        past = f"job {record.id} is {over} s past its walltime: {nodes} counts as blocked"
+        state.alert(event, "overrun", past, record.id)
+    return Cause.OVERRUN, words
+
+
+def _longer(state: EngineState, record: JobRecord, step: int) -> None:
+    end = state.now + step
+    state.plan.set_duration(record.slot, end - state.plan.start(record.slot), state.now)
+    heapq.heappush(state.ends, (end, record.slot, record.id))
+
+
+def ended_run(state: EngineState, event: str, record: JobRecord, back_off: BackOff, words: str) -> JobRecord:
+    """A run is over but the job lives: it is as if it had just been queued, its promise ended."""
+    unblock(state, record.id, event)
+    book_run(state, record, state.now)
+    if record.phase is Phase.RUNNING:
+        book_charge(state, record, state.now)
+    state.out.pop(record.id, None)
+    return after(end_promise(state, record, event, words), Step.CAME_BACK, back_off=back_off)

@@ -1,0 +1,164 @@
+"""What is written on jobs that wait: when and where they start, or why that is not known."""
+
+from typing import Final
+
+import numpy as np
+
+from schedd.engine.facts.calm import NEAR, ripe_at
+from schedd.engine.facts.pools import binding
+from schedd.engine.facts.records import JobRecord, Phase
+from schedd.engine.facts.shares import shares_of
+from schedd.engine.facts.state import EngineState
+from schedd.engine.facts.words import remarks, why
+from schedd.engine.rank.quarantine import Concerning
+from schedd.model import FOREVER
+from schedd.plan.columns import Ints
+from schedd.policy.limits import in_words
+from schedd.wire import Tell
+
+__all__ = ["next_tell", "tell", "why_text"]
+
+_HALT: Final = "no jobs are started at present"
+"""Not why: a reason may speak of other users' jobs."""
+
+
+def tell(state: EngineState, event: str) -> None:
+    """Tell what is due to be told, within the rate: starts that are near, then jobs that were told nothing
+    yet, then the others; of each the soonest start first.
+    """
+    if state.now > state.told_at:
+        state.told_at, state.told_then = state.now, 0
+    _note_a_halt(state)
+    while state.unheard and not state.silent and state.told_then < state.settings.tell_rate:
+        record = state.records[next(iter(state.unheard))]
+        del state.unheard[record.id]
+        if record.phase in (Phase.WAITING, Phase.BLOCKED):
+            state.told_then += 1
+            with Concerning(state, record.id, event):
+                state.decisions.append(_tell(state, record, event, None, (), why_text(state, record)))
+    if state.told_then >= state.settings.tell_rate:
+        return
+    due = np.flatnonzero(state.tell_due)
+    due = due[_ripe_at(state, due) <= state.now]
+    if not due.shape[0]:
+        return
+    starts = state.plan.starts(due)
+    if state.silent:
+        _take_as_told(state, due, starts)
+        state.tell_due[due] = 0
+        return
+    starts = np.where(starts < 0, FOREVER, starts)
+    later = (state.told[due] >= 0) & (starts > state.now + NEAR)
+    starts = starts + np.where(later, FOREVER, 0)
+    # Few of many are told at a time, so only they are put in order; should some of them have begun to run
+    # since, those told are fewer this second, and others follow in the next.
+    few = max(1, 2 * state.settings.tell_rate)
+    if due.shape[0] > few:
+        # All that start at the last of these moments are kept, so ties still go by slot.
+        latest = np.partition(starts, few - 1)[few - 1]
+        near = starts <= latest
+        due, starts = due[near], starts[near]
+    order = np.argsort(starts, kind="stable")
+    for slot in due[order].tolist():
+        record = state.by_slot[slot]
+        if record is None or record.phase not in (Phase.WAITING, Phase.BLOCKED):
+            state.tell_due[slot] = 0
+        elif state.told_then < state.settings.tell_rate:
+            state.tell_due[slot] = 0
+            state.told_then += 1
+            with Concerning(state, record.id, event):
+                _tell_one(state, record, event)
+        else:
+            return
+
+
+def next_tell(state: EngineState) -> int:
+    """When something is to be told again; FOREVER: nothing is."""
+    if state.unheard and not state.silent:
+        return state.now + 1
+    due = np.flatnonzero(state.tell_due)
+    return max(state.now + 1, int(_ripe_at(state, due).min())) if due.shape[0] else FOREVER
+
+
+def _ripe_at(state: EngineState, slots: Ints) -> Ints:
+    planned = state.plan.starts(slots)
+    return ripe_at(state.told[slots], state.told_when[slots], planned, state.now, state.settings.tell_pause)
+
+
+def _take_as_told(state: EngineState, slots: Ints, starts: Ints) -> None:
+    """These starts are told from now on."""
+    state.told[slots], state.told_when[slots] = starts, state.now
+    state.changed[slots] = state.generation
+
+
+def _note_a_halt(state: EngineState) -> None:
+    """Those about to start are told when nothing is started any more, and when starts go on."""
+    stands = bool(state.halted) and state.mode == "scheduler"
+    if stands == state.told_halt:
+        return
+    state.told_halt = stands
+    starts = state.plan.jobs.starts
+    count = min(starts.shape[0], state.told.shape[0])
+    near = (starts[:count] >= 0) & (starts[:count] <= state.now + NEAR) & (state.told[:count] >= 0)
+    state.tell_due[:count] |= near
+
+
+def _tell_one(state: EngineState, record: JobRecord, event: str) -> None:
+    slot = record.slot
+    start = state.plan.start(slot)
+    state.told[slot], state.told_when[slot], state.changed[slot] = start, state.now, state.generation
+    if start >= 0:
+        nodes = tuple(share.node for share in shares_of(state.plan, slot))
+        notes = remarks(record)
+        if state.told_halt and start <= state.now + NEAR:
+            notes.append(_HALT)
+        decision = _tell(state, record, event, start, nodes, "; ".join(notes))
+    else:
+        decision = _tell(state, record, event, None, (), why_text(state, record))
+    state.decisions.append(decision)
+
+
+def _tell(
+    state: EngineState, record: JobRecord, event: str, start: int | None, nodes: tuple[str, ...], text: str
+) -> Tell:
+    slot = record.slot
+    expected = start is not None and slot >= 0 and state.expected[slot] >= 0
+    return Tell(
+        id=state.next_decision(),
+        cause=event,
+        time=state.now,
+        job_id=record.id,
+        planned_start=start,
+        planned_end=None if start is None else start + record.understood.walltime,
+        planned_nodes=nodes,
+        text=text,
+        expected_start=int(state.expected[slot]) if expected else None,
+        expected_by=int(state.expected_by[slot]) if expected else None,
+        runs_for=_runs_for(state, record) if start is not None else None,
+    )
+
+
+def _runs_for(state: EngineState, record: JobRecord) -> int | None:
+    learner = state.outlook.learner if state.outlook is not None else None
+    if learner is None or record.id not in learner:
+        return None
+    found = learner.prediction(record.id).p90
+    return found if found < record.understood.walltime else None
+
+
+def why_text(state: EngineState, record: JobRecord) -> str:
+    """One line for the job's comment: when and where, or what it waits for."""
+    start = state.plan.start(record.slot) if record.slot >= 0 else -1
+    return why(record, start, _limited_by(state, record) if start >= 0 else ())
+
+
+def _limited_by(state: EngineState, record: JobRecord) -> list[str]:
+    """The limits that leave a planned job no room before its start, each by itself."""
+    plan, slot = state.plan, record.slot
+    earliest = max(state.now, record.facts.not_before or 0, record.back_off.until)
+    return [
+        in_words(state.limits.pools[pool])
+        for pool, amount in plan.pools_of(slot).items()
+        if plan.is_scarce(pool)
+        and binding(*plan.pool_free(pool), plan.start(slot), plan.end(slot), amount, earliest)
+    ]

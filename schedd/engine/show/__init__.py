@@ -1,0 +1,1 @@
+"""What readers get of the state."""

@@ -1,0 +1,375 @@
+"""One job as readers see it, rendered from a published plan when it is read."""
+
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from schedd.dialect.deadline import read_deadline
+from schedd.engine.facts.calm import shown
+from schedd.engine.facts.pools import binding, room_of
+from schedd.engine.facts.records import Breach, ChangeSet, JobRecord, Phase, Risk
+from schedd.engine.facts.words import why
+from schedd.engine.show.node_sets import sets_of, together_of
+from schedd.engine.show.view import Published
+from schedd.model import FOREVER, Never, Place, WaitingFor
+from schedd.plan.columns import CPUS, GPUS, MEM
+from schedd.policy.limits import in_words
+from schedd.wire import ShareFacts
+
+__all__ = [
+    "Change",
+    "ExpectedStart",
+    "JobView",
+    "Standing",
+    "expected_of",
+    "job_history",
+    "job_view",
+    "last_change",
+    "record_of",
+    "shares_of",
+    "standing_of",
+    "told_of",
+    "view_of",
+]
+
+Standing = Literal["running", "starting", "planned", "waiting", "never"]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A move of a planned start; a start that is null was not known."""
+
+    time: int
+    """When it was decided, in seconds since the epoch."""
+    generation: int
+    event: str
+    """The id of the event that moved it."""
+    cause: str
+    """One of a closed list, such as `arrived`, `freed`, `overrun ahead`, `node lost`."""
+    words: str
+    before: int | None
+    after: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """A job as readers see it. Times are seconds since the epoch (UTC), amounts of memory KiB."""
+
+    id: str
+    name: str
+    owner: str
+    group: str
+    account: str
+    queue: str
+    job_state: str
+    """The server's letter: Q queued, H held, W waiting, R running, E exiting, T, S."""
+    state: Standing
+    """Where the job stands with the planner: `running`; `starting` (told to the server); `planned`;
+    `waiting` for something whose end is not known; `never` to run on this cluster as it is."""
+    priority: int
+    submitted: int
+    eligible_since: int | None
+    not_before: int | None
+    """The earliest start that the owner allows."""
+    holds: str
+    depend: str
+    resources: Mapping[str, str]
+    """The server's Resource_List, as text."""
+    cpus: int | None
+    """How many it asks for in all; null where its request is not understood."""
+    walltime: int
+    """Seconds that the plan counts with."""
+    walltime_assumed: bool
+    """True when neither the job nor a default names a walltime."""
+    started: int | None
+    planned_start: int | None
+    """When the job starts as planned now, which may change with every event; of a running job, when it
+    started."""
+    told_start: int | None
+    """The same as people are to be shown it, in commands, pages and the job's comment: told anew only when
+    the plan moved by more than a minute (`tell_threshold`), and then not more often than once a minute
+    (`tell_pause`) before it is near. Null where no start is planned."""
+    planned_end: int | None
+    """The start and the walltime; a running job may hold its nodes longer, by the site's end allowance."""
+    planned_nodes: tuple[ShareFacts, ...]
+    """What it will hold, or holds, of each node."""
+    node_sets: tuple[str, ...]
+    """Of a job that is to be kept on one set of nodes: the sets that its nodes are in."""
+    expected_start: int | None
+    """About when it starts, by how long jobs really run: as many such jobs start later as earlier. Null where
+    no start is planned, nothing is predicted, or that was not worked out yet."""
+    expected_by: int | None
+    """By when it starts in nine of ten cases. Both are told anew when they moved by more than their own
+    uncertainty."""
+    expected_as_of: int | None
+    """When expected starts were last worked out."""
+    promised_start: int | None
+    """No later than this, barring the causes listed in the documentation; null when nothing is promised."""
+    limited_by: tuple[str, ...]
+    """The limits that leave the job no room before its planned start, each by itself."""
+    deadline: int | None
+    """Until when its owner wants it to have ended."""
+    deadline_state: Literal["", "on_track", "at_risk", "missed"]
+    """`on_track`: it ends in time as planned now; `at_risk`: it could still, if it started sooner (or ends
+    before its walltime); `missed`: it cannot any more. Empty without a deadline."""
+    conditional: tuple[str, ...]
+    """What must come true before it may start as planned: dependencies such as `afterok:12.server`."""
+    weak: bool
+    """True when the promise hangs on a job ahead whose walltime is only assumed."""
+    answer: Literal["start_known", "waiting", "never"]
+    waiting_for: str
+    """When `waiting`: the kind of what must happen first (`hold`, `queue`, `node`, `dependency`, ...)."""
+    why: str
+    """In one line: when it starts, what it waits for, or why it never can."""
+    at_risk: Risk | None
+    """Since when, by which event and for which cause the promise cannot be kept as planned now; null while it
+    can, and while nothing is promised."""
+    breaches: tuple[Breach, ...]
+    """Promises that were not kept, each with its cause: the job had not started by then."""
+    last_change: Change | None
+    """The last move of the planned start."""
+    changed: int
+    """The generation in which anything about this job last changed."""
+    as_of: int
+    """When the plan was brought up to date."""
+    generation: int
+    """Counts the batches of events that the plan has taken in."""
+    stale: str
+    """Why the plan may not show the server's present state; empty when it does."""
+
+
+def record_of(published: Published, job_id: str) -> JobRecord | None:
+    """The published record of a job; None when it is not known."""
+    record = published.slotless.get(job_id)
+    if record is not None:
+        return record
+    ahead = published.ids.get(job_id)
+    if ahead is None:
+        return None
+    if 0 <= ahead.slot < len(published.records):
+        record = published.records[ahead.slot]
+        if record is not None and record.id == job_id:
+            return record
+    # It was altered a moment ago, and has another slot already.
+    return next((r for r in published.records if r is not None and r.id == job_id), None)
+
+
+def told_of(published: Published, record: JobRecord, start: int) -> int:
+    """The start that people are shown of a job that is planned for ``start``, or started then; -1: none."""
+    if record.slot < 0 or standing_of(record, start) != "planned":
+        return start
+    return shown(int(published.told[record.slot]), start, published.as_of)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedStart:
+    """What is told of a waiting job's start beside its plan and its promise; see ``JobView``."""
+
+    start: int | None = None
+    by: int | None = None
+    as_of: int | None = None
+
+
+_NOT_EXPECTED = ExpectedStart()
+
+
+def expected_of(published: Published, record: JobRecord) -> ExpectedStart:
+    """What is told of a job that is planned, or that a queue policy has waiting."""
+    slot = record.slot
+    if slot < 0 or record.phase is not Phase.WAITING or published.expected[slot] < 0:
+        return _NOT_EXPECTED
+    if published.starts[slot] < 0 and published.settings.policy == "conservative":
+        return _NOT_EXPECTED  # it lost its start since
+    return ExpectedStart(
+        int(published.expected[slot]), int(published.expected_by[slot]), published.expected_as_of
+    )
+
+
+def job_view(published: Published, job_id: str) -> JobView | None:
+    """The job as it stood after the published batch; None when it is not known."""
+    record = record_of(published, job_id)
+    return view_of(published, record) if record is not None else None
+
+
+def view_of(published: Published, record: JobRecord, only: AbstractSet[str] | None = None) -> JobView:
+    """The row of a job; ``record`` must be the published one.
+
+    Where ``only`` some fields are wanted, the others may be empty: those that take long to find.
+    """
+
+    def wants(field: str) -> bool:
+        return only is None or field in only
+
+    facts, slot = record.facts, record.slot
+    start = int(published.starts[slot]) if slot >= 0 else -1
+    promised = int(published.promise[slot]) if slot >= 0 else FOREVER
+    walltime = record.understood.walltime
+    standing = standing_of(record, start)
+    told = told_of(published, record, start)
+    expected = expected_of(published, record)
+    deadline = read_deadline(facts.resources, facts.submitted)
+    needs_limits = standing == "planned" and (wants("limited_by") or wants("why"))
+    limits = _limited_by(published, record) if needs_limits else ()
+    together = together_of(record, published.node_sets)
+    needs_sets = together is not None and (wants("node_sets") or wants("why"))
+    shares = shares_of(published, record) if start >= 0 and (wants("planned_nodes") or needs_sets) else ()
+    sets: tuple[str, ...] = ()
+    if needs_sets and together is not None and shares:
+        sets = sets_of(together, published.nodes, [share.node for share in shares])
+    return JobView(
+        id=record.id,
+        name=facts.name,
+        owner=facts.owner,
+        group=facts.group,
+        account=facts.account,
+        queue=facts.queue,
+        job_state=facts.state,
+        state=standing,
+        priority=facts.priority,
+        submitted=facts.submitted,
+        eligible_since=record.eligible_since if record.eligible_since >= 0 else None,
+        not_before=facts.not_before,
+        holds=facts.holds,
+        depend=facts.depend,
+        resources=facts.resources,
+        cpus=request.cpus if (request := record.understood.request) is not None else None,
+        walltime=walltime,
+        walltime_assumed=record.understood.assumed,
+        started=record.run.started if record.run.started >= 0 else None,
+        planned_start=start if start >= 0 else None,
+        told_start=told if told >= 0 else None,
+        planned_end=start + walltime if start >= 0 else None,
+        planned_nodes=shares if wants("planned_nodes") else (),
+        node_sets=sets,
+        expected_start=expected.start,
+        expected_by=expected.by,
+        expected_as_of=expected.as_of,
+        promised_start=promised if promised < FOREVER else None,
+        limited_by=limits,
+        deadline=deadline,
+        deadline_state=_deadline_state(deadline, walltime, start, standing, published.as_of),
+        conditional=tuple(f"{link.kind}:{link.job}" for link in record.behind),
+        weak=record.weak,
+        answer="start_known" if start >= 0 else "never" if standing == "never" else "waiting",
+        waiting_for=record.answer.kind if isinstance(record.answer, WaitingFor) else "",
+        why=why(record, start, limits, sets, told) if wants("why") else "",
+        at_risk=record.risk,
+        breaches=record.breaches,
+        last_change=last_change(published, slot) if slot >= 0 and wants("last_change") else None,
+        changed=int(published.changed[slot]) if slot >= 0 else published.generation,
+        as_of=published.as_of,
+        generation=published.generation,
+        stale=published.stale,
+    )
+
+
+def _deadline_state(
+    deadline: int | None, walltime: int, start: int, standing: Standing, now: int
+) -> Literal["", "on_track", "at_risk", "missed"]:
+    if deadline is None:
+        return ""
+    if start >= 0 and start + walltime <= deadline:
+        return "on_track"
+    soonest = now if standing == "running" else now + walltime
+    return "at_risk" if soonest <= deadline and standing != "never" else "missed"
+
+
+def _limited_by(published: Published, record: JobRecord) -> tuple[str, ...]:
+    """The limits that leave a planned job no room before its start."""
+    slot = record.slot
+    start, end = int(published.starts[slot]), int(published.starts[slot] + published.durations[slot])
+    earliest = max(published.as_of, record.facts.not_before or 0, record.back_off.until)
+    found = []
+    for entry in published.held_by(slot):
+        limit = published.limits.get(entry.row)
+        if not entry.of_pool or limit is None:
+            continue
+        times, free = room_of(limit, *published.pool_use(entry.row), earliest, end)
+        if binding(times, free, start, end, entry.amounts[0], earliest):
+            found.append(in_words(limit))
+    return tuple(found)
+
+
+def standing_of(record: JobRecord, start: int) -> Standing:
+    """Where a job with this (planned) start stands."""
+    if record.phase is Phase.RUNNING:
+        return "running"
+    if record.phase is Phase.DISPATCHED:
+        return "starting"
+    if start >= 0:
+        return "planned"
+    return "never" if isinstance(record.answer, Never) else "waiting"
+
+
+def shares_of(published: Published, record: JobRecord) -> tuple[ShareFacts, ...]:
+    """What a placed job holds of each node; what it asks for where it holds whole nodes."""
+    if record.phase is Phase.RUNNING:
+        return record.facts.shares
+    request = record.understood.request
+    shares = []
+    for row, part, units, takes in published.held_by(record.slot):
+        if part < 0:
+            continue
+        cpus, mem, gpus = takes[CPUS], takes[MEM], takes[GPUS]
+        if request is not None and request.exclusive:
+            asked = request.chunks if request.place is Place.PACK else request.chunks[part : part + 1]
+            counts = [chunk.count if request.place is Place.PACK else units for chunk in asked]
+            cpus = sum(n * chunk.cpus for n, chunk in zip(counts, asked, strict=True))
+            mem = sum(n * chunk.mem for n, chunk in zip(counts, asked, strict=True))
+            gpus = sum(n * chunk.gpus for n, chunk in zip(counts, asked, strict=True))
+        shares.append(ShareFacts(published.names[row], cpus, mem, gpus))
+    return tuple(shares)
+
+
+def last_change(published: Published, slot: int) -> Change | None:
+    """The last move of the planned start of the job that has this slot."""
+    number = int(published.last_move[slot])
+    if number < 0:
+        return None
+    for _ in range(3):  # the log may lose its oldest entries between two looks
+        try:
+            found = published.changes[number - published.changes[0].number]
+        except IndexError:
+            return None
+        if found.number == number:
+            break
+    else:
+        return None
+    return _change(found, slot)
+
+
+def _change(found: ChangeSet, slot: int) -> Change:
+    """The slot's part in a set of moves."""
+    i = int(np.flatnonzero(found.slots == slot)[-1])
+    before, after = int(found.old[i]), int(found.new[i])
+    return Change(
+        found.time,
+        found.generation,
+        found.event,
+        found.cause.value,
+        found.words,
+        before if before >= 0 else None,
+        after if after >= 0 else None,
+    )
+
+
+def job_history(published: Published, record: JobRecord, most: int = 100) -> tuple[Change, ...]:
+    """The latest moves of a job's planned start, the newest first; ``record`` must be the published one.
+
+    A job that was altered so that it asks for other nodes begins a new history. The log is bounded: the
+    oldest moves of a busy cluster are forgotten.
+    """
+    slot = record.slot
+    if slot < 0:
+        return ()
+    found: list[Change] = []
+    # The engine appends meanwhile; a copy of a deque is taken at once.
+    for change in reversed(published.changes.copy()):
+        if len(found) == most or change.number < published.born[slot]:
+            break
+        if change.generation <= published.generation and (change.slots == slot).any():
+            found.append(_change(change, slot))
+    return tuple(found)

@@ -1,0 +1,38 @@
+"""On which sets of nodes a job is, for those who ask."""
+
+from collections.abc import Collection, Mapping
+
+from schedd.engine.facts.records import JobRecord
+from schedd.model import NodeSets, Place
+from schedd.wire import NodeFacts
+
+__all__ = ["sets_of", "together_of"]
+
+
+def together_of(record: JobRecord, site: NodeSets | None) -> NodeSets | None:
+    """The sets on one of which the job is to be kept: its own wish, or the site's; None where it cannot
+    be apart anyway.
+    """
+    request = record.understood.request
+    if request is None or request.units == 1 or request.place is Place.PACK:
+        return None
+    return request.together or site
+
+
+def sets_of(together: NodeSets, nodes: Mapping[str, NodeFacts], names: Collection[str]) -> tuple[str, ...]:
+    """The sets that nodes of these names are in: one where it has all of them, else all that have any."""
+    mine = {name: {name, *nodes[name].properties} if name in nodes else {name} for name in names}
+    if together.by:
+        prefix = f"{together.by}="
+        named = {
+            feature: frozenset({feature})
+            for features in mine.values()
+            for feature in sorted(features)
+            if feature.startswith(prefix)
+        }
+    else:
+        named = dict(together.named)
+    for name, features in named.items():
+        if all(features & has for has in mine.values()):
+            return (name,)
+    return tuple(name for name, features in named.items() if any(features & has for has in mine.values()))

@@ -1,0 +1,254 @@
+"""What readers see: frozen copies of the plan's columns per batch. `job_view` renders rows of them.
+
+Publishing copies whole columns and lists; no Python statement runs per job. Readers in other threads hold a
+`Published` as long as they like and never wait for the engine.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from schedd.engine.facts.alerts import OpenAlert
+from schedd.engine.facts.booking import Booking
+from schedd.engine.facts.books import Entry as LedgerEntry
+from schedd.engine.facts.numbers import Numbers
+from schedd.engine.facts.records import ChangeSet, HandedOver, JobRecord, NodePower
+from schedd.engine.facts.settings import EngineSettings
+from schedd.engine.facts.state import EngineState
+from schedd.engine.place.waiting import state_of
+from schedd.model import NodeSets
+from schedd.plan.columns import Entries, Entry, Ints, Readable
+from schedd.policy.access import Access
+from schedd.policy.accounts import Account
+from schedd.policy.limits import Limit
+from schedd.policy.metering import Meter
+from schedd.policy.reliability import Life
+from schedd.wire import Mode, NodeFacts, PlanningHeld, QueueFacts, Reserve, ServerFacts
+
+__all__ = ["Published", "publish"]
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The plan as it was after one batch. Columns are by slot and read-only.
+
+    ``ids``, ``numbers`` and ``changes`` are the engine's own and may be ahead: what is found there counts
+    only where the columns agree. ``names`` are the nodes by row, ``blocks`` the names of reservations by
+    slot.
+    """
+
+    settings: EngineSettings
+    generation: int
+    as_of: int
+    paused: str
+    foreign: str
+    halted: str
+    mode: Mode
+    stale: str
+    server: ServerFacts
+    plan: Readable
+    promise: Ints
+    told: Ints
+    """The start that was told last of each job: see ``schedd.engine.facts.calm``."""
+    expected: Ints
+    expected_by: Ints
+    expected_held: Mapping[str, tuple[int, float, float]]
+    """By when starts were told: how many of the latest came true or not, and the shares that P50 and P90
+    covered."""
+    expected_as_of: int
+    """When the expected starts were last worked out; -1: never."""
+    changed: Ints
+    last_move: Ints
+    born: Ints
+    records: tuple[JobRecord | None, ...]
+    slotless: Mapping[str, JobRecord]
+    ids: Mapping[str, JobRecord]
+    numbers: Numbers
+    changes: deque[ChangeSet]
+    names: Mapping[int, str]
+    nodes: Mapping[str, NodeFacts]
+    """As the server describes them, but that those that are ``closed`` are draining."""
+    closed: Mapping[str, str]
+    """Nodes that get no new jobs though the server may have them up, with why: an admin holds their planning,
+    a job on them is long past its walltime, or jobs fail on them."""
+    queues: Mapping[str, QueueFacts]
+    reservations: tuple[Reserve, ...]
+    """Each with the nodes that it is about by now."""
+    bookings: Mapping[str, Booking]
+    """By name: cores that somebody has for a time."""
+    gates: Mapping[str, Access]
+    node_sets: NodeSets | None
+    """The site's."""
+    policy_version: int
+    holds: tuple[PlanningHeld, ...]
+    handovers: Mapping[str, HandedOver]
+    """By name: jobs that a federation handed over."""
+    power: Mapping[str, NodePower]
+    """By name: nodes that were switched, or of which an admin wishes something."""
+    power_would: tuple[str, ...]
+    """In a dry run of power saving: the nodes that would be off."""
+    power_saved: int
+    """Joules that nodes did not draw since they were off."""
+    lives: Mapping[str, Life]
+    meters: Mapping[str, Meter]
+    """By node: how long it was up, and how often it failed."""
+    accounts: Mapping[str, Account]
+    account_held: Mapping[str, int]
+    """By account: what is held for jobs that are planned or run, in its smallest unit."""
+    ledger: tuple[LedgerEntry, ...]
+    """Entries that the database does not have yet."""
+    books_read: int
+    """The server's logs were compared with what was charged up to this; 0: never."""
+    blocks: Mapping[int, str]
+    starting: tuple[str, ...]
+    arriving: int
+    breaches: int
+    at_risk: int
+    """How many promises are at risk."""
+    alerts: tuple[OpenAlert, ...]
+    """Those that are open."""
+    limits: Mapping[int, Limit]
+    """By row of the pool."""
+    _use: dict[int, tuple[Ints, Ints]] = field(default_factory=dict)
+
+    def pool_use(self, row: int) -> tuple[Ints, Ints]:
+        """(n,) moments, and how much of a pool is in use from each on; worked out when first asked for."""
+        if not self._use:
+            slots = np.flatnonzero(self.starts >= 0)
+            held = self.plan.held(slots)
+            held = held.of(held.of_pools)
+            starts = self.starts[slots][held.owner]
+            times = np.concatenate([starts, starts + self.durations[slots][held.owner]])
+            amounts = np.concatenate([held.amounts[:, 0], -held.amounts[:, 0]])
+            rows = np.concatenate([held.rows] * 2)
+            found = {}
+            for one in np.unique(rows).tolist():
+                here = rows == one
+                moments, back = np.unique(times[here], return_inverse=True)
+                used = np.cumsum(np.bincount(back, amounts[here])).astype(np.int64)
+                found[one] = (np.append(0, moments), np.append(0, used))
+            self._use.update(found)
+        nothing = np.zeros(1, np.int64)
+        return self._use.get(row, (nothing, nothing))
+
+    @property
+    def held_nodes(self) -> dict[str, str]:
+        """Nodes whose planning an admin holds, with the reasons."""
+        return {one.name: one.reason for one in self.holds if one.kind == "node"}
+
+    @property
+    def starts(self) -> Ints:
+        """(slots,) planned or actual starts; -1 where there is none."""
+        return self.plan.starts
+
+    @property
+    def durations(self) -> Ints:
+        """(slots,) for how many seconds each job holds its resources."""
+        return self.plan.durations
+
+    @property
+    def states(self) -> Ints:
+        """(slots,) VACANT, UNPLACED, PLANNED or FIXED."""
+        return self.plan.states
+
+    def held_by(self, slot: int) -> list[Entry]:
+        """What one job holds, of nodes and then of pools."""
+        return self.plan.held_by(slot)
+
+    def on_nodes(self, slots: Ints) -> Entries:
+        """What ``slots`` hold of nodes."""
+        held = self.plan.held(slots)
+        return held.of(~held.of_pools)
+
+
+def _frozen(column: Ints) -> Ints:
+    copy = column.copy()
+    copy.flags.writeable = False
+    return copy
+
+
+def _blocks(state: EngineState) -> dict[int, str]:
+    found = {one.slot: name for name, one in state.reservations.items() if one.slot >= 0}
+    return found | {slot: one.name for one in state.bookings.values() for slot in one.slots}
+
+
+def _closed(state: EngineState) -> dict[str, str]:
+    held = (name for kind, name in state.holds if kind == "node")
+    closed = {name: state_of(state, name) for name in (*state.blocked, *state.holes, *held)}
+    for one in state.power.values():
+        if one.wish == "off" and not one.away:
+            closed.setdefault(one.node, "to be switched off" + (f": {one.reason}" if one.reason else ""))
+    return closed
+
+
+def _nodes(state: EngineState, closed: Iterable[str]) -> dict[str, NodeFacts]:
+    found = dict(state.node_facts)
+    for name in closed:
+        if name in found and found[name].state == "up":
+            found[name] = replace(found[name], state="drain")
+    return found
+
+
+def _held(state: EngineState) -> dict[str, tuple[int, float, float]]:
+    kinds = state.outlook.kinds if state.outlook is not None else {}
+    return {kind: (len(one.held), *one.coverage) for kind, one in kinds.items() if one.held}
+
+
+def publish(state: EngineState) -> Published:
+    """The state as readers may see it; to be called between batches, by the thread that owns the state."""
+    closed = _closed(state)
+    return Published(
+        settings=state.settings,
+        generation=state.generation,
+        as_of=state.now,
+        paused=state.paused,
+        foreign=state.foreign,
+        halted=state.halted,
+        mode=state.mode,
+        stale=state.stale,
+        server=state.server,
+        plan=state.plan.readable(),
+        promise=_frozen(state.promise),
+        told=_frozen(state.told),
+        expected=_frozen(state.expected),
+        expected_by=_frozen(state.expected_by),
+        expected_held=_held(state),
+        expected_as_of=state.outlook.as_of if state.outlook is not None else -1,
+        changed=_frozen(state.changed),
+        last_move=_frozen(state.last_move),
+        born=_frozen(state.born),
+        records=tuple(state.by_slot),
+        slotless=dict(state.slotless),
+        ids=state.records,
+        numbers=state.numbers,
+        changes=state.changes,
+        names=dict(state.plan.name_of),
+        nodes=_nodes(state, closed),
+        closed=closed,
+        queues=dict(state.queues),
+        reservations=tuple(replace(one.event, nodes=one.nodes) for one in state.reservations.values()),
+        gates=dict(state.gates),
+        node_sets=state.site.node_sets,
+        policy_version=state.policy_version,
+        holds=tuple(state.holds.values()),
+        handovers=dict(state.handovers),
+        power=dict(state.power),
+        power_would=state.power_would,
+        power_saved=state.power_saved,
+        lives=dict(state.lives),
+        meters=dict(state.meters),
+        accounts=dict(state.books.accounts),
+        account_held=dict(state.books.held),
+        ledger=tuple(state.books.entries),
+        books_read=state.books.read,
+        bookings=dict(state.bookings),
+        blocks=_blocks(state),
+        starting=tuple(state.out),
+        arriving=len(state.arriving),
+        breaches=state.breaches,
+        at_risk=len(state.risks),
+        alerts=tuple(state.alerts.values()),
+        limits={state.plan.pools[pool]: limit for pool, limit in state.limits.pools.items()},
+    )

@@ -1,0 +1,78 @@
+"""Who somebody is by the word of an identity provider, and what the site lets such people do."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from schedd.service.access.roles import Bearer, Grant, granted
+from schedd.service.settings.auth import OidcGrantSettings
+
+__all__ = ["Beginning", "Identity", "IdentityError", "Provider", "bearer_of"]
+
+
+class IdentityError(Exception):
+    """It is not known who that is; ``ours``: since the provider cannot be asked, or answers nonsense."""
+
+    def __init__(self, why: str, *, ours: bool = False) -> None:
+        super().__init__(why)
+        self.ours = ours
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Somebody whom the provider knows: the ``subject`` there, the name here, and groups, until ``until``
+    (seconds since the epoch).
+    """
+
+    subject: str
+    name: str
+    groups: frozenset[str]
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """A login that began: what only this daemon knows of it until the browser comes back."""
+
+    state: str
+    nonce: str
+    verifier: str
+
+
+class Provider(Protocol):
+    """An identity provider, as the daemon asks it."""
+
+    session: int
+    """Seconds that a login lasts."""
+
+    async def begin(self) -> tuple[str, Beginning]:
+        """Where a browser is to go for a login, and what is to be remembered. Raises IdentityError."""
+        ...
+
+    async def finish(self, code: str, began: Beginning) -> Identity:
+        """Who comes back from there with a code. Raises IdentityError."""
+        ...
+
+    async def identity(self, token: str) -> Identity:
+        """Whose ID token this is. Raises IdentityError."""
+        ...
+
+    def known(self, token: str) -> Identity | None:
+        """The same by the keys at hand; None where it does not count now."""
+        ...
+
+    def bearer(self, identity: Identity) -> Bearer | None:
+        """What this one may do here; None: nothing."""
+        ...
+
+
+def bearer_of(identity: Identity, grants: Iterable[OidcGrantSettings]) -> Bearer | None:
+    """The roles that the grants give; None where no grant names this one or a group of theirs."""
+    return granted(
+        identity.name,
+        (
+            Grant(one.role, one.clusters)
+            for one in grants
+            if identity.name in one.users or not identity.groups.isdisjoint(one.groups)
+        ),
+    )

@@ -1,0 +1,338 @@
+"""OpenID Connect: the authorisation code flow with PKCE, and ID tokens as credentials of the API.
+
+OpenID Connect Core 1.0 §3.1, Discovery 1.0 §4, RFC 7636 (PKCE, S256). Signatures and claims are checked by
+joserfc. Only asymmetric algorithms count, and the issuer, the audience and the expiry must be there and be
+right; of a login the nonce, too.
+"""
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import math
+import os
+import re
+import secrets
+import ssl
+import stat
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast
+from urllib.parse import quote_plus, urlencode, urlsplit
+
+import httpx2
+import structlog
+from joserfc import jwt
+from joserfc.errors import ExpiredTokenError, JoseError
+from joserfc.jwk import KeySet, KeySetSerialization
+
+from schedd.service.access.identity import Beginning, Identity, IdentityError, bearer_of
+from schedd.service.access.roles import Bearer
+from schedd.service.settings.auth import OidcSettings, is_secure
+from schedd.service.settings.file import SettingsError
+
+__all__ = ["OidcProvider", "provider_of"]
+
+_log = structlog.get_logger(__name__)
+_ALGORITHMS: Final = (
+    "RS256",
+    "RS384",
+    "RS512",
+    "PS256",
+    "PS384",
+    "PS512",
+    "ES256",
+    "ES384",
+    "ES512",
+    "EdDSA",
+)
+_LEEWAY_S: Final = 30
+"""Two clocks may differ by so much."""
+_FRESH_S: Final = 3600.0
+"""For how long what the provider says of itself is remembered."""
+_KEPT_S: Final = 24 * 3600.0
+"""For how long its keys count while it cannot be asked: an outage does not lock people out."""
+_AGAIN_S: Final = 60.0
+"""So long after a look at its keys a token with another key leads to a new one."""
+_PAUSE_S: Final = 10.0
+"""After a failure the provider is not asked again for so long."""
+_TIMEOUT_S: Final = 10.0
+_MOST: Final = 1 << 20
+"""Bytes of an answer."""
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@-]{0,127}")
+
+
+@dataclass(frozen=True, slots=True)
+class _About:
+    """What the provider says of itself, and its keys, as of ``then`` (monotonic)."""
+
+    authorize: str
+    token: str
+    keys: KeySet
+    then: float
+    basic: bool = True
+    """It takes the client's secret in a header, not in the form."""
+
+
+class OidcProvider:
+    """The provider of the settings. It is asked when somebody first needs it, not when the daemon starts."""
+
+    def __init__(
+        self,
+        settings: OidcSettings,
+        secret: str = "",
+        tls: ssl.SSLContext | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._settings = settings
+        self._secret = secret
+        self._tls = tls
+        self._clock = clock
+        self._about: _About | None = None
+        self._failed: tuple[float, str] | None = None
+        self._lock = asyncio.Lock()
+        self.session = settings.session
+
+    async def begin(self) -> tuple[str, Beginning]:
+        """Where a browser is to go for a login, and what is to be remembered. Raises IdentityError."""
+        about = await self._ask_about()
+        began = Beginning(secrets.token_urlsafe(32), secrets.token_urlsafe(32), secrets.token_urlsafe(48))
+        digest = hashlib.sha256(began.verifier.encode()).digest()
+        asked = {
+            "response_type": "code",
+            "client_id": self._settings.client_id,
+            "redirect_uri": self._settings.redirect_url,
+            "scope": " ".join(self._settings.scopes),
+            "state": began.state,
+            "nonce": began.nonce,
+            "code_challenge": base64.urlsafe_b64encode(digest).rstrip(b"=").decode(),
+            "code_challenge_method": "S256",
+        }
+        joint = "&" if urlsplit(about.authorize).query else "?"
+        return f"{about.authorize}{joint}{urlencode(asked)}", began
+
+    async def finish(self, code: str, began: Beginning) -> Identity:
+        """Who comes back from there with a code. Raises IdentityError."""
+        about = await self._ask_about()
+        form = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": self._settings.redirect_url,
+            "code_verifier": began.verifier,
+        }
+        basic = None
+        if self._secret and about.basic:
+            # RFC 6749 §2.3.1: both are form-encoded first.
+            basic = (quote_plus(self._settings.client_id), quote_plus(self._secret))
+        else:
+            form["client_id"] = self._settings.client_id
+            if self._secret:
+                form["client_secret"] = self._secret
+        found = await self._fetch("POST", about.token, form, basic)
+        token = found.get("id_token")
+        if not isinstance(token, str):
+            raise IdentityError("the provider's answer has no ID token", ours=True)
+        return await self._identity(token, began.nonce)
+
+    async def identity(self, token: str) -> Identity:
+        """Whose ID token this is. Raises IdentityError."""
+        return await self._identity(token, None)
+
+    def known(self, token: str) -> Identity | None:
+        """The same by the keys at hand; None where it does not count now."""
+        if self._about is None:
+            return None
+        try:
+            return self._read(token, self._about.keys, None)
+        except IdentityError:
+            return None
+
+    def bearer(self, identity: Identity) -> Bearer | None:
+        """What this one may do here; None: nothing."""
+        return bearer_of(identity, self._settings.grants)
+
+    async def _identity(self, token: str, nonce: str | None) -> Identity:
+        about = await self._ask_about()
+        try:
+            return self._read(token, about.keys, nonce)
+        except _BadSignature:
+            # The provider may have a new key. Whoever sends nonsense has us look once a minute.
+            if time.monotonic() < about.then + _AGAIN_S:
+                raise
+        about = await self._ask_about(newer_than=about.then)
+        return self._read(token, about.keys, nonce)
+
+    def _read(self, token: str, keys: KeySet, nonce: str | None) -> Identity:
+        try:
+            claims = jwt.decode(token, keys, algorithms=_ALGORITHMS).claims
+        except (JoseError, ValueError, TypeError, KeyError) as error:
+            raise _BadSignature(f"the ID token's signature does not count: {error}") from None
+        asked = self._settings
+        registry = jwt.JWTClaimsRegistry(
+            now=int(self._clock()),
+            leeway=_LEEWAY_S,
+            iss={"essential": True, "value": asked.issuer},
+            aud={"essential": True, "value": asked.client_id},
+            exp={"essential": True},
+            sub={"essential": True},
+        )
+        try:
+            registry.validate(claims)
+        except ExpiredTokenError:
+            raise IdentityError("the ID token is expired") from None
+        except (JoseError, ValueError, TypeError) as error:
+            raise IdentityError(f"the ID token does not count: {error}") from None
+        several = isinstance(claims["aud"], list) and len(claims["aud"]) > 1
+        if several and claims.get("azp") != asked.client_id:
+            raise IdentityError("the ID token was made for another program")
+        if nonce is not None:
+            given = claims.get("nonce")
+            if not isinstance(given, str) or not hmac.compare_digest(given.encode(), nonce.encode()):
+                raise IdentityError("the ID token is of another login")
+        return self._named(claims)
+
+    def _named(self, claims: Mapping[str, Any]) -> Identity:
+        asked = self._settings
+        name = _at(claims, asked.user_claim)
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise IdentityError(f"the ID token has no user's name in {asked.user_claim}")
+        groups = _at(claims, asked.groups_claim)
+        listed = [groups] if isinstance(groups, str) else groups if isinstance(groups, list) else []
+        names = frozenset(one for one in listed if isinstance(one, str))
+        return Identity(str(claims["sub"]), name, names, int(claims["exp"]) + _LEEWAY_S)
+
+    async def _ask_about(self, newer_than: float = -math.inf) -> _About:
+        """What the provider says of itself, from after ``newer_than``. Raises IdentityError."""
+        async with self._lock:
+            about = self._about
+            now = time.monotonic()
+            if about is not None and about.then > newer_than and now < about.then + _FRESH_S:
+                return about
+            if self._failed is None or now >= self._failed[0] + _PAUSE_S:
+                try:
+                    self._about = await self._discover()
+                except IdentityError as error:
+                    # From when it failed: whoever waited for the same silence is not to wait anew.
+                    self._failed = (time.monotonic(), str(error))
+                    _log.warning("the identity provider cannot be asked", why=str(error))
+                else:
+                    self._failed = None
+                    return self._about
+            if about is not None and about.then > newer_than and now < about.then + _KEPT_S:
+                return about
+            raise IdentityError(self._failed[1], ours=True)
+
+    async def _discover(self) -> _About:
+        issuer = self._settings.issuer
+        found = await self._fetch("GET", f"{issuer.rstrip('/')}/.well-known/openid-configuration")
+        if found.get("issuer") != issuer:
+            raise IdentityError(f"{issuer} says that it is {str(found.get('issuer'))[:200]!r}", ours=True)
+        places = {}
+        for name in ("authorization_endpoint", "token_endpoint", "jwks_uri"):
+            place = found.get(name)
+            if not isinstance(place, str) or not is_secure(place):
+                raise IdentityError(f"{issuer} has no https address as its {name}", ours=True)
+            places[name] = place
+        known = _keys(issuer, await self._fetch("GET", places["jwks_uri"]))
+        ways = found.get("token_endpoint_auth_methods_supported")
+        basic = not isinstance(ways, list) or "client_secret_basic" in ways
+        leave, token = places["authorization_endpoint"], places["token_endpoint"]
+        return _About(leave, token, known, time.monotonic(), basic)
+
+    async def _fetch(
+        self,
+        method: str,
+        url: str,
+        form: Mapping[str, str] | None = None,
+        basic: tuple[str, str] | None = None,
+    ) -> dict[str, Any]:
+        verify: ssl.SSLContext | bool = self._tls or True
+        try:
+            async with asyncio.timeout(_TIMEOUT_S):
+                async with httpx2.AsyncClient(verify=verify, follow_redirects=False) as client:
+                    answer = await client.request(
+                        method,
+                        url,
+                        data=dict(form) if form else None,
+                        auth=basic,
+                        headers={"Accept": "application/json"},
+                    )
+        except (httpx2.HTTPError, TimeoutError, OSError) as error:
+            why = str(error) or type(error).__name__
+            raise IdentityError(f"{_place(url)} does not answer: {why}", ours=True) from None
+        if len(answer.content) > _MOST:
+            raise IdentityError(f"{_place(url)} answers with more than {_MOST} bytes", ours=True)
+        try:
+            found = answer.json()
+        except ValueError:
+            found = None
+        if answer.status_code != 200:
+            said = found.get("error") if isinstance(found, dict) else None
+            refused = method == "POST" and answer.status_code in (400, 401)
+            words = f"{_place(url)} answered {answer.status_code}" + (f" ({said})" if said else "")
+            raise IdentityError(words, ours=not refused)
+        if not isinstance(found, dict):
+            raise IdentityError(f"{_place(url)} answered no JSON object", ours=True)
+        return found
+
+
+class _BadSignature(IdentityError):
+    """It may be of a key that is not known yet."""
+
+
+def _at(claims: Mapping[str, Any], path: str) -> Any:
+    """A claim; where there is none of this name, one within others: ``realm_access.roles``."""
+    if path in claims:
+        return claims[path]
+    found: Any = claims
+    for step in path.split("."):
+        found = found.get(step) if isinstance(found, dict) else None
+    return found
+
+
+def _keys(issuer: str, found: Mapping[str, Any]) -> KeySet:
+    """Its keys that sign. One of a kind that is not known here is passed over (RFC 7517 §5)."""
+    listed = found.get("keys")
+    known, why = [], "it has none"
+    for one in listed if isinstance(listed, list) else ():
+        if not isinstance(one, dict) or one.get("use", "sig") != "sig":
+            continue
+        try:
+            known += KeySet.import_key_set(cast("KeySetSerialization", {"keys": [one]})).keys
+        except (JoseError, ValueError, TypeError, KeyError) as error:
+            why = str(error)
+    if not known:
+        raise IdentityError(f"{issuer}: its keys cannot be read: {why}", ours=True)
+    return KeySet(known)
+
+
+def _place(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}{parts.path}"
+
+
+def provider_of(settings: OidcSettings) -> OidcProvider:
+    """The provider, with the client's secret. Raises SettingsError."""
+    tls = None
+    if settings.ca_file is not None:
+        try:
+            tls = ssl.create_default_context(cafile=str(settings.ca_file))
+        except (OSError, ssl.SSLError) as error:
+            raise SettingsError(f"auth.oidc.ca_file: {settings.ca_file}: {error}") from None
+    secret = ""
+    path = settings.client_secret_file
+    if path is not None:
+        try:
+            with path.open(encoding="utf-8") as file:
+                mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+                if mode & 0o077:
+                    raise SettingsError(
+                        f"{path}: others may have access to it (mode {mode:04o}); chmod 0600 {path}"
+                    )
+                secret = file.read().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise SettingsError(f"{path}: cannot read the client's secret: {error}") from None
+        if not secret:
+            raise SettingsError(f"{path}: there is no secret in it")
+    return OidcProvider(settings, secret, tls)

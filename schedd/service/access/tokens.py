@@ -1,0 +1,131 @@
+"""Bearer tokens: who a request comes from."""
+
+import hashlib
+import hmac
+import os
+import stat
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final, get_args
+
+from schedd.service.access.roles import Bearer, Role
+from schedd.service.settings.file import NAME_OF_TOKEN, AuthSettings, SettingsError
+from schedd.store import Token
+
+__all__ = ["Bearer", "Tokens", "read_token_file"]
+
+_ANONYMOUS: Final = "anonymous"
+_SHORTEST: Final = 16
+
+
+class Tokens:
+    """All tokens that count, by their hashes; the tokens themselves are not kept.
+
+    ``complete`` is False until the store's are known, where there is a store: till then it cannot be said
+    that a token is nobody's.
+    """
+
+    def __init__(
+        self,
+        entries: Iterable[tuple[Bearer, bytes]],
+        anonymous: Bearer | None = None,
+        *,
+        complete: bool = True,
+    ) -> None:
+        self._configured = {digest: bearer for bearer, digest in entries}
+        self._kept: dict[bytes, Token] = {}
+        self.anonymous = anonymous
+        self.complete = complete
+
+    @classmethod
+    def of(cls, settings: AuthSettings, *, complete: bool = True) -> "Tokens":
+        """Those of the configuration and of its token file. Raises SettingsError."""
+        entries = [
+            (Bearer(t.name, t.role, _scope(t.clusters)), bytes.fromhex(t.sha256)) for t in settings.tokens
+        ]
+        if settings.token_file is not None:
+            entries += read_token_file(settings.token_file)
+        anonymous = Bearer(_ANONYMOUS, "reader") if settings.anonymous == "reader" else None
+        return cls(entries, anonymous, complete=complete)
+
+    def bearer(self, token: str) -> Bearer | None:
+        """Whose token this is; None when it is nobody's, expired or revoked."""
+        return self.holder(hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest())
+
+    def holder(self, given: bytes) -> Bearer | None:
+        """Whose token has this SHA-256; None when it is nobody's, expired or revoked.
+
+        The search is by the digest, of which whoever guesses knows nothing, and the digests are compared in
+        constant time: how long it takes tells nothing of the tokens that exist.
+        """
+        kept = self._kept.get(given)
+        if kept is not None and kept.valid(int(time.time())) and hmac.compare_digest(kept.digest, given):
+            return Bearer(kept.name, kept.role, _scope(kept.clusters))
+        for digest, bearer in self._configured.items():
+            if hmac.compare_digest(digest, given):
+                return bearer
+        return None
+
+    def keep(self, tokens: Iterable[Token]) -> None:
+        """Count the store's tokens: these and no others."""
+        self._kept = {token.digest: token for token in tokens if token.revoked is None}
+        self.complete = True
+
+    def go_on_from(self, before: "Tokens") -> None:
+        """Know the store's tokens that ``before`` knew."""
+        self._kept, self.complete = before._kept, before.complete  # noqa: SLF001  (of the same class)
+
+    def __len__(self) -> int:
+        return len(self._configured) + len(self._kept)
+
+
+def read_token_file(path: Path) -> list[tuple[Bearer, bytes]]:
+    """The tokens of a file: lines of role, name, token and, where it counts on some alone, the clusters with
+    commas between them; ``#`` begins a comment.
+
+    Raises SettingsError when it cannot be read, when others have access to it, and for a bad line.
+    """
+    try:
+        with path.open(encoding="utf-8") as file:
+            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+            if mode & 0o077:
+                raise SettingsError(
+                    f"{path}: others may have access to it (mode {mode:04o}); chmod 0600 {path}"
+                )
+            lines = file.read().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: cannot read the tokens: {error}") from None
+    return [
+        _entry(line, f"{path}, line {number}")
+        for number, line in enumerate(lines, 1)
+        if line.strip() and not line.lstrip().startswith("#")
+    ]
+
+
+def _entry(line: str, where: str) -> tuple[Bearer, bytes]:
+    parts = line.split()
+    if len(parts) not in (3, 4):
+        raise SettingsError(
+            f"{where}: expected role, name and token (and clusters, as in a,b), found {len(parts)} words"
+        )
+    role, name, token = parts[:3]
+    clusters = tuple(parts[3].split(",")) if len(parts) > 3 else ()
+    if not all(clusters):
+        raise SettingsError(f"{where}: {parts[3][:80]!r}: clusters stand with single commas between them")
+    roles: tuple[Role, ...] = get_args(Role)
+    known = next((one for one in roles if one == role), None)
+    if known is None:
+        raise SettingsError(f"{where}: no role {role[:20]!r}; there is {', '.join(roles)}")
+    if not NAME_OF_TOKEN.fullmatch(name):
+        raise SettingsError(f"{where}: a name has letters, digits, '.', '_', '@' and '-'")
+    if len(token) < _SHORTEST:
+        raise SettingsError(
+            f"{where}: the token of {name} has fewer than {_SHORTEST} characters; "
+            "make one with: openssl rand -hex 32"
+        )
+    return Bearer(name, known, _scope(clusters)), hashlib.sha256(token.encode()).digest()
+
+
+def _scope(clusters: Iterable[str]) -> frozenset[str] | None:
+    return frozenset(clusters) or None

@@ -1,0 +1,153 @@
+"""Working out when jobs are expected to start: on a copy, in a thread of its own, so that no event waits."""
+
+import threading
+import time
+from typing import Final
+
+import numpy as np
+import structlog
+
+from schedd.engine import Engine
+from schedd.engine.show.foretelling import Foretold, Outset, foretell, outset
+from schedd.engine.show.view import Published
+from schedd.plan.columns import PLANNED
+from schedd.plan.plan import Plan
+from schedd.predict import Ask, Prediction
+from schedd.service.cluster.errors import Overloaded, PlannerStopped
+from schedd.service.cluster.loop import PlanLoop
+from schedd.service.questions.expecting import Expecting
+from schedd.service.questions.forks import Fork
+
+__all__ = ["Foreteller"]
+
+_log = structlog.get_logger(__name__)
+_LOOK_S: Final = 1.0
+_PATIENCE_S: Final = 60.0
+_ASK_S: Final = 0.5
+"""A question waits so long to hear how long its job would run."""
+_SOON_S: Final = 5.0
+"""For who was told nothing yet a round begins so long after the last one,"""
+_EVERY_S: Final = 60.0
+"""for all others so long after it;"""
+_SHARE: Final = 10
+"""and never before so many times what the last one took: a round takes a tenth of the time at most."""
+
+
+class Foreteller:
+    """The expected starts of one cluster. Public methods may be called from any thread."""
+
+    def __init__(self, loop: PlanLoop) -> None:
+        self.latest: Expecting | None = None
+        """What the last round found, to ask of further jobs."""
+        self._loop = loop
+        self._turn = threading.Condition()
+        self._stopping = False
+        self._plan: Plan | None = None
+        self._epoch = time.time_ns()
+        self._rounds = 0
+        self._ended = self._took = float("-inf")
+        self._generation = -1
+        self._thread = threading.Thread(target=self._run, name=f"foretell-{loop.name}", daemon=True)
+
+    def start(self) -> None:
+        """Begin to work."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End at once; a round under way is given up."""
+        with self._turn:
+            self._stopping = True
+            if self._plan is not None:
+                self._plan.stop()
+            self._turn.notify()
+        if self._thread.ident is not None:
+            self._thread.join(10)
+
+    # ---- the thread -----------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while True:
+            with self._turn:
+                if not self._stopping:
+                    self._turn.wait(_LOOK_S)
+                if self._stopping:
+                    return
+            try:
+                if self._due(time.monotonic()):
+                    self.turn()
+            except (PlannerStopped, Overloaded, TimeoutError) as error:
+                if not self._stopping:
+                    _log.warning("no starts were expected", cluster=self._loop.name, why=str(error))
+            except Exception:
+                _log.exception("no starts were expected", cluster=self._loop.name)
+                self._ended = time.monotonic()
+
+    def _due(self, now: float) -> bool:
+        loop = self._loop
+        published = loop.published
+        if loop.standing_by or not published.settings.predict or not _waits(published):
+            return False
+        rest = max(_SHARE * self._took, 0.0)
+        if now < self._ended + max(_SOON_S, rest):
+            return False
+        return now >= self._ended + max(_EVERY_S, rest) or _untold(published, self._generation)
+
+    def turn(self) -> Foretold | None:
+        """One round: work out all expected starts, and let the engine hear of those that are to be told.
+
+        None where nothing is predicted, or this was stopped. Raises PlannerStopped, Overloaded and
+        TimeoutError.
+        """
+        loop, begun = self._loop, time.monotonic()
+        self._generation = loop.published.generation
+        begins = loop.at_rest(self._outset).result(_PATIENCE_S)
+        if begins is None:
+            self.latest = None
+            return None
+        given, fork = begins
+        found = foretell(given, self._begin)
+        self._took = time.monotonic() - begun
+        loop.meters.foretold.observe(self._took)
+        with self._turn:
+            self._plan = None
+            if self._stopping:
+                return None
+        self.latest = Expecting(fork, found, self._predict)
+        self._rounds += 1
+        for event in found.events(f"expected:{self._epoch}:{self._rounds}"):
+            loop.submit([event]).result(_PATIENCE_S)
+        self._ended = time.monotonic()
+        return found
+
+    def _outset(self, engine: Engine) -> tuple[Outset, Fork] | None:
+        given = outset(engine.state)
+        return (given, self._loop.fork_of(engine, given.plan)) if given is not None else None
+
+    def _predict(self, ask: Ask) -> Prediction | None:
+        """How long a job would run, by what the engine has learned; None where it is busy for long."""
+
+        def predicted(engine: Engine) -> Prediction | None:
+            outlook = engine.state.outlook
+            return outlook.learner.run_times.predict(ask) if outlook is not None else None
+
+        try:
+            return self._loop.at_rest(predicted).result(_ASK_S)
+        except (PlannerStopped, TimeoutError):
+            return None
+
+    def _begin(self, plan: Plan) -> None:
+        with self._turn:
+            self._plan = plan
+            if self._stopping:
+                plan.stop()
+
+
+def _waits(published: Published) -> bool:
+    return bool((published.states == PLANNED).any()) or published.settings.policy != "conservative"
+
+
+def _untold(published: Published, generation: int) -> bool:
+    """Whether jobs came or changed since that were told nothing yet."""
+    n = min(published.expected.shape[0], published.states.shape[0])
+    new = (published.expected[:n] < 0) & (published.states[:n] == PLANNED)
+    return bool(np.any(new & (published.changed[:n] > generation)))

@@ -1,0 +1,315 @@
+"""What makes the daemon durable: the store, its leadership, and for each cluster the way from log to plan."""
+
+import socket
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Protocol
+
+import structlog
+
+from schedd.engine import Engine, EngineSettings
+from schedd.service.cluster.calls import CallFailed, Watch
+from schedd.service.cluster.follow import Follower
+from schedd.service.cluster.promised import Promised
+from schedd.service.settings.file import StoreSettings
+from schedd.store import AuditEntry, DurableJournal, Journal, Leadership, Mark, Store, StoreError, Token
+from schedd.store.place import default_url, state_folder
+from schedd.wire import Decision, LogLost
+
+__all__ = ["Durable", "Led", "Reign", "Succession"]
+
+_log = structlog.get_logger(__name__)
+_TRY_S = 0.5
+"""Between two tries to lead, or to reach the database."""
+TRIES = 3
+"""So often a batch must fail that was handled before, until it is passed over: much may follow from it."""
+
+
+class Led(Protocol):
+    """What leads or stands by: a cluster's planner."""
+
+    @property
+    def standing_by(self) -> bool:
+        """Whether it only follows."""
+        ...
+
+    def step_down(self) -> None:
+        """Stop leading: another daemon does."""
+        ...
+
+    def step_up(self) -> None:
+        """See at once that this daemon leads."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Reign:
+    """What a planner goes on with when its daemon leads.
+
+    ``decisions`` are the last ones, without runs whose outcome is known; ``last`` is the highest id of all.
+    """
+
+    engine: Engine
+    journal: Journal
+    promised: Promised
+    decisions: Sequence[Decision]
+    last: str
+    lost: LogLost | None = None
+    """What of the log is missing, to be told before all else."""
+    failed: CallFailed | None = None
+    """What the engine failed over on the way, and was passed over."""
+
+
+class Succession:
+    """One cluster's: an engine that follows the log until this daemon leads, then a journal to go on with."""
+
+    def __init__(self, durable: "Durable", cluster: str, settings: EngineSettings) -> None:
+        self._durable = durable
+        self._cluster = cluster
+        self._settings = settings
+        self._follower: Follower | None = None
+        self.watch = Watch()
+        self._failed = 0
+        self._passed: CallFailed | None = None
+        self._tries = 0
+
+    def follow(self, now: int) -> tuple[Engine, bool]:
+        """The engine, brought up to what the store has, and whether that was news.
+
+        Raises StoreError and CallFailed.
+        """
+        if self._follower is None:
+            self._follower = self._begin(now)
+            return self._follower.engine, True
+        return self._follower.engine, self._follower.catch_up()
+
+    def _begin(self, now: int) -> Follower:
+        mark = self._durable.mark(self._cluster)
+        return Follower(self._durable.store, self._cluster, self._settings, now, mark, self.watch)
+
+    def rebuild(self, now: int) -> tuple[Engine, Promised]:
+        """The engine as the log has it, for the daemon that leads. Raises StoreError and CallFailed."""
+        follower = self._begin(now)
+        return follower.engine, follower.promised
+
+    def fail(self, failed: CallFailed) -> bool:
+        """The engine failed over the log: begin anew. Who leads passes over a batch that fails each time.
+
+        Returns whether it did. Raises StoreError.
+        """
+        self._follower = None
+        self._tries = self._tries + 1 if self._failed == failed.batch.number else 1
+        self._failed = failed.batch.number
+        if not self._durable.lead.leads or self._tries < TRIES:
+            return False
+        number = self._durable.store.cluster(self._cluster, failed.engine.state.now)
+        self._durable.store.pass_over(number, failed.batch)
+        self._passed = failed
+        return True
+
+    def lead(self, now: int) -> Reign | None:
+        """What to go on with when this daemon leads, else None. Raises StoreError and CallFailed."""
+        if not self._durable.lead.leads or self._follower is None:
+            return None
+        settings = self._durable.settings
+        journal = DurableJournal(
+            self._durable.store,
+            self._cluster,
+            now,
+            lead=self._durable.lead,
+            every=settings.checkpoint,
+            limits=settings.limits,
+            mark=self._durable.mark(self._cluster),
+        )
+        try:
+            decisions, last = self._follower.take_over(journal)
+        except BaseException:
+            journal.close()
+            raise
+        follower, self._follower = self._follower, None
+        passed, self._passed, self._failed = self._passed, None, 0
+        return Reign(follower.engine, journal, follower.promised, decisions, last, follower.lost, passed)
+
+    def forget(self) -> None:
+        """Begin anew from the store: the engine may know more than was kept."""
+        self._follower = None
+
+    def reconfigure(self, settings: EngineSettings) -> None:
+        """Lead under other settings, when it comes to that: who follows does so under those of the log."""
+        self._settings = settings
+        if self._follower is not None:
+            self._follower.settings = settings
+
+    def audit(self, entry: AuditEntry) -> None:
+        """Keep who did what. Raises StoreError."""
+        self._durable.store.audit(entry)
+
+    @property
+    def leads(self) -> bool:
+        """Whether this daemon may decide at this moment."""
+        return self._durable.lead.leads
+
+    @property
+    def trouble(self) -> str:
+        """Why the database is unavailable; empty while it works."""
+        return self._durable.trouble
+
+
+class Durable:
+    """The daemon's store. ``open`` it first; ``seek`` lets a thread try to lead whenever nobody does."""
+
+    store: Store
+    lead: Leadership
+
+    def __init__(self, settings: StoreSettings) -> None:
+        self.settings = settings
+        self._no_lead = self._no_answer = ""
+        self.opened = threading.Event()
+        self.sought = threading.Event()
+        """Set when it was tried to lead: this daemon does, or another one."""
+        self._stopping = threading.Event()
+        self._marks: dict[str, Mark] = {}
+        self._thread: threading.Thread | None = None
+
+    def open(self) -> bool:
+        """Open the store, as soon as the database can be had; False when stopped before that.
+
+        Raises StoreError for what will not pass by itself.
+        """
+        while not self._stopping.is_set():
+            try:
+                self.store = Store.open(self.settings.url or default_url())
+            except StoreError as error:
+                if not error.retryable:
+                    raise
+                self._say(lead=str(error))
+                self._stopping.wait(_TRY_S)
+            else:
+                self._say(lead="")
+                holder = self.settings.holder or socket.gethostname()
+                self._warn_of_readers()
+                self.lead = Leadership(
+                    self.store.database, holder, seconds=self.settings.lease, above=self._last_term
+                )
+                self.opened.set()
+                return True
+        return False
+
+    def _warn_of_readers(self) -> None:
+        """A database that an earlier version made may be open to all: it holds all jobs, and who did what."""
+        path = self.store.database.path
+        if path is not None and path.stat().st_mode & 0o007:
+            _log.warning(
+                "every user of this host can read the database", file=str(path), fix=f"chmod o= {path}*"
+            )
+
+    @property
+    def trouble(self) -> str:
+        """Why the database is unavailable; empty while it works."""
+        return self._no_lead or self._no_answer
+
+    def opened_store(self) -> Store | None:
+        """The store; None as long as it is not open."""
+        return self.store if self.opened.is_set() else None
+
+    def tokens(self) -> Sequence[Token]:
+        """The store's tokens. Asked for again and again this shows, too, that a database is gone with which
+        nothing else is to be done. Raises StoreError.
+        """
+        try:
+            found = self.store.tokens()
+        except StoreError as error:
+            self._say(answer=str(error))
+            raise
+        self._say(answer="")
+        return found
+
+    def mark(self, cluster: str) -> Mark:
+        """Where it is remembered how far the log of ``cluster`` went."""
+        if cluster not in self._marks:
+            database = self.store.database
+            folder, name = self.settings.marks, blake2b(database.name.encode(), digest_size=8).hexdigest()
+            if database.path is not None:
+                folder, name = folder or database.path.parent, database.path.name
+            self._marks[cluster] = Mark((folder or state_folder() / "marks") / f"{name}.{cluster}.mark")
+        return self._marks[cluster]
+
+    def _last_term(self) -> int:
+        """The highest term that is remembered outside of the database."""
+        return max((mark.read().term for mark in self._marks.values()), default=0)
+
+    def succession(self, cluster: str, settings: EngineSettings) -> Succession:
+        """For the planner of ``cluster``."""
+        return Succession(self, cluster, settings)
+
+    def seek(self, planners: Iterable[Led]) -> None:
+        """Lead as soon as nobody else does, and let the planners step down when another leads."""
+        known = tuple(planners)
+        self._thread = threading.Thread(target=self._seek, args=(known,), name="leadership", daemon=True)
+        self._thread.start()
+
+    def _seek(self, planners: Sequence[Led]) -> None:
+        said = ""
+        while not self._stopping.is_set():
+            lead = self.lead
+            if lead.lost:
+                if said != lead.lost:
+                    said = lead.lost
+                    _log.warning("another daemon leads", why=said)
+                for planner in planners:
+                    planner.step_down()
+                if all(planner.standing_by for planner in planners):
+                    lead.give_up()
+            elif not lead.term:
+                try:
+                    if lead.take():
+                        _log.info("leading", term=lead.term)
+                        for planner in planners:
+                            planner.step_up()
+                        said = ""
+                    else:
+                        who = self.leader
+                        if who != said:
+                            _log.info("standing by", leader=who)
+                            said = who
+                except StoreError as error:
+                    self._say(lead=str(error))
+                else:
+                    self._say(lead="")
+                    self.sought.set()
+            self._stopping.wait(_TRY_S if not lead.lost else 0.05)
+
+    @property
+    def leader(self) -> str:
+        """Which daemon leads, as the database says; empty when nobody does or it cannot be asked."""
+        try:
+            found = self.store.leader()
+        except StoreError:
+            return ""
+        return found.holder if found is not None else ""
+
+    def stop_seeking(self) -> None:
+        """Seek no more; to be called before the planners end."""
+        self._stopping.set()
+        self.sought.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def close(self) -> None:
+        """Let another daemon lead at once, and let go of the database."""
+        self.stop_seeking()
+        if self.opened.is_set():
+            self.lead.give_up()
+            self.store.close()
+
+    def _say(self, *, lead: str | None = None, answer: str | None = None) -> None:
+        """What the thread that seeks to lead, or who reads the tokens, found."""
+        before = self.trouble
+        self._no_lead = self._no_lead if lead is None else lead
+        self._no_answer = self._no_answer if answer is None else answer
+        if self.trouble and not before:
+            _log.error("database unavailable; retrying", why=self.trouble)
+        elif before and not self.trouble:
+            _log.info("database available again")

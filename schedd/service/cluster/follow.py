@@ -1,0 +1,275 @@
+"""An engine that follows what the store has: a restarted daemon until it leads, a standby for as long.
+
+The engine is called with the very batches that the leader's was called with, under the settings of the
+checkpoint from which it goes on and then those that the batches name, so it comes to the same plan and the
+same decisions. When its daemon takes over, it goes on from there under the settings of this daemon.
+"""
+
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict
+
+import structlog
+
+from schedd.engine import Engine, EngineSettings
+from schedd.engine.facts.records import Phase
+from schedd.service.cluster.calls import Watch, call, gone_on
+from schedd.service.cluster.past_runs import past_runs
+from schedd.service.cluster.past_use import past_use
+from schedd.service.cluster.promised import Promised
+from schedd.store import STATE_KEPT, Batch, Breach, Journal, Mark, Marked, Promise, Recovered, Store, Tail
+from schedd.store.errors import BadCheckpoint
+from schedd.wire import Alert, Decision, Handover, LogLost, PassedOver, Run, Switch
+
+__all__ = ["Follower", "in_the_log"]
+
+_log = structlog.get_logger(__name__)
+_SHOWN = 5
+_TRIES = 3
+"""So often the log is gone through again when an error was met in it that its leader may not have met."""
+_UNREADABLE = (ValueError, LookupError, TypeError, AttributeError)
+
+
+def in_the_log(settings: EngineSettings) -> str:
+    """Settings as a batch names them."""
+    return json.dumps(asdict(settings), separators=(",", ":"))
+
+
+class Follower:
+    """One cluster's. ``settings`` are this daemon's, which count when it leads.
+
+    Every method raises StoreError when the database fails; it may be called again then. And CallFailed when
+    the engine fails over a batch: then the follower is of no more use.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        cluster: str,
+        settings: EngineSettings,
+        now: int,
+        mark: Mark | None = None,
+        watch: Watch | None = None,
+    ) -> None:
+        self._mark = mark
+        self._damage: tuple[str, ...] = ()
+        self.lost: LogLost | None = None
+        """What of the log is missing; known when the daemon leads."""
+        self._store = store
+        self._name = cluster
+        self._number = store.cluster(cluster, now)
+        self.settings = settings
+        self._watch = watch or Watch()
+        self._at = self._before = Tail()
+        self._last: tuple[Batch, tuple[Decision, ...], list[Promise], list[Breach]] | None = None
+        self.promised = Promised()
+        self._tries = 0
+        self.kept = True
+        """Whether there is a checkpoint to go on from."""
+        self.engine: Engine
+        self._begin(now)
+
+    def _begin(self, now: int) -> None:
+        """From the newest checkpoint that can be read, and the log after it."""
+        self.engine, batches = self._found(now)
+        self.promised.begin(self.engine)
+        self._apply(batches)
+        if not self.engine.strayed:
+            self._tries = 0
+
+    def _found(self, now: int) -> tuple[Engine, Sequence[Batch]]:
+        before: int | None = None
+        tries = 0
+        while True:
+            try:
+                found = self._store.recover(self._number, before)
+                without = [batch.number for batch in found.batches if batch.calls == STATE_KEPT]
+                if without and before is None and tries < _TRIES:
+                    tries += 1  # its checkpoint may have been written between two of our looks
+                    continue
+                engine = self._restored(found, now)
+                self._damage = found.damage
+                if without:
+                    self._damage += (
+                        f"the state after batch {without[-1]}, kept in place of it, is not there",
+                    )
+                return engine, found.batches
+            except BadCheckpoint as error:
+                _log.error("a checkpoint cannot be read", cluster=self._name, why=str(error))
+                before = error.batch
+
+    def _restored(self, found: Recovered, now: int) -> Engine:
+        self._at = found.after
+        self.kept = found.checkpoint is not None
+        if found.checkpoint is None:
+            used = past_use(self.settings, self._name, now)
+            learned = past_runs(self.settings, self._name, now)
+            return Engine(self.settings, found.begun, used=used, learned=learned)
+        with suppress(*_UNREADABLE):
+            return Engine.restore(found.checkpoint)
+        # Its own settings may be such as this version does not know.
+        try:
+            return Engine.restore(found.checkpoint, self.settings)
+        except _UNREADABLE as error:
+            words = f"checkpoint after batch {found.after.batch}: {error!r}"
+            raise BadCheckpoint(found.after.batch, words) from error
+
+    def catch_up(self) -> bool:
+        """Handle what the leader has written since; whether there was anything."""
+        batches = self._store.events_after(self._number, self._at)
+        if batches and not self.kept:  # who led first kept a checkpoint before its first batch
+            self._begin(self.engine.state.now)
+        elif self._leads_elsewhere(batches):
+            self._begin(self.engine.state.now)
+            return True
+        else:
+            self._apply(batches)
+        return bool(batches)
+
+    def _leads_elsewhere(self, batches: Sequence[Batch]) -> bool:
+        """Whether the leader's state is another one than that to which these batches lead from here."""
+        if any(isinstance(event, PassedOver) for batch in batches for event in batch.events):
+            return True  # what it has passed over may have been handled here
+        if any(batch.calls == STATE_KEPT for batch in batches):
+            return True
+        if self._last is not None and self._calls_kept() == STATE_KEPT:
+            return True
+        if batches and self.engine.strayed and self._tries < _TRIES:
+            self._tries += 1  # the leader went on without such an error
+            return True
+        return False
+
+    def _apply(self, batches: Sequence[Batch]) -> None:
+        for batch in batches:
+            if batch.settings:
+                self._go_on_under(self._read(batch))
+            engine = self.engine
+            if batch.resumed:
+                engine.resume()
+            elif engine.state.paused != batch.paused:
+                engine.pause(batch.paused)
+            made: list[Decision] = []
+            for number in range(batch.calls):
+                made += call(
+                    engine, batch, batch.events if number == 0 else (), number, self._watch
+                ).decisions
+            self._before, self._at = self._at, Tail(batch.number, batch.last_event)
+            self._last = (batch, tuple(made), *self.promised.news(engine))
+
+    def _read(self, batch: Batch) -> EngineSettings:
+        """The settings that a batch names."""
+        try:
+            return EngineSettings(**json.loads(batch.settings))
+        except _UNREADABLE as error:  # another version's
+            _log.error("settings in the log cannot be read", cluster=self._name, why=repr(error))
+            return self.settings
+
+    def _go_on_under(self, settings: EngineSettings) -> None:
+        strayed = self.engine.state.strayed
+        self.engine = Engine.restore(self.engine.checkpoint(), settings)
+        self.engine.state.strayed = strayed
+        self.promised.begin(self.engine)
+
+    def take_over(self, journal: Journal) -> tuple[Sequence[Decision], str]:
+        """The last step, when the daemon leads: what followed from the last batch is kept if it was not yet.
+
+        Returns the last decisions that may still matter, and the highest id of all. ``lost`` says what is
+        missing of the log.
+        """
+        self.catch_up()
+        if self._store.tail(self._number).batch < self._at.batch:
+            self._begin(self.engine.state.now)  # who led before told us of more than there is now
+        elif self._last is not None and self._last[0].calls != self._calls_kept():
+            self._begin(self.engine.state.now)  # who led before could not say any more that it passed it over
+        while self.engine.strayed and self._tries < _TRIES:
+            self._tries += 1
+            self._begin(self.engine.state.now)
+        state = self._pinned()
+        kept = self._store.last_decision(self._number)
+        self.lost = self._missing(kept)  # before the journal writes anything, its mark included
+        if self._last is not None:
+            batch, made, promises, breaches = self._last
+            new = [decision for decision in made if decision.id > kept]
+            if new or promises or breaches or state:
+                journal.commit_decisions(batch, new, promises, breaches, state)
+        number = int(kept[1:] or 0)
+        if number > self.engine.state.decision_number:
+            # Ids must not come twice. The decisions themselves the next snapshot will show.
+            _log.warning(
+                "more decisions were kept than the log led to; another version made them",
+                cluster=self._name,
+                kept=number,
+                found=self.engine.state.decision_number,
+            )
+            self.engine.state.decision_number = number
+        self._settle_settings(journal)
+        recent = [decision for decision in self._store.recent(self._number) if self._counts(decision)]
+        return recent, self._store.last_decision(self._number)
+
+    def _pinned(self) -> bytes:
+        """The state that is to be kept since an error was met on the way to it; empty: none was.
+
+        Raises CallFailed.
+        """
+        if self._last is None or not self.engine.strayed:
+            return b""
+        self.engine, state = gone_on(self.engine, self._last[0])
+        self.promised.begin(self.engine)
+        return state
+
+    def _calls_kept(self) -> int:
+        """How often the engine is to be called for the last batch, as the log has it by now."""
+        return self._store.calls_of(self._number, self._at.batch)
+
+    def _missing(self, last: str) -> LogLost | None:
+        """What is missing of the log, by itself and by what was remembered outside of it; None: nothing."""
+        marked = self._mark.read() if self._mark is not None else Marked()
+        damage = list(self._damage)
+        at = self._store.tail(self._number)
+        if marked.batch > at.batch:
+            damage.append(
+                f"it ends with batch {at.batch} and event {at.event}, and went on to batch {marked.batch} "
+                f"and event {marked.event}"
+            )
+        elif marked.decided > int(last[1:] or 0):
+            damage.append(f"decisions up to number {marked.decided} were made, the last there is {last or 0}")
+        if marked.linked and marked.linked <= at.batch:
+            link = self._store.chain(self._number, marked.linked)
+            if link is not None and link.hex() != marked.chain:
+                damage.append(f"up to batch {marked.linked} it is another one than was written")
+        if not damage:
+            return None
+        words = "; ".join(damage[:_SHOWN]) + ("; and more" if len(damage) > _SHOWN else "")
+        _log.critical("a part of the log is lost", cluster=self._name, why=words)
+        now = self.engine.state.now
+        return LogLost(id=f"lost:{at.batch}:{marked.count}", time=now, why=words, decided=marked.decided)
+
+    def _settle_settings(self, journal: Journal) -> None:
+        """What is done from now on is done under this daemon's settings; the next batch says so."""
+        others = self.engine.state.settings != self.settings
+        if others:
+            _log.info("other settings than before", cluster=self._name)
+            self._go_on_under(self.settings)
+        if others or not self.kept or not self._at.batch:  # the log tells those of its beginning, too
+            journal.under(in_the_log(self.settings))
+        if not self.kept:
+            frozen = self.engine.freeze()
+            self.kept = journal.maybe_checkpoint(frozen.parts, self.engine.state.now, must=True)
+
+    def _counts(self, decision: Decision) -> bool:
+        """Whether a decision may still matter: a run that is out, a start told of a job that waits."""
+        if isinstance(decision, Alert):
+            return True
+        if isinstance(decision, Handover):
+            handed = self.engine.state.handovers.get(decision.handover)
+            return handed is not None and handed.decision == decision.id
+        if isinstance(decision, Switch):
+            node = self.engine.state.power.get(decision.node)
+            return node is not None and node.decision == decision.id
+        record = self.engine.state.records.get(decision.job_id)
+        if record is None:
+            return False
+        if isinstance(decision, Run):
+            return record.attempt.decision == decision.id
+        return record.phase in (Phase.WAITING, Phase.BLOCKED)

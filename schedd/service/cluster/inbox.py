@@ -1,0 +1,134 @@
+"""What others ask of a planner's thread: to handle events, and to do something between two batches."""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from schedd.engine import Engine
+from schedd.service.cluster.deliveries import DeliveryPart, Handled, PendingDelivery
+from schedd.service.cluster.errors import Overloaded, PlannerStopped, StandingBy
+from schedd.service.cluster.meters import ClusterMeters
+from schedd.store import Batch, NotLeader
+from schedd.wire import Event
+
+__all__ = ["Inbox"]
+
+_T = TypeVar("_T")
+_Call = tuple[Callable[[Engine], Any], "Future[Any]"]
+
+
+class Inbox:
+    """Any thread puts something in, one takes it out and answers; ``turn`` rings when there is something."""
+
+    def __init__(self, meters: ClusterMeters, most_pending: int) -> None:
+        self.turn = threading.Condition()
+        self.pending = 0
+        """Events that are not answered yet."""
+        self.most_pending = most_pending
+        self.calls: deque[_Call] = deque()
+        self._deliveries: deque[PendingDelivery] = deque()
+        self._meters = meters
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to do."""
+        return bool(self._deliveries or self.calls)
+
+    def deliver(self, events: Sequence[Event], check: Callable[[], None]) -> "Future[Handled]":
+        """Hand in events. Raises Overloaded, and what ``check`` raises when it is called in turn."""
+        answer: Future[Handled] = Future()
+        with self.turn:
+            check()
+            if self.pending and self.pending + len(events) > self.most_pending:
+                raise Overloaded(f"{self.pending} events wait to be handled; send them again later")
+            self.pending += len(events)
+            self._deliveries.append(PendingDelivery(events, answer))
+            self.turn.notify()
+        return answer
+
+    def call(self, call: Callable[[Engine], _T], check: Callable[[], None]) -> "Future[_T]":
+        """Ask for a call. Raises what ``check`` raises."""
+        answer: Future[_T] = Future()
+        with self.turn:
+            check()
+            self.calls.append((call, answer))
+            self.turn.notify()
+        return answer
+
+    def ring(self) -> None:
+        """Let the thread look around."""
+        with self.turn:
+            self.turn.notify()
+
+    def take(self) -> list[PendingDelivery]:
+        """All deliveries that wait."""
+        with self.turn:
+            taken = list(self._deliveries)
+            self._deliveries.clear()
+        return taken
+
+    def answer(
+        self, parts: Sequence[DeliveryPart], batch: Batch | None, generation: int, taken: Mapping[str, int]
+    ) -> None:
+        """Answer those deliveries of which ``batch`` (None: nothing was new) held the last event.
+
+        ``taken``: by event how many jobs it moved, see ``Outcome``.
+        """
+        fresh = {event.id for event in batch.events} if batch is not None else set()
+        for part in parts:
+            delivery = part.delivery
+            for event in part.events:
+                if event.id in fresh:
+                    fresh.remove(event.id)
+                    delivery.accepted += 1
+                    delivery.taken += taken.get(event.id, 0)
+                else:
+                    delivery.duplicates.append(event.id)
+            if not part.last:
+                continue
+            with self.turn:
+                self.pending -= len(delivery.events)
+            self._meters.answered(delivery.accepted, delivery.came)
+            if delivery.answer.set_running_or_notify_cancel():
+                delivery.answer.set_result(
+                    Handled(delivery.accepted, tuple(delivery.duplicates), generation, delivery.taken)
+                )
+
+    def fail(self, parts: Sequence[DeliveryPart], error: Exception) -> None:
+        """Answer the deliveries of these parts with an error; what more there is of them is not handled."""
+        for part in parts:
+            delivery = part.delivery
+            if delivery.failed:
+                continue
+            delivery.failed = True
+            with self.turn:
+                self.pending -= len(delivery.events)
+            if delivery.answer.set_running_or_notify_cancel():
+                delivery.answer.set_exception(error)
+
+    def answer_calls(self, engine: Callable[[], Engine]) -> None:
+        """Call what is asked for, with the engine of the moment. Raises PlannerStopped and NotLeader."""
+        while self.calls:
+            call, answer = self.calls.popleft()
+            if not answer.set_running_or_notify_cancel():
+                continue
+            try:
+                answer.set_result(call(engine()))
+            except StandingBy as error:
+                answer.set_exception(error)
+            except (PlannerStopped, NotLeader) as error:
+                answer.set_exception(PlannerStopped(str(error)))
+                raise
+            except Exception as error:  # the asker's business, not the planner's
+                answer.set_exception(error)
+
+    def refuse(self, why: str) -> None:
+        """Answer all that waits with PlannerStopped."""
+        for delivery in self.take():
+            if delivery.answer.set_running_or_notify_cancel():
+                delivery.answer.set_exception(PlannerStopped(why))
+        while self.calls:
+            _, answer = self.calls.popleft()
+            if answer.set_running_or_notify_cancel():
+                answer.set_exception(PlannerStopped(why))

@@ -1,0 +1,460 @@
+"""The thread that owns one cluster's live plan: batches of events in, decisions and publications out."""
+
+import re
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import TypeVar
+
+import structlog
+
+from schedd.engine import Engine, EngineSettings
+from schedd.engine.show.view import Published
+from schedd.plan.plan import Plan
+from schedd.service.cluster.alarms import Alarms
+from schedd.service.cluster.calls import CallFailed
+from schedd.service.cluster.clock import Clock
+from schedd.service.cluster.clock_watch import ClockWatch
+from schedd.service.cluster.decisions import DecisionLog
+from schedd.service.cluster.deliveries import Handled, PendingDelivery, batches
+from schedd.service.cluster.durable import Succession
+from schedd.service.cluster.errors import NotKept, PlannerStopped, StandingBy
+from schedd.service.cluster.feed import Feed
+from schedd.service.cluster.hearing import Hearing
+from schedd.service.cluster.inbox import Inbox
+from schedd.service.cluster.incidents import Incidents
+from schedd.service.cluster.meters import ClusterMeters, Meters
+from schedd.service.cluster.patience import Patience
+from schedd.service.cluster.planner import Planner
+from schedd.service.cluster.publisher import Publisher
+from schedd.service.cluster.sharing import Shared
+from schedd.service.questions.forks import Fork, fork
+from schedd.store import AuditEntry, Journal, NotLeader, StoreError
+from schedd.wire import Event, LogLost
+
+__all__ = ["PlanLoop"]
+
+_T = TypeVar("_T")
+_log = structlog.get_logger(__name__)
+
+_LOOK_S = 60.0
+"""Look at the clock at least this often: it may have been set."""
+_SOON_S = 0.01
+_DECISION = re.compile(r"d[0-8]\d{11}")
+_FOLLOW_S = 0.5
+"""Between two looks at what the leader wrote."""
+
+
+class PlanLoop:
+    """One cluster's engine in a thread of its own. All public methods may be called from any thread.
+
+    ``failure`` says why the planner stopped for an error, ``trouble`` why it waits for its journal; both are
+    empty while it works.
+
+    With a ``succession`` it begins ``standing_by``: its engine follows what the store has, until this daemon
+    leads; then it goes on with the journal that it gets. When another daemon leads it stands by again.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        engine: Engine,
+        journal: Journal,
+        clock: Clock,
+        *,
+        succession: Succession | None = None,
+        incidents: Incidents | None = None,
+        meters: ClusterMeters | None = None,
+        most_pending: int = 200_000,
+    ) -> None:
+        self.name = name
+        self.meters = meters or Meters().of(name)
+        self.failure = ""
+        self.standing_by = succession is not None
+        self.recovered = threading.Event()
+        self._clock = clock
+        self._succession = succession
+        self.hearing = Hearing()
+        self._clock_watch = ClockWatch(name, clock)
+        self._inbox = Inbox(self.meters, most_pending)
+        self._patience = Patience(name)
+        self._publisher = Publisher(engine, self.meters)
+        self.alarms = Alarms(
+            name, self.now, self._around, lambda: self._publisher.latest, self.meters.alerted, self._ring
+        )
+        self._planner = Planner(
+            name, engine, journal, clock, self.meters, self._patience, self._publisher, incidents, succession
+        )
+        self._shared = Shared()
+        self._stopping = self._stepping_down = False
+        self._thread = threading.Thread(target=self._run, name=f"plan-{name}", daemon=True)
+        self._busy_since = 0.0
+
+    # ---- any thread -----------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to work."""
+        self.hearing.begin()
+        self._thread.start()
+
+    def stop(self, timeout: float = 10.0) -> None:
+        """Finish the batch at hand and end the thread; what still waits is refused."""
+        self._stopping = True
+        self._inbox.ring()
+        self._patience.end()
+        self._planner.watch.end()
+        if self._thread.ident is not None:
+            self._thread.join(timeout)
+        self.recovered.set()
+        self.end_polls()
+        self._inbox.refuse("the daemon is shutting down")
+        if not self._thread.is_alive():
+            self._planner.journal.close()
+
+    def end_polls(self) -> None:
+        """Let all go who wait for decisions or follow the plan."""
+        self.decisions.close()
+        self.feed.bell.close()
+
+    @property
+    def decisions(self) -> DecisionLog:
+        """What was decided and may still matter."""
+        return self._planner.decisions
+
+    @property
+    def published(self) -> Published:
+        """The latest publication, out of date while there is ``doubt``; reading it never waits."""
+        why = self.doubt
+        return self._publisher.doubted(why) if why else self._publisher.latest
+
+    @property
+    def doubt(self) -> str:
+        """Why what is published may be out of date though the engine does not know it, if it may."""
+        if self.failure:
+            return self.failure
+        if self.trouble:
+            return f"the database is unavailable: {self.trouble}"
+        return self.failing or self.silence
+
+    @property
+    def silence(self) -> str:
+        """That the adapter is not heard of, and since when; empty while it is, and while another leads."""
+        if self.standing_by:
+            return ""
+        return self.hearing.silence(self._publisher.latest.settings.adapter_silence)
+
+    @property
+    def clocks(self) -> str:
+        """Which clocks of server, adapter and daemon are too far apart; empty when none are known to be."""
+        if self.standing_by:
+            return ""
+        return self.hearing.clocks(self._publisher.latest.settings.clock_apart)
+
+    def _ring(self) -> None:
+        self.feed.bell.ring()
+
+    def _around(self) -> dict[str, str]:
+        found = {
+            "planner": self.failure or self._planner.failing,
+            "database": self.trouble,
+            "adapter": self.silence,
+        }
+        was_set = self._clock_watch.look(self._planner.engine.state.now)
+        found["clock"] = "; ".join(filter(None, (was_set, self.clocks)))
+        return {kind: why for kind, why in found.items() if why}
+
+    def hear(self, read_age: float | None = None) -> None:
+        """The adapter is there; it read the server ``read_age`` seconds ago, where it said so."""
+        ends = bool(self.silence)
+        self.hearing.hear(self.now(), read_age)
+        if ends and not self.silence:
+            self.feed.bell.ring()
+
+    def learn(self, version: str, clock: float | None) -> None:
+        """The adapter says its version, and the time by its own clock."""
+        self.hearing.learn(version, clock - self._clock.now() if clock is not None else None)
+
+    @property
+    def feed(self) -> Feed:
+        """What changed up to that."""
+        return self._publisher.feed
+
+    @property
+    def alive(self) -> bool:
+        """Whether the planner works."""
+        return self._thread.is_alive() and not self.failure
+
+    @property
+    def trouble(self) -> str:
+        """Why the planner waits for its journal, or would have to; empty while it works."""
+        found = self._patience.trouble or self._planner.trouble
+        return found or (self._succession.trouble if self._succession is not None else "")
+
+    @property
+    def failing(self) -> str:
+        """What fails beside the plan itself, which goes on; empty while all works."""
+        return self._planner.failing
+
+    @property
+    def leads(self) -> bool:
+        """Whether what is decided here counts at this moment."""
+        return not self.standing_by and (self._succession is None or self._succession.leads)
+
+    @property
+    def busy_for(self) -> float:
+        """For how many real seconds the planner has been at its present piece of work.
+
+        0 when it rests, while it waits for its journal, and while a call that does not return will be ended:
+        nothing is gained by killing it then.
+        """
+        since = self._busy_since
+        spared = self.trouble or self._planner.watch.watches
+        return time.monotonic() - since if since and not spared else 0.0
+
+    @property
+    def pending(self) -> int:
+        """How many events wait to be handled."""
+        return self._inbox.pending
+
+    def now(self) -> int:
+        """The present second by the cluster's clock."""
+        return int(self._clock.now())
+
+    def submit(self, events: Sequence[Event]) -> "Future[Handled]":
+        """Hand in events in the order in which they happened; the answer comes when all are handled.
+
+        Raises Overloaded and PlannerStopped.
+        """
+        self.hearing.stamped(events)
+        return self._inbox.deliver(events, self.check_leads)
+
+    def at_rest(self, call: Callable[[Engine], _T]) -> "Future[_T]":
+        """Let the planner's thread call ``call`` between two batches. Raises PlannerStopped."""
+        return self._inbox.call(call, self._check_open)
+
+    def step_down(self) -> None:
+        """Stop leading: another daemon does."""
+        with self._inbox.turn:
+            if not self.standing_by:
+                self._stepping_down = True
+                self._inbox.turn.notify()
+
+    def step_up(self) -> None:
+        """See at once that this daemon leads."""
+        self._inbox.ring()
+
+    def await_lead(self) -> None:
+        """Return when this planner has taken over, if its daemon leads."""
+        while self.standing_by and self.alive and not self._stopping:
+            if self._succession is None or not self._succession.leads:
+                return
+            time.sleep(_SOON_S)
+
+    def was_read(self, decision: str) -> None:
+        """Somebody has read up to this decision: if nothing here knows of it, a part of the log is lost.
+
+        Raises Overloaded and PlannerStopped.
+        """
+        known = self.decisions.last
+        if self._succession is None or decision <= known or not _DECISION.fullmatch(decision):
+            return
+        why = f"the adapter has read decisions up to {decision}, the last there is {known or 0}"
+        lost = LogLost(id=f"lost:{decision}", time=self.now(), why=why, decided=int(decision[1:]))
+        _log.critical("a part of the log is lost", cluster=self.name, why=why)
+        self.submit([lost])
+
+    def check_leads(self) -> None:
+        """Raise StandingBy when another daemon leads, PlannerStopped when there is no planner."""
+        self._check_open()
+        if self.standing_by:
+            raise StandingBy("this daemon stands by; ask the one that leads")
+        if self._succession is not None and not self._succession.leads:
+            raise StandingBy("this daemon's lease has expired, and the database is unavailable to renew it")
+
+    def pause(self, why: str) -> "Future[int]":
+        """Start no jobs until ``resume``; answers with the generation from then on. Raises PlannerStopped."""
+        return self.at_rest(lambda _: self._switch(why or "an admin's order"))
+
+    def resume(self) -> "Future[int]":
+        """Start jobs again; answers with the generation from then on. Raises PlannerStopped."""
+        return self.at_rest(lambda _: self._switch(""))
+
+    def reconfigure(self, settings: EngineSettings) -> "Future[None]":
+        """Go on under other settings, as after a restart. Raises PlannerStopped."""
+        return self.at_rest(lambda _: self._reconfigure(settings))
+
+    def audit(self, who: str, act: str, detail: str) -> None:
+        """Keep who did what, where anything is kept. Raises PlannerStopped when the database fails."""
+        if self._succession is None:
+            return
+        try:
+            self._succession.audit(AuditEntry(self.now(), who, act, detail, self.name))
+        except StoreError as error:
+            raise PlannerStopped(f"it was done, but could not be noted who did it: {error}") from error
+
+    @property
+    def last_fork(self) -> Fork | None:
+        """The latest copy that anybody asked for."""
+        return self._shared.last
+
+    def fork(self) -> "Future[Fork]":
+        """A copy of the plan that holds all events handled so far; shared with others who ask now."""
+        return self.at_rest(lambda engine: self._shared.of(engine, self._publisher, self._planner.batches))
+
+    def fork_of(self, engine: Engine, plan: Plan) -> Fork:
+        """``plan``, a copy of the engine's own, to put questions to. The planner's thread may call it."""
+        self._publisher.catch_up(engine)
+        return fork(engine.state, self._publisher.latest, plan)
+
+    def _check_open(self) -> None:
+        if self.failure or self._stopping:
+            raise PlannerStopped(self.failure or "the daemon is shutting down")
+
+    # ---- the planner's thread -------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while self._await_lead():
+                try:
+                    self._work()
+                except NotLeader as error:
+                    self._stand_down(str(error))
+                else:
+                    self._planner.checkpoint(must=True)
+                    return
+        except PlannerStopped:
+            self._inbox.refuse("the daemon is shutting down")
+        except Exception as error:
+            _log.exception("the planner stopped", cluster=self.name)
+            self._planner.keep_incident("stopped")
+            self.failure = f"the planner stopped: {error!r}"
+            self.feed.bell.ring()
+            self.decisions.close()
+            self._inbox.refuse(self.failure)
+        finally:
+            self._busy_since = 0.0
+            self.recovered.set()
+
+    def _work(self) -> None:
+        while self._await_work():
+            self._busy_since = time.monotonic()
+            if self._planner.set_back:
+                self._planner.follow_clock()
+            self._inbox.answer_calls(lambda: self._planner.engine)
+            deliveries = self._inbox.take()
+            if deliveries:
+                self._take_in(deliveries)
+            elif self._due():
+                self._planner.batch(())
+            self._busy_since = 0.0
+
+    def _await_lead(self) -> bool:
+        """Follow what the store has until this daemon leads; False when it is to stop."""
+        while not self._stopping:
+            if self._succession is None or self._succeed(self._succession):
+                self.recovered.set()
+                return True
+            with self._inbox.turn:
+                if not self._inbox.calls:
+                    self._inbox.turn.wait(_FOLLOW_S)
+            self._inbox.answer_calls(lambda: self._planner.engine)
+        return False
+
+    def _succeed(self, succession: Succession) -> bool:
+        """Bring the engine up to what the store has; whether this daemon leads now."""
+        try:
+            engine, news = succession.follow(self.now())
+            if news or engine is not self._planner.engine:
+                self._planner.show(engine)
+            self.recovered.set()
+            reign = succession.lead(self.now())
+            if reign is not None:
+                self._planner.take_over(reign)
+        except CallFailed as failed:
+            self._fell(succession, failed)
+            return False
+        except StoreError as error:
+            if not error.retryable and not isinstance(error, NotLeader):
+                raise
+            self._patience.say("the log cannot be followed", str(error))
+            return False
+        self._patience.trouble = ""
+        if reign is None:
+            return False
+        self.hearing.begin()
+        self.standing_by = False
+        _log.info("planning", cluster=self.name, jobs=len(self._planner.engine.state.records))
+        return True
+
+    def _fell(self, succession: Succession, failed: CallFailed) -> None:
+        """The engine failed over the log: again, from the store, without the batch where it fails always."""
+        self.recovered.set()
+        self._patience.say("the engine failed over the log", str(failed))
+        self._planner.keep_failed(failed)
+        if succession.fail(failed):
+            _log.error("a batch of the log is passed over", cluster=self.name, batch=failed.batch.number)
+        self._patience.rest(_FOLLOW_S)
+
+    def _stand_down(self, why: str) -> None:
+        """Another daemon leads: what waits is its business, and the engine may be ahead of what was kept."""
+        _log.warning("not leading any more", cluster=self.name, why=why)
+        with self._inbox.turn:
+            self.standing_by, self._stepping_down = True, False
+        self.decisions.close()
+        self._inbox.refuse("another daemon leads")
+        with self._inbox.turn:
+            self._inbox.pending = 0
+        self._patience.trouble = ""
+        self._shared.forget()
+        self._planner.journal.close()
+        if self._succession is not None:
+            self._succession.forget()
+
+    def _await_work(self) -> bool:
+        """Sleep until there is something to do; False when it is to stop."""
+        with self._inbox.turn:
+            while not (self._stopping or self._inbox):
+                if self._stepping_down:
+                    raise NotLeader("another daemon leads")
+                if self._planner.set_back:
+                    break
+                wake = self._planner.wake
+                wait = _LOOK_S if wake is None else min(self._clock.wait_for(wake), _LOOK_S)
+                if wait <= 0:
+                    break
+                self._inbox.turn.wait(wait)
+            return not self._stopping
+
+    def _due(self) -> bool:
+        wake = self._planner.wake
+        return wake is not None and self._clock.wait_for(wake) <= 0
+
+    def _take_in(self, deliveries: list[PendingDelivery]) -> None:
+        """Handle deliveries in batches; each is answered after the batch with its last event."""
+        try:
+            for together in batches(deliveries):
+                parts = [part for part in together if not part.delivery.failed]
+                if not parts:
+                    continue
+                try:
+                    batch = self._planner.batch([event for part in parts for event in part.events])
+                except NotKept as error:
+                    _log.exception("events are refused", cluster=self.name)
+                    self._inbox.fail(parts, error)
+                    continue
+                self._inbox.answer(parts, batch, self.published.generation, self._planner.taken)
+        finally:
+            for delivery in deliveries:
+                if not delivery.answer.done():
+                    delivery.answer.set_exception(PlannerStopped("the planner stopped over these events"))
+
+    def _switch(self, paused: str) -> int:
+        self.check_leads()
+        return self._planner.switch(paused)
+
+    def _reconfigure(self, settings: EngineSettings) -> None:
+        if self._succession is not None:
+            self._succession.reconfigure(settings)
+        if not self.standing_by:
+            self._planner.reconfigure(settings)

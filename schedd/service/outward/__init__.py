@@ -1,0 +1,1 @@
+"""What goes out by itself: notices to users, webhooks."""

@@ -1,0 +1,248 @@
+"""Mail and commands for users who ask for them: when a start moved by more than they said, or comes soon.
+
+A notice is marked in the database before it goes out, and goes out at most once: one that was marked and not
+sent when the daemon ends is lost, one that was not marked is told by the daemon that goes on. A relay that is
+away, or a command that fails, is tried again for some minutes. How many one user was told in the last hour is
+in the database, too.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from schedd.engine.facts.records import JobRecord, Phase
+from schedd.engine.show.job_view import record_of, told_of
+from schedd.engine.show.view import Published
+from schedd.service.cluster.loop import PlanLoop
+from schedd.service.outward.messenger import Messenger
+from schedd.service.outward.notice_rule import Notice, due
+from schedd.service.read.reading import of_owner
+from schedd.service.settings.daemon import NotifySettings
+from schedd.store import Store, StoreError
+from schedd.store.records import Noticed, Wish
+
+__all__ = ["Desk", "TooManyWishes"]
+
+_log = structlog.get_logger(__name__)
+_LOOK_S: Final = 5.0
+_HOUR_S: Final = 3600
+_WAITS_S: Final = (10.0, 30.0, 60.0, 120.0, 300.0)
+"""Between tries of one notice; then it is given up."""
+_MOST_WAITING: Final = 10_000
+_Key = tuple[int, str]
+
+
+class TooManyWishes(Exception):
+    """Somebody has as many as one may have."""
+
+
+@dataclass(slots=True)
+class _Letter:
+    notice: Notice
+    tries: int = 0
+    not_before: float = 0.0
+
+
+class Desk:
+    """One cluster's. ``store`` is None while the database is not open. Any thread may call add and remove."""
+
+    def __init__(
+        self,
+        loop: PlanLoop,
+        settings: NotifySettings,
+        store: Callable[[], Store | None],
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        """``clock`` counts what is waited for; ``wall`` (UTC seconds) is kept over a restart."""
+        self.settings = settings
+        self._loop = loop
+        self._store = store
+        self._clock = clock
+        self._wall = wall
+        self._messenger = Messenger(settings, loop.name)
+        self._number: int | None = None
+        self._wishes: dict[int, Wish] | None = None
+        self._marks: dict[_Key, Noticed] = {}
+        self._letters: deque[_Letter] = deque()
+        self._sent: dict[str, deque[int]] = {}
+        self._put_off: set[_Key] = set()
+
+    # ---- wishes ----------------------------------------------------------------------------------
+
+    def wishes(self, who: str) -> list[Wish]:
+        """Those of one user, the oldest first. Raises StoreError."""
+        store = self._opened()
+        return [wish for wish in store.wishes(self._cluster(store)) if wish.who == who]
+
+    def add(self, wish: Wish) -> Wish:
+        """Keep a wish. Raises StoreError and TooManyWishes."""
+        store = self._opened()
+        if len(self.wishes(wish.who)) >= self.settings.most:
+            raise TooManyWishes(f"{wish.who} has {self.settings.most} already; remove one")
+        number = store.add_wish(self._cluster(store), wish)
+        self._wishes = None
+        return Wish(wish.who, wish.job, wish.moved, wish.ahead, wish.way, wish.to, wish.created, number)
+
+    def remove(self, who: str, number: int) -> Wish | None:
+        """Forget a wish of this user; None where there is no such. Raises StoreError."""
+        found = next((wish for wish in self.wishes(who) if wish.number == number), None)
+        if found is not None:
+            self._opened().remove_wish(number)
+            self._wishes = None
+        return found
+
+    def _opened(self) -> Store:
+        store = self._store()
+        if store is None:
+            raise StoreError("no database is open")
+        return store
+
+    def _cluster(self, store: Store) -> int:
+        if self._number is None:
+            self._number = store.cluster(self._loop.name, self._loop.now())
+        return self._number
+
+    # ---- notices ---------------------------------------------------------------------------------
+
+    async def follow(self, pause: float = _LOOK_S) -> None:
+        """Tell users until the planner stops; who stands by tells nothing."""
+        bell = self._loop.feed.bell
+        while not bell.closed:
+            with suppress(StoreError):  # what is due stays so; the alarms say that the database fails
+                await asyncio.to_thread(self.look)
+            await asyncio.to_thread(self.send)
+            await asyncio.sleep(pause)
+
+    def look(self) -> None:
+        """Find what is due, and mark it. Raises StoreError."""
+        loop, published = self._loop, self._loop.published
+        if loop.standing_by or self._store() is None:
+            self._wishes = None  # the daemon that leads tells, and keeps others
+            self._letters.clear()
+            return
+        if published.stale or published.arriving:
+            return  # nobody knows how things stand
+        store = self._opened()
+        wishes = self._known(store)
+        new: dict[_Key, Noticed] = {}
+        notices: list[Notice] = []
+        now = loop.now()
+        seen: set[_Key] = set()
+        for wish, record in _wanted(published, wishes):
+            key = (wish.number, record.id)
+            seen.add(key)
+            if record.phase not in (Phase.WAITING, Phase.BLOCKED):
+                continue
+            start = int(published.starts[record.slot]) if record.slot >= 0 else -1
+            mark, notice = due(wish, self._marks.get(key), record.id, told_of(published, record, start), now)
+            if notice is not None and not self._may(wish.who, notices):
+                if key not in self._put_off:
+                    self._put_off.add(key)
+                    loop.meters.noticed("limited")
+                continue  # it stays due
+            if notice is not None:
+                self._put_off.discard(key)
+            if mark != self._marks.get(key):
+                new[key] = mark
+            if notice is not None:
+                notices.append(notice)
+        gone = [key for key in self._marks if key not in seen]
+        self._put_off &= seen
+        if new or gone:
+            moment = int(self._wall())
+            told = ([one.wish.who for one in notices], moment, moment - _HOUR_S)
+            store.put_noticed(self._cluster(store), new, gone, now, told)
+            for one in notices:
+                self._sent.setdefault(one.wish.who, deque()).append(moment)
+            self._marks |= new
+            for key in gone:
+                del self._marks[key]
+        self._forget_ended(store, wishes, published)
+        for notice in notices:
+            if len(self._letters) < _MOST_WAITING:
+                self._letters.append(_Letter(notice))
+            else:
+                loop.meters.noticed("given_up")
+
+    def _known(self, store: Store) -> Mapping[int, Wish]:
+        wishes = self._wishes
+        if wishes is None:
+            cluster = self._cluster(store)
+            wishes = {wish.number: wish for wish in store.wishes(cluster)}
+            self._marks = dict(store.noticed(cluster))
+            self._sent = {}
+            for who, moment in store.told_users(cluster, int(self._wall()) - _HOUR_S):
+                self._sent.setdefault(who, deque()).append(moment)
+            self._wishes = wishes
+        return wishes
+
+    def _may(self, who: str, others: list[Notice]) -> bool:
+        """Whether one more may be told this hour."""
+        sent = self._sent.get(who, deque())
+        now = self._wall()
+        while sent and not now - _HOUR_S < sent[0] <= now + _HOUR_S:  # a clock may have been set back
+            sent.popleft()
+        return len(sent) + sum(one.wish.who == who for one in others) < self.settings.hourly
+
+    def _forget_ended(self, store: Store, wishes: Mapping[int, Wish], published: Published) -> None:
+        """A wish about one job ends with the job."""
+        for wish in wishes.values():
+            if not wish.job or record_of(published, wish.job) is not None:
+                continue
+            past = store.job_past(self._cluster(store), wish.job)
+            if past is not None and past.ended is not None:
+                store.remove_wish(wish.number)
+                self._wishes = None
+
+    # ---- sending ---------------------------------------------------------------------------------
+
+    def send(self) -> None:
+        """Send what waits and may be tried now."""
+        for _ in range(len(self._letters)):
+            letter = self._letters.popleft()
+            notice, now = letter.notice, self._loop.now()
+            if notice.kind == "soon" and notice.start <= now:
+                self._loop.meters.noticed("late")
+                continue  # it has come
+            if letter.not_before > self._clock():
+                self._letters.append(letter)
+                continue
+            why = self._messenger.send(notice, now)
+            if not why:
+                self._loop.meters.noticed("sent")
+                continue
+            self._loop.meters.noticed("failed")
+            if letter.tries == len(_WAITS_S):
+                about = {"cluster": self._loop.name, "user": notice.wish.who, "job": notice.job}
+                self._loop.meters.noticed("given_up")
+                _log.error("a notice was given up", **about, why=why)
+                continue
+            if not letter.tries:
+                _log.warning("a notice was not taken; it is tried again", cluster=self._loop.name, why=why)
+            letter.not_before = self._clock() + _WAITS_S[letter.tries]
+            letter.tries += 1
+            self._letters.append(letter)
+
+
+def _wanted(published: Published, wishes: Mapping[int, Wish]) -> Iterator[tuple[Wish, JobRecord]]:
+    """The wishes with the jobs that each is about."""
+    of_all: dict[str, list[Wish]] = {}
+    for wish in wishes.values():
+        if not wish.job:
+            of_all.setdefault(wish.who, []).append(wish)
+        elif (record := record_of(published, wish.job)) is not None:
+            yield wish, record
+    if not of_all:
+        return
+    for one in (*published.records, *published.slotless.values()):
+        if one is not None:
+            owner = one.facts.owner
+            for who in {owner, owner.partition("@")[0]} & of_all.keys():
+                yield from ((wish, one) for wish in of_all[who] if of_owner(owner, wish.who))

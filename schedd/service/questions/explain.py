@@ -1,0 +1,348 @@
+"""Why a job does not start sooner: what is in its way, exactly. Found on a copy of the plan."""
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Final
+
+from schedd.engine.facts.intake import stopped_queues, waits
+from schedd.engine.facts.records import JobRecord, Phase
+from schedd.engine.facts.state import HORIZON
+from schedd.engine.facts.words import chosen
+from schedd.engine.show.job_view import Change, Standing, expected_of, last_change, record_of, standing_of
+from schedd.engine.show.view import Published
+from schedd.model import Never, WaitingFor
+from schedd.plan.columns import SHARE
+from schedd.plan.plan import Plan
+from schedd.plan.shapes import GATE
+from schedd.plan.views import Blockers, Item, blockers
+from schedd.policy.limits import in_words
+from schedd.service.questions.chain import Ahead, Link, in_short, links_of
+from schedd.service.questions.forks import Fork
+
+__all__ = ["Blocker", "Explanation", "On", "explain"]
+
+_NAMED: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class On:
+    """What a blocker holds where the job lacks it."""
+
+    name: str
+    """The node; or the limit or licence, in words."""
+    what: tuple[str, ...]
+    """The resources of the node that are lacking: `cpus`, `mem`, `gpus`, ...; `node` where the whole node is
+    wanted; `access` where a reservation lets others in alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blocker:
+    """One thing that is in a job's way."""
+
+    kind: str
+    """`job`, `reservation` or `node`; of a job that may not be planned yet what it waits for: `hold`,
+    `dependency`, `queue`, `server`, `policy`, `quarantine`, `returned`, ..."""
+    name: str
+    """The job, reservation or node; else in words what must happen."""
+    owner: str
+    """Of a job."""
+    state: Standing | None
+    """Of a job."""
+    start: int | None
+    """Of a job or a reservation: from when it holds its nodes."""
+    until: int | None
+    """Until when, as planned now."""
+    on: tuple[On, ...]
+    sooner: bool
+    """Whether it is one of those without which the job would start earlier than it is planned."""
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a job does not start sooner. Times are seconds since the epoch (UTC).
+
+    Without all `blockers` it would start at `earliest`; with any one of them it would not. Without those that
+    are `sooner` it would start at `without`, which is before the start that it has; with any one of these it
+    would not start before that. A job that may not be planned yet has no `earliest`; its blockers are what it
+    waits for.
+    """
+
+    job: str
+    state: Standing
+    planned_start: int | None
+    expected_start: int | None
+    """About when it starts, by how long jobs really run; see `JobView`."""
+    expected_by: int | None
+    """By when it starts in nine of ten cases."""
+    earliest: int | None
+    """The first moment at which it could start if nothing was in its way."""
+    earliest_why: str
+    """What allows no start before `earliest`; empty when that is now."""
+    without: int | None
+    blockers: tuple[Blocker, ...]
+    hidden: int
+    """How many more are jobs of other users, which you may not see."""
+    chain: tuple[Link, ...]
+    """What holds the nodes that it will use, from now until its planned start; each link meets the next.
+    Empty without a planned start in the future."""
+    ahead: tuple[Ahead, ...]
+    """How many queued jobs go before it on these nodes, by what right."""
+    why: str
+    """All this in short."""
+    last_change: Change | None
+    """Why the planned start last moved."""
+    as_of: int
+    generation: int
+    stale: str
+
+
+def explain(fork: Fork, job_id: str, now: int) -> Explanation | None:
+    """Why a job does not start before its planned start, asked at ``now``; None when it is not known."""
+    published = fork.published
+    record = record_of(published, job_id)
+    if record is None:
+        return None
+    now = max(now, published.as_of)
+    start = int(published.starts[record.slot]) if record.slot >= 0 else -1
+    standing = standing_of(record, start)
+    found: tuple[Blocker, ...] = ()
+    earliest, without, because = -1, -1, ""
+    links: tuple[Link, ...] = ()
+    ahead: tuple[Ahead, ...] = ()
+    if standing in ("running", "starting"):
+        why = "it runs" if standing == "running" else "it is being started"
+        earliest = start
+    elif isinstance(record.answer, Never):
+        why = f"never on this cluster: {record.answer.requirement}"
+    elif (found := tuple(_waits(published, record))) or record.slot < 0:
+        why = "it waits for " + " and for ".join(one.name for one in found)
+        without = _afterwards(fork, record, now)
+    else:
+        plan = fork.copy()
+        takes = plan.takes(record.slot)
+        plan.lift(record.slot, now)
+        ready = max(now, plan.ready(record.slot))
+        because = _because(record, ready, now)
+        links, ahead = links_of(fork, plan, record, takes, start, now, because)
+        _as_it_is_planned(plan, record.slot, start, now)
+        blocking = blockers(plan, record.slot, now, now + HORIZON)
+        found = tuple(_named(published, plan, item) for item in blocking.items)
+        earliest, without = blocking.earliest, blocking.without
+        if earliest > ready:
+            because = _scarce(published, plan, record) or because
+        reason = chosen(record, start) if start > now else ""
+        if reason:
+            why = f"it could start sooner, but {reason}"
+        elif links and (blocking.start < 0 or blocking.start >= start):
+            why = in_short(links)
+        else:
+            why = _why(found, blocking, start, now, because)
+    expected = expected_of(published, record)
+    return Explanation(
+        job=record.id,
+        state=standing,
+        planned_start=start if start >= 0 else None,
+        expected_start=expected.start,
+        expected_by=expected.by,
+        earliest=earliest if earliest >= 0 else None,
+        earliest_why=because,
+        without=without if without >= 0 else None,
+        blockers=found,
+        hidden=0,
+        chain=links,
+        ahead=ahead,
+        why=why,
+        last_change=last_change(published, record.slot) if record.slot >= 0 else None,
+        as_of=published.as_of,
+        generation=published.generation,
+        stale=published.stale,
+    )
+
+
+def _as_it_is_planned(plan: Plan, slot: int, start: int, now: int) -> None:
+    """Ask for one set of nodes alone, or for any nodes, as the job is planned now: what is in its way is
+    asked of the one or of the other.
+    """
+    request = plan.request_of(slot)
+    if request.together is None or request.together.wait is None:
+        return
+    on_any = replace(request, together=replace(request.together, wait=0))
+    plan.reshape(slot, on_any)
+    if 0 <= start != plan.probe(slot, now, start + 1):
+        plan.reshape(slot, replace(request, together=replace(request.together, wait=None)))
+
+
+# ---- what stands before any plan -----------------------------------------------------------------
+
+
+def _waits(published: Published, record: JobRecord) -> list[Blocker]:
+    """What must happen before the job may be planned at all."""
+    found = waits(record.facts, stopped_queues(published.queues, published.holds))
+    if record.behind:
+        found = [one for one in found if one[0] != "dependency"]
+    if record.quarantine:
+        found.append(("quarantine", f"an admin: planning it failed ({record.quarantine})"))
+    elif record.back_off.returns >= published.settings.returns_most:
+        found.append(("returned", f"an admin: it came back to its queue {record.back_off.returns} times"))
+    if not found and published.settings.policy != "conservative":
+        policy = published.settings.policy
+        found.append(("policy", f"its turn under the policy {policy}, which plans no starts"))
+    if not found and record.phase is Phase.BLOCKED and isinstance(record.answer, WaitingFor):
+        found.append((record.answer.kind, record.answer.what))
+    return [_waiting(kind, words) for kind, words in found]
+
+
+def _waiting(kind: str, words: str) -> Blocker:
+    return Blocker(
+        kind=kind,
+        name=words,
+        owner="",
+        state=None,
+        start=None,
+        until=None,
+        on=(),
+        sooner=True,
+        words=f"it waits for {words}",
+    )
+
+
+def _afterwards(fork: Fork, record: JobRecord, now: int) -> int:
+    """When a job that may not be planned yet would start if it might; -1: not known."""
+    if record.slot < 0 or fork.published.settings.policy != "conservative":
+        return -1
+    plan = fork.copy()
+    plan.set_ready(record.slot, record.facts.not_before or 0)
+    return plan.probe(record.slot, now, now + HORIZON)
+
+
+def _because(record: JobRecord, ready: int, now: int) -> str:
+    if ready <= now:
+        return ""
+    if record.behind:
+        links = " and ".join(f"{link.kind}:{link.job}" for link in record.behind)
+        return f"its dependency {links} allows no start before"
+    if (record.facts.not_before or 0) >= ready:
+        return "its owner allows no start before"
+    if record.back_off.until >= ready:
+        return (
+            f"its last start was refused by {record.back_off.refusal or 'the server'}; it is tried again then"
+        )
+    return "a start is tried again then"
+
+
+# ---- what is in the way --------------------------------------------------------------------------
+
+
+def _named(published: Published, plan: Plan, item: Item) -> Blocker:
+    if item.slot < 0:
+        return _node(published, plan.name_of[item.row], item.sooner)
+    columns = {c: "access" if n.startswith(GATE) else n for n, c in plan.resource_columns.items()}
+    pools = {row: name for name, row in plan.pools.items()}
+    names = {SHARE: "node"}
+    on = tuple(
+        On(in_words(published.limits[hold.row]) if hold.row in published.limits else pools[hold.row], ())
+        if hold.row in pools
+        else On(plan.name_of[hold.row], tuple(names.get(c) or columns[c] for c in hold.columns))
+        for hold in item.holds
+    )
+    start, end = plan.start(item.slot), plan.end(item.slot)
+    other = published.records[item.slot] if item.slot < len(published.records) else None
+    if other is None:
+        name = published.blocks.get(item.slot, "")
+        open_ended = end - published.as_of >= HORIZON
+        does = "keeps others off" if any("access" in one.what for one in on) else "keeps free"
+        words = f"reservation {name} {does} {_places(on)} {'' if open_ended else 'until ' + _time(end)}"
+        return Blocker(
+            kind="reservation",
+            name=name,
+            owner="",
+            state=None,
+            start=start,
+            until=None if open_ended else end,
+            on=on,
+            sooner=item.sooner,
+            words=words.strip(),
+        )
+    standing = standing_of(other, start)
+    does = "is planned" if standing == "planned" else "runs" if standing == "running" else "is being started"
+    since = f" from {_time(start)}" if standing == "planned" else ""
+    return Blocker(
+        kind="job",
+        name=other.id,
+        owner=other.facts.owner,
+        state=standing,
+        start=start,
+        until=end,
+        on=on,
+        sooner=item.sooner,
+        words=f"job {other.id} {does}{since} until {_time(end)} and holds {_held(on)}",
+    )
+
+
+def _node(published: Published, name: str, sooner: bool) -> Blocker:
+    facts = published.nodes.get(name)
+    state = {"down": "down", "drain": "offline"}.get(facts.state if facts is not None else "", "not used")
+    state = published.closed.get(name, state)
+    return Blocker(
+        kind="node",
+        name=name,
+        owner="",
+        state=None,
+        start=None,
+        until=None,
+        on=(),
+        sooner=sooner,
+        words=f"node {name} is {state}",
+    )
+
+
+def _scarce(published: Published, plan: Plan, record: JobRecord) -> str:
+    """The limits and licences of which a job needs some, where others than jobs leave no room."""
+    rows = [plan.pools[pool] for pool in plan.pools_of(record.slot) if plan.is_scarce(pool)]
+    words = [in_words(limit) for row in rows if (limit := published.limits.get(row)) is not None]
+    return f"{' and '.join(words)}: that leaves no room before" if words else ""
+
+
+def _why(found: tuple[Blocker, ...], blocking: Blockers, start: int, now: int, because: str) -> str:
+    if blocking.start >= 0 and (start < 0 or blocking.start < start):
+        return f"it can start at {_time(blocking.start)}; the plan is being repaired"
+    if not found:
+        if blocking.start < 0:
+            return "no node that can take it is in use"
+        if because:
+            return f"{because} {_time(blocking.start)}"
+        return (
+            "it can start at once"
+            if blocking.start <= now
+            else f"the plan has no room before {_time(blocking.start)}"
+        )
+    moment = f"at {_time(blocking.earliest)}" if blocking.earliest > now else "now"
+    words = [one.words for one in found[:_NAMED]]
+    more = f"; and {len(found) - _NAMED} more are in its way" if len(found) > _NAMED else ""
+    return f"it cannot start {moment}: " + "; ".join(words) + more
+
+
+def _held(on: tuple[On, ...]) -> str:
+    """`cpus and mem of n1, n2`, by what is held."""
+    by_what: dict[tuple[str, ...], list[On]] = {}
+    for one in on:
+        by_what.setdefault(one.what, []).append(one)
+    parts = []
+    for what, places in by_what.items():
+        where = _places(tuple(places))
+        if what == ("node",):
+            parts.append(f"all of {where}")
+        else:
+            parts.append(f"{' and '.join(what)} of {where}" if what else f"a part of the limit {where!r}")
+    return ", ".join(parts) or "what it needs"
+
+
+def _places(on: tuple[On, ...]) -> str:
+    names = [one.name for one in on]
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
+
+
+def _time(moment: int) -> str:
+    return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d %H:%M:%S} UTC"

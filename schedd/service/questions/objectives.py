@@ -1,0 +1,189 @@
+"""The objectives of a cluster's live plan, and what single jobs cost by it."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from schedd.choice.books import Books
+from schedd.choice.objectives import Facts, Vector, objectives
+from schedd.dialect.cost_limit import read_cost_limit
+from schedd.engine.facts.records import JobRecord
+from schedd.engine.show.view import Published
+from schedd.model import Placement
+from schedd.plan.columns import CPUS, GPUS, Entries
+from schedd.policy.accounts import SCALE, Portion, paid
+from schedd.policy.economy import Economy
+from schedd.policy.reliability import failure_rates
+from schedd.policy.site import economy_of, reliability_of
+from schedd.service.questions.forks import Fork
+
+__all__ = [
+    "JobCost",
+    "NodeCost",
+    "ObjectiveChange",
+    "books_of",
+    "cost_between",
+    "cost_of",
+    "economy_in_force",
+    "facts_of",
+    "known",
+    "measured",
+    "moved",
+    "rates_of",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectiveChange:
+    """One objective before and after the plan changed; only what is known of both."""
+
+    objective: str
+    unit: str
+    before: float
+    after: float
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCost:
+    """What a job costs and draws on one node; null where the site says no prices or watts."""
+
+    node: str
+    cpus: int
+    gpus: int
+    cost: float | None
+    kwh: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobCost:
+    """What a job costs from its (planned) start to the end of its walltime."""
+
+    cost: float | None
+    """None where the site has no prices, or the job has no start."""
+    kwh: float | None
+    """What the job's cores and gpus draw beyond what idle nodes do."""
+    loss: float | None
+    """Core-hours that it is expected to lose since nodes fail; None where nothing is known of that."""
+    limit: float | None
+    """The most that its owner would pay."""
+    currency: str
+    nodes: tuple[NodeCost, ...]
+
+    @property
+    def over(self) -> bool:
+        """Whether it costs more than its owner would pay."""
+        return self.cost is not None and self.limit is not None and self.cost > self.limit
+
+
+def books_of(published: Published, begin: int) -> Books:
+    """The watts and prices of the site, from ``begin`` to the last planned end."""
+    placed = published.starts >= 0
+    end = int((published.starts[placed] + published.durations[placed]).max(initial=begin))
+    failing = rates_of(published) if published.lives else None
+    return Books.of(economy_in_force(published), published.names, published.nodes, begin, end, failing)
+
+
+def economy_in_force(published: Published) -> Economy:
+    """The watts and prices of the site; what was measured of nodes goes before what is set."""
+    measured = {name: one.draw for name, one in published.meters.items() if one.draw is not None}
+    return replace(economy_of(published.settings.site), measured=measured)
+
+
+def rates_of(published: Published) -> dict[str, float]:
+    """How often nodes fail in a second, by what was seen of them."""
+    half_life = reliability_of(published.settings.site).half_life
+    return failure_rates(published.lives, published.as_of, half_life)
+
+
+def facts_of(fork: Fork) -> Facts:
+    """What an evaluation of the objectives must know."""
+    published = fork.published
+    begin = int(min(published.as_of, published.starts[published.starts >= 0].min(initial=published.as_of)))
+    return Facts(fork.columns, books_of(published, begin), _limits(published))
+
+
+def _limits(published: Published) -> npt.NDArray[np.float64]:
+    found = np.full(max(len(published.records), published.starts.shape[0]), np.inf)
+    for slot, record in enumerate(published.records):
+        if record is not None and (limit := read_cost_limit(record.facts.resources)) is not None:
+            found[slot] = limit
+    return found
+
+
+def measured(fork: Fork) -> Vector:
+    """The objective vector of the plan that was copied."""
+    return objectives(fork.copy(), facts_of(fork), fork.as_of)
+
+
+def moved(before: Vector, after: Vector) -> tuple[ObjectiveChange, ...]:
+    """What changed from one vector to another."""
+    return tuple(
+        ObjectiveChange(one.objective.value, one.unit, one.value, other.value)
+        for one, other in zip(before, after, strict=True)
+        if one.value is not None and other.value is not None
+    )
+
+
+def known(vector: Vector) -> dict[str, float]:
+    """The values that are known, by name."""
+    return {one.objective.value: one.value for one in vector if one.value is not None}
+
+
+def placement_cost(published: Published, placement: Placement) -> float | None:
+    """What a place in the plan costs from its start to its end; None where the site has no prices."""
+    economy = economy_of(published.settings.site)
+    if not economy.prices:
+        return None
+    nodes = published.nodes
+    held = [
+        Portion(one.node, nodes[one.node].properties if one.node in nodes else (), one.cpus, one.gpus)
+        for one in placement.shares
+    ]
+    return paid("money", held, placement.start, placement.end, economy, 0.0) / SCALE["money"]
+
+
+def cost_of(published: Published, record: JobRecord) -> JobCost:
+    """What a job that runs or is planned costs; without a start nothing is known of it."""
+    limit = read_cost_limit(record.facts.resources)
+    start = int(published.starts[record.slot]) if record.slot >= 0 else -1
+    if start < 0:
+        return JobCost(None, None, None, limit, economy_of(published.settings.site).currency, ())
+    end = start + record.understood.walltime
+    held = published.on_nodes(np.array([record.slot], np.int64))
+    return cost_between(published, books_of(published, start), held, start, end, limit)
+
+
+def cost_between(
+    published: Published, books: Books, held: Entries, start: int, end: int, limit: float | None
+) -> JobCost:
+    """What one job costs that holds ``held`` over ``[start, end)``."""
+    n = len(held)
+    costs = books.costs(held, np.full(n, start, np.int64), np.full(n, end, np.int64))
+    kwh = books.joules(held, np.full(n, end - start, np.int64)) / 3.6e6
+    by_node: dict[str, list[float]] = {}
+    for i, (_, entry) in enumerate(held):
+        sums = by_node.setdefault(published.names.get(entry.row, ""), [0, 0, 0.0, 0.0])
+        for k, value in enumerate((entry.amounts[CPUS], entry.amounts[GPUS], costs[i], kwh[i])):
+            sums[k] += value
+    nodes = tuple(
+        NodeCost(
+            name,
+            int(cpus),
+            int(gpus),
+            float(cost) if books.priced else None,
+            float(draw) if not np.isnan(draw) else None,
+        )
+        for name, (cpus, gpus, cost, draw) in by_node.items()
+    )
+    drawn = float(kwh.sum())
+    times = np.array([[start], [end]], np.int64)
+    lost = float(books.losses(held, times[0], times[1], published.as_of).sum()) / 3600
+    return JobCost(
+        float(costs.sum()) if books.priced else None,
+        None if np.isnan(drawn) else drawn,
+        None if np.isnan(lost) else lost,
+        limit,
+        books.currency,
+        nodes,
+    )

@@ -1,0 +1,82 @@
+"""What a plan comes to: for each user, and by the criteria that plans are judged by."""
+
+from dataclasses import dataclass
+
+from schedd.engine.facts.records import JobRecord
+from schedd.engine.show.job_view import standing_of
+from schedd.engine.show.view import Published
+from schedd.plan.evaluate import UNITS, Criterion, Evaluation
+from schedd.service.questions.forks import Fork
+
+__all__ = ["CriterionValue", "UserSummary", "evaluated", "users"]
+
+
+@dataclass(slots=True)
+class UserSummary:
+    """One user's jobs, counted."""
+
+    user: str
+    running: int = 0
+    """Running or being started."""
+    planned: int = 0
+    without_start: int = 0
+    """Waiting for something, or never to run."""
+    cpus: int = 0
+    """Asked for by those that run."""
+    cpus_planned: int = 0
+    """Asked for by those that are planned."""
+    cpu_seconds_planned: int = 0
+    """The same times their walltimes."""
+    next_start: int | None = None
+    """The first planned start."""
+    last_end: int | None = None
+    """When the last of them ends, as planned."""
+    longest_wait: int = 0
+    """Seconds for which the oldest job in the queue has waited by now."""
+
+
+@dataclass(frozen=True, slots=True)
+class CriterionValue:
+    """What the plan is worth by one criterion; `docs/optimisation.md` has the formulas."""
+
+    criterion: str
+    value: float
+    unit: str
+    """`s`, `jobs`, or `1` for a plain number."""
+
+
+def _jobs(published: Published) -> list[JobRecord]:
+    records = (*published.records, *published.slotless.values())
+    return [record for record in records if record is not None]
+
+
+def users(published: Published) -> tuple[UserSummary, ...]:
+    """All users with jobs, by name."""
+    found: dict[str, UserSummary] = {}
+    for record in _jobs(published):
+        name = record.facts.owner.partition("@")[0]
+        one = found.setdefault(name, UserSummary(name))
+        start = int(published.starts[record.slot]) if record.slot >= 0 else -1
+        standing = standing_of(record, start)
+        cpus = record.understood.request.cpus if record.understood.request is not None else 0
+        if standing in ("running", "starting"):
+            one.running += 1
+            one.cpus += cpus
+        else:
+            one.longest_wait = max(one.longest_wait, published.as_of - record.facts.submitted)
+            if standing == "planned":
+                one.planned += 1
+                one.cpus_planned += cpus
+                one.cpu_seconds_planned += cpus * record.understood.walltime
+                one.next_start = start if one.next_start is None else min(one.next_start, start)
+            else:
+                one.without_start += 1
+        if start >= 0:
+            one.last_end = max(one.last_end or 0, start + record.understood.walltime)
+    return tuple(found[name] for name in sorted(found))
+
+
+def evaluated(fork: Fork) -> tuple[CriterionValue, ...]:
+    """The plan's value by each criterion, over the jobs that are planned."""
+    values = Evaluation(fork.copy(), fork.columns, fork.as_of).values()
+    return tuple(CriterionValue(one.value, float(values[one]), UNITS[one]) for one in Criterion)

@@ -1,0 +1,189 @@
+"""What is free, where, and from when until when: the gaps of a published plan."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from schedd.engine.show.view import Published
+from schedd.plan.columns import CPUS, GPUS, MEM, SHARE, Ints
+from schedd.wire import NodeFacts
+
+__all__ = ["Gap", "Gaps", "Step", "gaps"]
+
+_USED = 4  # cpus, shares, memory, gpus
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Over `[start, end)` so much is free on all usable nodes together."""
+
+    start: int
+    end: int
+    cpus: int
+    idle_nodes: int
+    """Nodes on which nothing is planned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Over `[start, end)` so much is free on one node. A memory of null is not known."""
+
+    node: str
+    start: int
+    end: int
+    cpus: int
+    mem: int | None
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gaps:
+    """Totals over the whole window, and the gaps of some nodes; ``next`` is the cursor of the nodes left."""
+
+    totals: tuple[Step, ...]
+    gaps: tuple[Gap, ...]
+    next: str | None
+
+
+def gaps(
+    published: Published,
+    begin: int,
+    end: int,
+    *,
+    cpus: int = 1,
+    from_begin: bool = False,
+    cursor: str = "",
+    limit: int = 1_000,
+) -> Gaps:
+    """What is free in ``[begin, end)`` on nodes that are up, in pieces of at least
+    ``cpus`` cpus; nothing is free before the plan's own time.
+
+    Nodes come by name, from the first behind ``cursor`` on; all gaps of a node are on one page, and a page
+    ends with the node that fills it to ``limit``. With ``from_begin`` there are no totals, and only the gaps
+    that follow each other from ``begin`` on.
+    """
+    begin = max(begin, published.as_of)
+    if begin >= end:
+        return Gaps((), (), None)
+    usable = [(name, facts) for name, facts in sorted(published.nodes.items()) if facts.state == "up"]
+    if from_begin:  # most nodes are full then: it need not be known when they are free again
+        taken = _taken(published, begin)
+        usable = [(name, facts) for name, facts in usable if facts.cpus - taken.get(name, 0) >= cpus]
+    held = _held(published, begin, end)
+    moments: list[Ints] = []
+    changes: list[Ints] = []
+    found: list[Gap] = []
+    following: str | None = None
+    last = ""
+    for name, facts in usable:
+        starts, used = _steps(begin, held.get(name))
+        if not from_begin:
+            free_cpus = np.maximum(facts.cpus - used[0], 0)
+            idle = (used[1] == 0).astype(np.int64)
+            moments.append(starts)
+            changes.append(np.stack([np.diff(free_cpus, prepend=0), np.diff(idle, prepend=0)]))
+        if name <= cursor or following is not None:
+            continue
+        if len(found) >= limit:
+            following = last
+            continue
+        last = name
+        here = _of_node(name, facts, starts, used, end, cpus)
+        found += _unbroken(here, begin) if from_begin else here
+    return Gaps(_totals(moments, changes, end), tuple(found), following)
+
+
+def _unbroken(found: list[Gap], begin: int) -> Iterator[Gap]:
+    """The first gaps of a node, as far as each begins where the one before it ends."""
+    for gap in found:
+        if gap.start != begin:
+            return
+        yield gap
+        begin = gap.end
+
+
+def _taken(published: Published, moment: int) -> dict[str, int]:
+    """By node, the cpus that are taken at a moment."""
+    starts, durations = published.starts, published.durations
+    held = published.on_nodes(
+        np.flatnonzero((starts <= moment) & (starts >= 0) & (starts + durations > moment))
+    )
+    nodes, which = np.unique(held.rows, return_inverse=True)
+    sums = np.bincount(which, held.amounts[:, CPUS], nodes.shape[0]).astype(np.int64)
+    names = published.names
+    return {names[row]: n for row, n in zip(nodes.tolist(), sums.tolist(), strict=True) if row in names}
+
+
+def _held(published: Published, begin: int, end: int) -> dict[str, Ints]:
+    """By node: (5, n) moments in order and what is taken from there on, more or less than before."""
+    starts, durations = published.starts, published.durations
+    slots = np.flatnonzero((starts >= 0) & (starts < end) & (starts + durations > begin))
+    held = published.on_nodes(slots)
+    takes = held.amounts[:, [CPUS, SHARE, MEM, GPUS]].T
+    first = np.maximum(starts[slots], begin)[held.owner]
+    after = (starts[slots] + durations[slots])[held.owner]
+    at = np.concatenate([first, after])
+    row = np.concatenate([held.rows] * 2)
+    changes = np.vstack([at, np.concatenate([takes, -takes], axis=1)])[:, at < end]
+    row = row[at < end]
+    order = np.lexsort((changes[0], row))
+    changes, row = changes[:, order], row[order]
+    edges = np.flatnonzero(np.diff(row)) + 1
+    pieces = np.split(changes, edges, axis=1)
+    return {
+        published.names[int(row[edge])]: piece
+        for edge, piece in zip([0, *edges.tolist()], pieces, strict=True)
+        if piece.shape[1] and int(row[edge]) in published.names
+    }
+
+
+def _steps(begin: int, held: Ints | None) -> tuple[Ints, Ints]:
+    """(n,) moments from ``begin`` on, and (4, n) what is used from each of them."""
+    if held is None:
+        return np.array([begin], np.int64), np.zeros((_USED, 1), np.int64)
+    used = np.cumsum(held[1:], axis=1)
+    # Of several changes at one moment the last counts.
+    final = np.flatnonzero(np.append(np.diff(held[0]) > 0, True))
+    times, used = held[0, final], used[:, final]
+    if times[0] > begin:
+        times = np.append(np.int64(begin), times)
+        used = np.concatenate([np.zeros((_USED, 1), np.int64), used], axis=1)
+    return times, used
+
+
+def _of_node(name: str, facts: NodeFacts, starts: Ints, used: Ints, end: int, cpus: int) -> list[Gap]:
+    free = np.maximum(np.array([[facts.cpus], [facts.mem], [facts.gpus]]) - used[[0, 2, 3]], 0)
+    ends = np.append(starts[1:], end)
+    # Neighbours between which nothing changes are one gap.
+    same = (np.diff(free, axis=1) == 0).all(axis=0)
+    first = np.flatnonzero(np.append(True, ~same))
+    last = np.append(first[1:] - 1, starts.shape[0] - 1)
+    return [
+        Gap(
+            name,
+            int(starts[i]),
+            int(ends[j]),
+            int(free[0, i]),
+            int(free[1, i]) if facts.mem else None,
+            int(free[2, i]),
+        )
+        for i, j in zip(first.tolist(), last.tolist(), strict=True)
+        if free[0, i] >= max(cpus, 1)
+    ]
+
+
+def _totals(moments: list[Ints], changes: list[Ints], end: int) -> tuple[Step, ...]:
+    if not moments:
+        return ()
+    times, at = np.unique(np.concatenate(moments), return_inverse=True)
+    totals = np.zeros((2, times.shape[0]), np.int64)
+    change = np.concatenate(changes, axis=1)
+    for k in range(2):
+        np.add.at(totals[k], at, change[k])
+    totals = np.cumsum(totals, axis=1)
+    # Neighbours between which nothing changes are one step.
+    first = np.flatnonzero(np.append(True, (np.diff(totals, axis=1) != 0).any(axis=0)))
+    edges = [*times[first].tolist(), end]
+    rows = totals[:, first].T.tolist()
+    return tuple(Step(edges[i], edges[i + 1], cpus, idle) for i, (cpus, idle) in enumerate(rows))

@@ -1,0 +1,57 @@
+"""Jobs column by column, and rows made of such columns: ten times as quick as a view of each."""
+
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, Final
+
+from schedd.engine.facts.records import JobRecord
+from schedd.engine.show.job_view import expected_of, standing_of, told_of
+from schedd.engine.show.view import Published
+from schedd.model import FOREVER
+from schedd.service.read.reading import Listed
+
+__all__ = ["PLAIN", "columns"]
+
+_Of = Callable[[Published, Sequence[JobRecord], Sequence[int]], list[Any]]
+
+_COLUMNS: Final[Mapping[str, _Of]] = {
+    "id": lambda _, jobs, __: [job.id for job in jobs],
+    "name": lambda _, jobs, __: [job.facts.name for job in jobs],
+    "owner": lambda _, jobs, __: [job.facts.owner for job in jobs],
+    "group": lambda _, jobs, __: [job.facts.group for job in jobs],
+    "account": lambda _, jobs, __: [job.facts.account for job in jobs],
+    "queue": lambda _, jobs, __: [job.facts.queue for job in jobs],
+    "job_state": lambda _, jobs, __: [job.facts.state for job in jobs],
+    "state": lambda _, jobs, starts: list(map(standing_of, jobs, starts)),
+    "submitted": lambda _, jobs, __: [job.facts.submitted for job in jobs],
+    "cpus": lambda _, jobs, __: [
+        request.cpus if (request := job.understood.request) is not None else None for job in jobs
+    ],
+    "walltime": lambda _, jobs, __: [job.understood.walltime for job in jobs],
+    "planned_start": lambda _, __, starts: [start if start >= 0 else None for start in starts],
+    "told_start": lambda published, jobs, starts: [
+        told if (told := told_of(published, job, start)) >= 0 else None
+        for job, start in zip(jobs, starts, strict=True)
+    ],
+    "planned_end": lambda _, jobs, starts: [
+        start + job.understood.walltime if start >= 0 else None
+        for job, start in zip(jobs, starts, strict=True)
+    ],
+    "expected_start": lambda published, jobs, _: [expected_of(published, job).start for job in jobs],
+    "expected_by": lambda published, jobs, _: [expected_of(published, job).by for job in jobs],
+    "promised_start": lambda published, jobs, _: _promised(published, jobs),
+}
+PLAIN: Final = _COLUMNS.keys()
+"""Fields of a job's view that can be had so."""
+
+
+def columns(published: Published, listed: Listed, only: AbstractSet[str]) -> dict[str, list[Any]]:
+    """These fields, all of them plain, of the jobs that are listed: the values in order."""
+    found = _COLUMNS.items()
+    return {name: of(published, listed.records, listed.starts) for name, of in found if name in only}
+
+
+def _promised(published: Published, jobs: Sequence[JobRecord]) -> list[int | None]:
+    promises = published.promise.tolist()
+    found = (promises[job.slot] if job.slot >= 0 else FOREVER for job in jobs)
+    return [promised if promised < FOREVER else None for promised in found]

@@ -1,0 +1,67 @@
+"""What became of jobs that have left the plan, read from the database."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from schedd.service.cluster.loop import PlanLoop
+from schedd.service.clusters import Clusters
+from schedd.service.read.sight import Sight
+from schedd.store.records import JobPast, Moment
+
+__all__ = ["PastJob", "ended_jobs", "past_job"]
+
+_MOST = 500
+
+
+@dataclass(frozen=True, slots=True)
+class PastJob:
+    """A job, and the latest of what happened to it, in order. ``left_out``: how many moments came before."""
+
+    job: JobPast
+    moments: Sequence[Moment]
+    left_out: int
+
+    @property
+    def told(self) -> int | None:
+        """The start that was told last."""
+        return next((one.start for one in reversed(self.moments) if one.kind == "told"), None)
+
+    @property
+    def promised(self) -> int | None:
+        """The start that was promised last."""
+        return next((one.start for one in reversed(self.moments) if one.kind == "promise"), None)
+
+
+def past_job(clusters: Clusters, loop: PlanLoop, wanted: str, seen: Sight) -> PastJob | None:
+    """The job of this id, which may lack the server's name; None when nothing is known of it, or nothing is
+    kept, or it is not shown to who asks. Waits for the database. Raises StoreError.
+    """
+    if clusters.durable is None:
+        return None
+    store = clusters.durable.store
+    cluster = store.known_cluster(loop.name)
+    past = store.job_past(cluster, wanted) if cluster is not None else None
+    if cluster is None or past is None or not seen.sees_owner(past.owner):
+        return None
+    told = dict.fromkeys(store.moments(cluster, past.id))  # events may be told twice
+    moments = [_shown(one, seen, loop) for one in told]
+    return PastJob(past, tuple(moments[-_MOST:]), max(0, len(moments) - _MOST))
+
+
+def ended_jobs(clusters: Clusters, loop: PlanLoop, since: int, most: int) -> Sequence[JobPast]:
+    """The last jobs that ran and ended at ``since`` or later; none where nothing is kept. Waits for the
+    database. Raises StoreError.
+    """
+    if clusters.durable is None:
+        return ()
+    store = clusters.durable.store
+    cluster = store.known_cluster(loop.name)
+    return store.ended_since(cluster, since, most) if cluster is not None else ()
+
+
+def _shown(moment: Moment, seen: Sight, loop: PlanLoop) -> Moment:
+    """With other people's jobs as a number; events name jobs, too."""
+    words = moment.words
+    if moment.kind in ("breach", "risk") and seen.whose is not None:
+        words = words.partition(", by ")[0]
+    return replace(moment, words=seen.words(words, loop.published))

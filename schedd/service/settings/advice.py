@@ -1,0 +1,63 @@
+"""What is allowed in the settings but seldom meant."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from shutil import which
+
+from schedd.service.settings.file import Settings
+from schedd.service.settings.site import SiteSettings
+
+__all__ = ["advice"]
+
+
+def advice(settings: Settings) -> Iterator[str]:
+    """One line for each thing that an admin should have decided and not overlooked."""
+    server, auth = settings.server, settings.auth
+    if not server.local and server.tls_certificate is None:
+        yield f"server.allow_remote: tokens travel readably to {server.host}, as there is no tls_certificate"
+    if auth.anonymous != "none" and not server.local:
+        yield f"auth.anonymous: everybody who reaches {server.host} may read all jobs"
+    if not (auth.token_file or auth.tokens or server.socket or auth.munge) and auth.anonymous == "none":
+        yield "auth: nobody can ask until `schedd token create` has made a token"
+    if server.tls_key is not None and _others_may_read(server.tls_key):
+        yield f"server.tls_key: others may read {server.tls_key}; chmod 0600 {server.tls_key}"
+    if auth.munge and "root" in auth.admins:
+        yield "auth.admins: with munge, root of every host that has the key is an admin"
+    for name, command in settings.notify.commands.items():
+        if which(command[0]) is None:
+            yield f"notify.commands.{name}: {command[0]} cannot be run here; no such notice is sent"
+    if settings.store.url == "memory":
+        yield "store.url: nothing is kept beyond the process, neither promises nor a pause"
+    for name, cluster in settings.clusters.items():
+        where = f"clusters.{name}"
+        if cluster.mem_per_core == 0:
+            yield f"{where}.mem_per_core: jobs that ask for no memory are planned as if they needed none"
+        if cluster.slack == "0":
+            yield f"{where}.slack: promises leave no room, so that no job may be planned before an older one"
+        if cluster.slack == "off" and cluster.policy == "conservative":
+            yield f"{where}.slack: jobs are told when they start, and promised nothing"
+        yield from _about_site(f"{where}.site", cluster.site)
+        if cluster.validate_:
+            yield f"{where}.validate: every batch is checked; much too slow for production"
+        if not cluster.alone:
+            yield f"{where}.alone: another scheduler beside this one would not be noticed"
+        if cluster.policy != "conservative":
+            yield f"{where}.policy: {cluster.policy} plans no starts; no job has a planned or promised one"
+
+
+def _about_site(where: str, site: SiteSettings) -> Iterator[str]:
+    tree = site.fair_share
+    if tree is not None and not site.priority.fair_share:
+        yield f"{where}.fair_share: use is kept, but priority.fair_share is 0: it puts nobody first"
+    if tree is not None and tree.accounting and not Path(tree.accounting).exists():
+        yield f"{where}.fair_share.accounting: no {tree.accounting} here; earlier use will not count"
+    for name, licence in site.licences.items():
+        if licence.command and which(licence.command[0]) is None:
+            yield f"{where}.licences.{name}: {licence.command[0]} cannot be run here; none is counted"
+
+
+def _others_may_read(path: Path) -> bool:
+    try:
+        return bool(path.stat().st_mode & 0o077)
+    except OSError:
+        return False

@@ -1,0 +1,153 @@
+"""Settings of who may do what."""
+
+import ipaddress
+import re
+from pathlib import Path
+from typing import Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import Field, field_validator, model_validator
+
+from schedd.service.settings.section import Section
+from schedd.store import Role
+from schedd.wire.times import Whole
+
+__all__ = [
+    "NAME_OF_TOKEN",
+    "AuthSettings",
+    "GrantSettings",
+    "OidcGrantSettings",
+    "OidcSettings",
+    "TokenSettings",
+    "is_secure",
+]
+
+NAME_OF_TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,62}")
+
+
+class TokenSettings(Section):
+    """One token, given by its hash."""
+
+    name: str = Field(pattern=f"^{NAME_OF_TOKEN.pattern}$")
+    """Name of its holder; the log names it for what admins do."""
+    role: Role
+    """Its role: see the table of roles."""
+    sha256: str = Field(pattern=r"^[0-9a-fA-F]{64}$")
+    """SHA-256 of the token, in hexadecimal: `printf %s "$TOKEN" | sha256sum`."""
+    clusters: tuple[str, ...] = ()
+    """Valid on these clusters only; for it, the others do not exist. Empty: all clusters."""
+
+
+class GrantSettings(Section):
+    """A role for some users (known by the UNIX socket, a proxy or MUNGE), on all clusters or on some. If
+    several name one user, the highest role counts. Changes apply after a reload.
+    """
+
+    users: tuple[str, ...] = Field(min_length=1)
+    """Names of the users."""
+    role: Literal["reader", "operator", "admin"]
+    """Their role."""
+    clusters: tuple[str, ...] = ()
+    """Valid on these clusters only; empty: all clusters. Elsewhere they have the role `user`."""
+
+
+class OidcGrantSettings(Section):
+    """What users known to the provider may do. Users without a grant are not let in."""
+
+    groups: tuple[str, ...] = ()
+    """Members of one of these groups,"""
+    users: tuple[str, ...] = ()
+    """or users with one of these names,"""
+    role: Literal["user", "reader", "operator", "admin"]
+    """have this role. Of several grants the highest role counts."""
+    clusters: tuple[str, ...] = ()
+    """Valid on these clusters only; empty: all clusters."""
+
+    @model_validator(mode="after")
+    def _name_somebody(self) -> Self:
+        if not self.groups and not self.users:
+            raise ValueError("a grant names groups or users")
+        return self
+
+
+class OidcSettings(Section):
+    """Login with the site's identity provider (OpenID Connect). Changes apply after a reload."""
+
+    issuer: str = Field(pattern=r"^https?://[^\s/?#]+(/[^\s?#]*)?$", max_length=2_000)
+    """The provider's own URL: `https://id.example.org/realms/hpc`. `http://` only on this host."""
+    client_id: str = Field(min_length=1, max_length=255)
+    """The id under which schedd is registered at the provider. ID tokens for other clients are refused."""
+    client_secret_file: Path | None = None
+    """File with the client secret, if the provider gave one. Only the daemon's user may have access to it."""
+    redirect_url: str = Field(pattern=r"^https?://[^\s?#]+/dashboard/oidc/callback$", max_length=2_000)
+    """The address to which browsers return, as registered at the provider:
+    `https://HOST/dashboard/oidc/callback`."""
+    scopes: tuple[str, ...] = ("openid", "profile")
+    """Scopes to request; some providers send groups only with a scope of their own."""
+    user_claim: str = Field(default="preferred_username", min_length=1, max_length=255)
+    """Claim with the user name that owns jobs on the server. Choose one that users cannot change
+    themselves."""
+    groups_claim: str = Field(default="groups", min_length=1, max_length=255)
+    """Claim with the groups; `realm_access.roles` is a claim within another."""
+    ca_file: Path | None = None
+    """CA certificates (PEM) for the provider; default: the system's."""
+    session: Whole = Field(default=8 * 3600, ge=60, le=12 * 3600)
+    """Duration of a login to the dashboard."""
+    grants: tuple[OidcGrantSettings, ...] = ()
+    """Who may do what; without grants nobody is let in."""
+
+    @field_validator("issuer", "redirect_url")
+    @classmethod
+    def _encrypt(cls, url: str) -> str:
+        if not is_secure(url):
+            raise ValueError("only https, or http on this host: tokens would travel unencrypted")
+        return url
+
+    @field_validator("scopes")
+    @classmethod
+    def _be_openid(cls, scopes: tuple[str, ...]) -> tuple[str, ...]:
+        if "openid" not in scopes:
+            raise ValueError('"openid" must be among the scopes')
+        return scopes
+
+
+def is_secure(url: str) -> bool:
+    """Whether it is https, or http to this host alone."""
+    parts = urlsplit(url)
+    if parts.scheme == "https":
+        return bool(parts.hostname)
+    try:
+        local = ipaddress.ip_address(parts.hostname or "").is_loopback
+    except ValueError:
+        local = parts.hostname == "localhost"
+    return parts.scheme == "http" and local
+
+
+class AuthSettings(Section):
+    """Who may do what over HTTP. Changes apply after a reload."""
+
+    token_file: Path | None = None
+    """File of tokens, one per line: role, name, token, and clusters if not all. Only the daemon's user may
+    have access to it."""
+    tokens: tuple[TokenSettings, ...] = ()
+    """Tokens given by their hashes in this file."""
+    anonymous: Literal["none", "reader"] = "none"
+    """What requests without credentials may do: nothing, or read. Health checks and the API description are
+    always open."""
+    admins: tuple[str, ...] = ()
+    """Users with the role `admin`, known by the UNIX socket, a proxy or MUNGE."""
+    operators: tuple[str, ...] = ()
+    """Users with the role `operator`; all others have the role `user`."""
+    grants: tuple[GrantSettings, ...] = ()
+    """Roles on some clusters only, and the role `reader`: see below."""
+    oidc: OidcSettings | None = None
+    """The site's identity provider, for dashboard and API: see below."""
+    others: Literal["server", "all", "none"] = "server"
+    """Whether the role `user` sees other users' jobs: as the server's `query_other_jobs` says, all, or
+    none."""
+    proxy_header: str = Field(default="X-Remote-User", pattern=r"^[A-Za-z][A-Za-z0-9-]*$")
+    """Header in which a proxy with a token of role `proxy` names the user."""
+    munge: bool = False
+    """Accept `Authorization: Munge CREDENTIAL` (from `munge -s schedd`), if the site's hosts share a key."""
+    munge_socket: Path | None = None
+    """Socket of munged, if it is not at libmunge's default path."""

@@ -1,0 +1,204 @@
+"""The daemon's settings: a TOML file, overridden by the environment (``SCHEDD_SERVER__PORT=8081``)."""
+
+import re
+from collections.abc import Iterator
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Self, get_args
+
+from pydantic import (
+    BaseModel,
+    Field,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import ErrorDetails
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from schedd.service.settings.auth import NAME_OF_TOKEN, AuthSettings, GrantSettings, TokenSettings
+from schedd.service.settings.cluster import ClusterSettings
+from schedd.service.settings.daemon import (
+    LimitSettings,
+    LogSettings,
+    NotifySettings,
+    ServerSettings,
+    StoreSettings,
+    WebhookSettings,
+)
+
+__all__ = [
+    "NAME_OF_TOKEN",
+    "AuthSettings",
+    "ClusterSettings",
+    "GrantSettings",
+    "LimitSettings",
+    "LogSettings",
+    "NotifySettings",
+    "ServerSettings",
+    "Settings",
+    "SettingsError",
+    "StoreSettings",
+    "TokenSettings",
+    "WebhookSettings",
+    "load",
+]
+
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_SECRET = (("sha256",), ("url",))
+"""What somebody may have put a token or a password into."""
+
+
+class SettingsError(Exception):
+    """Settings that make no sense: which, where, and what is allowed."""
+
+
+def _one_cluster() -> dict[str, ClusterSettings]:
+    return {"main": ClusterSettings()}
+
+
+class Settings(BaseSettings):
+    """All settings of the daemon."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="SCHEDD_", env_nested_delimiter="__", extra="forbid", frozen=True
+    )
+
+    server: ServerSettings = Field(default_factory=ServerSettings)
+    auth: AuthSettings = Field(default_factory=AuthSettings)
+    limits: LimitSettings = Field(default_factory=LimitSettings)
+    log: LogSettings = Field(default_factory=LogSettings)
+    store: StoreSettings = Field(default_factory=StoreSettings)
+    webhooks: tuple[WebhookSettings, ...] = ()
+    notify: NotifySettings = Field(default_factory=NotifySettings)
+    clusters: dict[str, ClusterSettings] = Field(default_factory=_one_cluster, min_length=1)
+
+    @model_validator(mode="after")
+    def _name_clusters(self) -> Self:
+        for name in self.clusters:
+            if not _NAME.fullmatch(name):
+                raise ValueError(f"cluster {name!r}: a name has letters, digits, '.', '_' and '-'")
+        return self
+
+    @model_validator(mode="after")
+    def _know_scopes(self) -> Self:
+        """A scope with a cluster that is not there is a slip: who has it could do nothing."""
+        scopes = [(f"auth.tokens: {one.name}", one.clusters) for one in self.auth.tokens]
+        scopes += [(f"auth.grants.{place}", one.clusters) for place, one in enumerate(self.auth.grants)]
+        if self.auth.oidc is not None:
+            granted = enumerate(self.auth.oidc.grants)
+            scopes += [(f"auth.oidc.grants.{place}", one.clusters) for place, one in granted]
+        for where, names in scopes:
+            for name in names:
+                if name not in self.clusters:
+                    raise ValueError(f"{where}: no cluster {name!r}; there is {', '.join(self.clusters)}")
+        return self
+
+    @model_validator(mode="after")
+    def _keep_wishes(self) -> Self:
+        if self.notify.on and self.store.url == "memory":
+            raise ValueError("notify: what users asked for is kept in a database; store.url is memory")
+        return self
+
+    @model_validator(mode="after")
+    def _let_somebody_in(self) -> Self:
+        auth = self.auth
+        closed = (
+            auth.token_file is None
+            and not auth.tokens
+            and auth.anonymous == "none"
+            and not auth.munge
+            and auth.oidc is None
+        )
+        if closed and self.server.socket is None and self.store.url == "memory":
+            raise ValueError(
+                "auth: there are no tokens, and none can be kept, so nobody could do anything: set "
+                'token_file, list [[auth.tokens]], set server.socket (or set anonymous = "reader", for '
+                "reading alone)"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _let_no_stranger_in(self) -> Self:
+        server = self.server
+        if self.auth.anonymous != "none" and not server.local and not server.allow_remote:
+            raise ValueError(
+                f'auth.anonymous = "{self.auth.anonymous}" lets everybody read who reaches {server.host}; '
+                "set server.allow_remote = true if that is meant"
+            )
+        return self
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003  (pydantic names them)
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """What the caller says, else the environment, else the file."""
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+
+def load(path: Path | None, **overrides: Any) -> Settings:
+    """The settings of the file ``path`` (None: the defaults), the environment on top, then ``overrides``.
+
+    Raises SettingsError, one line for each thing that is wrong.
+    """
+    if path is not None and not path.is_file():
+        raise SettingsError(f"{path}: no such file")
+
+    class Of(Settings):
+        model_config = SettingsConfigDict(toml_file=path)
+
+    try:
+        return Of(**overrides)
+    except ValidationError as error:
+        where = f"{path}: " if path is not None else ""
+        raise SettingsError("\n".join(where + line for line in _in_words(error))) from None
+    except ValueError as error:  # the file is no TOML
+        raise SettingsError(f"{path}: {error}") from None
+
+
+def _in_words(error: ValidationError) -> Iterator[str]:
+    for problem in error.errors(include_url=False):
+        loc = ".".join(map(str, problem["loc"]))
+        if problem["type"] == "extra_forbidden":
+            yield f"{loc}: no such setting{_hint(problem)}"
+        else:
+            said = problem["msg"].removeprefix("Value error, ")
+            was = problem["input"]
+            secret = problem["loc"][-1:] in _SECRET
+            shown = f" (it is {was!r})" if isinstance(was, str | int | float) and not secret else ""
+            yield f"{loc}: {said}{shown}" if loc else said
+
+
+def _hint(problem: ErrorDetails) -> str:
+    *path, name = problem["loc"]
+    section: type[BaseModel] | None = Settings
+    for step in path:
+        section = _below(section, str(step))
+    names = [field.alias or key for key, field in section.model_fields.items()] if section else []
+    near = get_close_matches(str(name), names, 1)
+    return f"; did you mean {near[0]}?" if near else f"; there is {', '.join(names)}"
+
+
+def _below(section: type[BaseModel] | None, step: str) -> type[BaseModel] | None:
+    """The section that is meant by ``step`` in ``section``; itself for a key of its tables or lists."""
+    field = section.model_fields.get(step) if section is not None else None
+    if field is None:
+        return section
+    return next((kind for kind in _kinds(field.annotation) if issubclass(kind, BaseModel)), None)
+
+
+def _kinds(annotation: Any) -> Iterator[type]:
+    if isinstance(annotation, type) and not get_args(annotation):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _kinds(part)

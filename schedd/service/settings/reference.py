@@ -1,0 +1,248 @@
+"""The settings as Markdown tables, from their own types and words."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date, datetime
+from inspect import cleandoc
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from schedd.service.settings.auth import OidcGrantSettings, OidcSettings
+from schedd.service.settings.file import (
+    AuthSettings,
+    ClusterSettings,
+    GrantSettings,
+    LimitSettings,
+    LogSettings,
+    NotifySettings,
+    ServerSettings,
+    StoreSettings,
+    TokenSettings,
+    WebhookSettings,
+)
+from schedd.service.settings.site import (
+    AccountsSettings,
+    BookingSettings,
+    ChooseSettings,
+    ClassSettings,
+    FairShareSettings,
+    LicenceSettings,
+    NodeSetSettings,
+    PowerCapSettings,
+    PowerSavingSettings,
+    PowerSettings,
+    PriceSettings,
+    PrioritySettings,
+    ReliabilitySettings,
+    SiteLimitSettings,
+    SiteReservationSettings,
+    SiteSettings,
+    ThriftSettings,
+)
+from schedd.wire.duration import text_of
+from schedd.wire.times import InWords, unit_of, written
+
+__all__ = ["DECIDE", "SECTIONS", "Decision", "decisions", "described", "section", "table"]
+
+SECTIONS: dict[str, type[BaseModel]] = {
+    "[server]": ServerSettings,
+    "[auth]": AuthSettings,
+    "[[auth.tokens]]": TokenSettings,
+    "[[auth.grants]]": GrantSettings,
+    "[auth.oidc]": OidcSettings,
+    "[[auth.oidc.grants]]": OidcGrantSettings,
+    "[limits]": LimitSettings,
+    "[[webhooks]]": WebhookSettings,
+    "[notify]": NotifySettings,
+    "[store]": StoreSettings,
+    "[log]": LogSettings,
+    "[clusters.NAME]": ClusterSettings,
+    "[clusters.NAME.site]": SiteSettings,
+    "[clusters.NAME.site.priority]": PrioritySettings,
+    "[clusters.NAME.site.classes.CLASS]": ClassSettings,
+    "[clusters.NAME.site.fair_share]": FairShareSettings,
+    "[[clusters.NAME.site.limits]]": SiteLimitSettings,
+    "[clusters.NAME.site.licences.LICENCE]": LicenceSettings,
+    "[clusters.NAME.site.reservations.RESERVATION]": SiteReservationSettings,
+    "[clusters.NAME.site.bookings]": BookingSettings,
+    "[clusters.NAME.site.node_sets]": NodeSetSettings,
+    "[clusters.NAME.site.power.NODES]": PowerSettings,
+    "[clusters.NAME.site.power_saving]": PowerSavingSettings,
+    "[[clusters.NAME.site.prices]]": PriceSettings,
+    "[[clusters.NAME.site.power_caps]]": PowerCapSettings,
+    "[clusters.NAME.site.accounts]": AccountsSettings,
+    "[clusters.NAME.site.choose]": ChooseSettings,
+    "[clusters.NAME.site.reliability]": ReliabilitySettings,
+    "[clusters.NAME.site.thrift]": ThriftSettings,
+}
+"""Every section of the file, and what may stand in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A setting that no default can answer for every site: where it stands, and what hangs on it."""
+
+    setting: str
+    """Section and name: ``[clusters.NAME] slack``."""
+    question: str
+    why: str
+
+
+DECIDE = (
+    Decision(
+        "pbs-adapter.toml mode",
+        "What may schedd do on the PBS server?",
+        "`shadow`: only read it. `adviser`: also write planned starts on queued jobs. `scheduler`: also "
+        "start jobs. Begin with `shadow`.",
+    ),
+    Decision(
+        "[server] host",
+        "On which address does the daemon listen?",
+        "Default: loopback only. For login nodes and portals give an address and a `tls_certificate`.",
+    ),
+    Decision(
+        "[auth] admins",
+        "Which users are admins?",
+        "They may pause, reserve, drain and create tokens. Applies to users known by the UNIX socket, a "
+        "proxy or MUNGE; root on the socket is always an admin.",
+    ),
+    Decision(
+        "[auth] others",
+        "May users see each other's jobs?",
+        "`server`: as the server's `query_other_jobs` says; `all`; `none`.",
+    ),
+    Decision(
+        "[store] url",
+        "Which database?",
+        "A SQLite file for one daemon; PostgreSQL for two daemons, of which one is on standby.",
+    ),
+    Decision(
+        "[clusters.NAME] slack",
+        "How much later than planned may a job start?",
+        "The promised start is the planned start plus this slack. More slack leaves more room for priorities "
+        "and optimisation; less gives users earlier promises (docs/policy.md).",
+    ),
+    Decision(
+        "[clusters.NAME] node_rule",
+        "May the 8 tasks of `nodes=8` share a node?",
+        "`exact`: no, as under pbs_sched. `pack`: yes, as under Maui without `JOBNODEMATCHPOLICY`. With the "
+        "wrong choice jobs wait for nodes that they do not need, or get fewer nodes than they expect.",
+    ),
+    Decision(
+        "[clusters.NAME] mem_per_core",
+        "How much memory per core is planned for jobs that request none?",
+        "With 0, memory is not planned for such jobs: together they may need more than a node has.",
+    ),
+    Decision(
+        "[clusters.NAME] default_walltime",
+        "Which walltime is planned for jobs that request none?",
+        "Used only if neither the queue nor the server has `resources_default.walltime`. Jobs behind such a "
+        "job are planned by it.",
+    ),
+    Decision(
+        "[clusters.NAME.site] priority",
+        "Which jobs go first?",
+        "Default: by the priorities of the server's queues, then by submission. `schedd import` translates "
+        "the rules of Maui or pbs_sched.",
+    ),
+)
+"""The ten settings that a site must decide, in the order in which ``schedd config init`` asks."""
+
+
+def decisions() -> str:
+    """They as a Markdown table."""
+    rows = [f"| `{one.setting}` | {one.question} | {one.why} |" for one in DECIDE]
+    return "\n".join(["| setting | | |", "|---|---|---|", *rows])
+
+
+def section(name: str) -> str:
+    """A section as Markdown: what it is about, and its table."""
+    return described(name, SECTIONS[name])
+
+
+def described(name: str, section: type[BaseModel]) -> str:
+    """The same of any section: under a heading with its ``name``."""
+    return f"## `{name}`\n\n{cleandoc(section.__doc__ or '')}\n\n{table(section)}\n"
+
+
+def table(section: type[BaseModel]) -> str:
+    """One row for each setting: its name, what it may be, its default, what it does."""
+    rows = [_row(field.alias or name, field) for name, field in section.model_fields.items()]
+    return "\n".join(["| setting | may be | default | |", "|---|---|---|---|", *rows])
+
+
+def _row(name: str, field: FieldInfo) -> str:
+    what = " ".join((field.description or "").split()).replace("|", "\\|")
+    return f"| `{name}` | {_may_be(field)} | {_default(field)} | {what} |"
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "must be set"
+    value = field.get_default(call_default_factory=True)
+    if value is None or isinstance(value, BaseModel):
+        return "none"
+    value = written(field, value)
+    if isinstance(value, Path):
+        value = str(value)
+    return f"`{json.dumps(list(value) if isinstance(value, tuple) else value)}`"
+
+
+def _may_be(field: FieldInfo) -> str:
+    kind = field.annotation
+    for mark in field.metadata:
+        if isinstance(mark, InWords):
+            return mark.words
+    if (unit := unit_of(field)) is not None:
+        bounds = dict(_bounds(field))
+        least, most = bounds.get("ge", bounds.get("gt", 0)), bounds.get("le")
+        above = "above" if "gt" in bounds else "from"
+        upto = f" to {text_of(most * unit)}" if most is not None else ""
+        return f"time {above} {text_of(least * unit)}{upto}"
+    if get_origin(kind) is Annotated:
+        kind = get_args(kind)[0]
+    if get_origin(kind) is Literal:
+        return _words(kind)
+    if get_origin(kind) in (Union, UnionType) and any(get_origin(part) is Literal for part in get_args(kind)):
+        return ", or ".join(_may_be(FieldInfo.from_annotation(part)) for part in get_args(kind))
+    if kind is bool:
+        return "`true`, `false`"
+    bounds = dict(_bounds(field))
+    if kind in (int, float):
+        whole = "whole number" if kind is int else "number"
+        if "gt" in bounds:
+            return f"{whole} above {bounds['gt']}, up to {bounds['le']}"
+        return f"{whole} from {bounds['ge']:.15g} to {bounds['le']:.15g}" if bounds else whole
+    parts = tuple(get_args(p)[0] if get_origin(p) is Annotated else p for p in (kind, *get_args(kind)))
+    if any(isinstance(part, type) and issubclass(part, BaseModel) for part in parts):
+        return "tables" if get_origin(kind) in (tuple, dict) else "table"
+    if dict in (get_origin(kind), *map(get_origin, parts)):
+        if any(get_origin(part) is tuple for part in parts):
+            return "table of lists"
+        if parts[-1] is bool:
+            return "table of `true`, `false`"
+        return "table of strings" if parts[-1] is str else "table of numbers"
+    if datetime in parts:
+        return "date and time"
+    if get_origin(kind) is tuple and parts[1] is date:
+        return "list of dates"
+    if get_origin(kind) is tuple:
+        return f"list of {_words(parts[1])}" if get_origin(parts[1]) is Literal else "list of texts"
+    return "path" if Path in parts else "text"
+
+
+def _words(kind: Any) -> str:
+    return ", ".join(f"`{word}`" for word in get_args(kind))
+
+
+def _bounds(field: FieldInfo) -> Iterator[tuple[str, Any]]:
+    for mark in field.metadata:
+        for name in ("ge", "gt", "le"):
+            value = getattr(mark, name, None)
+            if value is not None:
+                yield name, value

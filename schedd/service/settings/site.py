@@ -1,0 +1,514 @@
+"""The site's policy in schedd.toml: what stands below ``[clusters.NAME.site]``."""
+
+from datetime import date, datetime
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from schedd.choice.objectives import weights_of
+from schedd.plan.evaluate import Weights, by_name
+from schedd.policy.accounts import AccountRules
+from schedd.policy.bookings import BookingRules
+from schedd.policy.choosing import Choosing
+from schedd.policy.fair_share import FairShare, Level
+from schedd.policy.power import PowerSaving
+from schedd.policy.priority import SiteWeights
+from schedd.policy.reliability import Reliability
+from schedd.policy.site import STALE, site_policy
+from schedd.policy.thrift import Thrift
+from schedd.service.settings.section import Section
+from schedd.wire.times import Hours, Whole
+
+__all__ = [
+    "AccountsSettings",
+    "BookingSettings",
+    "ChooseSettings",
+    "ClassSettings",
+    "CriteriaWeights",
+    "FairShareSettings",
+    "LicenceSettings",
+    "NodeSetSettings",
+    "PowerCapSettings",
+    "PowerSavingSettings",
+    "PowerSettings",
+    "PriceSettings",
+    "PrioritySettings",
+    "ReliabilitySettings",
+    "SiteLimitSettings",
+    "SiteReservationSettings",
+    "SiteSettings",
+    "ThriftSettings",
+]
+
+_WEIGHTS = SiteWeights()
+_TREE = FairShare()
+_BOOKINGS = BookingRules()
+_SAVING = PowerSaving()
+_ACCOUNTS = AccountRules()
+_CHOOSING = Choosing()
+_RELIABILITY = Reliability()
+_THRIFT = Thrift()
+
+Weight = Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)]
+
+
+def _known_criteria(weights: dict[str, float]) -> dict[str, float]:
+    Weights(by_name(weights))  # says what is wrong
+    return weights
+
+
+def _known_objectives(weights: dict[str, float]) -> dict[str, float]:
+    weights_of(weights)
+    return weights
+
+
+ObjectiveWeights = Annotated[dict[str, float], AfterValidator(_known_objectives)]
+CriteriaWeights = Annotated[dict[str, float], AfterValidator(_known_criteria)]
+Name = Annotated[str, Field(pattern=r"^[^\s/\x00-\x1f]{1,255}$")]
+Names = tuple[Name, ...]
+_RULE = r"^[A-Za-z0-9=;,+-]*$"
+
+
+def _zoneless(moment: datetime) -> datetime:
+    if moment.tzinfo is not None:
+        raise ValueError(f"{moment.isoformat()}: a time on the clock of the site's zone, without an offset")
+    return moment
+
+
+LocalTime = Annotated[datetime, AfterValidator(_zoneless)]
+
+
+class PrioritySettings(Section):
+    """Weights of the terms whose sum is a job's priority; 0 disables the term."""
+
+    queue: Weight = _WEIGHTS.queue
+    """Multiplies the priority of the job's queue."""
+    class_: Weight = Field(default=_WEIGHTS.class_, alias="class")
+    """Multiplies the points of the job's class."""
+    wish: Weight = _WEIGHTS.wish
+    """Multiplies the owner's own `qsub -p`, -1024 to 1023."""
+    waiting: Weight = _WEIGHTS.waiting
+    """Points for each hour since the job became eligible."""
+    size: Weight = _WEIGHTS.size
+    """Points for each requested cpu; negative: small jobs go first."""
+    deadline: Weight = _WEIGHTS.deadline
+    """Multiplies the pressure of the job's deadline, `deadline_least` to `deadline_most`."""
+    fair_share: Weight = _WEIGHTS.fair_share
+    """Multiplies the fair-share factor: 1 without use, 0.5 at the target, going to 0."""
+    licences: Weight = _WEIGHTS.licences
+    """Multiplies the pressure of the requested licences: requested copies over existing copies, more if there
+    are too few."""
+    short: Weight = _WEIGHTS.short
+    """Multiplies the shortest waiting walltime divided by the job's own."""
+    waiting_most: Hours = Field(default=_WEIGHTS.waiting_most, ge=0, le=1e6, allow_inf_nan=False)
+    """Waiting beyond this earns no more points; 0: no bound."""
+    deadline_lead: float = Field(default=_WEIGHTS.deadline_lead, gt=0, le=1000, allow_inf_nan=False)
+    """A job's deadline begins to press this many walltimes before its latest start."""
+    deadline_least: Weight = _WEIGHTS.deadline_least
+    """Pressure of a distant deadline."""
+    deadline_most: Weight = _WEIGHTS.deadline_most
+    """Pressure at the latest start that meets the deadline."""
+    deadline_lost: Literal["demote", "keep"] = _WEIGHTS.deadline_lost
+    """A job that can no longer meet its deadline falls back to `deadline_least`, or keeps `deadline_most`."""
+    queues: dict[Name, Weight] = Field(default_factory=dict)
+    """Priorities of queues instead of the server's: `{ urgent = 500 }`; `"*"` is for all others."""
+
+
+class ClassSettings(Section):
+    """A class of jobs: those matched by one of its lists. If several classes match, the most points count."""
+
+    points: Weight
+    """Value of the term `class`."""
+    users: Names = ()
+    """Users whose jobs belong to the class."""
+    groups: Names = ()
+    """Groups whose jobs do."""
+    accounts: Names = ()
+    """Accounts (`qsub -A`) whose jobs do."""
+    projects: Names = ()
+    """Projects (OpenPBS) whose jobs do."""
+    queues: Names = ()
+    """Queues whose jobs do."""
+    breaks_promises: bool = False
+    """Jobs of this class may delay others beyond their promises; each broken promise is recorded and
+    shown."""
+
+
+class FairShareSettings(Section):
+    """Recent usage (cpu-seconds held, in windows of time) compared with shares."""
+
+    levels: tuple[Level, ...] = _TREE.levels
+    """Levels of the tree, from the top: of `account`, `project`, `group`, `user`, `queue`."""
+    shares: dict[str, Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]] = Field(
+        default_factory=dict
+    )
+    """Shares relative to siblings: `{ physics = 3, "physics/ann" = 2 }`."""
+    unlisted: float = Field(default=_TREE.unlisted, ge=0, le=1e9, allow_inf_nan=False)
+    """Share of everybody who is not listed."""
+    interval: Whole = Field(default=_TREE.interval, ge=60, le=366 * 86_400)
+    """Length of a window."""
+    decay: float = Field(default=_TREE.decay, ge=0, le=1)
+    """Factor by which a window's usage decreases with each later window."""
+    depth: int = Field(default=_TREE.depth, ge=1, le=1000)
+    """Number of windows that count."""
+    accounting: Annotated[str, Field(pattern=r"^[^\x00-\x1f]*$", max_length=4096)] = ""
+    """The server's accounting logs, a file or the directory of daily ones (`server_priv/accounting`): read at
+    the first start, so that earlier usage counts."""
+
+
+class _Window(Section):
+    first: LocalTime | None = None
+    """Start of the first window in which this applies, in local time of `zone`: `2026-01-05T08:00:00`.
+    Without it, it always applies."""
+    last: LocalTime | None = None
+    """End of the first window."""
+    rule: Annotated[str, Field(pattern=_RULE, max_length=500)] = ""
+    """Recurrence rule of the window (RFC 5545): `FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR`. Empty: it does not
+    recur."""
+    without: tuple[date, ...] = ()
+    """Days on which the window does not start: `[2026-12-24, 2026-12-25]`."""
+
+    @model_validator(mode="after")
+    def _be_whole(self) -> Self:
+        if (self.first is None) != (self.last is None):
+            raise ValueError("first and last are needed together")
+        if self.first is None and (self.rule or self.without):
+            raise ValueError("rule and without need first and last")
+        return self
+
+
+class SiteLimitSettings(_Window):
+    """A limit on what may be in use at once, at every moment of the plan; the server's run limits apply in
+    addition.
+    """
+
+    amount: int = Field(ge=0, le=1 << 48)
+    """The limit; memory in KiB."""
+    what: Name = "jobs"
+    """`jobs`, `cpus`, `nodes`, `gpus`, `mem`, `walltime` (sum of requested seconds), `cpu_seconds` (the same
+    times cpus), or a generic resource."""
+    who: Literal["all", "user", "group", "account", "project"] = "all"
+    """For all jobs together, or for each user, group, account or project."""
+    name: Annotated[str, Field(pattern=r"^[^\s\x00-\x1f]{0,255}$")] = ""
+    """Only for this one, instead of the limit for each."""
+    queue: Annotated[str, Field(pattern=r"^[^\s\x00-\x1f]{0,255}$")] = ""
+    """Only in this queue."""
+
+    @model_validator(mode="after")
+    def _name_someone(self) -> Self:
+        if self.name and self.who == "all":
+            raise ValueError(f"name {self.name!r} needs who: user, group, account or project")
+        return self
+
+
+class SiteReservationSettings(Section):
+    """Nodes kept free in recurring windows, or kept for those named here."""
+
+    first: LocalTime
+    """Start of the first window, in local time of `zone`: `2026-01-05T08:00:00`."""
+    last: LocalTime
+    """End of the first window."""
+    rule: Annotated[str, Field(pattern=_RULE, max_length=500)] = ""
+    """Recurrence rule of the window (RFC 5545): `FREQ=MONTHLY;BYDAY=1TU`. Empty: it does not recur."""
+    without: tuple[date, ...] = ()
+    """Days on which the window does not start."""
+    nodes: Names = ()
+    """These nodes,"""
+    features: Names = ()
+    """or nodes with all of these properties,"""
+    everywhere: bool = False
+    """or all nodes. Exactly one of the three must be set."""
+    users: Names = ()
+    """Jobs of these users may use the nodes,"""
+    groups: Names = ()
+    """of these groups,"""
+    accounts: Names = ()
+    """of these accounts,"""
+    queues: Names = ()
+    """of these queues,"""
+    shorter: Whole = Field(default=0, ge=0, le=366 * 86_400)
+    """and jobs with a walltime of at most this: `"30m"`; 0: none because of their length."""
+    reason: Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")] = ""
+    """Reason, shown to users whose jobs wait for it."""
+
+    @model_validator(mode="after")
+    def _be_about_nodes(self) -> Self:
+        if bool(self.nodes) + bool(self.features) + self.everywhere != 1:
+            raise ValueError("one of nodes, features and everywhere must be set, and only one")
+        return self
+
+
+Watts = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
+Money = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
+
+
+class PowerSettings(Section):
+    """Watts of a node, by its name or a property; `"*"` is for all other nodes. Its name goes before its
+    properties, of which the first in this order counts.
+    """
+
+    idle: Watts
+    """Watts while it is on and idle."""
+    core: Watts = 0.0
+    """Additional watts per core that a job holds."""
+    gpu: Watts = 0.0
+    """Additional watts per gpu that a job holds."""
+    off: Watts = 0.0
+    """Watts while it is off; also used for nodes that are down."""
+
+
+class PowerSavingSettings(Section):
+    """Idle nodes are switched off, and on again before the next job planned on them, by the commands in the
+    adapter's `[power]`. See docs/power.md.
+    """
+
+    mode: Literal["off", "dry", "on"] = _SAVING.mode
+    """`on`; or `dry`: nothing is switched, but `schedd power` shows which nodes would be."""
+    idle: Whole = Field(default=_SAVING.idle, ge=0, le=30 * 86_400)
+    """A node is switched off if it was idle for this long,"""
+    min_up: Whole = Field(default=_SAVING.min_up, ge=0, le=30 * 86_400)
+    """has been up for this long,"""
+    min_off: Whole = Field(default=_SAVING.min_off, ge=0, le=30 * 86_400)
+    """and the plan does not need it for this long after it could be back."""
+    delay: Whole = Field(default=_SAVING.delay, ge=0, le=86_400)
+    """How much longer a job waits for nodes that are on before one is switched on for it."""
+    boot_time: Whole = Field(default=_SAVING.boot_time, ge=1, le=86_400)
+    """Time from the command until the server shows the node up, for kinds of nodes not seen to boot yet;
+    later the longest of the last ten boots counts."""
+    stop_time: Whole = Field(default=_SAVING.stop_time, ge=1, le=86_400)
+    """Time from the command until the server shows the node down."""
+    at_once: int = Field(default=_SAVING.at_once, ge=1, le=100_000)
+    """Maximum number of nodes being switched on, and being switched off, at the same time."""
+    retry: Whole = Field(default=_SAVING.retry, ge=10, le=86_400)
+    """Time until a failed switch is retried, doubling, up to a day."""
+    spares: dict[Name, Annotated[int, Field(ge=0, le=100_000)]] = Field(default_factory=dict)
+    """Free nodes that stay on, by property, `"*"` for all: `{ "*" = 2, gpu = 1 }`."""
+    never: Names = ()
+    """Names or properties of nodes that are never switched."""
+
+
+class PowerCapSettings(_Window):
+    """Maximum power of all nodes together, at every moment of the plan, calculated from their watts
+    (`[clusters.NAME.site.power.NODES]`). If several apply at once, the lowest counts. See docs/power.md.
+    """
+
+    watts: Watts
+    """Watts, including idle nodes; all nodes are assumed to be on."""
+
+
+class AccountsSettings(Section):
+    """Which account a job uses, and what happens to jobs whose account is empty. Accounts are created by
+    `schedd account set`. See docs/accounts.md.
+    """
+
+    by: Literal["account", "project", "group", "user"] = _ACCOUNTS.by
+    """Which attribute of a job names its account: `account` is `qsub -A`, `project` is `qsub -P`."""
+    otherwise: Annotated[str, Field(pattern=r"^[^\s/\x00-\x1f]{0,255}$")] = _ACCOUNTS.otherwise
+    """Account of jobs that name none; empty: they are not charged."""
+    unknown: Literal["run", "wait"] = _ACCOUNTS.unknown
+    """Whether jobs with an unknown account, or none, run uncharged or wait."""
+    empty: Literal["wait", "last"] = _ACCOUNTS.empty
+    """Whether jobs whose account is too low wait or get the lowest priority."""
+    gpu: Annotated[float, Field(ge=0, le=10_000, allow_inf_nan=False)] = _ACCOUNTS.gpu
+    """Core-hours charged per gpu-hour."""
+    logs: Annotated[str, Field(max_length=4096)] = _ACCOUNTS.logs
+    """The server's accounting logs, if the daemon can read them: a file, or the directory of daily ones
+    (`/var/spool/torque/server_priv/accounting`). Jobs that ended while the daemon or adapter was away are
+    charged from them."""
+
+
+class ChooseSettings(Section):
+    """Alternative plans are searched for automatically, and the best by `objectives` is put in force. See
+    docs/choices.md.
+    """
+
+    every: Whole = Field(default=_CHOOSING.every, ge=0, le=7 * 86_400)
+    """Time between two searches; 0: never."""
+    seconds: float = Field(default=_CHOOSING.seconds, ge=0.1, le=50)
+    """Duration of each search, in seconds."""
+    gain: float = Field(default=_CHOOSING.gain, ge=0, le=1)
+    """A plan is taken only if it is better than the live one by this share, by the weights,"""
+    tolerance: float = Field(default=_CHOOSING.tolerance, ge=0, le=1)
+    """and if no more than this share of the jobs came, went or moved since it was found."""
+    limits: ObjectiveWeights = Field(default_factory=dict)
+    """A plan beyond one of these values is not taken, unless the live plan is no better there; by objective,
+    in its unit: `{ wait_max = 86400 }`."""
+
+
+class ReliabilitySettings(Section):
+    """Long jobs avoid nodes that fail often, by the failures seen so far. See docs/choices.md."""
+
+    avoid: Whole = Field(default=_RELIABILITY.avoid, ge=0, le=3650 * 86_400)
+    """Jobs with at least this walltime take, of the nodes free at their start, those that fail least; 0: none
+    do."""
+    half_life: Whole = Field(default=_RELIABILITY.half_life, ge=3600, le=3650 * 86_400)
+    """Age at which an observation of a node counts half."""
+
+
+class ThriftSettings(Section):
+    """Jobs prefer nodes that draw less power. See docs/choices.md."""
+
+    prefer: bool = _THRIFT.prefer
+    """Of the nodes free at its start, a job takes those that draw least for its work,"""
+    urgent: Whole = Field(default=_THRIFT.urgent, ge=0, le=3650 * 86_400)
+    """except that a job that would end less than this before its deadline takes the fastest."""
+
+
+class PriceSettings(_Window):
+    """Prices of node time, always or in recurring windows. If several apply to a node at once, the last in
+    the list counts; without any, time is free.
+    """
+
+    core_hour: Money
+    """Price of one core-hour, in `currency`."""
+    gpu_hour: Money = 0.0
+    """Price of one gpu-hour."""
+    nodes: Names = ()
+    """Names or properties of the nodes; empty: all."""
+
+
+class LicenceSettings(Section):
+    """A licence, or another resource of the whole cluster, that the server does not count."""
+
+    copies: Annotated[int, Field(ge=0, le=1 << 48)] | None = None
+    """Number of copies."""
+    command: tuple[str, ...] = ()
+    """Program with arguments that prints the number of copies on its first line. If `copies` is set, too, the
+    lower number counts."""
+    every: Whole = Field(default=60, ge=5, le=86_400)
+    """Time between two runs of the program. It has 10 seconds to answer."""
+    free: bool = False
+    """The program prints the number of free copies, not of all (as `server_dyn_res` of OpenPBS)."""
+    lent: bool = False
+    """A federation lends the copies; none until it has. If `copies` is set, too, the lower number counts."""
+    stale: Whole = Field(default=STALE, ge=10, le=7 * 86_400)
+    """Time without an answer after which an alert says that the count is out of date; the last count stays in
+    force."""
+
+    @model_validator(mode="after")
+    def _be_known(self) -> Self:
+        if self.copies is None and not self.command and not self.lent:
+            raise ValueError("copies, command or lent must be set")
+        if self.command and self.lent:
+            raise ValueError("command and lent: only one of them says how many there are")
+        return self
+
+
+class NodeSetSettings(Section):
+    """Sets of nodes, such as those on one switch; a job is kept on one set if possible."""
+
+    by: Annotated[str, Field(pattern=r"^[^\s=\x00-\x1f]{0,255}$")] = ""
+    """A text resource of the nodes (OpenPBS): each value makes a set. Or:"""
+    sets: dict[Name, Annotated[Names, Field(min_length=1)]] = Field(default_factory=dict)
+    """Nodes or properties of each set: `{ east = ["rack1", "rack2"], west = ["rack3"] }`."""
+    wait: Whole = Field(default=0, ge=0, le=366 * 86_400)
+    """How much later a job may start to be on one set."""
+    strict: bool = False
+    """A job that some set could hold when empty is never spread over several, however long it waits."""
+
+    @model_validator(mode="after")
+    def _be_known(self) -> Self:
+        if bool(self.by) == bool(self.sets):
+            raise ValueError("one of by and sets must be set, and only one")
+        if self.strict and self.wait:
+            raise ValueError("wait says how long, strict that it is forever: only one of them can be set")
+        return self
+
+
+class BookingSettings(Section):
+    """What users may book: cores for a time, within a window. See docs/policy.md."""
+
+    most: int = Field(default=_BOOKINGS.most, ge=0, le=10_000)
+    """Bookings of one user at once; 0: users may book nothing."""
+    cpus: int = Field(default=_BOOKINGS.cpus, ge=0, le=10_000_000)
+    """Maximum cores of one booking; 0: no limit."""
+    longest: Whole = Field(default=_BOOKINGS.longest, ge=60, le=366 * 86_400)
+    """Longest booking."""
+    ahead: Whole = Field(default=_BOOKINGS.ahead, ge=60, le=366 * 86_400)
+    """Latest end of a booking's window, from now."""
+    cost: float = Field(default=_BOOKINGS.cost, ge=0, le=1000, allow_inf_nan=False)
+    """Price of a booking, as a share of the price of a job on as many cores for as long; charged to the
+    account when it starts. Its jobs are charged as usual."""
+    order: Literal["edf", "lff", "bjf", "fifo"] = _BOOKINGS.order.value
+    """Order in which movable bookings are planned again: earliest deadline, least flexible, biggest, or first
+    come."""
+
+
+class SiteSettings(Section):
+    """Rules of the site beyond the server's."""
+
+    zone: str = "UTC"
+    """Time zone of all local times below, by IANA name: `Europe/Prague`."""
+    priority: PrioritySettings = Field(default_factory=PrioritySettings)
+    """Weights of the terms of a job's priority."""
+    criteria: CriteriaWeights | None = None
+    """Weights of the criteria by which searches and `placement` judge a plan: see docs/optimisation.md.
+    Default: `wait`, `bounded_slowdown`, `wait_rms` and `wait_max`, 1 each."""
+    placement: Literal["first_gap", "best_gap", "best_gap_edf"] = "first_gap"
+    """Which gap a new job takes: the earliest on any nodes; the best by `criteria` of the earliest gaps on
+    ever faster nodes; or the same, and in front of jobs with later deadlines if that is better."""
+    classes: dict[Name, ClassSettings] = Field(default_factory=dict)
+    """Classes of jobs, by name: `[clusters.main.site.classes.gold]`."""
+    fair_share: FairShareSettings | None = None
+    """Shares of accounts, groups or users. Without this table no usage is recorded."""
+    limits: tuple[SiteLimitSettings, ...] = ()
+    """Limits on what may be in use at once: `[[clusters.main.site.limits]]`."""
+    licences: dict[Name, LicenceSettings] = Field(default_factory=dict)
+    """Licences, by name: `[clusters.main.site.licences.matlab]`."""
+    reservations: dict[Name, SiteReservationSettings] = Field(default_factory=dict)
+    """Standing reservations, by name: `[clusters.main.site.reservations.maintenance]`."""
+    bookings: BookingSettings | None = None
+    """What users may book: `[clusters.main.site.bookings]`. Without it users book nothing."""
+    speeds: dict[Name, Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]] = Field(
+        default_factory=dict
+    )
+    """Relative speed of nodes (default 1), by name or property: `{ epyc = 2.5, node17 = 0.5 }`. The largest
+    counts. Fair share multiplies cpu-seconds by it, and `placement` may prefer fast nodes; jobs hold nodes
+    for their walltime all the same."""
+    node_sets: NodeSetSettings | None = None
+    """Sets of nodes; a job of several units is kept on one of them if possible."""
+
+    objectives: ObjectiveWeights | None = None
+    """Weights of the objectives for alternative plans (`schedd pareto`); none is offered that is worse than
+    the live one by all of them together: `{ wait = 1, energy = 2 }`. Default: `wait`, `makespan`, `energy`
+    and `cost`, 1 each, as far as they are known."""
+    power: dict[Name, PowerSettings] = Field(default_factory=dict)
+    """Watts of nodes, by name or property: `[clusters.main.site.power.epyc]`. The plan's energy is known if
+    every node has watts."""
+    power_saving: PowerSavingSettings | None = None
+    """When idle nodes are switched off: `[clusters.main.site.power_saving]`. Without it they stay on."""
+    power_caps: tuple[PowerCapSettings, ...] = ()
+    """Power caps, always or in windows: `[[clusters.main.site.power_caps]]`."""
+    choose: ChooseSettings | None = None
+    """Automatic choice of alternative plans: `[clusters.main.site.choose]`."""
+    reliability: ReliabilitySettings | None = None
+    """Long jobs avoid nodes that fail: `[clusters.main.site.reliability]`."""
+    thrift: ThriftSettings | None = None
+    """Jobs prefer nodes that draw less power: `[clusters.main.site.thrift]`."""
+    accounts: AccountsSettings | None = None
+    """Accounts and budgets: `[clusters.main.site.accounts]`."""
+    prices: tuple[PriceSettings, ...] = ()
+    """Prices of node time: `[[clusters.main.site.prices]]`. A user's limit is `-W x=cost_limit:2.50`."""
+    cost_limits: Literal["soft", "hard"] = "soft"
+    """What `-W x=cost_limit:2.50` means: with `soft` a job that costs more is planned and marked; with `hard`
+    it is planned and started only where it costs no more."""
+    currency: Annotated[str, Field(pattern=r"^[^\s\x00-\x1f]{1,16}$")] = "EUR"
+    """Currency of the prices, for display."""
+
+    @model_validator(mode="after")
+    def _make_sense(self) -> Self:
+        if self.priority.fair_share and self.fair_share is None:
+            raise ValueError("priority.fair_share has a weight, but there is no table fair_share")
+        if self.priority.deadline_least > self.priority.deadline_most:
+            raise ValueError("priority.deadline_least must not be more than deadline_most")
+        if self.power_caps and not self.power:
+            raise ValueError("power_caps need watts of nodes: a table power")
+        if self.thrift is not None and self.thrift.prefer and not self.power:
+            raise ValueError("thrift.prefer needs watts of nodes: a table power")
+        site_policy(self.plain)
+        return self
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """As ``schedd.policy.site`` reads it: what is said, without what has its default."""
+        return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
