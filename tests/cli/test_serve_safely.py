@@ -394,6 +394,7 @@ def test_whatever_changes_something_is_in_the_audit_with_who_did_it(served: Serv
         ("POST", "/pareto/{number}/plans/{plan}/apply"),
     }
     asking = {("POST", path) for path in ("/what-if", "/policy/preview")}
+    asking |= {("POST", "/power/readings")}  # a program tells them every minute: who decided nothing
     asking |= {("POST", f"/{kind}/preview") for kind in ("reservations/{name}", "holds/{kind}/{name}")}
     described = served.client.get("/openapi.json").json()["paths"]
     writing = {

@@ -85,6 +85,7 @@ METHODS: dict[tuple[str, str], Callable[[Client], object]] = {
     ("put", f"{C}/holds/{{kind}}/{{name}}"): lambda client: client.hold("node", "n1", "x"),
     ("delete", f"{C}/holds/{{kind}}/{{name}}"): lambda client: client.release("node", "n1"),
     ("get", f"{C}/power"): Client.power,
+    ("post", f"{C}/power/readings"): lambda client: client.read_power({"n1": 90.0}),
     ("put", f"{C}/power/{{node}}"): lambda client: client.set_power("n1", "hold", "x"),
     ("get", f"{C}/accounts"): Client.accounts,
     ("put", f"{C}/accounts/{{account}}"): lambda client: client.set_account("phys", {"amount": 5}),

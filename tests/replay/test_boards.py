@@ -124,12 +124,12 @@ def test_the_experiment_tells_what_each_rule_saves(tmp_path: Path) -> None:
     rows = {row["rule"]: row for row in json.loads((out / "energy-quick.json").read_text())["results"]}
     assert tuple(rows) == tuple(rule.name for rule in RULES)
     for name, row in rows.items():
-        assert row["jobs"] == 150
+        assert row["jobs"] == 100
         if "always on" not in name:
             always = rows["planned, always on" if name.startswith("planned") else "EASY, always on"]
             assert row["kwh"] < always["kwh"]
             assert row["offs"] > 0
     assert (out / "energy-quick.png").stat().st_size > 5_000
     page = (out / "energy-quick.md").read_text()
-    assert "| planned, 30 min |" in page
+    assert "| planned, idle 15 min, delay 30 min |" in page
     assert "schedd experiment energy --quick --only KTH --logs LOGS" in page

@@ -81,8 +81,8 @@ def fail_at_random(switch: Path, seed: int, often: int, hangs: float) -> None:
 
     faults = _Faults(switch, seed, often, hangs)
     modules = [
-        importlib.import_module(f"schedd.engine.{found.name}")
-        for found in pkgutil.iter_modules(package.__path__)
+        importlib.import_module(found.name)
+        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
     ]
     replaced: dict[int, Callable[..., Any]] = {}
     for module in modules:

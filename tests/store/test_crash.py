@@ -133,14 +133,19 @@ def check(url: str, world: World) -> None:
 
 
 def same_decisions_from_the_log_alone(url: str, name: str = "main") -> int:
-    """Run the whole log through a new engine; the number of decisions, all as they were made."""
+    """Run the whole log through a new engine; the number of decisions, all as they were made.
+
+    Of the last batch they may not be kept: the daemon was killed right after it had kept the events.
+    """
     store = Store.open(url)
     cluster = store.cluster(name, 0)
     found = store.recover(cluster, before=0)
     assert found.checkpoint is None
     engine = Engine(EngineSettings(), found.begun)
     made: list[Decision] = []
+    before = 0
     for batch in found.batches:
+        before = len(made)
         if batch.settings:
             engine = Engine.restore(engine.checkpoint(), EngineSettings(**json.loads(batch.settings)))
         if batch.resumed:
@@ -152,7 +157,8 @@ def same_decisions_from_the_log_alone(url: str, name: str = "main") -> int:
     kept = store.decisions_after(cluster, "", 10**9)
     store.close()
     mine = [(d.id, d.type, d.time, d.cause) for d in made]
-    assert mine == [(d.id, d.type, d.time, d.cause) for d in kept]
+    assert len(kept) >= before
+    assert mine[: len(kept)] == [(d.id, d.type, d.time, d.cause) for d in kept]
     return len(kept)
 
 

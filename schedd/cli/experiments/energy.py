@@ -29,7 +29,7 @@ _LOGS: Final = {
 }
 """With nodes, and cpus of each."""
 _JOBS: Final = 500
-_QUICK: Final = 150
+_QUICK: Final = 100
 
 
 def run_energy(logs: Path, out: Path, *, quick: bool, only: Sequence[str]) -> None:
