@@ -124,7 +124,7 @@ def init(
 _NEXT = """
 Next:
   schedd config check                        checks them; says what is allowed but unusual
-  systemctl enable --now schedd              the first start compiles the planner (2-3 minutes)
+  systemctl enable --now schedd              the first start compiles the planner (half a minute)
   systemctl enable --now pbs-adapter         on the host of pbs_server; copy pbs-adapter.toml and .token there
   showq                                      in shadow mode no job is started; the adapter's log compares"""
 

@@ -1,5 +1,6 @@
 """Kernels that other kernels alone call are compiled once, and become part of their callers."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -160,3 +161,36 @@ def test_nothing_that_the_warm_up_calls_has_other_types_than_declared() -> None:
         if one.overloads.keys() - {compiler.declared(one.py_func)}
     }
     assert not other
+
+
+def test_a_change_of_a_module_beside_makes_the_code_anew(tmp_path: Path) -> None:
+    """Kernels call those of other modules, and take constants from them: what they say is in the code."""
+    sources, kept = tmp_path / "sources", tmp_path / "kept"
+    sources.mkdir()
+    (sources / "much.py").write_text("MUCH = 3\n")
+    (sources / "more.py").write_text(
+        "from pathlib import Path\n"
+        "from much import MUCH\n"
+        "from schedd.plan.kernels import compiler\n"
+        "def more(n: int) -> int:\n"
+        "    return n + MUCH\n"
+        "options = {'nogil': True, '_nrt': False}\n"
+        f"print(compiler.dispatcher(more, options, False, lambda: Path({str(kept)!r}))(4))\n"
+    )
+
+    def ran() -> str:
+        environment = {
+            **os.environ,
+            "PYTHONPATH": f"{ROOT}{os.pathsep}{sources}",
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        run = subprocess.run(
+            [sys.executable, "-m", "more"], env=environment, capture_output=True, text=True, check=True
+        )
+        return run.stdout.strip()
+
+    assert (ran(), ran()) == ("7", "7")
+    assert len(list(kept.iterdir())) == 1
+    (sources / "much.py").write_text("MUCH = 5\n")
+    assert ran() == "9"
+    assert len(list(kept.iterdir())) == 2

@@ -242,6 +242,6 @@ async def _until_ready(client: httpx2.AsyncClient, daemon: DemoPart, say: Progre
         answer = await client.get("/readyz")
         if answer.status_code == 200:
             return
-        say.step("starting the planner; the first start compiles it, 2-3 minutes")
+        say.step("starting the planner; the first start compiles it, half a minute")
         await asyncio.sleep(0.2)
     raise DemoError(f"the daemon was not ready within {_FIRST_WAIT_S} s")

@@ -1,6 +1,5 @@
 """``schedd experiment energy``: what is saved by switching idle nodes off, by the plan and by idle time."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -8,6 +7,7 @@ from typing import Final
 from rich.console import Console
 
 from schedd.cli import pictures
+from schedd.cli.experiments.results import Results, chosen
 from schedd.replay.experiments.energy import BOOT, OFF, RULES, STOP, WATTS, Saved, saved
 from schedd.replay.prepare import prepare
 from schedd.replay.read import read_traces
@@ -34,22 +34,17 @@ _QUICK: Final = 100
 
 def run_energy(logs: Path, out: Path, *, quick: bool, only: Sequence[str]) -> None:
     """Write page, figures and picture. Raises TraceError and OSError for logs that cannot be read, Defect."""
-    names = [name for name in _LOGS if name.startswith(tuple(only or [""]))]
-    if not names:
-        raise TraceError(f"--only {' '.join(only)}: the experiment has no such log")
-    lacking = [name for name in names if not (logs / name).exists()]
-    if lacking:
-        raise TraceError(f"--logs {logs}: it has no {', '.join(lacking)} (see docs/experiments)")
+    names = chosen(_LOGS, only, logs)
     if (missing := pictures.lacking()) is not None:
         raise TraceError(missing)
-    out.mkdir(parents=True, exist_ok=True)
+    results = Results.of(NAME, out, *(f"--only {log}" for log in only), "--logs LOGS", quick=quick)
     found: list[Saved] = []
     with Console(stderr=True).status("reading") as status:
         for name in names:
             (trace,) = read_traces([logs / name])
             ran = sum(job.run > 0 and job.procs > 0 for job in trace.jobs)
             nodes, cpus = _LOGS[name]
-            chosen = select(
+            part = select(
                 trace,
                 estimates="user",
                 skip=ran // 3,
@@ -57,18 +52,13 @@ def run_energy(logs: Path, out: Path, *, quick: bool, only: Sequence[str]) -> No
                 procs=nodes * cpus,
                 kill=True,
             )
-            prepared = prepare(chosen, equal_nodes(nodes, cpus), trace.unix_start_time)
+            prepared = prepare(part, equal_nodes(nodes, cpus), trace.unix_start_time)
             for one in saved(prepared):
                 found.append(one)
                 status.update(f"{one.log}: {one.rule}")
-    stem = f"{NAME}-quick" if quick else NAME
-    words = [NAME, *(["--quick"] if quick else []), *(f"--only {log}" for log in only), "--logs LOGS"]
-    command = " ".join(("schedd experiment", *words))
-    rows = {"command": command, "results": [one.as_row() for one in found]}
-    (out / f"{stem}.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
-    _picture(found, out / f"{stem}.png")
-    (out / f"{stem}.md").write_text(_page(found, command, f"{stem}.png"), encoding="utf-8")
-    print(f"{len(found)} results in {out / stem}.md, .json, .png")
+    _picture(found, results.picture)
+    page = _page(found, results.command, results.picture.name)
+    results.write({"results": [one.as_row() for one in found]}, page, f"{len(found)} results")
 
 
 def _page(found: Sequence[Saved], command: str, picture: str) -> str:

@@ -1,15 +1,14 @@
 """``schedd experiment front``: how much of what may be wished for Tabu, NSGA-II and both dominate."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from rich.console import Console
 
+from schedd.cli.experiments.results import Results, chosen
 from schedd.replay.compare import Comparison, Machine
 from schedd.replay.experiments.fronts import ALONE, METHODS, Volume, volumes
-from schedd.replay.workload import TraceError
 
 __all__ = ["ABOUT", "NAME", "run_front"]
 
@@ -24,13 +23,8 @@ _LOGS: Final = {"KTH-SP2-1996-2.swf.gz": (100, 1)}
 
 def run_front(logs: Path, out: Path, *, quick: bool, only: Sequence[str]) -> None:
     """Write page and figures. Raises TraceError and OSError for logs that cannot be read, and NoPymoo."""
-    names = [name for name in _LOGS if name.startswith(tuple(only or [""]))]
-    if not names:
-        raise TraceError(f"--only {' '.join(only)}: the experiment has no such log")
-    lacking = [name for name in names if not (logs / name).exists()]
-    if lacking:
-        raise TraceError(f"--logs {logs}: it has no {', '.join(lacking)} (see docs/experiments)")
-    out.mkdir(parents=True, exist_ok=True)
+    names = chosen(_LOGS, only, logs)
+    results = Results.of(NAME, out, *(f"--only {log}" for log in only), "--logs LOGS", quick=quick)
     sizes, seconds, seeds = ((200,), (0.5,), 1) if quick else ((1_000, 5_000), (2.0, 8.0, 32.0), 3)
     found: list[Volume] = []
     with Console(stderr=True).status("reading") as status:
@@ -47,13 +41,8 @@ def run_front(logs: Path, out: Path, *, quick: bool, only: Sequence[str]) -> Non
                     for one in volumes(ready.prepared, size, seconds, seeds):
                         status.update(f"{one.log}, {one.jobs} jobs: {one.method}, {one.seconds:g} s")
                         found.append(one)
-    stem = f"{NAME}-quick" if quick else NAME
-    words = [NAME, *(["--quick"] if quick else []), *(f"--only {log}" for log in only), "--logs LOGS"]
-    command = " ".join(("schedd experiment", *words))
-    rows = {"command": command, "seeds": seeds, "results": [one.as_row() for one in found]}
-    (out / f"{stem}.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
-    (out / f"{stem}.md").write_text(_page(found, command, seeds), encoding="utf-8")
-    print(f"{len(found)} results in {out / stem}.md, .json")
+    figures = {"seeds": seeds, "results": [one.as_row() for one in found]}
+    results.write(figures, _page(found, results.command, seeds), f"{len(found)} results")
 
 
 def _page(found: Sequence[Volume], command: str, seeds: int) -> str:

@@ -1,15 +1,14 @@
 """``schedd experiment prediction``: how good predicted run times are, on whole logs."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from rich.console import Console
 
+from schedd.cli.experiments.results import Results, chosen
 from schedd.replay.compare import Comparison
 from schedd.replay.experiments.run_times import LOGS, METHODS, Fared, fared, methods
-from schedd.replay.workload import TraceError
 
 __all__ = ["ABOUT", "NAME", "run_prediction"]
 
@@ -23,13 +22,8 @@ _QUICK: Final = 300
 
 def run_prediction(logs: Path, out: Path, *, quick: bool, only: Sequence[str]) -> None:
     """Write page, figures and picture. Raises TraceError and OSError for logs that cannot be read."""
-    names = [name for name in LOGS if name.startswith(tuple(only or [""]))]
-    if not names:
-        raise TraceError(f"--only {' '.join(only)}: the experiment has no such log")
-    lacking = [name for name in names if not (logs / name).exists()]
-    if lacking:
-        raise TraceError(f"--logs {logs}: it has no {', '.join(lacking)} (see docs/experiments)")
-    out.mkdir(parents=True, exist_ok=True)
+    names = chosen(LOGS, only, logs)
+    results = Results.of(NAME, out, *(f"--only {log}" for log in only), "--logs LOGS", quick=quick)
     found: list[Fared] = []
     usable = methods()
     for method in METHODS.keys() - set(usable):
@@ -42,14 +36,9 @@ def run_prediction(logs: Path, out: Path, *, quick: bool, only: Sequence[str]) -
             for method in usable:
                 status.update(f"{ready.prepared.name} {method}")
                 found.append(fared(ready.prepared.name, ready.prepared.jobs, method))
-    stem = f"{NAME}-quick" if quick else NAME
-    words = [NAME, *(["--quick"] if quick else []), *(f"--only {log}" for log in only), "--logs LOGS"]
-    command = " ".join(("schedd experiment", *words))
-    rows = {"command": command, "results": [one.as_row() for one in found]}
-    (out / f"{stem}.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
-    _picture(found, out / f"{stem}.png")
-    (out / f"{stem}.md").write_text(_page(found, command, f"{stem}.png"), encoding="utf-8")
-    print(f"{len(found)} results in {out / stem}.md, .json, .png")
+    _picture(found, results.picture)
+    page = _page(found, results.command, results.picture.name)
+    results.write({"results": [one.as_row() for one in found]}, page, f"{len(found)} results")
 
 
 def _page(found: Sequence[Fared], command: str, picture: str) -> str:

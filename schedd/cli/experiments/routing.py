@@ -12,6 +12,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from schedd.cli.experiments.results import Results, present
 from schedd.cli.federations.field import Routing, simulate
 from schedd.cli.federations.grid import SIZES, paper, side_by_side
 from schedd.cli.federations.measures import worth
@@ -67,9 +68,8 @@ def run_routing(
     parts = [part for part in ("paper", "logs") if part.startswith(wanted)]
     if not parts:
         raise TraceError(f"--only {' '.join(only)}: there are paper and logs")
-    lacking = [name for name in _LOGS if "logs" in parts and not (logs / name).exists()]
-    if lacking:
-        raise TraceError(f"--logs {logs}: it has no {', '.join(lacking)} (see docs/experiments)")
+    if "logs" in parts:
+        present(_LOGS, logs)
     many, times = jobs or (300 if quick else _JOBS), repetitions or (1 if quick else _REPETITIONS)
     if min(many, times) < 1:
         raise TraceError("--jobs and --repetitions: at least 1")
@@ -84,18 +84,14 @@ def run_routing(
             for every in _STREAMS
             for name in _SETUPS
         ]
-    out.mkdir(parents=True, exist_ok=True)
-    stem = f"{NAME}-quick" if quick else NAME
-    words = [NAME, *(["--quick"] if quick else []), *(f"--only {part}" for part in only)]
-    words += [f"--jobs {jobs}"] if jobs else []
-    words += [f"--repetitions {repetitions}"] if repetitions else []
-    command = " ".join(("schedd experiment", *words, "--logs LOGS"))
+    options = [f"--only {part}" for part in only]
+    options += [f"--jobs {jobs}"] if jobs else []
+    options += [f"--repetitions {repetitions}"] if repetitions else []
+    results = Results.of(NAME, out, *options, "--logs LOGS", quick=quick)
     rows = list(_all(todo, workers or os.cpu_count() or 1))
     rows.sort(key=lambda row: json.dumps(row, sort_keys=True))
-    document = {"command": command, "jobs": many, "repetitions": times, "results": rows}
-    (out / f"{stem}.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    (out / f"{stem}.md").write_text(_page(rows, command, many, times), encoding="utf-8")
-    print(f"{len(rows)} runs in {out / stem}.md, .json")
+    figures = {"jobs": many, "repetitions": times, "results": rows}
+    results.write(figures, _page(rows, results.command, many, times), f"{len(rows)} runs")
 
 
 def _all(todo: Sequence[tuple[str, tuple[Any, ...]]], workers: int) -> Iterable[dict[str, Any]]:

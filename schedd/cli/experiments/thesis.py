@@ -1,6 +1,5 @@
 """``schedd experiment thesis``: the workloads and machines of D. Paul (2013), its tables beside ours."""
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from operator import itemgetter
@@ -11,6 +10,7 @@ from rich.console import Console
 
 from schedd.choice.objectives import Objective
 from schedd.cli import pictures
+from schedd.cli.experiments.results import Results
 from schedd.replay.experiments.thesis import MODELS, Batch, Ran, batch, front_of, ran
 from schedd.replay.experiments.thesis_printed import PRINTED, Printed
 from schedd.replay.workload import TraceError
@@ -43,7 +43,7 @@ def run_thesis(_: Path, out: Path, *, quick: bool, only: Sequence[str]) -> None:
         raise TraceError("--only: the experiment draws its jobs and has no logs")
     if (missing := pictures.lacking()) is not None:
         raise TraceError(missing)
-    out.mkdir(parents=True, exist_ok=True)
+    results = Results.of(NAME, out, quick=quick)
     jobs, tried, front_jobs, front_tried = (120, 12, 60, 60) if quick else (1_000, 24, 500, 300)
     sizes = ((120, 10),) if quick else _SIZES
     with Console(stderr=True).status("drawing jobs") as status:
@@ -68,10 +68,7 @@ def run_thesis(_: Path, out: Path, *, quick: bool, only: Sequence[str]) -> None:
             status.update(f"the front of workload {workload}")
             what = batch(workload, front_jobs, _TWELVE, [""] * 12)
             fronts.append((workload, *front_of(what, _AIMS, front_tried, 60)))
-    stem = f"{NAME}-quick" if quick else NAME
-    command = " ".join(("schedd experiment", NAME, *(["--quick"] if quick else [])))
-    rows: dict[str, Any] = {
-        "command": command,
+    figures: dict[str, Any] = {
         "jobs": jobs,
         "tables": [{"table": one.table, "ran": [asdict(r) for r in found]} for one, found in tables],
         "independent": [{"workload": w, "jobs": n, "ran": asdict(r)} for w, n, r in alone],
@@ -79,15 +76,14 @@ def run_thesis(_: Path, out: Path, *, quick: bool, only: Sequence[str]) -> None:
         "types": [{"workload": w, "first": mix, "ran": asdict(r)} for w, mix, r in types],
         "fronts": [{"workload": w, "live": live, "plans": plans} for w, live, plans in fronts],
     }
-    (out / f"{stem}.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
-    _picture(fronts, out / f"{stem}.png")
-    lines = [f"# Experiment: {NAME}", "", ABOUT, "", "```", command, "```", "", *_words(jobs, tried), ""]
+    _picture(fronts, results.picture)
+    lines = [f"# Experiment: {NAME}", "", ABOUT, "", "```", results.command, "```", ""]
+    lines += [*_words(jobs, tried), ""]
     lines += [*_summary(tables), "", *_independent(alone), "", *_thrift(thrift), "", *_types(types), ""]
-    lines += [*_front(fronts, front_jobs, front_tried, f"{stem}.png"), ""]
+    lines += [*_front(fronts, front_jobs, front_tried, results.picture.name), ""]
     for one, found in tables:
         lines += [*_table(one, found[-1]), ""]
-    (out / f"{stem}.md").write_text("\n".join(lines), encoding="utf-8")
-    print(f"{len(tables)} tables in {out / stem}.md, .json, .png")
+    results.write(figures, "\n".join(lines), f"{len(tables)} tables")
 
 
 # ---- runs ---------------------------------------------------------------------------------------

@@ -99,8 +99,7 @@ def _shown(state: EngineState, name: str) -> Node:
     """A node as the plan is to see it.
 
     One that is down, but reserved until a known end, is planned for from that end on: the reservation tells
-    when it returns. One that counts as blocked, or whose planning is
-    held, gets no new jobs.
+    when it returns. One that counts as blocked, or whose planning is held, gets no new jobs.
     """
     node = node_of(state.node_facts[name])
     if state.uncounted:
@@ -137,7 +136,7 @@ def show_all(state: EngineState) -> None:
 def returns(state: EngineState, name: str) -> bool:
     """Whether a reservation for everybody has a known end: then a node that cannot be used is to return."""
     return any(
-        name in r.nodes
+        name in r.names
         and not r.gate
         and r.event.end is not None
         and r.event.start <= state.now < r.event.end

@@ -92,6 +92,27 @@ def step_of(dur: int) -> int:
     return step
 
 
+@inlined
+def most_free(tb: Tables, row: int, lo: int, hi: int) -> tuple[int, int, int]:
+    """The segment of ``row`` that ``lo`` lies in, and the most cpus and shares that are free at one moment of
+    ``[lo, hi)``.
+    """
+    T = tb.T
+    F = tb.F
+    off = tb.rows[row, OFF]
+    end = off + tb.rows[row, LEN]
+    first = locate(T, off, end, lo)
+    most = F[CPUS, first]
+    shares = F[SHARE, first]
+    k = first + 1
+    while k < end and T[k] < hi:
+        most = max(most, F[CPUS, k])
+        shares = max(shares, F[SHARE, k])
+        k += 1
+    tb.ctl[WORK] += k - first
+    return first, most, shares
+
+
 @inner
 def lower(tb: Tables, row: int, lo: int, hi: int) -> None:
     """Something was given back on ``row`` over ``[lo, hi)``: call this when it is done.
@@ -107,15 +128,7 @@ def lower(tb: Tables, row: int, lo: int, hi: int) -> None:
     now = tb.ctl[NOW]
     off = tb.rows[row, OFF]
     end = off + tb.rows[row, LEN]
-    first = locate(T, off, end, lo)
-    most = F[CPUS, first]
-    shares = F[SHARE, first]
-    k = first + 1
-    while k < end and T[k] < hi:
-        most = max(most, F[CPUS, k])
-        shares = max(shares, F[SHARE, k])
-        k += 1
-    tb.ctl[WORK] += k - first
+    first, most, shares = most_free(tb, row, lo, hi)
     for level in range(tb.bounds.shape[0] // DURATIONS):
         column = SHARE if level < 2 else CPUS
         need = WHOLE if level == 0 else max(level_cpus(level), 1)

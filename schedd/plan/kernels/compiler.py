@@ -271,11 +271,15 @@ _families: dict[str, _Family] = {}
 
 
 def _digest(entries: Mapping[str, _Entry]) -> str:
-    """Of the sources of these kernels and of what their code is made for."""
+    """Of the sources of these kernels, of all that stand beside them (they may call those, or take constants
+    from them), and of what their code is made for.
+    """
     digest = hashlib.sha256(_machine().encode())
-    for name, entry in entries.items():
+    for name in entries:
         digest.update(name.encode())
-        digest.update(Path(entry.py_func.__code__.co_filename).read_bytes())
+    for folder in sorted({Path(entry.py_func.__code__.co_filename).parent for entry in entries.values()}):
+        for source in sorted(folder.glob("*.py")):
+            digest.update(source.read_bytes())
     return digest.hexdigest()[:16]
 
 

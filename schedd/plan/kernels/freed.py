@@ -9,7 +9,7 @@ not seen all of it is searched as a whole.
 
 from typing import NamedTuple
 
-from schedd.plan.kernels.bounds import level_cpus
+from schedd.plan.kernels.bounds import level_cpus, most_free
 from schedd.plan.kernels.jit import inlined, inner, lean
 from schedd.plan.kernels.layout import (
     A_ROW,
@@ -42,7 +42,7 @@ from schedd.plan.kernels.layout import (
     Table,
     Tables,
 )
-from schedd.plan.kernels.rows import floor, locate
+from schedd.plan.kernels.rows import floor
 
 MOST_FREED = 1 << 16
 """Entries of the log at most; beyond, all jobs are searched as a whole."""
@@ -82,15 +82,7 @@ def measure(tb: Tables, fr: Freed, i: int) -> None:
     F = tb.F
     off = tb.rows[row, OFF]
     end = off + tb.rows[row, LEN]
-    first = locate(T, off, end, lo)
-    most = F[CPUS, first]
-    shares = F[SHARE, first]
-    k = first + 1
-    while k < end and T[k] < hi:
-        most = max(most, F[CPUS, k])
-        shares = max(shares, F[SHARE, k])
-        k += 1
-    tb.ctl[WORK] += k - first
+    first, most, shares = most_free(tb, row, lo, hi)
     for level in range(fr.length.shape[0]):
         column = SHARE if level < 2 else CPUS
         need = WHOLE if level == 0 else max(level_cpus(level), 1)

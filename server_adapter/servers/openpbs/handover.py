@@ -35,6 +35,7 @@ from server_adapter.openpbs.requests import (
     QueueJobRequest,
     StatusRequest,
 )
+from server_adapter.servers.handed import what_is_wrong
 
 __all__ = ["OWN", "REQUESTS", "Desk", "attributes_of"]
 
@@ -104,7 +105,7 @@ class Desk:
             await connection.request(JobRequest(code=RequestCode.COMMIT, job=job))
         await self.finish(job)
         async with self._link.talk() as connection:
-            wrong = _what_is_wrong(await _look(connection, job), submission.user)
+            wrong = what_is_wrong(await _look(connection, job), submission.user, _HOLD)
             if wrong:
                 await _delete(connection, job)
                 raise ValueError(f"{wrong}: it was deleted again")
@@ -208,17 +209,6 @@ def _ran(values: Values | None) -> bool:
     if values.get("job_state") in _OVER:
         return bool(values.get("exec_vnode") or int(values.get("run_count") or 0))
     return values.get("job_state") in _RAN
-
-
-def _what_is_wrong(values: Values | None, user: str) -> str:
-    if values is None:
-        return "the server does not show the job that it took"
-    owner = values.get("Job_Owner", "")
-    if owner.partition("@")[0] != user:
-        return f"the server made the job {owner}'s and not {user}'s"
-    if _HOLD not in values.get("Hold_Types", ""):
-        return "the server did not keep the job's hold"
-    return ""
 
 
 def _hold(code: RequestCode, job: str, letter: str) -> ManageRequest:

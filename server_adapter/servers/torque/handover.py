@@ -14,6 +14,7 @@ from server_adapter.batch.errors import ServerRefusedError
 from server_adapter.bridge.facts import Values
 from server_adapter.bridge.handovers import MARK, JobRunsError
 from server_adapter.dis import Attribute
+from server_adapter.servers.handed import what_is_wrong
 from server_adapter.servers.torque.link import ServerLink
 from server_adapter.torque.codes import ManagerCommand, ObjectType, RequestCode
 from server_adapter.torque.connection import Connection
@@ -95,7 +96,7 @@ class Desk:
                 )
             await connection.request(JobRequest(code=RequestCode.READY_TO_COMMIT, job=job))
             await connection.request(JobRequest(code=RequestCode.COMMIT, job=job))
-            wrong = _what_is_wrong(await _look(connection, job), submission.user)
+            wrong = what_is_wrong(await _look(connection, job), submission.user, _HOLD)
             if wrong:
                 await connection.request(_delete(job))
                 raise ValueError(f"{wrong}: it was deleted again")
@@ -177,17 +178,6 @@ def _ran(values: Values | None) -> bool:
     if values.get("job_state") == "C":
         return bool(values.get("exec_host") or int(values.get("start_count") or 0))
     return values.get("job_state") in _RAN
-
-
-def _what_is_wrong(values: Values | None, user: str) -> str:
-    if values is None:
-        return "the server does not show the job that it took"
-    owner = values.get("Job_Owner", "")
-    if owner.partition("@")[0] != user:
-        return f"the server made the job {owner}'s and not {user}'s"
-    if _HOLD not in values.get("Hold_Types", ""):
-        return "the server did not keep the job's hold"
-    return ""
 
 
 def _hold(code: RequestCode, job: str) -> ManageRequest:
