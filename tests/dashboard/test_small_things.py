@@ -16,6 +16,7 @@ from schedd.dashboard.pages.what_if import Asked, walltime_of
 from schedd.dashboard.words import clock
 from schedd.engine.show.job_view import Change
 from schedd.plan.evaluate import Criterion
+from schedd.wire import WattsRead
 from tests.dashboard.conftest import Look, Site
 from tests.dashboard.test_pages import column, iso
 from tests.service.build import T, job
@@ -190,6 +191,15 @@ def test_a_node_s_page_has_what_runs_and_what_comes(look: Open, site: Site) -> N
     page.locator("#list").get_by_role("link", name="n3", exact=True).click()
     expect(page.locator("h1")).to_contain_text("down")
     expect(page.locator("#runs")).to_contain_text("No running jobs.")
+
+
+def test_a_node_s_page_has_what_its_board_measured(look: Open, site: Site) -> None:
+    window = look("operator")
+    page = window.go("nodes/n2")
+    expect(page.locator("#node")).not_to_contain_text("Power:")
+    site.happen(WattsRead(id="w", time=T, nodes=("n2",), watts=(186.4,)))
+    page = window.go("nodes/n2")
+    expect(page.locator("#node")).to_contain_text("Power: 186 W when last measured.")
 
 
 def test_a_node_s_page_shows_no_jobs_of_others(look: Open, site: Site) -> None:

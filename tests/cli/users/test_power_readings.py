@@ -9,7 +9,7 @@ from schedd.wire import PolicyChanged
 from tests.api.conftest import token
 from tests.api.serving import WAIT
 from tests.cli.users.conftest import Run
-from tests.service.build import T
+from tests.service.build import StillClock, T
 
 
 @pytest.fixture
@@ -27,6 +27,24 @@ def test_readings_are_told_and_shown_node_by_node(run: Run, loop: PlanLoop, tmp_
     assert run("power", "read", str(readings)) == (0, "", "not nodes of this cluster: login1\n")
     row = run("power", "--measured")[1].splitlines()[-1].split()
     assert (row[0], row[1], row[-3:]) == ("n1", "186.5", ["-", "-", "-"])
+
+
+@pytest.mark.usefixtures("adapter")
+def test_what_was_learned_from_readings_is_shown(
+    run: Run, loop: PlanLoop, clock: StillClock, tmp_path: Path
+) -> None:
+    site = {"power": {"*": {"idle": 120, "core": 4.5, "off": 8}}}
+    loop.submit([PolicyChanged(id="p", time=T, version=1, site=site, by="a test")]).result(WAIT)
+    readings = tmp_path / "watts"
+    readings.write_text("n1 186\nn2 150\n")  # eight cores of n1 are busy, none of n2
+    for _ in range(8):
+        clock.moment += 120
+        assert run("power", "read", str(readings)) == (0, "", "")
+    assert run("power", "--measured")[1].splitlines()[2:] == [
+        "NODE  WATTS  READ                 IDLE  PER CORE  OFF",
+        "n1    186    Tue 14 Nov 22:29:20  150   4.5       8",
+        "n2    150    Tue 14 Nov 22:29:20  150   4.5       8",
+    ]
 
 
 @pytest.mark.usefixtures("adapter")
