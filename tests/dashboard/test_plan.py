@@ -59,7 +59,7 @@ def test_rows_are_scrolled_and_zoomed_by_keys_and_the_address_keeps_them(look: O
     page.keyboard.press("End")
     expect(page.locator("#said")).to_contain_text("rows 25 to 60 of 60")
     page.keyboard.press("[")
-    expect(page.locator("#said")).to_contain_text(re.compile("rows .* of 60"))
+    expect(page.locator("#said")).to_contain_text("rows 32 to 53 of 60")
     page.wait_for_url(re.compile(r"count=22"))
     shown = names(page)
     assert len(shown) == 22
