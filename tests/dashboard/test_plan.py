@@ -149,10 +149,17 @@ def test_the_legend_has_every_user_and_chooses_one(look: Open, large: Site) -> N
 
 def test_wide_bars_say_whose_they_are(look: Open, large: Site) -> None:
     page = drawn(look("reader").go("plan?count=10"))
-    texts = data(page, "light_texts")["text"] + data(page, "dark_texts")["text"]
-    assert any(re.fullmatch(r"\d+ user\d+", text) for text in texts)
     running = [one["job"].partition(".")[0] for one in large.ask("/plan")["jobs"][:3]]
-    assert {text.partition(" ")[0] for text in data(page, "light_texts")["text"]} & set(running)
+    # The texts follow their bars a tenth of a second later.
+    page.wait_for_function(
+        f"""running => {{
+            const light = [...{model("light_texts", "ColumnDataSource")}.data.text];
+            const dark = [...{model("dark_texts", "ColumnDataSource")}.data.text];
+            return [...light, ...dark].some((text) => /^\\d+ user\\d+$/.test(text))
+                && light.some((text) => running.includes(text.split(" ")[0]));
+        }}""",
+        arg=running,
+    )
 
 
 def test_the_strip_below_is_a_brush(look: Open, large: Site) -> None:
