@@ -26,6 +26,10 @@ class DaemonAwayError(Exception):
     """No answer from the daemon, or one that says to come back later. Try again."""
 
 
+class DaemonBusyError(DaemonAwayError):
+    """It is there, but says to come back later: it gets ready, stands by, or has too much to do."""
+
+
 class DaemonRefusedError(Exception):
     """The daemon answered that something is wrong with what we sent, or with us."""
 
@@ -160,12 +164,14 @@ class DaemonClient:
     async def _ask(self, method: str, path: str, **options: object) -> httpx2.Response:
         first = self._at
         said = []
+        kind = DaemonAwayError
         for number in range(first, first + len(self._urls)):
             at = number % len(self._urls)
             try:
                 answer = await self._ask_one(self._urls[at], method, path, options)
             except DaemonAwayError as error:
                 said.append(str(error))
+                kind = DaemonBusyError if isinstance(error, DaemonBusyError) else kind
                 continue
             if at != self._at:
                 _log.info("schedd at %s leads", self._urls[at])
@@ -173,7 +179,7 @@ class DaemonClient:
                 self._moved.set()
                 self._moved = asyncio.Event()
             return answer
-        raise DaemonAwayError("; ".join(said))
+        raise kind("; ".join(said))
 
     async def _ask_one(
         self, url: str, method: str, path: str, options: Mapping[str, object]
@@ -185,9 +191,8 @@ class DaemonClient:
             raise DaemonAwayError(f"schedd does not answer at {url}: {error!r}") from error
         if answer.status_code >= 500 or answer.status_code in (408, 425, 429):
             why = _words(answer)
-            raise DaemonAwayError(
-                f"schedd at {url} answered {answer.status_code}" + (f": {why}" if why else "")
-            )
+            kind = DaemonBusyError if answer.status_code in (429, 503) else DaemonAwayError
+            raise kind(f"schedd at {url} answered {answer.status_code}" + (f": {why}" if why else ""))
         if answer.status_code != 200:
             raise DaemonRefusedError(
                 answer.status_code, _words(answer) or answer.text[:300], _ADVICE.get(answer.status_code, "")

@@ -3,8 +3,9 @@
 import asyncio
 import contextlib
 import logging
+import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 import httpx2
 
@@ -23,7 +24,7 @@ from schedd.wire import (
 )
 from server_adapter.batch.errors import ProtocolError, RightsError, ServerRefusedError, ServerUnreachableError
 from server_adapter.bridge.accepted import AcceptedRuns
-from server_adapter.bridge.daemon_client import DaemonAwayError, DaemonClient
+from server_adapter.bridge.daemon_client import DaemonAwayError, DaemonBusyError, DaemonClient
 from server_adapter.bridge.delivery import PostOffice, Waits
 from server_adapter.bridge.diff import diff, endings, reserved, snapshot
 from server_adapter.bridge.dispatch import Dispatcher, RunRules
@@ -46,6 +47,8 @@ _log = logging.getLogger(__name__)
 _AS_DECIDED = 1000.0  # a second; how many really, the daemon decides
 _SOON = 0.5  # seconds until what the daemon has not heard yet has mostly arrived
 _SLICE = 50  # events built and written before others may run
+_READY_WITHIN = 600.0  # seconds that `once` waits for a daemon that answers 503: it compiles for some minutes
+_SAID_AGAIN = 30.0  # seconds
 _TROUBLE = (ServerUnreachableError, ProtocolError, RightsError, ServerRefusedError)
 
 
@@ -136,11 +139,12 @@ class Adapter:
     async def once(self) -> None:
         """One cycle: reads, sends a snapshot, carries out what the daemon has decided, and looks again.
 
-        Raises `DaemonAwayError` and `DaemonRefusedError` besides what the server's side raises.
+        A daemon that gets ready is waited for. Raises `DaemonAwayError` and `DaemonRefusedError` besides what
+        the server's side raises.
         """
         try:
             await self._cycle()
-            await self.delivery.flush()
+            await _once_ready(self.delivery.flush)
             await self.delivery.follow(self.take, wait=0)
             await self._runs.finished()
             await self._handovers.finish()
@@ -388,3 +392,22 @@ def _counts(events: list[Event]) -> Mapping[str, int]:
     for event in events:
         found[event.type] = found.get(event.type, 0) + 1
     return found
+
+
+async def _once_ready(send: Callable[[], Awaitable[None]]) -> None:
+    """Does it once the daemon, which is there, can answer; raises what it says after `_READY_WITHIN`."""
+    until = time.monotonic() + _READY_WITHIN
+    waits, said = Waits(first=1.0, longest=5.0), -math.inf
+    while True:
+        try:
+            await send()
+        except DaemonBusyError as error:
+            now = time.monotonic()
+            if now >= until:
+                raise
+            if now >= said + _SAID_AGAIN:
+                _log.warning("%s; waiting for it", error)
+                said = now
+            await waits.sleep()
+        else:
+            return

@@ -462,6 +462,24 @@ def test_those_about_to_start_are_told_that_nothing_is_started_and_when_starts_g
     assert cluster.tells("next")[-1].text == ""
 
 
+def test_whose_start_draws_near_while_nothing_is_started_is_told_so_then() -> None:
+    cluster = Cluster(tell=True)
+    cluster.submit("1", walltime=2000)
+    cluster.submit("far", walltime=100)
+    cluster.engine.pause("by ann")
+    cluster.tell()
+    cluster.at(1399)
+    assert [one.text for one in cluster.tells("far")] == [""]
+    cluster.at(1400)
+    assert [one.text for one in cluster.tells("far")] == ["", "no jobs are started at present"]
+    assert cluster.tells("far")[-1].planned_start == T + 2000
+    cluster.at(1900)
+    assert len(cluster.tells("far")) == 2
+    cluster.engine.resume()
+    cluster.tell()
+    assert [one.text for one in cluster.tells("far")[2:]] == [""]
+
+
 def test_a_job_without_a_start_is_told_why() -> None:
     cluster = Cluster(tell=True)
     cluster.submit("1", "1:ppn=99")

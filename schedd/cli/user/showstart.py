@@ -134,11 +134,12 @@ def _job(session: Session, args: argparse.Namespace) -> bool:
 def title(job: JobView) -> str:
     """A job in one line."""
     name = f" {job['name']}" if job["name"] else ""
+    whose = f"job {job['id']}{name}: {job['owner']}, {job['queue']}"
+    if job["cpus"] is None:  # of a request that is not understood nothing is counted with
+        return whose
     cpus = f"{job['cpus']} cpus" if job["cpus"] != 1 else "1 cpu"
     assumed = " (assumed)" if job["walltime_assumed"] else ""
-    return (
-        f"job {job['id']}{name}: {job['owner']}, {job['queue']}, {cpus} for {span(job['walltime'])}{assumed}"
-    )
+    return f"{whose}, {cpus} for {span(job['walltime'])}{assumed}"
 
 
 def start_rows(job: JobView, found: Explanation, now: int) -> Iterator[tuple[str, str]]:

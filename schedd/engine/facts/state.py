@@ -238,8 +238,8 @@ class EngineState:
     """Before this, what was measured since does not come into force."""
     spending: Economy | None = declared(MOMENT, default=None)
     """What the site says of watts and prices, with what was measured; made when needed."""
-    told_halt: bool = declared(NUMBER, default=False)
-    """Whether those about to start were told that nothing is started."""
+    told_halt: int = declared(NUMBER, default=-1)
+    """Those that are to start by then were told that nothing is started; -1: starts go on."""
     stale: str = declared(NUMBER, default="")
     """Why the plan is not believed to show the server's present state; empty when it is."""
     arriving: dict[str, JobQueued] = declared(ARRIVING, make=dict)

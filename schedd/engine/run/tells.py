@@ -12,7 +12,7 @@ from schedd.engine.facts.state import EngineState
 from schedd.engine.facts.words import remarks, why
 from schedd.engine.rank.quarantine import Concerning
 from schedd.model import FOREVER
-from schedd.plan.columns import Ints
+from schedd.plan.columns import PLANNED, Ints
 from schedd.policy.limits import in_words
 from schedd.wire import Tell
 
@@ -77,7 +77,8 @@ def next_tell(state: EngineState) -> int:
     if state.unheard and not state.silent:
         return state.now + 1
     due = np.flatnonzero(state.tell_due)
-    return max(state.now + 1, int(_ripe_at(state, due).min())) if due.shape[0] else FOREVER
+    ripe = int(_ripe_at(state, due).min()) if due.shape[0] else FOREVER
+    return max(state.now + 1, min(ripe, _next_halted(state)))
 
 
 def _ripe_at(state: EngineState, slots: Ints) -> Ints:
@@ -92,15 +93,34 @@ def _take_as_told(state: EngineState, slots: Ints, starts: Ints) -> None:
 
 
 def _note_a_halt(state: EngineState) -> None:
-    """Those about to start are told when nothing is started any more, and when starts go on."""
+    """Those about to start are told that nothing is started any more, as are those whose start draws near
+    meanwhile; and all of them that starts go on.
+    """
     stands = bool(state.halted) and state.mode == "scheduler"
-    if stands == state.told_halt:
+    before, until = state.told_halt, state.now + NEAR
+    if not stands and before < 0:
         return
-    state.told_halt = stands
-    starts = state.plan.jobs.starts
-    count = min(starts.shape[0], state.told.shape[0])
-    near = (starts[:count] >= 0) & (starts[:count] <= state.now + NEAR) & (state.told[:count] >= 0)
-    state.tell_due[:count] |= near
+    state.told_halt = until if stands else -1
+    told = _told_to_wait(state)
+    state.tell_due[: told.shape[0]] |= (
+        (told > before) & (told <= until) if stands else (told >= 0) & (told <= before)
+    )
+
+
+def _next_halted(state: EngineState) -> int:
+    """When a start draws near while nothing is started; FOREVER: none does."""
+    if state.told_halt < 0:
+        return FOREVER
+    told = _told_to_wait(state)
+    later = told[told > state.told_halt]
+    return int(later.min()) - NEAR if later.shape[0] else FOREVER
+
+
+def _told_to_wait(state: EngineState) -> Ints:
+    """By slot the start that was told of a planned job; -1 where there is none."""
+    planned = state.plan.jobs.states == PLANNED
+    count = min(planned.shape[0], state.told.shape[0])
+    return np.where(planned[:count], state.told[:count], -1)
 
 
 def _tell_one(state: EngineState, record: JobRecord, event: str) -> None:
@@ -110,7 +130,7 @@ def _tell_one(state: EngineState, record: JobRecord, event: str) -> None:
     if start >= 0:
         nodes = tuple(share.node for share in shares_of(state.plan, slot))
         notes = remarks(record)
-        if state.told_halt and start <= state.now + NEAR:
+        if start <= state.told_halt:
             notes.append(_HALT)
         decision = _tell(state, record, event, start, nodes, "; ".join(notes))
     else:

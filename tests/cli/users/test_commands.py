@@ -762,6 +762,11 @@ def test_of_a_request_that_is_not_understood_no_cpus_and_no_walltime_are_said(
     (line,) = [line for line in run("showq")[1].splitlines() if line.startswith("9.srv")]
     assert line.split()[3:5] == ["-", "-"]
     assert "?" not in line
+    for command in ("showstart", "checkjob"):
+        first, _, rest = run(command, "9")[1].partition("\n")
+        assert first == "job 9.srv.site: ann@login, batch"
+        assert "None" not in rest, rest
+        assert "24:00:00" not in rest
 
 
 # ---- notify -------------------------------------------------------------------------------------
