@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from schedd.engine.facts.arrays import array_number
 from schedd.engine.facts.foresight import review
 from schedd.engine.facts.records import Cause, ChangeSet, Ranks
 from schedd.engine.facts.saved import load_records, save_records
@@ -251,6 +252,7 @@ def _state(header: dict[str, Any], arrays: dict[str, Ints], settings: EngineSett
         state.numbers.add(record.id)
         if record.slot >= 0:
             state.by_slot[record.slot] = record
+            state.array_of[record.slot] = array_number(record.facts.array)  # older ones do not have it
     state.slotless = {job_id: state.records[job_id] for job_id in header["slotless"]}
     state.limits.polled = dict(header["polled"])
     state.limits.lent = dict(header.get("lent", {}))

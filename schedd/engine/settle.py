@@ -61,7 +61,7 @@ def settle(state: EngineState, event: str) -> None:
     later = state.rereading and state.generation % _REPAIRED
     if state.plan.freed and not later and state.begins("repair"):
         trigger, words = state.freed_by if state.freed_by[0] else (event, "room was freed")
-        moves = state.plan.repair_now(state.now)
+        moves = state.plan.repair_now(state.now, state.arrays)
         if len(moves):
             note_moves(state, trigger, Cause.FREED, words, moves)
             state.due = None
@@ -69,7 +69,7 @@ def settle(state: EngineState, event: str) -> None:
             dispatch_due(state, event)
         # 4. One slice of the repair.
         state.at_step = "repair"
-        moves, done = state.plan.repair(state.now, state.settings.repair_slice)
+        moves, done = state.plan.repair(state.now, state.settings.repair_slice, state.arrays)
         if len(moves):
             note_moves(state, trigger, Cause.FREED, words, moves)
             state.due = None

@@ -12,10 +12,11 @@ from schedd.plan.kernels.layout import Ints, Tables
 from schedd.plan.kernels.place import misplaced, on_row
 from schedd.plan.machine import Machine
 from schedd.plan.records import ChunkOfPlan, Take, Timeline
-from schedd.plan.repairs import Repairs, planned
+from schedd.plan.repairs import Repairs
 from schedd.plan.schema import Arrays, arrays_of, fork_part, load_part, save_part
 from schedd.plan.shapes import Shapes
 from schedd.plan.slabs import Slabs
+from schedd.plan.turns import by_start
 
 __all__ = ["Contents"]
 
@@ -250,7 +251,7 @@ class Contents:
 
     def planned(self) -> Ints:
         """The slots of planned jobs by start, ties by slot."""
-        return planned(self.slabs.tb.jobs)
+        return by_start(self.slabs.tb.jobs)
 
     @property
     def freed(self) -> bool:

@@ -373,17 +373,20 @@ class Plan(Contents):
 
     # ---- repair ---------------------------------------------------------------------------------
 
-    def repair_now(self, now: int) -> Moves:
-        """Move to ``now`` every planned job that can start there, who waits longest first. Delays nobody."""
-        return self._repairs.now(now)
+    def repair_now(self, now: int, arrays: Ints | None = None) -> Moves:
+        """Move to ``now`` every planned job that can start there, who waits longest first; with ``arrays`` as
+        in ``repair``. Delays nobody.
+        """
+        return self._repairs.now(now, arrays)
 
-    def repair(self, now: int, budget: int = WHOLE_PASS) -> tuple[Moves, bool]:
+    def repair(self, now: int, budget: int = WHOLE_PASS, arrays: Ints | None = None) -> tuple[Moves, bool]:
         """Go on with the repair for ``budget`` visited segments: each job, who waits longest first, to its
-        earliest place.
+        earliest place; with ``arrays``, (slots,) the number of each one's array or 0, who ends first, an
+        array's jobs as one.
 
         Returns who moved, and whether the repair came to its end: no job can start earlier by itself.
         """
-        return self._repairs.run(now, budget)
+        return self._repairs.run(now, budget, arrays)
 
     def forget_freed(self) -> None:
         """Drop the log of what was freed; for plans that nobody repairs."""

@@ -11,8 +11,9 @@ from schedd.plan.kernels.repair import PAUSED, repair
 from schedd.plan.records import Moves, moves_of, no_moves
 from schedd.plan.schema import NUMBER, SLOTS, declared
 from schedd.plan.slabs import Slabs
+from schedd.plan.turns import by_age, by_completion, by_start
 
-__all__ = ["WHOLE_PASS", "Repairs", "planned"]
+__all__ = ["WHOLE_PASS", "Repairs"]
 
 WHOLE_PASS = 1 << 60
 """A budget that no repair spends."""
@@ -25,38 +26,6 @@ _MOST_NOW = 4_000_000
 
 _LEAST_SHARE = 4
 """This part of a slice's budget is left for searching when a pass begins with putting the jobs in order."""
-
-
-def planned(jobs: Ints) -> Ints:
-    """The slots of planned jobs by start, ties by slot."""
-    return _by(at.START, jobs, np.flatnonzero(jobs[at.STATE] == at.PLANNED))
-
-
-def _by_age(jobs: Ints, slots: Ints) -> Ints:
-    """These slots, which ascend, by the moment since when the job may start, ties by slot.
-
-    Not by start: a hole that a wide job leaves early is what the next wide job needs. Where those planned
-    before it went first, narrow ones ate up the hole, and the machine was drained once more for the wide one
-    (docs/decisions/009-who-waits-longest-is-repaired-first.md).
-    """
-    return _by(at.READY, jobs, slots)
-
-
-def _by(field: int, jobs: Ints, slots: Ints) -> Ints:
-    """These slots, which ascend, by a field of the job, which is a moment."""
-    if not slots.shape[0]:
-        return slots
-    # One number for moment and slot: sorting numbers is several times as quick as sorting by two keys.
-    moments = jobs[field, slots]
-    bits = int(slots[-1]).bit_length()
-    first = int(moments.min())
-    if (int(moments.max()) - first).bit_length() + bits > 62:
-        sorted_slots: Ints = slots[np.argsort(moments, kind="stable")]
-        return sorted_slots
-    keys: Ints = ((moments - first) << bits) | slots
-    keys.sort()
-    keys &= (1 << bits) - 1
-    return keys
 
 
 @dataclass(eq=False)
@@ -78,6 +47,8 @@ class Repairs:
     """It looks at the holes from this number on,"""
     _left_look: int = declared(NUMBER, default=0)
     """and searches as a whole whom this says."""
+    _after_one: bool = declared(NUMBER, default=False)
+    """The pass that began last does not go by starts: with arrays, the one that follows it does."""
 
     def note(self, row: int, start: int, end: int) -> None:
         """Something was freed on ``row`` over ``[start, end)``; call this when it is done."""
@@ -126,8 +97,9 @@ class Repairs:
         ctl = self._slabs.tb.ctl
         return bool(self._under_way or ctl[at.FREED] or ctl[at.LOOK] or self._left.shape[0])
 
-    def now(self, now: int) -> Moves:
-        """Move to ``now`` planned jobs that can start there, who waits longest first.
+    def now(self, now: int, arrays: Ints | None = None) -> Moves:
+        """Move to ``now`` planned jobs that can start there, who waits longest first; with ``arrays`` as in
+        ``run``.
 
         Looks where something was freed since the last call or slice: what a slice leaves behind is looked at
         by the slices that follow, and a job need not be looked at twice for the same hole. Where that takes
@@ -138,33 +110,34 @@ class Repairs:
         moves: list[Ints] = []
         ctl = self._slabs.tb.ctl
         if self._left.shape[0]:
-            self._go_on_now(now, moves)
+            self._go_on_now(now, arrays, moves)
         since = max(self._looked, int(ctl[at.FREED_BASE]))
         anew = bool(ctl[at.LOOK] & (at.NAMED | at.LOST))
         if since == self._top and not anew:
             return moves_of(moves)
-        order = self._all_by_age() if anew else self._within_reach(now, since)
+        order = self._turns(arrays) if anew else self._within_reach(now, since, arrays)
         before, base, top = len(moves), int(ctl[at.FREED_BASE]), self._top
         if order.shape[0]:
-            self._try_now(order, now, since, moves)
+            self._try_now(order, now, since, arrays, moves)
             self._searched_for_now()
         if len(moves) > before:  # what they left others may reach
             lost = base != int(ctl[at.FREED_BASE])
-            self._try_now(self._all_by_age() if lost else self._within_reach(now, top), now, since, moves)
+            order = self._turns(arrays) if lost else self._within_reach(now, top, arrays)
+            self._try_now(order, now, since, arrays, moves)
             self._searched_for_now()
         self._looked = self._top
         return moves_of(moves)
 
-    def _go_on_now(self, now: int, moves: list[Ints]) -> None:
+    def _go_on_now(self, now: int, arrays: Ints | None, moves: list[Ints]) -> None:
         """Go on with the pass that was left."""
         ctl = self._slabs.tb.ctl
         order, self._left = self._left, np.zeros(0, np.int64)
         new = int(ctl[at.LOOK])
         ctl[at.LOOK] |= self._left_look
-        self._try_now(order, now, max(self._left_since, int(ctl[at.FREED_BASE])), moves)
+        self._try_now(order, now, max(self._left_since, int(ctl[at.FREED_BASE])), arrays, moves)
         ctl[at.LOOK] = (int(ctl[at.LOOK]) & at.TO_SEARCH) | new
 
-    def _try_now(self, order: Ints, now: int, since: int, moves: list[Ints]) -> None:
+    def _try_now(self, order: Ints, now: int, since: int, arrays: Ints | None, moves: list[Ints]) -> None:
         """Let those of ``order`` start now that can; who could not be tried is left for the next call."""
         look = int(self._slabs.tb.ctl[at.LOOK])
         cursor, how = self._slice(order, 0, now, True, since, _MOST_NOW, moves)
@@ -172,12 +145,17 @@ class Repairs:
             return
         if self._left.shape[0]:
             since, look = min(since, self._left_since), look | self._left_look
-        self._left = _by_age(self._slabs.tb.jobs, np.union1d(order[cursor:], self._left))
+        self._left = self._in_turn(np.union1d(order[cursor:], self._left), arrays)
         self._left_since, self._left_look = since, look
 
-    def _all_by_age(self) -> Ints:
+    def _turns(self, arrays: Ints | None) -> Ints:
+        """All planned jobs in their turn."""
+        return self._in_turn(np.flatnonzero(self._slabs.tb.jobs[at.STATE] == at.PLANNED), arrays)
+
+    def _in_turn(self, slots: Ints, arrays: Ints | None) -> Ints:
+        """These planned jobs, whose slots ascend, in their turn."""
         jobs = self._slabs.tb.jobs
-        return _by_age(jobs, np.flatnonzero(jobs[at.STATE] == at.PLANNED))
+        return by_age(jobs, slots) if arrays is None else by_completion(jobs, slots, arrays)
 
     def _searched_for_now(self) -> None:
         """Whoever is still to be searched as a whole is left to the slices that follow: for all of them, at
@@ -185,7 +163,7 @@ class Repairs:
         """
         self._slabs.tb.ctl[at.LOOK] &= at.TO_SEARCH
 
-    def _within_reach(self, now: int, since: int) -> Ints:
+    def _within_reach(self, now: int, since: int, arrays: Ints | None) -> Ints:
         """The planned jobs that room which was freed from ``since`` on may let start at ``now``."""
         tb, freed = self._slabs.tb, self._slabs.freed
         first, end = since - int(tb.ctl[at.FREED_BASE]), int(tb.ctl[at.FREED])
@@ -203,7 +181,7 @@ class Repairs:
             # Of pools no runs are measured: who starts now must last until room was freed in one of his own.
             until = int(freed.entries[at.T_LO, first:end][pools].min())
             may |= tb.jobs[at.DUR, slots] > until - now
-        return _by_age(tb.jobs, slots[may])
+        return self._in_turn(slots[may], arrays)
 
     def _by_shape(self, longest: Ints) -> Ints:
         """By shape, the longest of what ``longest`` says of the levels of need of its units; (shapes,)."""
@@ -222,15 +200,24 @@ class Repairs:
         ctl = self._slabs.tb.ctl
         return int(ctl[at.FREED_BASE] + ctl[at.FREED])
 
-    def run(self, now: int, budget: int) -> tuple[Moves, bool]:
-        """Go on for ``budget`` visited segments; returns who moved and whether the repair came to its end."""
+    def run(self, now: int, budget: int, arrays: Ints | None = None) -> tuple[Moves, bool]:
+        """Go on for ``budget`` visited segments; returns who moved and whether the repair came to its end.
+
+        Who waits longest comes first. With ``arrays``, (slots,) the number of each job's array and 0 for one
+        of none, it is who ends first, where a job of an array ends with the last one of that array: small
+        jobs get the holes that would not let the array end any earlier. The pass after such a one goes by
+        starts (Netto 2009, algorithm 7).
+        """
         moves: list[Ints] = []
         ctl = self._slabs.tb.ctl
         while True:
             if not self._under_way:
                 if not self.pending:
+                    self._after_one = False
                     return moves_of(moves), True
-                self._order = self._all_by_age()
+                by_starts = arrays is not None and self._after_one
+                self._order = by_start(self._slabs.tb.jobs) if by_starts else self._turns(arrays)
+                self._after_one = not by_starts
                 self._cursor = 0
                 self._began_at = self._top
                 ctl[at.LOOK] = 0

@@ -81,6 +81,10 @@ class SitePolicy:
     speeds: Mapping[str, float] = field(default_factory=dict)
     """How fast nodes are beside others, by name or property."""
     placement: Placing = Placing.FIRST_GAP
+    coordinate_arrays: bool = False
+    """Whether room that comes back goes to who ends first, an array's jobs counting as one; else to who
+    waits longest. Netto 2009, algorithm 7.
+    """
     polled: Mapping[str, int] = field(default_factory=dict)
     """Licences that a program is asked for: after how many seconds without an answer their count is old."""
     economy: Economy = field(default_factory=Economy)
@@ -130,6 +134,7 @@ def site_policy(plain: Mapping[str, Any]) -> SitePolicy:
         ),
         speeds=dict(plain.get("speeds") or {}),
         placement=Placing(plain.get("placement", Placing.FIRST_GAP)),
+        coordinate_arrays=plain.get("coordinate_arrays", False),
         node_sets=_node_sets(sets) if (sets := plain.get("node_sets")) is not None else None,
         economy=economy_of(plain),
         choosing=Choosing(**(plain.get("choose") or {})),

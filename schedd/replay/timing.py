@@ -5,6 +5,7 @@ from time import perf_counter_ns
 
 import numpy as np
 
+from schedd.plan.columns import Ints
 from schedd.plan.plan import NOT_BOUND, Moves, Plan
 from schedd.plan.repairs import WHOLE_PASS
 
@@ -27,17 +28,17 @@ class TimedPlan(Plan):
         self.add_ns.append(perf_counter_ns() - begin)
         return start
 
-    def repair_now(self, now: int) -> Moves:
+    def repair_now(self, now: int, arrays: Ints | None = None) -> Moves:
         """As ``Plan.repair_now``."""
         begin = perf_counter_ns()
-        moves = super().repair_now(now)
+        moves = super().repair_now(now, arrays)
         self._repairing += perf_counter_ns() - begin
         return moves
 
-    def repair(self, now: int, budget: int = WHOLE_PASS) -> tuple[Moves, bool]:
+    def repair(self, now: int, budget: int = WHOLE_PASS, arrays: Ints | None = None) -> tuple[Moves, bool]:
         """As ``Plan.repair``."""
         begin = perf_counter_ns()
-        moves, done = super().repair(now, budget)
+        moves, done = super().repair(now, budget, arrays)
         self._repairing += perf_counter_ns() - begin
         if done:
             self.repair_ns.append(self._repairing)

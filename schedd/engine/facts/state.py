@@ -14,6 +14,7 @@ import numpy as np
 from schedd.dialect.cost_limit import read_cost_limit
 from schedd.dialect.deadline import read_deadline
 from schedd.engine.facts.alerts import OpenAlert, raise_alert
+from schedd.engine.facts.arrays import array_number
 from schedd.engine.facts.booking import BOOKINGS, Booking
 from schedd.engine.facts.books import BOOKS, AccountBook
 from schedd.engine.facts.calm import back
@@ -170,6 +171,8 @@ class EngineState:
     """Since when the slot's job waits: since it is eligible, or was submitted."""
     due_by: Ints = _column(FOREVER)
     """When it should have ended; FOREVER without a deadline."""
+    array_of: Ints = _column(0)
+    """A number for the array of the slot's job, the same wherever it is made; 0: it is of none."""
     owner_of: Ints = _column(-1)
     owners: dict[str, int] = declared(NAMES, make=dict)
     """A number for every owner of a job there was."""
@@ -385,6 +388,7 @@ class EngineState:
         self.waits_since[slot] = since if since >= 0 else facts.submitted
         deadline = read_deadline(facts.resources, facts.submitted)
         self.due_by[slot] = FOREVER if deadline is None else deadline
+        self.array_of[slot] = array_number(facts.array)
         self.owner_of[slot] = self.owners.setdefault(facts.owner, len(self.owners))
 
     @property
@@ -549,6 +553,11 @@ class EngineState:
         """Whether jobs are not to be moved to slower nodes for the sake of an earlier start alone."""
         weighted = self.settings.criteria.get(Criterion.WEIGHTED_UTILISATION, 0)
         return self.site.placement is not Placing.FIRST_GAP and weighted > 0
+
+    @property
+    def arrays(self) -> Ints | None:
+        """By slot, the number of each job's array, where the site has arrays repaired as wholes."""
+        return self.array_of if self.site.coordinate_arrays else None
 
     @property
     def tells(self) -> bool:

@@ -447,6 +447,9 @@ class SiteSettings(Section):
     placement: Literal["first_gap", "best_gap", "best_gap_edf"] = "first_gap"
     """Which gap a new job takes: the earliest on any nodes; the best by `criteria` of the earliest gaps on
     ever faster nodes; or the same, and in front of jobs with later deadlines if that is better."""
+    coordinate_arrays: bool = False
+    """Who goes first when room comes back (a job ended early): `false`, who waits longest; `true`, who ends
+    first, where a job of an array counts as ending with the last job of the array. See docs/policy.md."""
     classes: dict[Name, ClassSettings] = Field(default_factory=dict)
     """Classes of jobs, by name: `[clusters.main.site.classes.gold]`."""
     fair_share: FairShareSettings | None = None

@@ -1,0 +1,75 @@
+"""Arrays repaired as wholes: room that comes back goes to who ends before the array does."""
+
+from typing import Any
+
+import pytest
+
+from schedd.engine import Engine
+from schedd.engine.facts.arrays import array_number
+from schedd.wire import PolicyChanged
+from tests.engine.cluster import Cluster
+
+JOBS = ("x[1]", "x[2]", "x[3]", "small")
+
+
+def story(site: dict[str, Any]) -> Cluster:
+    """Two nodes. A job on the first ends at 100 instead of 1000; the array's last job needs the second."""
+    cluster = Cluster(nodes=2, site=site)
+    cluster.submit("a", "n1:ppn=4", 1000, runtime=100)
+    cluster.submit("b", "n2:ppn=4", 2000)
+    for number, nodes in enumerate(("1:ppn=4", "1:ppn=4", "n2:ppn=4"), 1):
+        cluster.submit(f"x[{number}]", nodes, 500, array="x[]")
+    cluster.at(10)
+    cluster.submit("small", walltime=400)
+    assert [cluster.start(job) for job in JOBS] == [1000, 1500, 2000, 2000]
+    return cluster
+
+
+def starts(cluster: Cluster) -> list[int | None]:
+    return [cluster.start(job) for job in JOBS]
+
+
+def test_off_the_array_goes_first_for_it_waits_longest() -> None:
+    cluster = story({})
+    cluster.at(101)
+    assert starts(cluster) == [100, 600, 2000, 1100]
+
+
+def test_on_the_small_job_goes_first_and_the_array_ends_when_it_would_have() -> None:
+    cluster = story({"coordinate_arrays": True})
+    cluster.at(101)
+    assert starts(cluster) == [500, 1000, 2000, 100]
+    cluster.at(3000)
+    assert [cluster.runs(job) for job in JOBS] == [[500], [1000], [2000], [100]]
+    assert not any(cluster.breaches(job) for job in JOBS if job in cluster.engine.state.records)
+
+
+@pytest.mark.parametrize("on", [False, True])
+def test_it_is_switched_while_the_daemon_runs(*, on: bool) -> None:
+    cluster = story({"coordinate_arrays": not on})
+    now = cluster.server.now
+    site = {"coordinate_arrays": on}
+    cluster.tell(PolicyChanged(id=cluster.server.event_id(), time=now, version=2, site=site, by="root"))
+    cluster.at(101)
+    assert starts(cluster) == ([500, 1000, 2000, 100] if on else [100, 600, 2000, 1100])
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_a_restored_engine_knows_the_arrays(*, older: bool) -> None:
+    cluster = story({"coordinate_arrays": True})
+    state = cluster.engine.state
+    known = state.array_of.copy()
+    if older:  # one that was saved before arrays had numbers
+        state.array_of[:] = 0
+    cluster.engine = Engine.restore(cluster.engine.checkpoint())
+    assert cluster.engine.state.array_of.tolist() == known.tolist()
+    cluster.at(101)
+    assert starts(cluster) == [500, 1000, 2000, 100]
+
+
+def test_arrays_have_one_number_each() -> None:
+    names = [f"{number}[].server" for number in range(2000)]
+    assert array_number("") == 0
+    assert len({array_number(name) for name in names}) == 2000
+    assert all(0 < array_number(name) < 1 << 63 for name in names)
+    assert array_number("17[].server") == 6832625573852148541  # the same in every process

@@ -1,0 +1,91 @@
+"""In which order planned jobs are repaired: by age, or by the ends of their arrays."""
+
+import random
+
+import numpy as np
+import pytest
+
+from schedd.model import Chunk, Node, Request
+from schedd.plan.kernels import layout as at
+from schedd.plan.plan import Plan
+from schedd.plan.turns import by_age, by_completion, by_start
+
+ONE = Request((Chunk(1, 4),))
+
+
+def _planned(*jobs: tuple[int, int, int]) -> tuple[np.ndarray, np.ndarray]:
+    """Planned jobs of (start, duration, ready)."""
+    table = np.zeros((11, len(jobs)), np.int64)
+    for slot, (start, duration, ready) in enumerate(jobs):
+        table[[at.START, at.DUR, at.READY, at.STATE], slot] = start, duration, ready, at.PLANNED
+    return table, np.arange(len(jobs))
+
+
+def test_a_job_of_an_array_ends_with_the_last_of_the_array() -> None:
+    jobs, slots = _planned((10, 10, 0), (500, 10, 1), (20, 100, 2), (15, 100, 3), (20, 100, 2))
+    none = np.zeros(5, np.int64)
+    assert by_age(jobs, slots).tolist() == [0, 1, 2, 4, 3]
+    assert by_start(jobs).tolist() == [0, 3, 2, 4, 1]
+    assert by_completion(jobs, slots, none).tolist() == [0, 3, 2, 4, 1]
+    one = np.array([7, 7, 0, 0, 0])
+    assert by_completion(jobs, slots, one).tolist() == [3, 2, 4, 0, 1]
+    two = np.array([7, 7, 9, 9, 0])  # 9 ends at 120, as the last job does: then the start counts
+    assert by_completion(jobs, slots, two).tolist() == [3, 2, 4, 0, 1]
+    assert by_completion(jobs, slots[2:4], two).tolist() == [3, 2]
+
+
+def test_who_runs_counts_for_the_array_and_who_has_no_start_does_not() -> None:
+    jobs, slots = _planned((10, 10, 0), (0, 900, 0), (20, 100, 0), (-1, 5000, 0))
+    jobs[at.STATE, 1], jobs[at.STATE, 3] = at.FIXED, at.UNPLACED
+    assert by_completion(jobs, slots[[0, 2]], np.array([7, 7, 0, 0])).tolist() == [2, 0]
+    assert by_completion(jobs, slots[[0, 2]], np.array([7, 0, 0, 7])).tolist() == [0, 2]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_repair_of_arrays_as_wholes_delays_nobody_and_leaves_no_room(seed: int) -> None:
+    rng = random.Random(seed)
+    plan = Plan([Node(f"n{i}", 4) for i in range(5)], 0)
+    jobs: dict[int, int] = {}
+    for _ in range(60):
+        slot = plan.new(Request((Chunk(rng.randint(1, 3), rng.randint(1, 4)),)), rng.randint(20, 400), 0)
+        plan.place(slot, 0)
+        jobs[slot] = rng.choice([0, 0, 1, 2, 3])
+    arrays = np.zeros(plan.jobs.size, np.int64)
+    for slot, array in jobs.items():
+        arrays[slot] = array
+    for _ in range(12):
+        plan.drop(int(rng.choice(plan.planned())), 0)
+        slots = plan.planned()
+        before = plan.starts(slots)
+        done = False
+        while not done:
+            plan.repair_now(0, arrays)
+            _, done = plan.repair(0, 40, arrays)
+            assert (plan.starts(slots) <= before).all()
+        plan.look_at_all()
+        assert len(plan.repair(0)[0]) == 0  # who is searched as a whole finds nothing earlier
+
+
+def test_the_hole_goes_to_the_job_that_ends_before_the_array() -> None:
+    """A hole of 400 s: the array's first job is older, but the array as a whole ends later for all that."""
+
+    def after(arrays: np.ndarray | None) -> list[int]:
+        plan = Plan([Node("n1", 4), Node("n2", 4)], 0)
+        begun, other = plan.new(ONE, 400, 0), plan.new(ONE, 2000, 0)
+        first, last = plan.new(ONE, 400, 0), plan.new(ONE, 1700, 0)
+        small = plan.new(ONE, 300, 1)
+        for slot in (begun, other, first, last, small):
+            plan.place(slot, 0)
+        assert plan.starts(np.array([first, last, small])).tolist() == [400, 800, 2000]
+        plan.drop(begun, 10)
+        if arrays is not None:
+            known = np.zeros(plan.jobs.size, np.int64)
+            known[[first, last]] = arrays
+            arrays = known
+        plan.repair_now(10, arrays)
+        plan.repair(10, arrays=arrays)
+        return plan.starts(np.array([first, last, small])).tolist()
+
+    assert after(None) == [10, 410, 2000]
+    assert after(np.array([0, 0])) == [10, 710, 410]  # by ends, but each by itself
+    assert after(np.array([7, 7])) == [310, 710, 10]
