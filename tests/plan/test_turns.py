@@ -84,7 +84,7 @@ def test_the_hole_goes_to_the_job_that_ends_before_the_array() -> None:
             arrays = known
         plan.repair_now(10, arrays)
         plan.repair(10, arrays=arrays)
-        return plan.starts(np.array([first, last, small])).tolist()
+        return [plan.start(slot) for slot in (first, last, small)]
 
     assert after(None) == [10, 410, 2000]
     assert after(np.array([0, 0])) == [10, 710, 410]  # by ends, but each by itself
