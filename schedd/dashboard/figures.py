@@ -200,6 +200,7 @@ def _moves() -> Any:
         y_axis_type="datetime",
     )
     chart.yaxis.formatter = _times()
+    chart.yaxis.axis_label = "planned start"
     moves = _source("moves", "time", "start")
     chart.step("time", "start", source=moves, name="moves", mode="after", line_width=2)
     chart.scatter("time", "start", source=moves, name="points", size=7)
@@ -223,7 +224,7 @@ def _errors() -> Any:
         y_range=Range1d(start=-1, end=1, name="y"),
         x_axis_type="datetime",
     )
-    chart.yaxis.axis_label = "hours later than told"
+    chart.yaxis.axis_label = "hours later than predicted"
     chart.add_layout(Span(dimension="width", location=0, line_width=1.5, name="zero"))
     chart.scatter("start", "late", source=_source("errors", "start", "late"), name="errors", size=6)
     return chart

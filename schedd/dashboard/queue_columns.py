@@ -25,7 +25,7 @@ COLUMNS: Final = tuple(
     Column(*one)
     for one in (
         ("state", "State"),
-        ("start", "Planned start", "start"),
+        ("start", "Start", "start"),
         ("expected", "Expected start", "expected"),
         ("promised", "No later than", "promised"),
         ("user", "User", "user"),

@@ -216,3 +216,20 @@ def test_the_plan_is_told_with_predicted_run_times_where_there_are_any(priced: T
     assert found["expected_as_of"] == T
     # Nothing was learned yet: jobs are taken to need their walltimes.
     assert all(one["expected"] == pytest.approx(one["value"]) for one in found["objectives"])
+
+
+def test_a_client_that_has_the_objectives_hears_when_the_expected_plan_is_newer(priced: TestClient) -> None:
+    """No job of the live plan moves meanwhile: the tag is of all that is said."""
+
+    def ask(tag: str = "") -> Any:
+        return priced.get(f"{MAIN}/plan/objectives", headers={"If-None-Match": tag})
+
+    first = ask()
+    assert ask(first.headers["etag"]).status_code == 304
+    assert isinstance(priced.app, FastAPI)
+    priced.app.state.clusters.foretellers["main"].turn()
+    newer = ask(first.headers["etag"])
+    assert (newer.status_code, newer.json()["expected_as_of"]) == (200, T)
+    live = [[one["value"] for one in answer.json()["objectives"]] for answer in (first, newer)]
+    assert live[0] == live[1]
+    assert ask(newer.headers["etag"]).status_code == 304

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schedd.service.read.gaps import gaps
+from schedd.service.read.gaps import gaps, gaps_on
 from schedd.service.read.reading import window
 from schedd.wire import JobQueued, NodeChanged, NodeFacts, PlanningHeld, Reserve
 from tests.service.build import GIB, T, event_id, job, node, planner
@@ -33,6 +33,9 @@ def test_free_and_taken_make_up_the_node_at_every_moment(
         loop.submit(events).result(WAIT)
         published = loop.published
     found = gaps(published, begin, end)
+    assert list(gaps_on(published, begin, end, published.nodes.keys())) == list(found.gaps)
+    some = {"n0", "n2", "unknown"}
+    assert list(gaps_on(published, begin, end, some)) == [gap for gap in found.gaps if gap.node in some]
     placed = window(published, begin, end, limit=10_000).rows
     machines: list[NodeFacts] = [facts for facts in published.nodes.values() if facts.state == "up"]
     edges = {gap.start for gap in found.gaps} | {bar.start for bar in placed} | {bar.end for bar in placed}

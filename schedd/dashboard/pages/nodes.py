@@ -18,7 +18,7 @@ from schedd.engine.show.job_view import JobView, view_of
 from schedd.plan.columns import FIXED, PLANNED
 from schedd.service.cluster.loop import PlanLoop
 from schedd.service.clusters import Clusters
-from schedd.service.read.gaps import Gap, gaps
+from schedd.service.read.gaps import Gap, gaps_on
 from schedd.service.read.reading import NodeView, nodes
 from schedd.service.read.sight import Sight
 from schedd.store import StoreError
@@ -27,7 +27,6 @@ __all__ = ["router"]
 
 router = APIRouter()
 _AHEAD_S: Final = 30 * 86_400
-_MOST_GAPS: Final = 100_000
 _PAGE: Final = 200
 _MOST_JOBS: Final = 200
 _ENDED: Final = 50
@@ -107,9 +106,9 @@ def _jobs_on(cluster: PlanLoop, seen: Sight, name: str) -> tuple[list[JobView], 
     """Jobs that hold, or will hold, a part of the node, by start, and how many the reader may not see."""
     published = cluster.published
     slots = np.flatnonzero((published.states == FIXED) | (published.states == PLANNED))
-    on = sorted(
-        {int(slots[i]) for i, entry in published.on_nodes(slots) if published.names.get(entry.row) == name}
-    )
+    held = published.on_nodes(slots)
+    rows = [row for row, other in published.names.items() if other == name]
+    on = np.unique(slots[held.owner[np.isin(held.rows, rows)]]).tolist()
     records = [record for slot in on if (record := published.records[slot]) is not None]
     shown = [record for record in records if seen.sees(record)]
     shown.sort(key=lambda record: int(published.starts[record.slot]))
@@ -143,9 +142,8 @@ def _rows(cluster: PlanLoop, views: list[NodeView]) -> list[Row]:
     free: dict[str, Gap] = {}
     idle: dict[str, Gap] = {}
     now = published.as_of
-    for gap in gaps(published, now, now + _AHEAD_S, limit=_MOST_GAPS).gaps:
-        if gap.node in shown:
-            free.setdefault(gap.node, gap)
-            if gap.cpus == published.nodes[gap.node].cpus:
-                idle.setdefault(gap.node, gap)
+    for gap in gaps_on(published, now, now + _AHEAD_S, shown):
+        free.setdefault(gap.node, gap)
+        if gap.cpus == published.nodes[gap.node].cpus:
+            idle.setdefault(gap.node, gap)
     return [Row(view, free.get(view.name), idle.get(view.name)) for view in views]

@@ -16,6 +16,7 @@ from schedd.api.questions import answered
 from schedd.api.waiting import a_copy
 from schedd.dashboard.rendering import page
 from schedd.dashboard.viewer import Cluster, Reader, Seen
+from schedd.dialect.units import format_walltime
 from schedd.service.cluster.loop import PlanLoop
 from schedd.service.read.sight import Sight
 
@@ -81,12 +82,12 @@ class Asked(BaseModel):
 
 
 def walltime_of(text: str) -> str:
-    """`90m`, `1h`, `2d`, `1h30m` as seconds; all else as it stands."""
+    """`90m`, `1h`, `2d`, `1h30m` as `HH:MM:SS`; all else as it stands."""
     found = _SPAN.fullmatch(text.strip().lower())
     if found is None or not found[0]:
         return text.strip()
     days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
-    return str(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
+    return format_walltime(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
 
 
 @router.get("/{cluster}/what-if")

@@ -31,7 +31,8 @@ export class Chart {
     this.element = element;
     this.models = [...root.references()];
     for (const model of this.models) {
-      if (model.type === "DatetimeTicker" && element.clientWidth < 560) model.desired_num_ticks = 3;
+      // Not fewer: of a single label Bokeh says the year alone.
+      if (model.type === "DatetimeTicker" && element.clientWidth < 560) model.desired_num_ticks = 4;
     }
     this.dress();
     const redress = () => { this.dress(); this.redress?.(); };

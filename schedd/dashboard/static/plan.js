@@ -100,7 +100,9 @@ const short = (name) => (name.length > 9 ? `${name.slice(0, 8)}…` : name);
 
 function labels() {
   for (const axis of chart.models) {
-    if (axis.type === "DatetimeAxis") axis.ticker.desired_num_ticks = Math.max(4, Math.floor(box.clientWidth / 130));
+    if (axis.type !== "DatetimeAxis") continue;
+    axis.ticker.desired_num_ticks = Math.max(4, Math.floor(box.clientWidth / 130));
+    axis.formatter.days = box.clientWidth < 560 ? "%d %b" : "%a %d %b"; // a day must not touch the hours beside it
   }
   const high = height(plan.count);
   chart.named("chart").height = high;

@@ -1,6 +1,7 @@
 """What is free, where, and from when until when: the gaps of a published plan."""
 
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +10,7 @@ from schedd.engine.show.view import Published
 from schedd.plan.columns import CPUS, GPUS, MEM, SHARE, Ints
 from schedd.wire import NodeFacts
 
-__all__ = ["Gap", "Gaps", "Step", "gaps"]
+__all__ = ["Gap", "Gaps", "Step", "gaps", "gaps_on"]
 
 _USED = 4  # cpus, shares, memory, gpus
 
@@ -94,6 +95,18 @@ def gaps(
     return Gaps(_totals(moments, changes, end), tuple(found), following)
 
 
+def gaps_on(published: Published, begin: int, end: int, names: AbstractSet[str]) -> Iterator[Gap]:
+    """The gaps in ``[begin, end)`` of these nodes, as far as they are up: by name, each node's in order."""
+    begin = max(begin, published.as_of)
+    if begin >= end:
+        return
+    held = _held(published, begin, end, names)
+    for name in sorted(names & published.nodes.keys()):
+        facts = published.nodes[name]
+        if facts.state == "up":
+            yield from _of_node(name, facts, *_steps(begin, held.get(name)), end, 1)
+
+
 def _unbroken(found: list[Gap], begin: int) -> Iterator[Gap]:
     """The first gaps of a node, as far as each begins where the one before it ends."""
     for gap in found:
@@ -115,8 +128,13 @@ def _taken(published: Published, moment: int) -> dict[str, int]:
     return {names[row]: n for row, n in zip(nodes.tolist(), sums.tolist(), strict=True) if row in names}
 
 
-def _held(published: Published, begin: int, end: int) -> dict[str, Ints]:
-    """By node: (5, n) moments in order and what is taken from there on, more or less than before."""
+def _held(
+    published: Published, begin: int, end: int, names: AbstractSet[str] | None = None
+) -> dict[str, Ints]:
+    """By node: (5, n) moments in order and what is taken from there on, more or less than before.
+
+    Of the nodes that are named, or of all.
+    """
     starts, durations = published.starts, published.durations
     slots = np.flatnonzero((starts >= 0) & (starts < end) & (starts + durations > begin))
     held = published.on_nodes(slots)
@@ -125,8 +143,12 @@ def _held(published: Published, begin: int, end: int) -> dict[str, Ints]:
     after = (starts[slots] + durations[slots])[held.owner]
     at = np.concatenate([first, after])
     row = np.concatenate([held.rows] * 2)
-    changes = np.vstack([at, np.concatenate([takes, -takes], axis=1)])[:, at < end]
-    row = row[at < end]
+    wanted = at < end
+    if names is not None:
+        rows = [row for row, name in published.names.items() if name in names]
+        wanted &= np.isin(row, np.array(rows, row.dtype))
+    changes = np.vstack([at, np.concatenate([takes, -takes], axis=1)])[:, wanted]
+    row = row[wanted]
     order = np.lexsort((changes[0], row))
     changes, row = changes[:, order], row[order]
     edges = np.flatnonzero(np.diff(row)) + 1

@@ -1,6 +1,7 @@
 """Lists read from a publication, page by page: jobs in order, what is placed in a window, nodes."""
 
 from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import islice
 from typing import Generic, TypeVar
@@ -11,7 +12,7 @@ from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.show.job_view import Standing, record_of, shares_of, standing_of
 from schedd.engine.show.view import Published
 from schedd.model import FOREVER
-from schedd.plan.columns import CPUS, FIXED, GPUS, MEM, PLANNED, UNPLACED
+from schedd.plan.columns import CPUS, FIXED, GPUS, MEM, PLANNED, UNPLACED, Ints
 from schedd.service.questions.objectives import rates_of
 from schedd.wire import ShareFacts
 
@@ -267,20 +268,12 @@ def nodes(
     now = published.as_of
     starts, durations = published.starts[slots], published.durations[slots]
     slots = slots[(starts <= now) & (starts + durations > now)]
-    used: dict[str, list[int]] = {}
-    here: dict[str, list[str]] = {}
-    for i, entry in published.on_nodes(slots):
-        name = published.names.get(entry.row, "")
-        total = used.setdefault(name, [0, 0, 0])
-        for k, column in enumerate((CPUS, MEM, GPUS)):
-            total[k] += entry.amounts[column]
-        record = published.records[int(slots[i])]
-        if record is not None and sees(record):
-            here.setdefault(name, []).append(record.id)
+    wanted = sorted(filter(accept, published.nodes))
+    used, here = _in_use(published, slots, frozenset(wanted), sees)
     held = published.held_nodes
     failing = rates_of(published)
     views = []
-    for name in sorted(filter(accept, published.nodes)):
+    for name in wanted:
         facts = published.nodes[name]
         cpus, mem, gpus = used.get(name, (0, 0, 0))
         views.append(
@@ -303,6 +296,30 @@ def nodes(
             )
         )
     return tuple(views)
+
+
+def _in_use(
+    published: Published, slots: Ints, names: AbstractSet[str], sees: Sees
+) -> tuple[dict[str, list[int]], dict[str, list[str]]]:
+    """Of these nodes: cpus, memory and gpus that jobs of ``slots`` hold; the jobs that the reader may see."""
+    rows = {row: name for row, name in published.names.items() if name in names}
+    held = published.on_nodes(slots)
+    of_these = np.isin(held.rows, np.fromiter(rows, np.int64, len(rows)))
+    owners, at_rows = held.owner[of_these], held.rows[of_these]
+    distinct, where = np.unique(at_rows, return_inverse=True)
+    sums = np.zeros((distinct.shape[0], 3), np.int64)
+    np.add.at(sums, where, held.amounts[of_these][:, [CPUS, MEM, GPUS]])
+    used = {rows[row]: total for row, total in zip(distinct.tolist(), sums.tolist(), strict=True)}
+    shown: dict[int, str] = {}
+    for i in np.unique(owners).tolist():
+        record = published.records[int(slots[i])]
+        if record is not None and sees(record):
+            shown[i] = record.id
+    here: dict[str, list[str]] = {}
+    for i, row in zip(owners.tolist(), at_rows.tolist(), strict=True):
+        if i in shown:
+            here.setdefault(rows[row], []).append(shown[i])
+    return used, here
 
 
 def _parsed(cursor: str) -> tuple[int, int]:
