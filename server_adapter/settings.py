@@ -60,6 +60,9 @@ class ServerSettings(_Section):
     """Time limit for an answer of the server."""
     scheduler: str = "default"
     """Scheduler name to register at an OpenPBS server: any name but `default` has a partition of its own."""
+    plan_by: Literal["host", "vnode"] = "host"
+    """What is one node of the plan at an OpenPBS server: a `host` with all its vnodes, as `scatter`, `pack`
+    and `exclhost` mean it, or each `vnode`, as if it were a host of its own."""
     logs: Path | None = None
     """The server's directory `server_logs`: a start logged there for any user not in `schedulers` was a
     `qrun`."""

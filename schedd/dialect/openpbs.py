@@ -108,8 +108,6 @@ def parse_openpbs(
     chunks = _on_nodes_of_the_queue(chunks, asked)
     placing = parse_place(span) if (span := asked.get("place")) is not None else usual
     asked.ignore({"nodect"})
-    if "exclhost" in placing.words:
-        asked.note("place=exclhost: every vnode is planned as a host of its own")
     exclusive = placing.exclusive
     if kinds:
         exclusive, chunks, note = shared_or_not(placing.words or _SAID[exclusive], chunks, kinds)

@@ -9,7 +9,9 @@ _UNITS: Final = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4, "p"
 _SIZE: Final = re.compile(r"(\d+)(?:([kmgtp])?([bw])?)", re.IGNORECASE)
 _WORD: Final = 8  # bytes
 _MOST: Final = 1_000_000  # subjobs of one array
-_SIZES: Final = frozenset({"mem", "vmem", "pmem", "pvmem", "file", "hbmem", "accelerator_memory"})
+
+SIZES: Final = frozenset({"mem", "vmem", "pmem", "pvmem", "file", "hbmem", "accelerator_memory"})
+"""Resources whose plain numbers are bytes."""
 
 
 def kib(text: str) -> int:
@@ -23,7 +25,7 @@ def kib(text: str) -> int:
 
 def amount(name: str, text: str) -> int | None:
     """A consumable amount: sizes in KiB, other whole numbers as they are; None for a string or a boolean."""
-    if text.isdecimal() and name not in _SIZES:
+    if text.isdecimal() and name not in SIZES:
         return int(text)
     try:
         return kib(text)

@@ -69,12 +69,15 @@ _HOLDS: Final = frozenset("uosp")
 _DOWN: Final = frozenset({"down", "Stale", "state-unknown", "unknown", "unresolvable"})
 _DRAIN: Final = frozenset({"offline", "provisioning", "wait-provisioning", "sleep", "maintenance"})
 _RESOURCE: Final = "Resource_List."
-_AVAILABLE: Final = "resources_available."
-_ASSIGNED: Final = "resources_assigned."
+AVAILABLE: Final = "resources_available."
+"""Before the resources that a vnode offers,"""
+ASSIGNED: Final = "resources_assigned."
+"""and before what jobs hold of them."""
 _DEFAULT: Final = "resources_default."
 _LIMITS: Final = ("max_", "resources_max.", "resources_min.", "resources_available.", "queued_jobs_threshold")
 _NOT_AMOUNTS: Final = frozenset({"ncpus", "mem", "vmem", "ngpus", "host", "vnode"})
-_SHARED: Final = "default_shared"
+SHARED: Final = "default_shared"
+"""The `sharing` of a vnode that says nothing of it."""
 _NO_CHUNKS: Final[list[list[Piece]]] = []
 
 
@@ -181,11 +184,13 @@ def node_facts(name: str, values: Values, before: NodeFacts | None = None) -> No
     amounts: dict[str, int] = {}
     properties = []
     for key, text in values.items():
-        if not key.startswith(_AVAILABLE):
+        if not key.startswith(AVAILABLE):
             continue
-        resource = key[len(_AVAILABLE) :]
+        resource = key[len(AVAILABLE) :]
         if resource == "host":
             properties.append(text)
+        elif resource == "vnode":  # several, where a host is one node of the plan
+            properties += [vnode for vnode in text.split(",") if vnode != name]
         elif resource not in _NOT_AMOUNTS:
             count = amount(resource, text)
             if count is not None:
@@ -196,17 +201,17 @@ def node_facts(name: str, values: Values, before: NodeFacts | None = None) -> No
         f"resv={one.strip().partition('.')[0]}" for one in values.get("resv", "").split(",") if one
     ]
     get = values.get
-    if (sharing := get("sharing", _SHARED)) != _SHARED:
+    if (sharing := get("sharing", SHARED)) != SHARED:
         properties.append(f"sharing={sharing}")
     if queue := get("queue"):
         properties += [f"{OF_QUEUE}={queue}", f"{OF_QUEUE}=*"]
     return NodeFacts(
         name=name,
-        cpus=number(get(_AVAILABLE + "ncpus")) or 0,
-        state=_node_state(get("state", "")),
-        mem=attempt(kib, get(_AVAILABLE + "mem"), default=0),
-        vmem=attempt(kib, get(_AVAILABLE + "vmem"), default=0),
-        gpus=number(get(_AVAILABLE + "ngpus")) or 0,
+        cpus=number(get(AVAILABLE + "ncpus")) or 0,
+        state=vnode_state(values),
+        mem=attempt(kib, get(AVAILABLE + "mem"), default=0),
+        vmem=attempt(kib, get(AVAILABLE + "vmem"), default=0),
+        gpus=number(get(AVAILABLE + "ngpus")) or 0,
         resources=amounts,
         properties=tuple(properties),
     )
@@ -224,8 +229,8 @@ class VnodeUse:
 def vnode_use(values: Values) -> VnodeUse:
     """What jobs hold of a vnode, as the server counts it."""
     return VnodeUse(
-        cpus=number(values.get(_ASSIGNED + "ncpus")) or 0,
-        mem=attempt(kib, values.get(_ASSIGNED + "mem"), default=0),
+        cpus=number(values.get(ASSIGNED + "ncpus")) or 0,
+        mem=attempt(kib, values.get(ASSIGNED + "mem"), default=0),
         exclusive=is_exclusive(values),
     )
 
@@ -274,8 +279,9 @@ def _within(schedselect: str, reservation: str) -> str:
     return "+".join(f"{chunk}:resv={reservation}" for chunk in schedselect.split("+"))
 
 
-def _node_state(text: str) -> NodeStateName:
-    states = {state.strip() for state in text.split(",") if state.strip()}
+def vnode_state(values: Values) -> NodeStateName:
+    """Whether jobs may start on a vnode."""
+    states = {state.strip() for state in values.get("state", "").split(",") if state.strip()}
     if not states or states & _DOWN:
         return "down"
     return "drain" if states & _DRAIN else "up"

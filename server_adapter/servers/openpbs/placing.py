@@ -2,13 +2,16 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 from schedd.wire import ShareFacts
-from server_adapter.openpbs.values import kib, select
+from server_adapter.openpbs.values import SIZES, kib, select
+from server_adapter.servers.openpbs.rooms import Rooms, laid
 
 _CHARGED: Final = frozenset({"ncpus", "mem", "vmem", "ngpus"})
 _NODE: Final = frozenset({"host", "vnode"})
+_NO_ROOMS: Final[Rooms] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -27,22 +30,37 @@ class _Unit:
     gpus: int
 
 
-def exec_vnode(schedselect: str, shares: Sequence[ShareFacts], consumable: Collection[str] = ()) -> str:
+def exec_vnode(
+    schedselect: str,
+    shares: Sequence[ShareFacts],
+    consumable: Collection[str] = (),
+    rooms: Rooms = _NO_ROOMS,
+    *,
+    whole: bool = False,
+) -> str:
     """`(n1:ncpus=2:mem=1048576kb)+(n2:ncpus=2)`: the units of the select on these shares, in its order.
 
     `consumable` are the names of vnodes' own amounts, which are charged beside cores, memory and gpus. Memory
-    is in kb. Raises ValueError where the units do not make up the shares: the job was altered since.
+    is in kb. On nodes of `rooms` a unit gets vnodes of the host, several if it must and is not to stay
+    `whole`: `(n1a:ncpus=2+n1b:ncpus=1)`. Raises ValueError where the units do not make up the shares: the job
+    was altered since; VnodesFullError where the vnodes have no room at the moment.
     """
     units = _units(schedselect)
     left = {share.node: _Left(share.cpus, share.mem, share.gpus) for share in shares}
+    rooms = dict(rooms)
+    charged = _CHARGED | frozenset(consumable)
     places: dict[int, str] = {}
     # The largest go first, so that small ones do not take their room.
     for unit in sorted(units, key=lambda one: (-one.gpus, -one.cpus, -one.mem, one.number)):
-        places[unit.number] = _place(unit, left, schedselect)
+        node = _place(unit, left, schedselect, rooms)
+        if node in rooms:
+            pieces, rooms[node] = laid(unit.asked, charged, rooms[node], whole=whole)
+            places[unit.number] = _pieces(unit, pieces, charged)
+        else:
+            places[unit.number] = f"{node}{_resources(unit, charged)}"
     if any(room.cpus for room in left.values()):
         raise ValueError(f"select {schedselect} asks for fewer cores than were decided")
-    charged = _CHARGED | frozenset(consumable)
-    return "+".join(f"({places[unit.number]}{_resources(unit, charged)})" for unit in units)
+    return "+".join(f"({places[unit.number]})" for unit in units)
 
 
 def _units(schedselect: str) -> list[_Unit]:
@@ -54,10 +72,11 @@ def _units(schedselect: str) -> list[_Unit]:
     return found
 
 
-def _place(unit: _Unit, left: Mapping[str, _Left], schedselect: str) -> str:
+def _place(unit: _Unit, left: Mapping[str, _Left], schedselect: str, rooms: Rooms) -> str:
     wanted = unit.asked.get("vnode")
     for node, room in left.items():
-        if wanted is not None and node != wanted:
+        vnodes = [one.vnode for one in rooms[node]] if node in rooms else [node]
+        if wanted is not None and wanted not in vnodes:
             continue
         if unit.cpus <= room.cpus and unit.gpus <= room.gpus and (unit.mem <= room.mem or not room.mem):
             room.cpus -= unit.cpus
@@ -73,3 +92,16 @@ def _resources(unit: _Unit, charged: Collection[str]) -> str:
         if name in charged and name not in _NODE:
             found += f":{name}={f'{kib(value)}kb' if name in ('mem', 'vmem') else value}"
     return found
+
+
+def _pieces(unit: _Unit, pieces: Sequence[tuple[str, Mapping[str, int]]], charged: Collection[str]) -> str:
+    if len(pieces) == 1:
+        return f"{pieces[0][0]}{_resources(unit, charged)}"
+    texts = []
+    for vnode, taken in pieces:
+        parts = [vnode]
+        for name, count in taken.items():
+            size = name in SIZES or not unit.asked[name].isdecimal()
+            parts.append(f"{name}={count}kb" if size else f"{name}={count}")
+        texts.append(":".join(parts))
+    return "+".join(texts)

@@ -20,7 +20,15 @@ from server_adapter.openpbs.codes import RequestCode, ServerCode
 from server_adapter.openpbs.connection import Connection
 from server_adapter.openpbs.requests import SelectRequest, StatusRequest
 from server_adapter.servers.openpbs.arrays import expanded
-from server_adapter.servers.openpbs.facts import JOB_ATTRIBUTES, OF_QUEUE, WORDS, is_exclusive, is_over
+from server_adapter.servers.openpbs.facts import (
+    JOB_ATTRIBUTES,
+    OF_QUEUE,
+    WORDS,
+    is_exclusive,
+    is_over,
+    vnode_state,
+)
+from server_adapter.servers.openpbs.hosts import NO_HOSTS, Hosts, hosts_of
 from server_adapter.servers.openpbs.jobs import JobList, ended_since
 from server_adapter.servers.openpbs.reservations import begins, kept, wish
 
@@ -80,9 +88,13 @@ class StateReader:
         by_hand: ByHand | None = None,
         *,
         clock: Callable[[], float] = time.time,
+        by_host: bool = True,
     ) -> None:
+        """`by_host`: a host with several vnodes is one node of the plan."""
         self._link = link
         self._name = name
+        self._by_host = by_host
+        self._warned: frozenset[str] = frozenset()
         self._by_hand = by_hand
         self._builder = StateBuilder(WORDS, by_hand.who) if by_hand else StateBuilder(WORDS)
         self._clock = clock
@@ -93,6 +105,10 @@ class StateReader:
         """That of the last reading; empty for the default scheduler's."""
         self.queues: frozenset[str] | None = None
         """Its queues at the last reading; None before the first."""
+        self.hosts = NO_HOSTS
+        """The hosts that are planned as one node each, at the last reading,"""
+        self.vnodes: Mapping[str, list[Described]] = {}
+        """and their vnodes then."""
 
     async def read(self) -> State:
         """The server's state now. Raises what `Link.talk` and `Connection.describe` raise."""
@@ -100,10 +116,13 @@ class StateReader:
         ours = self._ours(await self._ask(SCHEDULERS))
         self.partition = ours.partition
         queues = [queue for queue in await self._ask(QUEUES) if ours.has(queue)]
-        nodes = [node for node in await self._ask(NODES) if ours.has(node)]
+        vnodes = [node for node in await self._ask(NODES) if ours.has(node)]
+        hosts = self._hosts(vnodes)
+        nodes = hosts.nodes(vnodes)
         names = self.queues = frozenset(queue.name for queue in queues)
         jobs = [job for job in expanded(await self._jobs.read()) if job.values.get("queue") in names]
         jobs += await self._ended({job.name for job in jobs})
+        jobs = _planned(jobs, hosts)
         if self._by_hand is not None:
             self._by_hand.refresh()  # after the jobs: the server notes a run before it shows it
         values = server[0].values if server else {}
@@ -116,16 +135,39 @@ class StateReader:
         found = [
             one for one in await self._ask(RESERVATIONS) if ours.has(one) or "partition" not in one.values
         ]
-        usable = {name for name, node in state.nodes.items() if node.state == "up"}
+        usable = {vnode.name for vnode in vnodes if vnode_state(vnode.values) == "up"}
         wishes = {one.name: wanted for one in found if (wanted := wish(one.values, usable)) is not None}
         queues_of = {queue for node in nodes if (queue := node.values.get("queue"))}
         state = replace(
-            state, reservations=kept(found), wishes=wishes, queues=_on_their_nodes(state.queues, queues_of)
+            state,
+            reservations=kept(_planned(found, hosts)),
+            wishes=wishes,
+            queues=_on_their_nodes(state.queues, queues_of),
         )
         state = _planned_ahead(state, begins(found))
         whole = {node.name for node in nodes if is_exclusive(node.values)}
         self._before = state = _whole(state, ours, whole)
         return state
+
+    def _hosts(self, vnodes: list[Described]) -> Hosts:
+        found = hosts_of(vnodes)
+        single = found.apart if self._by_host else found.apart | found.members.keys()
+        if single - self._warned:
+            why = "they are of several queues" if self._by_host else "server.plan_by is vnode"
+            _log.warning(
+                "each vnode of %s is planned as a host of its own, as %s: scatter, pack and exclhost are of "
+                "vnodes there",
+                ", ".join(sorted(single)),
+                why,
+            )
+        self._warned = frozenset(single)
+        self.hosts = found if self._by_host else NO_HOSTS
+        at: dict[str, list[Described]] = {}
+        for vnode in vnodes if self.hosts.members else ():
+            if host := self.hosts.node_of.get(vnode.name):
+                at.setdefault(host, []).append(vnode)
+        self.vnodes = at
+        return self.hosts
 
     def _ours(self, schedulers: Iterable[Described]) -> Ours:
         for one in schedulers:
@@ -176,6 +218,18 @@ class StateReader:
     async def _ask(self, request: StatusRequest | SelectRequest) -> list[Described]:
         async with self._link.talk() as connection:
             return await connection.describe(request)
+
+
+def _planned(found: list[Described], hosts: Hosts) -> list[Described]:
+    """With the plan's nodes where the server names vnodes."""
+    if not hosts.members:
+        return found
+    return [
+        one
+        if (values := hosts.planned(one.values)) is one.values
+        else Described(one.object_type, one.name, dict(values))
+        for one in found
+    ]
 
 
 def _on_their_nodes(

@@ -1,7 +1,7 @@
 """Starts jobs at an OpenPBS server: the last look, the request, and what became of it."""
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Final
 
@@ -9,12 +9,12 @@ from schedd.wire import JobFacts, Run
 from server_adapter.batch.described import Described
 from server_adapter.batch.errors import ServerRefusedError
 from server_adapter.bridge.checks import Check, NodeRoom, Verdict, check_job, check_nodes
-from server_adapter.bridge.facts import Values
+from server_adapter.bridge.facts import ACTIVE, Values
 from server_adapter.bridge.server import Outcome
 from server_adapter.dis import Attribute
 from server_adapter.openpbs.codes import BUSY, RequestCode, ServerCode
 from server_adapter.openpbs.connection import Connection
-from server_adapter.openpbs.requests import StatusRequest
+from server_adapter.openpbs.requests import SelectRequest, StatusRequest
 from server_adapter.openpbs.values import parent
 from server_adapter.servers.openpbs.arrays import expanded
 from server_adapter.servers.openpbs.facts import (
@@ -25,14 +25,27 @@ from server_adapter.servers.openpbs.facts import (
     node_facts,
     vnode_use,
 )
+from server_adapter.servers.openpbs.hosts import NO_HOSTS, Hosts
 from server_adapter.servers.openpbs.placing import exec_vnode
 from server_adapter.servers.openpbs.reader import job_request
 from server_adapter.servers.openpbs.requests import run_request
+from server_adapter.servers.openpbs.rooms import (
+    Rooms,
+    VnodesFullError,
+    held_by,
+    rest_of_hosts,
+    room,
+    takes_hosts,
+    usable,
+)
 
 _log = logging.getLogger(__name__)
 
 _ONE_BY_ONE: Final = 4  # vnodes asked for singly; of more, all are asked for at once
-_NODE_ATTRIBUTES: Final = ("state", "resources_available", "resources_assigned")
+_NODE_ATTRIBUTES: Final = ("state", "resources_available", "resources_assigned", "sharing", "resv")
+_PLACES: Final = SelectRequest(
+    attributes=tuple([Attribute(name) for name in ("job_state", "queue", "exec_vnode")]), extension="S"
+)
 _SCHEDULING: Final = StatusRequest(code=RequestCode.STATUS_SERVER, attributes=(Attribute("scheduling"),))
 _GONE: Final = frozenset({ServerCode.UNKJOBID, ServerCode.HISTJOBID})
 _NONE: Final = frozenset({ServerCode.UNKNODE, ServerCode.NONODES})
@@ -44,11 +57,20 @@ class Starter:
     """Asks for runs, on the connection that `talk` lends."""
 
     def __init__(
-        self, talk: Talk, *, asynchronous: bool, queues: Callable[[], Collection[str] | None] = lambda: None
+        self,
+        talk: Talk,
+        *,
+        asynchronous: bool,
+        queues: Callable[[], Collection[str] | None] = lambda: None,
+        hosts: Callable[[], Hosts] = lambda: NO_HOSTS,
     ) -> None:
-        """`queues` are those whose jobs are ours to start; None: nobody has looked yet, and all are."""
+        """`queues` are those whose jobs are ours to start; None: nobody has looked yet, and all are.
+
+        `hosts` are those that are one node of the plan.
+        """
         self._talk = talk
         self._queues = queues
+        self._hosts = hosts
         self._asynchronous = asynchronous
 
     async def run(self, run: Run, asked: Callable[[], None]) -> Outcome:
@@ -58,7 +80,7 @@ class Starter:
             if server and server[0].values.get("scheduling", "True").lower().startswith("f"):
                 return Outcome(False, 0, "the server's scheduling is False")
             values = await self._job(connection, run.job_id)
-            check = check_job(run, _living(run.job_id, values))
+            check = check_job(run, self._living(run.job_id, values))
             queue = (values or {}).get("queue", "")
             ours = self._queues()
             if check.verdict is Verdict.RUN and ours is not None and queue not in ours:
@@ -66,17 +88,22 @@ class Starter:
             if check.verdict is Verdict.RUN and values and values.get("reserve_ID"):
                 check = await self._begun(connection, queue)
             nodes: dict[str, Described] = {}
+            vnodes: list[Described] = []
             if check.verdict is Verdict.RUN:
-                nodes = await self._nodes(connection, run)
+                vnodes = await self._vnodes(connection, run)
+                nodes = {node.name: node for node in self._hosts().nodes(vnodes)}
                 reserved = bool(values and values.get("reserve_ID"))
-                room = {name: _room(found, reserved=reserved) for name, found in nodes.items()}
-                check = check_nodes(run, room)
+                has = {name: _room(found, reserved=reserved) for name, found in nodes.items()}
+                check = check_nodes(run, has)
             if check.verdict is Verdict.RUNS:
                 return Outcome(True, text=check.reason)
             if check.verdict is not Verdict.RUN:
                 return Outcome(False, 0, check.reason, busy=check.verdict is Verdict.BUSY)
             assert values is not None
-            where = exec_vnode(values.get("schedselect", ""), run.shares, _amounts(nodes.values()))
+            try:
+                where = await self._where(connection, run, values, nodes, vnodes)
+            except VnodesFullError as error:
+                return Outcome(False, 0, str(error), busy=True)
             asked()
             _log.debug("asks to run %s on %s (%s)", run.job_id, where, run.id)
             try:
@@ -90,10 +117,64 @@ class Starter:
         async with self._talk() as connection:
             values = await self._job(connection, run.job_id)
         if values is not None and is_over(values):
+            values = self._hosts().planned(values)
             held = {share.node: share.cpus for share in ending(values).shares}
             if held == {share.node: share.cpus for share in run.shares}:
                 return Check(Verdict.RUNS)
-        return check_job(run, _living(run.job_id, values))
+        return check_job(run, self._living(run.job_id, values))
+
+    async def _where(
+        self,
+        connection: Connection,
+        run: Run,
+        values: Values,
+        nodes: Mapping[str, Described],
+        vnodes: Sequence[Described],
+    ) -> str:
+        """The job's `exec_vnode`; on hosts with several vnodes by what each of them has left."""
+        place = values.get("Resource_List.place", "free")
+        reservation = values.get("reserve_ID", "").partition(".")[0]
+        hosts = self._hosts()
+        at = {
+            name: [one for one in vnodes if hosts.node_of.get(one.name) == name]
+            for name in nodes
+            if name in hosts.members
+        }
+        held: Mapping[str, Mapping[str, int]] = {}
+        if at and reservation:
+            # Of what its own jobs hold the server counts nothing: the reservation holds it.
+            listed = await connection.describe(_PLACES)
+            held = held_by(
+                one.values.get("exec_vnode", "")
+                for one in listed
+                if one.values.get("queue") == reservation and one.values.get("job_state") in ACTIVE
+            )
+        rooms: Rooms = {
+            name: [
+                room(one, held.get(one.name, {}) if reservation else None)
+                for one in usable(found, reservation)
+            ]
+            for name, found in at.items()
+        }
+        where = exec_vnode(
+            values.get("schedselect", ""),
+            run.shares,
+            _amounts(nodes.values()),
+            rooms,
+            whole="vscatter" in place.split(":"),
+        )
+        rest = [
+            one.name
+            for name, found in at.items()
+            if takes_hosts(place, found)
+            for one in usable(found, reservation)
+        ]
+        return rest_of_hosts(where, rest) if rest else where
+
+    def _living(self, job: str, values: Values | None) -> JobFacts | None:
+        if values is None or is_over(values):
+            return None
+        return job_facts(job, self._hosts().planned(values))
 
     async def _job(self, connection: Connection, job: str) -> Values | None:
         """The job's attributes; of a subjob that has not run yet, those of its place in the array."""
@@ -120,8 +201,9 @@ class Starter:
             return Check(Verdict.RUN)
         return Check(Verdict.BUSY, f"reservation {queue} has not begun")
 
-    async def _nodes(self, connection: Connection, run: Run) -> dict[str, Described]:
-        names = [share.node for share in run.shares]
+    async def _vnodes(self, connection: Connection, run: Run) -> list[Described]:
+        hosts = self._hosts()
+        names = [vnode for share in run.shares for vnode in hosts.vnodes(share.node)]
         wanted = tuple([Attribute(name) for name in _NODE_ATTRIBUTES])
         found: list[Described] = []
         for name in names if len(names) <= _ONE_BY_ONE else [""]:
@@ -131,11 +213,7 @@ class Starter:
             except ServerRefusedError as error:
                 if error.code not in _NONE:
                     raise
-        return {node.name: node for node in found if node.name in names}
-
-
-def _living(job: str, values: Values | None) -> JobFacts | None:
-    return None if values is None or is_over(values) else job_facts(job, values)
+        return [vnode for vnode in found if vnode.name in names]
 
 
 def _room(node: Described, *, reserved: bool) -> NodeRoom:

@@ -26,6 +26,7 @@ from server_adapter.servers.openpbs.place import SchedulerPlace
 from server_adapter.servers.openpbs.placing import exec_vnode
 from server_adapter.servers.openpbs.reader import DEFAULT_PARTITION, StateReader
 from server_adapter.servers.openpbs.reservations import composed
+from server_adapter.servers.openpbs.rooms import room, usable
 from server_adapter.servers.openpbs.runs import Starter
 from server_adapter.settings import Settings
 
@@ -95,9 +96,14 @@ class OpenPBSServer:
             expected=tell.start == "expected",
             lengths=tell.soft_walltime,
         )
-        self._reader = StateReader(self.link, server.scheduler, by_hand, clock=clock)
+        self._reader = StateReader(
+            self.link, server.scheduler, by_hand, clock=clock, by_host=server.plan_by == "host"
+        )
         self._starter = Starter(
-            self.place.talk, asynchronous=settings.run.asynchronous, queues=lambda: self._reader.queues
+            self.place.talk,
+            asynchronous=settings.run.asynchronous,
+            queues=lambda: self._reader.queues,
+            hosts=lambda: self._reader.hosts,
         )
         self._state: State | None = None
 
@@ -190,7 +196,15 @@ class OpenPBSServer:
     def _composed(self, slot: Slot, place: Placed) -> str:
         if not slot.select:
             return slot.where
-        return composed(slot, exec_vnode(slot.select, place.shares, self._amounts()))
+        # A reservation has its nodes to itself in the plan, hence all of the vnodes of a host.
+        at = self._reader.vnodes
+        rooms = {
+            share.node: [room(one, {}) for one in usable(at[share.node])]
+            for share in place.shares
+            if share.node in at
+        }
+        whole = "vscatter" in slot.resources.get("place", "").split(":")
+        return composed(slot, exec_vnode(slot.select, place.shares, self._amounts(), rooms, whole=whole))
 
     def _amounts(self) -> set[str]:
         nodes = {} if self._state is None else self._state.nodes

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from schedd.wire import Run, ShareFacts
 from server_adapter.batch.errors import RightsError, ServerRefusedError, ServerUnreachableError, TakenError
 from server_adapter.batch.sockets import Address
 from server_adapter.bridge.rates import Pace
+from server_adapter.bridge.server import Outcome
 from server_adapter.dis import Attribute
 from server_adapter.emulator import EmulatedOpenPBS, NodeSpec, State
 from server_adapter.emulator.openpbs.state import new_scheduler
@@ -193,6 +195,46 @@ async def test_a_reservation_lives_from_its_request_to_its_end() -> None:
         assert not server.cluster.reservations
         assert server.job(inside).state is State.COMPLETE
         assert "R0" not in server.cluster.queues
+
+
+async def test_jobs_scattered_and_alone_on_hosts_with_two_vnodes(tmp_path: Path) -> None:
+    hosts = [NodeSpec(name, 4, memory=8 << 20) for name in ("a0", "a1", "b0", "b1")]
+    async with EmulatedOpenPBS(hosts, time_scale=0, epoch=1_795_255_000.0) as server:
+        server.cluster.attributes["scheduling"] = "True"
+        for name in ("a0", "a1", "b0", "b1"):
+            server.cluster.vnode(name).host = name[0]
+        options = {
+            "mode": "scheduler",
+            "state_dir": tmp_path,
+            "server.family": "openpbs",
+            "server.port": server.address[1],
+            "server.auth": "none",
+        }
+        made = connector(load_settings(None, options))(Pace(1_000))
+        await made.take_place(lambda: None)
+        apart = server.submit(resources={"select": "2:ncpus=3", "place": "scatter"}, runtime=10)
+        alone = server.submit(resources={"select": "1:ncpus=2", "place": "pack:exclhost"})
+        jobs = (await made.read()).jobs
+
+        async def run(job: str, *shares: ShareFacts) -> Outcome:
+            version = jobs[job].version
+            decision = Run(id="d", cause="", time=1, job_id=job, shares=shares, version=version, expires=9)
+            return await made.run(decision, lambda: None)
+
+        assert (await run(apart, ShareFacts("a", 3), ShareFacts("b", 3))).accepted
+        assert server.job(apart).attributes["exec_vnode"] == "(a0:ncpus=3)+(b0:ncpus=3)"
+        refused = await run(alone, ShareFacts("a", 6))
+        assert (refused.accepted, refused.text) == (False, "a has 5 cores free, not 6")
+        server.skip(60)
+        assert (await run(alone, ShareFacts("b", 2))).accepted
+        assert [server.cluster.vnode(name).state for name in ("a0", "b0", "b1")] == [
+            "free",
+            *2 * ["job-exclusive"],
+        ]
+        state = await made.read()
+        assert state.jobs[alone].shares == (ShareFacts("b", 8, 16 << 20),)
+        assert {name: node.cpus for name, node in state.nodes.items()} == {"a": 8, "b": 8}
+        await made.close()
 
 
 async def test_settings_are_changed_as_by_qmgr() -> None:

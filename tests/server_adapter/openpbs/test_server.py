@@ -1,179 +1,28 @@
-"""Reading, starting and writing at an OpenPBS server, against a scripted one over real sockets."""
+"""Reading and starting at an OpenPBS server, against a scripted one over real sockets."""
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
-from schedd.wire import Run, ShareFacts, Tell
-from server_adapter.batch.answers import Status, StatusObject
-from server_adapter.batch.layout import Request
+from schedd.wire import ShareFacts
+from server_adapter.bridge.checks import Verdict
 from server_adapter.bridge.rates import Pace
 from server_adapter.bridge.server import Placed
-from server_adapter.bridge.tells import Write
-from server_adapter.dis import Attribute
 from server_adapter.families import connector
-from server_adapter.openpbs.codes import ObjectType, RequestCode, ServerCode
-from server_adapter.openpbs.replies import Reply
+from server_adapter.openpbs.codes import RequestCode, ServerCode
 from server_adapter.openpbs.requests import (
     ConfirmReservationRequest,
-    ManageRequest,
-    RunRequest,
-    SelectRequest,
-    StatusRequest,
 )
-from server_adapter.servers.openpbs.server import OpenPBSServer
 from server_adapter.settings import SettingsError, load_settings
-from tests.server_adapter.openpbs.peer import OK, Peer, refusal
+from tests.server_adapter.openpbs.site import NODE, QUEUED, Objects, Site, run, start
 
 pytestmark = pytest.mark.anyio
-Objects = dict[str, dict[str, str]]
-NODE = {
-    "state": "free",
-    "resources_available.ncpus": "4",
-    "resources_available.mem": "8gb",
-    "resources_assigned.ncpus": "0",
-}
-QUEUED = {
-    "job_state": "Q",
-    "queue": "workq",
-    "schedselect": "2:ncpus=2:mem=1gb",
-    "Resource_List.select": "2:ncpus=2:mem=1gb",
-    "run_count": "0",
-}
 
 
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
-
-
-@dataclass
-class Site:
-    """A server with objects; `refuse` are codes by request."""
-
-    jobs: Objects = field(default_factory=dict)
-    history: Objects = field(default_factory=dict)
-    nodes: Objects = field(default_factory=lambda: {"n1": dict(NODE), "n2": dict(NODE)})
-    queues: Objects = field(
-        default_factory=lambda: {"workq": {"queue_type": "E", "started": "True", "enabled": "True"}}
-    )
-    schedulers: Objects = field(default_factory=lambda: {"default": {"scheduling": "True"}})
-    reservations: Objects = field(default_factory=dict)
-    server: dict[str, str] = field(default_factory=lambda: {"scheduling": "True", "pbs_version": "23.06.06"})
-    refuse: dict[int, int] = field(default_factory=dict)
-    no_history: bool = False
-    peer: Peer = field(default_factory=Peer)
-
-    def __post_init__(self) -> None:
-        self.peer.answer = self.answer
-
-    def answer(self, request: Request) -> list[Reply]:
-        if request.code in self.refuse:
-            return [refusal(self.refuse[request.code], "no")]
-        if self.no_history and "x" in (request.extension or ""):
-            return [refusal(15174, "no history")]
-        if isinstance(request, SelectRequest):
-            return [status(ObjectType.JOB, self.selected(request))]
-        if isinstance(request, StatusRequest):
-            return [self.describe(request)]
-        return [OK]
-
-    def selected(self, request: SelectRequest) -> Objects:
-        """In the wanted attributes, those that were changed since a moment where one is named."""
-        since = next((int(one.value) for one in request.conditions if one.name == "mtime"), 0)
-        wanted = {one.name for one in request.attributes}
-        jobs = self.jobs | (self.history if "x" in (request.extension or "") else {})
-        return {
-            name: {key: value for key, value in job.items() if key.partition(".")[0] in wanted}
-            for name, job in jobs.items()
-            if int(job.get("mtime", "0")) >= since
-        }
-
-    def describe(self, request: StatusRequest) -> Reply:
-        match request.code:
-            case RequestCode.STATUS_SERVER:
-                return status(ObjectType.SERVER, {"s": self.server})
-            case RequestCode.STATUS_QUEUE:
-                return status(ObjectType.QUEUE, self.queues)
-            case RequestCode.STATUS_SCHEDULER:
-                return status(ObjectType.SCHEDULER, self.schedulers)
-            case RequestCode.STATUS_RESERVATION:
-                return status(ObjectType.RESERVATION, self.reservations)
-            case RequestCode.STATUS_NODE:
-                found = {k: v for k, v in self.nodes.items() if request.name in ("", k)}
-                return status(ObjectType.NODE, found) if found else refusal(ServerCode.UNKNODE)
-            case _:
-                known = self.jobs | (self.history if request.extension == "x" else {})
-                if request.name not in known:
-                    return refusal(ServerCode.UNKJOBID)
-                return status(ObjectType.JOB, {request.name: known[request.name]})
-
-    def server_of(self, directory: Path, **options: object) -> OpenPBSServer:
-        values = {
-            "mode": "scheduler",
-            "state_dir": directory,
-            "server.family": "openpbs",
-            "server.port": self.peer.port,
-            "server.auth": "none",
-        }
-        made = connector(load_settings(None, values | options))(Pace(1_000))
-        assert isinstance(made, OpenPBSServer)
-        return made
-
-    def written(self) -> list[dict[str, str]]:
-        """The attributes of each job that was written on, with its name under `job`."""
-        return [
-            {"job": request.name} | {one.key: one.value for one in request.attributes}
-            for request in self.peer.seen
-            if isinstance(request, ManageRequest)
-        ]
-
-    def runs(self) -> list[RunRequest]:
-        return [request for request in self.peer.seen if isinstance(request, RunRequest)]
-
-
-def status(kind: ObjectType, objects: Mapping[str, Mapping[str, str]]) -> Reply:
-    found = []
-    for name, values in objects.items():
-        pairs = [key.partition(".") for key in values]
-        entries = [
-            Attribute(head, values[f"{head}{dot}{tail}"], tail if dot else None) for head, dot, tail in pairs
-        ]
-        found.append(StatusObject(kind, name, tuple(entries)))
-    return Reply(payload=Status(tuple(found)))
-
-
-def run(job: str, version: str, *shares: ShareFacts) -> Run:
-    return Run(id="d1", cause="", time=1, job_id=job, shares=shares, version=version, expires=9, term=1)
-
-
-def tell(job: str, start: int | None, *nodes: str, text: str = "") -> Write:
-    said = Tell(
-        id="d1",
-        cause="",
-        time=1,
-        job_id=job,
-        planned_start=start,
-        planned_end=None,
-        planned_nodes=nodes,
-        text=text,
-    )
-    return Write(said, comment_free=True)
-
-
-async def start(site: Site, directory: Path, *shares: ShareFacts) -> tuple[bool, int, str, bool]:
-    """Asks for a run of `1.s`, as last read, on these shares."""
-    server = site.server_of(directory)
-    await server.take_place(lambda: None)
-    state = await server.read()
-    asked: list[int] = []
-    outcome = await server.run(run("1.s", state.jobs["1.s"].version, *shares), lambda: asked.append(1))
-    await server.close()
-    assert len(asked) == len(site.runs())
-    return outcome.accepted, outcome.code, outcome.text, outcome.busy
 
 
 # -- starting ----------------------------------------------------------------------------------------------
@@ -334,84 +183,6 @@ async def test_an_end_is_no_trouble_where_the_server_keeps_no_history(tmp_path: 
         await server.close()
 
 
-# -- writing -----------------------------------------------------------------------------------------------
-
-
-async def test_an_adviser_writes_estimates_and_nothing_else(tmp_path: Path) -> None:
-    site = Site()
-    async with site.peer.listening():
-        server = site.server_of(tmp_path, mode="adviser")
-        assert await server.write(tell("1.s", 2_000, "n1", "n2", text="its mem is not planned"))
-        assert await server.write(tell("2.s", None, text="waiting for a hold"))
-        await server.close()
-    assert site.written() == [
-        {"job": "1.s", "estimated.start_time": "2000", "estimated.exec_vnode": "(n1)+(n2)"},
-        {"job": "2.s", "estimated.start_time": "0"},
-    ]
-
-
-async def test_an_estimate_is_the_expected_start_where_the_site_wants_that(tmp_path: Path) -> None:
-    site = Site()
-    async with site.peer.listening():
-        server = site.server_of(tmp_path, mode="adviser", **{"tell.start": "expected"})
-        told = replace(tell("1.s", 2_000, "n1").tell, expected_start=1_500, expected_by=1_800)
-        assert await server.write(Write(told, comment_free=True))
-        assert await server.write(tell("2.s", 3_000, "n1"))
-        assert await server.write(Write(replace(told, job_id="7[1].s"), comment_free=True))
-        await server.close()
-    assert [one["estimated.start_time"] for one in site.written()] == ["1500", "3000", "1500"]
-    assert site.written()[2]["estimated.exec_vnode"] == "(n1)"
-
-
-async def test_the_scheduler_also_says_it_in_words(tmp_path: Path) -> None:
-    site = Site()
-    async with site.peer.listening():
-        server = site.server_of(tmp_path)
-        await server.write(tell("2.s", None, text="waiting for a hold"))
-        await server.close()
-    assert site.written() == [
-        {"job": "2.s", "estimated.start_time": "0", "comment": "schedd: waiting for a hold"}
-    ]
-
-
-async def test_an_array_says_the_soonest_start_of_its_subjobs_and_is_seldom_written_on(
-    tmp_path: Path,
-) -> None:
-    site = Site()
-    async with site.peer.listening():
-        server = site.server_of(tmp_path)
-        for job, begin in (("7[1].s", 5_000), ("7[2].s", 9_000), ("7[3].s", 5_000), ("7[4].s", 3_000)):
-            await server.write(tell(job, begin, "n1"))
-        await server.close()
-    assert [(one["job"], one["estimated.start_time"]) for one in site.written()] == [
-        ("7[].s", "5000"),
-        ("7[].s", "3000"),
-    ]
-
-
-async def test_where_comments_may_not_be_written_estimates_still_are(tmp_path: Path) -> None:
-    site = Site(refuse={RequestCode.MODIFY_JOB: ServerCode.ATTRRO})
-    async with site.peer.listening():
-        server = site.server_of(tmp_path)
-        assert not await server.write(tell("1.s", 2_000, "n1"))
-        site.refuse.clear()
-        assert await server.write(tell("1.s", 2_000, "n1"))
-        await server.close()
-    assert "comment" in site.written()[0]
-    assert "comment" not in site.written()[1]
-
-
-async def test_our_writings_are_taken_away_and_others_stay(tmp_path: Path) -> None:
-    ours = QUEUED | {"comment": "schedd: planned", "estimated.start_time": "2000"}
-    site = Site(jobs={"1.s": ours, "2.s": QUEUED | {"comment": "ask Ann"}})
-    async with site.peer.listening():
-        server = site.server_of(tmp_path)
-        writings = (await server.read()).writings
-        assert [await server.clean(job, writing) for job, writing in writings.items()] == [True, False]
-        await server.close()
-    assert site.written() == [{"job": "1.s", "comment": "", "estimated.start_time": "0"}]
-
-
 async def test_a_reservation_is_confirmed_or_refused_in_the_servers_words(tmp_path: Path) -> None:
     asks = {
         "reserve_state": "1",
@@ -441,52 +212,6 @@ def test_a_family_or_a_way_of_trust_that_there_is_not_is_refused_with_the_settin
     ):
         with pytest.raises(SettingsError, match=words):
             connector(load_settings(None, {"state_dir": tmp_path, **options}))(Pace(1))
-
-
-async def test_predicted_lengths_are_written_where_wanted_and_known_as_ours(
-    tmp_path: Path,
-) -> None:
-    plain = QUEUED | {"Resource_List.walltime": "10:00:00"}
-    site = Site(
-        jobs={
-            "1.s": plain,
-            "2.s": plain | {"Resource_List.soft_walltime": "01:00:00"},
-            "3.s": QUEUED | {"Resource_List.walltime": "00:10:00"},
-            "4.s": plain
-            | {
-                "Resource_List.soft_walltime": "02:00:00",
-                "estimated.soft_walltime": "02:00:00",
-                "estimated.start_time": "2000",
-            },
-        }
-    )
-    async with site.peer.listening():
-        server = site.server_of(tmp_path, **{"tell.soft_walltime": True, "tell.comment": False})
-        state = await server.read()
-        server.see(state)
-        assert "soft_walltime" not in state.jobs["4.s"].resources, "the plan goes by the job's own words"
-        assert state.jobs["2.s"].resources["soft_walltime"] == "01:00:00"
-        for job in state.jobs:
-            assert await server.write(replace_runs_for(tell(job, 2_000, "n1"), 5_400))
-        assert await server.clean("4.s", state.writings["4.s"])
-        await server.close()
-    written = {one["job"]: one for one in site.written()[:4]}
-    soft = {
-        job: (one.get("Resource_List.soft_walltime"), one.get("estimated.soft_walltime"))
-        for job, one in written.items()
-    }
-    assert soft == {
-        "1.s": ("01:30:00", "01:30:00"),
-        "2.s": (None, None),
-        "3.s": (None, None),
-        "4.s": ("01:30:00", "01:30:00"),
-    }
-    gone = site.written()[-1]
-    assert (gone["Resource_List.soft_walltime"], gone["estimated.soft_walltime"]) == ("", "0")
-
-
-def replace_runs_for(write: Write, seconds: int) -> Write:
-    return replace(write, tell=replace(write.tell, runs_for=seconds))
 
 
 async def test_the_first_reading_tells_what_ended_of_late_and_later_ones_do_not(tmp_path: Path) -> None:
@@ -532,3 +257,171 @@ async def test_a_job_in_a_queue_of_another_partition_is_not_started(tmp_path: Pa
     assert (outcome.accepted, outcome.code) == (False, 0)
     assert "queue workq is not in this scheduler's partition" in outcome.text
     assert site.runs() == []
+
+
+# -- hosts with several vnodes -----------------------------------------------------------------------------
+
+
+def of_host(host: str, **more: str) -> dict[str, str]:
+    return NODE | {"resources_available.host": host} | more
+
+
+def two_hosts(**more: str) -> Objects:
+    """Two hosts of two vnodes, four cores and 8 GB each, and one of one vnode."""
+    names = {"a0": "a", "a1": "a", "b0": "b", "b1": "b"}
+    return {"n1": of_host("n1")} | {vnode: of_host(host, **more) for vnode, host in names.items()}
+
+
+async def test_a_host_with_several_vnodes_is_one_node_and_a_scattered_job_gets_a_vnode_of_each(
+    tmp_path: Path,
+) -> None:
+    job = QUEUED | {"schedselect": "2:ncpus=3:mem=1gb", "Resource_List.place": "scatter"}
+    running = job | {"job_state": "R", "exec_vnode": "(a0:ncpus=3)+(b1:ncpus=3)"}
+    site = Site(jobs={"1.s": job, "2.s": running}, nodes=two_hosts())
+    for vnode in ("a0", "b1"):
+        site.nodes[vnode]["resources_assigned.ncpus"] = "3"
+    async with site.peer.listening():
+        server = site.server_of(tmp_path)
+        state = await server.read()
+        assert {name: node.cpus for name, node in state.nodes.items()} == {"n1": 4, "a": 8, "b": 8}
+        assert state.jobs["2.s"].shares == (ShareFacts("a", 3), ShareFacts("b", 3))
+        await server.close()
+        assert (await start(site, tmp_path, ShareFacts("a", 3, 1 << 20), ShareFacts("b", 3, 1 << 20)))[0]
+    [request] = site.runs()
+    assert request.destination == "(a1:ncpus=3:mem=1048576kb)+(b0:ncpus=3:mem=1048576kb)"
+
+
+async def test_a_job_that_has_hosts_to_itself_is_run_with_all_of_their_vnodes(tmp_path: Path) -> None:
+    job = QUEUED | {"schedselect": "1:ncpus=6", "Resource_List.place": "pack:exclhost"}
+    site = Site(jobs={"1.s": job}, nodes=two_hosts())
+    async with site.peer.listening():
+        assert (await start(site, tmp_path, ShareFacts("a", 6)))[0]
+    assert [one.destination for one in site.runs()] == ["(a0:ncpus=4+a1:ncpus=2)"]
+    site = Site(jobs={"1.s": job | {"schedselect": "1:ncpus=1"}}, nodes=two_hosts())
+    async with site.peer.listening():
+        assert (await start(site, tmp_path, ShareFacts("b", 1)))[0]
+        site.jobs["1.s"] |= {"job_state": "R", "exec_vnode": "(b0:ncpus=1)+(b1)", "stime": "9"}
+        server = site.server_of(tmp_path)
+        assert (await server.read()).jobs["1.s"].shares == (ShareFacts("b", 8, 16 << 20),)
+        await server.close()
+    assert [one.destination for one in site.runs()] == ["(b0:ncpus=1)+(b1)"]
+
+
+async def test_the_last_look_is_at_all_vnodes_of_a_host(tmp_path: Path) -> None:
+    site = Site(jobs={"1.s": QUEUED | {"schedselect": "1:ncpus=4:vnode=a0"}}, nodes=two_hosts())
+    share = ShareFacts("a", 4)
+    async with site.peer.listening():
+        site.nodes["a0"]["resources_assigned.ncpus"] = "1"
+        assert await start(site, tmp_path, share) == (
+            False,
+            0,
+            "no vnodes of the host have room for ncpus=4:vnode=a0 now",
+            True,
+        )
+        site.nodes["a1"]["resources_assigned.ncpus"] = "4"
+        assert await start(site, tmp_path, share) == (False, 0, "a has 3 cores free, not 4", True)
+        site.nodes["a0"]["state"] = site.nodes["a1"]["state"] = "offline"
+        assert await start(site, tmp_path, share) == (False, 0, "a is offline", False)
+    assert site.runs() == []
+
+
+async def test_a_run_on_a_host_is_known_again_by_its_vnodes(tmp_path: Path) -> None:
+    site = Site(jobs={"1.s": dict(QUEUED)}, nodes=two_hosts())
+    async with site.peer.listening():
+        server = site.server_of(tmp_path)
+        await server.take_place(lambda: None)
+        decision = run("1.s", (await server.read()).jobs["1.s"].version, ShareFacts("a", 4))
+        held = {"exec_vnode": "(a0:ncpus=2)+(a1:ncpus=2)", "stime": "5"}
+        site.jobs["1.s"] = QUEUED | held | {"job_state": "R"}
+        assert (await server.became(decision)).verdict is Verdict.RUNS
+        site.jobs, site.history = {}, {"1.s": QUEUED | held | {"job_state": "F", "Exit_status": "0"}}
+        assert (await server.became(decision)).verdict is Verdict.RUNS
+        state = await server.read()
+        assert state.ended["1.s"].shares == (ShareFacts("a", 4),)
+        await server.close()
+
+
+async def test_reservations_are_of_hosts_and_their_jobs_of_the_vnodes_that_they_have(tmp_path: Path) -> None:
+    asks = {
+        "reserve_state": "1",
+        "reserve_start": "5000",
+        "reserve_duration": "60",
+        "schedselect": "2:ncpus=3",
+        "Resource_List.place": "pack",
+    }
+    site = Site(reservations={"R1.s": asks}, nodes=two_hosts())
+    site.nodes["b0"]["resources_assigned.ncpus"] = "4"
+    async with site.peer.listening():
+        server = site.server_of(tmp_path)
+        await server.take_place(lambda: None)
+        wish = (await server.read()).wishes["R1.s"]
+        await server.confirm("R1.s", wish, (Placed(5_000, (ShareFacts("b", 6),)),))
+        [told] = [one for one in site.peer.seen if isinstance(one, ConfirmReservationRequest)]
+        assert told.destination == "(b0:ncpus=3)+(b1:ncpus=3)", "what jobs hold now has ended by then"
+        # It runs on a part of b1 and on a0; a job of its own has two cores of a0.
+        where = "(a0:ncpus=4)+(b1:ncpus=2)"
+        site.reservations["R1.s"] = asks | {
+            "reserve_state": "5",
+            "reserve_end": "5060",
+            "resv_nodes": where,
+            "queue": "R1",
+        }
+        for vnode in ("a0", "b1"):
+            site.nodes[vnode] |= {"resv": "R1.s", "resources_assigned.ncpus": "4"}
+        site.queues["R1"] = dict(site.queues["workq"])
+        inside = QUEUED | {"queue": "R1", "reserve_ID": "R1.s", "schedselect": "1:ncpus=2"}
+        site.jobs = {
+            "1.s": dict(inside),
+            "2.s": inside | {"job_state": "R", "exec_vnode": "(a0:ncpus=2)"},
+            "3.s": inside | {"schedselect": "1:ncpus=3"},
+        }
+        state = await server.read()
+        assert state.reservations["R1.s"].nodes == ("a", "b")
+        assert "resv=R1" in state.nodes["a"].properties
+        said = []
+        for job, cpus in (("1.s", 2), ("3.s", 3)):
+            decision = run(job, state.jobs[job].version, ShareFacts("a", cpus))
+            said.append((await server.run(decision, lambda: None)).text)
+        await server.close()
+    assert [one.destination for one in site.runs()] == ["(a0:ncpus=2)"]
+    assert said == ["", "no vnodes of the host have room for ncpus=3 now"]
+
+
+async def test_a_reservation_that_lost_one_vnode_of_a_host_is_mended(tmp_path: Path) -> None:
+    broken = {
+        "reserve_state": "10",
+        "reserve_start": "5000",
+        "reserve_end": "5060",
+        "reserve_retry": "4000",
+        "schedselect": "2:ncpus=2",
+        "resv_nodes": "(a0:ncpus=2)+(b0:ncpus=2)",
+    }
+    site = Site(reservations={"R1.s": broken}, nodes=two_hosts())
+    site.nodes["b0"]["state"] = "down"
+    async with site.peer.listening():
+        server = site.server_of(tmp_path)
+        await server.take_place(lambda: None)
+        wish = (await server.read()).wishes["R1.s"]
+        await server.confirm("R1.s", wish, (Placed(5_000, (ShareFacts("n1", 2),)),))
+        await server.close()
+    [told] = [one for one in site.peer.seen if isinstance(one, ConfirmReservationRequest)]
+    assert told.destination == "(a0:ncpus=2)+(n1:ncpus=2)"
+
+
+async def test_where_each_vnode_is_a_node_of_the_plan_that_is_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    site = Site(nodes=two_hosts())
+    async with site.peer.listening():
+        server = site.server_of(tmp_path, **{"server.plan_by": "vnode"})
+        for _ in range(2):
+            assert set((await server.read()).nodes) == {"n1", "a0", "a1", "b0", "b1"}
+        await server.close()
+        site.nodes["a0"]["queue"] = "workq"
+        server = site.server_of(tmp_path)
+        assert set((await server.read()).nodes) == {"n1", "a0", "a1", "b"}
+        await server.close()
+    assert [one.message.partition(":")[0] for one in caplog.records if one.levelname == "WARNING"] == [
+        "each vnode of a, b is planned as a host of its own, as server.plan_by is vnode",
+        "each vnode of a is planned as a host of its own, as they are of several queues",
+    ]

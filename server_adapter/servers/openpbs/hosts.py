@@ -1,0 +1,168 @@
+"""Hosts with several vnodes: each is one node of the plan.
+
+The server's `place` is about hosts: `scatter` takes one chunk of a host, `pack` all chunks on one, `exclhost`
+a host with all its vnodes, and a chunk may be spread over the vnodes of a host. So what the server says of
+vnodes is put together here before anybody else reads it; which vnodes a job gets is seen to in `rooms`.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from server_adapter.batch.described import Described
+from server_adapter.bridge.facts import Values
+from server_adapter.openpbs.values import SIZES, amount
+from server_adapter.servers.openpbs.facts import (
+    ASSIGNED,
+    AVAILABLE,
+    SHARED,
+    is_exclusive,
+    vnode_state,
+)
+
+_HOST: Final = AVAILABLE + "host"
+_NAMES: Final = frozenset({"host", "vnode"})
+_INDIRECT: Final = "@"  # the value of a resource that another vnode has
+_NAME: Final = re.compile(r"(?<=[(+])[^:()+]+|^[^:()+]+(?=[:+]|$)")
+_PLACES: Final = ("exec_vnode", "resv_nodes", "reserve_execvnodes")
+_STRICTEST: Final = ("force_exclhost", "force_excl", "default_exclhost", "default_excl", SHARED)
+_IGNORES: Final = "ignore_excl"
+
+
+@dataclass(frozen=True, slots=True)
+class Hosts:
+    """`members`: the vnodes of each host that is planned as one node, by its name, and `node_of` back;
+    `apart`: hosts whose vnodes are planned singly, since they are of several queues, or another host's vnode
+    has the host's name.
+    """
+
+    members: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    apart: frozenset[str] = frozenset()
+    node_of: Mapping[str, str] = field(default_factory=dict)
+
+    def vnodes(self, node: str) -> tuple[str, ...]:
+        """The vnodes of a node of the plan."""
+        return self.members.get(node, (node,))
+
+    def planned(self, values: Values) -> Values:
+        """What a job or a reservation says, with the plan's nodes in the place of vnodes."""
+        if not self.members:
+            return values
+        changed = {
+            name: renamed
+            for name in _PLACES
+            if (text := values.get(name)) and (renamed := _NAME.sub(self._renamed, text)) != text
+        }
+        return {**values, **changed} if changed else values
+
+    def nodes(self, vnodes: Iterable[Described]) -> list[Described]:
+        """The nodes of the plan, from their vnodes; each at the place of its first."""
+        found: dict[str, list[Described]] = {}
+        for vnode in vnodes:
+            found.setdefault(self.node_of.get(vnode.name, vnode.name), []).append(vnode)
+        return [
+            _together(name, several) if name in self.members else several[0]
+            for name, several in found.items()
+        ]
+
+    def _renamed(self, found: re.Match[str]) -> str:
+        return self.node_of.get(found.group(), found.group())
+
+
+NO_HOSTS: Final = Hosts()
+"""Every vnode is a node of the plan."""
+
+
+def hosts_of(vnodes: Iterable[Described]) -> Hosts:
+    """The hosts among these vnodes that have several."""
+    groups: dict[str, list[Described]] = {}
+    names = set()
+    for vnode in vnodes:
+        names.add(vnode.name)
+        if host := vnode.values.get(_HOST):
+            groups.setdefault(host, []).append(vnode)
+    several = {host: found for host, found in groups.items() if len(found) > 1}
+    if not several:
+        return NO_HOSTS
+    members: dict[str, tuple[str, ...]] = {}
+    apart = set()
+    for host, found in several.items():
+        own = tuple([vnode.name for vnode in found])
+        if len({vnode.values.get("queue", "") for vnode in _working(found)}) > 1 or host in names - {*own}:
+            apart.add(host)
+        else:
+            members[host] = own
+    node_of = {vnode: host for host, own in members.items() for vnode in own}
+    return Hosts(members, frozenset(apart), node_of)
+
+
+def amounts(values: Values, prefix: str) -> dict[str, int]:
+    """What a vnode has (`AVAILABLE`) or jobs hold there (`ASSIGNED`) that can be counted; sizes in KiB."""
+    found = {}
+    for key, text in values.items():
+        if key.startswith(prefix) and (count := amount(key[len(prefix) :], text)) is not None:
+            found[key[len(prefix) :]] = count
+    return found
+
+
+def _working(vnodes: list[Described]) -> list[Described]:
+    """Those that have anything: the vnode that stands for a host has mostly nothing of its own."""
+    return [one for one in vnodes if any(amounts(one.values, AVAILABLE).values())] or vnodes
+
+
+def _together(name: str, vnodes: list[Described]) -> Described:
+    """One node: the amounts of the vnodes that can be used, and of others what jobs still hold there."""
+    working = _working(vnodes)
+    usable = [one for one in working if vnode_state(one.values) == "up"]
+    available: dict[str, int] = {}
+    assigned: dict[str, int] = {}
+    for one in vnodes:
+        here = amounts(one.values, ASSIGNED)
+        for resource, count in here.items():
+            assigned[resource] = assigned.get(resource, 0) + count
+        # A host with nothing that can be used keeps its size: it is down, not smaller.
+        counts = one in usable or not usable
+        for resource, count in amounts(one.values, AVAILABLE).items():
+            there = count if counts else here.get(resource, 0)
+            available[resource] = available.get(resource, 0) + there
+    sizes = {key for one in vnodes for key, text in one.values.items() if not text.strip().isdecimal()}
+    values = _words(name, vnodes, working)
+    for prefix, total in ((AVAILABLE, available), (ASSIGNED, assigned)):
+        for resource, count in total.items():
+            is_size = resource in SIZES or prefix + resource in sizes
+            values[prefix + resource] = f"{count}kb" if is_size else str(count)
+    values["state"] = _state(usable, working)
+    return Described(vnodes[0].object_type, name, values)
+
+
+def _words(name: str, vnodes: list[Described], working: list[Described]) -> dict[str, str]:
+    """What is no amount: all values that any of the vnodes has, and the names of the vnodes."""
+    found: dict[str, list[str]] = {}
+    for one in working:
+        for key, text in one.values.items():
+            resource = key[len(AVAILABLE) :]
+            if not key.startswith(AVAILABLE) or resource in _NAMES or text.startswith(_INDIRECT):
+                continue
+            if amount(resource, text) is None:
+                found[key] = list(dict.fromkeys([*found.get(key, []), *map(str.strip, text.split(","))]))
+    reserved = [
+        one.strip() for vnode in vnodes for one in vnode.values.get("resv", "").split(",") if one.strip()
+    ]
+    if reserved:
+        found["resv"] = list(dict.fromkeys(reserved))
+    values = {key: ",".join(texts) for key, texts in found.items()}
+    values[_HOST] = name
+    values[AVAILABLE + "vnode"] = ",".join([one.name for one in vnodes])
+    sharings = {one.values.get("sharing", SHARED) for one in working}
+    values["sharing"] = next((one for one in _STRICTEST if one in sharings), _IGNORES)
+    for key in ("queue", "partition"):
+        if text := next((one.values[key] for one in working if one.values.get(key)), ""):
+            values[key] = text
+    return values
+
+
+def _state(usable: list[Described], working: list[Described]) -> str:
+    if usable:
+        return "job-exclusive" if any(is_exclusive(one.values) for one in working) else "free"
+    return "offline" if any(vnode_state(one.values) == "drain" for one in working) else "down"

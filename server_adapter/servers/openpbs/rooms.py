@@ -1,0 +1,139 @@
+"""The vnodes of a host that is planned as one node: which of them a chunk gets, and what of each."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from server_adapter.batch.described import Described
+from server_adapter.bridge.facts import attempt
+from server_adapter.openpbs.values import Piece, amount, exec_vnode
+from server_adapter.servers.openpbs.facts import ASSIGNED, AVAILABLE, SHARED, node_facts, vnode_state
+from server_adapter.servers.openpbs.hosts import amounts
+
+_NO_CHUNKS: Final[list[list[Piece]]] = []
+
+
+class VnodesFullError(ValueError):
+    """The host has room enough, its vnodes have not: worth another try when a job there has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What is left of a vnode: amounts by resource that it has, sizes in KiB; `tags` are its properties."""
+
+    vnode: str
+    free: Mapping[str, int]
+    tags: frozenset[str]
+
+
+Rooms = Mapping[str, Sequence[Room]]
+"""Of each host with several vnodes, those that can be used."""
+
+
+def room(vnode: Described, held: Mapping[str, int] | None = None) -> Room:
+    """What is left of a vnode by the server's own count, or beside what is `held` of it."""
+    used = amounts(vnode.values, ASSIGNED) if held is None else held
+    free = {
+        name: max(0, count - used.get(name, 0))
+        for name, count in amounts(vnode.values, AVAILABLE).items()
+        if count
+    }
+    return Room(vnode.name, free, frozenset(node_facts(vnode.name, vnode.values).properties))
+
+
+def usable(vnodes: Iterable[Described], reservation: str = "") -> list[Described]:
+    """The vnodes on which jobs may start, those of a reservation on its own alone."""
+    tag = f"resv={reservation}"
+    return [
+        one
+        for one in vnodes
+        if vnode_state(one.values) == "up"
+        and (not reservation or tag in node_facts(one.name, one.values).properties)
+    ]
+
+
+def held_by(texts: Iterable[str]) -> dict[str, dict[str, int]]:
+    """What jobs with these `exec_vnode` hold of each vnode."""
+    found: dict[str, dict[str, int]] = {}
+    for text in texts:
+        for chunk in attempt(exec_vnode, text or None, default=_NO_CHUNKS):
+            for piece in chunk:
+                here = found.setdefault(piece.vnode, {})
+                for name, value in piece.resources.items():
+                    here[name] = here.get(name, 0) + (amount(name, value) or 0)
+    return found
+
+
+def laid(
+    asked: Mapping[str, str], charged: Collection[str], rooms: Sequence[Room], *, whole: bool
+) -> tuple[list[tuple[str, dict[str, int]]], list[Room]]:
+    """The vnodes of one chunk, with the amounts of `charged` resources that it takes there, and what is then
+    left of all.
+
+    One vnode where one has room, the fullest of those; else it is spread over several, unless it is to stay
+    `whole`. Raises VnodesFullError.
+    """
+    needs = {
+        name: count
+        for name, value in asked.items()
+        if name in charged and (count := amount(name, value)) and any(name in one.free for one in rooms)
+    }
+    meeting = [one for one in rooms if _meets(one, asked, rooms)]
+    fitting = [one for one in meeting if all(one.free.get(name, 0) >= n for name, n in needs.items())]
+    if fitting:
+        best = min(fitting, key=lambda one: (one.free.get("ngpus", 0), one.free.get("ncpus", 0)))
+        taken = [(best.vnode, needs)]
+    else:
+        taken = [] if whole else _spread(needs, meeting)
+    if not taken:
+        text = ":".join(f"{name}={value}" for name, value in asked.items())
+        raise VnodesFullError(f"no vnodes of the host have room for {text} now")
+    by_name = dict(taken)
+    left = [replace(one, free=_less(one.free, by_name.get(one.vnode, {}))) for one in rooms]
+    return taken, left
+
+
+def _spread(needs: Mapping[str, int], rooms: Iterable[Room]) -> list[tuple[str, dict[str, int]]]:
+    wanting = dict(needs)
+    found = []
+    for one in sorted(rooms, key=lambda one: -one.free.get("ncpus", 0)):
+        piece = {name: take for name, n in wanting.items() if (take := min(n, one.free.get(name, 0)))}
+        if piece:
+            found.append((one.vnode, piece))
+            wanting = _less(wanting, piece)
+    return [] if any(wanting.values()) else found
+
+
+def _meets(one: Room, asked: Mapping[str, str], rooms: Sequence[Room]) -> bool:
+    """Whether a vnode has what is asked for and is no amount; what no vnode has is none of its matters."""
+    if asked.get("vnode", one.vnode) != one.vnode:
+        return False
+    for name, value in asked.items():
+        text = "True" if value.lower() == "true" else value
+        tag = f"{name.lower()}={text}"
+        if tag not in one.tags and any(tag in other.tags for other in rooms):
+            return False
+    return True
+
+
+def _less(free: Mapping[str, int], taken: Mapping[str, int]) -> dict[str, int]:
+    return {name: count - taken.get(name, 0) for name, count in free.items()}
+
+
+def takes_hosts(place: str, vnodes: Iterable[Described]) -> bool:
+    """Whether a job with this `place` has the host of these vnodes to itself, by its words or by theirs."""
+    words = set(place.split(":"))
+    sharings = {one.values.get("sharing", SHARED) for one in vnodes}
+    return (
+        "exclhost" in words
+        or "force_exclhost" in sharings
+        or ("default_exclhost" in sharings and not words & {"excl", "shared"})
+    )
+
+
+def rest_of_hosts(where: str, vnodes: Iterable[str]) -> str:
+    """The `exec_vnode` with those of the vnodes that it does not name, of which nothing is charged: so the
+    server, too, knows them as taken.
+    """
+    named = {piece.vnode for chunk in exec_vnode(where) for piece in chunk}
+    return "+".join([where, *[f"({name})" for name in vnodes if name not in named]])

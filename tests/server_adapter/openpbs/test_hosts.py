@@ -1,0 +1,228 @@
+"""Hosts with several vnodes: one node of the plan each, and the vnodes that a job then gets."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from schedd.wire import ShareFacts
+from server_adapter.batch.described import Described
+from server_adapter.openpbs.codes import ObjectType
+from server_adapter.servers.openpbs.facts import is_exclusive, node_facts, shares, vnode_use
+from server_adapter.servers.openpbs.hosts import NO_HOSTS, hosts_of
+from server_adapter.servers.openpbs.placing import exec_vnode
+from server_adapter.servers.openpbs.rooms import (
+    VnodesFullError,
+    held_by,
+    rest_of_hosts,
+    room,
+    takes_hosts,
+    usable,
+)
+
+RECORDED = Path(__file__).resolve().parents[4] / "shared" / "protocols" / "captures" / "openpbs"
+GIB = 1 << 20
+
+
+def vnode(
+    name: str, host: str, *, cpus: int = 4, used: int = 0, state: str = "free", **more: str
+) -> Described:
+    values = {
+        "state": state,
+        "sharing": "default_shared",
+        "resources_available.host": host,
+        "resources_available.vnode": name,
+        "resources_available.ncpus": str(cpus),
+        "resources_available.mem": f"{2 * cpus}gb",
+        "resources_assigned.ncpus": str(used),
+        "resources_assigned.mem": f"{2 * used}gb",
+    }
+    return Described(ObjectType.NODE, name, values | more)
+
+
+def numa(**more: str) -> list[Described]:
+    """A host's own vnode, which has nothing, and two with four cores and 8 GB each."""
+    return [vnode("a", "a", cpus=0), vnode("a[0]", "a", **more), vnode("a[1]", "a", **more)]
+
+
+def merged(vnodes: list[Described]) -> Described:
+    [node] = hosts_of(vnodes).nodes(vnodes)
+    return node
+
+
+# -- one node of the plan ----------------------------------------------------------------------------------
+
+
+def test_hosts_of_one_vnode_each_stay_as_they_are() -> None:
+    vnodes = [vnode("n1", "n1"), vnode("n2", "n2")]
+    assert hosts_of(vnodes) is NO_HOSTS
+    assert NO_HOSTS.nodes(vnodes) == vnodes
+    values = {"exec_vnode": "(n1:ncpus=1)"}
+    assert NO_HOSTS.planned(values) is values
+
+
+@pytest.mark.skipif(not RECORDED.is_dir(), reason=f"no captures of real servers under {RECORDED}")
+def test_a_recorded_host_with_nine_vnodes_is_one_node() -> None:
+    recorded = json.loads((RECORDED / "pbsnodes-av.json").read_text(encoding="utf-8"))["nodes"]
+    vnodes = []
+    for name, about in recorded.items():
+        values = {key: str(value) for key, value in about.items() if not isinstance(value, dict | list)}
+        for group in ("resources_available", "resources_assigned"):
+            values |= {f"{group}.{key}": str(value) for key, value in about[group].items()}
+        vnodes.append(Described(ObjectType.NODE, name, values))
+    node = merged(vnodes)
+    facts = node_facts(node.name, node.values)
+    assert (facts.name, facts.cpus, facts.mem, facts.state) == ("vm", 32, 64 * GIB, "up")
+    assert {"vm", "arch=linux", "n01", "n08"} <= set(facts.properties)
+    assert vnode_use(node.values).cpus == sum(
+        int(about["resources_assigned"].get("ncpus", 0)) for about in recorded.values()
+    )
+
+
+def test_a_host_has_what_its_usable_vnodes_have_and_what_jobs_hold_of_the_others() -> None:
+    vnodes = [*numa(), vnode("a[2]", "a", used=3, state="offline")]
+    node = merged(vnodes)
+    facts, use = node_facts(node.name, node.values), vnode_use(node.values)
+    assert (facts.cpus - use.cpus, facts.mem - use.mem) == (8, 16 * GIB), "of a[2] nothing is to be had"
+    assert (facts.cpus, use.cpus, facts.state) == (11, 3, "up")
+
+
+@pytest.mark.parametrize(
+    ("states", "wanted"),
+    [(("down", "down"), "down"), (("offline", "down"), "drain"), (("down", "free"), "up")],
+)
+def test_a_host_is_lost_when_all_of_its_vnodes_are(states: tuple[str, str], wanted: str) -> None:
+    node = merged([vnode("a", "a", cpus=0), *[vnode(f"a[{i}]", "a", state=s) for i, s in enumerate(states)]])
+    facts = node_facts(node.name, node.values)
+    assert facts.state == wanted
+    assert facts.cpus == (4 if wanted == "up" else 8)
+
+
+def test_words_of_vnodes_are_words_of_the_host() -> None:
+    vnodes = numa()
+    vnodes[1].values.update({"resources_available.color": "red", "resv": "R1.s", "sharing": "default_excl"})
+    vnodes[2].values.update(
+        {
+            "resources_available.color": "red,blue",
+            "resources_available.scratch": "10gb",
+            "resources_available.lic": "@a",
+            "resv": "R1.s, R2.s",
+            "state": "job-exclusive",
+            "sharing": "default_exclhost",
+        }
+    )
+    node = merged(vnodes)
+    facts = node_facts(node.name, node.values)
+    assert set(facts.properties) == {
+        *("a", "a[0]", "a[1]", "color=red", "color=blue"),
+        *("resv=R1", "resv=R2", "sharing=default_exclhost"),
+    }
+    assert facts.resources == {"scratch": 10 * GIB}
+    assert is_exclusive(node.values)
+
+
+def test_a_host_whose_vnodes_are_of_several_queues_is_not_put_together() -> None:
+    vnodes = [*numa(), vnode("a[2]", "a", queue="fast")]
+    found = hosts_of(vnodes)
+    assert (found.members, found.apart) == ({}, {"a"})
+    assert found.nodes(vnodes) == vnodes
+    [node] = hosts_of(numa(queue="fast")).nodes(numa(queue="fast"))
+    assert node.values["queue"] == "fast", "the host's own vnode, which has nothing, does not count"
+
+
+def test_another_hosts_vnode_with_the_name_of_a_host_keeps_its_vnodes_apart() -> None:
+    found = hosts_of([vnode("b", "a"), vnode("c", "a"), vnode("a", "z")])
+    assert (found.members, found.apart) == ({}, {"a"})
+
+
+def test_where_jobs_and_reservations_are_is_told_by_hosts() -> None:
+    hosts = hosts_of([*numa(), vnode("n1", "n1")])
+    where = "(a[0]:ncpus=2:mem=1gb+a[1]:ncpus=1)+(n1:ncpus=1)+(a[1])"
+    planned = hosts.planned({"exec_vnode": where, "comment": "(a[0]:x)"})
+    assert shares(planned["exec_vnode"]) == (ShareFacts("a", 3, GIB), ShareFacts("n1", 1))
+    assert planned["comment"] == "(a[0]:x)"
+    times = {"reserve_execvnodes": "3#(a[0]:ncpus=1){0-1}(n1:ncpus=1){2}", "resv_nodes": "a[1]:ncpus=1"}
+    assert hosts.planned(times) == {
+        "reserve_execvnodes": "3#(a:ncpus=1){0-1}(n1:ncpus=1){2}",
+        "resv_nodes": "a:ncpus=1",
+    }
+
+
+# -- the vnodes of a job -----------------------------------------------------------------------------------
+
+
+def where(select: str, *held: ShareFacts, vnodes: list[Described] | None = None, whole: bool = False) -> str:
+    found = numa() if vnodes is None else vnodes
+    return exec_vnode(select, held, ("scratch",), {"a": [room(one) for one in found]}, whole=whole)
+
+
+def test_chunks_go_to_the_fullest_vnode_that_has_room_and_then_to_the_next() -> None:
+    vnodes = [vnode("a[0]", "a"), vnode("a[1]", "a", used=1)]
+    assert where("2:ncpus=3:mem=1gb", ShareFacts("a", 6, 2 * GIB), vnodes=vnodes) == (
+        "(a[1]:ncpus=3:mem=1048576kb)+(a[0]:ncpus=3:mem=1048576kb)"
+    )
+
+
+def test_a_chunk_that_no_vnode_can_hold_is_spread_over_several() -> None:
+    assert where("1:ncpus=6:mem=10gb", ShareFacts("a", 6, 10 * GIB)) == (
+        f"(a[0]:ncpus=4:mem={8 * GIB}kb+a[1]:ncpus=2:mem={2 * GIB}kb)"
+    )
+    assert where("1:ncpus=2:mem=12gb", ShareFacts("a", 2, 12 * GIB)) == (
+        f"(a[0]:ncpus=2:mem={8 * GIB}kb+a[1]:mem={4 * GIB}kb)"
+    )
+
+
+def test_with_vscatter_a_chunk_stays_whole() -> None:
+    with pytest.raises(VnodesFullError, match="no vnodes of the host have room for ncpus=6 now"):
+        where("1:ncpus=6", ShareFacts("a", 6), whole=True)
+
+
+def test_what_a_chunk_asks_of_a_vnode_is_kept() -> None:
+    vnodes = numa()
+    vnodes[2].values["resources_available.color"] = "red"
+    assert where("1:ncpus=1:color=red", ShareFacts("a", 1), vnodes=vnodes) == "(a[1]:ncpus=1)"
+    assert where("1:ncpus=1:vnode=a[1]", ShareFacts("a", 1)) == "(a[1]:ncpus=1)"
+    with pytest.raises(VnodesFullError):
+        where("1:ncpus=5:color=red", ShareFacts("a", 5), vnodes=vnodes)
+    with pytest.raises(ValueError, match="does not fit on what was decided"):
+        where("1:ncpus=1:vnode=b[1]", ShareFacts("a", 1))
+
+
+def test_own_amounts_are_taken_where_they_are() -> None:
+    vnodes = numa()
+    vnodes[2].values["resources_available.scratch"] = "10gb"
+    text = where("1:ncpus=6:scratch=6gb", ShareFacts("a", 6), vnodes=vnodes)
+    assert text == f"(a[0]:ncpus=4+a[1]:ncpus=2:scratch={6 * GIB}kb)"
+    assert held_by([text, "", "nonsense("])["a[1]"] == {"ncpus": 2, "scratch": 6 * GIB}
+
+
+def test_beside_hosts_other_nodes_are_written_as_ever() -> None:
+    held = (ShareFacts("a", 2), ShareFacts("n1", 2))
+    assert where("2:ncpus=2", *held) == "(a[0]:ncpus=2)+(n1:ncpus=2)"
+
+
+def test_jobs_start_on_usable_vnodes_alone_and_on_those_of_their_reservation() -> None:
+    vnodes = [vnode("a[0]", "a", state="offline"), vnode("a[1]", "a", resv="R1.s"), vnode("a[2]", "a")]
+    assert [one.name for one in usable(vnodes)] == ["a[1]", "a[2]"]
+    assert [one.name for one in usable(vnodes, "R1")] == ["a[1]"]
+
+
+@pytest.mark.parametrize(
+    ("sharing", "place", "wanted"),
+    [
+        ("default_shared", "scatter:exclhost", True),
+        ("default_shared", "scatter:excl", False),
+        ("force_exclhost", "free:shared", True),
+        ("default_exclhost", "free", True),
+        ("default_exclhost", "free:shared", False),
+        ("default_exclhost", "free:excl", False),
+    ],
+)
+def test_who_has_whole_hosts(sharing: str, place: str, *, wanted: bool) -> None:
+    assert takes_hosts(place, numa(sharing=sharing)) is wanted
+
+
+def test_the_rest_of_a_host_is_named_and_charged_for_nothing() -> None:
+    text = rest_of_hosts("(a[0]:ncpus=1)", ["a", "a[0]", "a[1]"])
+    assert text == "(a[0]:ncpus=1)+(a)+(a[1])"
+    assert shares(text) == (ShareFacts("a[0]", 1), ShareFacts("a", 0), ShareFacts("a[1]", 0))

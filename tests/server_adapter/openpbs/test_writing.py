@@ -1,0 +1,138 @@
+"""Writing on jobs of an OpenPBS server, against a scripted one over real sockets."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from server_adapter.bridge.tells import Write
+from server_adapter.openpbs.codes import RequestCode, ServerCode
+from tests.server_adapter.openpbs.site import QUEUED, Site, tell
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+async def test_an_adviser_writes_estimates_and_nothing_else(tmp_path: Path) -> None:
+    site = Site()
+    async with site.peer.listening():
+        server = site.server_of(tmp_path, mode="adviser")
+        assert await server.write(tell("1.s", 2_000, "n1", "n2", text="its mem is not planned"))
+        assert await server.write(tell("2.s", None, text="waiting for a hold"))
+        await server.close()
+    assert site.written() == [
+        {"job": "1.s", "estimated.start_time": "2000", "estimated.exec_vnode": "(n1)+(n2)"},
+        {"job": "2.s", "estimated.start_time": "0"},
+    ]
+
+
+async def test_an_estimate_is_the_expected_start_where_the_site_wants_that(tmp_path: Path) -> None:
+    site = Site()
+    async with site.peer.listening():
+        server = site.server_of(tmp_path, mode="adviser", **{"tell.start": "expected"})
+        told = replace(tell("1.s", 2_000, "n1").tell, expected_start=1_500, expected_by=1_800)
+        assert await server.write(Write(told, comment_free=True))
+        assert await server.write(tell("2.s", 3_000, "n1"))
+        assert await server.write(Write(replace(told, job_id="7[1].s"), comment_free=True))
+        await server.close()
+    assert [one["estimated.start_time"] for one in site.written()] == ["1500", "3000", "1500"]
+    assert site.written()[2]["estimated.exec_vnode"] == "(n1)"
+
+
+async def test_the_scheduler_also_says_it_in_words(tmp_path: Path) -> None:
+    site = Site()
+    async with site.peer.listening():
+        server = site.server_of(tmp_path)
+        await server.write(tell("2.s", None, text="waiting for a hold"))
+        await server.close()
+    assert site.written() == [
+        {"job": "2.s", "estimated.start_time": "0", "comment": "schedd: waiting for a hold"}
+    ]
+
+
+async def test_an_array_says_the_soonest_start_of_its_subjobs_and_is_seldom_written_on(
+    tmp_path: Path,
+) -> None:
+    site = Site()
+    async with site.peer.listening():
+        server = site.server_of(tmp_path)
+        for job, begin in (("7[1].s", 5_000), ("7[2].s", 9_000), ("7[3].s", 5_000), ("7[4].s", 3_000)):
+            await server.write(tell(job, begin, "n1"))
+        await server.close()
+    assert [(one["job"], one["estimated.start_time"]) for one in site.written()] == [
+        ("7[].s", "5000"),
+        ("7[].s", "3000"),
+    ]
+
+
+async def test_where_comments_may_not_be_written_estimates_still_are(tmp_path: Path) -> None:
+    site = Site(refuse={RequestCode.MODIFY_JOB: ServerCode.ATTRRO})
+    async with site.peer.listening():
+        server = site.server_of(tmp_path)
+        assert not await server.write(tell("1.s", 2_000, "n1"))
+        site.refuse.clear()
+        assert await server.write(tell("1.s", 2_000, "n1"))
+        await server.close()
+    assert "comment" in site.written()[0]
+    assert "comment" not in site.written()[1]
+
+
+async def test_our_writings_are_taken_away_and_others_stay(tmp_path: Path) -> None:
+    ours = QUEUED | {"comment": "schedd: planned", "estimated.start_time": "2000"}
+    site = Site(jobs={"1.s": ours, "2.s": QUEUED | {"comment": "ask Ann"}})
+    async with site.peer.listening():
+        server = site.server_of(tmp_path)
+        writings = (await server.read()).writings
+        assert [await server.clean(job, writing) for job, writing in writings.items()] == [True, False]
+        await server.close()
+    assert site.written() == [{"job": "1.s", "comment": "", "estimated.start_time": "0"}]
+
+
+async def test_predicted_lengths_are_written_where_wanted_and_known_as_ours(
+    tmp_path: Path,
+) -> None:
+    plain = QUEUED | {"Resource_List.walltime": "10:00:00"}
+    site = Site(
+        jobs={
+            "1.s": plain,
+            "2.s": plain | {"Resource_List.soft_walltime": "01:00:00"},
+            "3.s": QUEUED | {"Resource_List.walltime": "00:10:00"},
+            "4.s": plain
+            | {
+                "Resource_List.soft_walltime": "02:00:00",
+                "estimated.soft_walltime": "02:00:00",
+                "estimated.start_time": "2000",
+            },
+        }
+    )
+    async with site.peer.listening():
+        server = site.server_of(tmp_path, **{"tell.soft_walltime": True, "tell.comment": False})
+        state = await server.read()
+        server.see(state)
+        assert "soft_walltime" not in state.jobs["4.s"].resources, "the plan goes by the job's own words"
+        assert state.jobs["2.s"].resources["soft_walltime"] == "01:00:00"
+        for job in state.jobs:
+            assert await server.write(replace_runs_for(tell(job, 2_000, "n1"), 5_400))
+        assert await server.clean("4.s", state.writings["4.s"])
+        await server.close()
+    written = {one["job"]: one for one in site.written()[:4]}
+    soft = {
+        job: (one.get("Resource_List.soft_walltime"), one.get("estimated.soft_walltime"))
+        for job, one in written.items()
+    }
+    assert soft == {
+        "1.s": ("01:30:00", "01:30:00"),
+        "2.s": (None, None),
+        "3.s": (None, None),
+        "4.s": ("01:30:00", "01:30:00"),
+    }
+    gone = site.written()[-1]
+    assert (gone["Resource_List.soft_walltime"], gone["estimated.soft_walltime"]) == ("", "0")
+
+
+def replace_runs_for(write: Write, seconds: int) -> Write:
+    return replace(write, tell=replace(write.tell, runs_for=seconds))
