@@ -21,9 +21,9 @@ __all__ = [
     "not_counted",
     "passes",
     "slot_limited",
-    "stopped_queues",
     "waits",
     "waits_for",
+    "why_stopped",
 ]
 
 _CACHE = 50_000
@@ -222,18 +222,18 @@ def is_eligible(facts: JobFacts, now: int) -> bool:
     return free and (facts.not_before or 0) <= now
 
 
-def stopped_queues(queues: Mapping[str, QueueFacts], holds: Iterable[PlanningHeld] = ()) -> Mapping[str, str]:
-    """The queues that start nothing, each with why: ``which is stopped``."""
-    found = {name: "which is stopped" for name, queue in queues.items() if not queue.started}
-    held = {one.name: f"which is held: {one.reason}" for one in holds if one.kind == "queue"}
-    return found | held
+def why_stopped(queue: QueueFacts | None, hold: PlanningHeld | None) -> str:
+    """Why a queue starts nothing (``which is stopped``); empty where it does. ``hold``: an admin's, on it."""
+    if hold is not None:
+        return f"which is held: {hold.reason}"
+    return "which is stopped" if queue is not None and not queue.started else ""
 
 
-def waits(facts: JobFacts, stopped: Mapping[str, str]) -> list[tuple[str, str]]:
+def waits(facts: JobFacts, stopped: str) -> list[tuple[str, str]]:
     """All that must happen before the job may be planned, as (kind, words).
 
-    ``stopped`` are the queues that start nothing, with why. A job that waits for a moment (``-a``) may be
-    planned.
+    ``stopped`` tells why its queue starts nothing; empty where it does. A job that waits for a moment
+    (``-a``) may be planned.
     """
     found: list[tuple[str, str]] = []
     holds = holds_in(facts.holds)
@@ -248,14 +248,12 @@ def waits(facts: JobFacts, stopped: Mapping[str, str]) -> list[tuple[str, str]]:
         found.append(("hold", "the server, which keeps it in state W"))
     if facts.state in ("T", "S"):
         found.append(("server", f"the server, which keeps it in state {facts.state}"))
-    if facts.queue in stopped:
-        found.append(("queue", f"queue {facts.queue}, {stopped[facts.queue]}"))
+    if stopped:
+        found.append(("queue", f"queue {facts.queue}, {stopped}"))
     return found
 
 
-def waits_for(
-    facts: JobFacts, stopped: Mapping[str, str], *, chained: bool = False
-) -> tuple[str, str] | None:
+def waits_for(facts: JobFacts, stopped: str, *, chained: bool = False) -> tuple[str, str] | None:
     """What must happen first before the job may be planned, as (kind, words); None for a job that may.
 
     ``chained``: it is planned behind the jobs that it waits for.

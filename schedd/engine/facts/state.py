@@ -19,7 +19,7 @@ from schedd.engine.facts.booking import BOOKINGS, Booking
 from schedd.engine.facts.books import BOOKS, AccountBook
 from schedd.engine.facts.calm import back
 from schedd.engine.facts.foresight import foresee
-from schedd.engine.facts.intake import Intake, Understood, as_planned, holds_resources, stopped_queues
+from schedd.engine.facts.intake import Intake, Understood, as_planned, holds_resources, why_stopped
 from schedd.engine.facts.numbers import Numbers
 from schedd.engine.facts.pools import LimitBook, caps_of
 from schedd.engine.facts.records import ChangeSet, HandedOver, JobRecord, NodePower, Ranks, Reservation
@@ -585,10 +585,9 @@ class EngineState:
 
     # ---- the cluster ----------------------------------------------------------------------------
 
-    @property
-    def stopped_queues(self) -> Mapping[str, str]:
-        """Queues that start nothing, with why."""
-        return stopped_queues(self.queues, self.holds.values())
+    def why_stopped(self, queue: str) -> str:
+        """Why the queue starts nothing; empty where it does."""
+        return why_stopped(self.queues.get(queue), self.holds.get(("queue", queue)))
 
     def set_nodes(self, nodes: Iterable[Node]) -> bool:
         """Take over nodes as the plan is to see them; returns whether requests may now read differently."""

@@ -188,7 +188,7 @@ def _must_wait(state: EngineState, record: JobRecord) -> WaitingFor | Never | No
         return too_much
     if is_kept(state, record):
         return None
-    wait = waits_for(record.facts, state.stopped_queues, chained=bool(record.behind))
+    wait = waits_for(record.facts, state.why_stopped(record.facts.queue), chained=bool(record.behind))
     return WaitingFor(*wait) if wait is not None else None
 
 

@@ -415,5 +415,5 @@ def unchanged(state: EngineState, record: JobRecord) -> bool:
     return (
         understood == record.understood
         and is_eligible(facts, state.now)
-        and facts.queue not in state.stopped_queues
+        and not state.why_stopped(facts.queue)
     )

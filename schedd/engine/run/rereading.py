@@ -170,7 +170,7 @@ def _stands_wrongly(state: EngineState, record: JobRecord, waits: str) -> bool:
     """Whether a job has a start though its queue starts nothing, or none since its queue started nothing."""
     if record.phase is Phase.BLOCKED and waits != "queue":
         return False  # it waits for something else first
-    wait = waits_for(record.facts, state.stopped_queues, chained=bool(record.behind))
+    wait = waits_for(record.facts, state.why_stopped(record.facts.queue), chained=bool(record.behind))
     if record.phase is Phase.WAITING:
         return wait is not None and wait[0] == "queue"
     return wait is None or WaitingFor(*wait) != record.answer

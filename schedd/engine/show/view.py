@@ -13,6 +13,7 @@ import numpy as np
 from schedd.engine.facts.alerts import OpenAlert
 from schedd.engine.facts.booking import Booking
 from schedd.engine.facts.books import Entry as LedgerEntry
+from schedd.engine.facts.intake import why_stopped
 from schedd.engine.facts.numbers import Numbers
 from schedd.engine.facts.records import ChangeSet, HandedOver, JobRecord, NodePower
 from schedd.engine.facts.settings import EngineSettings
@@ -137,6 +138,11 @@ class Published:
     def held_nodes(self) -> dict[str, str]:
         """Nodes whose planning an admin holds, with the reasons."""
         return {one.name: one.reason for one in self.holds if one.kind == "node"}
+
+    def why_stopped(self, queue: str) -> str:
+        """Why the queue starts nothing; empty where it does."""
+        hold = next((one for one in self.holds if (one.kind, one.name) == ("queue", queue)), None)
+        return why_stopped(self.queues.get(queue), hold)
 
     @property
     def starts(self) -> Ints:

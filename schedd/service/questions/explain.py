@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
-from schedd.engine.facts.intake import stopped_queues, waits
+from schedd.engine.facts.intake import waits
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.facts.state import HORIZON
 from schedd.engine.facts.words import chosen
@@ -178,7 +178,7 @@ def _as_it_is_planned(plan: Plan, slot: int, start: int, now: int) -> None:
 
 def _waits(published: Published, record: JobRecord) -> list[Blocker]:
     """What must happen before the job may be planned at all."""
-    found = waits(record.facts, stopped_queues(published.queues, published.holds))
+    found = waits(record.facts, published.why_stopped(record.facts.queue))
     if record.behind:
         found = [one for one in found if one[0] != "dependency"]
     if record.quarantine:

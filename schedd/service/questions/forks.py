@@ -11,7 +11,7 @@ from schedd.choice.books import Books
 from schedd.dialect import canonical
 from schedd.dialect.cost_limit import read_cost_limit
 from schedd.dialect.deadline import read_deadline
-from schedd.engine.facts.intake import Intake, Understood, as_planned, not_counted, stopped_queues, waits_for
+from schedd.engine.facts.intake import Intake, Understood, as_planned, not_counted, waits_for
 from schedd.engine.facts.pools import LimitBook
 from schedd.engine.facts.shares import shares_of
 from schedd.engine.facts.state import HORIZON, EngineState
@@ -208,7 +208,7 @@ class Fork:
         never = not_counted(request, self._uncounted) or self._plan.why_never(request)
         if never is not None:
             return never
-        wait = waits_for(facts, stopped_queues(self.published.queues, self.published.holds))
+        wait = waits_for(facts, self.published.why_stopped(facts.queue))
         if wait is not None:
             return WaitingFor(*wait)
         policy = self.published.settings.policy
