@@ -14,6 +14,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from schedd.api import groups
+from schedd.api.persons import Persons
 from schedd.api.roof import Tokens, create_app
 from schedd.federation.groups.keeper import Keeper
 from schedd.federation.log import Log
@@ -55,7 +56,13 @@ def _token(path: Path) -> str:
     return text
 
 
-def federate(settings: Settings, tokens: Tokens, own: dict[str, str], server: socket.socket) -> bool:
+def federate(
+    settings: Settings,
+    tokens: Tokens,
+    own: dict[str, str],
+    server: socket.socket,
+    persons: Persons | None = None,
+) -> bool:
     """Serve until SIGTERM or SIGINT; True when it ended cleanly.
 
     The port answers at once; all but ``/healthz`` answers 503 until this daemon leads and has read its log.
@@ -82,7 +89,7 @@ def federate(settings: Settings, tokens: Tokens, own: dict[str, str], server: so
         stopping.set()
         worker.join()
 
-    app = create_app(tokens, life)
+    app = create_app(tokens, life, persons)
     groups.add(app)
     config = uvicorn.Config(
         app, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=10

@@ -9,7 +9,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
 from schedd.api.problems import ProblemError, answers
-from schedd.api.roof import Asked, Asker, TheRoof, Words, owner_of
+from schedd.api.roof import Asked, Asker, TheRoof, Words, claimed_by, owner_of
 from schedd.dialect import parse_torque
 from schedd.federation.groups.group import Copy, Group, Round
 from schedd.federation.groups.steps import handover_name
@@ -124,6 +124,7 @@ async def _submit(roof: TheRoof, asker: Asker, body: GroupRequest) -> Response:
             "attributes": part.attributes,
             "variables": part.variables,
             "queues": part.queues,
+            **claimed_by(asker, owner),
         }
         parts.append(
             {

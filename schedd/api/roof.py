@@ -21,6 +21,7 @@ from schedd.api import problems
 from schedd.api.app import Lifespan
 from schedd.api.headers import Closed
 from schedd.api.limits import BodyLimit
+from schedd.api.persons import Person, Persons
 from schedd.api.problems import Fault, ProblemError, answers
 from schedd.api.text import TextRoute
 from schedd.client import ClientError
@@ -32,7 +33,7 @@ from schedd.federation.roof import Roof
 from schedd.service.access.roles import Bearer
 from schedd.wire import HANDED_ATTRIBUTES
 
-__all__ = ["Asked", "Asker", "TheRoof", "Tokens", "Words", "create_app", "owner_of"]
+__all__ = ["Asked", "Asker", "TheRoof", "Tokens", "Words", "claimed_by", "create_app", "owner_of"]
 
 _ABOUT: Final = """
 A federation takes a job once and hands it to the cluster whose plan ends it first. `POST /v1/federation/jobs`
@@ -157,7 +158,11 @@ class NewJob(Asked):
 async def _asker(request: Request) -> Bearer:
     scheme, _, shown = request.headers.get("authorization", "").partition(" ")
     tokens: Tokens = request.app.state.tokens
-    found = tokens.bearer(shown.strip()) if scheme.lower() == "bearer" else None
+    persons: Persons | None = request.app.state.persons
+    token = shown.strip() if scheme.lower() == "bearer" else ""
+    found = tokens.bearer(token) if token else None
+    if found is None and persons is not None and token.count(".") == 2:
+        return await persons.person(token)
     if found is None:
         hint = "send the header Authorization: Bearer TOKEN"
         raise ProblemError("no-token", "no token that is known here was sent", hint=hint)
@@ -177,7 +182,7 @@ Asker = Annotated[Bearer, Depends(_asker)]
 TheRoof = Annotated[Roof, Depends(_roof)]
 
 
-def create_app(tokens: Tokens, lifespan: Lifespan | None = None) -> FastAPI:
+def create_app(tokens: Tokens, lifespan: Lifespan | None = None, persons: Persons | None = None) -> FastAPI:
     """The application; its ``state.roof`` is set when this daemon leads."""
     app = FastAPIOffline(
         title="schedd federation",
@@ -188,6 +193,7 @@ def create_app(tokens: Tokens, lifespan: Lifespan | None = None) -> FastAPI:
     )
     app.state.roof = None
     app.state.tokens = tokens
+    app.state.persons = persons
     app.router.route_class = TextRoute
     problems.install(app)
     add = app.add_api_route
@@ -357,6 +363,7 @@ async def _submit(roof: TheRoof, asker: Asker, body: NewJob) -> Response:
         "data": list(body.data),
         "cpu_seconds": cpu_seconds(body.asked),
         "walltime": parse_torque(body.asked).walltime or _WALLTIME,
+        **claimed_by(asker, owner),
     }
     more = {"clusters": tuple(body.clusters), "key": body.key, "deadline": body.deadline}
     job = await run_in_threadpool(partial(roof.submit, owner, submission, **more))
@@ -374,12 +381,12 @@ async def _cancel(roof: TheRoof, asker: Asker, job: _JobName) -> dict[str, Any]:
 async def _what_if(roof: TheRoof, asker: Asker, body: WhatIf) -> dict[str, Any]:
     """Where would it start first? Each cluster's plan is asked; the earliest end stands first."""
     owner = owner_of(roof, asker, body)
-    return {"clusters": await run_in_threadpool(first, roof, owner, body)}
+    users = users_of(roof, asker, owner)
+    return {"clusters": await run_in_threadpool(first, roof, owner, users, body)}
 
 
-def first(roof: Roof, owner: str, body: Asked) -> list[dict[str, Any]]:
-    """What each cluster's plan says of the job, the earliest end first."""
-    users = roof.settings.users(owner)
+def first(roof: Roof, owner: str, users: Mapping[str, str], body: Asked) -> list[dict[str, Any]]:
+    """What each cluster's plan says of the job, the earliest end first; ``users``: whom he is where."""
     names = [name for name in roof.settings.clusters if not body.clusters or name in body.clusters]
     tokens: Mapping[str, str] = roof.peer_tokens
 
@@ -413,17 +420,17 @@ async def _bag(roof: TheRoof, asker: Asker, body: Bag) -> dict[str, Any]:
     Each cluster's plan is asked for parts of the bag, all tasks of a part at once: its offers.
     """
     owner = owner_of(roof, asker, body)
-    return await run_in_threadpool(shared, roof, owner, body)
+    return await run_in_threadpool(shared, roof, owner, users_of(roof, asker, owner), body)
 
 
-def shared(roof: Roof, owner: str, body: Bag) -> dict[str, Any]:
+def shared(roof: Roof, owner: str, users: Mapping[str, str], body: Bag) -> dict[str, Any]:
     """The offers and the split. Raises ProblemError where a balance needs what is not disclosed."""
     offers: list[Offered] = []
     for tasks in sorted({max(1, body.tasks * part // 100) for part in _PARTS}):
         part = Asked(
             resources=body.of_tasks(tasks), queues=body.queues, clusters=body.clusters, owner=body.owner
         )
-        found = (row for row in first(roof, owner, part) if row["end"] is not None)
+        found = (row for row in first(roof, owner, users, part) if row["end"] is not None)
         offers.extend(Offered(row["cluster"], tasks, row["end"]) for row in found)
     power = {name: float(seen.cpus) for name, seen in roof.seen.items() if seen.cpus}
     load = {name: float(counts.get("planned", 0)) for name, counts in roof.counts.items() if counts}
@@ -456,6 +463,17 @@ def owner_of(roof: Roof, asker: Bearer, body: Asked) -> str:
     if body.owner and body.owner != asker.name:
         raise ProblemError("not-allowed", f"{asker.name} may not act for {body.owner}")
     return asker.name
+
+
+def claimed_by(asker: Bearer, owner: str) -> dict[str, Mapping[str, str]]:
+    """What is kept of the asker's ID token, if that is who asks, and in his own name."""
+    return {"users": asker.users} if isinstance(asker, Person) and asker.name == owner else {}
+
+
+def users_of(roof: Roof, asker: Bearer, owner: str) -> Mapping[str, str]:
+    """By cluster, whom the owner is there, if he asks by what his token says now."""
+    said = claimed_by(asker, owner)
+    return roof.settings.users(owner, said["users"]) if said else roof.users_of(owner)
 
 
 def cpu_seconds(asked: Mapping[str, str]) -> int:

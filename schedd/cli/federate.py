@@ -26,6 +26,7 @@ def run(argv: Sequence[str]) -> int:
     args = make_parser().parse_args(argv)
     from schedd.api.federating import federate, peer_tokens, tokens_of  # noqa: PLC0415
     from schedd.api.listening import ListenError, listen  # noqa: PLC0415
+    from schedd.api.persons import persons_of  # noqa: PLC0415
     from schedd.federation.settings import SettingsError, load  # noqa: PLC0415
     from schedd.service.logs import set_up  # noqa: PLC0415
     from schedd.service.settings import file as of_daemon  # noqa: PLC0415
@@ -33,6 +34,7 @@ def run(argv: Sequence[str]) -> int:
     try:
         settings = load(args.config)
         tokens, own = tokens_of(settings), peer_tokens(settings)
+        persons = persons_of(settings)
     except (SettingsError, of_daemon.SettingsError) as error:
         print(f"schedd federate: {error}".replace("\n", "\nschedd federate: "), file=sys.stderr)
         return 2
@@ -45,4 +47,4 @@ def run(argv: Sequence[str]) -> int:
     except ListenError as error:
         print(f"schedd federate: {error}", file=sys.stderr)
         return 1
-    return 0 if federate(settings, tokens, own, server) else 1
+    return 0 if federate(settings, tokens, own, server, persons) else 1

@@ -61,18 +61,27 @@ class Report:
 
 
 class _Users(Mapping[str, Mapping[str, str]]):
-    """By owner, whom they are at which cluster."""
+    """By owner, whom they are at which cluster: by the settings, and what their latest token claimed."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._known: dict[str, dict[str, str]] = {}
+        self._claimed: dict[str, Mapping[str, str]] = {}
+
+    def claim(self, owner: str, users: Mapping[str, str]) -> bool:
+        """What a newer token of theirs says, by cluster; returns whether that is something else."""
+        if users == self._claimed.get(owner, {}):
+            return False
+        self._known.pop(owner, None)
+        self._claimed[owner] = users
+        return True
 
     def __getitem__(self, owner: str) -> Mapping[str, str]:
         found = self._known.get(owner)
         if found is None:
             if len(self._known) >= _OWNERS:
                 self._known.clear()
-            found = self._known[owner] = self._settings.users(owner)
+            found = self._known[owner] = self._settings.users(owner, self._claimed.get(owner))
         return found
 
     def __iter__(self) -> Iterator[str]:
@@ -180,6 +189,11 @@ class Roof:
                 self._take([Cancelled(job=job, time=self._now(), by=by)])
                 self._settle([job])
             return self.jobs[job]
+
+    def users_of(self, owner: str) -> Mapping[str, str]:
+        """By cluster, whom the owner is there."""
+        with self._lock:
+            return self._users[owner]
 
     def standing(self, job: Job) -> Mapping[int, HandoverSeen]:
         """By attempt, what its cluster said last of it."""
@@ -456,8 +470,19 @@ class Roof:
                 self._log.lease_anew(self.licences.events(now))
 
     def _apply(self, event: Event) -> None:
+        if isinstance(event, Submitted):
+            self._claim(event.owner, event.submission)
+        elif isinstance(event, GroupSubmitted):
+            self._claim(event.owner, event.parts[0]["submission"])
         if isinstance(event, GroupEvent):
             self.groups.apply(event)
             self.group_bell.set()
         else:
             self.jobs.apply(event)
+
+    def _claim(self, owner: str, submission: Mapping[str, Any]) -> None:
+        """Follow what the token said that came with a submission, if one did."""
+        if "users" in submission and self._users.claim(owner, submission["users"]):
+            for name in self.jobs.stirring:  # they are somebody else there: plans were not asked of him
+                if self.jobs[name].owner == owner:
+                    self._ask_for(self.jobs[name], new=True)

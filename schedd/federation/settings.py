@@ -1,23 +1,28 @@
 """The federation's settings: one TOML file."""
 
+import re
 import socket
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
 from schedd.federation.groups.steps import GroupRules
 from schedd.federation.policies import Policy
 from schedd.federation.seen import Rules
+from schedd.service.settings.auth import IdTokenSettings
 from schedd.service.settings.section import Section
 from schedd.wire.times import FloatSeconds, Seconds
 
-__all__ = ["ClusterSettings", "Disclosure", "Settings", "SettingsError", "load"]
+__all__ = ["ClusterSettings", "Disclosure", "ProviderSettings", "Settings", "SettingsError", "load"]
 
 Disclosure = Literal["offers", "power", "load", "plan"]
 _LEVELS: tuple[Disclosure, ...] = ("offers", "power", "load", "plan")
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,30}$"
+_USER: Final = re.compile(r"(?![0-9]+$)[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
+"""A user's name as a claim may give it."""
 
 
 class SettingsError(Exception):
@@ -105,6 +110,33 @@ class GroupSettings(Section):
         return self
 
 
+class GrantSettings(Section):
+    """What people known to the provider may do. Who has no grant is not let in."""
+
+    groups: tuple[str, ...] = ()
+    """Members of one of these groups,"""
+    users: tuple[str, ...] = ()
+    """or those with one of these names in `user_claim`,"""
+    role: Literal["user", "reader", "admin"]
+    """have this role. Of several grants the highest role counts."""
+
+    @model_validator(mode="after")
+    def _name_somebody(self) -> Self:
+        if not self.groups and not self.users:
+            raise ValueError("a grant names groups or users")
+        return self
+
+
+class ProviderSettings(IdTokenSettings):
+    """An identity provider (OpenID Connect): its ID tokens count beside those of the token file."""
+
+    realm: str = Field(default="", pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]{0,253})?$")
+    """Who is `ann` in `user_claim` is `ann@REALM` here. Empty: the claim says USER@REALM itself, and the
+    provider answers for all realms."""
+    grants: tuple[GrantSettings, ...] = ()
+    """Who may do what; without grants nobody is let in."""
+
+
 class ClusterSettings(Section):
     """One cluster of the federation."""
 
@@ -128,12 +160,18 @@ class ClusterSettings(Section):
     realms: tuple[str, ...] = ()
     """Users of these realms have the same name there: `ann@org` is `ann`."""
     users: dict[str, str] = Field(default_factory=dict)
-    """Others by table: `"ann@org" = "ann1"`. An empty name: this one has none there."""
+    """Others by table: `"ann@org" = "ann1"`. An empty name: this one has none there. The table goes before
+    the claim, the claim before the realms."""
+    claim: str = Field(default="", max_length=255)
+    """Claim of ID tokens that says whom somebody is there: `hpc.north` is a claim within another. Needs
+    `[oidc]`."""
 
-    def user(self, owner: str) -> str:
-        """Whom the owner is there; empty: nobody."""
+    def user(self, owner: str, claimed: str | None = None) -> str:
+        """Whom the owner is there; empty: nobody. ``claimed``: what his token says; it may be no name."""
         if owner in self.users:
             return self.users[owner]
+        if self.claim and claimed is not None:
+            return claimed if _USER.fullmatch(claimed) else ""
         name, _, realm = owner.rpartition("@")
         return name if name and realm in self.realms else ""
 
@@ -160,6 +198,8 @@ class Settings(Section):
     )
     """Floating licences that the clusters share: how many copies there are of each. A cluster takes its part
     where its policy says so: `[clusters.NAME.site.licences.matlab]` with `lent = true`."""
+    oidc: ProviderSettings | None = None
+    """See `[oidc]`."""
     clusters: dict[Annotated[str, Field(pattern=_NAME)], ClusterSettings]
     """See `[clusters.NAME]`; each by its name in the federation."""
 
@@ -170,6 +210,9 @@ class Settings(Section):
         places = [(one.url, one.cluster) for one in self.clusters.values()]
         if len(set(places)) < len(places):
             raise ValueError("clusters: one stands there twice")
+        for name, one in self.clusters.items():
+            if one.claim and self.oidc is None:
+                raise ValueError(f"clusters.{name}.claim: there is no table [oidc] whose tokens could say it")
         return self
 
     @property
@@ -196,9 +239,10 @@ class Settings(Section):
         times = (one.limit, one.lead, one.notice, one.expiry, one.gain)
         return GroupRules(self.name, *times, one.moves, one.apart, self.routing.patience)
 
-    def users(self, owner: str) -> dict[str, str]:
-        """By cluster, whom the owner is there."""
-        found = {name: one.user(owner) for name, one in self.clusters.items()}
+    def users(self, owner: str, claimed: Mapping[str, str] | None = None) -> dict[str, str]:
+        """By cluster, whom the owner is there; ``claimed``: by cluster, what his token says."""
+        said = claimed or {}
+        found = {name: one.user(owner, said.get(name)) for name, one in self.clusters.items()}
         return {name: user for name, user in found.items() if user and user != "root"}
 
 

@@ -56,10 +56,11 @@ class Desk:
         groups.add(self.app)
         self.begin()
 
-    def begin(self) -> None:
+    def begin(self, chosen: Settings | None = None) -> None:
         self.log = Log(f"sqlite:///{self.path}/fed.sqlite", "here", 6.0)
         assert self.log.lead.take()
-        self.roof = Roof(settings(self.path), self.log, {"north": "x", "south": "x"}, lambda: self.now)
+        chosen = chosen or settings(self.path)
+        self.roof = Roof(chosen, self.log, {"north": "x", "south": "x"}, lambda: self.now)
         self.app.state.roof = self.roof
 
     def report(self, cluster: str, end: int | None = None, **handovers: HandoverSeen) -> None:

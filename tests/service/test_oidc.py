@@ -4,86 +4,26 @@ The provider is a small server on loopback, whose answers the tests choose; toke
 """
 
 import asyncio
-import json
 import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 
 from schedd.service.access.identity import Identity, IdentityError
-from schedd.service.settings.auth import OidcSettings
 
 oidc = pytest.importorskip("schedd.service.access.oidc")
 joserfc_jwk = pytest.importorskip("joserfc.jwk")
-joserfc_jwt = pytest.importorskip("joserfc.jwt")
+issuer = pytest.importorskip("tests.service.issuer")
 
-NOW = 1_800_000_000
-SIGNS = joserfc_jwk.ECKey.generate_key("P-256", {"kid": "one"})
-NEXT = joserfc_jwk.ECKey.generate_key("P-256", {"kid": "two"})
-NAMELESS = joserfc_jwk.ECKey.generate_key("P-256")
-
-
-class Provider:
-    """``keys`` are published; ``silent``: no answer comes until it is set; ``down``: 503."""
-
-    def __init__(self) -> None:
-        self.keys: list[Any] = [SIGNS.as_dict(private=False)]
-        self.down = False
-        self.silent: threading.Event | None = None
-        self.asked = 0
-        provider = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                provider.asked += 1
-                if provider.silent is not None:
-                    provider.silent.wait(20)
-                url = provider.url
-                about = {"issuer": url, "authorization_endpoint": url, "token_endpoint": url}
-                about["jwks_uri"] = f"{url}/keys"
-                body = json.dumps({"keys": provider.keys} if self.path == "/keys" else about).encode()
-                self.send_response(503 if provider.down else 200)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *args: Any) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
-
-    def schedd(self, now: float = NOW, **settings: Any) -> Any:
-        """This program, as the provider's client, at ``now``."""
-        about = {
-            "issuer": self.url,
-            "client_id": "schedd",
-            "redirect_url": "http://127.0.0.1:8080/dashboard/oidc/callback",
-            "grants": ({"groups": ["/hpc/admins"], "role": "admin"},),
-        }
-        made = OidcSettings.model_validate({**about, **settings})
-        return oidc.OidcProvider(made, clock=lambda: now)
-
-    def token(self, key: Any = SIGNS, **claims: Any) -> str:
-        """Signed by ``key``; a claim that is None is left out."""
-        about = {"iss": self.url, "aud": "schedd", "sub": "1", "iat": NOW, "exp": NOW + 300}
-        about |= {"preferred_username": "ann"} | claims
-        head = {"alg": "ES256"} | ({"kid": key.kid} if key.kid else {})
-        return str(joserfc_jwt.encode(head, {k: v for k, v in about.items() if v is not None}, key))
+NAMELESS, NEXT, NOW, SIGNS = issuer.NAMELESS, issuer.NEXT, issuer.NOW, issuer.SIGNS
 
 
 @pytest.fixture
-def provider() -> Iterator[Provider]:
-    made = Provider()
-    thread = threading.Thread(target=made.server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    yield made
-    made.server.shutdown()
-    thread.join()
-    made.server.server_close()
+def provider() -> Iterator[Any]:
+    with issuer.issuing() as made:
+        yield made
 
 
 def identity(client: Any, token: str) -> Identity:
@@ -105,7 +45,7 @@ def identity(client: Any, token: str) -> Identity:
     ],
 )
 def test_of_several_audiences_one_is_ours_and_it_was_made_for_us(
-    provider: Provider, claims: dict[str, Any], counts: bool
+    provider: Any, claims: dict[str, Any], counts: bool
 ) -> None:
     client = provider.schedd()
     if counts:
@@ -129,7 +69,7 @@ def test_of_several_audiences_one_is_ours_and_it_was_made_for_us(
     ],
 )
 def test_clocks_may_be_half_a_minute_apart(
-    provider: Provider, moment: int, claims: dict[str, Any], counts: bool
+    provider: Any, moment: int, claims: dict[str, Any], counts: bool
 ) -> None:
     client = provider.schedd(moment)
     if counts:
@@ -149,21 +89,19 @@ def test_clocks_may_be_half_a_minute_apart(
         ("https://site.org/groups", {"https://site.org/groups": ["/hpc/admins"]}),
     ],
 )
-def test_groups_are_found_where_providers_put_them(
-    provider: Provider, path: str, claims: dict[str, Any]
-) -> None:
+def test_groups_are_found_where_providers_put_them(provider: Any, path: str, claims: dict[str, Any]) -> None:
     client = provider.schedd(groups_claim=path)
     bearer = client.bearer(identity(client, provider.token(**claims)))
     assert (bearer.name, bearer.role) == ("ann", "admin")
 
 
 @pytest.mark.parametrize("groups", [None, 7, {"/hpc/admins": True}, [["/hpc/admins"]], ["/hpc/admins/x"], []])
-def test_groups_of_another_form_give_nothing(provider: Provider, groups: Any) -> None:
+def test_groups_of_another_form_give_nothing(provider: Any, groups: Any) -> None:
     client = provider.schedd()
     assert client.bearer(identity(client, provider.token(groups=groups))) is None
 
 
-def test_keys_of_kinds_that_are_not_known_are_passed_over(provider: Provider) -> None:
+def test_keys_of_kinds_that_are_not_known_are_passed_over(provider: Any) -> None:
     strange: list[Any] = [
         {"kty": "OKP", "crv": "X1", "x": "AA", "kid": "new-curve"},
         {"kid": "without a kind"},
@@ -181,7 +119,7 @@ def test_keys_of_kinds_that_are_not_known_are_passed_over(provider: Provider) ->
     assert error.value.ours
 
 
-def test_one_key_needs_no_name(provider: Provider) -> None:
+def test_one_key_needs_no_name(provider: Any) -> None:
     provider.keys = [NAMELESS.as_dict(private=False)]
     assert identity(provider.schedd(), provider.token(NAMELESS)).name == "ann"
 
@@ -192,7 +130,7 @@ def later(client: Any, seconds: float) -> None:
     client._about = oidc._About(about.authorize, about.token, about.keys, about.then - seconds)
 
 
-def test_both_keys_count_while_they_change_and_the_old_one_no_longer(provider: Provider) -> None:
+def test_both_keys_count_while_they_change_and_the_old_one_no_longer(provider: Any) -> None:
     client = provider.schedd()
     assert identity(client, provider.token()).name == "ann"
     provider.keys.append(NEXT.as_dict(private=False))
@@ -205,7 +143,7 @@ def test_both_keys_count_while_they_change_and_the_old_one_no_longer(provider: P
         identity(client, provider.token())
 
 
-def test_while_the_provider_is_down_its_keys_count_for_a_day(provider: Provider) -> None:
+def test_while_the_provider_is_down_its_keys_count_for_a_day(provider: Any) -> None:
     client = provider.schedd()
     token = provider.token()
     identity(client, token)
@@ -228,9 +166,7 @@ def test_while_the_provider_is_down_its_keys_count_for_a_day(provider: Provider)
     assert client._failed is None
 
 
-def test_a_provider_that_hangs_is_waited_for_once(
-    provider: Provider, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_provider_that_hangs_is_waited_for_once(provider: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(oidc, "_TIMEOUT_S", 0.3)
     monkeypatch.setattr(oidc, "_PAUSE_S", 60.0)
     provider.silent = threading.Event()

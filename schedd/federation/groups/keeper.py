@@ -162,7 +162,7 @@ class Keeper(threading.Thread):
         if self._clock() < known.asked + wait or (moving and generation == known.generation):
             return
         known.asked, known.generation = self._clock(), generation
-        users = roof.settings.users(group.owner)
+        users = roof.users_of(group.owner)
         allowed = self._allowed(group, users, moving=moving)
         found = find(
             group.parts,

@@ -1,8 +1,8 @@
 """Who somebody is by the word of an identity provider, and what the site lets such people do."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from schedd.service.access.roles import Bearer, Grant, granted
 from schedd.service.settings.auth import OidcGrantSettings
@@ -21,13 +21,14 @@ class IdentityError(Exception):
 @dataclass(frozen=True, slots=True)
 class Identity:
     """Somebody whom the provider knows: the ``subject`` there, the name here, and groups, until ``until``
-    (seconds since the epoch).
+    (seconds since the epoch). ``claims`` are others that were asked for, as far as the token has them.
     """
 
     subject: str
     name: str
     groups: frozenset[str]
     until: int
+    claims: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

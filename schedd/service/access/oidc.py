@@ -16,7 +16,7 @@ import secrets
 import ssl
 import stat
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
 from urllib.parse import quote_plus, urlencode, urlsplit
@@ -29,10 +29,10 @@ from joserfc.jwk import KeySet, KeySetSerialization
 
 from schedd.service.access.identity import Beginning, Identity, IdentityError, bearer_of
 from schedd.service.access.roles import Bearer
-from schedd.service.settings.auth import OidcSettings, is_secure
+from schedd.service.settings.auth import IdTokenSettings, OidcSettings, is_secure
 from schedd.service.settings.file import SettingsError
 
-__all__ = ["OidcProvider", "provider_of"]
+__all__ = ["IdTokens", "OidcProvider", "authorities", "provider_of"]
 
 _log = structlog.get_logger(__name__)
 _ALGORITHMS: Final = (
@@ -75,65 +75,26 @@ class _About:
     """It takes the client's secret in a header, not in the form."""
 
 
-class OidcProvider:
-    """The provider of the settings. It is asked when somebody first needs it, not when the daemon starts."""
+class IdTokens:
+    """ID tokens of the provider of the settings, which is asked when somebody first needs it.
+
+    ``claims`` are those that are handed on with each identity, beside name and groups.
+    """
 
     def __init__(
         self,
-        settings: OidcSettings,
-        secret: str = "",
+        settings: IdTokenSettings,
         tls: ssl.SSLContext | None = None,
         clock: Callable[[], float] = time.time,
+        claims: Iterable[str] = (),
     ) -> None:
-        self._settings = settings
-        self._secret = secret
+        self._asked = settings
         self._tls = tls
         self._clock = clock
+        self._claims = tuple(claims)
         self._about: _About | None = None
         self._failed: tuple[float, str] | None = None
         self._lock = asyncio.Lock()
-        self.session = settings.session
-
-    async def begin(self) -> tuple[str, Beginning]:
-        """Where a browser is to go for a login, and what is to be remembered. Raises IdentityError."""
-        about = await self._ask_about()
-        began = Beginning(secrets.token_urlsafe(32), secrets.token_urlsafe(32), secrets.token_urlsafe(48))
-        digest = hashlib.sha256(began.verifier.encode()).digest()
-        asked = {
-            "response_type": "code",
-            "client_id": self._settings.client_id,
-            "redirect_uri": self._settings.redirect_url,
-            "scope": " ".join(self._settings.scopes),
-            "state": began.state,
-            "nonce": began.nonce,
-            "code_challenge": base64.urlsafe_b64encode(digest).rstrip(b"=").decode(),
-            "code_challenge_method": "S256",
-        }
-        joint = "&" if urlsplit(about.authorize).query else "?"
-        return f"{about.authorize}{joint}{urlencode(asked)}", began
-
-    async def finish(self, code: str, began: Beginning) -> Identity:
-        """Who comes back from there with a code. Raises IdentityError."""
-        about = await self._ask_about()
-        form = {
-            "grant_type": "authorization_code",
-            "code": code,
-            "redirect_uri": self._settings.redirect_url,
-            "code_verifier": began.verifier,
-        }
-        basic = None
-        if self._secret and about.basic:
-            # RFC 6749 §2.3.1: both are form-encoded first.
-            basic = (quote_plus(self._settings.client_id), quote_plus(self._secret))
-        else:
-            form["client_id"] = self._settings.client_id
-            if self._secret:
-                form["client_secret"] = self._secret
-        found = await self._fetch("POST", about.token, form, basic)
-        token = found.get("id_token")
-        if not isinstance(token, str):
-            raise IdentityError("the provider's answer has no ID token", ours=True)
-        return await self._identity(token, began.nonce)
 
     async def identity(self, token: str) -> Identity:
         """Whose ID token this is. Raises IdentityError."""
@@ -147,10 +108,6 @@ class OidcProvider:
             return self._read(token, self._about.keys, None)
         except IdentityError:
             return None
-
-    def bearer(self, identity: Identity) -> Bearer | None:
-        """What this one may do here; None: nothing."""
-        return bearer_of(identity, self._settings.grants)
 
     async def _identity(self, token: str, nonce: str | None) -> Identity:
         about = await self._ask_about()
@@ -168,7 +125,7 @@ class OidcProvider:
             claims = jwt.decode(token, keys, algorithms=_ALGORITHMS).claims
         except (JoseError, ValueError, TypeError, KeyError) as error:
             raise _BadSignature(f"the ID token's signature does not count: {error}") from None
-        asked = self._settings
+        asked = self._asked
         registry = jwt.JWTClaimsRegistry(
             now=int(self._clock()),
             leeway=_LEEWAY_S,
@@ -193,14 +150,15 @@ class OidcProvider:
         return self._named(claims)
 
     def _named(self, claims: Mapping[str, Any]) -> Identity:
-        asked = self._settings
+        asked = self._asked
         name = _at(claims, asked.user_claim)
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise IdentityError(f"the ID token has no user's name in {asked.user_claim}")
         groups = _at(claims, asked.groups_claim)
         listed = [groups] if isinstance(groups, str) else groups if isinstance(groups, list) else []
         names = frozenset(one for one in listed if isinstance(one, str))
-        return Identity(str(claims["sub"]), name, names, int(claims["exp"]) + _LEEWAY_S)
+        more = {path: found for path in self._claims if (found := _at(claims, path)) is not None}
+        return Identity(str(claims["sub"]), name, names, int(claims["exp"]) + _LEEWAY_S, more)
 
     async def _ask_about(self, newer_than: float = -math.inf) -> _About:
         """What the provider says of itself, from after ``newer_than``. Raises IdentityError."""
@@ -224,7 +182,7 @@ class OidcProvider:
             raise IdentityError(self._failed[1], ours=True)
 
     async def _discover(self) -> _About:
-        issuer = self._settings.issuer
+        issuer = self._asked.issuer
         found = await self._fetch("GET", f"{issuer.rstrip('/')}/.well-known/openid-configuration")
         if found.get("issuer") != issuer:
             raise IdentityError(f"{issuer} says that it is {str(found.get('issuer'))[:200]!r}", ours=True)
@@ -277,6 +235,67 @@ class OidcProvider:
         return found
 
 
+class OidcProvider(IdTokens):
+    """The same, where people log in, too."""
+
+    def __init__(
+        self,
+        settings: OidcSettings,
+        secret: str = "",
+        tls: ssl.SSLContext | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        super().__init__(settings, tls, clock)
+        self._settings = settings
+        self._secret = secret
+        self.session = settings.session
+
+    async def begin(self) -> tuple[str, Beginning]:
+        """Where a browser is to go for a login, and what is to be remembered. Raises IdentityError."""
+        about = await self._ask_about()
+        began = Beginning(secrets.token_urlsafe(32), secrets.token_urlsafe(32), secrets.token_urlsafe(48))
+        digest = hashlib.sha256(began.verifier.encode()).digest()
+        asked = {
+            "response_type": "code",
+            "client_id": self._settings.client_id,
+            "redirect_uri": self._settings.redirect_url,
+            "scope": " ".join(self._settings.scopes),
+            "state": began.state,
+            "nonce": began.nonce,
+            "code_challenge": base64.urlsafe_b64encode(digest).rstrip(b"=").decode(),
+            "code_challenge_method": "S256",
+        }
+        joint = "&" if urlsplit(about.authorize).query else "?"
+        return f"{about.authorize}{joint}{urlencode(asked)}", began
+
+    async def finish(self, code: str, began: Beginning) -> Identity:
+        """Who comes back from there with a code. Raises IdentityError."""
+        about = await self._ask_about()
+        form = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": self._settings.redirect_url,
+            "code_verifier": began.verifier,
+        }
+        basic = None
+        if self._secret and about.basic:
+            # RFC 6749 §2.3.1: both are form-encoded first.
+            basic = (quote_plus(self._settings.client_id), quote_plus(self._secret))
+        else:
+            form["client_id"] = self._settings.client_id
+            if self._secret:
+                form["client_secret"] = self._secret
+        found = await self._fetch("POST", about.token, form, basic)
+        token = found.get("id_token")
+        if not isinstance(token, str):
+            raise IdentityError("the provider's answer has no ID token", ours=True)
+        return await self._identity(token, began.nonce)
+
+    def bearer(self, identity: Identity) -> Bearer | None:
+        """What this one may do here; None: nothing."""
+        return bearer_of(identity, self._settings.grants)
+
+
 class _BadSignature(IdentityError):
     """It may be of a key that is not known yet."""
 
@@ -312,14 +331,21 @@ def _place(url: str) -> str:
     return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}{parts.path}"
 
 
+def authorities(settings: IdTokenSettings, where: str) -> ssl.SSLContext | None:
+    """Whose certificates count for the provider; None: the system's. Raises SettingsError, which names the
+    table ``where`` they stand.
+    """
+    if settings.ca_file is None:
+        return None
+    try:
+        return ssl.create_default_context(cafile=str(settings.ca_file))
+    except (OSError, ssl.SSLError) as error:
+        raise SettingsError(f"{where}.ca_file: {settings.ca_file}: {error}") from None
+
+
 def provider_of(settings: OidcSettings) -> OidcProvider:
     """The provider, with the client's secret. Raises SettingsError."""
-    tls = None
-    if settings.ca_file is not None:
-        try:
-            tls = ssl.create_default_context(cafile=str(settings.ca_file))
-        except (OSError, ssl.SSLError) as error:
-            raise SettingsError(f"auth.oidc.ca_file: {settings.ca_file}: {error}") from None
+    tls = authorities(settings, "auth.oidc")
     secret = ""
     path = settings.client_secret_file
     if path is not None:

@@ -16,6 +16,7 @@ __all__ = [
     "NAME_OF_TOKEN",
     "AuthSettings",
     "GrantSettings",
+    "IdTokenSettings",
     "OidcGrantSettings",
     "OidcSettings",
     "TokenSettings",
@@ -70,20 +71,13 @@ class OidcGrantSettings(Section):
         return self
 
 
-class OidcSettings(Section):
-    """Login with the site's identity provider (OpenID Connect). Changes apply after a reload."""
+class IdTokenSettings(Section):
+    """An identity provider whose ID tokens (OpenID Connect) say who somebody is."""
 
     issuer: str = Field(pattern=r"^https?://[^\s/?#]+(/[^\s?#]*)?$", max_length=2_000)
     """The provider's own URL: `https://id.example.org/realms/hpc`. `http://` only on this host."""
     client_id: str = Field(min_length=1, max_length=255)
     """The id under which schedd is registered at the provider. ID tokens for other clients are refused."""
-    client_secret_file: Path | None = None
-    """File with the client secret, if the provider gave one. Only the daemon's user may have access to it."""
-    redirect_url: str = Field(pattern=r"^https?://[^\s?#]+/dashboard/oidc/callback$", max_length=2_000)
-    """The address to which browsers return, as registered at the provider:
-    `https://HOST/dashboard/oidc/callback`."""
-    scopes: tuple[str, ...] = ("openid", "profile")
-    """Scopes to request; some providers send groups only with a scope of their own."""
     user_claim: str = Field(default="preferred_username", min_length=1, max_length=255)
     """Claim with the user name that owns jobs on the server. Choose one that users cannot change
     themselves."""
@@ -91,17 +85,29 @@ class OidcSettings(Section):
     """Claim with the groups; `realm_access.roles` is a claim within another."""
     ca_file: Path | None = None
     """CA certificates (PEM) for the provider; default: the system's."""
-    session: Whole = Field(default=8 * 3600, ge=60, le=12 * 3600)
-    """Duration of a login to the dashboard."""
-    grants: tuple[OidcGrantSettings, ...] = ()
-    """Who may do what; without grants nobody is let in."""
 
-    @field_validator("issuer", "redirect_url")
+    @field_validator("issuer", "redirect_url", check_fields=False)
     @classmethod
     def _encrypt(cls, url: str) -> str:
         if not is_secure(url):
             raise ValueError("only https, or http on this host: tokens would travel unencrypted")
         return url
+
+
+class OidcSettings(IdTokenSettings):
+    """Login with the site's identity provider (OpenID Connect). Changes apply after a reload."""
+
+    client_secret_file: Path | None = None
+    """File with the client secret, if the provider gave one. Only the daemon's user may have access to it."""
+    redirect_url: str = Field(pattern=r"^https?://[^\s?#]+/dashboard/oidc/callback$", max_length=2_000)
+    """The address to which browsers return, as registered at the provider:
+    `https://HOST/dashboard/oidc/callback`."""
+    scopes: tuple[str, ...] = ("openid", "profile")
+    """Scopes to request; some providers send groups only with a scope of their own."""
+    session: Whole = Field(default=8 * 3600, ge=60, le=12 * 3600)
+    """Duration of a login to the dashboard."""
+    grants: tuple[OidcGrantSettings, ...] = ()
+    """Who may do what; without grants nobody is let in."""
 
     @field_validator("scopes")
     @classmethod
