@@ -21,8 +21,8 @@ __all__ = ["ClusterSettings", "Disclosure", "ProviderSettings", "Settings", "Set
 Disclosure = Literal["offers", "power", "load", "plan"]
 _LEVELS: tuple[Disclosure, ...] = ("offers", "power", "load", "plan")
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,30}$"
-_USER: Final = re.compile(r"(?![0-9]+$)[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
-"""A user's name as a claim may give it."""
+_USER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
+"""A user's name as a claim may give it: one that clusters take."""
 
 
 class SettingsError(Exception):

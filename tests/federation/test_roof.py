@@ -150,8 +150,8 @@ def test_the_page_shows_clusters_and_no_job(desk: Desk) -> None:
 
 
 def test_a_bag_of_tasks_is_shared_by_offers(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    def answer(roof: Roof, owner: str, body: Any) -> list[dict[str, Any]]:
-        del roof, owner
+    def answer(roof: Roof, owner: str, users: Any, body: Any) -> list[dict[str, Any]]:
+        del roof, owner, users
         tasks = int(body.asked["nodes"].partition(":")[0])
         rows = [{"cluster": "north", "end": desk.now + 10}] if tasks <= 5 else []
         return [*rows, {"cluster": "south", "end": desk.now + 10 * tasks}]
