@@ -31,6 +31,9 @@ _OF_A_CHUNK: Final = frozenset(
 )
 """Names that, without a select, are put into the one chunk of the job."""
 
+_ONE_NODE: Final = frozenset({"host", "vnode"})
+"""Of these every node has a value of its own: with `group=` of it a job is on one; scattered on none."""
+
 _SAID: Final = {True: frozenset({"excl"}), False: frozenset[str]()}
 
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
@@ -121,6 +124,8 @@ def parse_openpbs(
         asked=asked,
         about=about,
     )
+    if placing.group.lower() in _ONE_NODE:
+        return replace(request, place=Place.PACK) if request.place is Place.FREE else request
     if placing.group and request.units > 1 and request.place is not Place.PACK:
         return replace(request, together=NodeSets(by=placing.group.lower(), wait=None))
     return request

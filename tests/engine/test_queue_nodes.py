@@ -8,8 +8,8 @@ ASKED = {"nodes": "", "select": "1:ncpus=4", "place": "free"}
 
 def test_jobs_keep_to_the_nodes_of_their_queue_and_others_leave_them_alone() -> None:
     cluster = Cluster(nodes=2)
-    cluster.node("n2", properties=("of_queue=fast", "of_queue=*"))
-    for name, wanted in (("fast", "of_queue=fast"), ("batch", "!of_queue=*")):
+    cluster.node("n2", properties=("of_queue=fast", "of_queue=True"))
+    for name, wanted in (("fast", "of_queue=fast"), ("batch", "!of_queue=True")):
         facts = QueueFacts(name=name, defaults={"neednodes": wanted})
         cluster.tell(QueueChanged(id=f"q-{name}", time=T, queue=facts))
     for number, queue in enumerate(("fast", "fast", "batch", "batch")):

@@ -232,3 +232,17 @@ def test_reservations_and_access_survive_a_checkpoint() -> None:
     assert (cluster.start("2"), cluster.start("3")) == (0, 1000)
     cluster.node("n5", properties=("big",))
     assert cluster.engine.state.reservations["r"].nodes == ("n1", "n2", "n5")
+
+
+def test_a_reservation_that_is_asked_for_anew_has_its_own_nodes_and_none_of_anothers() -> None:
+    cluster = Cluster(nodes=3)
+    both = ("R7", "R8")
+    reserve(cluster, "R7.s", 100, 600, nodes=("n1",), queues=(*both, "R7:anew"))
+    reserve(cluster, "R8.s", 500, 560, nodes=("n2",), queues=(*both, "R8:anew"))
+    asked = {"nodes": "", "select": "2:ncpus=4", "place": "scatter"}
+    more = {"family": "openpbs", "walltime": 50, "not_before": T + 500, "resources": asked}
+    cluster.submit("1", queue="R7:anew", **more)
+    assert cluster.view("1").planned_start == T + 500
+    assert {share.node for share in cluster.view("1").planned_nodes} == {"n1", "n3"}
+    cluster.submit("2", queue="R7:anew", **more | {"resources": asked | {"select": "3:ncpus=4"}})
+    assert cluster.view("2").planned_start == T + 560, "n2 is another's until then"

@@ -52,7 +52,7 @@ SOFT_WALLTIME: Final = "soft_walltime"
 """The length by which pbs_sched plans a job that has one."""
 
 OF_QUEUE: Final = "of_queue"
-"""A vnode with a ``queue`` has the properties ``of_queue=NAME`` and ``of_queue=*``."""
+"""A vnode with a ``queue`` has the properties ``of_queue=NAME`` and ``of_queue=True``."""
 
 _STATES: Final[Mapping[str, JobLetter]] = {
     "Q": "Q",
@@ -204,7 +204,7 @@ def node_facts(name: str, values: Values, before: NodeFacts | None = None) -> No
     if (sharing := get("sharing", SHARED)) != SHARED:
         properties.append(f"sharing={sharing}")
     if queue := get("queue"):
-        properties += [f"{OF_QUEUE}={queue}", f"{OF_QUEUE}=*"]
+        properties += [f"{OF_QUEUE}={queue}", f"{OF_QUEUE}=True"]
     return NodeFacts(
         name=name,
         cpus=number(get(AVAILABLE + "ncpus")) or 0,

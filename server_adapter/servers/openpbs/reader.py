@@ -30,7 +30,7 @@ from server_adapter.servers.openpbs.facts import (
 )
 from server_adapter.servers.openpbs.hosts import NO_HOSTS, Hosts, hosts_of
 from server_adapter.servers.openpbs.jobs import JobList, ended_since
-from server_adapter.servers.openpbs.reservations import begins, kept, wish
+from server_adapter.servers.openpbs.reservations import begins, kept, off_queues, wish
 
 _log = logging.getLogger(__name__)
 
@@ -138,6 +138,8 @@ class StateReader:
         usable = {vnode.name for vnode in vnodes if vnode_state(vnode.values) == "up"}
         wishes = {one.name: wanted for one in found if (wanted := wish(one.values, usable)) is not None}
         queues_of = {queue for node in nodes if (queue := node.values.get("queue"))}
+        if queues_of:
+            wishes = {name: off_queues(wanted) for name, wanted in wishes.items()}
         state = replace(
             state,
             reservations=kept(_planned(found, hosts)),
@@ -247,7 +249,7 @@ def _on_their_nodes(
             queue,
             defaults={
                 **queue.defaults,
-                "neednodes": f"{OF_QUEUE}={name}" if name in with_nodes else f"!{OF_QUEUE}=*",
+                "neednodes": f"{OF_QUEUE}={name}" if name in with_nodes else f"!{OF_QUEUE}=True",
             },
         )
         for name, queue in queues.items()

@@ -18,7 +18,7 @@ from server_adapter.bridge.facts import Values, attempt, number
 from server_adapter.bridge.state import Held, Slot, Wish
 from server_adapter.openpbs.codes import ReservationState
 from server_adapter.openpbs.values import Piece, exec_vnode, seconds, select, unrolled
-from server_adapter.servers.openpbs.facts import shares
+from server_adapter.servers.openpbs.facts import OF_QUEUE, shares
 
 SOONEST: Final = 1_893_488_460
 """`reserve_start` of a reservation that is made from a job, and may begin as soon as it can."""
@@ -41,6 +41,7 @@ _OPEN: Final = _KEPT - {ReservationState.DELETING_JOBS}
 _RESOURCE: Final = "Resource_List."
 _REVERT: Final = "reserve_alter_revert."
 _FIRST: Final = "reserve_standing_revert."
+_ANYWHERE: Final = frozenset({"", "free", "excl", "exclhost", "shared"})
 _NO_CHUNKS: Final[list[list[Piece]]] = []
 
 
@@ -55,7 +56,7 @@ def kept(found: Iterable[Described]) -> dict[str, Held]:
     """What is kept free by name; the later times of a standing reservation have names of their own.
 
     All of them let in the jobs of all reservations: which job may be where, the vnodes themselves say, each
-    of which has its reservations as properties.
+    of which has its reservations as properties. What one is to have itself, `itself` asks for alone.
     """
     times = {one.name: _times(one.values) for one in found if _state(one.values) in _KEPT}
     named: dict[str, _Time] = {}
@@ -64,7 +65,7 @@ def kept(found: Iterable[Described]) -> dict[str, Held]:
             named[f"{name}#{index + 1}" if index else name] = time
     queues = tuple(sorted({queue_of(name) for name in times}))
     return {
-        name: Held(time.start, time.end, nodes, queues)
+        name: Held(time.start, time.end, nodes, (*queues, itself(queue_of(name))))
         for name, time in named.items()
         if (nodes := tuple(share.node for share in shares(time.where)))
     }
@@ -73,6 +74,11 @@ def kept(found: Iterable[Described]) -> dict[str, Held]:
 def queue_of(name: str) -> str:
     """The queue of a reservation's jobs: `R12` of `R12.server`."""
     return name.partition(".")[0]
+
+
+def itself(queue: str) -> str:
+    """As what a reservation is asked for anew: what it holds is open to it, what others hold is not."""
+    return f"{queue}:anew"
 
 
 def begins(found: Iterable[Described]) -> dict[str, int]:
@@ -93,11 +99,24 @@ def begins(found: Iterable[Described]) -> dict[str, int]:
 def wish(values: Values, usable: Collection[str]) -> Wish | None:
     """What a scheduler is to do for a reservation; None where there is nothing to do.
 
-    New ones want vnodes; altered ones others, or theirs for another time; of a degraded one, those of its
-    units are moved whose vnode is none of the `usable`, at each of its times.
+    New ones want vnodes; altered ones others, or theirs for another time. Of a degraded one, at each of its
+    times, those of its units are moved whose vnode is none of the `usable`; or all, where its place binds
+    them to each other.
     """
     found = _wish(values, frozenset(usable))
     return found if found is None else replace(found, standing="reserve_rrule" in values)
+
+
+def off_queues(wish: Wish) -> Wish:
+    """On vnodes that are no queue's, since its jobs are in a queue of its own; vnodes that it has stay."""
+    slots = []
+    for slot in wish.slots:
+        chunks = slot.resources.get("select", "")
+        if chunks and "resv=" not in chunks:
+            chunks = "+".join(f"{chunk}:{OF_QUEUE}=False" for chunk in chunks.split("+"))
+            slot = replace(slot, resources={**slot.resources, "select": chunks})
+        slots.append(slot)
+    return replace(wish, slots=tuple(slots))
 
 
 def _wish(values: Values, usable: frozenset[str]) -> Wish | None:
@@ -105,7 +124,7 @@ def _wish(values: Values, usable: frozenset[str]) -> Wish | None:
     if state == ReservationState.UNCONFIRMED:
         return _new(values)
     if state == ReservationState.BEING_ALTERED:
-        return _altered(values, values.get("queue", ""))
+        return _altered(values)
     broken = state in _BROKEN or number(values.get("reserve_substate")) in _BROKEN
     since = number(values.get("reserve_retry"))
     if not broken or since is None:
@@ -127,7 +146,7 @@ def _new(values: Values) -> Wish | None:
     return Wish(tuple([Slot(one, resources, text) for one in starts]), begin=starts[0])
 
 
-def _altered(values: Values, queue: str) -> Wish | None:
+def _altered(values: Values) -> Wish | None:
     """Of a standing one only the next time is altered.
 
     Once it runs, it keeps its vnodes: only whether they are free for longer is asked.
@@ -135,45 +154,65 @@ def _altered(values: Values, queue: str) -> Wish | None:
     start, end = number(values.get("reserve_start")), number(values.get("reserve_end"))
     if start is None or end is None:
         return None
+    queue = values.get("queue", "")
+    anew = itself(queue)
     text, where = values.get("schedselect", ""), values.get("resv_nodes", "")
     before = number(values.get(_REVERT + "start_time")) or start
     until = before + attempt(seconds, values.get(_REVERT + "walltime"), default=end - start)
     reshaped = values.get(_REVERT + "select", "") not in ("", values.get(_RESOURCE + "select", ""))
     if number(values.get("reserve_substate")) != ReservationState.RUNNING:
-        return Wish((Slot(start, _wanted(values), text),), queue=queue, begin=start)
+        return Wish((Slot(start, _wanted(values), text),), queue=anew, begin=start)
     if reshaped:
-        return Wish((), queue=queue, problem="its select cannot be altered while it runs")
+        return Wish((), queue=anew, problem="its select cannot be altered while it runs")
     if end <= until:
-        return Wish((Slot(start, where=where),), queue=queue)
+        return Wish((Slot(start, where=where),), queue=anew)
     inside = "+".join(f"{chunk}:resv={queue}" for chunk in text.split("+"))
     longer = {"select": inside, "place": _place(values), "walltime": str(end - until)}
-    return Wish((Slot(until, longer, where=where),), queue=queue)
+    return Wish((Slot(until, longer, where=where),), queue=anew)
 
 
 def _degraded(values: Values, usable: frozenset[str], since: int) -> Wish | None:
+    """Where the place lets every unit be anywhere, those of lost vnodes are moved; else the whole time."""
     times = _times(values)
     if not times:
         return None
+    free = _place(values).partition(":")[0] in _ANYWHERE and "group=" not in _place(values)
     slots = []
     for time in times:
-        slot = _mended(values, time, usable)
+        runs = time is times[0] and _state(values) == ReservationState.RUNNING
+        if free:
+            slot = _mended(values, time, usable)
+        elif not _is_broken(time, usable):
+            slot = Slot(time.start, where=time.where)
+        else:
+            slot = None if runs else _placed_anew(values, time)
         if slot is None:
-            words = f"its place={_place(values)} leaves no other vnodes for a part of it"
+            words = f"with place={_place(values)} a part of it cannot be moved by itself"
             return Wish((), since=since, problem=words)
         slots.append(slot)
     if not any(slot.resources for slot in slots):
         return None  # its vnodes are back: the server sees that by itself
-    return Wish(tuple(slots), since=since)
+    # As a whole it may be where it is now; a part of it is to go elsewhere.
+    return Wish(tuple(slots), queue="" if free else itself(values.get("queue", "")), since=since)
+
+
+def _is_broken(time: _Time, usable: frozenset[str]) -> bool:
+    brackets = attempt(exec_vnode, time.where, default=_NO_CHUNKS)
+    return any(piece.vnode not in usable for bracket in brackets for piece in bracket)
+
+
+def _placed_anew(values: Values, time: _Time) -> Slot:
+    text = values.get("schedselect", "")
+    length = str(time.end - time.start)
+    return Slot(time.start, {"select": text, "place": _place(values), "walltime": length}, text)
 
 
 def _mended(values: Values, time: _Time, usable: frozenset[str]) -> Slot | None:
-    """The time with those of its units that are to be moved; None where they cannot be moved singly."""
+    """The time with those of its units that are to be moved; None where it is not known which these are."""
+    if not _is_broken(time, usable):
+        return Slot(time.start, where=time.where)
     brackets = attempt(exec_vnode, time.where, default=_NO_CHUNKS)
     lost = [i for i, bracket in enumerate(brackets) if any(piece.vnode not in usable for piece in bracket)]
-    if not lost:
-        return Slot(time.start, where=time.where)
-    if _place(values).partition(":")[0] not in ("", "free", "excl", "shared"):
-        return None
     units = [one for count, one in select(values.get("schedselect", "")) for _ in range(count)]
     if len(units) != len(brackets):
         return None

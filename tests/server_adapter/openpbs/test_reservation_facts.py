@@ -9,7 +9,15 @@ from server_adapter.batch.described import Described
 from server_adapter.bridge.state import Held, Slot, Wish
 from server_adapter.openpbs.codes import ObjectType
 from server_adapter.openpbs.values import condensed, unrolled
-from server_adapter.servers.openpbs.reservations import SOONEST, begins, composed, kept, recurring, wish
+from server_adapter.servers.openpbs.reservations import (
+    SOONEST,
+    begins,
+    composed,
+    kept,
+    off_queues,
+    recurring,
+    wish,
+)
 
 DAY = 86_400
 CONFIRMED = {
@@ -48,7 +56,7 @@ def described(**reservations: dict[str, str]) -> list[Described]:
 
 
 def test_a_confirmed_reservation_keeps_its_vnodes_and_one_that_waits_keeps_none() -> None:
-    assert kept(described(R7=CONFIRMED)) == {"R7.s": Held(100, 160, ("n1", "n2"), ("R7",))}
+    assert kept(described(R7=CONFIRMED)) == {"R7.s": Held(100, 160, ("n1", "n2"), ("R7", "R7:anew"))}
     assert kept(described(R7=UNCONFIRMED)) == {}
     assert kept(described(R7=CONFIRMED | {"reserve_state": "6"})) == {}
     assert wish(CONFIRMED, ALL) is None
@@ -56,7 +64,7 @@ def test_a_confirmed_reservation_keeps_its_vnodes_and_one_that_waits_keeps_none(
 
 def test_all_reservations_let_in_the_jobs_of_each_other_since_their_vnodes_say_which_may_be_where() -> None:
     held = kept(described(R7=CONFIRMED, R9=CONFIRMED))
-    assert {one.queues for one in held.values()} == {("R7", "R9")}
+    assert [one.queues for one in held.values()] == [("R7", "R9", "R7:anew"), ("R7", "R9", "R9:anew")]
 
 
 def test_a_new_one_wants_what_it_asks_for_from_its_start_on() -> None:
@@ -168,16 +176,39 @@ def test_of_a_standing_one_only_the_times_that_lost_vnodes_are_moved() -> None:
     assert [slot.where for slot in found.slots] == [CONFIRMED["resv_nodes"], "++", CONFIRMED["resv_nodes"]]
 
 
-def test_a_degraded_one_that_must_be_packed_is_not_moved_in_parts() -> None:
-    values = CONFIRMED | {"reserve_state": "10", "reserve_retry": "70", "Resource_List.place": "pack"}
-    found = wish(values, {"n1"})
+@pytest.mark.parametrize("place", ["pack", "scatter:excl", "free:group=rack"])
+def test_a_degraded_one_whose_place_binds_its_units_is_placed_anew_as_a_whole(place: str) -> None:
+    values = CONFIRMED | {"reserve_state": "10", "reserve_retry": "70", "Resource_List.place": place}
+    whole = Slot(100, ASKED | {"place": place, "walltime": "60"}, ASKED["select"])
+    assert wish(values, {"n1"}) == Wish((whole,), since=70, queue="R7:anew")
+    assert composed(whole, "(n3:ncpus=2)") == "(n3:ncpus=2)"
+    assert wish(values, ALL) is None
+    runs = wish(values | {"reserve_state": "5", "reserve_substate": "10"}, {"n1"})
+    assert runs is not None
+    assert runs.problem == f"with place={place} a part of it cannot be moved by itself"
+
+
+def test_of_a_standing_one_whose_place_binds_its_units_only_broken_times_are_placed_anew() -> None:
+    values = STANDING | {"reserve_state": "10", "reserve_retry": "70", "Resource_List.place": "scatter"}
+    found = wish(values, {"n1", "n2"})
     assert found is not None
-    assert "place=pack" in found.problem
+    assert [slot.where for slot in found.slots] == [CONFIRMED["resv_nodes"], "", CONFIRMED["resv_nodes"]]
+    assert [bool(slot.resources) for slot in found.slots] == [False, True, False]
+
+
+def test_where_queues_have_vnodes_reservations_are_on_others() -> None:
+    found = wish(UNCONFIRMED, ALL)
+    assert found is not None
+    [slot] = off_queues(found).slots
+    assert slot.resources["select"] == "2:ncpus=2:of_queue=False+1:ncpus=1:of_queue=False"
+    assert slot.select == ASKED["select"], "what the server is told is as it was asked for"
+    stays = Wish((Slot(100, {"select": "1:ncpus=1:resv=R7"}), Slot(200, where="(n1:ncpus=1)")))
+    assert off_queues(stays) == stays
 
 
 def test_an_altered_one_wants_vnodes_anew_and_its_own_count_as_free() -> None:
     values = CONFIRMED | {"reserve_state": "11", "reserve_start": "500", "reserve_end": "560"}
-    assert wish(values, ALL) == Wish((Slot(500, ASKED, ASKED["select"]),), begin=500, queue="R7")
+    assert wish(values, ALL) == Wish((Slot(500, ASKED, ASKED["select"]),), begin=500, queue="R7:anew")
 
 
 def test_one_that_runs_keeps_its_vnodes_where_they_are_free_for_longer() -> None:
@@ -199,7 +230,7 @@ def test_one_that_runs_keeps_its_vnodes_where_they_are_free_for_longer() -> None
         "walltime": "40",
     }
     shorter = wish(values | {"reserve_end": "130"}, ALL)
-    assert shorter == Wish((Slot(100, where=CONFIRMED["resv_nodes"]),), queue="R7")
+    assert shorter == Wish((Slot(100, where=CONFIRMED["resv_nodes"]),), queue="R7:anew")
     smaller = wish(values | {"Resource_List.select": "1:ncpus=1"}, ALL)
     assert smaller is not None
     assert "while it runs" in smaller.problem

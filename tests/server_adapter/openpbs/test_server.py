@@ -117,9 +117,9 @@ async def test_jobs_of_a_queue_that_has_vnodes_run_there_alone_and_others_elsewh
         server = site.server_of(tmp_path)
         state = await server.read()
         assert state.nodes["n1"].properties == ()
-        assert state.nodes["n2"].properties == ("of_queue=fast", "of_queue=*")
+        assert state.nodes["n2"].properties == ("of_queue=fast", "of_queue=True")
         defaults = {name: queue.defaults for name, queue in state.queues.items()}
-        assert defaults == {"workq": {"neednodes": "!of_queue=*"}, "fast": {"neednodes": "of_queue=fast"}}
+        assert defaults == {"workq": {"neednodes": "!of_queue=True"}, "fast": {"neednodes": "of_queue=fast"}}
         site.nodes["n2"].pop("queue")
         state = await server.read()
         assert [queue.defaults for queue in state.queues.values()] == [{}, {}]
