@@ -240,7 +240,7 @@ def test_a_reservation_that_is_asked_for_anew_has_its_own_nodes_and_none_of_anot
     reserve(cluster, "R7.s", 100, 600, nodes=("n1",), queues=(*both, "R7:anew"))
     reserve(cluster, "R8.s", 500, 560, nodes=("n2",), queues=(*both, "R8:anew"))
     asked = {"nodes": "", "select": "2:ncpus=4", "place": "scatter"}
-    more = {"family": "openpbs", "walltime": 50, "not_before": T + 500, "resources": asked}
+    more: dict[str, Any] = {"family": "openpbs", "walltime": 50, "not_before": T + 500, "resources": asked}
     cluster.submit("1", queue="R7:anew", **more)
     assert cluster.view("1").planned_start == T + 500
     assert {share.node for share in cluster.view("1").planned_nodes} == {"n1", "n3"}

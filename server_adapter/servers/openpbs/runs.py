@@ -11,7 +11,7 @@ from server_adapter.batch.errors import ServerRefusedError
 from server_adapter.bridge.checks import Check, NodeRoom, Verdict, check_job, check_nodes
 from server_adapter.bridge.facts import ACTIVE, Values
 from server_adapter.bridge.server import Outcome
-from server_adapter.dis import Attribute
+from server_adapter.dis import Attribute, Operation
 from server_adapter.openpbs.codes import BUSY, RequestCode, ServerCode
 from server_adapter.openpbs.connection import Connection
 from server_adapter.openpbs.requests import SelectRequest, StatusRequest
@@ -43,9 +43,7 @@ _log = logging.getLogger(__name__)
 
 _ONE_BY_ONE: Final = 4  # vnodes asked for singly; of more, all are asked for at once
 _NODE_ATTRIBUTES: Final = ("state", "resources_available", "resources_assigned", "sharing", "resv")
-_PLACES: Final = SelectRequest(
-    attributes=tuple([Attribute(name) for name in ("job_state", "queue", "exec_vnode")]), extension="S"
-)
+_PLACES: Final = tuple([Attribute(name) for name in ("job_state", "exec_vnode")])
 _SCHEDULING: Final = StatusRequest(code=RequestCode.STATUS_SERVER, attributes=(Attribute("scheduling"),))
 _GONE: Final = frozenset({ServerCode.UNKJOBID, ServerCode.HISTJOBID})
 _NONE: Final = frozenset({ServerCode.UNKNODE, ServerCode.NONODES})
@@ -143,11 +141,12 @@ class Starter:
         held: Mapping[str, Mapping[str, int]] = {}
         if at and reservation:
             # Of what its own jobs hold the server counts nothing: the reservation holds it.
-            listed = await connection.describe(_PLACES)
+            of_queue = (Attribute("destination", values.get("queue", ""), operation=Operation.EQ),)
+            request = SelectRequest(conditions=of_queue, attributes=_PLACES, extension="S")
             held = held_by(
                 one.values.get("exec_vnode", "")
-                for one in listed
-                if one.values.get("queue") == reservation and one.values.get("job_state") in ACTIVE
+                for one in await connection.describe(request)
+                if one.values.get("job_state") in ACTIVE
             )
         rooms: Rooms = {
             name: [

@@ -71,14 +71,15 @@ class Site:
         return [OK]
 
     def selected(self, request: SelectRequest) -> Objects:
-        """In the wanted attributes, those that were changed since a moment where one is named."""
+        """In the wanted attributes, those of a queue, or that were changed since a moment, where one is named."""
         since = next((int(one.value) for one in request.conditions if one.name == "mtime"), 0)
+        queue = next((one.value for one in request.conditions if one.name == "destination"), None)
         wanted = {one.name for one in request.attributes}
         jobs = self.jobs | (self.history if "x" in (request.extension or "") else {})
         return {
             name: {key: value for key, value in job.items() if key.partition(".")[0] in wanted}
             for name, job in jobs.items()
-            if int(job.get("mtime", "0")) >= since
+            if int(job.get("mtime", "0")) >= since and queue in (None, job.get("queue"))
         }
 
     def describe(self, request: StatusRequest) -> Reply:
