@@ -71,7 +71,7 @@ class Site:
         return [OK]
 
     def selected(self, request: SelectRequest) -> Objects:
-        """In the wanted attributes, those of a queue, or that were changed since a moment, where one is named."""
+        """In the wanted attributes, those of a queue or changed since a moment, where one is named."""
         since = next((int(one.value) for one in request.conditions if one.name == "mtime"), 0)
         queue = next((one.value for one in request.conditions if one.name == "destination"), None)
         wanted = {one.name for one in request.attributes}
