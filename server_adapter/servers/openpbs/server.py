@@ -5,16 +5,13 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
-from schedd.wire import Run, SubmissionFacts
 from server_adapter.batch.errors import RequestForbiddenError, RightsError
 from server_adapter.batch.sockets import Address
 from server_adapter.bridge.by_hand import ByHand
-from server_adapter.bridge.checks import Check
 from server_adapter.bridge.link import Link
 from server_adapter.bridge.rates import Pace
-from server_adapter.bridge.server import Outcome, Placed, Told
-from server_adapter.bridge.state import Slot, State, Wish, Writing
-from server_adapter.bridge.tells import Write
+from server_adapter.bridge.server import Placed
+from server_adapter.bridge.state import Slot, State, Wish
 from server_adapter.openpbs.codes import READ_ONLY, RequestCode
 from server_adapter.openpbs.connection import Connection, open_connection
 from server_adapter.openpbs.credentials import AnyPort, Credential, Vouch
@@ -28,6 +25,7 @@ from server_adapter.servers.openpbs.reader import DEFAULT_PARTITION, StateReader
 from server_adapter.servers.openpbs.reservations import composed
 from server_adapter.servers.openpbs.rooms import room, usable
 from server_adapter.servers.openpbs.runs import Starter
+from server_adapter.servers.parts import ServerOfParts
 from server_adapter.settings import Settings
 
 _WRITING: Final = READ_ONLY | {RequestCode.MODIFY_JOB}
@@ -54,7 +52,7 @@ _PLACE: Final = READ_ONLY | {
 }
 
 
-class OpenPBSServer:
+class OpenPBSServer(ServerOfParts):
     """Reads and writes over a plain connection; as scheduler, runs over a registered one."""
 
     def __init__(
@@ -85,33 +83,30 @@ class OpenPBSServer:
                 raise RightsError(f"with server.auth = {server.auth} no user can be vouched for: use auto")
             return await open_connection(address, voucher(), user=user, timeout=server.timeout, permitted=OWN)
 
-        self.link = Link(address, lambda: open_with(plain), clock=clock, owner=server.owner_id)
-        self._desk = Desk(self.link, open_as)
+        link = Link(address, lambda: open_with(plain), clock=clock, owner=server.owner_id)
+        desk = Desk(link, open_as)
         self.place = SchedulerPlace(server.scheduler, lambda: open_with(_PLACE), self._about_qrun)
         comments = tell.comment and settings.mode == "scheduler"  # beside pbs_sched, estimates and no more
         self.pen = Pen(
-            self.link,
+            link,
             pace,
             comments=comments,
             expected=tell.start == "expected",
             lengths=tell.soft_walltime,
         )
         self._reader = StateReader(
-            self.link, server.scheduler, by_hand, clock=clock, by_host=server.plan_by == "host"
+            link, server.scheduler, by_hand, clock=clock, by_host=server.plan_by == "host"
         )
-        self._starter = Starter(
+        starter = Starter(
             self.place.talk,
             asynchronous=settings.run.asynchronous,
             queues=lambda: self._reader.queues,
             hosts=lambda: self._reader.hosts,
         )
+        super().__init__(link=link, reader=self._reader, starter=starter, pen=self.pen, desk=desk)
         self._state: State | None = None
 
     @property
-    def up_since(self) -> float | None:
-        """When it was first reached after it had been away."""
-        return self.link.up_since
-
     @property
     def listens_on(self) -> int | None:
         """Commands come over a connection of ours: we listen nowhere."""
@@ -121,10 +116,6 @@ class OpenPBSServer:
     def comments(self) -> bool:
         """Whether comments are written."""
         return self.pen.comments
-
-    async def wait_until_up(self) -> None:
-        """Returns once the server answers."""
-        await self.link.wait_until_up()
 
     async def take_place(self, look: Callable[[], None]) -> None:
         """Registers. Raises `TakenError`, `RightsError`."""
@@ -138,46 +129,6 @@ class OpenPBSServer:
     def barred(self) -> str:
         """Why nothing may be started: we are not registered."""
         return self.place.barred()
-
-    async def settings(self) -> list[Told]:
-        """See `Server`."""
-        return await self._reader.settings()
-
-    async def read(self) -> State:
-        """Its whole state now."""
-        return await self._reader.read()
-
-    async def run(self, run: Run, asked: Callable[[], None]) -> Outcome:
-        """Looks once more, and asks for the run."""
-        return await self._starter.run(run, asked)
-
-    async def became(self, run: Run) -> Check:
-        """Whether the job runs, or ran, as decided."""
-        return await self._starter.became(run)
-
-    async def submit(self, submission: SubmissionFacts, mark: str) -> str:
-        """Submits a job that is handed over, on hold."""
-        return await self._desk.submit(submission, mark)
-
-    async def marked(self, mark: str) -> str:
-        """The id of the job with this mark."""
-        return await self._desk.marked(mark)
-
-    async def finish(self, job: str) -> None:
-        """What a submission that was broken off had still to do."""
-        await self._desk.finish(job)
-
-    async def let_run(self, job: str) -> None:
-        """Lifts its hold."""
-        await self._desk.let_run(job)
-
-    async def take_back(self, job: str, *, may_have_run: bool) -> None:
-        """Deletes it unless it runs."""
-        await self._desk.take_back(job, may_have_run=may_have_run)
-
-    async def delete(self, job: str) -> None:
-        """Deletes it, though it may run."""
-        await self._desk.delete(job)
 
     async def confirm(self, name: str, wish: Wish, places: Sequence[Placed]) -> None:
         """Gives a reservation its vnodes, one bracket for each unit of its select; or refuses it."""
@@ -209,18 +160,6 @@ class OpenPBSServer:
     def _amounts(self) -> set[str]:
         nodes = {} if self._state is None else self._state.nodes
         return {name for node in nodes.values() for name in node.resources}
-
-    async def write(self, write: Write) -> bool:
-        """Writes a plan on a job."""
-        return await self.pen.write(write)
-
-    async def comment(self, job: str, text: str) -> None:
-        """Replaces our comment."""
-        await self.pen.comment(job, text)
-
-    async def clean(self, job: str, writing: Writing) -> bool:
-        """Takes our writings off a job."""
-        return await self.pen.clean(job, writing)
 
     def see(self, state: State) -> None:
         """Takes the newest reading."""

@@ -5,15 +5,13 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
-from schedd.wire import Run, SubmissionFacts
 from server_adapter.batch.sockets import Address
 from server_adapter.bridge.by_hand import ByHand
-from server_adapter.bridge.checks import Check
 from server_adapter.bridge.draining import Drained
 from server_adapter.bridge.rates import Pace
-from server_adapter.bridge.server import Outcome, Placed, Told
-from server_adapter.bridge.state import State, Wish, Writing
-from server_adapter.bridge.tells import Write
+from server_adapter.bridge.server import Placed
+from server_adapter.bridge.state import State, Wish
+from server_adapter.servers.parts import ServerOfParts
 from server_adapter.servers.torque import drain
 from server_adapter.servers.torque.handover import REQUESTS, Desk
 from server_adapter.servers.torque.link import PERMITTED, ServerLink
@@ -28,7 +26,7 @@ from server_adapter.torque.listener import CommandListener, CommandReceived
 _log = logging.getLogger(__name__)
 
 
-class TorqueServer:
+class TorqueServer(ServerOfParts):
     """Reads, starts and writes over one connection, and listens on the scheduler's port."""
 
     def __init__(
@@ -45,7 +43,7 @@ class TorqueServer:
         permitted = PERMITTED[settings.mode] | (REQUESTS if taken else frozenset())
         if settings.drain.queues and settings.mode == "scheduler":
             permitted |= drain.REQUESTS
-        self.link = ServerLink(
+        link = ServerLink(
             Address(settings.server.host, settings.server.port),
             credential,
             user=settings.server.user,
@@ -61,18 +59,18 @@ class TorqueServer:
             planned=tell.planned,
             expected=tell.start == "expected",
         )
-        self.pen = Pen(self.link, offers, pace)
-        self._starter = Starter(self.link, question, asynchronous=settings.run.asynchronous)
-        self._reader = StateReader(self.link, question, by_hand)
-        self._desk = Desk(self.link)
-        self._router = drain.Router(self.link)
+        self.pen = Pen(link, offers, pace)
+        super().__init__(
+            link=link,
+            reader=StateReader(link, question, by_hand),
+            starter=Starter(link, question, asynchronous=settings.run.asynchronous),
+            pen=self.pen,
+            desk=Desk(link),
+        )
+        self._router = drain.Router(link)
         self._listener: CommandListener | None = None
 
     @property
-    def up_since(self) -> float | None:
-        """When it was first reached after it had been away."""
-        return self.link.up_since
-
     @property
     def listens_on(self) -> int | None:
         """The scheduler's port, while we listen there."""
@@ -82,10 +80,6 @@ class TorqueServer:
     def comments(self) -> bool:
         """Whether comments are written."""
         return self.pen.offers.comment
-
-    async def wait_until_up(self) -> None:
-        """Returns once the server answers."""
-        await self.link.wait_until_up()
 
     async def take_place(self, look: Callable[[], None]) -> None:
         """Listens where the server finds its scheduler. Raises `PortTakenError`."""
@@ -107,42 +101,6 @@ class TorqueServer:
         """Nothing of the server's makes us wait."""
         return ""
 
-    async def settings(self) -> list[Told]:
-        """See `Server`."""
-        return await self._reader.settings()
-
-    async def read(self) -> State:
-        """Its whole state now."""
-        return await self._reader.read()
-
-    async def run(self, run: Run, asked: Callable[[], None]) -> Outcome:
-        """Looks once more, and asks for the run."""
-        return await self._starter.run(run, asked)
-
-    async def became(self, run: Run) -> Check:
-        """Whether the job runs, or ran, as decided."""
-        return await self._starter.became(run)
-
-    async def submit(self, submission: SubmissionFacts, mark: str) -> str:
-        """Submits a job that is handed over, on hold."""
-        return await self._desk.submit(submission, mark)
-
-    async def marked(self, mark: str) -> str:
-        """The id of the job with this mark."""
-        return await self._desk.marked(mark)
-
-    async def finish(self, job: str) -> None:
-        """What a submission that was broken off had still to do."""
-        await self._desk.finish(job)
-
-    async def let_run(self, job: str) -> None:
-        """Lifts its hold."""
-        await self._desk.let_run(job)
-
-    async def take_back(self, job: str, *, may_have_run: bool) -> None:
-        """Deletes it unless it runs."""
-        await self._desk.take_back(job, may_have_run=may_have_run)
-
     async def routed(self, queues: Sequence[str]) -> list[Drained]:
         """The jobs in these routing queues."""
         return await self._router.routed(queues)
@@ -159,26 +117,10 @@ class TorqueServer:
         """Deletes it."""
         await self._router.remove(job, comment)
 
-    async def delete(self, job: str) -> None:
-        """Deletes it, though it may run."""
-        await self._desk.delete(job)
-
     async def confirm(self, name: str, wish: Wish, places: Sequence[Placed]) -> None:
         """TORQUE has no reservations of its own."""
         del wish, places
         raise ValueError(f"there is no reservation {name} at this server")
-
-    async def write(self, write: Write) -> bool:
-        """Writes a plan on a job."""
-        return await self.pen.write(write)
-
-    async def comment(self, job: str, text: str) -> None:
-        """Replaces our comment."""
-        await self.pen.comment(job, text)
-
-    async def clean(self, job: str, writing: Writing) -> bool:
-        """Takes our writings off a job."""
-        return await self.pen.clean(job, writing)
 
     def see(self, state: State) -> None:
         """Nothing is needed of the newest reading."""

@@ -135,4 +135,5 @@ def start_as_admin(server: EmulatedServer, job: str) -> None:
 def link_of(adapter: Adapter) -> ServerLink:
     """The adapter's connection to its TORQUE server."""
     assert isinstance(adapter.server, TorqueServer)
+    assert isinstance(adapter.server.link, ServerLink)
     return adapter.server.link

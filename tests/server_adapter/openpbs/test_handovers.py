@@ -122,7 +122,7 @@ async def test_a_script_longer_than_a_request_arrives_whole(counter: Counter) ->
 async def test_a_submission_that_was_broken_off_is_found_and_put_on_our_hold(
     counter: Counter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    desk: Any = counter.openpbs._desk
+    desk: Any = counter.openpbs.desk
     whole = desk.finish
 
     async def cut(job: str) -> None:

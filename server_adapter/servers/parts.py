@@ -1,0 +1,106 @@
+"""What the servers of both families pass on to their parts, each of which has a matter of its own."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from schedd.wire import Run, SubmissionFacts
+from server_adapter.bridge.checks import Check
+from server_adapter.bridge.handovers import Taker
+from server_adapter.bridge.link import Link
+from server_adapter.bridge.server import Outcome, Told
+from server_adapter.bridge.state import State, Writing
+from server_adapter.bridge.tells import Write
+
+__all__ = ["ServerOfParts"]
+
+
+class _Reader(Protocol):
+    async def read(self) -> State: ...
+
+    async def settings(self) -> list[Told]: ...
+
+
+class _Starter(Protocol):
+    async def run(self, run: Run, asked: Callable[[], None]) -> Outcome: ...
+
+    async def became(self, run: Run) -> Check: ...
+
+
+class _Pen(Protocol):
+    async def write(self, write: Write) -> bool: ...
+
+    async def comment(self, job: str, text: str) -> None: ...
+
+    async def clean(self, job: str, writing: Writing) -> bool: ...
+
+
+class ServerOfParts:
+    """The half of `bridge.server.Server`, and all of `Taker`, that is the same for every family."""
+
+    def __init__(
+        self, *, link: Link[Any], reader: _Reader, starter: _Starter, pen: _Pen, desk: Taker
+    ) -> None:
+        self.link = link
+        self.desk = desk
+        self._reading, self._starting, self._writing = reader, starter, pen
+
+    @property
+    def up_since(self) -> float | None:
+        """When it was first reached after it had been away."""
+        return self.link.up_since
+
+    async def wait_until_up(self) -> None:
+        """Returns once the server answers."""
+        await self.link.wait_until_up()
+
+    async def settings(self) -> list[Told]:
+        """See `Server`."""
+        return await self._reading.settings()
+
+    async def read(self) -> State:
+        """Its whole state now."""
+        return await self._reading.read()
+
+    async def run(self, run: Run, asked: Callable[[], None]) -> Outcome:
+        """Looks once more, and asks for the run."""
+        return await self._starting.run(run, asked)
+
+    async def became(self, run: Run) -> Check:
+        """Whether the job runs, or ran, as decided."""
+        return await self._starting.became(run)
+
+    async def write(self, write: Write) -> bool:
+        """Writes a plan on a job."""
+        return await self._writing.write(write)
+
+    async def comment(self, job: str, text: str) -> None:
+        """Replaces our comment."""
+        await self._writing.comment(job, text)
+
+    async def clean(self, job: str, writing: Writing) -> bool:
+        """Takes our writings off a job."""
+        return await self._writing.clean(job, writing)
+
+    async def submit(self, submission: SubmissionFacts, mark: str) -> str:
+        """Submits a job that is handed over, on hold."""
+        return await self.desk.submit(submission, mark)
+
+    async def marked(self, mark: str) -> str:
+        """The id of the job with this mark."""
+        return await self.desk.marked(mark)
+
+    async def finish(self, job: str) -> None:
+        """What a submission that was broken off had still to do."""
+        await self.desk.finish(job)
+
+    async def let_run(self, job: str) -> None:
+        """Lifts its hold."""
+        await self.desk.let_run(job)
+
+    async def take_back(self, job: str, *, may_have_run: bool) -> None:
+        """Deletes it unless it runs."""
+        await self.desk.take_back(job, may_have_run=may_have_run)
+
+    async def delete(self, job: str) -> None:
+        """Deletes it, though it may run."""
+        await self.desk.delete(job)
