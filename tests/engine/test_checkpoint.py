@@ -30,7 +30,7 @@ from schedd.plan.kernels.layout import (
 )
 from schedd.plan.schema import NAMES, declared
 from schedd.wire import Decision, Event
-from tests.engine.chaos import Chaos, Ranked, play
+from tests.engine.chaos.lives import Chaos, Ranked, play
 from tests.engine.cluster import Cluster
 
 

@@ -28,7 +28,7 @@ from schedd.engine.facts.records import (
 )
 from schedd.model import WaitingFor
 from schedd.wire import JobFacts, Run
-from tests.engine.chaos import Chaos, play
+from tests.engine.chaos.lives import Chaos, play
 from tests.engine.cluster import Cluster
 from tests.engine.test_failing import passed
 

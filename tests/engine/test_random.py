@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from schedd.engine.facts import arrivals, later
 from schedd.engine.run import rereading
-from tests.engine.chaos import Chaos, Placed, Ranked, Strict, play, seeds
+from tests.engine.chaos.lives import Chaos, Placed, Ranked, Strict, play
+from tests.engine.chaos.values import seeds
 
 KINDS = [Chaos, Ranked, Placed, Strict]
 

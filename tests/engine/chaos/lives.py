@@ -1,0 +1,208 @@
+"""Random lives of a cluster: a server, a lossy line, and an engine that checks all its invariants."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+
+from hypothesis import strategies as st
+from hypothesis.stateful import invariant, rule
+
+from schedd.engine.facts.records import MAY_BREAK, Phase
+from schedd.engine.improve import improvement
+from schedd.engine.show.foretelling import foretell, outset
+from schedd.engine.show.job_view import job_view
+from schedd.engine.show.view import publish
+from schedd.optimize import Search, SearchSettings
+from schedd.plan.latest import latest_starts
+from tests.engine.chaos.admin import ByAdmin
+from tests.engine.chaos.server import OnServer
+from tests.engine.chaos.values import (
+    ADAPTERS,
+    BOOKING_ACTS,
+    FATES,
+    JOBS,
+    LIMITS,
+    MORE,
+    NODES,
+    POLICIES,
+    QUEUES,
+    REQUESTS,
+    STATES,
+    TOUCHES,
+    WALLTIMES,
+    seeds,
+)
+
+
+class Chaos(OnServer, ByAdmin):
+    """A server that lives its life, and a lossy line to an engine that checks all its invariants."""
+
+    @rule(seed=seeds, late=st.booleans())
+    def search(self, seed: int, late: bool) -> None:
+        """A search on a copy; what it finds comes at once, or when the plan has moved on."""
+        state = self.engine.state
+        if self.found is not None and late:
+            return
+        found, self.found = self.found, None
+        if found is None:
+            latest = latest_starts(state.plan, state.promise, state.columns, state.now)
+            search = Search(
+                state.plan.fork(), state.columns, latest, state.now, SearchSettings(moves=20, seed=seed)
+            )
+            places = search.run().places
+            jobs = {record.slot: record.id for record in state.records.values()}
+            found = improvement(self.server.event_id(), self.server.now, state.plan, jobs, places)
+            if late:
+                self.found = found
+                return
+        self._handle([found])
+
+    @rule(late=st.booleans())
+    def foretell(self, late: bool) -> None:
+        """Expected starts, worked out on a copy; they come at once, or when the plan has moved on."""
+        if self.foretold and late:
+            return
+        found, self.foretold = self.foretold, []
+        if not found:
+            given = outset(self.engine.state)
+            assert given is not None
+            found = list(foretell(given).events(self.server.event_id()))
+            if late:
+                self.foretold = found
+                return
+        self._handle([*found])
+
+    # ---- what must always hold ------------------------------------------------------------------
+
+    @invariant()
+    def every_job_has_an_answer(self) -> None:
+        published = publish(self.engine.state)
+        for job_id, record in self.engine.state.records.items():
+            view = job_view(published, job_id)
+            assert view is not None
+            assert view.why
+            for breach in record.breaches:
+                assert breach.cause in MAY_BREAK
+            if record.phase is Phase.WAITING:
+                assert (view.planned_start is None) == (view.answer != "start_known")
+
+    @invariant()
+    def at_rest_nobody_could_start_earlier(self) -> None:
+        """Whatever freed room, a repair has used it: a look at all jobs on a copy finds nothing more."""
+        state = self.engine.state
+        if state.plan.freed:
+            return
+        copy = state.plan.fork()
+        copy.look_at_all()
+        moves, done = copy.repair(state.now)
+        assert done
+        assert moves.slots.tolist() == []
+
+    @invariant()
+    def what_is_told_is_of_jobs_that_wait(self) -> None:
+        state = self.engine.state
+        assert state.outlook is not None
+        for record in state.records.values():
+            known = record.id in state.outlook.learner
+            assert known == state.settings.predicts(record.facts.queue)
+            if record.slot >= 0 and (not known or record.phase in (Phase.RUNNING, Phase.BLOCKED)):
+                assert state.expected[record.slot] == -1
+        told = {job for kind in state.outlook.kinds.values() for job in kind.told}
+        assert told <= set(state.records)
+        assert (state.expected <= state.expected_by).all()
+
+
+class Ranked(Chaos):
+    """The same with priorities, and a class of jobs that may break promises."""
+
+    settings = replace(
+        Chaos.settings,
+        slack=400,
+        priority_every=100,
+        site={
+            "bookings": {"most": 3, "order": "bjf"},
+            "priority": {"wish": 1.0, "waiting": 20.0, "fair_share": 3.0, "short": 2.0},
+            "fair_share": {},
+            "classes": {"urgent": {"points": 2.0, "groups": ["staff"], "breaks_promises": True}},
+            "limits": [{"what": "cpus", "who": "user", "amount": 9}],
+        },
+    )
+
+
+class Placed(Chaos):
+    """The same with nodes of different speed, some of them worth waiting for, and deadlines that go first."""
+
+    settings = replace(
+        Chaos.settings,
+        slack=400,
+        site={
+            "bookings": {"most": 3, "order": "lff"},
+            "placement": "best_gap_edf",
+            "speeds": {"big": 3.0, "n3": 2.0},
+            "criteria": {"wait": 1.0, "late_jobs": 2.0, "weighted_utilisation": 6.0},
+            "priority": {"wish": 1.0},
+        },
+    )
+
+
+class Strict(Ranked):
+    """No slack at all: the first start that a job is given is what it is promised."""
+
+    settings = replace(Ranked.settings, slack=0)
+
+
+def play(world: Chaos, random: Random, steps: int) -> None:
+    """Let any of the rules happen, many times: more of a life than the state machine's careful steps."""
+    world.begin(random.randint(0, 1 << 30))
+    for _ in range(steps):
+        acts = _acts(world, random)
+        random.choices([act for _, act in acts], [weight for weight, _ in acts])[0]()
+        world.every_job_has_an_answer()
+        world.at_rest_nobody_could_start_earlier()
+        world.what_is_told_is_of_jobs_that_wait()
+
+
+def _acts(world: Chaos, random: Random) -> list[tuple[int, Callable[[], None]]]:
+    choice, number, sample = random.choice, random.randint, random.sample
+    job, node, queue = choice(JOBS), choice(NODES), choice(QUEUES)
+    return [
+        (6, lambda: world.submit(job, choice(REQUESTS), choice(WALLTIMES), queue, number(0, 1200))),
+        (
+            2,
+            lambda: world.alter(job, choice(REQUESTS), choice(WALLTIMES), queue, choice([None, 50, 500])),
+        ),
+        (3, lambda: world.touch(job, choice(TOUCHES))),
+        (1, lambda: world.start_by_hand(job, node, number(1, 6))),
+        (2, lambda: world.node(node, choice(STATES), choice([4, 4, 2, 8]))),
+        (1, lambda: world.new_node(number(0, 4), number(0, 2))),
+        (1, lambda: world.queue(queue, choice([True, True, False]), choice(["", "200"]), choice(LIMITS))),
+        (1, lambda: world.change_server(choice([True, True, False]), choice(["", "400"]), choice(LIMITS))),
+        (1, lambda: world.slot_limit(job, choice([None, 1, 2]))),
+        (1, lambda: world.reserve("r1", [node], number(-100, 2000), choice([None, number(1, 2000)]), {})),
+        (1, lambda: world.reserve("r2", [node], number(-100, 2000), number(1, 2000), choice(MORE))),
+        (1, lambda: world.unreserve(choice(["r1", "r2"]))),
+        (
+            2,
+            lambda: world.book(
+                choice(["b1", "b2", "b3"]),
+                choice(["1:ppn=2", "2:ppn=1", "1:ppn=4"]),
+                number(0, 2000),
+                number(0, 2000),
+                number(1, 1000),
+                choice([None, None, 100]),
+            ),
+        ),
+        (1, lambda: world.do_with_booking(choice(["b1", "b2", "b3"]), choice(BOOKING_ACTS))),
+        (2, lambda: world.search(number(0, 1 << 30), choice([True, False]))),
+        (2, lambda: world.foretell(choice([True, False]))),
+        (1, lambda: world.pause(choice(["", "", "upgrade"]))),
+        (1, lambda: world.hold_planning(sample(NODES, number(0, 3)), sample(QUEUES, number(0, 1)), True)),
+        (1, lambda: world.hold_planning(NODES, QUEUES, False)),
+        (1, lambda: world.change_policy(random.choices(POLICIES, k=number(1, 2)))),
+        (8, lambda: world.time_passes(choice([0, 1, 7, 30, 60, 130, 300, 1000, 4000]))),
+        (1, lambda: world.weather(choice(FATES), choice(ADAPTERS))),
+        (1, lambda: world.out_of_order(number(0, 1 << 30))),
+        (1, lambda: world.clock_set_back(number(1, 500))),
+        (1, lambda: world.snapshot(choice([True, True, False]), choice([None, 10, 1000]))),
+        (1, lambda: world.nonsense(number(0, 1 << 30), job, node, number(-5000, 5000))),
+    ]
