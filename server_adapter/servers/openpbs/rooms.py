@@ -78,7 +78,8 @@ def laid(
         for name, value in asked.items()
         if name in charged and (count := amount(name, value)) and any(name in one.free for one in rooms)
     }
-    meeting = [one for one in rooms if _meets(one, asked, rooms)]
+    known = {tag for one in rooms for tag in one.tags}
+    meeting = [one for one in rooms if meets(asked, (one.vnode,), one.tags, known)]
     fitting = [one for one in meeting if all(one.free.get(name, 0) >= n for name, n in needs.items())]
     if fitting:
         best = min(fitting, key=lambda one: (one.free.get("ngpus", 0), one.free.get("ncpus", 0)))
@@ -104,15 +105,27 @@ def _spread(needs: Mapping[str, int], rooms: Iterable[Room]) -> list[tuple[str, 
     return [] if any(wanting.values()) else found
 
 
-def _meets(one: Room, asked: Mapping[str, str], rooms: Sequence[Room]) -> bool:
-    """Whether a vnode has what is asked for and is no amount; what no vnode has is none of its matters."""
-    if asked.get("vnode", one.vnode) != one.vnode:
-        return False
+def meets(
+    asked: Mapping[str, str], names: Collection[str], tags: Collection[str], known: Collection[str]
+) -> bool:
+    """Whether a node with these names and properties has what is asked for beside amounts.
+
+    What none has, as nothing among the `known` properties of all, is no matter of theirs.
+    """
     for name, value in asked.items():
-        text = "True" if value.lower() == "true" else value
-        tag = f"{name.lower()}={text}"
-        if tag not in one.tags and any(tag in other.tags for other in rooms):
-            return False
+        if name == "vnode":
+            if value not in names:
+                return False
+        elif name == "host":
+            if value in known and value not in tags and value not in names:
+                return False
+        elif value.lower() == "false":
+            if f"{name.lower()}=True" in tags:
+                return False
+        else:
+            tag = f"{name.lower()}={'True' if value.lower() == 'true' else value}"
+            if tag in known and tag not in tags:
+                return False
     return True
 
 

@@ -161,6 +161,7 @@ class Starter:
             _amounts(nodes.values()),
             rooms,
             whole="vscatter" in place.split(":"),
+            tags={name: node_facts(name, found.values).properties for name, found in nodes.items()},
         )
         rest = [
             one.name

@@ -155,11 +155,11 @@ class OpenPBSServer(ServerOfParts):
             if share.node in at
         }
         whole = "vscatter" in slot.resources.get("place", "").split(":")
-        return composed(slot, exec_vnode(slot.select, place.shares, self._amounts(), rooms, whole=whole))
-
-    def _amounts(self) -> set[str]:
         nodes = {} if self._state is None else self._state.nodes
-        return {name for node in nodes.values() for name in node.resources}
+        amounts = {name for node in nodes.values() for name in node.resources}
+        tags = {share.node: nodes[share.node].properties for share in place.shares if share.node in nodes}
+        moved = exec_vnode(slot.select, place.shares, amounts, rooms, whole=whole, tags=tags)
+        return composed(slot, moved)
 
     def see(self, state: State) -> None:
         """Takes the newest reading."""

@@ -193,6 +193,29 @@ def test_each_unit_of_a_select_gets_a_bracket_in_the_selects_order() -> None:
     )
 
 
+def test_each_unit_is_on_a_vnode_that_has_what_it_asks_for() -> None:
+    # As the plan had it: n1 for the first and the last unit, n2, which is red, and n3.
+    decided = (ShareFacts("n1", 3), ShareFacts("n2", 3), ShareFacts("n3", 1))
+    tags = {"n1": ("rack1",), "n2": ("color=red", "rack1"), "n3": ("old=True", "rack2")}
+    for select, wanted in (
+        (
+            "1:ncpus=1:vnode=n1+1:ncpus=3:color=red+1:ncpus=1:vnode=n3+1:ncpus=2",
+            "(n1:ncpus=1)+(n2:ncpus=3)+(n3:ncpus=1)+(n1:ncpus=2)",
+        ),
+        (
+            "1:ncpus=1:host=rack2+1:ncpus=3:old=False+1:ncpus=3:color=red:mpiprocs=3",
+            "(n3:ncpus=1)+(n1:ncpus=3)+(n2:ncpus=3)",
+        ),
+        (
+            "1:ncpus=1:old=true:size=big+2:ncpus=3:host=elsewhere",
+            "(n3:ncpus=1)+(n1:ncpus=3)+(n2:ncpus=3)",
+        ),
+    ):
+        assert exec_vnode(select, decided, tags=tags) == wanted
+    with pytest.raises(ValueError, match="does not fit on what was decided"):
+        exec_vnode("1:ncpus=1+2:ncpus=3:color=red", decided, tags=tags)
+
+
 def test_what_vnodes_count_of_their_own_is_charged_and_what_only_selects_is_not() -> None:
     found = exec_vnode(
         "1:ncpus=1:scratch=5gb:ib=True:host=n1:ngpus=1", (ShareFacts("n1", 1, 0, 1),), {"scratch"}

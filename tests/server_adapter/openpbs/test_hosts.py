@@ -156,7 +156,8 @@ def test_where_jobs_and_reservations_are_is_told_by_hosts() -> None:
 
 def where(select: str, *held: ShareFacts, vnodes: list[Described] | None = None, whole: bool = False) -> str:
     found = numa() if vnodes is None else vnodes
-    return exec_vnode(select, held, ("scratch",), {"a": [room(one) for one in found]}, whole=whole)
+    rooms, tags = {"a": [room(one) for one in found]}, {"a": [one.name for one in found]}
+    return exec_vnode(select, held, ("scratch",), rooms, whole=whole, tags=tags)
 
 
 def test_chunks_go_to_the_fullest_vnode_that_has_room_and_then_to_the_next() -> None:

@@ -37,6 +37,15 @@ async def test_a_run_names_each_chunk_and_is_of_the_kind_that_is_acknowledged_at
     assert request.destination == "(n1:ncpus=2:mem=1048576kb)+(n1:ncpus=2:mem=1048576kb)"
 
 
+async def test_a_chunk_runs_on_the_vnode_that_has_what_it_asks_for(tmp_path: Path) -> None:
+    site = Site(jobs={"1.s": QUEUED | {"schedselect": "1:ncpus=2+1:ncpus=2:color=red"}})
+    site.nodes["n1"]["resources_available.color"] = "red"
+    async with site.peer.listening():
+        assert (await start(site, tmp_path, ShareFacts("n1", 2), ShareFacts("n2", 2)))[0]
+    [request] = site.runs()
+    assert request.destination == "(n2:ncpus=2)+(n1:ncpus=2)"
+
+
 @pytest.mark.parametrize(
     ("change", "words", "busy"),
     [
