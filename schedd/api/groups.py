@@ -9,8 +9,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
 from schedd.api.problems import ProblemError, answers
-from schedd.api.roof import Asked, Asker, TheRoof, Words, claimed_by, owner_of
-from schedd.dialect import parse_torque
+from schedd.api.roof import Asked, Asker, TheRoof, Words, claimed_by, owner_of, read
 from schedd.federation.groups.group import Copy, Group, Round
 from schedd.federation.groups.steps import handover_name
 from schedd.federation.roof import Roof
@@ -50,7 +49,7 @@ class GroupPart(Asked):
     @property
     def walltime(self) -> int:
         """In seconds."""
-        return parse_torque(self.asked).walltime or _WALLTIME
+        return read(self.asked).walltime or _WALLTIME
 
 
 class GroupRequest(BaseModel):

@@ -25,15 +25,24 @@ from schedd.api.persons import Person, Persons
 from schedd.api.problems import Fault, ProblemError, answers
 from schedd.api.text import TextRoute
 from schedd.client import ClientError
-from schedd.dialect import RequestError, format_walltime, parse_torque, parse_walltime, resource_list
+from schedd.dialect import (
+    RequestError,
+    family_of,
+    format_walltime,
+    parse_openpbs,
+    parse_torque,
+    parse_walltime,
+    resource_list,
+)
 from schedd.federation.jobs import Job
 from schedd.federation.offers import Balance, Offered, compose
 from schedd.federation.peers import client_of
 from schedd.federation.roof import Roof
+from schedd.model import Request as Model
 from schedd.service.access.roles import Bearer
 from schedd.wire import HANDED_ATTRIBUTES
 
-__all__ = ["Asked", "Asker", "TheRoof", "Tokens", "Words", "claimed_by", "create_app", "owner_of"]
+__all__ = ["Asked", "Asker", "TheRoof", "Tokens", "Words", "claimed_by", "create_app", "owner_of", "read"]
 
 _ABOUT: Final = """
 A federation takes a job once and hands it to the cluster whose plan ends it first. `POST /v1/federation/jobs`
@@ -80,7 +89,7 @@ class Asked(BaseModel):
         if (self.request is None) == (self.resources is None):
             raise ValueError("give either request or resources")
         try:
-            parse_torque(self.asked)
+            read(self.asked)
         except RequestError as error:
             raise ValueError(error.comment) from None
         return self
@@ -114,6 +123,11 @@ class Bag(Asked):
     def of_tasks(self, tasks: int) -> dict[str, str]:
         """What so many tasks ask for at once. Raises ValueError."""
         asked = self.asked
+        if "select" in asked:
+            count, colon, rest = asked["select"].partition(":")
+            if count != "1" or "+" in rest:
+                raise ValueError("one task asks for one chunk: select=1:ncpus=…")
+            return {**asked, "select": f"{tasks}{colon}{rest}"}
         if "nodes" in asked:
             count, colon, rest = asked["nodes"].partition(":")
             if count != "1" or "+" in rest:
@@ -121,7 +135,7 @@ class Bag(Asked):
             return {**asked, "nodes": f"{tasks}{colon}{rest}"}
         if asked.get("procs", "").isdecimal():
             return {**asked, "procs": str(int(asked["procs"]) * tasks)}
-        raise ValueError("what one task asks for is given as nodes=1:ppn=… or procs=…")
+        raise ValueError("what one task asks for is given as nodes=1:ppn=…, procs=… or select=1:ncpus=…")
 
 
 class NewJob(Asked):
@@ -362,7 +376,7 @@ async def _submit(roof: TheRoof, asker: Asker, body: NewJob) -> Response:
         "queues": body.queues,
         "data": list(body.data),
         "cpu_seconds": cpu_seconds(body.asked),
-        "walltime": parse_torque(body.asked).walltime or _WALLTIME,
+        "walltime": read(body.asked).walltime or _WALLTIME,
         **claimed_by(asker, owner),
     }
     more = {"clusters": tuple(body.clusters), "key": body.key, "deadline": body.deadline}
@@ -395,6 +409,8 @@ def first(roof: Roof, owner: str, users: Mapping[str, str], body: Asked) -> list
         found: dict[str, Any] = {"cluster": name, "start": None, "end": None, "cost": None, "why": ""}
         if name not in users:
             return found | {"why": f"{owner} has no user there"}
+        if cannot := chosen.cannot(body.asked):
+            return found | {"why": cannot}
         try:
             with client_of(chosen, tokens[name]) as client:
                 answer = client.what_if(
@@ -456,6 +472,11 @@ def owner_of(roof: Roof, asker: Bearer, body: Asked) -> str:
         known = ", ".join(roof.settings.clusters)
         fault = Fault(where="body.clusters", what=f"no cluster {unknown[0][:40]}", allowed=known)
         raise ProblemError("invalid", fault.what, errors=[fault])
+    names = body.clusters or tuple(roof.settings.clusters)
+    whys = [roof.settings.clusters[name].cannot(body.asked) for name in names]
+    if all(whys):
+        fault = Fault(where="body.request", what=whys[0], allowed="nodes=N:ppn=P, procs=N or ncpus=N")
+        raise ProblemError("invalid", f"no cluster takes it: {whys[0]}", errors=[fault])
     if asker.role == "admin":
         return body.owner or asker.name
     if asker.role != "user":
@@ -476,8 +497,15 @@ def users_of(roof: Roof, asker: Bearer, owner: str) -> Mapping[str, str]:
     return roof.settings.users(owner, said["users"]) if said else roof.users_of(owner)
 
 
+def read(asked: Mapping[str, str]) -> Model:
+    """What is asked for, in the words of TORQUE, or of OpenPBS where there is a select. Raises
+    RequestError.
+    """
+    return parse_openpbs(asked) if family_of(asked) == "openpbs" else parse_torque(asked)
+
+
 def cpu_seconds(asked: Mapping[str, str]) -> int:
-    request = parse_torque(asked)
+    request = read(asked)
     return request.cpus * (request.walltime or _WALLTIME)
 
 

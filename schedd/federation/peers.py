@@ -209,6 +209,9 @@ class Peer(threading.Thread):
     def _answer(self, client: Client, question: Question) -> tuple[Offer, int]:
         """What its plan says of a job, and the generation of that plan."""
         resources, queue, user = question
+        cannot = self._settings.cannot(dict(resources))
+        if cannot:
+            return Offer(None, None, cannot, never=True), -1
         try:
             found: Any = client.what_if(resources=dict(resources), queue=queue, owner=user)
         except Refused as error:

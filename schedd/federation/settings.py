@@ -9,6 +9,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
+from schedd.dialect import family_of
 from schedd.federation.groups.steps import GroupRules
 from schedd.federation.policies import Policy
 from schedd.federation.seen import Rules
@@ -157,6 +158,9 @@ class ClusterSettings(Section):
     """Counts as so much later: a site that is to be used last."""
     data: tuple[str, ...] = ()
     """Names of the sets of data that are there."""
+    family: Literal["torque", "openpbs"] = "torque"
+    """What its server is: jobs that ask by `select` go to OpenPBS alone, a TORQUE server would pass over
+    it."""
     realms: tuple[str, ...] = ()
     """Users of these realms have the same name there: `ann@org` is `ann`."""
     users: dict[str, str] = Field(default_factory=dict)
@@ -174,6 +178,12 @@ class ClusterSettings(Section):
             return claimed if _USER.fullmatch(claimed) else ""
         name, _, realm = owner.rpartition("@")
         return name if name and realm in self.realms else ""
+
+    def cannot(self, resources: Mapping[str, str]) -> str:
+        """Why its server does not understand what a job asks for; empty: it may."""
+        if self.family == "torque" and family_of(resources) == "openpbs":
+            return "its server does not know select (clusters.NAME.family)"
+        return ""
 
     def discloses(self, level: Disclosure) -> bool:
         """Whether so much may be used and shown."""

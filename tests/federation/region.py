@@ -14,6 +14,7 @@ from typing import Any, Self
 from schedd.api.bookings import BookingRequest, view
 from schedd.api.handovers import view as handover_view
 from schedd.client import Refused, Unreachable
+from schedd.dialect import family_of
 from schedd.engine.facts.booking import LIVE
 from schedd.engine.show.view import publish
 from schedd.federation.groups.group import Group
@@ -98,6 +99,7 @@ class Provider(Cluster):
                 state="H",
                 holds="o",
                 resources=dict(one.submission.resources),
+                family=family_of(one.submission.resources),
             )
             yield from server.submit(facts, 100)
         elif one.step == "release" and job in server.jobs:
@@ -222,7 +224,7 @@ class Wire:
             owner=asked["owner"],
             queue="",
             submitted=state.now,
-            family="torque",
+            family=family_of(asked["resources"]),
             resources=asked["resources"],
             not_before=asked["not_before"],
         )
@@ -240,9 +242,13 @@ class Tender(Keeper):
 
 
 class Region:
-    """``loss``: how likely a request, or its answer, is lost; ``death``: that the federation dies there."""
+    """``loss``: how likely a request, or its answer, is lost; ``death``: that the federation dies there.
+    Those named in ``openpbs`` have such a server, others a TORQUE.
+    """
 
-    def __init__(self, directory: Path, names: str = "ab", seed: int = 0, **groups: Any) -> None:
+    def __init__(
+        self, directory: Path, names: str = "ab", seed: int = 0, openpbs: str = "", **groups: Any
+    ) -> None:
         self.chance = random.Random(seed)
         self.loss = self.death = 0.0
         self.lost = ""
@@ -253,7 +259,10 @@ class Region:
         one = {"url": "http://127.0.0.1:9", "token_file": str(directory / "token"), "realms": ["org"]}
         self.settings = Settings.model_validate(
             {
-                "clusters": {name: {**one, "cluster": name} for name in names},
+                "clusters": {
+                    name: {**one, "cluster": name, "family": "openpbs" if name in openpbs else "torque"}
+                    for name in names
+                },
                 "routing": {"again": "1s", "poll": 0.1},
                 "groups": {"gain": "5s", **groups},
             }
@@ -302,10 +311,13 @@ class Region:
                 self.begin()
 
     def submit(self, *parts: Mapping[str, Any], owner: str = "ann@org", **options: Any) -> str:
-        """A group; each part is resources, and perhaps ``clusters`` and ``optional``."""
+        """A group; each part is nodes or resources, and perhaps ``clusters`` and ``optional``."""
         made = tuple(
             {
-                "submission": {"script": "sleep 1", "resources": {"nodes": one.get("nodes", "1:ppn=4")}},
+                "submission": {
+                    "script": "sleep 1",
+                    "resources": one.get("resources", {"nodes": one.get("nodes", "1:ppn=4")}),
+                },
                 "walltime": one.get("walltime", 100),
                 "clusters": tuple(one.get("clusters", ())),
                 "optional": one.get("optional", False),

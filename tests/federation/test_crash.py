@@ -31,8 +31,9 @@ async def test_every_job_runs_once_though_all_is_killed_and_cut(town: Town) -> N
     count = 24
     made = []
     for number in range(count):
-        job = await town.submit(f"k{number}")
-        assert (await town.submit(f"k{number}"))["id"] == job["id"]  # sent again, it is the same job
+        asked = {"request": "select=1:ncpus=2,walltime=60"} if number % 5 == 4 else {}
+        job = await town.submit(f"k{number}", **asked)
+        assert (await town.submit(f"k{number}", **asked))["id"] == job["id"]  # sent again, it is the same job
         made.append(job["id"])
         wire = town.wires[chance.choice("ab")]
         if number % 3 == 0:
@@ -59,6 +60,7 @@ async def test_every_job_runs_once_though_all_is_killed_and_cut(town: Town) -> N
     assert {row["over"] for row in rows} == {"ended"}
     runs = town.runs()
     assert {job: runs[job] for job in made} == dict.fromkeys(made, 1)
+    assert {row["cluster"] for row in rows if "select" in row["resources"]} == {"b"}
     owners = Counter(
         job.order.user for house in town.houses.values() for job in house.server.cluster.jobs.values()
     )

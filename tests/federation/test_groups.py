@@ -48,6 +48,22 @@ def test_a_group_that_fits_on_one_cluster_is_put_there(region: Region) -> None:
     assert (two.clusters, two.length) == (("a", "b"), 120)
 
 
+def test_parts_that_ask_by_select_go_to_openpbs_and_start_with_the_others(tmp_path: Path) -> None:
+    region = Region(tmp_path, openpbs="b")
+    chunk = {"resources": {"select": "1:ncpus=4", "place": "free"}}
+    try:
+        name = region.submit(chunk, {**WHOLE, "clusters": ["a"]}, chunk)
+        region.go(200, 5)
+        assert region.starts(name).keys() == {0, 1, 2}
+        assert len({moment for moments in region.starts(name).values() for moment in moments}) == 1
+        assert [copy.cluster for copy in region.group(name).copies] == ["b", "a", "b"]
+        apart = region.submit({**chunk, "clusters": ["a"]})
+        region.go(5)
+        assert "part 1 cannot go to a: its server does not know select" in region.roof.group_notes[apart]
+    finally:
+        region.close()
+
+
 def test_a_group_shifts_into_a_hole_that_local_jobs_leave_and_is_never_later(region: Region) -> None:
     region.busy("a", 2, 1000, runtime=200)
     name = region.submit({**WHOLE, "clusters": ["a"]}, {**WHOLE, "clusters": ["b"]})

@@ -1,17 +1,21 @@
 """The federation over HTTP: who may, what is taken, what is told; over a roof whose clusters are away."""
 
-from typing import Any
+import threading
+from typing import Any, cast
 
 import pytest
 from fastapi.testclient import TestClient
 
+from schedd.client import Client
 from schedd.federation.jobs import Question
 from schedd.federation.licences import Lent
 from schedd.federation.log import Log
+from schedd.federation.peers import Peer
 from schedd.federation.roof import Report, Roof
-from schedd.federation.seen import HandoverSeen
+from schedd.federation.seen import HandoverSeen, Offer
+from schedd.federation.settings import Settings
 from schedd.store.errors import NotLeader
-from tests.federation.desk import HERE, JOB, Desk
+from tests.federation.desk import HERE, JOB, Desk, settings
 
 
 def test_a_job_is_kept_before_it_is_acknowledged_and_once_for_a_key(desk: Desk) -> None:
@@ -147,6 +151,88 @@ def test_the_page_shows_clusters_and_no_job(desk: Desk) -> None:
     assert "<b>1</b> under way" in page
     assert "secret" not in page
     assert "ann@" not in page
+
+
+BY_SELECT = {**JOB, "request": "select=2:ncpus=4:mem=1gb,place=scatter,walltime=100"}
+
+
+def with_openpbs(desk: Desk) -> None:
+    """From now on the south has an OpenPBS."""
+    plain = settings(desk.path).model_dump(exclude_unset=True)
+    plain["clusters"]["south"]["family"] = "openpbs"
+    desk.log.close()
+    desk.begin(Settings.model_validate(plain))
+
+
+def test_a_request_by_select_goes_to_openpbs_alone(desk: Desk) -> None:
+    with_openpbs(desk)
+    ann = desk.client("ann@org")
+    made = ann.post(HERE, json=BY_SELECT)
+    assert made.status_code == 201, made.text
+    assert desk.roof.jobs["1"].submission["cpu_seconds"] == 800
+    (question,) = desk.roof.questions("north")
+    desk.roof.answered("north", {question: (unasked(desk, "north", question), -1)})
+    desk.report("north")
+    desk.report("south", 500)
+    (action,) = desk.roof.work("south")
+    assert action.body is not None
+    assert action.body["resources"]["select"] == "2:ncpus=4:mem=1gb"
+    assert desk.roof.work("north") == []
+    asked = {"request": BY_SELECT["request"]}
+    rows = ann.post("/v1/federation/what-if", json=asked).json()["clusters"]
+    knows = {row["cluster"]: "does not know select" not in row["why"] for row in rows}
+    assert knows == {"north": False, "south": True}
+
+
+def unasked(desk: Desk, cluster: str, question: Question) -> Offer:
+    """What is taken as a cluster's answer; it is not asked."""
+
+    def connect(*_: object) -> Client:
+        raise AssertionError("it was asked")
+
+    peer = Peer(cluster, desk.roof, "x", threading.Event(), connect)
+    return peer._answer(cast("Client", None), question)[0]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"clusters": ["north"]}, "no cluster takes it: its server does not know select"),
+        ({"request": "select=0:ncpus=4"}, "select"),
+        ({"request": "select=2:ncpus=x"}, "ncpus"),
+    ],
+)
+def test_a_select_that_nobody_takes_is_refused_with_why(
+    desk: Desk, wrong: dict[str, Any], words: str
+) -> None:
+    with_openpbs(desk)
+    answer = desk.client("ann@org").post(HERE, json={**BY_SELECT, **wrong})
+    assert answer.status_code == 422, answer.text
+    assert words in answer.text
+    assert not desk.roof.jobs.by_id
+
+
+def test_without_an_openpbs_a_select_is_refused(desk: Desk) -> None:
+    answer = desk.client("ann@org").post(HERE, json=BY_SELECT)
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["allowed"].startswith("nodes=")
+    part = {"script": "x", "request": "select=1:ncpus=1"}
+    assert desk.client("ann@org").post("/v1/federation/groups", json={"parts": [part]}).status_code == 422
+
+
+def test_a_bag_of_chunks_is_shared_among_openpbs(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_openpbs(desk)
+
+    def answer(roof: Roof, owner: str, users: Any, body: Any) -> list[dict[str, Any]]:
+        del roof, owner, users
+        return [{"cluster": "south", "end": desk.now + int(body.asked["select"].partition(":")[0])}]
+
+    monkeypatch.setattr("schedd.api.roof.first", answer)
+    bag = {"request": "select=1:ncpus=2,walltime=60", "tasks": 10, "deadline": desk.now + 60}
+    ann = desk.client("ann@org")
+    assert ann.post("/v1/federation/bag", json=bag).json()["split"]["shares"] == {"south": 10}
+    wide = ann.post("/v1/federation/bag", json={**bag, "request": "select=2:ncpus=2"})
+    assert (wide.status_code, "one task asks for one chunk" in wide.text) == (422, True)
 
 
 def test_a_bag_of_tasks_is_shared_by_offers(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedd.federation.groups.group import Options, Part
-from schedd.federation.groups.search import Found, find
+from schedd.federation.groups.search import Found, find, together
 
 
 class Plans:
@@ -76,3 +76,18 @@ def test_a_place_is_found_wherever_there_is_one(sizes: list[int], nodes: list[in
     if found is not None:
         for name in names:
             assert sum(sizes[i] for i, where in found.places.items() if where == name) <= plans.nodes[name]
+
+
+def test_what_parts_ask_for_at_once_is_said_in_the_words_of_each() -> None:
+    def at_once(*asked: dict[str, str]) -> dict[str, str] | None:
+        return together([Part({"resources": one}, 60) for one in asked], 60)
+
+    walltime = {"walltime": "00:01:00"}
+    a, b = {"select": "2:ncpus=4"}, {"select": "1:ncpus=2", "walltime": "00:00:30"}
+    both, spread = {"select": "2:ncpus=4+1:ncpus=2"}, {"place": "scatter"}
+    assert at_once(a, b) == {**both, **walltime}
+    assert at_once({**a, **spread}, {**b, **spread}) == {**both, **spread, **walltime}
+    assert at_once({**a, **spread}, b) is None
+    assert at_once(a, {"nodes": "1"}) is None
+    assert at_once({**a, "mem": "1gb"}, b) is None
+    assert at_once({"nodes": "1"}, {"nodes": "2:ppn=4"}) == {"nodes": "1+2:ppn=4", **walltime}

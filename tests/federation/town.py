@@ -98,7 +98,7 @@ class Town:
         self.directory = directory
         self.houses: dict[str, House] = {}
         self.wires: dict[str, Wire] = {}
-        self._routing = routing
+        self._routing, self._openpbs = routing, openpbs
         self.port = free_port()
         for name in names:
             place = directory / name
@@ -166,6 +166,7 @@ class Town:
             timeout = 3.0
             realms = ["org"]
             disclosure = "plan"
+            family = "{"openpbs" if name in self._openpbs else "torque"}"
             """
         (self.directory / "federation.toml").write_text(text)
 

@@ -23,6 +23,7 @@ _TRIES: Final = 60
 _COMBINATIONS: Final = 200
 """Questions of one moment for several parts at once; what would take more is not tried at it."""
 _PLAIN: Final = frozenset({"nodes", "procs", "walltime"})
+_SELECT: Final = frozenset({"select", "place", "walltime"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,13 @@ def together(parts: Sequence[Part], seconds: int) -> dict[str, str] | None:
     asked = [one.submission.get("resources", {}) for one in parts]
     if len(asked) == 1:
         return {**asked[0], "walltime": format_walltime(seconds)}
+    if all("select" in one for one in asked):
+        arranged = {one.get("place", "") for one in asked}
+        if len(arranged) > 1 or any(set(one) - _SELECT for one in asked):
+            return None
+        place = {"place": asked[0]["place"]} if "place" in asked[0] else {}
+        select = "+".join(one["select"] for one in asked)
+        return {"select": select, **place, "walltime": format_walltime(seconds)}
     if any(set(one) - _PLAIN for one in asked):
         return None
     if all("nodes" in one for one in asked):
