@@ -29,7 +29,7 @@ PAGES = [
     "choices",
     "admin",
 ]
-OF_ONE = ["nodes/n1", "mine?user=ann", "calendar?month=2023-12"]
+OF_ONE = ["nodes/n1", "mine?user=ann", "calendar?month=2023-12", "accounts"]
 """More pages, of what not every cluster has."""
 AXE = {"resultTypes": ["violations"], "preload": False}  # preloading writes styles, which pages refuse
 SCREENS: dict[str, dict[str, Any]] = {
