@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from server_adapter.batch.described import Described
-from server_adapter.bridge.facts import attempt
+from server_adapter.bridge.facts import Values, attempt
 from server_adapter.openpbs.values import Piece, amount, exec_vnode
 from server_adapter.servers.openpbs.facts import ASSIGNED, AVAILABLE, SHARED, node_facts, vnode_state
 from server_adapter.servers.openpbs.hosts import amounts
@@ -131,6 +131,16 @@ def meets(
 
 def _less(free: Mapping[str, int], taken: Mapping[str, int]) -> dict[str, int]:
     return {name: count - taken.get(name, 0) for name, count in free.items()}
+
+
+def takes_vnode(place: str, vnode: Values) -> bool:
+    """Whether a job with this `place` has the vnode to itself, after `is_excl` of the server's scheduler."""
+    words, sharing = set(place.split(":")), vnode.get("sharing", SHARED)
+    if sharing.startswith("force_") or sharing == "ignore_excl":
+        return sharing != "ignore_excl"
+    if words & {"excl", "exclhost"}:
+        return True
+    return "shared" not in words and sharing != SHARED
 
 
 def takes_hosts(place: str, vnodes: Iterable[Described]) -> bool:

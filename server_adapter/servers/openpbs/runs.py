@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from typing import Final
 
 from schedd.wire import JobFacts, Run
@@ -36,6 +37,7 @@ from server_adapter.servers.openpbs.rooms import (
     rest_of_hosts,
     room,
     takes_hosts,
+    takes_vnode,
     usable,
 )
 
@@ -91,7 +93,8 @@ class Starter:
                 vnodes = await self._vnodes(connection, run)
                 nodes = {node.name: node for node in self._hosts().nodes(vnodes)}
                 reserved = bool(values and values.get("reserve_ID"))
-                has = {name: _room(found, reserved=reserved) for name, found in nodes.items()}
+                place = (values or {}).get("Resource_List.place", "free")
+                has = {name: _room(found, place, reserved=reserved) for name, found in nodes.items()}
                 check = check_nodes(run, has)
             if check.verdict is Verdict.RUNS:
                 return Outcome(True, text=check.reason)
@@ -216,8 +219,8 @@ class Starter:
         return [vnode for vnode in found if vnode.name in names]
 
 
-def _room(node: Described, *, reserved: bool) -> NodeRoom:
-    """What a vnode has for the job.
+def _room(node: Described, place: str, *, reserved: bool) -> NodeRoom:
+    """What a node has for a job of this `place`: nothing, if the job is to be alone and another is there.
 
     A reservation that runs counts as held there and its jobs do not count again: for them, the plan alone
     knows.
@@ -225,6 +228,8 @@ def _room(node: Described, *, reserved: bool) -> NodeRoom:
     facts, use = node_facts(node.name, node.values), vnode_use(node.values)
     if reserved:
         use = VnodeUse(0, 0, exclusive=False)
+    elif (use.cpus or use.mem) and takes_vnode(place, node.values):
+        use = replace(use, exclusive=True)
     return NodeRoom(
         facts.cpus,
         facts.cpus if use.exclusive else use.cpus,

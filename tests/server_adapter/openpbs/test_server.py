@@ -66,6 +66,29 @@ async def test_vnodes_are_looked_at_once_more(
     assert site.runs() == []
 
 
+@pytest.mark.parametrize(
+    ("place", "sharing", "alone"),
+    [
+        ("free", "default_shared", False),
+        ("free:excl", "default_shared", True),
+        ("scatter:exclhost", "default_shared", True),
+        ("free:excl", "ignore_excl", False),
+        ("free", "default_excl", True),
+        ("free:shared", "default_exclhost", False),
+        ("free:shared", "force_excl", True),
+    ],
+)
+async def test_a_job_that_is_to_be_alone_does_not_join_another(
+    tmp_path: Path, place: str, sharing: str, *, alone: bool
+) -> None:
+    job = QUEUED | {"schedselect": "1:ncpus=1", "Resource_List.place": place}
+    node = NODE | {"resources_assigned.ncpus": "1", "sharing": sharing}
+    site = Site(jobs={"1.s": job}, nodes={"n1": node})
+    async with site.peer.listening():
+        wanted = (False, 0, "n1 has 0 cores free, not 1", True) if alone else (True, 0, "", False)
+        assert await start(site, tmp_path, ShareFacts("n1", 1)) == wanted
+
+
 async def test_what_the_server_says_to_a_run_is_told_with_its_code(tmp_path: Path) -> None:
     for code, busy in ((ServerCode.NORUNALTEREDJOB, False), (ServerCode.NODE_BUSY, True)):
         site = Site(jobs={"1.s": dict(QUEUED)}, refuse={RequestCode.ASYNC_RUN_JOB_ACK: code})
