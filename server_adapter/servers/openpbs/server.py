@@ -107,7 +107,6 @@ class OpenPBSServer(ServerOfParts):
         self._state: State | None = None
 
     @property
-    @property
     def listens_on(self) -> int | None:
         """Commands come over a connection of ours: we listen nowhere."""
         return None

@@ -71,7 +71,6 @@ class TorqueServer(ServerOfParts):
         self._listener: CommandListener | None = None
 
     @property
-    @property
     def listens_on(self) -> int | None:
         """The scheduler's port, while we listen there."""
         return None if self._listener is None else self._listener.port
