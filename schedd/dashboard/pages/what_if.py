@@ -25,7 +25,7 @@ __all__ = ["Asked", "router"]
 router = APIRouter()
 _WINDOWS: Final = 8
 _SPAN: Final = re.compile(
-    r"(?:(\d{1,6})\s*d)?\s*(?:(\d{1,6})\s*h)?\s*(?:(\d{1,6})\s*m(?:in)?)?\s*(?:(\d{1,9})\s*s)?"
+    r"(?:(\d{1,6})\s*d\s*)?(?:(\d{1,6})\s*h\s*)?(?:(\d{1,6})\s*m(?:in)?\s*)?(?:(\d{1,9})\s*s)?"
 )
 _Text = Annotated[str, Field(max_length=200)]
 
