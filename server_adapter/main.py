@@ -175,7 +175,7 @@ def make_parser() -> argparse.ArgumentParser:
         metavar="DIRECTORY",
         help="where the adapter remembers (/var/lib/pbs-adapter)",
     )
-    add("--once", action="store_true", help="one cycle, then end")
+    add("--once", action="store_true", help="one cycle, then end; waits for a daemon that gets ready")
     add("--record-qrun", action="append", metavar="JOB", help="an admin starts this job by hand; then end")
     add("--remove-writings", action="store_true", help="take our comments off all jobs, then end")
     add("--log-level", choices=["debug", "info", "warning", "error"], default="info", help="(info)")

@@ -1,0 +1,124 @@
+"""What is told of jobs that wait: starts, why there is none, and that nothing is started."""
+
+import pytest
+
+from schedd.engine import Engine
+from tests.engine.cluster import Cluster, T
+
+
+def test_starts_are_told_when_they_moved_far_and_the_next_to_start_first() -> None:
+    cluster = Cluster(tell=True, tell_threshold=60, tell_rate=2)
+    cluster.submit("1", walltime=1000)
+    for job in ("2", "3", "4"):
+        cluster.submit(job, walltime=100)
+    assert [cluster.tells(job)[0].planned_start for job in ("2", "3")] == [T + 1000, T + 1100]
+    assert cluster.tells("4") == []
+    cluster.at(1)
+    assert cluster.tells("4")[0].planned_start == T + 1200
+    told = cluster.tells("2")[0]
+    assert (told.planned_end, told.planned_nodes) == (T + 1100, ("n1",))
+    assert told.text == ""
+    cluster.ask("1", walltime="1050")
+    cluster.at(2)
+    assert len(cluster.tells("2")) == 1
+    cluster.ask("1", walltime="2000")
+    cluster.at(9)
+    assert cluster.tells("2")[-1].planned_start == T + 2000
+
+
+def test_a_new_job_is_told_before_far_ones_that_moved() -> None:
+    cluster = Cluster(tell=True, tell_rate=1)
+    cluster.submit("1", walltime=5000)
+    cluster.submit("far", walltime=1000)
+    cluster.at(5)
+    cluster.submit("other", walltime=1000)
+    assert [len(cluster.tells(job)) for job in ("far", "other")] == [1, 1]
+    cluster.ask("1", walltime="9000")
+    cluster.submit("new", walltime=500)
+    assert cluster.tells("new") == []
+    cluster.at(6)
+    assert [len(cluster.tells(job)) for job in ("far", "other", "new")] == [1, 1, 1]
+    cluster.at(8)
+    assert [len(cluster.tells(job)) for job in ("far", "other", "new")] == [2, 2, 1]
+
+
+def test_those_about_to_start_are_told_that_nothing_is_started_and_when_starts_go_on() -> None:
+    cluster = Cluster(tell=True)
+    cluster.submit("1", walltime=300)
+    cluster.submit("next", walltime=5000)
+    cluster.submit("far", walltime=100)
+    assert cluster.tells("next")[-1].text == ""
+    cluster.engine.pause("by ann, since bob's job fills the disk")
+    cluster.tell()
+    assert cluster.tells("next")[-1].text == "no jobs are started at present"
+    assert cluster.tells("next")[-1].planned_start == T + 300
+    assert len(cluster.tells("far")) == 1
+    cluster.engine.resume()
+    cluster.tell()
+    assert cluster.tells("next")[-1].text == ""
+
+
+def test_whose_start_draws_near_while_nothing_is_started_is_told_so_then() -> None:
+    cluster = Cluster(tell=True)
+    cluster.submit("1", walltime=2000)
+    cluster.submit("far", walltime=100)
+    cluster.engine.pause("by ann")
+    cluster.tell()
+    cluster.at(1399)
+    assert [one.text for one in cluster.tells("far")] == [""]
+    cluster.at(1400)
+    assert [one.text for one in cluster.tells("far")] == ["", "no jobs are started at present"]
+    assert cluster.tells("far")[-1].planned_start == T + 2000
+    cluster.at(1900)
+    assert len(cluster.tells("far")) == 2
+    cluster.engine.resume()
+    cluster.tell()
+    assert [one.text for one in cluster.tells("far")[2:]] == [""]
+
+
+def test_a_job_without_a_start_is_told_why() -> None:
+    cluster = Cluster(tell=True)
+    cluster.submit("1", "1:ppn=99")
+    assert cluster.tells("1")[0].planned_start is None
+    assert cluster.tells("1")[0].text == "never on this cluster: 99 cpus of a node: the largest has 4"
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("900gb", "900gb mem"),
+        ("1536mb", "1536mb mem"),
+        ("1100000kb", "1.04gb mem"),
+        ("1048577kb", "1.00gb mem"),
+    ],
+)
+def test_memory_is_told_in_the_units_that_users_write(asked: str, said: str) -> None:
+    cluster = Cluster(tell=True)
+    cluster.node("n1", mem=1 << 20)
+    cluster.submit("1", "1:ppn=1", resources={"mem": asked})
+    assert cluster.tells("1")[0].text == f"never on this cluster: {said} of a node: the largest has 1gb"
+
+
+def test_what_is_not_planned_of_a_request_is_told_with_its_start() -> None:
+    cluster = Cluster(tell=True)
+    cluster.submit("1", walltime=1000)
+    cluster.submit("2", walltime=None, resources={"software": "matlab"})
+    (told,) = cluster.tells("2")
+    assert told.planned_start == T + 1000
+    assert told.text == "not planned: software=matlab; walltime assumed to be 86400 s"
+
+
+def test_the_owner_of_a_request_that_is_not_understood_is_told_why() -> None:
+    cluster = Cluster(tell=True, tell_rate=1)
+    cluster.engine.handle((), T)
+    for job in ("1", "2"):
+        cluster.submit(job, "1:ppn=0")
+    assert [told.planned_start for told in cluster.tells("1")] == [None]
+    assert "ppn= must not be 0" in cluster.tells("1")[0].text
+    cluster.engine = Engine.restore(cluster.engine.checkpoint())
+    cluster.at(5)
+    assert [len(cluster.tells(job)) for job in ("1", "2")] == [1, 1]
+    cluster.ask("1", nodes="1:ppn=0+1")
+    assert len(cluster.tells("1")) == 2
+    cluster.ask("1", nodes="1:ppn=4")
+    assert (len(cluster.tells("1")), cluster.engine.state.unheard) == (2, {})
