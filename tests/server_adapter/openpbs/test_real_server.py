@@ -43,6 +43,7 @@ def server(directory: Path, mode: str, auth: str = "auto") -> OpenPBSServer:
         "server.family": "openpbs",
         "server.host": host,
         "server.auth": auth,
+        "server.plan_by": "vnode",  # as pbsnodes -av shows them
         "state_dir": directory,
     }
     made = connector(load_settings(None, values))(Pace(200))
