@@ -41,7 +41,7 @@ def make_parser() -> argparse.ArgumentParser:
     add("--nodes", type=int, help=f"nodes of {_CPUS} cores ({_NODES})")
     add("--jobs", type=int, help=f"jobs kept in the queue ({_JOBS}); with --log, the number of jobs to read")
     add("--log", type=Path, help="jobs of an SWF or accounting log instead of Lublin and Feitelson's model")
-    add("--speed", type=float, help=f"cluster seconds per real second ({_SPEED:g}, less on a slow machine)")
+    add("--speed", type=float, help=f"cluster seconds per real second ({_SPEED:g}, less on a slow or busy machine)")
     add("--exit-after", type=float, metavar="SECONDS", help="stop after this many real seconds")
     add(
         "--port",
@@ -87,7 +87,7 @@ def _play(args: argparse.Namespace) -> int:
             speed = _SPEED if args.speed is None else args.speed
         else:
             workload = Steady(args.nodes or _NODES, _CPUS, args.jobs or _JOBS, args.seed)
-            speed = workload.speed(_SPEED, os.cpu_count() or 1) if args.speed is None else args.speed
+            speed = workload.speed(_SPEED, _free_cores()) if args.speed is None else args.speed
         clock = ScaledClock(int(time.time()), speed)
     except (TraceError, ValueError, OSError) as error:
         print(f"schedd demo: {error}", file=sys.stderr)
@@ -124,6 +124,12 @@ def _check(args: argparse.Namespace) -> None:
     for name, value, most in (("nodes", args.nodes, _MOST_NODES), ("jobs", args.jobs, _MOST_JOBS)):
         if value is not None and not 1 <= value <= most:
             raise ValueError(f"--{name} {value}: must be from 1 to {most:,}")
+
+
+def _free_cores() -> float:
+    """Cores of this machine less those that others use, by its load of the last minute; a quarter at least."""
+    cores = os.cpu_count() or 1
+    return max(cores / 4, cores - os.getloadavg()[0])
 
 
 def _introduction(url: str, nodes: int, procs: int, speed: float, logins: "Logins", server: str) -> str:

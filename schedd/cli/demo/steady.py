@@ -62,8 +62,8 @@ class Steady:
         for batch in count():
             yield from self._made(batch) if batch else self._first
 
-    def speed(self, wanted: float, cores: int) -> float:
-        """Cluster seconds in a real one: as ``wanted``, or what a machine of so many cores can follow."""
+    def speed(self, wanted: float, cores: float) -> float:
+        """Cluster seconds in a real one: as ``wanted``, or what so many free cores can follow."""
         return min(wanted, max(1.0, float(round(_STARTS_S * cores * self.gap))))
 
     def arrivals(
