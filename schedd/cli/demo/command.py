@@ -41,7 +41,11 @@ def make_parser() -> argparse.ArgumentParser:
     add("--nodes", type=int, help=f"nodes of {_CPUS} cores ({_NODES})")
     add("--jobs", type=int, help=f"jobs kept in the queue ({_JOBS}); with --log, the number of jobs to read")
     add("--log", type=Path, help="jobs of an SWF or accounting log instead of Lublin and Feitelson's model")
-    add("--speed", type=float, help=f"cluster seconds per real second ({_SPEED:g}, less on a slow or busy machine)")
+    add(
+        "--speed",
+        type=float,
+        help=f"cluster seconds per real second ({_SPEED:g}, less on a slow or busy machine)",
+    )
     add("--exit-after", type=float, metavar="SECONDS", help="stop after this many real seconds")
     add(
         "--port",
