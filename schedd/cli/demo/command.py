@@ -131,7 +131,7 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _free_cores() -> float:
-    """Cores of this machine less those that others use, by its load of the last minute; a quarter at least."""
+    """Cores of this machine less those that others used in the last minute; a quarter at least."""
     cores = os.cpu_count() or 1
     return max(cores / 4, cores - os.getloadavg()[0])
 
