@@ -171,6 +171,7 @@ def _plan() -> Any:
     )
     use.xaxis.visible = False
     use.yaxis.ticker.desired_num_ticks = 3
+    use.yaxis.axis_label = "cpus planned"
     use.yaxis.formatter = NumeralTickFormatter(format="0,0")
     # Not a step glyph: Bokeh 3.9 paints an empty one for ever.
     use.varea(x="time", y1="zero", y2="cpus", source=_source("use", "time", "zero", "cpus"), name="use")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from schedd.dashboard.words import span
+from schedd.dashboard.words import plural, span
 from schedd.service.cluster.durable import Durable
 from schedd.service.cluster.loop import PlanLoop
 from schedd.service.clusters import Clusters
@@ -43,7 +43,7 @@ def _server(loop: PlanLoop) -> HealthPart:
 
 def _adapter(loop: PlanLoop) -> HealthPart:
     published = loop.published
-    waiting = f"; {loop.pending} events waiting" if loop.pending else ""
+    waiting = f"; {loop.pending} {plural(loop.pending, 'event')} waiting" if loop.pending else ""
     why = loop.silence or (published.stale if not loop.doubt else "")
     if why:
         return HealthPart("Adapter", "bad", why + waiting)

@@ -13,10 +13,14 @@ __all__ = ["Load", "load_of"]
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Cpus in use and there on nodes that are up; nodes by state; when the last planned job ends."""
+    """Cpus in use and there on nodes that are up, and cpus of those that are not; nodes by state; when the
+    last planned job ends.
+    """
 
     used: int
     cpus: int
+    drain_cpus: int
+    down_cpus: int
     up: int
     drain: int
     down: int
@@ -34,6 +38,8 @@ def load_of(published: Published) -> Load:
     return Load(
         used=sum(node.cpus - node.free_cpus for node in up),
         cpus=sum(node.cpus for node in up),
+        drain_cpus=sum(node.cpus for node in views if node.state == "drain"),
+        down_cpus=sum(node.cpus for node in views if node.state == "down"),
         up=len(up),
         drain=sum(node.state == "drain" for node in views),
         down=sum(node.state == "down" for node in views),

@@ -18,6 +18,7 @@ __all__ = [
     "due",
     "kib",
     "number",
+    "plural",
     "relative",
     "request",
     "span",
@@ -101,6 +102,11 @@ def number(value: float) -> str:
     return f"{value:,}".replace(",", "\u202f")
 
 
+def plural(count: int, one: str, more: str = "") -> str:
+    """The word for so many: ``job`` for 1, else ``jobs`` or what ``more`` says."""
+    return one if count == 1 else more or f"{one}s"
+
+
 def request(resources: Mapping[str, str]) -> str:
     """What a job asks for, without its walltime, as `qsub -l` takes it."""
     return ", ".join(f"{name}={value}" for name, value in resources.items() if name not in _APART)
@@ -134,6 +140,7 @@ FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "span": span,
     "kib": kib,
     "number": number,
+    "plural": plural,
     "ahead": ahead_in_words,
     "linked": linked,
     "request": request,

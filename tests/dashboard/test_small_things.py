@@ -114,7 +114,7 @@ def test_columns_and_dense_rows_are_chosen_and_kept(look: Open, site: Site) -> N
     page.locator("[data-column=account]").check()
     expect(heads.filter(has_text="Account")).to_have_count(1)
     expect(heads.filter(has_text="Request")).to_have_count(0)
-    page.get_by_label("Dense").check()
+    page.get_by_label("compact rows").check()
     expect(page.locator("#jobs.dense")).to_be_visible()
     assert "dense=1" in page.url
     window.go("queue")  # an address that names no columns has those that were chosen
@@ -152,7 +152,7 @@ def test_theme_and_zone_are_chosen_and_kept(look: Open, site: Site) -> None:
     assert page.evaluate("getComputedStyle(document.documentElement).colorScheme") == "dark"
     page.locator("#times").select_option("UTC")
     expect(first).to_contain_text(f"{moment:%H:%M}")
-    expect(page.locator("#zone")).to_have_text("times in UTC")
+    expect(page.locator("#zone")).to_have_text("times: UTC")
     window.go("plan")
     assert page.evaluate("getComputedStyle(document.documentElement).colorScheme") == "dark"
 

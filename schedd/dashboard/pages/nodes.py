@@ -35,11 +35,15 @@ _MOST_PAST: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A node, its first gap with any free cpu, and its first one in which nothing is planned at all."""
+    """A node, its first gap with any free cpu, and its first one in which nothing is planned at all.
+
+    ``empties``: of a draining node, by when its jobs have ended; None where it has none.
+    """
 
     node: NodeView
     free: Gap | None
     idle: Gap | None
+    empties: int | None = None
 
 
 @router.get("/{cluster}/nodes")
@@ -146,4 +150,23 @@ def _rows(cluster: PlanLoop, views: list[NodeView]) -> list[Row]:
         free.setdefault(gap.node, gap)
         if gap.cpus == published.nodes[gap.node].cpus:
             idle.setdefault(gap.node, gap)
-    return [Row(view, free.get(view.name), idle.get(view.name)) for view in views]
+    empties = _empties(cluster, {view.name for view in views if view.state == "drain"})
+    return [Row(view, free.get(view.name), idle.get(view.name), empties.get(view.name)) for view in views]
+
+
+def _empties(cluster: PlanLoop, names: set[str]) -> dict[str, int]:
+    """By when the jobs on each of these nodes have ended; nodes without jobs are left out."""
+    if not names:
+        return {}
+    published = cluster.published
+    rows = [row for row, name in published.names.items() if name in names]
+    slots = np.flatnonzero((published.states == FIXED) | (published.states == PLANNED))
+    of_jobs = [published.records[slot] is not None for slot in slots.tolist()]
+    slots = slots[np.array(of_jobs, np.bool_)]
+    held = published.on_nodes(slots)
+    ends = (published.starts[slots] + published.durations[slots])[held.owner]
+    found: dict[str, int] = {}
+    for i in np.flatnonzero(np.isin(held.rows, rows)).tolist():
+        name = published.names[int(held.rows[i])]
+        found[name] = max(found.get(name, 0), int(ends[i]))
+    return found

@@ -104,7 +104,7 @@ function draw() {
   }
   table.tBodies[0].replaceChildren(...weeks);
   const some = [...days.keys()].some((day) => day >= from && day <= until);
-  document.getElementById("no-days").hidden = some;
+  document.getElementById("no-days").hidden = some || !windows.length; // the list below says that there are none
   table.dataset.some = some ? "yes" : "";
   before.disabled = month <= first;
   today.disabled = month === first;

@@ -2,7 +2,7 @@
 // asks for itself and takes over the parts that are marked `data-part`.
 
 import { morph } from "./morph.js";
-import { localise, zone } from "./times.js";
+import { localise, utc, zone } from "./times.js";
 
 const APART_MS = 2000;
 const AT_LEAST_MS = 60000;
@@ -99,7 +99,7 @@ for (const menu of document.querySelectorAll(".menu")) {
 localise(document);
 document.querySelector("nav [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
 const note = document.getElementById("zone");
-if (note) note.textContent = `times in ${zone}`;
+if (note) note.textContent = utc ? "times: UTC" : `times: local (${zone})`;
 document.documentElement.classList.add("scripted");
 document.addEventListener("visibilitychange", soon);
 setInterval(() => { if (Date.now() - asked > AT_LEAST_MS) soon(); }, 5000);

@@ -15,10 +15,11 @@ export function about(plan, j) {
   if (id[j] !== null) lines.push(`${plan.users[user[j]]}, queue ${plan.queues[queue[j]] || "–"}`);
   let cpus = 0, nodes = 0;
   plan.shares.job.forEach((of, i) => { if (of === j) { cpus += plan.shares.cpus[i]; nodes++; } });
-  lines.push(`${many(cpus, "cpu", "cpus")} on ${many(nodes, "shown node", "shown nodes")}, for ${span(length[j])}`);
+  const kind = plan.nodes.name.length === plan.all_nodes ? "node" : "shown node"; // what is on other rows is not known here
+  lines.push(`${many(cpus, "cpu", "cpus")} on ${many(nodes, kind, `${kind}s`)}, for ${span(length[j])}`);
   if (state[j] === ENDED) lines.push(`ran from ${time(start[j])} to ${time(start[j] + length[j])}`);
   else lines.push(state[j] === 0 ? `running since ${time(start[j])}` : `${STATES[state[j]]}: ${time(start[j])}`);
-  if (expected[j] !== null) lines.push(`expected about ${time(expected[j])}, by ${time(by[j])} in nine of ten cases`);
+  if (expected[j] !== null) lines.push(`expected ${expected[j] > 0 ? `about ${time(expected[j])}` : "now"}${by[j] > 0 ? `, by ${time(by[j])} in nine of ten cases` : ""}`);
   if (promised[j] !== null && state[j] !== 0) lines.push(`promised: no later than ${time(promised[j])}`);
   return lines;
 }

@@ -1,0 +1,100 @@
+"""What pages say where a plain number would mislead: held queues, draining nodes, starts that have passed."""
+
+from collections.abc import Iterator
+
+import httpx2
+import pytest
+
+from schedd.dashboard.words import clock, plural
+from schedd.engine import EngineSettings
+from schedd.wire import ExpectedFacts, JobDeleted, PlanningHeld, StartsExpected
+from tests.dashboard.conftest import Site, token
+from tests.service.build import T, event_id
+
+
+@pytest.fixture
+def client(site: Site) -> Iterator[httpx2.Client]:
+    """Logged in as a reader."""
+    with httpx2.Client(base_url=f"{site.url}/dashboard/main", headers={"Accept": "text/html"}) as found:
+        found.post(f"{site.url}/dashboard/login", data={"token": token("reader")})
+        yield found
+
+
+def hold(kind: str, name: str) -> PlanningHeld:
+    return PlanningHeld(id=event_id(), time=T, kind=kind, name=name, reason="new disk")  # type: ignore[arg-type]
+
+
+def test_a_held_queue_does_not_look_as_if_nobody_waited(site: Site, client: httpx2.Client) -> None:
+    assert "No job has a planned start" not in client.get("/plan").text
+    site.happen(hold("queue", "batch"))
+    waiting = site.ask("")["jobs"]["without_start"]
+    assert waiting > 1
+    page = client.get("/plan").text
+    assert f'No job has a planned start; <a href="/dashboard/main/queue">{waiting} wait</a>.' in page
+    assert "No jobs wait to start" not in page
+    mine = client.get("/mine?user=ann").text
+    assert mine.count(">waiting</span>") > 1
+    assert mine.count("which is held: new disk") == 1
+
+
+def test_who_may_see_no_planned_job_is_not_told_that_there_are_none(site: Site) -> None:
+    planned = [job["id"] for job in site.ask("/jobs?user=ann&state=planned")["jobs"]]
+    site.happen(*(JobDeleted(id=event_id(), time=T, job_id=job) for job in planned))
+    assert site.ask("")["jobs"]["planned"]
+    with httpx2.Client(base_url=f"{site.url}/dashboard/main", headers={"Accept": "text/html"}) as client:
+        client.post(f"{site.url}/dashboard/login", data={"token": token("user")})
+        page = client.get("/plan").text
+    assert "No planned jobs that you may see." in page
+
+
+def test_totals_say_which_cpus_they_leave_out(site: Site, client: httpx2.Client) -> None:
+    total = site.ask("/nodes")["nodes"]
+    cpus = {one["name"]: one["cpus"] for one in total}
+    site.happen(hold("node", "n2"))
+    for path in ("/nodes", "/plan"):
+        page = client.get(path).text
+        assert f" of {cpus['n1']}; not counted: {cpus['n2']} draining, {cpus['n3']} down" in page
+
+
+def test_a_draining_node_says_by_when_it_is_empty(site: Site, client: httpx2.Client) -> None:
+    (runs,) = [
+        job
+        for job in site.ask("/jobs")["jobs"]
+        if job["state"] in ("running", "starting") and job["planned_nodes"][0]["node"] == "n2"
+    ]
+    site.happen(hold("node", "n2"))
+    by = clock(runs["planned_end"])
+    table = client.get("/nodes?q=n2").text.partition("<tbody>")[2]
+    assert "none while draining" in table
+    assert table.partition("empty by ")[2].partition("</time>")[0].endswith(by)
+    page = client.get("/nodes/n2").text
+    assert page.partition("it is empty by ")[2].partition("</time>")[0].endswith(by)
+    assert "All cpus free: not known" not in page
+    assert "No jobs ended here in the last day." in page
+
+
+@pytest.mark.parametrize("site", [EngineSettings(slack=900, predict=True)], indirect=True)
+def test_an_expected_start_that_has_passed_is_now_and_tables_say_as_of_when(
+    site: Site, client: httpx2.Client
+) -> None:
+    site.app.state.clusters.foretellers["main"].stop()
+    job = site.ask("/jobs?state=planned")["jobs"][0]["id"]
+    facts = ExpectedFacts(job, T + 60, T + 3000, T + 3600, "submission")
+    site.happen(StartsExpected(id=event_id(), time=T, jobs=(facts,)))
+    owner = site.ask(f"/jobs/{job}")["owner"].partition("@")[0]
+    paths = ("/plan", "/queue", f"/mine?user={owner}")
+    for moment, passed in ((T, False), (T + 600, True), (T + 3000, True)):
+        site.clock.moment = moment
+        for path in paths:
+            page = client.get(path).text
+            assert page.count("Expected starts as of ") == 1
+            assert page.partition("Expected starts as of ")[2].partition("</time>")[0].endswith(clock(T))
+            assert (clock(T + 60) + "</time><br>" in page) is not passed
+            assert ("90 % by" in page) is (moment < T + 3000)
+        assert ("<b>now</b>" in client.get(f"/jobs/{job}").text) is passed
+    assert site.ask(f"/jobs/{job}")["expected_start"] == T + 60
+
+
+def test_one_is_not_many() -> None:
+    assert [plural(n, "job") for n in (0, 1, 2)] == ["jobs", "job", "jobs"]
+    assert [plural(n, "waits", "wait") for n in (1, 2)] == ["waits", "wait"]
