@@ -65,10 +65,12 @@ class PreviewView(Dated):
 
     moved: Annotated[
         tuple[Moved, ...],
-        Field(description="Waiting jobs whose planned start would be another; broken promises first."),
+        Field(description="Waiting jobs whose planned start would be another; promises put at risk first."),
     ]
     moves: Annotated[int, Field(description="How many these are in all.")]
-    broken: Annotated[int, Field(description="Promises that would be broken.")]
+    broken: Annotated[
+        int, Field(description="Promises that would be put at risk: the plan could not keep them.")
+    ]
     running: Annotated[
         tuple[InTheWay, ...],
         Field(description="Running jobs that hold nodes to be reserved; nothing is done to them."),

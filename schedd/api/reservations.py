@@ -91,7 +91,7 @@ async def preview_reservation(
     """What would follow if this reservation was made? Nothing is done. Needs the role `operator` or `admin`.
 
     Tells the running jobs that hold its nodes beyond its start, and the waiting jobs that would move, those
-    first whose promise would be broken.
+    first whose promise would be put at risk.
     """
     return reply(request, await preview(request, cluster, name, body))
 

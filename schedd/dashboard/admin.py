@@ -10,7 +10,7 @@ from starlette.responses import RedirectResponse, Response
 from schedd.api.node_names import natural
 from schedd.api.policy import PolicyPreview, PreviewView
 from schedd.dashboard.calendar import entries
-from schedd.dashboard.health import audit_of, health_of
+from schedd.dashboard.health import act_in_words, audit_of, health_of
 from schedd.dashboard.rendering import base_of, page
 from schedd.dashboard.viewer import Viewer
 from schedd.dashboard.weights import criteria_of, terms_of
@@ -29,7 +29,8 @@ _DONE: Final = {
     "improved": "The search found a better plan, and it is in force. The page Quality shows the gain.",
     "reserved": "The reservation is in force. Planned jobs in its way have moved.",
     "lifted": "The reservation is removed. Jobs are planned on its nodes again.",
-    "held": "No new jobs are planned there. Running jobs continue.",
+    "held": "Drained. No new jobs are planned there. Running jobs continue.",
+    "queue": "No new jobs are planned in the held queue. Running jobs continue.",
     "drained": "The nodes are drained in that time, by a reservation. Planned jobs in its way have moved.",
     "released": "Released: jobs are planned there again.",
     "weighed": "The weights are in force.",
@@ -76,9 +77,10 @@ async def admin_page(
         cluster,
         status,
         parts=health_of(clusters, cluster),
-        acts=acts,
+        acts=[(act, *act_in_words(act.act, act.detail)) for act in acts],
         why_none=why_none,
         done=_DONE.get(done, ""),
+        stopped=done == "paused",
         wrong=wrong,
         reservations=entries(published.reservations),
         unmade=unmade,

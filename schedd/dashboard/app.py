@@ -93,6 +93,8 @@ def _explain_errors(pages: FastAPI) -> None:
         if "text/html" not in request.headers.get("accept", ""):
             about = {"title": title, "detail": error.detail, "hint": error.hint}
             return JSONResponse(about, status, error.headers)
+        if error.kind == "unknown-path":
+            title = "Page not found"
         known = session_of(request)
         viewer = Viewer(known[1], known[0]) if known is not None else None
         told = {"title": title, "detail": error.detail, "hint": error.hint, "waits": status == _NOT_READY}

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from schedd.dashboard.words import plural, span
 from schedd.service.cluster.durable import Durable
@@ -10,7 +10,7 @@ from schedd.service.cluster.loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.store import AuditEntry, StoreError
 
-__all__ = ["HealthPart", "audit_of", "health_of"]
+__all__ = ["HealthPart", "act_in_words", "audit_of", "health_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,8 @@ class HealthPart:
     name: str
     state: Literal["good", "warn", "bad"]
     words: str
+    page: str = ""
+    """Where more is said of it."""
 
 
 def health_of(clusters: Clusters, loop: PlanLoop) -> tuple[HealthPart, ...]:
@@ -29,6 +31,7 @@ def health_of(clusters: Clusters, loop: PlanLoop) -> tuple[HealthPart, ...]:
         _adapter(loop),
         _database(clusters.durable),
         _planner(loop),
+        _promises(loop),
         _dispatch(loop),
     )
 
@@ -59,7 +62,7 @@ def _database(durable: Durable | None) -> HealthPart:
         return HealthPart("Database", "warn", "none: a restart loses everything, and there is no audit")
     if durable.trouble:
         return HealthPart("Database", "bad", durable.trouble)
-    return HealthPart("Database", "good", "OK")
+    return HealthPart("Database", "good", "answers")
 
 
 def _planner(loop: PlanLoop) -> HealthPart:
@@ -71,14 +74,30 @@ def _planner(loop: PlanLoop) -> HealthPart:
         return HealthPart("Planner", "bad", loop.failing)
     if loop.standing_by:
         return HealthPart("Planner", "warn", "standby: another daemon leads, or no leader yet")
-    return HealthPart(
-        "Planner", "good", f"running; {loop.published.breaches} promises broken since the daemon started"
-    )
+    return HealthPart("Planner", "good", "running")
+
+
+def _promises(loop: PlanLoop) -> HealthPart:
+    risky, broken = loop.published.at_risk, loop.published.breaches
+    promises = "promise" if risky == 1 else "promises"
+    words = f"{risky or 'no'} {promises} at risk; {broken} broken since the daemon started"
+    return HealthPart("Promises", "warn" if risky else "good", words, "quality")
 
 
 def _dispatch(loop: PlanLoop) -> HealthPart:
     halted = loop.published.halted
     return HealthPart("Dispatch", "warn" if halted else "good", halted or "on")
+
+
+_ACTS: Final = {"pareto": "alternatives", "choose": "apply alternative", "search": "optimise"}
+"""Acts whose word in the audit is another than the page's."""
+
+
+def act_in_words(act: str, detail: str) -> tuple[str, str]:
+    """An act and its details as pages say them: `hold` of `node n1: repair` is `drain` of `n1: repair`."""
+    if act == "hold" and detail.startswith("node "):
+        return "drain", detail.removeprefix("node ")
+    return _ACTS.get(act, act), detail
 
 
 def audit_of(clusters: Clusters, cluster: str, most: int, *, alone: bool) -> tuple[Sequence[AuditEntry], str]:

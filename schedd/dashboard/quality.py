@@ -51,7 +51,9 @@ class Criteria:
     bounded_slowdown: float
     waits: tuple[Share, ...]
     slacks: tuple[Share, ...]
-    """By what is left between the planned and the promised start."""
+    """By what is left between the planned and the promised start; the last are promised, and not planned."""
+    promised: int
+    """Over how many jobs ``slacks`` is."""
 
 
 def criteria_of(published: Published) -> Criteria:
@@ -67,6 +69,13 @@ def criteria_of(published: Published) -> Criteria:
     known = promised < FOREVER
     slack = promised[known] - starts[known]
     n = len(records)
+    unplanned = sum(
+        record is not None
+        and record.risk is not None
+        and record.slot >= 0
+        and published.starts[record.slot] < 0
+        for record in published.records
+    )
     slowdown = np.maximum((wait + length) / np.maximum(length, _SHORTEST_S), 1.0)
     slacks = _shares(slack[slack >= 0], _SLACKS)
     return Criteria(
@@ -77,10 +86,12 @@ def criteria_of(published: Published) -> Criteria:
         bounded_slowdown=float(slowdown.mean()) if n else 0.0,
         waits=_shares(wait, _WAITS),
         slacks=(
-            Share("overdue", int((slack < 0).sum())),
+            Share("planned later (at risk)", int((slack < 0).sum())),
             *slacks,
             Share("no promise", n - int(known.sum())),
+            Share("no planned start (at risk)", unplanned),
         ),
+        promised=n + unplanned,
     )
 
 
@@ -93,7 +104,9 @@ def _shares(values: Ints, limits: Sequence[tuple[int, str]]) -> tuple[Share, ...
 
 def worth_columns(clusters: Clusters, loop: PlanLoop, seconds: int) -> dict[str, Any]:
     """What the plan was worth in the last ``seconds``, in lists: ``time`` and, by criterion, ``values``, with
-    their ``units``; and when ``searches`` moved jobs. Waits for the database. Raises StoreError.
+    their ``units``, none where no job was planned; and when ``searches`` moved jobs. Waits for the database.
+
+    Raises StoreError.
     """
     track, now = clusters.tracks[loop.name], loop.now()
     begin = now - seconds
@@ -103,7 +116,8 @@ def worth_columns(clusters: Clusters, loop: PlanLoop, seconds: int) -> dict[str,
         "units": {criterion.value: unit for criterion, unit in UNITS.items()},
         "time": [one.time for one in found],
         "values": {
-            criterion.value: [one.values.get(criterion.value) for one in found] for criterion in Criterion
+            criterion.value: [one.values.get(criterion.value) if one.jobs else None for one in found]
+            for criterion in Criterion
         },
         "searches": sorted(run.started for run in runs if run.taken and run.started >= begin),
     }

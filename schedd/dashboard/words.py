@@ -24,6 +24,7 @@ __all__ = [
     "span",
     "timed",
     "when",
+    "worth",
 ]
 
 _NAMED: Final = 3
@@ -32,6 +33,8 @@ _MINUTE: Final = 60
 _HOUR: Final = 3600
 _DAY: Final = 86_400
 _MOMENT: Final = re.compile(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d) UTC")
+_SHARES: Final = frozenset({"utilisation", "weighted_utilisation"})
+"""Criteria that are shares of a whole."""
 _UNITS: Final = ("KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -112,6 +115,21 @@ def request(resources: Mapping[str, str]) -> str:
     return ", ".join(f"{name}={value}" for name, value in resources.items() if name not in _APART)
 
 
+def worth(value: float, criterion: str, unit: str) -> str:
+    """A criterion's value: a length of time, a share in percent, a count of jobs, or a plain number."""
+    if unit == "s":
+        return span(value)
+    if criterion in _SHARES:
+        return f"{100 * value:.3g} %"
+    return f"{value:.4g}{' jobs' if unit == 'jobs' else ''}"
+
+
+def change(share: float) -> str:
+    """By how much something differs: ``+1.5 %``, ``-0.2 %``; ``0 %`` where that would be rounded away."""
+    text = f"{100 * share:+.1f}"
+    return "0 %" if text in {"+0.0", "-0.0"} else f"{text} %"
+
+
 def linked(link: Link) -> str:
     """What holds a job's nodes for the length of a link of its chain, without times and ids of jobs."""
     on = ", ".join(link.nodes[:_NAMED])
@@ -135,6 +153,7 @@ def linked(link: Link) -> str:
 
 
 FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
+    "change": change,
     "timed": timed,
     "when": when,
     "span": span,
@@ -145,4 +164,5 @@ FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "linked": linked,
     "request": request,
     "meaning": meaning,
+    "worth": worth,
 }

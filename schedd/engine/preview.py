@@ -38,12 +38,12 @@ class Moved:
     promised: int | None
     """The start that is promised to it now."""
     broken: bool
-    """Whether that promise could not be kept then, which it can be now."""
+    """Whether that promise would be put at risk: as planned then it could not be kept, now it can."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What would follow; jobs whose promise would be broken come first, then by their present start."""
+    """What would follow; jobs whose promise would be at risk come first, then by their present start."""
 
     moved: tuple[Moved, ...]
     running: tuple[InTheWay, ...]

@@ -60,7 +60,9 @@ def test_admin_s_page_and_acts_are_not_for_others(look: Open, site: Site, role: 
     page = window.go("queue")
     expect(page.get_by_role("navigation").get_by_role("link", name="Admin")).to_have_count(0)
     page = window.go("admin")
-    expect(page.locator("main")).to_contain_text(f"has the role {role}")
+    expect(page.locator("main")).to_contain_text(
+        f"{'ann' if role == 'user' else f'our-{role}'} has the role {role}"
+    )
     csrf = page.locator("input[name=csrf]").first.get_attribute("value")
     answer = page.request.post(
         f"{site.url}/dashboard/main/admin/pause", form={"csrf": csrf or "", "reason": "because"}
@@ -74,7 +76,10 @@ def test_an_operator_pauses_and_resumes(look: Open, site: Site) -> None:
     page = look("operator").go("admin")
     page.get_by_label("Reason to pause").fill("the storage is being repaired")
     page.get_by_role("button", name="Pause").click()
-    expect(page.locator("main").get_by_role("status")).to_contain_text("Dispatch is paused")
+    expect(page.locator("main").get_by_role("status")).to_have_class("alert warn")
+    expect(page.locator("#alerts")).to_contain_text(
+        "Dispatch is paused: the storage is being repaired. Planning"
+    )
     assert site.ask("")["paused"] == "the storage is being repaired"
     expect(page.locator("#alerts")).to_contain_text("the storage is being repaired")
     page.get_by_role("button", name="Resume dispatch").click()
@@ -126,7 +131,7 @@ def test_an_operator_reserves_nodes_and_lifts_that(look: Open, site: Site) -> No
     page.get_by_label("Until", exact=True).fill("")
     page.get_by_role("button", name="Preview").click()
     expect(page.locator("#foreseen")).to_contain_text(f"{wanted['moves']} waiting jobs would start")
-    expect(page.locator("#foreseen")).to_contain_text(f"{wanted['broken']} promises would be broken")
+    expect(page.locator("#foreseen")).to_contain_text(f"{wanted['broken']} promises would be put at risk")
     assert wanted["moves"]
     assert site.ask("/reservations")["reservations"] == []
     page.get_by_label("From", exact=True).fill("2023-11-15T12:00")

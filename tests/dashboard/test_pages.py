@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 
 from schedd.dashboard.words import span
 from schedd.service.background.sampling import Sampler
-from schedd.wire import JobDeleted, Reserve
+from schedd.wire import JobDeleted, PlanningHeld, QueueChanged, QueueFacts, Reserve
 from tests.dashboard.conftest import Look, Site
 from tests.service.build import T, event_id, job, node
 
@@ -263,6 +263,43 @@ def test_quality_draws_the_criteria_over_time(look: Open, site: Site) -> None:
     kept = site.ask(f"/plan/evaluation/history?since={T}")["evaluations"]
     assert drawn_values == pytest.approx([one["values"]["bounded_slowdown"] for one in kept])
     assert len(kept) == 2
+    site.clock.moment += 300
+    nothing_planned(site)
+    sampler.turn()
+    page = window.go("quality")
+    expect(page.locator("#worth")).to_have_attribute("data-points", "2")
+    drawn_values = page.evaluate(f"[...{model('values', 'ColumnDataSource')}.data.value].map(String)")
+    assert drawn_values[2:] == ["NaN"], "the line has a gap"
+
+
+def nothing_planned(site: Site) -> None:
+    """All jobs wait for a queue that is held."""
+    site.happen(
+        QueueChanged(id=event_id(), time=T, queue=QueueFacts(name="batch")),
+        PlanningHeld(id=event_id(), time=T, kind="queue", name="batch", reason="a course", by="an operator"),
+    )
+
+
+def test_without_planned_jobs_there_are_no_criteria_and_their_promises_are_at_risk(
+    look: Open, site: Site
+) -> None:
+    nothing_planned(site)
+    assert site.ask("/jobs?state=planned")["jobs"] == []
+    risky = site.ask("")["at_risk"]
+    assert risky
+    window = look("admin")
+    page = window.go("quality")
+    assert set(page.locator("#criteria dd").all_inner_texts()) == {"–"}
+    assert page.locator("#tiles b").all_inner_texts()[2:] == ["–"] * 4
+    expect(page.locator("#tiles")).not_to_contain_text("mean")
+    row = page.locator('#slacks tr[data-key="no planned start (at risk)"]')
+    expect(row.locator("td").first).to_have_text(str(risky))
+    expect(row.get_by_role("img")).to_have_attribute("aria-label", "100 %")
+    page = window.go("admin")
+    health = page.locator('#health tr[data-key="Promises"]')
+    expect(health).to_contain_text(f"warning: {risky} promise")
+    health.get_by_role("link").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Quality")
 
 
 def test_a_job_that_goes_while_one_looks_is_said_to_be_gone(look: Open, site: Site) -> None:

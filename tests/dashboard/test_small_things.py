@@ -10,10 +10,11 @@ import pytest
 from playwright.sync_api import expect
 
 from schedd.choice.objectives import Objective
+from schedd.dashboard.health import act_in_words
 from schedd.dashboard.meanings import MEANINGS
 from schedd.dashboard.moves import folded
 from schedd.dashboard.pages.what_if import Asked, walltime_of
-from schedd.dashboard.words import clock
+from schedd.dashboard.words import change, clock, worth
 from schedd.engine.show.job_view import Change
 from schedd.plan.evaluate import Criterion
 from schedd.wire import WattsRead
@@ -54,6 +55,24 @@ def test_walltimes_with_units_are_understood(text: str, taken: str) -> None:
 )
 def test_a_number_without_a_unit_is_asked_about(asked: Asked, said: str) -> None:
     assert (said in asked.unclear) if said else asked.unclear == ""
+
+
+def test_criteria_and_changes_are_told_in_words() -> None:
+    assert [change(one) for one in (-0.0004, 0.0004, 0.0, 0.015, -0.2)] == [
+        *("0 %", "0 %", "0 %", "+1.5 %", "-20.0 %")
+    ]
+    assert worth(0.6187, "utilisation", "1") == "61.9 %"
+    assert worth(7200, "wait", "s") == "2 h"
+    assert worth(3, "late_jobs", "jobs") == "3 jobs"
+    assert worth(1.23456, "slowdown", "1") == "1.235"
+
+
+def test_the_audit_names_acts_as_the_pages_do() -> None:
+    assert act_in_words("hold", "node n1: repair") == ("drain", "n1: repair")
+    assert act_in_words("hold", "queue batch: repair") == ("hold", "queue batch: repair")
+    assert act_in_words("pareto", "x") == ("alternatives", "x")
+    assert act_in_words("search", "") == ("optimise", "")
+    assert act_in_words("resume", "") == ("resume", "")
 
 
 def test_the_form_asks_for_the_unit_and_then_answers(look: Open, site: Site) -> None:

@@ -62,6 +62,9 @@ def test_a_held_queue_is_named_to_its_users(look: Open, site: Site) -> None:
     page.get_by_label("Nodes or queue").fill("batch")
     page.locator("#hold").get_by_role("button", name="Hold").click()
     expect(page.locator("#holds tbody")).to_contain_text("the course has it")
+    expect(page.locator("main").get_by_role("status")).to_contain_text(
+        "No new jobs are planned in the held queue"
+    )
     ann = look("user").go("jobs/5.server")
     expect(ann.locator("#answer")).to_contain_text("queue batch, which is held: the course has it")
     window.wrong = [one for one in window.wrong if "422" not in one]

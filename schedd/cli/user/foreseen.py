@@ -11,7 +11,7 @@ _NAMED = 10
 def foreseen(found: PreviewView, now: int) -> str:
     """A sentence, alerts, and the first jobs that would move."""
     jobs, broken = _count(found["moves"], "waiting job"), _count(found["broken"], "promise")
-    parts = [f"{jobs} would move, {broken} would be broken"]
+    parts = [f"{jobs} would move, {broken} would be put at risk"]
     if found["running"]:
         parts.append(f"running jobs go on there: {few([one['job'] for one in found['running']], 5)}")
     parts += found["alerts"]
@@ -22,7 +22,7 @@ def foreseen(found: PreviewView, now: int) -> str:
                 one["owner"].partition("@")[0],
                 _at(one["before"], now),
                 _at(one["after"], now),
-                "broken" if one["broken"] else "",
+                "at risk" if one["broken"] else "",
             )
             for one in found["moved"][:_NAMED]
         ]

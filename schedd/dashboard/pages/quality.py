@@ -45,13 +45,15 @@ async def quality(
     clusters: Clusters = request.app.state.clusters
     all_seen = seen == EVERYTHING
     copy = await a_copy(cluster) if not quick else None
+    published = copy.published if copy is not None else cluster.published
     kept = await run_in_threadpool(kept_of, clusters, cluster, singly=all_seen)
     return page(
         request,
         "quality",
         viewer,
         cluster,
-        plan=criteria_of(cluster.published),
+        plan=criteria_of(published),
+        plan_at=copy.as_of if copy is not None else published.as_of,
         kept=kept,
         all_seen=all_seen,
         criteria=await run_in_threadpool(evaluated, copy) if copy is not None else (),
@@ -59,5 +61,4 @@ async def quality(
         shares=await shares_of(cluster, seen) if not quick else None,
         counted=[name for name, weight in cluster.published.settings.criteria.items() if weight],
         known=[one.value for one in Criterion],
-        evaluated_at=copy.as_of if copy is not None else None,
     )

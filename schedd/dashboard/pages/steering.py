@@ -47,7 +47,7 @@ async def make_hold(request: Request, cluster: Cluster, viewer: Operator, form: 
             found = await preview_reservation(request, cluster, name, body)
         elif not foresee:
             await hold(cluster, kind, names, reason, who)
-            return back(request, cluster.name, "held")
+            return back(request, cluster.name, "held" if kind == "node" else "queue")
         else:
             found = await preview(request, cluster, kind, names, reason, who)
     except ValidationError:

@@ -18,16 +18,17 @@ function draw() {
   const unit = found.units[chosen.value];
   const scale = unit === "s" ? 1 / 3600 : 1;
   const values = found.values[chosen.value];
-  const known = found.time.map((time, i) => [shown(time * 1000), values[i]]).filter(([, value]) => value !== null);
-  const time = known.map(([moment]) => moment);
-  const value = known.map(([, one]) => one * scale);
+  // Where there is no value the line has a gap.
+  const time = found.time.map((moment) => shown(moment * 1000));
+  const value = values.map((one) => (one === null ? NaN : one * scale));
+  const known = value.filter((one) => !Number.isNaN(one));
   none.hidden = known.length > 0;
   worth.hidden = !known.length;
   worth.dataset.points = known.length;
   if (!known.length) return;
   chart.named("unit").axis_label = UNITS[unit];
   chart.span("x", time, LEAST_MS);
-  chart.span("y", value);
+  chart.span("y", known);
   chart.fill("values", { time, value });
   // A search stands where the line is at its moment.
   const marks = found.searches.map((moment) => shown(moment * 1000)).filter((moment) => moment >= time[0] && moment <= time.at(-1));

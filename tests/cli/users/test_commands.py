@@ -703,8 +703,8 @@ def test_nodes_and_queues_are_held_and_released(
     monkeypatch.setenv("SCHEDD_TOKEN", token("operator"))
     code, out, _ = run("hold", "-w", "n2", "--reason", "new memory", "--preview")
     assert (code, run("hold")[1]) == (0, "nothing is held\n")
-    assert out.startswith("node n2 held: 1 waiting job would move, 1 promise would be broken\n")
-    assert "2.srv.site  bob   Tue 14 Nov 22:30:00  not known  broken" in out
+    assert out.startswith("node n2 held: 1 waiting job would move, 1 promise would be put at risk\n")
+    assert "2.srv.site  bob   Tue 14 Nov 22:30:00  not known  at risk" in out
     held = run("hold", "-w", "n2", "-q", "batch", "--reason", "new memory")
     assert held[0] == 0
     assert [line.split()[:2] for line in held[1].splitlines()] == [
@@ -736,7 +736,7 @@ def test_a_policy_is_shown_tried_out_set_and_withdrawn(
     monkeypatch.setenv("SCHEDD_TOKEN", token("admin"))
     assert run("policy") == (0, "that of the settings\n{}\n", "")
     assert (
-        "0 waiting jobs would move, 0 promises would be broken"
+        "0 waiting jobs would move, 0 promises would be put at risk"
         in run("policy", "preview", "priority.waiting=2", "criteria.wait=1")[1]
     )
     assert run("policy", "show")[1].startswith("that of the settings\n")
