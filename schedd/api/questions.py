@@ -1,7 +1,8 @@
 """What-if: when would this job start, without submitting it?"""
 
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from fastapi import APIRouter, Request, Response
 
@@ -16,6 +17,7 @@ from schedd.api.waiting import a_copy
 from schedd.dialect.cost_limit import read_cost_limit
 from schedd.dialect.units import without_units
 from schedd.engine.facts.records import JobRecord, Phase
+from schedd.engine.show.view import Published
 from schedd.model import FOREVER, Never, StartKnown, WaitingFor
 from schedd.policy.site import economy_of
 from schedd.service.access.roles import Bearer
@@ -24,11 +26,12 @@ from schedd.service.questions.forks import Asked, Fork, NotUnderstood
 from schedd.service.questions.objectives import placement_cost
 from schedd.wire import ShareFacts
 
-__all__ = ["answered", "router"]
+__all__ = ["answered", "router", "stopped_queues"]
 
 from schedd.api.text import TextRoute
 
 router = APIRouter(prefix="/v1/clusters/{cluster}", tags=["questions"], route_class=TextRoute)
+_NAMED: Final = 3
 
 
 @router.post(
@@ -122,7 +125,8 @@ def answered(
             )
         known = facts.resources if facts is not None else {}
         said = {name: text for name, text in asks.resources.items() if known.get(name) != text}
-        asked = replace(asked, notes=(*asked.notes, *without_units(said)))
+        notes = (*asked.notes, *without_units(said), *_of_stopped(copy.published, asks.queue, asked))
+        asked = replace(asked, notes=notes)
         return asked, {
             **_common(asked, expected, promise),
             **_money(copy, asked, read_cost_limit(asks.resources)),
@@ -146,6 +150,22 @@ def answered(
         as_of=asked.now,
         generation=asked.generation,
     )
+
+
+def stopped_queues(published: Published) -> dict[str, str]:
+    """By name the queues that start nothing: `which is stopped`, `which is held: new disks`."""
+    names = {*published.queues, *(one.name for one in published.holds if one.kind == "queue")}
+    return {name: why for name in sorted(names) if (why := published.why_stopped(name))}
+
+
+def _of_stopped(published: Published, queue: str, asked: Asked) -> Iterator[str]:
+    """Where a start is told for a job without a queue: the queues that it does not hold for."""
+    known = isinstance(asked.answer, StartKnown)
+    stopped = stopped_queues(published) if known and not queue else {}
+    for name, why in list(stopped.items())[:_NAMED]:
+        yield f"no queue is named: this does not hold for queue {name}, {why}"
+    if len(stopped) > _NAMED:
+        yield f"nor for {len(stopped) - _NAMED} more queues that start nothing"
 
 
 def _common(asked: Asked, expected: Expectation, promise: int) -> dict[str, Any]:

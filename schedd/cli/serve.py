@@ -4,11 +4,14 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from schedd.cli.arguments import Parser
+from schedd.service.settings.readable import why_not_readable
 
 __all__ = ["make_parser", "run"]
+
+_NO_FILE: Final = "no --config: no settings file was read; the defaults and the environment apply"
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -26,10 +29,12 @@ def make_parser() -> argparse.ArgumentParser:
 def run(argv: Sequence[str]) -> int:
     """Serve as the arguments say; 0 after a clean end, 2 for bad settings, 1 for what else went wrong."""
     args = make_parser().parse_args(argv)
-    if args.config is not None and not args.config.is_file():  # said before all else is loaded
-        print(f"schedd serve: {args.config}: no such file", file=sys.stderr)
+    if args.config is not None and (why := why_not_readable(args.config)):  # before all else is loaded
+        print(f"schedd serve: {args.config}: {why}", file=sys.stderr)
         return 2
     # What the parser refuses is to be answered at once, without loading all this.
+    import structlog  # noqa: PLC0415
+
     from schedd.api.listening import ListenError, listen, listen_locally  # noqa: PLC0415
     from schedd.api.parts import parts_of  # noqa: PLC0415
     from schedd.cli.serving import serve  # noqa: PLC0415
@@ -47,10 +52,14 @@ def run(argv: Sequence[str]) -> int:
         settings = read()
         parts = parts_of(settings)
         set_up(settings.log)
+        if args.config is None:
+            structlog.get_logger(__name__).info(_NO_FILE)
         port = listen(settings.server.host, settings.server.port)
         local = listen_locally(settings.server.socket) if settings.server.socket is not None else None
     except SettingsError as error:
         print(f"schedd serve: {error}".replace("\n", "\nschedd serve: "), file=sys.stderr)
+        if args.config is None:
+            print(f"schedd serve: {_NO_FILE}", file=sys.stderr)
         return 2
     except ListenError as error:
         print(f"schedd serve: {error}", file=sys.stderr)

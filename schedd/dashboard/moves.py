@@ -29,11 +29,17 @@ class Fold:
 
 
 def folded(changes: Iterable[Change]) -> list[Fold]:
-    """The rows; ``changes`` as the history has them, the newest first."""
+    """The rows; ``changes`` as the history has them, the newest first. Those that bring no other minute are
+    left out.
+    """
     found = []
     for cause, group in groupby(changes, key=lambda change: change.cause):
         moves = list(group)
         texts = {move.words or cause for move in moves}
         words = texts.pop() if len(texts) == 1 else _CAUSES.get(cause, cause)
         found.append(Fold(moves[0], moves[-1], len(moves), words))
-    return found
+    return [one for one in found if _minute(one.oldest.before) != _minute(one.newest.after)]
+
+
+def _minute(moment: int | None) -> int | None:
+    return moment // 60 if moment is not None else None

@@ -1,6 +1,6 @@
 """Pages from templates: what every one of them is told, and answers in the form that was asked for."""
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from fastapi import Request
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -8,6 +8,7 @@ from starlette.responses import HTMLResponse
 
 from schedd import __version__
 from schedd.api.alerts import alerts_for
+from schedd.api.bodies import ClusterView
 from schedd.api.clusters import cluster_view
 from schedd.dashboard.assets import address
 from schedd.dashboard.live import state_of
@@ -58,6 +59,23 @@ def base_of(request: Request) -> str:
     return str(request.scope.get("root_path", ""))
 
 
+class NoStarts(NamedTuple):
+    """Why no jobs are started on a cluster that starts jobs: in a few words, and as a sentence."""
+
+    short: str
+    why: str
+
+
+def no_starts(cluster: ClusterView) -> NoStarts | None:
+    """None where jobs are started, and where another scheduler starts them."""
+    if cluster.mode != "scheduler":
+        return None
+    if cluster.paused:
+        return NoStarts("dispatch is paused", f"Dispatch is paused: {cluster.paused}")
+    why = cluster.halted or cluster.trouble
+    return NoStarts("no jobs are started", f"No jobs are started: {why}") if why else None
+
+
 def page(
     request: Request, name: str, viewer: Viewer, cluster: PlanLoop, status: int = 200, **told: Any
 ) -> HTMLResponse:
@@ -72,6 +90,7 @@ def page(
         viewer,
         status,
         cluster=about,
+        no_starts=no_starts(about),
         clusters=viewer.open_to(request),
         root=f"{base_of(request)}/{cluster.name}",
         standing_by=cluster.standing_by,

@@ -18,11 +18,13 @@ __all__ = [
     "due",
     "kib",
     "number",
+    "ordered",
     "plural",
     "relative",
     "request",
     "span",
     "timed",
+    "unmet",
     "when",
     "worth",
 ]
@@ -35,6 +37,8 @@ _DAY: Final = 86_400
 _MOMENT: Final = re.compile(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d) UTC")
 _SHARES: Final = frozenset({"utilisation", "weighted_utilisation"})
 """Criteria that are shares of a whole."""
+_TOO_FEW: Final = re.compile(r"^(\d{1,9}) different nodes(.*): only (\d{1,9}) fit")
+_ORDER: Final = re.compile(r"^to be started, \S+: ")
 _UNITS: Final = ("KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -130,16 +134,29 @@ def change(share: float) -> str:
     return "0 %" if text in {"+0.0", "-0.0"} else f"{text} %"
 
 
+def unmet(text: str) -> str:
+    """What a job that can never run asks for, as a sentence of its own; all else as it stands."""
+    text = text.removeprefix("never on this cluster: ")
+    return _TOO_FEW.sub(r"it needs \1 nodes\2; the cluster has \3 that fit", text)
+
+
+def ordered(text: str) -> str:
+    """What became of an order to start a job, without the name of the order."""
+    return _ORDER.sub("start ordered: ", text)
+
+
 def linked(link: Link) -> str:
-    """What holds a job's nodes for the length of a link of its chain, without times and ids of jobs."""
+    """What holds a job's nodes for the length of a link of its chain, without times and ids of jobs; whether
+    they run or are queued stands before it.
+    """
     on = ", ".join(link.nodes[:_NAMED])
     if len(link.nodes) > _NAMED:
         on += f" and {len(link.nodes) - _NAMED} more"
     on = on or "a limit"
     if link.kind == "running":
-        return f"a running job holds {on}" if link.count == 1 else f"{link.count} running jobs hold {on}"
+        return f"a job holds {on}" if link.count == 1 else f"{number(link.count)} jobs hold {on}"
     if link.kind == "queued":
-        many = "1 queued job is" if link.count == 1 else f"{number(link.count)} queued jobs are"
+        many = "1 job is" if link.count == 1 else f"{number(link.count)} jobs are"
         return f"{many} planned on {on}"
     if link.kind == "reservation":
         return f"{link.name} keeps {on}"
@@ -162,7 +179,9 @@ FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "plural": plural,
     "ahead": ahead_in_words,
     "linked": linked,
+    "ordered": ordered,
     "request": request,
+    "unmet": unmet,
     "meaning": meaning,
     "worth": worth,
 }

@@ -165,7 +165,7 @@ def test_a_job_s_page_says_what_the_api_says_of_it(look: Open, site: Site) -> No
     named = page.locator("#chain code").all_inner_texts()
     assert named == [one["id"] for link in links for one in link["jobs"][:3]]
     assert named
-    page.get_by_text("The exact set of blockers").click()
+    page.get_by_text("Jobs in the way").click()
     assert column(page, "#blockers", 1) == [f"{one['name']} {one['state']}" for one in why["blockers"]]
     assert why["blockers"]
     moves = site.ask("/jobs/4.server/history")["changes"]

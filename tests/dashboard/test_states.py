@@ -4,6 +4,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,26 @@ from playwright.sync_api import Browser, expect
 
 from schedd.api.app import create_app
 from schedd.dashboard import add_dashboard
+from schedd.dashboard.moves import folded
+from schedd.dashboard.words import unmet
 from schedd.engine import EngineSettings
+from schedd.engine.show.job_view import Change
 from schedd.service.access.askers import Askers
 from schedd.service.cluster.durable import Durable
 from schedd.service.clusters import Clusters
 from schedd.service.settings.file import AuthSettings, StoreSettings
-from schedd.wire import JobDeleted, JobEnded, JobStarted, Run, RunAccepted, ShareFacts, Snapshot
+from schedd.wire import (
+    JobDeleted,
+    JobEnded,
+    JobStarted,
+    PlanningHeld,
+    QueueChanged,
+    QueueFacts,
+    Run,
+    RunAccepted,
+    ShareFacts,
+    Snapshot,
+)
 from tests.dashboard.conftest import WAIT_MS, Look, Site, token, tokens
 from tests.service.build import StillClock, T, event_id, job, node
 
@@ -159,6 +174,100 @@ def test_a_start_that_is_past_is_shown_as_overdue(site: Site) -> None:
     assert ["overdue by 10 min" in page for page in shown] == [True, True]
 
 
+def test_a_due_job_that_is_not_started_names_the_pause_alone(site: Site) -> None:
+    start = site.ask("/jobs/4.server")["planned_start"]
+    site.loop.pause("new disks").result(30)
+    with httpx2.Client(base_url=f"{site.url}/dashboard", headers={"Accept": "text/html"}) as client:
+        client.post("/login", data={"token": token("admin")})
+        early = client.get("/main/jobs/4.server").text
+        site.clock.moment = start + 600
+        late = client.get("/main/jobs/4.server").text
+    why = '<p class="why" id="no-starts">Dispatch is paused: new disks.</p>'
+    assert [why in page for page in (early, late)] == [True, True]
+    offered = "What change would start it now?"
+    assert [offered in page for page in (early, late)] == [True, False]
+    assert ['id="chain"' in page for page in (early, late)] == [True, False]
+    assert "not started: dispatch is paused</p>" in late
+    assert "overdue" not in late
+    assert 'id="blockers"' not in late
+
+
+def test_what_if_says_that_starts_are_paused_and_which_queues_are_held(site: Site) -> None:
+    site.happen(
+        node("n4"),
+        QueueChanged(id=event_id(), time=T, queue=QueueFacts(name="batch")),
+        PlanningHeld(id=event_id(), time=T, kind="queue", name="batch", by="admin", reason="new rules"),
+    )
+    question = "/main/what-if?nodes=1&walltime=1h"
+    with httpx2.Client(base_url=f"{site.url}/dashboard", headers={"Accept": "text/html"}) as client:
+        client.post("/login", data={"token": token("admin")})
+        held = client.get(question).text
+        named = client.get(f"{question}&queue=batch").text
+        site.loop.pause("new disks").result(30)
+        paused = client.get(question).text
+        empty = client.get("/main/what-if?nodes=&ppn=&walltime=")
+    assert "Would start as soon as its queue does" in held
+    note = "no queue is named: this does not hold for queue batch, which is held: new rules"
+    assert note in held
+    assert note in site.put("/what-if", {"request": "nodes=1"})["notes"]
+    assert "No planned start" in named
+    assert "Would start as soon as starts resume" in paused
+    assert "Dispatch is paused: new disks." in paused
+    assert (empty.status_code, "the form is empty" in empty.text) == (422, True)
+
+
+def test_a_submitted_job_keeps_its_own_promise_in_what_if(site: Site) -> None:
+    promised = site.ask("/jobs/4.server")["promised_start"]
+    with httpx2.Client(base_url=f"{site.url}/dashboard", headers={"Accept": "text/html"}) as client:
+        client.post("/login", data={"token": token("admin")})
+        page = client.get("/main/what-if?job=4.server").text
+    shown = page.partition('id="promised"')[2].partition("</p>")[0]
+    assert f"{datetime.fromtimestamp(promised, UTC):%Y-%m-%dT%H:%M:%SZ}" in shown
+    assert [words in page for words in ("once it is submitted", "before you submit")] == [False, False]
+
+
+def test_a_held_job_shows_the_promise_that_is_at_risk(site: Site) -> None:
+    held = PlanningHeld(id=event_id(), time=T, kind="queue", name="batch", by="admin", reason="new rules")
+    site.happen(QueueChanged(id=event_id(), time=T, queue=QueueFacts(name="batch")), held)
+    view = site.ask("/jobs/4.server")
+    assert (view["planned_start"], view["promised_start"] is None) == (None, False)
+    with httpx2.Client(base_url=f"{site.url}/dashboard", headers={"Accept": "text/html"}) as client:
+        client.post("/login", data={"token": token("admin")})
+        page = client.get("/main/jobs/4.server").text
+        asked = client.get("/main/what-if?job=4.server").text
+    shown = page.partition('id="promised"')[2].partition("</p>")[0]
+    assert f"{datetime.fromtimestamp(view['promised_start'], UTC):%Y-%m-%dT%H:%M:%SZ}" in shown
+    assert ("at risk</span>" in shown) == (view["at_risk"] is not None)
+    assert "What change would start it now?" not in page
+    assert "which is held: new rules" in asked
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "never on this cluster: 30 different nodes: only 20 fit",
+            "it needs 30 nodes; the cluster has 20 that fit",
+        ),
+        (
+            "9 different nodes with ib at once: only 2 fit",
+            "it needs 9 nodes with ib at once; the cluster has 2 that fit",
+        ),
+        ("9 cpus of a node: the largest has 4", "9 cpus of a node: the largest has 4"),
+    ],
+)
+def test_what_can_never_run_is_said_in_a_sentence(text: str, words: str) -> None:
+    assert unmet(text) == words
+
+
+def test_a_move_within_the_same_minute_is_no_row() -> None:
+    moves = [
+        Change(T + 9, 3, "e3", "freed", "", T + 3605, T + 3603),
+        Change(T + 6, 2, "e2", "altered", "", T + 60, T + 3605),
+    ]
+    assert [(one.oldest.before, one.newest.after) for one in folded(moves)] == [(T + 60, T + 3605)]
+
+
 def test_pages_say_what_they_lack_without_the_database(kept: Site, tmp_path: Path) -> None:
     def pages(*paths: str) -> list[httpx2.Response]:
         with httpx2.Client(base_url=f"{kept.url}/dashboard", headers={"Accept": "text/html"}) as client:
@@ -248,6 +357,8 @@ def test_a_job_that_ended_has_a_page_of_its_past(browser: Browser, kept: Site) -
     expect(rows).to_have_count(len(past["moments"]))
     assert len(past["moments"]) >= 3
     expect(rows.last).to_contain_text("ended, exit status 3")
+    expect(page.locator("#moments")).to_contain_text("start ordered: accepted")
+    expect(page.locator("#past .state")).to_have_text("ended")
     hidden = window.go("jobs/77.server")
     expect(hidden.get_by_role("heading")).to_have_text("No such job")
     assert [one for one in window.wrong if "404" not in one] == []

@@ -184,7 +184,7 @@ def test_a_running_job_then_those_who_came_earlier() -> None:
         (f"{i}.s", "bob@login", T + 3600 + 600 * (i - 1), "earlier") for i in (2, 3, 4)
     ]
     assert [(one.right, one.count) for one in found.ahead] == [("earlier", 3)]
-    assert ahead_in_words(found.ahead) == "3 queued jobs go first: 3 came earlier"
+    assert ahead_in_words(found.ahead) == "3 earlier jobs go first"
     assert found.why == (
         "job 1.s holds n1 until 2023-11-14 23:13:20 UTC; then 3 queued jobs are planned on n1 until "
         "2023-11-14 23:43:20 UTC: 3 came earlier (jobs 2.s, 3.s, 4.s)"

@@ -2,10 +2,12 @@
 
 import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from schedd.cli.serve import run as serve
 from schedd.engine.facts.slack import OFF, Slack
 from schedd.model import FOREVER
 from schedd.policy.fair_share import FairShare
@@ -104,6 +106,24 @@ def test_a_bad_file_is_refused_with_its_name_and_what_is_wrong(tmp_path: Path, t
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"none\.toml: no such file"):
         load(tmp_path / "none.toml")
+
+
+@pytest.mark.parametrize("load_", [load, lambda path: serve(["--config", str(path)])])
+def test_a_directory_or_a_torn_file_is_named_as_such(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], load_: Callable[[Path], object]
+) -> None:
+    for path, said in (
+        (tmp_path, "is a directory, not a file"),
+        (write(tmp_path / "schedd.toml", "[server\n"), "line 1"),
+    ):
+        try:
+            assert load_(path) == 2
+        except SettingsError as error:
+            words = str(error)
+        else:
+            words = capsys.readouterr().err
+        assert str(path) in words
+        assert said in words
 
 
 def test_the_environment_goes_before_the_file_and_the_caller_before_both(

@@ -12,11 +12,12 @@ from schedd.api.jobs import found_job
 from schedd.api.messages import WhatIf
 from schedd.api.outcomes import WhatIfAnswer
 from schedd.api.problems import ProblemError
-from schedd.api.questions import answered
+from schedd.api.questions import answered, stopped_queues
 from schedd.api.waiting import a_copy
 from schedd.dashboard.rendering import page
 from schedd.dashboard.viewer import Cluster, Reader, Seen
 from schedd.dialect.units import format_walltime
+from schedd.engine.show.job_view import JobView, view_of
 from schedd.service.cluster.loop import PlanLoop
 from schedd.service.read.sight import Sight
 
@@ -47,7 +48,8 @@ class Asked(BaseModel):
     @property
     def anything(self) -> bool:
         """Whether there is a question."""
-        return bool(self.request or self.nodes or self.ppn or self.job)
+        fields = (self.request, self.nodes, self.ppn, self.walltime, self.mem, self.feature, self.job)
+        return any(field.strip() for field in fields)
 
     @property
     def words(self) -> str:
@@ -96,10 +98,13 @@ async def what_if(
 ) -> Response:
     """The form, and the answer where there is a question."""
     answer: WhatIfAnswer | None = None
+    job: JobView | None = None
     wrong = asked.unclear
+    if request.query_params and not asked.anything:
+        wrong = "the form is empty: fill in Nodes, or a qsub -l request"
     if asked.anything and not wrong:
         try:
-            answer = await _answer(request, cluster, seen, asked, viewer.bearer.name)
+            answer, job = await _answer(request, cluster, seen, asked, viewer.bearer.name)
         except ProblemError as error:
             if error.kind not in {"invalid", "unknown-job"}:
                 raise
@@ -114,16 +119,23 @@ async def what_if(
         422 if wrong else 200,
         asked=asked,
         answer=answer,
+        job=job,
         wrong=wrong,
         queues=sorted(cluster.published.queues),
+        stopped={} if asked.queue or asked.job else stopped_queues(cluster.published),
     )
 
 
-async def _answer(request: Request, cluster: PlanLoop, seen: Sight, asked: Asked, who: str) -> WhatIfAnswer:
+async def _answer(
+    request: Request, cluster: PlanLoop, seen: Sight, asked: Asked, who: str
+) -> tuple[WhatIfAnswer, JobView | None]:
+    """The answer; and the job as it is now that is asked about."""
     question = asked.question()
     copy = await a_copy(cluster)
     job = found_job(cluster.name, copy.published, seen, asked.job) if asked.job else None
     if job is not None and job.run.started >= 0:
         raise ProblemError("invalid", f"job {job.id} runs already")
     expecting = request.app.state.clusters.foretellers[cluster.name].latest
-    return await worked_out(request, answered, copy, expecting, question, job, cluster.now(), who)
+    found = await worked_out(request, answered, copy, expecting, question, job, cluster.now(), who)
+    view = seen.view(view_of(copy.published, job), copy.published) if job is not None else None
+    return found, view

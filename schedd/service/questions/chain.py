@@ -111,13 +111,23 @@ def in_short(links: Sequence[Link]) -> str:
 
 
 def ahead_in_words(ahead: Sequence[Ahead]) -> str:
-    """`3 queued jobs go first: 2 came earlier, 1 has a higher priority`."""
-    count = sum(one.count for one in ahead)
+    """`3 earlier jobs go first`; `3 queued jobs go first: 2 came earlier, 1 has a higher priority`."""
+    counts = {one.right: one.count for one in ahead if one.count}
+    count = sum(counts.values())
     if not count:
         return ""
-    if count == 1:
-        return f"1 queued job goes first: it {_RIGHTS[ahead[0].right][0]}"
-    return f"{count} queued jobs go first: " + _by_right({one.right: one.count for one in ahead})
+    goes = "goes" if count == 1 else "go"
+    if len(counts) > 1:
+        return f"{count} queued jobs go first: {_by_right(counts)}"
+    (right,) = counts
+    jobs = "job" if count == 1 else "jobs"
+    if right == "earlier":
+        return f"{count} earlier {jobs} {goes} first"
+    if right == "priority":
+        return f"{count} {jobs} of higher priority {goes} first"
+    return (
+        f"{count} queued {jobs} {goes} first: {_by_right(counts) if count > 1 else f'it {_RIGHTS[right][0]}'}"
+    )
 
 
 def without_others(link: Link, sees: Callable[[str], bool]) -> Link:

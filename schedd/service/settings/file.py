@@ -30,6 +30,7 @@ from schedd.service.settings.daemon import (
     StoreSettings,
     WebhookSettings,
 )
+from schedd.service.settings.readable import why_not_readable
 
 __all__ = [
     "NAME_OF_TOKEN",
@@ -151,8 +152,8 @@ def load(path: Path | None, **overrides: Any) -> Settings:
 
     Raises SettingsError, one line for each thing that is wrong.
     """
-    if path is not None and not path.is_file():
-        raise SettingsError(f"{path}: no such file")
+    if path is not None and (why := why_not_readable(path)):
+        raise SettingsError(f"{path}: {why}")
 
     class Of(Settings):
         model_config = SettingsConfigDict(toml_file=path)
@@ -162,8 +163,8 @@ def load(path: Path | None, **overrides: Any) -> Settings:
     except ValidationError as error:
         where = f"{path}: " if path is not None else ""
         raise SettingsError("\n".join(where + line for line in _in_words(error))) from None
-    except ValueError as error:  # the file is no TOML
-        raise SettingsError(f"{path}: {error}") from None
+    except ValueError as error:  # a variable of the environment is no JSON where a table is wanted
+        raise SettingsError(f"{path}: {error}" if path is not None else str(error)) from None
 
 
 def _in_words(error: ValidationError) -> Iterator[str]:
