@@ -357,6 +357,8 @@ def test_every_page_is_of_use_without_scripts(look: Open, site: Site, path: str)
     """What only a script could do is not shown, forms have a button, and times are told in UTC."""
     page = look("admin", java_script_enabled=False).go(path)
     expect(page.locator("h1")).to_be_visible()
+    ids = page.locator("[id]").evaluate_all("all => all.map((one) => one.id)")
+    assert [one for one in ids if ids.count(one) > 1] == [], "scripts and links would find the first alone"
     expect(page.locator(".script-only:visible")).to_have_count(0)
     assert "UTC" in page.locator("#zone").inner_text()
     dead = page.locator("main button[type=button]:visible")
