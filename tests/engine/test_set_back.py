@@ -1,5 +1,6 @@
 """A clock that jumps: what the engine does when the shell says that it was set back, and before that."""
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -99,6 +100,26 @@ def test_a_start_seen_after_the_clock_was_set_back_is_no_stranger_s() -> None:
     cluster.tell(*cluster.server.run(run))
     assert [one.kind for one in publish(cluster.engine.state).alerts] == ["clock"]
     assert cluster.start("1") == 10
+
+
+def test_starts_stamped_by_the_clock_that_was_ahead_are_no_strangers_though_told_late() -> None:
+    """Several would be another scheduler's: nothing would be started any more, until somebody resumes."""
+    cluster = Cluster(nodes=3, decision_expiry=60, answer_grace=30)
+    cluster.obeys = False
+    jump(cluster, DAY)
+    for number in "123":
+        cluster.submit(number, walltime=500)
+    runs = [one for one in cluster.decisions if isinstance(one, Run)]
+    assert len(runs) == 3
+    before = cluster.server.snapshot()
+    late = [event for one in runs for event in cluster.server.run(one)]  # by the clock that is ahead
+    cluster.server.now -= DAY
+    cluster.tell(ClockSet(id=cluster.server.event_id(), time=cluster.server.now))
+    cluster.tell(replace(before, time=cluster.server.now))
+    cluster.at(50)
+    cluster.tell(*late)
+    assert {one.kind for one in publish(cluster.engine.state).alerts} & {"by_hand", "foreign"} == set()
+    assert not cluster.engine.state.halted
 
 
 def test_what_people_have_set_stays_and_the_log_tells_the_same_again() -> None:

@@ -85,7 +85,9 @@ def suspect(state: EngineState, event: str, record: JobRecord, started: int, by:
         return
     if record.facts.state == "S":
         return
-    if record.attempt.decided >= 0 and started <= record.attempt.expires + settings.answer_grace:
+    # A stamp that is ahead is of a clock that was wrong: it does not say that the decision had expired.
+    ahead = started > state.now + AHEAD
+    if record.attempt.decided >= 0 and (ahead or started <= record.attempt.expires + settings.answer_grace):
         return
     who = by or "somebody else"
     state.alert(event, "by_hand", f"job {record.id} was started by {who}, not by this scheduler")
