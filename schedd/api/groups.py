@@ -8,8 +8,9 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
+from schedd.api.asked import Asked, Words
 from schedd.api.problems import ProblemError, answers
-from schedd.api.roof import Asked, Asker, TheRoof, Words, claimed_by, owner_of, read
+from schedd.api.roof import Asker, TheRoof, claimed_by, owner_of
 from schedd.federation.groups.group import Copy, Group, Round
 from schedd.federation.groups.steps import handover_name
 from schedd.federation.roof import Roof
@@ -18,8 +19,6 @@ from schedd.wire import HANDED_ATTRIBUTES
 
 __all__ = ["GroupRequest", "add", "group_row"]
 
-_WALLTIME = 3600
-"""Of a part that names none."""
 _READ = ("no-token", "not-ready", "invalid")
 
 
@@ -45,11 +44,6 @@ class GroupPart(Asked):
         if self.owner:
             raise ValueError("the owner is the group's, not a part's")
         return self
-
-    @property
-    def walltime(self) -> int:
-        """In seconds."""
-        return read(self.asked).walltime or _WALLTIME
 
 
 class GroupRequest(BaseModel):

@@ -16,6 +16,7 @@ from schedd.api.replies import reply
 from schedd.api.waiting import a_copy
 from schedd.dialect.cost_limit import read_cost_limit
 from schedd.dialect.units import without_units
+from schedd.engine.facts.intake import why_stopped
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.show.view import Published
 from schedd.model import FOREVER, Never, StartKnown, WaitingFor
@@ -154,8 +155,9 @@ def answered(
 
 def stopped_queues(published: Published) -> dict[str, str]:
     """By name the queues that start nothing: `which is stopped`, `which is held: new disks`."""
-    names = {*published.queues, *(one.name for one in published.holds if one.kind == "queue")}
-    return {name: why for name in sorted(names) if (why := published.why_stopped(name))}
+    held = {one.name: one for one in published.holds if one.kind == "queue"}
+    names = sorted(published.queues.keys() | held.keys())
+    return {name: why for name in names if (why := why_stopped(published.queues.get(name), held.get(name)))}
 
 
 def _of_stopped(published: Published, queue: str, asked: Asked) -> Iterator[str]:

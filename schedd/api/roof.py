@@ -12,47 +12,33 @@ from typing import Annotated, Any, Final, Literal
 import jinja2
 from fastapi import Depends, FastAPI, Path, Request
 from fastapi_offline import FastAPIOffline
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from schedd import __version__
 from schedd.api import problems
 from schedd.api.app import Lifespan
+from schedd.api.asked import Asked, Bag, NewJob, WhatIf
 from schedd.api.headers import Closed
 from schedd.api.limits import BodyLimit
 from schedd.api.persons import Person, Persons
 from schedd.api.problems import Fault, ProblemError, answers
 from schedd.api.text import TextRoute
 from schedd.client import ClientError
-from schedd.dialect import (
-    RequestError,
-    family_of,
-    format_walltime,
-    parse_openpbs,
-    parse_torque,
-    parse_walltime,
-    resource_list,
-)
 from schedd.federation.jobs import Job
-from schedd.federation.offers import Balance, Offered, compose
+from schedd.federation.offers import Offered, compose
 from schedd.federation.peers import client_of
 from schedd.federation.roof import Roof
-from schedd.model import Request as Model
 from schedd.service.access.roles import Bearer
-from schedd.wire import HANDED_ATTRIBUTES
 
-__all__ = ["Asked", "Asker", "TheRoof", "Tokens", "Words", "claimed_by", "create_app", "owner_of", "read"]
+__all__ = ["Asker", "TheRoof", "Tokens", "claimed_by", "create_app", "owner_of"]
 
 _ABOUT: Final = """
 A federation takes a job once and hands it to the cluster whose plan ends it first. `POST /v1/federation/jobs`
 takes a job, `GET /v1/federation/jobs/{job}` says where it is, `POST /v1/federation/what-if` where it would
 start first. Times are seconds since the epoch (UTC).
 """
-_WALLTIME: Final = 3600
-"""Of a job that names none."""
 _MOST_BODY: Final = 4 << 20
-Words = Annotated[dict[str, str], Field(max_length=500)]
 _READ: Final = ("no-token", "not-ready", "invalid")
 _JobName = Annotated[str, Path(pattern=r"^[0-9]{1,18}$", examples=["17"])]
 
@@ -67,106 +53,6 @@ class Tokens:
         """None: nobody's."""
         given = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
         return next((one for one, digest in self._entries if hmac.compare_digest(digest, given)), None)
-
-
-class Asked(BaseModel):
-    """What a job asks for, as `qsub -l` takes it or name by name."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    request: Annotated[str | None, Field(min_length=1, max_length=10_000)] = None
-    resources: Words | None = None
-    queues: Annotated[Words, Field(description="By cluster: the queue there.")] = {}
-    clusters: Annotated[
-        tuple[str, ...], Field(description="It may go to these alone.", max_length=1_000)
-    ] = ()
-    owner: Annotated[str, Field(description="An admin alone names another than himself.", max_length=200)] = (
-        ""
-    )
-
-    @model_validator(mode="after")
-    def _understood(self) -> "Asked":
-        if (self.request is None) == (self.resources is None):
-            raise ValueError("give either request or resources")
-        try:
-            read(self.asked)
-        except RequestError as error:
-            raise ValueError(error.comment) from None
-        return self
-
-    @property
-    def asked(self) -> dict[str, str]:
-        """Name by name, however it was given; a walltime as every server reads it, not as ``90m``."""
-        found = resource_list(self.request) if self.request is not None else dict(self.resources or {})
-        for name in found:
-            if name.lower() == "walltime":
-                found[name] = format_walltime(parse_walltime(found[name]))
-        return found
-
-
-class WhatIf(Asked):
-    """A job that is not submitted yet."""
-
-
-class Bag(Asked):
-    """A bag of equal tasks that should all have ended by ``deadline``; what is asked for is one task's."""
-
-    tasks: Annotated[int, Field(ge=1, le=100_000)]
-    deadline: Annotated[int, Field(ge=0, lt=1 << 36)]
-    balance: Balance = Balance.NONE
-
-    @model_validator(mode="after")
-    def _of_one_task(self) -> "Bag":
-        self.of_tasks(1)
-        return self
-
-    def of_tasks(self, tasks: int) -> dict[str, str]:
-        """What so many tasks ask for at once. Raises ValueError."""
-        asked = self.asked
-        if "select" in asked:
-            count, colon, rest = asked["select"].partition(":")
-            if count != "1" or "+" in rest:
-                raise ValueError("one task asks for one chunk: select=1:ncpus=…")
-            return {**asked, "select": f"{tasks}{colon}{rest}"}
-        if "nodes" in asked:
-            count, colon, rest = asked["nodes"].partition(":")
-            if count != "1" or "+" in rest:
-                raise ValueError("one task asks for one node: nodes=1:ppn=…")
-            return {**asked, "nodes": f"{tasks}{colon}{rest}"}
-        if asked.get("procs", "").isdecimal():
-            return {**asked, "procs": str(int(asked["procs"]) * tasks)}
-        raise ValueError("what one task asks for is given as nodes=1:ppn=…, procs=… or select=1:ncpus=…")
-
-
-class NewJob(Asked):
-    """A job for the federation."""
-
-    script: Annotated[str, Field(min_length=1, max_length=1 << 20, pattern=r"^[^\x00]+$")]
-    attributes: Words = {}
-    variables: Words = {}
-    data: Annotated[
-        tuple[Annotated[str, Field(min_length=1, max_length=200)], ...],
-        Field(
-            description="Sets of data that it reads: a cluster without them counts as later.", max_length=100
-        ),
-    ] = ()
-    deadline: Annotated[
-        int | None,
-        Field(description="When it should have ended: a priority under the policy `load`.", ge=0, lt=1 << 36),
-    ] = None
-    key: Annotated[
-        str,
-        Field(description="The sender's name for this: the same key again is the same job.", max_length=200),
-    ] = ""
-
-    @field_validator("attributes")
-    @classmethod
-    def _allowed(cls, words: dict[str, str]) -> dict[str, str]:
-        for name in words:
-            if name not in HANDED_ATTRIBUTES:
-                known = ", ".join(sorted(HANDED_ATTRIBUTES))
-                raise ValueError(f"{name} cannot be handed over; there is {known}")
-        return words
 
 
 async def _asker(request: Request) -> Bearer:
@@ -375,8 +261,8 @@ async def _submit(roof: TheRoof, asker: Asker, body: NewJob) -> Response:
         "variables": body.variables,
         "queues": body.queues,
         "data": list(body.data),
-        "cpu_seconds": cpu_seconds(body.asked),
-        "walltime": read(body.asked).walltime or _WALLTIME,
+        "cpu_seconds": body.cpu_seconds,
+        "walltime": body.walltime,
         **claimed_by(asker, owner),
     }
     more = {"clusters": tuple(body.clusters), "key": body.key, "deadline": body.deadline}
@@ -495,18 +381,6 @@ def users_of(roof: Roof, asker: Bearer, owner: str) -> Mapping[str, str]:
     """By cluster, whom the owner is there, if he asks by what his token says now."""
     said = claimed_by(asker, owner)
     return roof.settings.users(owner, said["users"]) if said else roof.users_of(owner)
-
-
-def read(asked: Mapping[str, str]) -> Model:
-    """What is asked for, in the words of TORQUE, or of OpenPBS where there is a select. Raises
-    RequestError.
-    """
-    return parse_openpbs(asked) if family_of(asked) == "openpbs" else parse_torque(asked)
-
-
-def cpu_seconds(asked: Mapping[str, str]) -> int:
-    request = read(asked)
-    return request.cpus * (request.walltime or _WALLTIME)
 
 
 _PAGES: Final = jinja2.Environment(

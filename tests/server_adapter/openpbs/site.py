@@ -14,6 +14,7 @@ from server_adapter.families import connector
 from server_adapter.openpbs.codes import ObjectType, RequestCode, ServerCode
 from server_adapter.openpbs.replies import Reply
 from server_adapter.openpbs.requests import (
+    ConfirmReservationRequest,
     ManageRequest,
     RunRequest,
     SelectRequest,
@@ -123,6 +124,9 @@ class Site:
 
     def runs(self) -> list[RunRequest]:
         return [request for request in self.peer.seen if isinstance(request, RunRequest)]
+
+    def confirmations(self) -> list[ConfirmReservationRequest]:
+        return [request for request in self.peer.seen if isinstance(request, ConfirmReservationRequest)]
 
 
 def status(kind: ObjectType, objects: Mapping[str, Mapping[str, str]]) -> Reply:

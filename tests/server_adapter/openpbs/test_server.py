@@ -11,9 +11,6 @@ from server_adapter.bridge.rates import Pace
 from server_adapter.bridge.server import Placed
 from server_adapter.families import connector
 from server_adapter.openpbs.codes import RequestCode, ServerCode
-from server_adapter.openpbs.requests import (
-    ConfirmReservationRequest,
-)
 from server_adapter.settings import SettingsError, load_settings
 from tests.server_adapter.openpbs.site import NODE, QUEUED, Objects, Site, run, start
 
@@ -230,7 +227,7 @@ async def test_a_reservation_is_confirmed_or_refused_in_the_servers_words(tmp_pa
         await server.confirm("R1.s", wishes["R1.s"], (Placed(5_000, (ShareFacts("n1", 4),)),))
         await server.confirm("R2.s", wishes["R2.s"], ())
         await server.close()
-    told = [request for request in site.peer.seen if isinstance(request, ConfirmReservationRequest)]
+    told = site.confirmations()
     assert [(one.name, one.destination, one.start, one.extension) for one in told] == [
         ("R1.s", "(n1:ncpus=2)+(n1:ncpus=2)", 5000, "PBS_RESV_CONFIRM_SUCCESS:partition=pbs-default"),
         ("R2.s", "null", 5000, "PBS_RESV_CONFIRM_FAIL"),
@@ -388,7 +385,7 @@ async def test_reservations_are_of_hosts_and_their_jobs_of_the_vnodes_that_they_
         await server.take_place(lambda: None)
         wish = (await server.read()).wishes["R1.s"]
         await server.confirm("R1.s", wish, (Placed(5_000, (ShareFacts("b", 6),)),))
-        [told] = [one for one in site.peer.seen if isinstance(one, ConfirmReservationRequest)]
+        [told] = site.confirmations()
         assert told.destination == "(b0:ncpus=3)+(b1:ncpus=3)", "what jobs hold now has ended by then"
         # It runs on a part of b1 and on a0; a job of its own has two cores of a0.
         where = "(a0:ncpus=4)+(b1:ncpus=2)"
@@ -436,7 +433,7 @@ async def test_a_reservation_that_lost_one_vnode_of_a_host_is_mended(tmp_path: P
         wish = (await server.read()).wishes["R1.s"]
         await server.confirm("R1.s", wish, (Placed(5_000, (ShareFacts("n1", 2),)),))
         await server.close()
-    [told] = [one for one in site.peer.seen if isinstance(one, ConfirmReservationRequest)]
+    [told] = site.confirmations()
     assert told.destination == "(a0:ncpus=2)+(n1:ncpus=2)"
 
 

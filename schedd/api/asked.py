@@ -1,0 +1,139 @@
+"""What is asked of a federation: a job, a bag of tasks, a part of a group."""
+
+from collections.abc import Mapping
+from typing import Annotated, Final
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from schedd.dialect import (
+    RequestError,
+    family_of,
+    format_walltime,
+    parse_openpbs,
+    parse_torque,
+    parse_walltime,
+    resource_list,
+)
+from schedd.federation.offers import Balance
+from schedd.model import Request
+from schedd.wire import HANDED_ATTRIBUTES
+
+__all__ = ["Asked", "Bag", "NewJob", "WhatIf", "Words"]
+
+_WALLTIME: Final = 3600
+Words = Annotated[dict[str, str], Field(max_length=500)]
+
+
+class Asked(BaseModel):
+    """What a job asks for, as `qsub -l` takes it or name by name."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    request: Annotated[str | None, Field(min_length=1, max_length=10_000)] = None
+    resources: Words | None = None
+    queues: Annotated[Words, Field(description="By cluster: the queue there.")] = {}
+    clusters: Annotated[
+        tuple[str, ...], Field(description="It may go to these alone.", max_length=1_000)
+    ] = ()
+    owner: Annotated[str, Field(description="An admin alone names another than himself.", max_length=200)] = (
+        ""
+    )
+
+    @model_validator(mode="after")
+    def _understood(self) -> "Asked":
+        if (self.request is None) == (self.resources is None):
+            raise ValueError("give either request or resources")
+        try:
+            _read(self.asked)
+        except RequestError as error:
+            raise ValueError(error.comment) from None
+        return self
+
+    @property
+    def asked(self) -> dict[str, str]:
+        """Name by name, however it was given; a walltime as every server reads it, not as ``90m``."""
+        found = resource_list(self.request) if self.request is not None else dict(self.resources or {})
+        for name in found:
+            if name.lower() == "walltime":
+                found[name] = format_walltime(parse_walltime(found[name]))
+        return found
+
+    @property
+    def walltime(self) -> int:
+        """In seconds; an hour for a job that names none."""
+        return _read(self.asked).walltime or _WALLTIME
+
+    @property
+    def cpu_seconds(self) -> int:
+        """Its cores for its walltime."""
+        return _read(self.asked).cpus * self.walltime
+
+
+class WhatIf(Asked):
+    """A job that is not submitted yet."""
+
+
+class Bag(Asked):
+    """A bag of equal tasks that should all have ended by ``deadline``; what is asked for is one task's."""
+
+    tasks: Annotated[int, Field(ge=1, le=100_000)]
+    deadline: Annotated[int, Field(ge=0, lt=1 << 36)]
+    balance: Balance = Balance.NONE
+
+    @model_validator(mode="after")
+    def _of_one_task(self) -> "Bag":
+        self.of_tasks(1)
+        return self
+
+    def of_tasks(self, tasks: int) -> dict[str, str]:
+        """What so many tasks ask for at once. Raises ValueError."""
+        asked = self.asked
+        if "select" in asked:
+            count, colon, rest = asked["select"].partition(":")
+            if count != "1" or "+" in rest:
+                raise ValueError("one task asks for one chunk: select=1:ncpus=…")
+            return {**asked, "select": f"{tasks}{colon}{rest}"}
+        if "nodes" in asked:
+            count, colon, rest = asked["nodes"].partition(":")
+            if count != "1" or "+" in rest:
+                raise ValueError("one task asks for one node: nodes=1:ppn=…")
+            return {**asked, "nodes": f"{tasks}{colon}{rest}"}
+        if asked.get("procs", "").isdecimal():
+            return {**asked, "procs": str(int(asked["procs"]) * tasks)}
+        raise ValueError("what one task asks for is given as nodes=1:ppn=…, procs=… or select=1:ncpus=…")
+
+
+class NewJob(Asked):
+    """A job for the federation."""
+
+    script: Annotated[str, Field(min_length=1, max_length=1 << 20, pattern=r"^[^\x00]+$")]
+    attributes: Words = {}
+    variables: Words = {}
+    data: Annotated[
+        tuple[Annotated[str, Field(min_length=1, max_length=200)], ...],
+        Field(
+            description="Sets of data that it reads: a cluster without them counts as later.", max_length=100
+        ),
+    ] = ()
+    deadline: Annotated[
+        int | None,
+        Field(description="When it should have ended: a priority under the policy `load`.", ge=0, lt=1 << 36),
+    ] = None
+    key: Annotated[
+        str,
+        Field(description="The sender's name for this: the same key again is the same job.", max_length=200),
+    ] = ""
+
+    @field_validator("attributes")
+    @classmethod
+    def _allowed(cls, words: dict[str, str]) -> dict[str, str]:
+        for name in words:
+            if name not in HANDED_ATTRIBUTES:
+                known = ", ".join(sorted(HANDED_ATTRIBUTES))
+                raise ValueError(f"{name} cannot be handed over; there is {known}")
+        return words
+
+
+def _read(asked: Mapping[str, str]) -> Request:
+    """In the words of TORQUE, or of OpenPBS where there is a select. Raises RequestError."""
+    return parse_openpbs(asked) if family_of(asked) == "openpbs" else parse_torque(asked)
