@@ -225,7 +225,7 @@ def _errors() -> Any:
         y_range=Range1d(start=-1, end=1, name="y"),
         x_axis_type="datetime",
     )
-    chart.yaxis.axis_label = "hours later (+) or earlier (−) than planned"
+    chart.yaxis.axis_label = "hours later (+), earlier (−)"
     chart.add_layout(Span(dimension="width", location=0, line_width=1.5, name="zero"))
     chart.scatter("start", "late", source=_source("errors", "start", "late"), name="errors", size=6)
     return chart

@@ -79,8 +79,7 @@ def _planner(loop: PlanLoop) -> HealthPart:
 
 def _promises(loop: PlanLoop) -> HealthPart:
     risky, broken = loop.published.at_risk, loop.published.breaches
-    promises = "promise" if risky == 1 else "promises"
-    words = f"{risky or 'no'} {promises} at risk; {broken} broken since the daemon started"
+    words = f"{risky or 'no'} {plural(risky, 'promise')} at risk; {broken} broken since the daemon started"
     return HealthPart("Promises", "warn" if risky else "good", words, "quality")
 
 
