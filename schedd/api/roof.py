@@ -135,9 +135,10 @@ def _health() -> dict[str, str]:
     return {"status": "ok", "version": __version__}
 
 
-def _ready(_: TheRoof) -> dict[str, str]:
-    """It leads and takes jobs."""
-    return {"status": "ready"}
+def _ready(roof: TheRoof) -> dict[str, Any]:
+    """It leads and takes jobs. ``trouble``: by cluster, what is wrong with its settings here."""
+    trouble = {name: seen.trouble for name, seen in roof.seen.items() if seen.trouble}
+    return {"status": "ready", "trouble": trouble}
 
 
 def _clusters(roof: TheRoof, _: Asker) -> dict[str, Any]:
@@ -156,6 +157,7 @@ def cluster_rows(roof: Roof) -> list[dict[str, Any]]:
                 "name": name,
                 "away": seen.away,
                 "since": seen.since,
+                "trouble": seen.trouble,
                 "disclosure": chosen.disclosure,
                 "cpus": seen.cpus or None,
                 "jobs": roof.counts.get(name) or None,
@@ -295,7 +297,7 @@ def first(roof: Roof, owner: str, users: Mapping[str, str], body: Asked) -> list
         found: dict[str, Any] = {"cluster": name, "start": None, "end": None, "cost": None, "why": ""}
         if name not in users:
             return found | {"why": f"{owner} has no user there"}
-        if cannot := chosen.cannot(body.asked):
+        if cannot := roof.cannot(name, body.asked):
             return found | {"why": cannot}
         try:
             with client_of(chosen, tokens[name]) as client:
@@ -359,7 +361,7 @@ def owner_of(roof: Roof, asker: Bearer, body: Asked) -> str:
         fault = Fault(where="body.clusters", what=f"no cluster {unknown[0][:40]}", allowed=known)
         raise ProblemError("invalid", fault.what, errors=[fault])
     names = body.clusters or tuple(roof.settings.clusters)
-    whys = [roof.settings.clusters[name].cannot(body.asked) for name in names]
+    whys = [roof.cannot(name, body.asked) for name in names]
     if all(whys):
         fault = Fault(where="body.request", what=whys[0], allowed="nodes=N:ppn=P, procs=N or ncpus=N")
         raise ProblemError("invalid", f"no cluster takes it: {whys[0]}", errors=[fault])

@@ -54,6 +54,7 @@ class ClusterRow(TypedDict):
     name: str
     away: str
     since: int
+    trouble: str
     disclosure: str
     cpus: int | None
     jobs: dict[str, int] | None

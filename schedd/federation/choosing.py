@@ -55,6 +55,8 @@ def candidates_of(job: Job, rules: Rules, about: About, now: int) -> Sequence[Ca
     for name, seen in about.clusters.items():
         if name not in users or seen.away or (job.clusters and name not in job.clusters):
             continue
+        if seen.cannot(job.submission.get("resources", {})):
+            continue  # it may have been asked before it was known what its server is
         offer = seen.offers.get(job.question(name, users[name]))
         if offer is None or offer.start is None:
             continue

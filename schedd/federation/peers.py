@@ -177,6 +177,7 @@ class Peer(threading.Thread):
                 cpus=view["cpus"] if chosen.discloses("power") else 0,
                 counts=dict(view["jobs"]) if chosen.discloses("load") else {},  # type: ignore[arg-type]
                 generation=generation,
+                family=view["server"].get("family", ""),
             ),
         )
         self._after = (generation, view["as_of"]) if kept else None
@@ -209,7 +210,7 @@ class Peer(threading.Thread):
     def _answer(self, client: Client, question: Question) -> tuple[Offer, int]:
         """What its plan says of a job, and the generation of that plan."""
         resources, queue, user = question
-        cannot = self._settings.cannot(dict(resources))
+        cannot = self._roof.cannot(self.cluster, dict(resources))
         if cannot:
             return Offer(None, None, cannot, never=True), -1
         try:

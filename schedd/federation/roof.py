@@ -41,6 +41,7 @@ _CHECKED: Final = 500
 """Waiting jobs in one round of which it is looked whether they should move."""
 _OWNERS: Final = 10_000
 """So many owners' users are remembered."""
+_NAMED: Final = {"torque": "TORQUE", "openpbs": "OpenPBS"}
 _STEPS: Final = 4
 """So often it is looked at once what follows from what was decided."""
 
@@ -58,6 +59,8 @@ class Report:
     cpus: int = 0
     counts: Mapping[str, int] = field(default_factory=dict)
     generation: int = 0
+    family: str = ""
+    """What its schedd says of its server: ``torque`` or ``openpbs``; empty: nothing."""
 
 
 class _Users(Mapping[str, Mapping[str, str]]):
@@ -266,6 +269,10 @@ class Roof:
 
     # ---- clusters ---------------------------------------------------------------------------------
 
+    def cannot(self, cluster: str, resources: Mapping[str, str]) -> str:
+        """Why a cluster's server does not understand what a job asks for; empty: it may."""
+        return self.settings.clusters[cluster].cannot(resources) or self.seen[cluster].cannot(resources)
+
     def work(self, cluster: str) -> list[Action]:
         """What is to be asked of a cluster now."""
         with self._lock:
@@ -302,6 +309,7 @@ class Roof:
                     _log.info("a cluster answers", cluster=cluster)
                 since = before.since if bool(before.away) == bool(report.away) else now
                 changed = report.handovers
+                trouble = self._of_family(cluster, report.family)
                 whole = report.whole or not before.handovers
                 self.seen[cluster] = replace(
                     before,
@@ -309,6 +317,8 @@ class Roof:
                     since=since,
                     handovers=changed if whole else {**before.handovers, **changed},
                     cpus=report.cpus,
+                    family=report.family,
+                    trouble=trouble,
                 )
                 self.counts[cluster] = report.counts
                 self._quotes[cluster].look(report.generation, now)
@@ -452,6 +462,19 @@ class Roof:
             self._ask_for(job, new=False)
             found.append(name)
         return found
+
+    def _of_family(self, cluster: str, family: str) -> str:
+        """What is wrong where the settings name another family of servers than the cluster does."""
+        wanted = self.settings.clusters[cluster].family
+        if not family or family == wanted:
+            return ""
+        words = (
+            f"its server is {_NAMED.get(family, family)}, but clusters.{cluster}.family says {wanted}: "
+            "no job that asks by select goes there until they agree"
+        )
+        if words != self.seen[cluster].trouble:
+            _log.error("the settings name another family of servers", cluster=cluster, why=words)
+        return words
 
     def _reckon(self, cluster: str) -> None:
         fresh: Load = assigned(self.jobs, self.seen, self._rules, [cluster])

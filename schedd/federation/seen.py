@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from schedd.dialect import family_of
 from schedd.federation.jobs import Attempt, Job, Question
 from schedd.federation.policies import Policy
 
@@ -46,6 +47,8 @@ class ClusterSeen:
 
     ``cpus`` is 0 where the cluster does not tell. ``speed`` divides run times, ``handicap`` is added to ends
     (seconds). ``data`` are the sets of data that are there. ``offers`` are what its plan said last.
+    ``family`` is what its schedd says of its server; empty: it did not say. ``trouble``: what is wrong with
+    its settings here.
     """
 
     away: str = ""
@@ -56,6 +59,14 @@ class ClusterSeen:
     speed: float = 1.0
     handicap: int = 0
     data: frozenset[str] = frozenset()
+    family: str = ""
+    trouble: str = ""
+
+    def cannot(self, resources: Mapping[str, str]) -> str:
+        """Why its server, as its schedd names it, does not understand what a job asks for; empty: it may."""
+        if self.family == "torque" and family_of(resources) == "openpbs":
+            return "its server is TORQUE, which does not know select"
+        return ""
 
 
 @dataclass(frozen=True, slots=True)

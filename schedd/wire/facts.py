@@ -117,7 +117,7 @@ class QueueFacts:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerFacts:
     """The server: whether scheduling is enabled, its defaults and limits, its version; ``open``: whether
-    users may see each other's jobs.
+    users may see each other's jobs. ``family`` is ``torque`` or ``openpbs``; an older adapter does not say.
     """
 
     scheduling: bool = True
@@ -125,6 +125,7 @@ class ServerFacts:
     version: str = ""
     defaults: Mapping[str, str] = field(default_factory=dict)
     limits: Mapping[str, str] = field(default_factory=dict)
+    family: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any, Self, cast
 
 import pytest
+from fastapi.testclient import TestClient
 
-from schedd.api.roof import cluster_rows, job_row
+from schedd.api.roof import Tokens, cluster_rows, create_app, job_row
 from schedd.client import Client, Refused, Unreachable
 from schedd.federation.log import Log
 from schedd.federation.peers import Peer
@@ -34,6 +35,7 @@ class Cluster:
         self.fails: Exception | None = None
         self.answers: Exception | None = None
         """To questions alone."""
+        self.family = "torque"
 
     def cluster(self) -> dict[str, Any]:
         self._note("cluster")
@@ -45,6 +47,7 @@ class Cluster:
             "mode": "scheduler",
             "cpus": 64,
             "jobs": {"planned": 5},
+            "server": {"family": self.family} if self.family else {},
         }
 
     def handovers(self, since: int = 0, *, after: int | None = None) -> list[dict[str, Any]]:
@@ -92,7 +95,7 @@ class Cluster:
 class Street:
     """A roof over one cluster, whose rounds are made by hand."""
 
-    def __init__(self, path: Path, disclosure: str = "plan") -> None:
+    def __init__(self, path: Path, disclosure: str = "plan", family: str = "torque") -> None:
         self.log = Log(f"sqlite:///{path}/fed.sqlite", "here", 6.0)
         assert self.log.lead.take()
         place = {
@@ -100,6 +103,7 @@ class Street:
             "token_file": str(path),
             "realms": ["org"],
             "disclosure": disclosure,
+            "family": family,
         }
         settings = Settings.model_validate({"clusters": {"north": place}, "routing": {"poll": 5}})
         self.now = 1_700_000_000
@@ -239,4 +243,45 @@ def test_a_question_that_took_too_long_is_no_refusal_of_the_job(tmp_path: Path) 
     street.round()
     assert street.roof.jobs[other.id].over == "refused"
     assert street.roof.jobs[other.id].text == "north: body.queue: no such queue"
+    street.log.close()
+
+
+BY_SELECT: dict[str, Any] = {**JOB, "resources": {"select": "1:ncpus=2", "walltime": "60"}}
+
+
+def test_a_torque_that_the_settings_call_openpbs_gets_no_select_and_is_told_of_loudly(tmp_path: Path) -> None:
+    street = Street(tmp_path, family="openpbs")
+    street.cluster.family = "torque"
+    job = street.roof.submit("ann@org", BY_SELECT)
+    street.round()  # its plan is asked before it says what it is
+    street.round()
+    assert street.cluster.count("what_if") == 1
+    assert street.roof.jobs[job.id].attempts == ()
+    street.roof.submit("ann@org", {**BY_SELECT, "resources": {"select": "1:ncpus=3", "walltime": "60"}})
+    street.round()
+    assert street.cluster.count("what_if") == 1
+    words = "its server is TORQUE, but clusters.north.family says openpbs"
+    assert words in cluster_rows(street.roof)[0]["trouble"]
+    app = create_app(Tokens([]))
+    app.state.roof = street.roof
+    client = TestClient(app)
+    assert words in client.get("/").text
+    assert words in client.get("/readyz").json()["trouble"]["north"]
+    plain = street.roof.submit("ann@org", JOB)
+    street.round()
+    assert [one.cluster for one in street.roof.jobs[plain.id].attempts] == ["north"]
+    street.log.close()
+
+
+@pytest.mark.parametrize(("said", "trouble"), [("openpbs", "OpenPBS"), ("torque", ""), ("", "")])
+def test_an_openpbs_that_the_settings_call_torque_is_told_of(tmp_path: Path, said: str, trouble: str) -> None:
+    street = Street(tmp_path)
+    street.cluster.family = said
+    street.round()
+    (row,) = cluster_rows(street.roof)
+    assert row["trouble"].startswith(f"its server is {trouble}, but") if trouble else row["trouble"] == ""
+    assert street.roof.cannot("north", BY_SELECT["resources"])
+    street.cluster.family = "torque"  # somebody looked into it
+    street.round()
+    assert cluster_rows(street.roof)[0]["trouble"] == ""
     street.log.close()

@@ -39,7 +39,7 @@ __all__ = [
 
 class ServerFacts(TypedDict):
     """The server: whether scheduling is enabled, its defaults and limits, its version; ``open``: whether
-    users may see each other's jobs.
+    users may see each other's jobs. ``family`` is ``torque`` or ``openpbs``; an older adapter does not say.
     """
 
     scheduling: bool
@@ -47,6 +47,7 @@ class ServerFacts(TypedDict):
     version: str
     defaults: dict[str, str]
     limits: dict[str, str]
+    family: str
 
 
 class ClusterView(TypedDict):

@@ -198,7 +198,7 @@ class Keeper(threading.Thread):
                 if name in seen
                 and not seen[name].away
                 and name in users
-                and not self._roof.settings.clusters[name].cannot(part.submission.get("resources", {}))
+                and not self._roof.cannot(name, part.submission.get("resources", {}))
                 and (i, name) not in without
                 and fixed.get(i, name) == name
             )
@@ -210,10 +210,10 @@ class Keeper(threading.Thread):
         strangers = [f"{group.owner} has no user at {name}" for name in seen if name not in users]
         strangers += [
             f"part {i} cannot go to {name}: {why}"
-            for name, chosen in self._roof.settings.clusters.items()
+            for name in self._roof.settings.clusters
             for i, part in enumerate(group.parts, 1)
             if (not part.clusters or name in part.clusters)
-            and (why := chosen.cannot(part.submission.get("resources", {})))
+            and (why := self._roof.cannot(name, part.submission.get("resources", {})))
         ]
         refused = [
             f"{copy.cluster} refused part {copy.part + 1}: {copy.text}"

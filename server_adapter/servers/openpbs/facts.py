@@ -259,6 +259,7 @@ def server_facts(values: Values) -> ServerFacts:
         scheduling=values.get("scheduling", "").lower() == "true",
         open=values.get("query_other_jobs", "").lower() == "true",
         version=values.get("pbs_version", ""),
+        family=FAMILY,
         defaults=_group(values, _DEFAULT),
         limits=_limits(values),
     )

@@ -185,6 +185,7 @@ def server_facts(values: Values) -> ServerFacts:
         scheduling=attempt(read.flag, values.get("scheduling"), default=False),
         open=attempt(read.flag, values.get("query_other_jobs"), default=False),
         version=values.get("pbs_version", ""),
+        family="torque",
         defaults=_group(values, _DEFAULT),
         limits=_limits(values),
     )
