@@ -190,6 +190,8 @@ class PastMoment:
     words: str
     start: int | None
     """The start that was told, promised or planned by it."""
+    decision: str
+    """Of a decision its id; otherwise empty."""
 
 
 @documented

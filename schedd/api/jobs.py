@@ -195,7 +195,9 @@ def _past(past: PastJob, published: Published) -> History:
             how=cast("Literal['', 'ended', 'deleted', 'gone']", job.how),
             told_start=past.told,
             promised_start=past.promised,
-            moments=tuple(PastMoment(one.time, one.kind, one.words, one.start) for one in past.moments),
+            moments=tuple(
+                PastMoment(one.time, one.kind, one.words, one.start, one.decision) for one in past.moments
+            ),
         ),
         **dated(published),
     )

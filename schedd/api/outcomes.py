@@ -180,6 +180,9 @@ class VariantAnswer:
     currency: str
     over: Annotated[bool, Field(description="Whether that is more than its `cost_limit`.")]
     waiting_for: Annotated[str, Field(description="When `waiting`: the kind of what must happen first.")]
+    requirement: Annotated[
+        str, Field(description="When `never`: the first requirement that nothing on this cluster can meet.")
+    ]
     why: Annotated[
         str, Field(description="In words: what it waits for, or the first requirement that nothing can meet.")
     ]

@@ -174,7 +174,7 @@ def _common(asked: Asked, expected: Expectation, promise: int) -> dict[str, Any]
     """The fields of every answer."""
     start = end = None
     nodes: tuple[ShareFacts, ...] = ()
-    waiting_for = ""
+    waiting_for = requirement = ""
     answer = "start_known"
     why = "the plan has room for it then"
     match asked.answer:
@@ -184,7 +184,7 @@ def _common(asked: Asked, expected: Expectation, promise: int) -> dict[str, Any]
         case WaitingFor(kind, what):
             answer, waiting_for, why = "waiting", kind, f"waiting for {what}"
         case Never(requirement):
-            answer, why = "never", f"never on this cluster: {requirement}"
+            answer, why = "never", str(asked.answer)
     return {
         "request": asked.request,
         "answer": answer,
@@ -197,6 +197,7 @@ def _common(asked: Asked, expected: Expectation, promise: int) -> dict[str, Any]
         "promised_start": promise if promise < FOREVER else None,
         "predicted_run_time": _known(expected.run_time),
         "waiting_for": waiting_for,
+        "requirement": requirement,
         "why": why,
         "walltime": asked.walltime,
         "walltime_assumed": asked.walltime_assumed,

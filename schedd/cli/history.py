@@ -49,7 +49,8 @@ def _job(store: Store, cluster: int, job: str) -> bool:
     table = Table("time", "", "what", "start", box=None)
     for moment in store.moments(cluster, job):
         start = _time(moment.start) if moment.start is not None else ""
-        table.add_row(_time(moment.time), moment.kind, escape(moment.words), start)
+        kind = f"{moment.kind} {moment.decision}".rstrip()
+        table.add_row(_time(moment.time), kind, escape(moment.words), start)
     console.print(table)
     return True
 

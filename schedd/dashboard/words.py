@@ -18,13 +18,11 @@ __all__ = [
     "due",
     "kib",
     "number",
-    "ordered",
     "plural",
     "relative",
     "request",
     "span",
     "timed",
-    "unmet",
     "when",
     "worth",
 ]
@@ -37,8 +35,6 @@ _DAY: Final = 86_400
 _MOMENT: Final = re.compile(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d) UTC")
 _SHARES: Final = frozenset({"utilisation", "weighted_utilisation"})
 """Criteria that are shares of a whole."""
-_TOO_FEW: Final = re.compile(r"^(\d{1,9}) different nodes(.*): only (\d{1,9}) fit")
-_ORDER: Final = re.compile(r"^to be started, \S+: ")
 _UNITS: Final = ("KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -134,17 +130,6 @@ def change(share: float) -> str:
     return "0 %" if text in {"+0.0", "-0.0"} else f"{text} %"
 
 
-def unmet(text: str) -> str:
-    """What a job that can never run asks for, as a sentence of its own; all else as it stands."""
-    text = text.removeprefix("never on this cluster: ")
-    return _TOO_FEW.sub(r"it needs \1 nodes\2; the cluster has \3 that fit", text)
-
-
-def ordered(text: str) -> str:
-    """What became of an order to start a job, without the name of the order."""
-    return _ORDER.sub("start ordered: ", text)
-
-
 def linked(link: Link) -> str:
     """What holds a job's nodes for the length of a link of its chain, without times and ids of jobs; whether
     they run or are queued stands before it.
@@ -165,7 +150,7 @@ def linked(link: Link) -> str:
     if link.kind == "node":
         return f"{on} has too little in use"
     if link.kind == "eligible":
-        return link.words.partition(" allows no start")[0].partition("; it is tried")[0]
+        return link.name
     return "its nodes are free; the plan is being repaired"
 
 
@@ -179,9 +164,7 @@ FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "plural": plural,
     "ahead": ahead_in_words,
     "linked": linked,
-    "ordered": ordered,
     "request": request,
-    "unmet": unmet,
     "meaning": meaning,
     "worth": worth,
 }

@@ -35,5 +35,9 @@ class Never:
 
     requirement: str
 
+    def __str__(self) -> str:
+        """The same as a line that stands alone, as in a job's comment."""
+        return f"never on this cluster: {self.requirement}"
+
 
 Answer = StartKnown | WaitingFor | Never

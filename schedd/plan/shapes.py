@@ -306,7 +306,7 @@ class Shapes:
         if fit == 0:
             return Never(f"no single node{with_what} has all that a unit needs{part}")
         if request.place is Place.SCATTER and chunk.count > fit:
-            return Never(f"{chunk.count} different nodes{with_what}: only {fit} fit{part}")
+            return Never(f"it needs {chunk.count} nodes{with_what}{part}; the cluster has {fit} that fit")
         return None
 
     def _featured(self, chunk: Chunk, kind: _Kind, rows: list[int]) -> bool:

@@ -116,7 +116,9 @@ def moments(connection: Connection, cluster: int, job: str) -> Sequence[Moment]:
             found.append(Moment(row.time, "event", _words(event)))
         over = ends
     runs = select(decisions).where(*of[decisions], decisions.c.type == "run")
-    found += [Moment(row.time, "decision", _outcome(row)) for row in connection.execute(runs)]
+    found += [
+        Moment(row.time, "decision", _outcome(row), decision=row.id) for row in connection.execute(runs)
+    ]
     tells = select(told).where(*of[told])
     found += [Moment(row.time, "told", row.why, row.start) for row in connection.execute(tells)]
     made = select(promises).where(*of[promises])
@@ -144,7 +146,7 @@ def _turn(row: Any) -> Moment:
 
 def _outcome(row: Any) -> str:
     code = f" (code {row.code})" if row.code is not None else ""
-    return f"to be started, {row.id}: {row.outcome or 'no answer known'}{code}"
+    return f"start ordered: {row.outcome or 'no answer known'}{code}"
 
 
 def _words(event: Event) -> str:

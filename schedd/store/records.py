@@ -215,12 +215,15 @@ class JobPast:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Something that happened to a job; ``start`` is the start that was told, promised or planned by it."""
+    """Something that happened to a job; ``start`` is the start that was told, promised or planned by it,
+    ``decision`` the id of a decision.
+    """
 
     time: int
     kind: Literal["event", "decision", "told", "promise", "risk", "breach"]
     words: str
     start: int | None = None
+    decision: str = ""
 
 
 @dataclass(frozen=True, slots=True)

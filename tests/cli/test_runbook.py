@@ -308,7 +308,7 @@ async def test_a_promise_was_missed(house: House) -> None:
     await house.server.until(lambda: house.server.job(job).state is State.COMPLETE, WAIT_S)
     said = await until(house, lambda found: "ended" in found[1], "history", job)
     assert re.search(r"promise\s+no later than this", said)
-    assert re.search(r"decision\s+to be started", said)
+    assert re.search(r"decision d\w+\s+start ordered", said)
 
 
 async def test_the_plan_looks_wrong(house: House) -> None:

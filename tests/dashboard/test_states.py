@@ -19,7 +19,6 @@ from playwright.sync_api import Browser, expect
 from schedd.api.app import create_app
 from schedd.dashboard import add_dashboard
 from schedd.dashboard.moves import folded
-from schedd.dashboard.words import unmet
 from schedd.engine import EngineSettings
 from schedd.engine.show.job_view import Change
 from schedd.service.access.askers import Askers
@@ -242,22 +241,18 @@ def test_a_held_job_shows_the_promise_that_is_at_risk(site: Site) -> None:
     assert "which is held: new rules" in asked
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        (
-            "never on this cluster: 30 different nodes: only 20 fit",
-            "it needs 30 nodes; the cluster has 20 that fit",
-        ),
-        (
-            "9 different nodes with ib at once: only 2 fit",
-            "it needs 9 nodes with ib at once; the cluster has 2 that fit",
-        ),
-        ("9 cpus of a node: the largest has 4", "9 cpus of a node: the largest has 4"),
-    ],
-)
-def test_what_can_never_run_is_said_in_a_sentence(text: str, words: str) -> None:
-    assert unmet(text) == words
+def test_a_job_that_can_never_run_says_what_it_needs_once(site: Site) -> None:
+    site.happen(job("9.server", nodes="9:ppn=1"))
+    view = site.ask("/jobs/9.server")
+    needs = "it needs 9 nodes; the cluster has 3 that fit"
+    assert (view["requirement"], view["notes"]) == (needs, [])
+    with httpx2.Client(base_url=f"{site.url}/dashboard", headers={"Accept": "text/html"}) as client:
+        client.post("/login", data={"token": token("admin")})
+        page = client.get("/main/jobs/9.server").text
+        asks = client.get("/main/what-if?nodes=9&walltime=1h").text
+    assert f'<p class="why">{needs}</p>' in page
+    assert f'<p class="why">{needs}</p>' in asks
+    assert "never on this cluster" not in page + asks
 
 
 def test_a_move_within_the_same_minute_is_no_row() -> None:

@@ -122,12 +122,14 @@ def test_a_slot_that_another_job_took_over_does_not_answer_for_the_old_one() -> 
     [
         ({"nodes": "1:ppn=64"}, "never", "never on this cluster: 64 cpus of a node: the largest has 4"),
         ({"nodes": "1:ppn=x"}, "never", "never on this cluster: "),
-        ({"nodes": "9:ppn=1"}, "never", "9 different nodes: only 1 fit"),
+        ({"nodes": "9:ppn=1"}, "never", "it needs 9 nodes; the cluster has 1 that fit"),
     ],
 )
 def test_a_job_that_can_never_run_says_why(resources: dict[str, str], state: str, words: str) -> None:
     view = row(Cluster(node("n1")).queue("1", **resources), "1")
     assert (view.state, view.answer, view.planned_start) == (state, "never", None)
+    assert view.requirement
+    assert view.why.startswith(f"never on this cluster: {view.requirement}")
     assert words in view.why
 
 

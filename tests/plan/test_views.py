@@ -67,8 +67,9 @@ def test_never_names_what_cannot_be_met() -> None:
         return never.requirement if never is not None else ""
 
     assert said(Chunk(20)) == ""
-    assert said(Chunk(21)) == "21 units at once: only 20 fit"
+    assert said(Chunk(21)) == "it needs 21 units at once; the cluster has room for 20"
     assert said(Chunk(2, cpus=8), place=Place.SCATTER) == ""
-    assert said(Chunk(1, cpus=4), Chunk(3, cpus=6)) == "3 units at once (chunk 2): only 2 fit"
+    second = said(Chunk(1, cpus=4), Chunk(3, cpus=6))
+    assert second == "it needs 3 units at once (chunk 2); the cluster has room for 2"
     both = said(Chunk(2, cpus=8), Chunk(2, cpus=4), place=Place.SCATTER)
     assert both.startswith("chunk 2 beside the chunks before it")

@@ -195,6 +195,7 @@ def test_a_dependency_is_named_and_when_it_is_over() -> None:
         waiting = explained(loop, "3")
     assert (found.planned_start, found.earliest, found.blockers) == (T + 3600, T + 3600, ())
     assert found.why == "its dependency afterok:1 allows no start before 2023-11-14 23:13:20 UTC"
+    assert [(one.kind, one.name) for one in found.chain] == [("eligible", "its dependency afterok:1")]
     assert [one.kind for one in waiting.blockers] == ["dependency"]
     assert waiting.planned_start is None
 
@@ -205,6 +206,7 @@ def test_what_the_owner_allows_is_said() -> None:
         found = explained(loop, "1")
     assert (found.planned_start, found.earliest, found.blockers) == (T + 900, T + 900, ())
     assert found.why == "its owner allows no start before 2023-11-14 22:28:20 UTC"
+    assert [(one.kind, one.name) for one in found.chain] == [("eligible", "its owner")]
 
 
 def changed(queued: JobQueued, **facts: object) -> JobQueued:

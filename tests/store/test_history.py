@@ -235,14 +235,16 @@ def test_what_happened_to_a_job_is_told_in_order(store: Store) -> None:
     appended(store, JobHeld(id="h", time=1200, job_id="1.srv", holds="u"))
     appended(store, accepted(3, run(2, "1.srv").id, "1.srv", 1992), started(4, "1.srv", 1993))
     appended(store, ended(5, "1.srv", 2500, 1))
-    found = [(moment.time, moment.kind, moment.words, moment.start) for moment in store.moments(1, "1.srv")]
+    told = store.moments(1, "1.srv")
+    assert [moment.decision for moment in told if moment.decision] == [run(2, "1.srv").id]
+    found = [(moment.time, moment.kind, moment.words, moment.start) for moment in told]
     assert found == [
         (1000, "event", "queued in q: nodes=1:ppn=2,walltime=01:00:00", None),
         (1000, "told", "planned", 2000),
         (1000, "promise", "no later than this, if an assumed walltime ahead holds", 2600),
         (1200, "event", "held", None),
         (1400, "breach", "node lost, by epoch:7", 2700),
-        (1990, "decision", "to be started, d000000000002: accepted", None),
+        (1990, "decision", "start ordered: accepted", None),
         (1992, "event", "run accepted", None),
         (1993, "event", "started on n1:2", None),
         (2500, "event", "ended, exit status 1", None),

@@ -36,7 +36,7 @@ def past(session: Session, wanted: str, error: Refused, *, as_json: bool, briefl
         print("\nWhat happened to it:")
         for one in found["moments"]:
             start = [moment(one["start"], now)] if one["start"] is not None else []
-            kind = [] if one["kind"] == "event" else [one["kind"]]
+            kind = [] if one["kind"] == "event" else [f"{one['kind']} {one['decision']}".rstrip()]
             words = [one["words"]] if one["words"] else []
             print(wrapped(f"{moment(one['time'], now)}  {': '.join(kind + words + start)}"))
     return found["started"] is not None

@@ -147,7 +147,7 @@ def start_rows(job: JobView, found: Explanation, now: int) -> Iterator[tuple[str
     start, state = job["told_start"], job["state"]
     if start is None:
         if state == "never":
-            yield "start", f"never here: {job['why'].removeprefix('never on this cluster: ')}"
+            yield "start", f"never here: {job['requirement']}"
         else:
             yield "start", "not known"
             yield from _waits(job, found, now)
@@ -203,7 +203,7 @@ def _answer(found: VariantAnswer, now: int) -> Iterator[tuple[str, str]]:
     start, end = found["planned_start"], found["planned_end"]
     if start is None or end is None:
         yield "start", "never here" if found["answer"] == "never" else "not known"
-        yield "why", found["why"].removeprefix("never on this cluster: ")
+        yield "why", found["requirement"] or found["why"]
     else:
         yield "start", when(start, now)
         yield "end", when(end, now)

@@ -111,6 +111,8 @@ class JobView(TypedDict):
     weak: bool
     answer: Literal["start_known", "waiting", "never"]
     waiting_for: str
+    requirement: str
+    notes: list[str]
     why: str
     at_risk: Risk | None
     breaches: list[Breach]
@@ -157,6 +159,7 @@ class PastMoment(TypedDict):
     kind: Literal["event", "decision", "told", "promise", "risk", "breach"]
     words: str
     start: int | None
+    decision: str
 
 
 class Past(TypedDict):

@@ -171,6 +171,7 @@ class VariantAnswer(TypedDict):
     currency: str
     over: bool
     waiting_for: str
+    requirement: str
     why: str
     walltime: int
     walltime_assumed: bool
@@ -194,6 +195,7 @@ class WhatIfAnswer(TypedDict):
     currency: str
     over: bool
     waiting_for: str
+    requirement: str
     why: str
     walltime: int
     walltime_assumed: bool

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.model import Never, WaitingFor
 
-__all__ = ["chosen", "moment_in_words", "remarks", "why"]
+__all__ = ["chosen", "moment_in_words", "notes", "remarks", "why"]
 
 
 def remarks(record: JobRecord) -> list[str]:
@@ -33,6 +33,23 @@ def chosen(record: JobRecord, start: int) -> str:
     )
 
 
+def notes(record: JobRecord, start: int, sets: Sequence[str] = ()) -> list[str]:
+    """What else is to be known of the job beside its start, its limits and what it waits for.
+
+    ``start`` is the planned one, ``sets`` the sets of nodes that it is on.
+    """
+    found: list[str] = []
+    if record.phase in (Phase.BLOCKED, Phase.WAITING) and record.answer is None:
+        if start >= 0 and (reason := chosen(record, start)):
+            found.append(f"not sooner, since {reason}")
+        if record.back_off.refusal and record.back_off.until > 0:
+            found.append(f"its last start was refused by {record.back_off.refusal}")
+    found += remarks(record)
+    if len(sets) > 1:
+        found.append(f"on {len(sets)} sets of nodes ({', '.join(sets)}), since one alone has no room in time")
+    return found
+
+
 def why(
     record: JobRecord,
     start: int,
@@ -45,28 +62,20 @@ def why(
     ``limits`` are those that leave it no room before its planned ``start``, ``sets`` the sets of nodes that
     it is on.
     """
-    tail = "".join(f"; {remark}" for remark in remarks(record))
-    if len(sets) > 1:
-        tail += f"; on {len(sets)} sets of nodes ({', '.join(sets)}), since one alone has no room in time"
+    said, held = "in the queue", [f"not sooner, since {limit}" for limit in limits]
     if record.phase is Phase.RUNNING:
-        return "it runs" + tail
-    if record.phase is Phase.DISPATCHED:
-        return "it is being started" + tail
-    if isinstance(record.answer, Never):
-        return f"never on this cluster: {record.answer.requirement}" + tail
-    if isinstance(record.answer, WaitingFor):
-        return f"waiting for {record.answer.what}" + tail
-    if record.back_off.refusal and record.back_off.until > 0:
-        tail = f"; its last start was refused by {record.back_off.refusal}" + tail
-    if start >= 0:
-        tail = "".join(f"; not sooner, since {limit}" for limit in limits) + tail
-        reason = chosen(record, start)
-        return (
-            f"planned start {moment_in_words(start if told is None else told)}"
-            + (f"; not sooner, since {reason}" if reason else "")
-            + tail
-        )
-    return "in the queue" + tail
+        said, held = "it runs", []
+    elif record.phase is Phase.DISPATCHED:
+        said, held = "it is being started", []
+    elif isinstance(record.answer, Never):
+        said, held = str(record.answer), []
+    elif isinstance(record.answer, WaitingFor):
+        said, held = f"waiting for {record.answer.what}", []
+    elif start >= 0:
+        said = f"planned start {moment_in_words(start if told is None else told)}"
+    else:
+        held = []
+    return "; ".join([said, *held, *notes(record, start, sets)])
 
 
 def moment_in_words(moment: int) -> str:

@@ -11,7 +11,7 @@ from schedd.dialect.deadline import read_deadline
 from schedd.engine.facts.calm import shown
 from schedd.engine.facts.pools import binding, room_of
 from schedd.engine.facts.records import Breach, ChangeSet, JobRecord, Phase, Risk
-from schedd.engine.facts.words import why
+from schedd.engine.facts.words import notes, why
 from schedd.engine.show.node_sets import sets_of, together_of
 from schedd.engine.show.view import Published
 from schedd.model import FOREVER, Never, Place, WaitingFor
@@ -122,8 +122,12 @@ class JobView:
     answer: Literal["start_known", "waiting", "never"]
     waiting_for: str
     """When `waiting`: the kind of what must happen first (`hold`, `queue`, `node`, `dependency`, ...)."""
+    requirement: str
+    """When `never`: the first requirement that nothing on this cluster can meet; otherwise empty."""
+    notes: tuple[str, ...]
+    """Remarks: how its request was understood, what its start depends on, why faster nodes are waited for."""
     why: str
-    """In one line: when it starts, what it waits for, or why it never can."""
+    """In one line: when it starts, what it waits for, or why it never can; then its limits and its notes."""
     at_risk: Risk | None
     """Since when, by which event and for which cause the promise cannot be kept as planned now; null while it
     can, and while nothing is promised."""
@@ -214,7 +218,7 @@ def view_of(published: Published, record: JobRecord, only: AbstractSet[str] | No
     needs_limits = standing == "planned" and (wants("limited_by") or wants("why"))
     limits = _limited_by(published, record) if needs_limits else ()
     together = together_of(record, published.node_sets)
-    needs_sets = together is not None and (wants("node_sets") or wants("why"))
+    needs_sets = together is not None and (wants("node_sets") or wants("notes") or wants("why"))
     shares = shares_of(published, record) if start >= 0 and (wants("planned_nodes") or needs_sets) else ()
     sets: tuple[str, ...] = ()
     if needs_sets and together is not None and shares:
@@ -255,6 +259,8 @@ def view_of(published: Published, record: JobRecord, only: AbstractSet[str] | No
         weak=record.weak,
         answer="start_known" if start >= 0 else "never" if standing == "never" else "waiting",
         waiting_for=record.answer.kind if isinstance(record.answer, WaitingFor) else "",
+        requirement=record.answer.requirement if isinstance(record.answer, Never) else "",
+        notes=tuple(notes(record, start, sets)) if wants("notes") else (),
         why=why(record, start, limits, sets, told) if wants("why") else "",
         at_risk=record.risk,
         breaches=record.breaches,

@@ -25,17 +25,14 @@ def why_never(empty: Plan, request: Request) -> Never | None:
     for i, chunk in enumerate(request.chunks):
         part = f" (chunk {i + 1})" if len(request.chunks) > 1 else ""
         if not _fits(empty, replace(request, chunks=(chunk,))):
-            return Never(
-                f"{chunk.count} {_units(request)} at once{part}: only {_most(empty, request, i)} fit"
-            )
+            most = _most(empty, request, i)
+            if request.place is Place.SCATTER:
+                return Never(f"it needs {chunk.count} nodes at once{part}; the cluster has {most} that fit")
+            return Never(f"it needs {chunk.count} units at once{part}; the cluster has room for {most}")
     n = next(n for n in range(2, len(request.chunks) + 1) if not _fits(empty, _first(request, n)))
     return Never(
         f"chunk {n} beside the chunks before it: the nodes that could take each cannot take them together"
     )
-
-
-def _units(request: Request) -> str:
-    return "different nodes" if request.place is Place.SCATTER else "units"
 
 
 def _first(request: Request, n: int) -> Request:

@@ -17,7 +17,7 @@ from schedd.plan.views import Stretch, chain
 from schedd.policy.limits import in_words
 from schedd.service.questions.forks import Fork
 
-__all__ = ["Ahead", "Link", "LinkJob", "ahead_in_words", "in_short", "links_of", "without_others"]
+__all__ = ["Ahead", "Link", "LinkJob", "NotYet", "ahead_in_words", "in_short", "links_of", "without_others"]
 
 Right = Literal["priority", "earlier", "promise", "placement"]
 LinkKind = Literal["eligible", "running", "queued", "reservation", "limit", "node", "free"]
@@ -34,6 +34,16 @@ _RIGHTS: Final[dict[Right, tuple[str, str]]] = {
 _NAMED: Final = 3
 _JOBS: Final = 10
 _LINKS: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class NotYet:
+    """Why a job may not start before a moment."""
+
+    name: str
+    """What does not let it, by name."""
+    words: str
+    """The same as a clause that a moment ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +81,7 @@ class Link:
     nodes: tuple[str, ...]
     """Some of the planned nodes that are held."""
     name: str
-    """Of a reservation or a limit."""
+    """Of a reservation or a limit; of what does not let the job start yet."""
     jobs: tuple[LinkJob, ...]
     """The first of them, by time."""
     count: int
@@ -80,7 +90,13 @@ class Link:
 
 
 def links_of(
-    fork: Fork, plan: Plan, record: JobRecord, takes: Sequence[Take], start: int, now: int, because: str
+    fork: Fork,
+    plan: Plan,
+    record: JobRecord,
+    takes: Sequence[Take],
+    start: int,
+    now: int,
+    because: NotYet | None,
 ) -> tuple[tuple[Link, ...], tuple[Ahead, ...]]:
     """The chain from ``now`` to the planned ``start`` of a job, and who goes first on its nodes.
 
@@ -181,7 +197,7 @@ class _Scene:
         limit = self.published.limits.get(row)
         return in_words(limit) if limit is not None else self._pools.get(row, "")
 
-    def link(self, group: Sequence[Stretch], because: str) -> Link:
+    def link(self, group: Sequence[Stretch], because: NotYet | None) -> Link:
         kind = self._kind(group[0])
         start, until = group[0].start, group[-1].until
         rows = dict.fromkeys(one.row for one in group if one.row >= 0 and one.row not in self._pools)
@@ -190,6 +206,8 @@ class _Scene:
             list(dict.fromkeys(one.slot for one in group if one.slot >= 0)) if kind != "reservation" else []
         )
         name = self.key(group[0])[1]
+        if kind == "eligible":
+            name = because.name if because is not None else "it may not start yet"
         jobs = tuple(self._job(slot, kind) for slot in slots)
         on = _few(nodes)
         if not nodes and slots:
@@ -220,7 +238,7 @@ class _Scene:
         on: str,
         name: str,
         jobs: Sequence[LinkJob],
-        because: str,
+        because: NotYet | None,
         *,
         gap: bool,
     ) -> str:
@@ -248,7 +266,8 @@ class _Scene:
         if kind == "node":
             return f"{on} has too little in use {end}"
         if kind == "eligible":
-            return f"{because or 'it may not start before'} {moment_in_words(until)}"
+            not_yet = because.words if because is not None else "it may not start before"
+            return f"{not_yet} {moment_in_words(until)}"
         return f"its nodes are free {end}; the plan is being repaired"
 
     def ahead(self, takes: Sequence[Take], start: int) -> tuple[Ahead, ...]:

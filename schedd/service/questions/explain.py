@@ -16,7 +16,7 @@ from schedd.plan.plan import Plan
 from schedd.plan.shapes import GATE
 from schedd.plan.views import Blockers, Item, blockers
 from schedd.policy.limits import in_words
-from schedd.service.questions.chain import Ahead, Link, in_short, links_of
+from schedd.service.questions.chain import Ahead, Link, NotYet, in_short, links_of
 from schedd.service.questions.forks import Fork
 
 __all__ = ["Blocker", "Explanation", "On", "explain"]
@@ -114,7 +114,7 @@ def explain(fork: Fork, job_id: str, now: int) -> Explanation | None:
         why = "it runs" if standing == "running" else "it is being started"
         earliest = start
     elif isinstance(record.answer, Never):
-        why = f"never on this cluster: {record.answer.requirement}"
+        why = str(record.answer)
     elif (found := tuple(_waits(published, record))) or record.slot < 0:
         why = "it waits for " + " and for ".join(one.name for one in found)
         without = _afterwards(fork, record, now)
@@ -123,8 +123,9 @@ def explain(fork: Fork, job_id: str, now: int) -> Explanation | None:
         takes = plan.takes(record.slot)
         plan.lift(record.slot, now)
         ready = max(now, plan.ready(record.slot))
-        because = _because(record, ready, now)
-        links, ahead = links_of(fork, plan, record, takes, start, now, because)
+        not_yet = _not_yet(record, ready, now)
+        because = not_yet.words if not_yet is not None else ""
+        links, ahead = links_of(fork, plan, record, takes, start, now, not_yet)
         _as_it_is_planned(plan, record.slot, start, now)
         blocking = blockers(plan, record.slot, now, now + HORIZON)
         found = tuple(_named(published, plan, item) for item in blocking.items)
@@ -216,19 +217,18 @@ def _afterwards(fork: Fork, record: JobRecord, now: int) -> int:
     return plan.probe(record.slot, now, now + HORIZON)
 
 
-def _because(record: JobRecord, ready: int, now: int) -> str:
+def _not_yet(record: JobRecord, ready: int, now: int) -> NotYet | None:
     if ready <= now:
-        return ""
+        return None
     if record.behind:
         links = " and ".join(f"{link.kind}:{link.job}" for link in record.behind)
-        return f"its dependency {links} allows no start before"
+        return NotYet(f"its dependency {links}", f"its dependency {links} allows no start before")
     if (record.facts.not_before or 0) >= ready:
-        return "its owner allows no start before"
+        return NotYet("its owner", "its owner allows no start before")
     if record.back_off.until >= ready:
-        return (
-            f"its last start was refused by {record.back_off.refusal or 'the server'}; it is tried again then"
-        )
-    return "a start is tried again then"
+        refused = f"its last start was refused by {record.back_off.refusal or 'the server'}"
+        return NotYet(refused, f"{refused}; it is tried again then")
+    return NotYet("a start is tried again", "a start is tried again then")
 
 
 # ---- what is in the way --------------------------------------------------------------------------

@@ -49,7 +49,8 @@ class Sight:
         if self.whose is None:
             return view
         last = self.change(view.last_change, published) if view.last_change is not None else None
-        return replace(view, why=self.words(view.why, published), last_change=last)
+        notes = tuple(self.words(note, published) for note in view.notes)
+        return replace(view, why=self.words(view.why, published), notes=notes, last_change=last)
 
     def change(self, change: Change, published: Published) -> Change:
         """A move of a job that is seen; events name jobs, too."""
