@@ -6,9 +6,10 @@ import secrets
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
+import numpy as np
 import structlog
 from fastapi import APIRouter, Path, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from schedd.api.access import Cluster, Federation
 from schedd.api.bodies import Dated, dated
@@ -16,9 +17,12 @@ from schedd.api.problems import ProblemError, answers
 from schedd.api.replies import documented, reply
 from schedd.api.text import TextRoute
 from schedd.api.waiting import answer_of
+from schedd.engine.facts.arrays import array_number
 from schedd.engine.facts.records import HandedOver, HandoverPhase
 from schedd.engine.show.job_view import JobView, record_of, view_of
 from schedd.engine.show.view import Published
+from schedd.model import FOREVER
+from schedd.plan.columns import FIXED, PLANNED, VACANT, Ints
 from schedd.service.cluster.loop import PlanLoop
 from schedd.wire import HANDED_ATTRIBUTES, HandOver, LetRun, SubmissionFacts, TakeBack
 
@@ -38,6 +42,7 @@ _TIME_END: Final = 1 << 36
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,199}")
 _PLAIN: Final = re.compile(r"[^\x00-\x1f\x7f]{0,10000}")
 _OVER: Final = ("withdrawn", "refused")
+_MOST_TASKS: Final = 100_000
 _FIELDS: Final = frozenset({"planned_start", "planned_end", "promised_start", "state", "started"})
 
 _Handover = Annotated[
@@ -94,6 +99,26 @@ class Submission(BaseModel):
     booked: Annotated[
         bool, Field(description="It starts in the booking that is made for it, and nowhere else.")
     ] = False
+    array: Annotated[
+        str,
+        Field(
+            description="A job array of these indices, first and last: each of its jobs by itself.",
+            pattern=r"^([0-9]{1,9}-[0-9]{1,9})?$",
+            examples=["0-99"],
+        ),
+    ] = ""
+
+    @model_validator(mode="after")
+    def _an_array(self) -> "Submission":
+        first, dash, last = self.array.partition("-")
+        if dash and not 0 <= int(last) - int(first) < _MOST_TASKS:
+            raise ValueError(
+                f"array {self.array}: the last index is not before the first, and there are at most "
+                f"{_MOST_TASKS} of them"
+            )
+        if dash and (self.booked or self.keep_for):
+            raise ValueError("an array has no booking, and no place is kept for it on hold")
+        return self
 
     @field_validator("user")
     @classmethod
@@ -125,6 +150,23 @@ class Submission(BaseModel):
 
 @documented
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TasksView:
+    """How many jobs of an array there are, and how many of them stand where."""
+
+    tasks: int
+    planned: int
+    """Those that have a start and do not run yet."""
+    running: int
+    ended: int
+    failed: int
+    """Of those that ended: with an exit status other than 0."""
+    deleted: int
+    last_end: int | None
+    """When the last of those that are over ended."""
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HandoverView:
     """A job that was handed over. Times are seconds since the epoch (UTC)."""
 
@@ -152,6 +194,9 @@ class HandoverView:
     """The server's code for the step that was refused last; 0 for a refusal of the adapter's own, or none."""
     text: str
     """Why the last step was refused; empty when it was not."""
+    tasks: TasksView | None
+    """Of a job array: how its jobs stand. Its `planned_start` is the first one's of those that wait, its
+    `planned_end` the last one's."""
 
 
 @documented
@@ -212,6 +257,9 @@ def _moved(published: Published, record: HandedOver, after: int) -> bool:
     """Whether the planner's view of the job may be another than that of the generation ``after``."""
     if not record.server_job or record.end:
         return False
+    if record.tasks:
+        slots = _slots_of(published, record)
+        return not slots.shape[0] or int(published.changed[slots].max()) > after
     job = record_of(published, record.server_job)
     return job is not None and (job.slot < 0 or int(published.changed[job.slot]) > after)
 
@@ -243,7 +291,7 @@ async def put_handover(
     """
     _check_owner(cluster.published, name, asker.name)
     submission = SubmissionFacts(
-        body.user, body.script, body.queue, body.resources, body.attributes, body.variables
+        body.user, body.script, body.queue, body.resources, body.attributes, body.variables, body.array
     )
     now = cluster.now()
     event = HandOver(
@@ -307,6 +355,8 @@ async def delete_handover(
 
 def view(published: Published, record: HandedOver) -> HandoverView:
     """A handover with where its job stands."""
+    if record.tasks:
+        return _array_view(published, record)
     job: JobView | None = None
     if record.server_job and not record.end:
         found = record_of(published, record.server_job)
@@ -327,6 +377,53 @@ def view(published: Published, record: HandedOver) -> HandoverView:
         exit_status=record.exit_status,
         code=record.code,
         text=record.text,
+        tasks=None,
+    )
+
+
+def _slots_of(published: Published, record: HandedOver) -> Ints:
+    """Those of an array's jobs that are not over."""
+    own = published.array_of == array_number(record.server_job)
+    return np.flatnonzero(own & (published.states != VACANT))
+
+
+def _array_view(published: Published, record: HandedOver) -> HandoverView:
+    """An array with where its jobs stand; nothing is done for each of them."""
+    slots = _slots_of(published, record) if record.server_job and not record.end else np.zeros(0, np.int64)
+    states, starts, promises = published.states[slots], published.starts[slots], published.promise[slots]
+    runs, waits = states == FIXED, states == PLANNED
+    ends = (starts + published.durations[slots])[runs | waits]
+    over = record.tasks_ended + record.tasks_deleted
+    state: Literal["", "running", "planned", "waiting"] = ""
+    if record.server_job and over < record.tasks:
+        state = "running" if runs.any() else "planned" if waits.any() else "waiting"
+    return HandoverView(
+        handover=record.handover,
+        user=record.user,
+        phase=record.phase,
+        since=record.since,
+        job=record.server_job,
+        let_run=record.let_run,
+        state=state,
+        started=int(starts[runs].min()) if runs.any() else None,
+        planned_start=int(starts[waits].min()) if waits.any() else None,
+        planned_end=int(ends.max()) if ends.shape[0] else None,
+        promised_start=int(promises.max())
+        if waits.all() and waits.any() and promises.max() < FOREVER
+        else None,
+        end=record.end,
+        exit_status=record.exit_status,
+        code=record.code,
+        text=record.text,
+        tasks=TasksView(
+            tasks=record.tasks,
+            planned=int(waits.sum()),
+            running=int(runs.sum()),
+            ended=record.tasks_ended,
+            failed=record.tasks_failed,
+            deleted=record.tasks_deleted,
+            last_end=record.last_end or None,
+        ),
     )
 
 

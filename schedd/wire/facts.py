@@ -162,7 +162,8 @@ class SubmissionFacts:
     """A job as qsub would send it, in the server's words; ``user`` is the one who is to own it there.
 
     ``attributes`` are plain ones such as ``Job_Name`` or ``stagein``; ``resources`` make up the
-    ``Resource_List``; ``variables`` are the job's environment (``-v``).
+    ``Resource_List``; ``variables`` are the job's environment (``-v``). With an ``array``, its first and last
+    index such as ``5-9``, it is a job array.
     """
 
     user: str
@@ -171,6 +172,13 @@ class SubmissionFacts:
     resources: Mapping[str, str] = field(default_factory=dict)
     attributes: Mapping[str, str] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)
+    array: str = ""
+
+    @property
+    def tasks(self) -> int:
+        """How many jobs it is; 0: one, and no array."""
+        first, dash, last = self.array.partition("-")
+        return int(last) - int(first) + 1 if dash else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,8 +44,10 @@ class Taker(Protocol):
         """The id of the job with this mark; empty where there is none."""
         ...
 
-    async def finish(self, job: str) -> None:
-        """Does what a submission that was broken off had still to do."""
+    async def finish(self, job: str, tasks: int) -> None:
+        """Does what a submission that was broken off had still to do; ``tasks``: of how many jobs an array
+        is, 0 where it is none.
+        """
         ...
 
     async def let_run(self, job: str) -> None:
@@ -54,7 +56,7 @@ class Taker(Protocol):
 
     async def take_back(self, job: str, *, may_have_run: bool) -> None:
         """Deletes the job unless it runs or ran: raises `JobRunsError`. One that is gone without a trace is
-        taken back, unless it may have run.
+        taken back, unless it may have run. Of an array the jobs that wait are deleted, also where others run.
         """
         ...
 
@@ -191,7 +193,7 @@ class Handovers:
         if handover in self._tried or decision.time < self._began + _MARGIN:
             job = await server.marked(handover)
             if job:
-                await server.finish(job)
+                await server.finish(job, decision.submission.tasks)
                 return _Outcome(True, job)
         return _Outcome(True, await server.submit(decision.submission, handover))
 

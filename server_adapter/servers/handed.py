@@ -1,16 +1,36 @@
 """What a server of either family made of a job that was handed over to it."""
 
+from collections.abc import Sequence
+
 from server_adapter.bridge.facts import Values
+from server_adapter.bridge.handovers import JobRunsError
 
-__all__ = ["what_is_wrong"]
+__all__ = ["demand_none_ran", "is_array", "what_is_wrong"]
 
 
-def what_is_wrong(values: Values | None, user: str, hold: str) -> str:
+def is_array(job: str) -> bool:
+    """Whether an id is that of a whole array: `7[].server`."""
+    return "[]" in job
+
+
+def demand_none_ran(array: str, ran: int, found: int, *, may_have_run: bool) -> None:
+    """For an array of whose jobs those that did not run were deleted. Raises JobRunsError."""
+    if ran:
+        raise JobRunsError(f"{ran} of the {found} jobs that the server has of {array} run or have run")
+    if not found and may_have_run:
+        raise JobRunsError(f"{array} is gone, and its jobs may have run")
+
+
+def what_is_wrong(found: Sequence[Values], user: str, hold: str) -> str:
     """Why a job that was submitted for ``user`` must not stay: it is not the user's, or not on this ``hold``.
-    Empty where all is well; ``values`` are None where the server does not show the job.
+    Empty where all is well; ``found`` is what the server shows of it, of an array of each of its jobs.
     """
-    if values is None:
+    if not found:
         return "the server does not show the job that it took"
+    return next((why for values in found if (why := _what_is_wrong(values, user, hold))), "")
+
+
+def _what_is_wrong(values: Values, user: str, hold: str) -> str:
     owner = values.get("Job_Owner", "")
     if owner.partition("@")[0] != user:
         return f"the server made the job {owner}'s and not {user}'s"

@@ -89,9 +89,9 @@ class ServerOfParts:
         """The id of the job with this mark."""
         return await self.desk.marked(mark)
 
-    async def finish(self, job: str) -> None:
+    async def finish(self, job: str, tasks: int) -> None:
         """What a submission that was broken off had still to do."""
-        await self.desk.finish(job)
+        await self.desk.finish(job, tasks)
 
     async def let_run(self, job: str) -> None:
         """Lifts its hold."""

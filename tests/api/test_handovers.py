@@ -25,7 +25,7 @@ def fed(app: FastAPI) -> TestClient:
     return TestClient(app, headers={"Authorization": f"Bearer {token('federation')}"})
 
 
-def outcome(client: TestClient, loop: PlanLoop, done: bool = True) -> None:
+def outcome(client: TestClient, loop: PlanLoop, done: bool = True, job: str = "9.server") -> None:
     """An adapter that carries out the last decision."""
     decision = [one for one in loop.decisions.after("").decisions if isinstance(one, Handover)][-1]
     event = {
@@ -36,7 +36,7 @@ def outcome(client: TestClient, loop: PlanLoop, done: bool = True) -> None:
         "handover": decision.handover,
         "step": decision.step,
         "done": done,
-        "server_job": "9.server",
+        "server_job": job,
         "text": "" if done else "no such queue",
     }
     assert client.post(f"{MAIN}/events", json={"events": [event]}).status_code == 200
@@ -202,3 +202,49 @@ def test_only_a_licence_that_the_policy_takes_is_lent(lending: TestClient) -> No
     assert "lent = true" in refused.text
     assert lent(lending, 1, 1, role="operator").status_code == 403
     assert lent(lending, -1, 1).status_code == 422
+
+
+def test_an_array_is_handed_over_and_its_jobs_are_counted(
+    fed: TestClient, busy_cluster: TestClient, loop: PlanLoop
+) -> None:
+    asked = fed.put(f"{HERE}/f.1.1", json={**JOB, "array": "4-6"}).json()["handover"]
+    assert (asked["phase"], asked["state"], asked["tasks"]["tasks"]) == ("asked", "", 3)
+    outcome(busy_cluster, loop, job="9[].server")
+    fed.post(f"{HERE}/f.1.1/release")
+    outcome(busy_cluster, loop, job="9[].server")
+    about = {"owner": "ann@x", "queue": "batch", "submitted": T, "resources": JOB["resources"]}
+    jobs = [{"id": f"9[{index}].server", "array": "9[].server", **about} for index in (4, 5, 6)]
+    events = [{"type": "job_queued", "id": f"q:{job['id']}", "time": T, "job": job} for job in jobs]
+    busy_cluster.post(f"{MAIN}/events", json={"events": events})
+    (row,) = fed.get(HERE).json()["handovers"]
+    tasks = row["tasks"]
+    assert (row["state"], tasks["planned"], tasks["running"], tasks["ended"]) == ("planned", 3, 0, 0)
+    assert row["planned_end"] > row["planned_start"] >= T
+    generation = fed.get(HERE).json()["generation"]
+    assert fed.get(f"{HERE}?after={generation}&since={T + 1}").json()["handovers"] == []
+    ended = {"type": "job_ended", "time": T + 5, "exit_status": 0}
+    for index in (4, 5):
+        one = {**ended, "id": f"x:{index}", "job_id": f"9[{index}].server"}
+        busy_cluster.post(f"{MAIN}/events", json={"events": [one]})
+    (row,) = fed.get(f"{HERE}?after={generation}&since={T + 1}").json()["handovers"]
+    assert (row["end"], row["tasks"]["ended"], row["tasks"]["planned"]) == ("", 2, 1)
+    assert row["tasks"]["last_end"] == T + 5
+    deleted = {"type": "job_deleted", "id": "x:6", "time": T + 6, "job_id": "9[6].server"}
+    busy_cluster.post(f"{MAIN}/events", json={"events": [deleted]})
+    (row,) = fed.get(HERE).json()["handovers"]
+    assert (row["end"], row["state"], row["tasks"]["deleted"]) == ("ended", "", 1)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"array": "6-4"}, "the last index is not before the first"),
+        ({"array": "0-100000"}, "at most 100000"),
+        ({"array": "0-4,7"}, "pattern"),
+        ({"array": "0-4", "booked": True}, "an array has no booking"),
+        ({"array": "0-4", "keep_for": 60}, "no place is kept"),
+    ],
+)
+def test_an_array_that_cannot_be_is_refused(fed: TestClient, more: dict[str, Any], said: str) -> None:
+    found = problem(fed.put(f"{HERE}/f.1.1", json={**JOB, **more}), "invalid")
+    assert said in str(found["errors"])

@@ -1,5 +1,7 @@
 """Jobs handed over by a federation: each step once, whatever is repeated, late or lost."""
 
+from dataclasses import replace
+
 import pytest
 
 from schedd.engine import Engine, EngineSettings
@@ -91,6 +93,56 @@ def test_a_job_is_submitted_once_held_and_then_let_run() -> None:
     assert desk["h"].phase == "released"
     desk.tell(JobEnded(id=desk.id(), time=T, job_id="7.srv", exit_status=3))
     assert (desk["h"].end, desk["h"].exit_status) == ("ended", 3)
+
+
+def array_let_run() -> Desk:
+    """An array of three jobs, which may start."""
+    desk = Desk()
+    facts = replace(JOB, array="4-6")
+    (submit,) = desk.tell(HandOver(id=desk.id(), time=T, handover="h", submission=facts, by="fed"))
+    desk.done(submit, "7[].srv")
+    (release,) = desk.let_run()
+    desk.done(release, "7[].srv")
+    return desk
+
+
+def ended(desk: Desk, index: int, exit_status: int = 0) -> None:
+    desk.tell(
+        JobEnded(id=desk.id(), time=T + index, job_id=f"7[{index}].srv", exit_status=exit_status), at=T + 9
+    )
+
+
+def test_an_array_is_over_with_the_last_of_its_jobs() -> None:
+    desk = array_let_run()
+    ended(desk, 4)
+    desk.tell(JobDeleted(id=desk.id(), time=T, job_id="7[5].srv"))
+    assert (desk["h"].end, desk["h"].tasks_ended, desk["h"].tasks_deleted) == ("", 1, 1)
+    desk.engine = Engine.restore(desk.engine.checkpoint())
+    ended(desk, 6, 3)
+    one = desk["h"]
+    assert (one.end, one.exit_status, one.last_end) == ("ended", 3, T + 6)
+    assert (one.tasks, one.tasks_ended, one.tasks_failed, one.tasks_deleted) == (3, 2, 1, 1)
+
+
+def test_an_array_of_which_jobs_ran_is_not_taken_back_as_if_none_had() -> None:
+    desk = array_let_run()
+    ended(desk, 4)
+    (withdraw,) = desk.take_back()
+    for index in (5, 6):
+        desk.tell(JobDeleted(id=desk.id(), time=T, job_id=f"7[{index}].srv"))
+    assert desk["h"].end == "ended"
+    desk.done(withdraw, "7[].srv")
+    assert desk["h"].phase == "released"
+
+
+def test_an_array_of_which_none_ran_is_taken_back() -> None:
+    desk = array_let_run()
+    (withdraw,) = desk.take_back()
+    for index in (4, 5, 6):
+        desk.tell(JobDeleted(id=desk.id(), time=T, job_id=f"7[{index}].srv"))
+    assert desk["h"].end == ""
+    desk.done(withdraw, "7[].srv")
+    assert (desk["h"].phase, desk["h"].end) == ("withdrawn", "")
 
 
 def test_a_refused_submission_says_why_and_is_not_tried_again() -> None:

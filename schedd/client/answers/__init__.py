@@ -40,7 +40,7 @@ from schedd.client.answers.admin import (
 )
 from schedd.client.answers.bookings import BookingDone, BookingsView, BookingView, MoveView, OptionView
 from schedd.client.answers.choices import Applied, OfferedMove, OfferedPlan, PlanSet, Sought, Stopped
-from schedd.client.answers.handovers import HandoverDoneView, HandoversView, HandoverView, LentView
+from schedd.client.answers.handovers import HandoverDoneView, HandoversView, HandoverView, LentView, TasksView
 from schedd.client.answers.jobs import (
     Ahead,
     Blocker,
@@ -190,6 +190,7 @@ __all__ = [
     "Sought",
     "Step",
     "Stopped",
+    "TasksView",
     "Term",
     "UserSummary",
     "UsersView",

@@ -5,7 +5,19 @@ Written by ``make docs`` from the API's description, which says what each field 
 
 from typing import Literal, TypedDict
 
-__all__ = ["HandoverDoneView", "HandoverView", "HandoversView", "LentView"]
+__all__ = ["HandoverDoneView", "HandoverView", "HandoversView", "LentView", "TasksView"]
+
+
+class TasksView(TypedDict):
+    """How many jobs of an array there are, and how many of them stand where."""
+
+    tasks: int
+    planned: int
+    running: int
+    ended: int
+    failed: int
+    deleted: int
+    last_end: int | None
 
 
 class HandoverView(TypedDict):
@@ -26,6 +38,7 @@ class HandoverView(TypedDict):
     exit_status: int | None
     code: int
     text: str
+    tasks: TasksView | None
 
 
 class HandoversView(TypedDict):

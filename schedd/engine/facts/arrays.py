@@ -1,8 +1,17 @@
 """Job arrays as wholes: by what number their jobs know each other."""
 
+import re
 from hashlib import blake2b
+from typing import Final
 
-__all__ = ["array_number"]
+__all__ = ["array_number", "array_of"]
+
+_INDEX: Final = re.compile(r"\[\d+\]")
+
+
+def array_of(job: str) -> str:
+    """`7[].server` of `7[3].server`, as both families write it; the same of a job of no array."""
+    return _INDEX.sub("[]", job, count=1)
 
 
 def array_number(array: str) -> int:

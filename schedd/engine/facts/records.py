@@ -347,3 +347,11 @@ class HandedOver:
     """It starts in the booking that is made for it, and nowhere else."""
     forced: bool = False
     """It is taken back though it may run."""
+    tasks: int = 0
+    """So many jobs an array has; 0: it is none."""
+    tasks_ended: int = 0
+    tasks_failed: int = 0
+    """Of those that ended: with an exit status other than 0."""
+    tasks_deleted: int = 0
+    last_end: int = 0
+    """When the last of them ended."""

@@ -8,6 +8,7 @@ hands it over may do so at several clusters, and lets it run at one.
 from dataclasses import replace
 from typing import Final
 
+from schedd.engine.facts.arrays import array_of
 from schedd.engine.facts.records import Cause, HandedOver, HandoverPhase, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.kept_places import expired
@@ -43,6 +44,7 @@ def hand_over(state: EngineState, event: HandOver) -> None:
         state.now,
         keep_until=event.keep_until,
         booked=event.booked,
+        tasks=event.submission.tasks,
     )
     _decide(state, event.id, record, "submit", event.submission)
 
@@ -92,7 +94,7 @@ def done(state: EngineState, event: HandoverDone) -> None:
         case "release":
             phase = "released" if event.done else "held"
         case "withdraw":
-            back = event.done and record.end != "ended"
+            back = event.done and record.end != "ended" and not record.tasks_ended
             phase = "withdrawn" if back else "released" if record.let_run else "held"
         case "delete":
             phase = "withdrawn" if event.done or record.end else "released"
@@ -119,14 +121,35 @@ def end_kept_places(state: EngineState, event: str) -> None:
 
 def note_end(state: EngineState, event: JobEnded | JobDeleted) -> None:
     """A job that was handed over is gone from the server."""
-    name = state.handed.get(event.job_id)
+    name = state.handed.get(event.job_id) or state.handed.get(array_of(event.job_id))
     record = state.handovers.get(name) if name is not None else None
     if record is None or record.phase in _OVER:
         return
-    if isinstance(event, JobEnded):
+    if record.tasks:
+        _put(state, _task_gone(record, event))
+    elif isinstance(event, JobEnded):
         _put(state, replace(record, end="ended", exit_status=event.exit_status))
     elif record.phase != "withdrawing":
         _put(state, replace(record, end="deleted"))
+
+
+def _task_gone(record: HandedOver, event: JobEnded | JobDeleted) -> HandedOver:
+    """One job of an array is gone; the array is over with the last of them."""
+    if isinstance(event, JobEnded):
+        record = replace(
+            record,
+            tasks_ended=record.tasks_ended + 1,
+            tasks_failed=record.tasks_failed + (event.exit_status != 0),
+            last_end=max(record.last_end, event.time),
+            exit_status=event.exit_status or record.exit_status or 0,
+        )
+    else:
+        record = replace(record, tasks_deleted=record.tasks_deleted + 1)
+    if record.tasks_ended + record.tasks_deleted < record.tasks:
+        return record
+    if record.tasks_ended:
+        return replace(record, end="ended")
+    return replace(record, end="deleted") if record.phase != "withdrawing" else record
 
 
 def forget_handovers(state: EngineState) -> None:

@@ -63,6 +63,8 @@ class Published:
     changed: Ints
     last_move: Ints
     born: Ints
+    array_of: Ints
+    """The number of each one's array, as ``schedd.engine.facts.arrays`` gives it; 0: of none."""
     records: tuple[JobRecord | None, ...]
     slotless: Mapping[str, JobRecord]
     ids: Mapping[str, JobRecord]
@@ -225,6 +227,7 @@ def publish(state: EngineState) -> Published:
         changed=_frozen(state.changed),
         last_move=_frozen(state.last_move),
         born=_frozen(state.born),
+        array_of=_frozen(state.array_of),
         records=tuple(state.by_slot),
         slotless=dict(state.slotless),
         ids=state.records,

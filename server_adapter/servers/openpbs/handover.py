@@ -35,7 +35,8 @@ from server_adapter.openpbs.requests import (
     QueueJobRequest,
     StatusRequest,
 )
-from server_adapter.servers.handed import what_is_wrong
+from server_adapter.openpbs.values import indices, subjob
+from server_adapter.servers.handed import demand_none_ran, is_array, what_is_wrong
 
 __all__ = ["OWN", "REQUESTS", "Desk", "attributes_of"]
 
@@ -57,6 +58,8 @@ _DEFAULTS: Final[Mapping[str, str]] = {
     "Job_Name": "STDIN",
 }
 _LOOKED_AT: Final = ("job_state", "Hold_Types", "Job_Owner", "run_count", "exec_vnode", "Exit_status")
+_OF_ARRAYS: Final = ("array_indices_remaining",)
+_AT_ONCE: Final = 500  # subjobs in one request
 _RAN: Final = ("R", "E", "S", "U", "B")
 _OVER: Final = ("F", "M", "X")
 _NONE: Final = (ServerCode.UNKJOBID, ServerCode.HISTJOBID)
@@ -76,6 +79,7 @@ def attributes_of(submission: SubmissionFacts, mark: str) -> tuple[Attribute, ..
     return (
         *(Attribute(name, value) for name, value in sorted(plain.items())),
         *(Attribute("Resource_List", value, name) for name, value in submission.resources.items()),
+        *((Attribute("array_indices_submitted", _indices(submission)),) if submission.array else ()),
         Attribute("Variable_List", ",".join(f"{name}={_escaped(v)}" for name, v in variables.items())),
     )
 
@@ -103,18 +107,20 @@ class Desk:
             for place, data in enumerate(_chunks(submission.script.encode())):
                 await connection.request(JobScriptRequest(sequence=place, size=len(data), job=job, data=data))
             await connection.request(JobRequest(code=RequestCode.COMMIT, job=job))
-        await self.finish(job)
+        await self.finish(job, submission.tasks)
         async with self._link.talk() as connection:
-            wrong = what_is_wrong(await _look(connection, job), submission.user, _HOLD)
+            values = await _look(connection, job)
+            wrong = what_is_wrong([values] if values is not None else [], submission.user, _HOLD)
             if wrong:
                 await _delete(connection, job)
                 raise ValueError(f"{wrong}: it was deleted again")
         return job
 
-    async def finish(self, job: str) -> None:
+    async def finish(self, job: str, tasks: int) -> None:
         """Puts our hold in the place of the owner's, on a job that has not run: what follows a commit, also
-        where that was the last that an earlier life of this adapter did.
+        where that was the last that an earlier life of this adapter did. Holds of an array are its parent's.
         """
+        del tasks
         async with self._link.talk() as connection:
             values = await _look(connection, job)
             if values is None or values.get("job_state") not in ("H", "Q", "W"):
@@ -140,6 +146,9 @@ class Desk:
     async def take_back(self, job: str, *, may_have_run: bool) -> None:
         """Holds the job first: nobody's run decision passes a hold between the look and the deletion."""
         async with self._link.talk() as connection:
+            if is_array(job):
+                await _take_back_array(connection, job, may_have_run=may_have_run)
+                return
             values = await _look(connection, job)
             _demand_not_run(job, values, may_have_run=may_have_run)
             if values is None or values.get("job_state") in _OVER:
@@ -171,6 +180,32 @@ class Desk:
                     raise
 
 
+async def _take_back_array(connection: Connection, array: str, *, may_have_run: bool) -> None:
+    """An array is held as a whole, and what of it waits is deleted. Raises JobRunsError where some run."""
+    try:
+        await connection.request(_hold(RequestCode.HOLD_JOB, array, _HOLD))
+        found = await _described(connection, array, (*_LOOKED_AT, *_OF_ARRAYS), subjobs=True)
+        parent = next((one.values for one in found if one.name == array), {})
+        waiting = parent.get("array_indices_remaining", "-")
+        names = [subjob(array, one) for one in indices(waiting)] if waiting not in ("", "-") else []
+        ran = sum(_ran(one.values) for one in found if one.name != array)
+        if not ran:
+            await _delete(connection, array)
+            return
+        for first in range(0, len(names), _AT_ONCE):
+            await _delete(connection, *names[first : first + _AT_ONCE])
+        await connection.request(_hold(RequestCode.RELEASE_JOB, array, _HOLD))
+        demand_none_ran(array, ran, ran + len(names), may_have_run=may_have_run)
+    except ServerRefusedError as error:
+        if error.code not in (*_NONE, ServerCode.BADSTATE):
+            raise
+        values = await _look(connection, array)
+        if values is None or values.get("job_state") in _OVER:
+            demand_none_ran(array, 0, 0, may_have_run=may_have_run)
+        else:
+            raise
+
+
 async def _look(connection: Connection, job: str) -> Values | None:
     try:
         found = await _described(connection, job, _LOOKED_AT)
@@ -181,17 +216,20 @@ async def _look(connection: Connection, job: str) -> Values | None:
     return found[0].values if found else None
 
 
-async def _described(connection: Connection, job: str, names: Iterable[str]) -> list[Described]:
-    """Those that are over included, where the server keeps them."""
+async def _described(
+    connection: Connection, job: str, names: Iterable[str], *, subjobs: bool = False
+) -> list[Described]:
+    """Those that are over included, where the server keeps them; of an array also its ``subjobs``."""
+    more = "t" if subjobs else ""
     request = StatusRequest(
-        code=RequestCode.STATUS_JOB, name=job, attributes=tuple(map(Attribute, names)), extension="x"
+        code=RequestCode.STATUS_JOB, name=job, attributes=tuple(map(Attribute, names)), extension=f"{more}x"
     )
     try:
         return await connection.describe(request)
     except ServerRefusedError as error:
         if error.code in _NONE:
             raise
-    return await connection.describe(replace(request, extension=None))  # it keeps no history
+    return await connection.describe(replace(request, extension=more or None))  # it keeps no history
 
 
 def _demand_not_run(job: str, values: Values | None, *, may_have_run: bool) -> None:
@@ -221,9 +259,9 @@ def _hold(code: RequestCode, job: str, letter: str) -> ManageRequest:
     )
 
 
-async def _delete(connection: Connection, job: str) -> None:
+async def _delete(connection: Connection, *jobs: str) -> None:
     """As qdel does it: the older request for one job is carried out by 23.06, and not answered."""
-    request = DeleteJobsRequest(jobs=(job,))
+    request = DeleteJobsRequest(jobs=jobs)
     payload = (await connection.request(request)).payload
     for name, code in payload.failed if isinstance(payload, Deletions) else ():
         if code:
@@ -233,6 +271,12 @@ async def _delete(connection: Connection, job: str) -> None:
 def _chunks(script: bytes) -> Iterator[bytes]:
     for first in range(0, max(1, len(script)), _CHUNK):
         yield script[first : first + _CHUNK]
+
+
+def _indices(submission: SubmissionFacts) -> str:
+    """A range of one index is refused; one with a step that leads beyond its end is the same."""
+    first = int(submission.array.partition("-")[0])
+    return submission.array if submission.tasks > 1 else f"{first}-{first + 1}:2"
 
 
 def _escaped(value: str) -> str:

@@ -105,7 +105,7 @@ def job_facts(name: str, values: Values) -> JobFacts:
         not_before=not_before,
         holds=holds,
         depend=depend,
-        array=_array(name) if "job_array_id" in values else "",
+        array=array_id(name) if "job_array_id" in values else "",
         slot_limit=_slot_limit(values) if "job_array_id" in values else None,
         exclusive=exclusive,
         started=number(get("start_time")) if active else None,
@@ -191,7 +191,7 @@ def server_facts(values: Values) -> ServerFacts:
     )
 
 
-def _array(name: str) -> str:
+def array_id(name: str) -> str:
     """`9[].server` of its sub-job `9[3].server`."""
     head, bracket, rest = name.partition("[")
     return head + "[]" + rest.partition("]")[2] if bracket else ""

@@ -6,15 +6,18 @@ and applies the queue's access lists to him; to anybody but root and managers it
 6.1, ``geteusernam.c``). What came of it is looked at before the job may ever run.
 """
 
+import asyncio
 from collections.abc import Iterator, Mapping
 from typing import Final
 
 from schedd.wire import HANDED_ATTRIBUTES, SubmissionFacts
+from server_adapter.batch.described import Described
 from server_adapter.batch.errors import ServerRefusedError
 from server_adapter.bridge.facts import Values
 from server_adapter.bridge.handovers import MARK, JobRunsError
 from server_adapter.dis import Attribute
-from server_adapter.servers.handed import what_is_wrong
+from server_adapter.servers.handed import demand_none_ran, is_array, what_is_wrong
+from server_adapter.servers.torque.facts import array_id
 from server_adapter.servers.torque.link import ServerLink
 from server_adapter.torque.codes import ManagerCommand, ObjectType, RequestCode
 from server_adapter.torque.connection import Connection
@@ -55,6 +58,8 @@ _DEFAULTS: Final[Mapping[str, str]] = {
 }
 _LOOKED_AT: Final = ("job_state", "Hold_Types", "Job_Owner", "exec_host", "start_count")
 _RAN: Final = ("R", "E", "S")
+_LOOKS, _WAIT_S = 60, 0.5
+"""How often, and after how many seconds each, it is looked whether an array is whole."""
 
 
 def attributes_of(submission: SubmissionFacts, mark: str) -> tuple[Attribute, ...]:
@@ -67,6 +72,7 @@ def attributes_of(submission: SubmissionFacts, mark: str) -> tuple[Attribute, ..
     return (
         *(Attribute(name, value) for name, value in sorted(plain.items())),
         *(Attribute("Resource_List", value, name) for name, value in submission.resources.items()),
+        *((Attribute("job_array_request", submission.array),) if submission.array else ()),
         Attribute("Variable_List", ",".join(f"{name}={_escaped(v)}" for name, v in variables.items())),
     )
 
@@ -96,6 +102,8 @@ class Desk:
                 )
             await connection.request(JobRequest(code=RequestCode.READY_TO_COMMIT, job=job))
             await connection.request(JobRequest(code=RequestCode.COMMIT, job=job))
+        await self.finish(job, submission.tasks)
+        async with self._link.talk() as connection:
             wrong = what_is_wrong(await _look(connection, job), submission.user, _HOLD)
             if wrong:
                 await connection.request(_delete(job))
@@ -104,7 +112,7 @@ class Desk:
 
     async def marked(self, mark: str) -> str:
         """The id of the job with the mark; one that is not complete goes before those that are."""
-        names = (Attribute("job_state"), Attribute("Variable_List"))
+        names = (Attribute("job_state"), Attribute("Variable_List"), Attribute("job_array_id"))
         async with self._link.talk() as connection:
             jobs = await connection.describe(
                 StatusRequest(code=RequestCode.STATUS_JOB, attributes=names),
@@ -112,10 +120,20 @@ class Desk:
         wanted = f"{MARK}={mark}"
         found = [job for job in jobs if wanted in job.values.get("Variable_List", "").split(",")]
         found.sort(key=lambda job: job.values.get("job_state") == "C")
-        return found[0].name if found else ""
+        if not found:
+            return ""
+        first = found[0]
+        return array_id(first.name) if "job_array_id" in first.values else first.name
 
-    async def finish(self, job: str) -> None:
-        """Nothing: the job was on our hold from the first."""
+    async def finish(self, job: str, tasks: int) -> None:
+        """Waits until all jobs of an array are there: the server makes them one after the other. They are on
+        our hold from the first, as a single job is.
+        """
+        for _ in range(_LOOKS if tasks else 0):
+            async with self._link.talk() as connection:
+                if len(await _look(connection, job)) >= tasks:
+                    return
+            await asyncio.sleep(_WAIT_S)
 
     async def let_run(self, job: str) -> None:
         """Lifts our hold."""
@@ -124,22 +142,36 @@ class Desk:
 
     async def take_back(self, job: str, *, may_have_run: bool) -> None:
         """Holds the job first: nobody's run decision passes a hold between the look and the deletion."""
+        if not is_array(job):
+            await self._take_back(job, may_have_run=may_have_run)
+            return
         async with self._link.talk() as connection:
-            values = await _look(connection, job)
+            names = await _names(connection, job)
+        ran = 0
+        for name in names:  # each by itself: others have the connection in between
+            try:
+                await self._take_back(name, may_have_run=may_have_run)
+            except JobRunsError:
+                ran += 1
+        demand_none_ran(job, ran, len(names), may_have_run=may_have_run)
+
+    async def _take_back(self, job: str, *, may_have_run: bool) -> None:
+        async with self._link.talk() as connection:
+            values = _first(await _look(connection, job))
             if _ran(values):
                 raise JobRunsError(f"{job} runs or has run")
             if values is None and may_have_run:
                 raise JobRunsError(f"{job} is gone, and may have run")
             try:
                 await connection.request(_hold(RequestCode.HOLD_JOB, job))
-                if _ran(await _look(connection, job)):
+                if _ran(_first(await _look(connection, job))):
                     await connection.request(_hold(RequestCode.RELEASE_JOB, job))
                     raise JobRunsError(f"{job} was started meanwhile")
                 await connection.request(_delete(job))
             except ServerRefusedError as error:
                 if error.code not in (ServerCode.UNKJOBID, ServerCode.BADSTATE):
                     raise
-                values = await _look(connection, job)
+                values = _first(await _look(connection, job))
                 if _ran(values) or (values is None and may_have_run):
                     raise JobRunsError(f"{job} runs or has run") from None
                 if values is not None and values.get("job_state") != "C":
@@ -153,22 +185,34 @@ class Desk:
             except ServerRefusedError as error:
                 if error.code not in (ServerCode.UNKJOBID, ServerCode.BADSTATE):
                     raise
-                values = await _look(connection, job)
-                if values is not None and values.get("job_state") not in ("C", "E"):
+                left = await _look(connection, job)
+                if any(values.get("job_state") not in ("C", "E") for values in left):
                     raise
 
 
-async def _look(connection: Connection, job: str) -> Values | None:
+async def _look(connection: Connection, job: str) -> list[Values]:
+    """What the server says of a job, or of each job of an array."""
+    return [one.values for one in await _described(connection, job)]
+
+
+async def _names(connection: Connection, array: str) -> list[str]:
+    return [one.name for one in await _described(connection, array)]
+
+
+async def _described(connection: Connection, job: str) -> list[Described]:
     names = tuple(Attribute(name) for name in _LOOKED_AT)
     try:
-        found = await connection.describe(
+        return await connection.describe(
             StatusRequest(code=RequestCode.STATUS_JOB, name=job, attributes=names)
         )
     except ServerRefusedError as error:
         if error.code == ServerCode.UNKJOBID:
-            return None
+            return []
         raise
-    return found[0].values if found else None
+
+
+def _first(found: list[Values]) -> Values | None:
+    return found[0] if found else None
 
 
 def _ran(values: Values | None) -> bool:

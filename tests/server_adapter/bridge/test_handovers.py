@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -209,6 +210,86 @@ def test_a_job_is_taken_back_before_it_runs_and_not_after(tmp_path: Path) -> Non
     run(tmp_path / "one", scene)
     run(tmp_path / "three", purged)
     run(tmp_path / "two", running)
+
+
+ARRAY = replace(JOB, array="5-8")
+
+
+@pytest.mark.parametrize("version", ["2.5", "4.2", "6.1"])
+def test_an_array_comes_as_one_waits_on_hold_and_runs_when_it_may(tmp_path: Path, version: str) -> None:
+    async def scene(counter: Counter) -> None:
+        done = await counter.do("submit", facts=ARRAY)
+        assert (done.done, done.text) == (True, "")
+        assert "[]" in done.server_job
+        jobs = list(counter.server.cluster.jobs.values())
+        assert [job.index for job in jobs] == [5, 6, 7, 8]
+        assert {(job.order.user, job.state, "".join(job.holds)) for job in jobs} == {
+            ("alice", State.HELD, "o")
+        }
+        torque: Any = counter.torque
+        assert await torque.marked("f.1.1") == done.server_job, "the array, and not one of its jobs"
+        assert (await counter.do("release", done.server_job)).done
+        assert {(job.state, "".join(job.holds)) for job in jobs} == {(State.QUEUED, "")}
+
+    run(tmp_path, scene, version)
+
+
+def test_an_array_is_taken_back_and_its_jobs_that_run_go_on(tmp_path: Path) -> None:
+    async def scene(counter: Counter) -> None:
+        first = await counter.do("submit", facts=ARRAY)
+        assert (await counter.do("withdraw", first.server_job)).done
+        assert {job.state for job in counter.server.cluster.jobs.values()} == {State.COMPLETE}
+        assert (await counter.do("withdraw", first.server_job, let_run=True)).done
+
+    async def running(counter: Counter) -> None:
+        first = await counter.do("submit", facts=ARRAY)
+        await counter.do("release", first.server_job)
+        jobs = {job.index: job for job in counter.server.cluster.jobs.values()}
+        lifecycle.start(counter.server.cluster, jobs[6], "node1:ppn=2", synchronous=True)
+        back = await counter.do("withdraw", first.server_job, let_run=True)
+        assert not back.done
+        assert back.text == f"1 of the 4 jobs that the server has of {first.server_job} run or have run"
+        states = {index: job.state for index, job in jobs.items()}
+        assert states == {5: State.COMPLETE, 6: State.RUNNING, 7: State.COMPLETE, 8: State.COMPLETE}
+        assert not jobs[6].holds
+        assert (await counter.do("delete", first.server_job)).done
+        assert jobs[6].delete_requested or jobs[6].state is not State.RUNNING
+
+    async def purged(counter: Counter) -> None:
+        first = await counter.do("submit", facts=ARRAY)
+        counter.server.cluster.jobs.clear()
+        counter.server.cluster.arrays.clear()
+        back = await counter.do("withdraw", first.server_job, let_run=True)
+        assert (back.done, back.text) == (False, f"{first.server_job} is gone, and its jobs may have run")
+
+    run(tmp_path / "one", scene)
+    run(tmp_path / "two", running)
+    run(tmp_path / "three", purged)
+
+
+def test_an_array_is_looked_at_when_all_its_jobs_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server makes them one after the other, after it has answered the commit."""
+
+    async def scene(counter: Counter) -> None:
+        rest: dict[str, Any] = {}
+
+        async def pause(_: float) -> None:
+            counter.server.cluster.jobs |= rest
+            counter.server.cluster.arrays[array] |= rest
+
+        first = await counter.do("submit", facts=ARRAY)
+        array = first.server_job
+        last = list(counter.server.cluster.jobs)[-1]
+        rest[last] = counter.server.cluster.jobs.pop(last)
+        del counter.server.cluster.arrays[array][last]
+        monkeypatch.setattr("server_adapter.servers.torque.handover.asyncio.sleep", pause)
+        torque: Any = counter.torque
+        await torque.finish(array, 4)
+        assert last in counter.server.cluster.jobs
+
+    run(tmp_path, scene)
 
 
 def test_nothing_is_taken_unless_the_site_says_so(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -125,8 +126,9 @@ async def test_a_submission_that_was_broken_off_is_found_and_put_on_our_hold(
     desk: Any = counter.openpbs.desk
     whole = desk.finish
 
-    async def cut(job: str) -> None:
+    async def cut(job: str, tasks: int) -> None:
         assert counter.server.cluster.jobs[job].holds == {"u"}
+        assert tasks == 0
         monkeypatch.setattr(desk, "finish", whole)
         raise ServerUnreachableError("the connection broke")
 
@@ -142,7 +144,7 @@ async def test_a_hold_of_its_owner_stays_his(counter: Counter) -> None:
     done = await counter.do("submit")
     job = counter.server.cluster.jobs[done.server_job]
     job.holds.add("u")
-    await counter.openpbs.finish(done.server_job)
+    await counter.openpbs.finish(done.server_job, 0)
     assert job.holds == {"o", "u"}
     await counter.do("release", done.server_job)
     assert (job.state, job.holds) == (State.HELD, {"u"})
@@ -215,3 +217,42 @@ async def test_root_vouches_for_the_user_from_a_privileged_port(tmp_path: Path) 
 def test_attributes_that_the_owner_could_not_set_are_not_sent() -> None:
     with pytest.raises(ValueError, match="User_List cannot be handed over"):
         attributes_of(SubmissionFacts("ann", "x", attributes={"User_List": "bob"}), "m")
+
+
+# ---- arrays ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("array", "found"), [("5-8", [5, 6, 7, 8]), ("5-5", [5])])
+async def test_an_array_comes_as_one_waits_on_our_hold_and_runs_when_it_may(
+    counter: Counter, array: str, found: list[int]
+) -> None:
+    done = await counter.do("submit", facts=replace(JOB, array=array))
+    assert (done.done, done.text) == (True, "")
+    jobs = list(counter.server.cluster.jobs.values())
+    assert [job.index for job in jobs] == found
+    assert {(job.order.user, job.state, "".join(job.holds)) for job in jobs} == {("alice", State.HELD, "o")}
+    assert await counter.openpbs.marked("f.1.1") == done.server_job
+    assert (await counter.do("release", done.server_job)).done
+    assert {job.state for job in jobs} == {State.QUEUED}
+
+
+async def test_an_array_is_taken_back_before_any_of_it_runs(counter: Counter) -> None:
+    done = await counter.do("submit", facts=replace(JOB, array="5-8"))
+    assert (await counter.do("withdraw", done.server_job)).done
+    assert not any(job.active for job in counter.server.cluster.jobs.values())
+    assert not any(job.state in (State.HELD, State.QUEUED) for job in counter.server.cluster.jobs.values())
+    again = await counter.do("withdraw", done.server_job, let_run=True)
+    assert not again.done
+    assert again.text.endswith("is gone, and its jobs may have run")
+
+
+async def test_of_an_array_that_is_taken_back_the_jobs_that_run_go_on(counter: Counter) -> None:
+    done = await counter.do("submit", facts=replace(JOB, array="5-8"))
+    await counter.do("release", done.server_job)
+    jobs = {job.index: job for job in counter.server.cluster.jobs.values()}
+    running.start(counter.server.cluster, jobs[6], "(n1:ncpus=2)", synchronous=True)
+    back = await counter.do("withdraw", done.server_job, let_run=True)
+    assert not back.done
+    assert back.text == f"1 of the 4 jobs that the server has of {done.server_job} run or have run"
+    assert jobs[6].active
+    assert not any(jobs[index].state in (State.HELD, State.QUEUED) for index in (5, 7, 8))
