@@ -15,13 +15,13 @@ from fastapi import FastAPI
 
 from schedd.api import groups
 from schedd.api.persons import Persons
-from schedd.api.roof import Tokens, create_app
+from schedd.api.roof import create_app
 from schedd.federation.groups.keeper import Keeper
 from schedd.federation.log import Log
 from schedd.federation.peers import Peer
 from schedd.federation.roof import Roof
 from schedd.federation.settings import Settings, SettingsError
-from schedd.service.access.tokens import read_token_file
+from schedd.service.access.tokens import Tokens, read_token_file
 from schedd.service.notify import notify
 from schedd.store import StoreError
 

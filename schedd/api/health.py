@@ -13,7 +13,7 @@ from schedd.api.bodies import Health, Ready
 from schedd.api.problems import ProblemError, answers
 from schedd.api.replies import reply
 from schedd.service.cluster.errors import PlannerStopped, StandingBy
-from schedd.service.read.standing import Only, StateOf
+from schedd.service.read.gauges import Only, StateOf
 
 __all__ = ["router"]
 

@@ -16,7 +16,7 @@ from schedd.engine import Engine
 from schedd.engine.facts.records import Phase
 from schedd.engine.rank.fair_use import fair_shares
 from schedd.engine.rank.priorities import applicant_of, breakdown_of, demand_now
-from schedd.policy.fair_share import Standing
+from schedd.policy.fair_share import ShareRow
 from schedd.policy.protocol import Breakdown, Term
 from schedd.service.cluster.loop import PlanLoop
 from schedd.service.read.sight import Sight
@@ -207,7 +207,7 @@ def _licences(engine: Engine) -> LicencesView:
     )
 
 
-def _place(row: Standing) -> ShareEntry:
+def _place(row: ShareRow) -> ShareEntry:
     return ShareEntry(
         path="/".join(row.path),
         share=row.share,

@@ -1,8 +1,6 @@
 """The federation over HTTP: jobs handed to it, the clusters under it, and where a job would start first."""
 
-import hashlib
-import hmac
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from functools import partial
@@ -30,8 +28,9 @@ from schedd.federation.offers import Offered, compose
 from schedd.federation.peers import client_of
 from schedd.federation.roof import Roof
 from schedd.service.access.roles import Bearer
+from schedd.service.access.tokens import Tokens
 
-__all__ = ["Asker", "TheRoof", "Tokens", "claimed_by", "create_app", "owner_of"]
+__all__ = ["Asker", "TheRoof", "claimed_by", "create_app", "owner_of"]
 
 _ABOUT: Final = """
 A federation takes a job once and hands it to the cluster whose plan ends it first. `POST /v1/federation/jobs`
@@ -41,18 +40,6 @@ start first. Times are seconds since the epoch (UTC).
 _MOST_BODY: Final = 4 << 20
 _READ: Final = ("no-token", "not-ready", "invalid")
 _JobName = Annotated[str, Path(pattern=r"^[0-9]{1,18}$", examples=["17"])]
-
-
-class Tokens:
-    """Who asks, by the SHA-256 of the token shown. Roles: `user` (USER@REALM), `reader`, `admin`."""
-
-    def __init__(self, entries: Iterable[tuple[Bearer, bytes]]) -> None:
-        self._entries = tuple(entries)
-
-    def bearer(self, token: str) -> Bearer | None:
-        """None: nobody's."""
-        given = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
-        return next((one for one, digest in self._entries if hmac.compare_digest(digest, given)), None)
 
 
 async def _asker(request: Request) -> Bearer:

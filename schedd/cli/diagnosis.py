@@ -18,7 +18,7 @@ from typing import Final, Literal
 from schedd import __version__
 from schedd.api.parts import parts_of
 from schedd.cli.installed import configuration, settings_of
-from schedd.client import Client, ClientError, Place, Refused, Unreachable, find_place
+from schedd.client import Client, ClientError, Endpoint, Refused, Unreachable, find_endpoint
 from schedd.client.answers import ClusterView, OpenAlert
 from schedd.plan.compiled import cache_dir
 from schedd.service.access.identity import IdentityError, Provider
@@ -195,15 +195,15 @@ def _token(path: Path) -> Finding:
 def of_daemon(url: str, cluster: str) -> Iterator[Finding]:
     """What the daemon says of itself and of its clusters, or of the one that is named."""
     try:
-        place: Place = find_place()
-        place = place._replace(url=url or place.url, cluster=cluster)
-        with Client(place, timeout=_WAIT_S) as client:
+        endpoint: Endpoint = find_endpoint()
+        endpoint = endpoint._replace(url=url or endpoint.url, cluster=cluster)
+        with Client(endpoint, timeout=_WAIT_S) as client:
             yield _version(client)
             asked = time.time()
             clusters = client.clusters()
             for one in clusters:
                 if cluster in ("", one["name"]):
-                    yield from _cluster(place, one, asked)
+                    yield from _cluster(endpoint, one, asked)
             if cluster and cluster not in [one["name"] for one in clusters]:
                 yield Finding("daemon", "bad", f"it has no cluster {cluster}", "see `schedd config show`")
     except Unreachable as error:
@@ -226,7 +226,7 @@ def _version(client: Client) -> Finding:
     return Finding("version", "good", f"daemon and this program have version {theirs}")
 
 
-def _cluster(place: Place, one: ClusterView, asked: float) -> Iterator[Finding]:
+def _cluster(endpoint: Endpoint, one: ClusterView, asked: float) -> Iterator[Finding]:
     name = one["name"]
     apart = one["now"] - asked
     if abs(apart) > _APART_S:
@@ -238,7 +238,7 @@ def _cluster(place: Place, one: ClusterView, asked: float) -> Iterator[Finding]:
     yield from _adapter_itself(one)
     yield _starts(one)
     yield from _server(one)
-    with Client(place._replace(cluster=name), timeout=_WAIT_S) as here:
+    with Client(endpoint._replace(cluster=name), timeout=_WAIT_S) as here:
         for alert in here.alerts():
             yield _alert(name, alert)
     if one["events_waiting"] > 1_000:

@@ -11,8 +11,19 @@ the epoch (UTC), memory is KiB. It imports nothing else of schedd.
 """
 
 from schedd.client.client import Client
+from schedd.client.endpoint import ConfigError, Endpoint, find_endpoint
 from schedd.client.errors import ClientError, Refused, Unreachable
-from schedd.client.places import ConfigError, Place, find_place
 from schedd.client.reading import State
 
-__all__ = ["Client", "ClientError", "ConfigError", "Place", "Refused", "State", "Unreachable", "find_place"]
+__all__ = [
+    "Client",
+    "ClientError",
+    "ConfigError",
+    "Endpoint",
+    "Refused",
+    "State",
+    "Unreachable",
+    "find_endpoint",
+]
+
+Place, find_place = Endpoint, find_endpoint  # their former names, which scripts may have

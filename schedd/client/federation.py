@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self, TypedDict, cast
 
+from schedd.client.endpoint import Endpoint
 from schedd.client.http import Connection
-from schedd.client.places import Place
 
 __all__ = ["AttemptRow", "ClusterRow", "FederationClient", "JobRow", "WhatIfRow"]
 
@@ -75,8 +75,8 @@ class WhatIfRow(TypedDict):
 class FederationClient:
     """Every method raises ``Unreachable`` when nobody answers and ``Refused`` when the federation says no."""
 
-    def __init__(self, place: Place, *, timeout: float = 30.0) -> None:
-        self._http = Connection(place, timeout)
+    def __init__(self, endpoint: Endpoint, *, timeout: float = 30.0) -> None:
+        self._http = Connection(endpoint, timeout)
 
     def close(self) -> None:
         """Let go of the connection."""

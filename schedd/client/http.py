@@ -7,8 +7,8 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
+from schedd.client.endpoint import ConfigError, Endpoint
 from schedd.client.errors import Refused, Unreachable
-from schedd.client.places import ConfigError, Place
 
 __all__ = ["Connection", "Query"]
 
@@ -31,14 +31,14 @@ class _UnixConnection(HTTPConnection):
 class Connection:
     """A connection that is opened when it is first used and kept. Raises ConfigError for a bad URL."""
 
-    def __init__(self, place: Place, timeout: float) -> None:
-        self._place = place
+    def __init__(self, endpoint: Endpoint, timeout: float) -> None:
+        self._endpoint = endpoint
         self._timeout = timeout
         self._root = ""
         self._http = self._new()
 
     def _new(self) -> HTTPConnection:
-        url = self._place.url
+        url = self._endpoint.url
         parts = urlsplit(url)
         try:
             if parts.scheme == "unix" and parts.path.startswith("/"):
@@ -47,7 +47,7 @@ class Connection:
                 self._root = parts.path.rstrip("/")
                 if parts.scheme == "http":
                     return HTTPConnection(parts.hostname, parts.port, timeout=self._timeout)
-                trusted = _trusted(self._place.ca_file) if self._place.ca_file else None
+                trusted = _trusted(self._endpoint.ca_file) if self._endpoint.ca_file else None
                 return HTTPSConnection(parts.hostname, parts.port, timeout=self._timeout, context=trusted)
         except ValueError:
             pass
@@ -93,9 +93,11 @@ class Connection:
         asked = {name: value for name, value in (query or {}).items() if value is not None}
         target = self._root + path + (f"?{urlencode(asked)}" if asked else "")
         headers = dict(more)
-        if self._place.token:
-            headers["Authorization"] = f"Bearer {self._place.token}"
-        program = "" if self._place.token or self._place.url.startswith("unix:") else self._place.munge
+        if self._endpoint.token:
+            headers["Authorization"] = f"Bearer {self._endpoint.token}"
+        program = (
+            "" if self._endpoint.token or self._endpoint.url.startswith("unix:") else self._endpoint.munge
+        )
         if data is not None:
             headers["Content-Type"] = "application/json"
         for again in (True, False):
@@ -109,7 +111,7 @@ class Connection:
                 self._http.close()
                 # A connection that was kept may have been closed by the daemon meanwhile.
                 if fresh or not again:
-                    raise Unreachable(f"no daemon answers at {self._place.url}: {_words(error)}") from None
+                    raise Unreachable(f"no daemon answers at {self._endpoint.url}: {_words(error)}") from None
         raise AssertionError
 
     def _read(self, answer: HTTPResponse) -> bytes:
@@ -138,7 +140,7 @@ class Connection:
                 found.get("options") or (),
             )
         raise Unreachable(
-            f"what answers at {self._place.url} is not schedd (HTTP {answer.status} {answer.reason})"
+            f"what answers at {self._endpoint.url} is not schedd (HTTP {answer.status} {answer.reason})"
         )
 
 

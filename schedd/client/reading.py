@@ -52,9 +52,9 @@ from schedd.client.answers import (
     UsersView,
     WhatIfAnswer,
 )
+from schedd.client.endpoint import Endpoint, find_endpoint
 from schedd.client.errors import ClientError
 from schedd.client.http import Connection, Query
-from schedd.client.places import Place, find_place
 
 __all__ = ["Reading", "Resources", "State"]
 
@@ -67,17 +67,19 @@ State = Literal["running", "starting", "planned", "waiting", "never"]
 class Reading:
     """All that asks and changes nothing."""
 
-    def __init__(self, place: Place, *, timeout: float = 30.0, connection: Connection | None = None) -> None:
-        """To talk with the daemon at ``place``, waiting so many seconds at most; over a ``connection``, where
-        one is given. Raises ConfigError.
+    def __init__(
+        self, endpoint: Endpoint, *, timeout: float = 30.0, connection: Connection | None = None
+    ) -> None:
+        """To talk with a daemon, waiting so many seconds at most; over a ``connection``, where one is given.
+        Raises ConfigError.
         """
-        self._http = connection or Connection(place, timeout)
-        self._cluster = place.cluster
+        self._http = connection or Connection(endpoint, timeout)
+        self._cluster = endpoint.cluster
 
     @classmethod
     def found(cls, *, timeout: float = 30.0) -> Self:
-        """With the place that environment and files name: see ``schedd.client.places``."""
-        return cls(find_place(), timeout=timeout)
+        """With the endpoint that environment and files name: see ``schedd.client.endpoint``."""
+        return cls(find_endpoint(), timeout=timeout)
 
     def __enter__(self) -> Self:
         return self

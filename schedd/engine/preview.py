@@ -62,7 +62,7 @@ def preview(
     state.paused = state.paused or "a preview"
     engine.handle((), now)
     _rest(engine, now, go_on)
-    before = {record.id: _standing(state, record) for record in _waiting(state)}
+    before = {record.id: _starts(state, record) for record in _waiting(state)}
     reserving = [event for event in events if isinstance(event, Reserve)]
     reserving += [_as_reserve(event) for event in events if isinstance(event, PlanningHeld)]
     running = tuple(one for event in reserving for one in _in_the_way(state, event))
@@ -70,7 +70,7 @@ def preview(
     _rest(engine, now, go_on)
     moved = []
     for record in _waiting(state):
-        new, _ = _standing(state, record)
+        new, _ = _starts(state, record)
         old, promised = before.get(record.id, (None, None))
         if new != old:
             broken = _late(new, promised) and not _late(old, promised)
@@ -96,7 +96,7 @@ def _late(start: int | None, promised: int | None) -> bool:
     return promised is not None and (start is None or start > promised)
 
 
-def _standing(state: EngineState, record: JobRecord) -> tuple[int | None, int | None]:
+def _starts(state: EngineState, record: JobRecord) -> tuple[int | None, int | None]:
     """The planned and the promised start."""
     if record.slot < 0:
         return None, None

@@ -109,7 +109,7 @@ def next_wake(state: EngineState) -> int | None:
     if state.policy is None:
         due = state.soonest()
         if due < FOREVER:
-            moments.append(due + state.patience + 1 if state.halted else due)
+            moments.append(due + state.lateness + 1 if state.halted else due)
         if "promises" not in waits:
             moments.append(next_unkept(state))
         if "limits of cost" not in waits:

@@ -129,7 +129,7 @@ def _check_record(state: EngineState, record: JobRecord) -> None:
         # The reverse does not hold: a queue may promise nothing, or have promised nothing before a reload.
         assert record.eligible_since >= 0 or promised == FOREVER, f"{record.id}: promise {promised}"
         due = max(start, state.plan.ready(slot))
-        assert due >= now - state.patience, f"{record.id}: planned start {start} is long gone"
+        assert due >= now - state.lateness, f"{record.id}: planned start {start} is long gone"
         asked, wanted = state.plan.request_of(slot), record.understood.request
         assert wanted is not None
         assert (asked.chunks, asked.place, asked.exclusive) == (wanted.chunks, wanted.place, wanted.exclusive)

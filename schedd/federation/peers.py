@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import structlog
 
-from schedd.client import Client, ClientError, Place, Refused
+from schedd.client import Client, ClientError, Endpoint, Refused
 from schedd.client.answers import ClusterView
 from schedd.federation.jobs import Question
 from schedd.federation.licences import Lent
@@ -41,7 +41,7 @@ Connect = Callable[[ClusterSettings, str], Client]
 
 def client_of(settings: ClusterSettings, token: str) -> Client:
     """A client of the cluster's schedd. Raises ConfigError."""
-    return Client(Place(settings.url, token, settings.cluster), timeout=settings.timeout)
+    return Client(Endpoint(settings.url, token, settings.cluster), timeout=settings.timeout)
 
 
 class Peer(threading.Thread):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from sys import float_info
 from typing import Any, Literal, Protocol, Self
 
-__all__ = ["FairShare", "Held", "Level", "Owned", "Path", "Standing", "Usage", "factors", "standings"]
+__all__ = ["FairShare", "Held", "Level", "Owned", "Path", "ShareRow", "Usage", "factors", "share_rows"]
 
 Level = Literal["account", "project", "group", "user", "queue"]
 
@@ -105,7 +105,7 @@ class FairShare:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ShareRow:
     """One place of the tree.
 
     ``target`` and ``usage`` are parts of the whole, ``used`` decayed cpu-seconds. ``factor`` is 1 for who has
@@ -232,9 +232,9 @@ def _spread(held: Held, interval: int, until: int | None = None) -> Iterator[tup
         yield window, held.cpus * seconds
 
 
-def standings(
+def share_rows(
     settings: FairShare, used: Mapping[Path, tuple[float, float]], rated: Iterable[Path] = ()
-) -> list[Standing]:
+) -> list[ShareRow]:
     """Every place of the tree, parents before children: all that have a share, use, or are ``rated``.
 
     Usage is that of ``Usage.decayed``. The factor is ``2**(-e/t)`` with the target t and the effective usage
@@ -254,7 +254,7 @@ def standings(
             before, mine = total.get(leaf[:depth], (0.0, 0.0)), used.get(leaf, (0.0, 0.0))
             total[leaf[:depth]] = (before[0] + mine[0], before[1] + mine[1])
     everything = total.get((), (0.0, 0.0))[0]
-    found: list[Standing] = []
+    found: list[ShareRow] = []
 
     def visit(parent: Path, target: float, effective: float) -> None:
         siblings = children.get(parent, [])
@@ -268,7 +268,7 @@ def standings(
             # Never quite 0, however small the target: 0 is for those for whom nothing is meant.
             factor = max(2.0 ** (-counted / meant), float_info.min) if meant else 0.0
             found.append(
-                Standing(
+                ShareRow(
                     path=place,
                     share=settings.share(place),
                     target=meant,
@@ -289,4 +289,4 @@ def factors(
 ) -> dict[Path, float]:
     """The factor of every leaf in ``rated``."""
     wanted = set(rated)
-    return {row.path: row.factor for row in standings(settings, used, wanted) if row.path in wanted}
+    return {row.path: row.factor for row in share_rows(settings, used, wanted) if row.path in wanted}

@@ -251,7 +251,7 @@ def test_a_pause_that_cannot_take_effect_at_once_fails_and_never_does(
         assert said["detail"].startswith("starting jobs was not paused: the planner is busy")
     loop.at_rest(lambda _: None).result(WAIT)
     assert client.get(MAIN).json()["paused"] == ""
-    loop._patience.trouble = "schedd.sqlite: database or disk is full"
+    loop._retries.trouble = "schedd.sqlite: database or disk is full"
     for act, done in (("pause", "paused"), ("resume", "resumed")):
         said = problem(client.post(f"{MAIN}/{act}", json={"reason": "x"}), "not-ready")
         assert said["detail"] == (
@@ -259,7 +259,7 @@ def test_a_pause_that_cannot_take_effect_at_once_fails_and_never_does(
             "schedd.sqlite: database or disk is full"
         )
     assert "disk is full" in client.get(MAIN).json()["stale"]
-    loop._patience.trouble = ""
+    loop._retries.trouble = ""
     assert client.post(f"{MAIN}/pause", json={"reason": "x"}).json()["paused"] == "x"
 
 

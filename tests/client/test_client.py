@@ -8,8 +8,9 @@ import pytest
 from fastapi import FastAPI
 
 from docs.answers import modules
+from schedd import client as client_package
 from schedd.api.app import create_app
-from schedd.client import Client, ClientError, ConfigError, Place, Refused, Unreachable, answers
+from schedd.client import Client, ClientError, ConfigError, Endpoint, Refused, Unreachable, answers
 from schedd.engine import EngineSettings
 from schedd.service.clusters import Clusters
 from schedd.service.warmup import warm_up
@@ -39,7 +40,7 @@ def client(app: FastAPI, clusters: Clusters) -> Iterator[Client]:
     app.state.clusters = clusters
     loop = clusters["main"]
     loop.submit([node("n1"), node("n2"), *(job(f"{i}.srv") for i in range(1, 6))]).result(WAIT)
-    with serving(app, clusters) as url, Client(Place(url, token("reader"))) as found:
+    with serving(app, clusters) as url, Client(Endpoint(url, token("reader"))) as found:
         yield found
 
 
@@ -131,10 +132,10 @@ def test_a_connection_that_the_daemon_closed_is_opened_again(client: Client) -> 
 
 def test_nobody_there_and_no_place_at_all() -> None:
     with pytest.raises(Unreachable, match=r"no daemon answers at http://127\.0\.0\.1:9"):
-        Client(Place("http://127.0.0.1:9")).clusters()
+        Client(Endpoint("http://127.0.0.1:9")).clusters()
     for url in ("", "ftp://x", "unix:relative", "http://", "http://x:port"):
         with pytest.raises(ConfigError, match="is no place of a daemon"):
-            Client(Place(url))
+            Client(Endpoint(url))
 
 
 def test_of_several_clusters_one_must_be_named(app: FastAPI) -> None:
@@ -144,11 +145,15 @@ def test_of_several_clusters_one_must_be_named(app: FastAPI) -> None:
     try:
         with serving(app, clusters) as url:
             with (
-                Client(Place(url, token("reader"))) as which,
+                Client(Endpoint(url, token("reader"))) as which,
                 pytest.raises(ClientError, match=r"which cluster\? There is a, b; set SCHEDD_CLUSTER"),
             ):
                 which.job("1")
-            with Client(Place(url, token("reader"), "b")) as second:
+            with Client(Endpoint(url, token("reader"), "b")) as second:
                 assert second.cluster()["name"] == "b"
     finally:
         clusters.stop()
+
+
+def test_the_endpoint_has_its_old_names_too() -> None:
+    assert (client_package.Place, client_package.find_place) == (Endpoint, client_package.find_endpoint)

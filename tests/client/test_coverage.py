@@ -8,7 +8,7 @@ import pytest
 from fastapi import FastAPI
 
 from schedd.api.app import create_app
-from schedd.client import Client, Place, Refused
+from schedd.client import Client, Endpoint, Refused
 from schedd.client.client import Reserved
 from schedd.client.http import Connection
 from schedd.engine import EngineSettings
@@ -130,7 +130,7 @@ def client(app: FastAPI) -> Iterator[Client]:
     app.state.clusters = clusters
     events: list[Event] = [node("n1"), node("n2"), *(job(f"{i}.srv") for i in range(1, 6))]
     clusters["main"].submit(events).result(WAIT)
-    with serving(app, clusters) as url, Client(Place(url, token("admin"), "main")) as found:
+    with serving(app, clusters) as url, Client(Endpoint(url, token("admin"), "main")) as found:
         yield found
     clusters.stop()
 

@@ -7,12 +7,13 @@ from typing import Any
 from fastapi.testclient import TestClient
 
 from schedd.api import groups
-from schedd.api.roof import Tokens, create_app
+from schedd.api.roof import create_app
 from schedd.federation.log import Log
 from schedd.federation.roof import Report, Roof
 from schedd.federation.seen import HandoverSeen, Offer
 from schedd.federation.settings import Settings
 from schedd.service.access.roles import Bearer
+from schedd.service.access.tokens import Tokens
 
 __all__ = ["HERE", "JOB", "Desk"]
 

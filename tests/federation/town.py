@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from schedd.client import ClientError, Place
+from schedd.client import ClientError, Endpoint
 from schedd.client.federation import FederationClient, JobRow
 from server_adapter.emulator import NodeSpec
 from tests.server_adapter.bridge.processes import House, Program, _says_yes, free_port
@@ -182,7 +182,7 @@ class Town:
         await self.ready()
 
     def client(self, token: str = ALICE) -> FederationClient:
-        return FederationClient(Place(f"http://127.0.0.1:{self.port}", token))
+        return FederationClient(Endpoint(f"http://127.0.0.1:{self.port}", token))
 
     async def submit(self, key: str, **body: Any) -> JobRow:
         """Until it is known to be taken, as a careful sender does."""

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedd.policy.fair_share import FairShare, Held, Usage, factors, standings
+from schedd.policy.fair_share import FairShare, Held, Usage, factors, share_rows
 from schedd.policy.protocol import Applicant
 
 HOUR = 3600
@@ -122,7 +122,7 @@ def test_usage_of_other_windows_or_another_tree_is_not_taken_over() -> None:
 
 
 def test_targets_are_products_of_shares_and_usage_is_part_of_the_whole() -> None:
-    rows = {row.path: row for row in standings(TREE, {ANN: (600.0, 60.0), EVE: (200.0, 0.0)}, [BOB])}
+    rows = {row.path: row for row in share_rows(TREE, {ANN: (600.0, 60.0), EVE: (200.0, 0.0)}, [BOB])}
     assert [rows[p].target for p in (("physics",), ("biology",), ANN, BOB, EVE)] == [
         pytest.approx(x) for x in (0.75, 0.25, 0.5, 0.25, 0.25)
     ]
@@ -133,7 +133,7 @@ def test_targets_are_products_of_shares_and_usage_is_part_of_the_whole() -> None
 
 def test_who_has_used_nothing_inherits_of_what_its_group_used() -> None:
     """Worked by hand: physics has used just its 3/4, all by ann. Bob's part of it, 1/3, counts as his."""
-    rows = {row.path: row.factor for row in standings(TREE, {ANN: (600.0, 0.0), EVE: (200.0, 0.0)}, [BOB])}
+    rows = {row.path: row.factor for row in share_rows(TREE, {ANN: (600.0, 0.0), EVE: (200.0, 0.0)}, [BOB])}
     assert rows[("physics",)] == rows[("biology",)] == rows[EVE] == 0.5
     assert rows[BOB] == 2 ** -(0.75 / 3 / 0.25)
     assert rows[ANN] == 2 ** -(0.75 / 0.5)
@@ -168,7 +168,7 @@ def test_whatever_was_used_a_factor_is_above_0_and_at_most_1_where_something_is_
     unlisted: float,
 ) -> None:
     tree = FairShare(shares=shares, unlisted=unlisted)
-    for place in standings(tree, used, (ANN, BOB, EVE)):
+    for place in share_rows(tree, used, (ANN, BOB, EVE)):
         if place.target:
             assert 0 < place.factor <= 1
         else:

@@ -15,8 +15,8 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from schedd.api.app import create_app
+from schedd.client.endpoint import ConfigError, find_endpoint
 from schedd.client.http import Connection
-from schedd.client.places import ConfigError, find_place
 from schedd.engine import EngineSettings
 from schedd.service.access.askers import Askers
 from schedd.service.access.munge import MungeError, decode
@@ -130,7 +130,7 @@ def test_the_client_shows_a_credential_with_each_request(munged: Path, tmp_path:
     program.write_text(f'#!/bin/sh\nexec munge --socket={munged} "$@"\n')
     program.chmod(0o755)
     (tmp_path / "client.toml").write_text(f'url = "http://127.0.0.1:1"\nmunge = "{program}"\n')
-    place = find_place({"HOME": str(tmp_path)}, tmp_path)
+    place = find_endpoint({"HOME": str(tmp_path)}, tmp_path)
     assert place.munge == str(program)
     shown: list[str] = []
 

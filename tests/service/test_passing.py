@@ -20,7 +20,7 @@ from schedd.service.cluster.errors import NotKept
 from schedd.service.cluster.incidents import Incidents
 from schedd.service.cluster.loop import PlanLoop
 from schedd.service.cluster.passing import Passing
-from schedd.service.cluster.patience import Patience
+from schedd.service.cluster.retries import Retries
 from schedd.store import Batch
 from schedd.wire import Alert, NodeFacts, QueueFacts, Run
 from tests.conftest import ROOT
@@ -264,7 +264,7 @@ def test_events_that_cannot_be_written_down_are_refused_and_others_are_taken(
 
 def test_calls_get_more_time_after_some_that_did_not_return_and_soon_less_again() -> None:
     watch = Watch()
-    passing = Passing("main", Patience("main"), watch)
+    passing = Passing("main", Retries("main"), watch)
     engine = Engine(EngineSettings(), T)
     late = CallFailed(engine, Batch(number=1, now=T, last_event=0), 0, _OutOfTime(), 30)
     found = []

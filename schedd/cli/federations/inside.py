@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 from starlette.types import ASGIApp, Message
 
-from schedd.client import Client, Place
+from schedd.client import Client, Endpoint
 from schedd.client.http import Connection
 
 __all__ = ["Inside", "Traffic"]
@@ -63,12 +63,12 @@ class Inside:
 
     def client(self, token: str, cluster: str) -> Client:
         """A client whose requests the application answers."""
-        place = Place("http://inside", token, cluster)
+        place = Endpoint("http://inside", token, cluster)
         return Client(place, connection=_Connection(self, place))
 
 
 class _Connection(Connection):
-    def __init__(self, inside: Inside, place: Place) -> None:
+    def __init__(self, inside: Inside, place: Endpoint) -> None:
         self._inside = inside
         super().__init__(place, 60.0)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from schedd.cli.arguments import Parser
-from schedd.client import Client, ClientError, Refused, Unreachable, find_place
+from schedd.client import Client, ClientError, Refused, Unreachable, find_endpoint
 from schedd.client.answers import ClusterView
 
 __all__ = ["EXIT_CODES", "Command", "Session", "answer", "exit_code", "parser", "show_json", "warnings"]
@@ -83,9 +83,9 @@ def answer(
     """Run ``command``; returns the exit code. What ``acts`` is not told that no jobs are started."""
 
     def ask(args: argparse.Namespace) -> bool:
-        place = find_place()
-        place = place._replace(url=args.url or place.url, cluster=args.cluster or place.cluster)
-        with Client(place, timeout=_WAIT_S) as client:
+        endpoint = find_endpoint()
+        endpoint = endpoint._replace(url=args.url or endpoint.url, cluster=args.cluster or endpoint.cluster)
+        with Client(endpoint, timeout=_WAIT_S) as client:
             session = Session(client)
             for line in warnings(session.cluster, acts=acts):
                 _say(found, line)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from schedd.cli.user.asking import exit_code, show_json
 from schedd.cli.user.text import moment, rows, span, table
-from schedd.client import ClientError, find_place
+from schedd.client import ClientError, find_endpoint
 from schedd.client.federation import AttemptRow, FederationClient, JobRow
 
 __all__ = ["add_option", "cancel", "client", "show_job", "show_queue"]
@@ -36,11 +36,11 @@ def add_option(found: argparse.ArgumentParser, what: str) -> None:
 
 def client(url: str | None) -> FederationClient:
     """The federation at ``url``, or that of SCHEDD_FEDERATION. Raises ClientError."""
-    place = find_place()
+    endpoint = find_endpoint()
     named = url or os.environ.get("SCHEDD_FEDERATION", "")
     if not named:
         raise ClientError("where is the federation? Give --url or set SCHEDD_FEDERATION")
-    return FederationClient(place._replace(url=named, cluster=""), timeout=60)
+    return FederationClient(endpoint._replace(url=named, cluster=""), timeout=60)
 
 
 def show_queue(found: argparse.ArgumentParser, argv: Sequence[str]) -> int:

@@ -5,7 +5,7 @@ from itertools import islice
 from typing import Final
 
 from schedd.cli.user.text import natural
-from schedd.client import Client, ClientError, find_place
+from schedd.client import Client, ClientError, find_endpoint
 
 __all__ = ["KINDS", "run"]
 
@@ -31,7 +31,7 @@ def run(argv: Sequence[str]) -> int:
     if kind is None:
         return 2
     try:
-        with Client(find_place(), timeout=_WAIT_S) as client:
+        with Client(find_endpoint(), timeout=_WAIT_S) as client:
             names = sorted(islice(kind(client), _MOST), key=natural)
     except ClientError:
         return 1  # who presses Tab reads no error

@@ -28,7 +28,7 @@ __all__ = [
     "Outcome",
     "Phase",
     "Ranks",
-    "Reservation",
+    "ReservationRecord",
     "Risk",
     "RunSoFar",
     "StartAttempt",
@@ -150,7 +150,7 @@ class Outcome:
 
 
 @dataclass(slots=True)
-class Reservation:
+class ReservationRecord:
     """A reservation in force, with the slot that blocks its nodes; -1: no node of it is known.
 
     ``nodes`` are those that it names or describes and that are known; ``gate`` is what lets jobs in that its

@@ -27,7 +27,7 @@ from schedd.engine.facts.records import (
     Link,
     NodePower,
     Phase,
-    Reservation,
+    ReservationRecord,
     Risk,
     RunSoFar,
     StartAttempt,
@@ -357,9 +357,9 @@ def _load_meters(saved: list[tuple[str, dict[str, Any]]]) -> dict[str, Meter]:
     return {name: one(dict(told)) for name, told in saved}
 
 
-def _load_reservations(saved: list[list[Any]]) -> dict[str, Reservation]:
+def _load_reservations(saved: list[list[Any]]) -> dict[str, ReservationRecord]:
     return {
-        event["name"]: Reservation(load_facts(Reserve, event), slot, tuple(nodes), gate)
+        event["name"]: ReservationRecord(load_facts(Reserve, event), slot, tuple(nodes), gate)
         for event, slot, nodes, gate in saved
     }
 

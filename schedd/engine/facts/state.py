@@ -22,7 +22,7 @@ from schedd.engine.facts.foresight import foresee
 from schedd.engine.facts.intake import Intake, Understood, as_planned, holds_resources, why_stopped
 from schedd.engine.facts.numbers import Numbers
 from schedd.engine.facts.pools import LimitBook, caps_of
-from schedd.engine.facts.records import ChangeSet, HandedOver, JobRecord, NodePower, Ranks, Reservation
+from schedd.engine.facts.records import ChangeSet, HandedOver, JobRecord, NodePower, Ranks, ReservationRecord
 from schedd.engine.facts.saved import (
     ALERTS,
     ARRIVING,
@@ -84,7 +84,7 @@ from schedd.wire import (
     ServerFacts,
 )
 
-__all__ = ["HORIZON", "EngineState", "Reservation"]
+__all__ = ["HORIZON", "EngineState", "ReservationRecord"]
 
 _MODES: Final[tuple[Mode, ...]] = ("shadow", "adviser", "scheduler")
 HORIZON = 1 << 35
@@ -200,7 +200,7 @@ class EngineState:
     queues: dict[str, QueueFacts] = declared(facts_by_name(QueueFacts), make=dict)
     server: ServerFacts = declared(SERVER, default=ServerFacts())
     limits: LimitBook = declared(OWN, make=LimitBook)
-    reservations: dict[str, Reservation] = declared(RESERVATIONS, make=dict)
+    reservations: dict[str, ReservationRecord] = declared(RESERVATIONS, make=dict)
     gates: dict[str, Access] = declared(GATES, make=dict)
     """By name of the gate: whom it lets pass. Gates are used again, never taken away."""
     bookings: dict[str, Booking] = declared(BOOKINGS, make=dict)
@@ -579,7 +579,7 @@ class EngineState:
         return self.due
 
     @property
-    def patience(self) -> int:
+    def lateness(self) -> int:
         """How late, in seconds, a due job may be before its place is moved on."""
         return max(60, self.settings.end_allowance)
 

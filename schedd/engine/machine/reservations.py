@@ -6,7 +6,7 @@ save the jobs that the list names. The reservation takes all of it and leaves th
 
 from collections.abc import Iterable, Mapping
 
-from schedd.engine.facts.records import Cause, Reservation
+from schedd.engine.facts.records import Cause, ReservationRecord
 from schedd.engine.facts.shares import takes_of
 from schedd.engine.facts.state import HORIZON, EngineState
 from schedd.engine.facts.words import moment_in_words
@@ -87,7 +87,7 @@ def reserve(state: EngineState, event: Reserve, *, again: bool = False) -> None:
         if names:
             slot = state.new_slot(_GUARD if gate else _BLOCK, end - start)
             state.plan.fix(slot, start, block_takes(state.plan, names, gate))
-        state.reservations[event.name] = Reservation(event, slot, names, gate)
+        state.reservations[event.name] = ReservationRecord(event, slot, names, gate)
         words = f"reservation {event.name} was made"
         if slot >= 0:
             make_way(state, [slot], event.id, Cause.RESERVATION, words)
@@ -129,7 +129,7 @@ def reservation_edges(state: EngineState, event: str) -> None:
                     refresh(state, node, event, f"node {node} returns when reservation {name} is over")
 
 
-def _drop(state: EngineState, name: str) -> Reservation | None:
+def _drop(state: EngineState, name: str) -> ReservationRecord | None:
     reservation = state.reservations.pop(name, None)
     if reservation is not None and reservation.slot >= 0:
         state.drop_slot(reservation.slot)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from schedd.engine.facts.records import JobRecord, Phase
-from schedd.policy.fair_share import Held, Standing, standings
+from schedd.policy.fair_share import Held, ShareRow, share_rows
 
 if TYPE_CHECKING:
     from schedd.engine.facts.state import EngineState
@@ -33,13 +33,13 @@ def running(state: "EngineState") -> Iterator[Held]:
             yield _held(state, record, max(state.now, record.run.started))
 
 
-def fair_shares(state: "EngineState") -> list[Standing]:
+def fair_shares(state: "EngineState") -> list[ShareRow]:
     """The tree as it stands now: who waits, runs, has used or is meant to use something; none without one."""
     tree = state.site.fair_share
     if tree is None or state.usage is None:
         return []
     used = state.usage.decayed(tree, state.now, running(state))
-    return standings(tree, used, {tree.path(record.facts) for record in state.records.values()})
+    return share_rows(tree, used, {tree.path(record.facts) for record in state.records.values()})
 
 
 def _held(state: "EngineState", record: JobRecord, end: int) -> Held:

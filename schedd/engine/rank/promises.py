@@ -134,7 +134,7 @@ def unkept(state: EngineState, event: str) -> None:
             _break(state, after(record, Step.RISKED, lost=None, risk=risk), start)
             if start >= 0:
                 # Of one that is overdue nobody knows when it can be started; its place is moved on by then.
-                soonest = start if start > state.now else state.now + state.patience
+                soonest = start if start > state.now else state.now + state.lateness
                 state.promise[slot] = state.bound[slot] = _latest(state, slot, soonest)
             else:  # another is promised as soon as it has a start
                 state.promise[slot] = state.bound[slot] = FOREVER

@@ -224,12 +224,12 @@ def catch_up(state: EngineState, event: str) -> None:
     stays is in the way, are planned anew afterwards, in the order of their old starts.
     """
     plan, now = state.plan, state.now
-    if state.soonest() >= now - state.patience:
+    if state.soonest() >= now - state.lateness:
         return
     state.due = None
     jobs = plan.jobs
-    late = np.flatnonzero((jobs.states == PLANNED) & (jobs.starts < now - state.patience))
-    late = late[jobs.ready[late] < now - state.patience]
+    late = np.flatnonzero((jobs.states == PLANNED) & (jobs.starts < now - state.lateness))
+    late = late[jobs.ready[late] < now - state.lateness]
     late = late[np.argsort(jobs.starts[late], kind="stable")]
     old = jobs.starts.copy()
     kept: list[int] = []

@@ -25,9 +25,9 @@ from schedd.service.cluster.hearing import Hearing
 from schedd.service.cluster.inbox import Inbox
 from schedd.service.cluster.incidents import Incidents
 from schedd.service.cluster.meters import ClusterMeters, Meters
-from schedd.service.cluster.patience import Patience
 from schedd.service.cluster.planner import Planner
 from schedd.service.cluster.publisher import Publisher
+from schedd.service.cluster.retries import Retries
 from schedd.service.cluster.sharing import Shared
 from schedd.service.questions.forks import Fork, fork
 from schedd.store import AuditEntry, Journal, NotLeader, StoreError
@@ -78,13 +78,13 @@ class PlanLoop:
         self.hearing = Hearing()
         self._clock_watch = ClockWatch(name, clock)
         self._inbox = Inbox(self.meters, most_pending)
-        self._patience = Patience(name)
+        self._retries = Retries(name)
         self._publisher = Publisher(engine, self.meters)
         self.alarms = Alarms(
             name, self.now, self._around, lambda: self._publisher.latest, self.meters.alerted, self._ring
         )
         self._planner = Planner(
-            name, engine, journal, clock, self.meters, self._patience, self._publisher, incidents, succession
+            name, engine, journal, clock, self.meters, self._retries, self._publisher, incidents, succession
         )
         self._shared = Shared()
         self._stopping = self._stepping_down = False
@@ -102,7 +102,7 @@ class PlanLoop:
         """Finish the batch at hand and end the thread; what still waits is refused."""
         self._stopping = True
         self._inbox.ring()
-        self._patience.end()
+        self._retries.end()
         self._planner.watch.end()
         if self._thread.ident is not None:
             self._thread.join(timeout)
@@ -188,7 +188,7 @@ class PlanLoop:
     @property
     def trouble(self) -> str:
         """Why the planner waits for its journal, or would have to; empty while it works."""
-        found = self._patience.trouble or self._planner.trouble
+        found = self._retries.trouble or self._planner.trouble
         return found or (self._succession.trouble if self._succession is not None else "")
 
     @property
@@ -377,9 +377,9 @@ class PlanLoop:
         except StoreError as error:
             if not error.retryable and not isinstance(error, NotLeader):
                 raise
-            self._patience.say("the log cannot be followed", str(error))
+            self._retries.say("the log cannot be followed", str(error))
             return False
-        self._patience.trouble = ""
+        self._retries.trouble = ""
         if reign is None:
             return False
         self.hearing.begin()
@@ -390,11 +390,11 @@ class PlanLoop:
     def _fell(self, succession: Succession, failed: CallFailed) -> None:
         """The engine failed over the log: again, from the store, without the batch where it fails always."""
         self.recovered.set()
-        self._patience.say("the engine failed over the log", str(failed))
+        self._retries.say("the engine failed over the log", str(failed))
         self._planner.keep_failed(failed)
         if succession.fail(failed):
             _log.error("a batch of the log is passed over", cluster=self.name, batch=failed.batch.number)
-        self._patience.rest(_FOLLOW_S)
+        self._retries.rest(_FOLLOW_S)
 
     def _stand_down(self, why: str) -> None:
         """Another daemon leads: what waits is its business, and the engine may be ahead of what was kept."""
@@ -405,7 +405,7 @@ class PlanLoop:
         self._inbox.refuse("another daemon leads")
         with self._inbox.turn:
             self._inbox.pending = 0
-        self._patience.trouble = ""
+        self._retries.trouble = ""
         self._shared.forget()
         self._planner.journal.close()
         if self._succession is not None:

@@ -12,8 +12,8 @@ import structlog
 
 from schedd.engine import Engine
 from schedd.service.cluster.calls import CallFailed, Watch, call
-from schedd.service.cluster.patience import Patience
 from schedd.service.cluster.promised import Promised
+from schedd.service.cluster.retries import Retries
 from schedd.store import Batch
 from schedd.wire import PassedOver, Run
 
@@ -41,10 +41,10 @@ class Passing:
     ``row`` counts the failures in a row; what they were at is set aside together.
     """
 
-    def __init__(self, cluster: str, patience: Patience, watch: Watch) -> None:
+    def __init__(self, cluster: str, retries: Retries, watch: Watch) -> None:
         self.trouble = ""
         self._cluster = cluster
-        self._patience = patience
+        self._retries = retries
         self._watch = watch
         self._row = 0
         self._well = 0
@@ -88,7 +88,7 @@ class Passing:
             exc_info=failed.__cause__ if not failed.late else None,
         )
         if self._row > 2:
-            self._patience.rest(min(_LONGEST_S, 0.01 * 2.0 ** min(self._row, 20)))
+            self._retries.rest(min(_LONGEST_S, 0.01 * 2.0 ** min(self._row, 20)))
 
     def word(self, failed: CallFailed, now: int, out: Sequence[Run], last: str, *, anew: bool) -> PassedOver:
         """What the rebuilt engine is told. ``out`` are runs that may matter, ``last`` the last decision."""

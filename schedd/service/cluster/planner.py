@@ -16,9 +16,9 @@ from schedd.service.cluster.follow import in_the_log
 from schedd.service.cluster.incidents import Incidents
 from schedd.service.cluster.meters import ClusterMeters
 from schedd.service.cluster.passing import Passing, rebuilt
-from schedd.service.cluster.patience import Patience
 from schedd.service.cluster.promised import Promised
 from schedd.service.cluster.publisher import Publisher
+from schedd.service.cluster.retries import Retries
 from schedd.service.cluster.spoken import speak_of
 from schedd.store import Batch, Journal, NotLeader, StoreError
 from schedd.wire import Alert, ClockSet, Event, Run
@@ -39,7 +39,7 @@ class Planner:
         journal: Journal,
         clock: Clock,
         meters: ClusterMeters,
-        patience: Patience,
+        retries: Retries,
         publisher: Publisher,
         incidents: Incidents | None,
         succession: Succession | None = None,
@@ -53,13 +53,13 @@ class Planner:
         self._name = name
         self._clock = clock
         self._meters = meters
-        self._patience = patience
+        self._retries = retries
         self._publisher = publisher
         self._incidents = incidents
         self._promised: Promised | None = None
         self._succession = succession
         self.watch = succession.watch if succession is not None else Watch()
-        self._passing = Passing(name, patience, self.watch)
+        self._passing = Passing(name, retries, self.watch)
         self._failing: dict[str, str] = {}
         """What beside the plan itself fails, with why; it is tried again and again."""
 
@@ -145,7 +145,7 @@ class Planner:
     def _kept(self, events: Sequence[Event], now: int, paused: str) -> Batch | None:
         """The batch of those events that are new. Raises NotKept of such as cannot be written down."""
         try:
-            return self._patience.insist(lambda: self.journal.commit_events(events, now, paused))
+            return self._retries.insist(lambda: self.journal.commit_events(events, now, paused))
         except (StoreError, PlannerStopped):
             raise
         except Exception as error:
@@ -186,7 +186,7 @@ class Planner:
             if self._promised is not None:
                 self._promised.begin(engine)
         with meters.timed("record"), following(engine, batch):
-            made = self._patience.insist(
+            made = self._retries.insist(
                 lambda: self.journal.commit_decisions(batch, decisions, promises, breaches, state)
             )
         publisher.behind = True
@@ -210,7 +210,7 @@ class Planner:
             self._passing.note(failed)
             self.keep_failed(failed)
             passed = failed.batch
-            self._patience.insist(lambda: self.journal.pass_over(passed))  # noqa: B023
+            self._retries.insist(lambda: self.journal.pass_over(passed))  # noqa: B023
             try:
                 self.engine, self._promised, anew = self._rebuilt(failed)
                 self._go_on_without(failed, anew=anew)
@@ -229,7 +229,7 @@ class Planner:
         while True:
             try:
                 if succession is not None:
-                    return *self._patience.insist(lambda: succession.rebuild(now)), False
+                    return *self._retries.insist(lambda: succession.rebuild(now)), False
                 found = rebuilt(self.engine, failed, self.watch)
                 break
             except CallFailed:
@@ -252,7 +252,7 @@ class Planner:
         runs = [one for one in page.decisions if isinstance(one, Run)]
         word = self._passing.word(failed, now, runs, page.last, anew=anew)
         paused = self.engine.state.paused
-        batch = self._patience.insist(lambda: self.journal.commit_events([word], now, paused))
+        batch = self._retries.insist(lambda: self.journal.commit_events([word], now, paused))
         if batch is not None:
             self._handle(batch)
         self._passing.done()

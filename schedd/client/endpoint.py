@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from schedd.client.errors import ClientError
 
-__all__ = ["DEFAULT_SOCKET", "DEFAULT_URL", "ConfigError", "Place", "find_place"]
+__all__ = ["DEFAULT_SOCKET", "DEFAULT_URL", "ConfigError", "Endpoint", "find_endpoint"]
 
 DEFAULT_SOCKET: Final = "/run/schedd/schedd.sock"
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
@@ -29,7 +29,7 @@ class ConfigError(ClientError):
     """The client's own settings make no sense: which, where, and what is allowed."""
 
 
-class Place(NamedTuple):
+class Endpoint(NamedTuple):
     """A daemon (``http://HOST:PORT[/ROOT]``, ``https://…``, ``unix:/PATH``), a cluster, and a token.
 
     Without a token, and not on a UNIX socket, the program ``munge`` says who asks, where one is named. By the
@@ -43,8 +43,10 @@ class Place(NamedTuple):
     ca_file: str = ""
 
 
-def find_place(environment: Mapping[str, str] | None = None, host_files: Path = Path("/etc/schedd")) -> Place:
-    """The place by environment and files. Raises ConfigError."""
+def find_endpoint(
+    environment: Mapping[str, str] | None = None, host_files: Path = Path("/etc/schedd")
+) -> Endpoint:
+    """The endpoint by environment and files. Raises ConfigError."""
     found = os.environ if environment is None else environment
     config = found.get("XDG_CONFIG_HOME") or str(Path(found.get("HOME") or "~").expanduser() / ".config")
     folder = Path(config) / "schedd"
@@ -58,7 +60,7 @@ def find_place(environment: Mapping[str, str] | None = None, host_files: Path = 
     if not url:
         url = f"unix:{DEFAULT_SOCKET}" if Path(DEFAULT_SOCKET).is_socket() else DEFAULT_URL
     cluster = found.get("SCHEDD_CLUSTER") or both.get("cluster", "")
-    return Place(url, token, cluster, both.get("munge", ""), both.get("ca_file", ""))
+    return Endpoint(url, token, cluster, both.get("munge", ""), both.get("ca_file", ""))
 
 
 def _read(path: Path) -> dict[str, str]:

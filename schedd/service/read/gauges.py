@@ -1,4 +1,4 @@
-"""How clusters stand at this moment, for Prometheus: read from the publications when it is asked."""
+"""Gauges and counters of clusters for Prometheus: read from the publications when it asks."""
 
 import math
 from collections import Counter

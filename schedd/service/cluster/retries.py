@@ -9,7 +9,7 @@ import structlog
 from schedd.service.cluster.errors import PlannerStopped
 from schedd.store import StoreError
 
-__all__ = ["Patience"]
+__all__ = ["Retries"]
 
 _T = TypeVar("_T")
 _log = structlog.get_logger(__name__)
@@ -17,7 +17,7 @@ _WAITS = (0.1, 0.2, 0.5, 1.0, 2.0)
 """Seconds between tries; the last one for as long as the database fails."""
 
 
-class Patience:
+class Retries:
     """One cluster's. ``trouble`` says why it waits; empty while all is well."""
 
     def __init__(self, cluster: str) -> None:
