@@ -16,7 +16,7 @@ from fastapi import FastAPI
 from schedd.api import groups
 from schedd.api.persons import Persons
 from schedd.api.roof import create_app
-from schedd.federation.groups.keeper import Keeper
+from schedd.federation.keeper import Keeper
 from schedd.federation.log import Log
 from schedd.federation.peers import Peer
 from schedd.federation.roof import Roof

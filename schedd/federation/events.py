@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter
 
-from schedd.federation.groups.events import GroupEvent
+from schedd.federation.group_events import GroupEvent
 
 __all__ = [
     "Cancelled",

@@ -15,7 +15,7 @@ import structlog
 
 from schedd.federation.choosing import Load, assigned, priority_of
 from schedd.federation.events import Cancelled, Event, Leased, Out, Submitted
-from schedd.federation.groups.events import CopyRefused, GroupCancelled, GroupEvent, GroupSubmitted
+from schedd.federation.group_events import CopyRefused, GroupCancelled, GroupEvent, GroupSubmitted
 from schedd.federation.groups.group import Group, Groups
 from schedd.federation.groups.steps import GroupRules, Looks, copies_seen
 from schedd.federation.groups.steps import decide as decide_group

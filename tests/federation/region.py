@@ -18,7 +18,7 @@ from schedd.dialect import family_of
 from schedd.engine.facts.booking import LIVE
 from schedd.engine.show.view import publish
 from schedd.federation.groups.group import Group
-from schedd.federation.groups.keeper import Keeper
+from schedd.federation.keeper import Keeper
 from schedd.federation.log import Log
 from schedd.federation.roof import Report, Roof
 from schedd.federation.seen import HandoverSeen

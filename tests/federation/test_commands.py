@@ -11,7 +11,7 @@ import pytest
 
 from schedd.cli.main import main
 from schedd.cli.user.submit import make_parser, read
-from schedd.federation.groups.events import CopyHeld, Place, PlaceBooked, RoundCommitted, RoundProposed
+from schedd.federation.group_events import CopyHeld, Place, PlaceBooked, RoundCommitted, RoundProposed
 from tests.federation.desk import Desk
 
 # ---- schedd submit -----------------------------------------------------------------------------------------

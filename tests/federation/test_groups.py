@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from schedd.federation.groups.events import GroupLetGo, PlaceBooked, RoundCommitted, RoundProposed
+from schedd.federation.group_events import GroupLetGo, PlaceBooked, RoundCommitted, RoundProposed
 from schedd.federation.jobs import ImpossibleError
 from tests.engine.cluster import T
 from tests.federation.region import Region

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import select
 
 from schedd.federation.events import LetGo, Submitted
-from schedd.federation.groups.events import GroupLetGo
+from schedd.federation.group_events import GroupLetGo
 from schedd.store import StoreError
 from schedd.store.tables import federation
 from tests.federation.desk import Desk

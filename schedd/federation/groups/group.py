@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
-from schedd.federation.groups.events import (
+from schedd.federation.group_events import (
     CopyBack,
     CopyGone,
     CopyHeld,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from schedd.dialect import format_walltime
-from schedd.federation.groups.events import (
+from schedd.federation.group_events import (
     CopyBack,
     CopyGone,
     CopyHeld,

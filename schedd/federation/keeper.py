@@ -14,7 +14,7 @@ from typing import Any, Final
 import structlog
 
 from schedd.client import Client, ClientError, Refused
-from schedd.federation.groups.events import CopyGone, PlaceBooked, PlaceConfirmed, RoundCleared, RoundDropped
+from schedd.federation.group_events import CopyGone, PlaceBooked, PlaceConfirmed, RoundCleared, RoundDropped
 from schedd.federation.groups.group import Group, Round
 from schedd.federation.groups.search import Found, find, together
 from schedd.federation.groups.steps import Call, Looks, booking_name, calls, excluded, may_move, propose
