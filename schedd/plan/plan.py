@@ -15,6 +15,7 @@ from schedd.plan.contents import Contents
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.ahead import go_before
 from schedd.plan.kernels.displace import displace_and_keep
+from schedd.plan.kernels.due import due, soonest, waiting_before
 from schedd.plan.kernels.layout import Ints, Tables
 from schedd.plan.kernels.place import (
     evict,
@@ -470,6 +471,22 @@ class Plan(Contents):
             if done == slots.shape[0]:
                 return gone[:lifted]
             self.slabs.grow()  # and who it is about is lifted next: so this ends
+
+    def soonest(self) -> int:
+        """When the first planned job is due, the earliest start that it is allowed included; FOREVER when
+        none is planned.
+        """
+        return soonest(self.slabs.tb)
+
+    def due(self, until: int) -> Ints:
+        """The slots of planned jobs that were due by ``until``, by planned start, of equals by slot."""
+        slots = due(self.slabs.tb, until)
+        by_start: Ints = slots[np.argsort(self.slabs.tb.jobs[at.START, slots], kind="stable")]
+        return by_start
+
+    def waiting_before(self, moments: Ints, until: int) -> Ints:
+        """The slots of jobs that wait, planned or not, whose moment, by slot, is before ``until``."""
+        return waiting_before(self.slabs.tb, moments, until)
 
     def first_startable(self, slots: Ints, begin: int, now: int) -> int:
         """Index in ``slots`` from ``begin`` on of the first unplaced job that fits at ``now``, or length."""

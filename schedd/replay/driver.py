@@ -373,10 +373,10 @@ class _Simulation:
             if rounds == 0 and self._plan is not None:
                 self._note_told(range(before, self._arrived))
             batch = self._starts(outcome.decisions, t)
-            wake = self._engine.next_wake
-            at_rest = wake is None or wake > t  # else this second comes again
-            if not batch and at_rest and self._searches is not None:
-                improved = self._searches.improved(self._engine)
+            if not batch and self._searches is not None:
+                wake = self._engine.next_wake
+                at_rest = wake is None or wake > t  # else this second comes again
+                improved = self._searches.improved(self._engine) if at_rest else None
                 batch = [improved] if improved is not None else []
             if not batch:
                 return

@@ -91,26 +91,26 @@ class Intake:
     ) -> Understood:
         """What the job asks for; defaults of the queue go before those of the server."""
         queue_defaults = queue.defaults if queue is not None else {}
-        key = (
-            facts.family,
-            facts.exclusive,
-            tuple(facts.resources.items()),
-            tuple(queue_defaults.items()),
-            tuple(server_defaults.items()),
-        )
+        resources = facts.resources
+        rest = (facts.family, facts.exclusive, tuple(queue_defaults.items()), tuple(server_defaults.items()))
+        key = (tuple(resources.items()), rest)
         found = self._known.get(key)
         if found is None:
             if len(self._known) >= _CACHE:
                 self._known.clear()
                 self._requests.clear()
-            found = self._like_another(facts, queue, server_defaults)
+            found = self._like_another(facts, queue, server_defaults, rest)
             if found is None:
                 found = self._read(facts, {**server_defaults, **queue_defaults})
             self._known[key] = found
         return found
 
     def _like_another(
-        self, facts: JobFacts, queue: QueueFacts | None, server_defaults: Mapping[str, str]
+        self,
+        facts: JobFacts,
+        queue: QueueFacts | None,
+        server_defaults: Mapping[str, str],
+        rest: tuple[object, ...],
     ) -> Understood | None:
         """A request that differs from others in nothing but its walltime is read once for all of them."""
         text = facts.resources.get("walltime", _ANY_WALLTIME)
@@ -120,8 +120,10 @@ class Intake:
             walltime = parse_walltime(text)
         except RequestError:
             return None
-        alike = replace(facts, resources={**facts.resources, "walltime": _ANY_WALLTIME})
-        found = self.read(alike, queue, server_defaults)
+        resources = {**facts.resources, "walltime": _ANY_WALLTIME}
+        found = self._known.get((tuple(resources.items()), rest))
+        if found is None:
+            found = self.read(replace(facts, resources=resources), queue, server_defaults)
         if found.request is None or walltime < 1 or found.walltime != int(_ANY_WALLTIME):
             return None  # its length is not its walltime: a shorter one is expected
         return Understood(found.request, walltime, False)

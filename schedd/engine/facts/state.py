@@ -46,7 +46,7 @@ from schedd.engine.facts.saved import (
 from schedd.engine.facts.settings import EngineSettings
 from schedd.engine.facts.walltimes import WalltimeUse
 from schedd.model import FOREVER, Never, Node, Request
-from schedd.plan.columns import PLANNED, Ints
+from schedd.plan.columns import Ints
 from schedd.plan.evaluate import Criterion, JobColumns
 from schedd.plan.plan import Plan
 from schedd.plan.schema import (
@@ -530,7 +530,8 @@ class EngineState:
     @property
     def mode(self) -> Mode:
         """The more careful of what the site set here and what the adapter does."""
-        return min(self.settings.mode, self.adapter_mode or "scheduler", key=_MODES.index)
+        ours, theirs = self.settings.mode, self.adapter_mode
+        return min(ours, theirs, key=_MODES.index) if theirs and theirs != ours else ours
 
     @property
     def halted(self) -> str:
@@ -572,10 +573,7 @@ class EngineState:
     def soonest(self) -> int:
         """When the first planned job is due, its wait included; FOREVER when none is planned."""
         if self.due is None:
-            jobs = self.plan.jobs
-            due = np.maximum(jobs.starts, jobs.ready)
-            due[jobs.states != PLANNED] = FOREVER
-            self.due = int(due.min())
+            self.due = self.plan.soonest()
         return self.due
 
     @property

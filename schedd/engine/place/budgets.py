@@ -22,7 +22,10 @@ _ALL: Final = "*"
 
 def next_period(state: EngineState) -> int:
     """When the first period of an account ends; FOREVER: none does."""
-    return min((one.until for one in state.books.accounts.values() if one.until), default=FOREVER)
+    accounts = state.books.accounts
+    return (
+        min((one.until for one in accounts.values() if one.until), default=FOREVER) if accounts else FOREVER
+    )
 
 
 def follow_budgets(state: EngineState, event: str) -> None:

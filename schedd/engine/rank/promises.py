@@ -10,7 +10,6 @@ start that it had to be given, with the slack: what cannot be kept does not leav
 """
 
 import numpy as np
-import numpy.typing as npt
 
 from schedd.engine.facts.calm import wrong, wrong_one
 from schedd.engine.facts.intake import slot_limited
@@ -20,7 +19,7 @@ from schedd.engine.facts.settings import EngineSettings
 from schedd.engine.facts.slack import Slack
 from schedd.engine.facts.state import EngineState
 from schedd.model import FOREVER
-from schedd.plan.columns import PLANNED, UNPLACED, Ints
+from schedd.plan.columns import Ints
 from schedd.plan.plan import Moves
 
 __all__ = [
@@ -126,7 +125,7 @@ def unkept(state: EngineState, event: str) -> None:
     """
     if state.stale or state.arriving or not (state.risks or state.soonest() <= state.now):
         return
-    for slot in np.flatnonzero(_waits(state) & (state.promise < state.now)).tolist():
+    for slot in state.plan.waiting_before(state.promise, state.now).tolist():
         record = state.by_slot[slot]
         if record is not None and _judged_after(state, record) < state.now:
             start = state.plan.start(slot)
@@ -144,7 +143,7 @@ def next_unkept(state: EngineState) -> int:
     """When the next promise is broken if its job has not started by then; FOREVER: none is at risk."""
     if state.stale or state.arriving or not (state.risks or state.soonest() <= state.now):
         return FOREVER
-    slots = np.flatnonzero(_waits(state) & (state.promise < FOREVER))
+    slots = state.plan.waiting_before(state.promise, FOREVER)
     promised = state.promise[slots]
     late = promised < state.now
     soonest = int(promised[~late].min(initial=FOREVER))
@@ -159,12 +158,6 @@ def _judged_after(state: EngineState, record: JobRecord) -> int:
     """The last moment at which a promise does not count as broken yet."""
     promised = int(state.promise[record.slot])
     return promised + state.settings.check_wait if record.back_off.refusal else promised
-
-
-def _waits(state: EngineState) -> npt.NDArray[np.bool_]:
-    states = state.plan.jobs.states
-    waits: npt.NDArray[np.bool_] = (states == PLANNED) | (states == UNPLACED)
-    return waits
 
 
 def began(state: EngineState, record: JobRecord, event: str, started: int) -> JobRecord:

@@ -51,10 +51,7 @@ def dispatch_due(state: EngineState, event: str) -> None:
         if state.soonest() > state.now:
             return
         state.due = None
-        jobs = state.plan.jobs
-        due = np.flatnonzero((jobs.states == PLANNED) & (jobs.starts <= state.now))
-        due = due[jobs.ready[due] <= state.now]
-        for slot in due[np.argsort(jobs.starts[due], kind="stable")].tolist():
+        for slot in state.plan.due(state.now).tolist():
             if _too_many(state):
                 return
             if state.plan.state(slot) == PLANNED and state.plan.start(slot) <= state.now:
@@ -227,11 +224,8 @@ def catch_up(state: EngineState, event: str) -> None:
     if state.soonest() >= now - state.lateness:
         return
     state.due = None
-    jobs = plan.jobs
-    late = np.flatnonzero((jobs.states == PLANNED) & (jobs.starts < now - state.lateness))
-    late = late[jobs.ready[late] < now - state.lateness]
-    late = late[np.argsort(jobs.starts[late], kind="stable")]
-    old = jobs.starts.copy()
+    late = plan.due(now - state.lateness - 1)
+    old = plan.jobs.starts.copy()
     kept: list[int] = []
     gone: list[Ints] = []
     for slot in late.tolist():

@@ -373,8 +373,7 @@ def started(state: EngineState, event: JobStarted) -> None:
         state.alert(event.id, "unknown_job", f"job {event.job_id} started, but no event had announced it")
     else:
         suspect(state, event.id, record, event.time, event.by)
-        record = after(record, Step.DESCRIBED, facts=replace(record.facts, by=event.by))
-        run(state, event.id, record, event.time, event.shares)
+        run(state, event.id, record, event.time, event.shares, by=event.by)
 
 
 def gone(state: EngineState, event: JobDeleted | JobEnded) -> None:

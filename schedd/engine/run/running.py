@@ -33,9 +33,16 @@ __all__ = [
 
 
 def run(
-    state: EngineState, event: str, record: JobRecord, started: int, shares: Iterable[ShareFacts]
+    state: EngineState,
+    event: str,
+    record: JobRecord,
+    started: int,
+    shares: Iterable[ShareFacts],
+    by: str | None = None,
 ) -> None:
-    """The job runs on these shares: it holds them, and planned jobs in its way are planned anew."""
+    """The job runs on these shares: it holds them, and planned jobs in its way are planned anew. It was
+    started ``by`` a person, "" by us or nobody knows whom; None: as was known.
+    """
     shares = tuple(shares)
     started = _believed(state, record, started)
     known = record.facts
@@ -43,7 +50,8 @@ def run(
         return
     letter = known.state if known.state in ("R", "E", "S") else "R"
     starts = known.starts + (record.phase is not Phase.RUNNING)
-    facts = replace(known, state=letter, shares=shares, started=started, starts=starts)
+    by = known.by if by is None else by
+    facts = replace(known, state=letter, shares=shares, started=started, starts=starts, by=by)
     # It may have been altered while its run decision was out.
     understood = state.intake.read(facts, state.queues.get(facts.queue), state.server.defaults)
     ours = record.phase is Phase.DISPATCHED
