@@ -1,0 +1,323 @@
+"""Commands that ask: when a job starts, what is free, who is planned; against a daemon on a socket."""
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from schedd.cli.user.accuracy import line as told_line
+from schedd.cli.user.showbf import lines
+from schedd.cli.user.showplan import chart
+from schedd.cli.user.showstart import asked
+from schedd.client import ClientError
+from schedd.client.answers import Figures, Gap, HorizonView
+from schedd.service.cluster.loop import PlanLoop
+from schedd.service.clusters import Clusters
+from schedd.wire import (
+    ExpectedFacts,
+    NodeChanged,
+    NodeFacts,
+    PolicyChanged,
+    Reserve,
+    StartsExpected,
+)
+from tests.api.serving import WAIT
+from tests.cli.users.conftest import Run
+from tests.service.build import GIB, T, event_id, job
+
+NO_ACCURACY = "without a database nothing is kept of what was told\n"
+
+
+@pytest.mark.parametrize("name", ["2", "2.srv", "2.srv.site"])
+def test_showstart_says_when_where_and_why_not_sooner(run: Run, name: str) -> None:
+    code, out, err = run("showstart", name)
+    assert (code, err) == (0, "")
+    assert out == (
+        "job 2.srv.site: bob@login, batch, 16 cpus for 01:00:00\n\n"
+        "start       Tue 14 Nov 22:30:00  in 00:16:40\n"
+        "end         Tue 14 Nov 23:30:00  in 01:16:40\n"
+        "on          n1, n2\n"
+        "promised    no later than Tue 14 Nov 22:30:00\n"
+        "not sooner  job 1.srv.site holds n1 until Tue 14 Nov 22:30:00\n"
+        "last moved  Tue 14 Nov 22:13:20  start known: it arrived\n"
+        "at once if  1 node (asked: 2)\n"
+    )
+
+
+def test_showstart_says_what_altering_a_job_would_bring(run: Run) -> None:
+    code, out, _ = run("showstart", "2", "-l", "nodes=1:ppn=8,walltime=60")
+    assert code == 0
+    assert out.partition("\naltered to ")[2] == (
+        "1 x (8 cpus); free; 00:01:00\n\n"
+        "start  Tue 14 Nov 22:13:20  now\n"
+        "end    Tue 14 Nov 22:14:20  in 00:01:00\n"
+        "on     n2\n"
+        "note   walltime 60 was read as 60 seconds (00:01:00)\n"
+    )
+    assert run("showstart", "1@1@60", "-l", "nodes=1")[0] == 2
+    assert "runs already" in run("showstart", "1", "-l", "walltime=60")[2]
+
+
+def test_showstart_of_jobs_that_run_wait_or_never_fit(run: Run) -> None:
+    code, out, _ = run("showstart", "1")
+    assert (code, "running  since Tue 14 Nov 22:13:20  now\n" in out) == (0, True)
+    code, out, _ = run("showstart", "3")
+    assert (code, "start       not known\nwaits for   a user hold\n" in out) == (1, True)
+    assert "then        it would start Tue 14 Nov 23:30:00  in 01:16:40\n" in out
+    code, out, _ = run("showstart", "4")
+    assert (code, "start  never here: 9 cpus of a node: the largest has 8\n" in out) == (1, True)
+
+
+def test_showstart_says_what_a_job_may_not_start_before(run: Run, loop: PlanLoop) -> None:
+    first = job("5.srv.site", nodes="1:ppn=1", walltime="60")
+    behind = job("6.srv.site", nodes="1:ppn=1", walltime="60")
+    held = replace(behind.job, state="H", holds="s", depend="afterok:5.srv.site")
+    late = job("7.srv.site", nodes="1:ppn=1", walltime="60")
+    patient = replace(late.job, not_before=T + 500)
+    loop.submit([first, replace(behind, job=held), replace(late, job=patient)]).result(WAIT)
+    _, out, _ = run("showstart", "6")
+    assert "if          afterok:5.srv.site\n" in out
+    told = " ".join(out.split())
+    assert "not before Tue 14 Nov 22:14:20: its dependency afterok:5.srv.site allows no start last" in told
+    _, out, _ = run("showstart", "7")
+    assert "not before  Tue 14 Nov 22:21:40: its owner allows no start\n" in out
+
+
+def test_showstart_answers_for_a_job_that_nobody_submitted(run: Run) -> None:
+    code, out, _ = run("showstart", "2@8@0:10:00")
+    assert code == 0
+    assert out == (
+        "2 x (8 cpus); scatter; 00:10:00\n\n"
+        "start       Tue 14 Nov 23:30:00  in 01:16:40\n"
+        "end         Tue 14 Nov 23:40:00  in 01:26:40\n"
+        "on          n1, n2\n"
+        "promised    no later than Tue 14 Nov 23:30:00, once it is submitted\n"
+        "may start   Tue 14 Nov 23:30:00  at any later time\n"
+        "at once if  1 node (asked: 2)\n"
+    )
+    assert run("showstart", "-l", "nodes=1:ppn=1,walltime=60")[1].startswith("1 x (1 cpu); free; 00:01:00\n")
+    code, out, _ = run("showstart", "99@1@60")
+    assert (code, out.splitlines()[2]) == (1, "start       never here")
+
+
+def test_numbers_without_a_unit_are_answered_with_what_they_were_read_as(run: Run) -> None:
+    out = run("showstart", "-l", "nodes=1:ppn=1,walltime=4,mem=16")[1]
+    assert "note       walltime 4 was read as 4 seconds (00:00:04)\n" in out
+    assert "note       mem 16 was read as 16 bytes (1kb); write 16gb or 16mb for more\n" in out
+    assert "note" not in run("showstart", "-l", "nodes=1:ppn=1,walltime=4h,mem=16mb")[1]
+    altered = run("showstart", "2", "-l", "walltime=90")[1].partition("altered to")[2]
+    assert "walltime 90 was read as 90 seconds (00:01:30)" in altered
+    assert altered.count("was read as") == 1, "what the job itself asks for is the server's"
+
+
+@pytest.mark.parametrize(
+    ("text", "request_"),
+    [
+        ("2@8@4:00:00", "nodes=2:ppn=8,walltime=4:00:00"),
+        ("12@3600", "procs=12,walltime=3600"),
+        ("1@4@60@16gb@ib", "nodes=1:ppn=4:ib,walltime=60,mem=16gb"),
+        ("1@4@60@ib@fast", "nodes=1:ppn=4:ib:fast,walltime=60"),
+    ],
+)
+def test_what_if_in_short_is_what_qsub_takes(text: str, request_: str) -> None:
+    assert asked(text) == request_
+
+
+@pytest.mark.parametrize("text", ["x@1@60", "1@x@60", "1@@60", "@1@60", "1@1@60@1gb@2gb"])
+def test_a_what_if_that_makes_no_sense_is_refused(run: Run, text: str) -> None:
+    code, out, err = run("showstart", text)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"schedd showstart: {text}: ")
+    with pytest.raises(ClientError):
+        asked(text)
+
+
+def test_checkjob_tells_everything(run: Run, loop: PlanLoop) -> None:
+    loop.submit([Reserve(id=event_id(), time=T, name="repair", nodes=("n2",), start=T, end=T + 5000)]).result(
+        WAIT
+    )
+    code, out, _ = run("checkjob", "2")
+    assert code == 0
+    assert "state       Q, queued\nasks for    nodes=2:ppn=8, walltime=3600\n" in out
+    assert "To start now, these would have to be out of its way:\n" in out
+    assert "  job 1.srv.site runs until Tue 14 Nov 22:30:00 and holds cpus of n1\n" in out
+    assert "  reservation repair keeps free n2 until Tue 14 Nov 23:36:40\n" in out
+    moves = out.partition("How its start moved, the latest first:\n")[2]
+    assert re.search(r"Tue 14 Nov 23:36:40  decided .* later: reservation\s+repair was made", moves)
+    assert "at risk     it cannot be kept as planned now: reservation made by an admin" in out
+    assert "holds       u\n" in run("checkjob", "3")[1]
+
+
+def test_showbf_shows_what_starts_at_once(run: Run, loop: PlanLoop) -> None:
+    code, out, _ = run("showbf")
+    assert code == 0
+    assert out == "CPUS  NODES  PER NODE  WALLTIME  ON\n   8      1         8  00:16:40  n2\n"
+    assert (
+        run("showbf", "-n", "2")[1] == "nothing is free now: at least 2 nodes with at least 1 free cpu each\n"
+    )
+    assert run("showbf", "-f", "fast") == (2, "", "schedd showbf: no node has the feature fast\n")
+    assert run("showbf", "-n", "0")[0] == run("showbf", "-p", "-3")[0] == 2
+    fast = NodeFacts(name="n3", cpus=4, mem=8 * GIB, properties=("fast",))
+    loop.submit([NodeChanged(id=event_id(), time=T, node=fast)]).result(WAIT)
+    said = run("showbf", "-p", "4", "-f", "fast")[1].splitlines()
+    assert said[0] == "at least 1 node with at least 4 free cpus and the feature fast:"
+    assert said[2].split() == ["4", "1", "4", "no", "limit", "n3"]
+    # What it says starts at once does, and a second more does not.
+    at_once = re.compile(r"^start +Tue 14 Nov 22:13:20  now$", re.MULTILINE)
+    assert at_once.search(run("showstart", "1@8@1000")[1])
+    assert not at_once.search(run("showstart", "1@8@1001")[1])
+
+
+def gap(name: str, start: int, end: int, cpus: int) -> Gap:
+    return Gap(node=name, start=start, end=end, cpus=cpus, mem=None, gpus=0)
+
+
+def test_a_window_counts_the_least_that_is_free_up_to_its_end() -> None:
+    gaps = [
+        gap("a", 0, 10, 4),
+        gap("a", 10, 30, 2),
+        gap("a", 30, 50, 8),
+        gap("b", 0, 20, 8),
+        gap("c", 5, 50, 8),
+    ]
+    found = [(one["until"], one["cpus"], one["nodes"], one["per_node"]) for one in lines(gaps, 0)]
+    assert found == [(50, 2, 1, "2"), (20, 10, 2, "2-8"), (10, 12, 2, "4-8")]
+
+
+def test_showq_shows_who_runs_is_planned_or_waits(run: Run) -> None:
+    code, out, _ = run("showq")
+    assert code == 0
+    assert out == (
+        "RUNNING     USER  QUEUE  CPUS      LEFT  SINCE\n"
+        "1.srv.site  ann   batch     8  00:16:40  Tue 14 Nov 22:13:20\n\n"
+        "PLANNED     USER  QUEUE  CPUS  WALLTIME  START                      IN\n"
+        "2.srv.site  bob   batch    16  01:00:00  Tue 14 Nov 22:30:00  00:16:40\n\n"
+        "NO START    USER  QUEUE  CPUS  WALLTIME  WHY\n"
+        "3.srv.site  ann   batch     4  01:00:00  waiting for a user hold\n"
+        "4.srv.site  ann   batch     9  01:00:00  never on this cluster: 9 cpus of a nod…\n\n"
+        "4 jobs: 1 running on 8 of 24 cpus, 1 planned, 2 without a start\n"
+    )
+    assert "PLANNED" not in run("showq", "-r")[1]
+    assert "1 jobs of bob" in run("showq", "-u", "bob")[1]
+
+
+def test_showq_sorts_planned_jobs_by_expected_start(run: Run, loop: PlanLoop, clusters: Clusters) -> None:
+    clusters.foretellers["main"].stop()
+    loop.submit([job(f"{i}.srv.site", walltime="3600", nodes="2:ppn=8") for i in (5, 6, 7)]).result(WAIT)
+    told = [
+        ExpectedFacts(f"{i}.srv.site", T + at, T + at + 600, T + 9000, "submission")
+        for i, at in ((5, 4000), (6, 900))
+    ]
+    loop.submit([StartsExpected(id=event_id(), time=T, jobs=tuple(told))]).result(WAIT)
+
+    def order(*options: str) -> list[str]:
+        lines = run("showq", "-i", *options)[1].splitlines()
+        return [line.partition(".")[0] for line in lines if ".srv.site" in line]
+
+    assert order() == order("--sort", "start") == ["2", "5", "6", "7"]
+    assert order("--sort", "expected") == ["6", "5", "2", "7"]
+    assert run("showq", "--sort", "banana")[0] == 2
+
+
+def test_expected_starts_stand_beside_planned_and_promised_ones(
+    run: Run, loop: PlanLoop, clusters: Clusters
+) -> None:
+    clusters.foretellers["main"].stop()  # else its own numbers come, sooner or later
+    told = ExpectedFacts("2.srv.site", T + 1800, T + 3000, T + 3600, "submission")
+    loop.submit([StartsExpected(id=event_id(), time=T, jobs=(told,))]).result(WAIT)
+    said = run("showstart", "2")[1]
+    assert re.search(
+        r"^expected +about \w+ \d+ \w+ \d\d:43:20, by \d\d:03:20 in nine of ten cases$", said, re.MULTILINE
+    )
+    assert re.search(r"^expected +about", run("checkjob", "2")[1], re.MULTILINE)
+    queue = run("showq", "-i")[1]
+    assert re.search(r"WALLTIME +START IN +EXPECTED +9 OF 10\n", queue)
+    assert re.search(r"^2\.srv\.site .* 00:30:00 +00:50:00$", queue, re.MULTILINE)
+
+
+def test_accuracy_needs_a_database_and_says_so(run: Run) -> None:
+    assert run("accuracy", "-u", "ann", "--horizon", "hour") == (1, NO_ACCURACY, "")
+    assert run("accuracy", "--since", "yesterday")[0] == 2
+    part = Figures(
+        count=120, p90_coverage=0.905, p50_coverage=0.5, median_error=600.0, plan_median_error=3000.0,
+        error_ratio=0.2, pinball_50=1.0, pinball_90=1.0, sharpness=2.5,
+    )  # fmt: skip
+    line = ("at submission", "any", "120", "50.0 %", "90.5 %", "00:10:00", "00:50:00", "0.20", "2.50")
+    assert told_line(HorizonView(kind="submission", lead=None, figures=part)) == line
+
+
+def test_showplan_draws_nodes_against_time(run: Run) -> None:
+    code, out, _ = run("showplan", "--hours", "2")
+    assert code == 0
+    rows = {line.split()[0]: line.split()[1] for line in out.splitlines()[2:5]}
+    assert list(rows) == ["n1", "n2", "n10"]
+    cells = len(rows["n1"])
+    assert rows["n10"] == "x" * cells
+    assert rows["n1"].startswith("AAAA")
+    assert rows["n2"].startswith("....")
+    for i in range(cells):
+        moment = T + i * 7200 // cells
+        assert rows["n1"][i] == ("A" if moment < T + 1000 else "B" if moment < T + 4600 else rows["n1"][i])
+    assert "A  1.srv.site  ann   running  Tue 14 Nov 22:13:20  Tue 14 Nov 22:30:00" in out
+    assert run("showplan", "-w", "x*")[1] == "no such nodes\n"
+    assert run("showplan", "--hours", "0")[0] == 2
+
+
+def test_a_job_shorter_than_a_cell_is_drawn_all_the_same() -> None:
+    bar: Any = {"job": "1", "owner": "a@b", "queue": "q", "state": "planned", "start": 50, "end": 51}
+    bar["nodes"] = [{"node": "n1", "cpus": 1, "mem": 0, "gpus": 0}]
+    shown = chart([bar], [{"name": "n1", "state": "up"}], 0, 1000, 23)  # type: ignore[typeddict-item]
+    assert shown.splitlines()[2] == "n1 .A.................."
+
+
+def test_the_plan_is_told_by_each_objective(run: Run) -> None:
+    code, out, _ = run("objectives")
+    assert code == 0
+    shown = dict(line.split(None, 1) for line in out.splitlines() if not line.startswith(" "))
+    assert shown["wait"] == "00:16:40"
+    assert shown["lateness"] == "0.00"
+    assert shown["energy"].startswith("not known: the site's settings name no watts")
+
+
+def test_a_job_is_told_what_it_costs(run: Run, loop: PlanLoop) -> None:
+    assert run("cost", "2")[1].splitlines()[2:4] == [
+        "cost    the site has no prices",
+        "energy  the site names no watts",
+    ]
+    site = {"prices": [{"core_hour": 0.5}], "power": {"*": {"idle": 100, "core": 5}}}
+    loop.submit([PolicyChanged(id="p", time=T, version=1, site=site, by="a test")]).result(WAIT)
+    loop.submit([job("5.srv.site", nodes="1:ppn=8", **{"x.cost_limit": "3"})]).result(WAIT)
+    code, out, _ = run("cost", "5")
+    assert code == 0
+    assert out.splitlines()[2:] == [
+        "cost    4.00 EUR",
+        "energy  0.04 kWh",
+        "limit   3.00 EUR, less than it costs",
+        "",
+        "NODE  CPUS  GPUS      COST    ENERGY",
+        "n1       8     0  4.00 EUR  0.04 kWh",
+    ]
+    assert run("cost", "4")[:2] == (
+        1,
+        "job    4.srv.site\nstart  not known, so nothing is known of its cost\n",
+    )
+    assert run("cost", "99")[0] == 3
+    code, out, _ = run("showstart", "1@8@1:00:00", "--cheapest-by", "+2d")
+    assert code == 0
+    assert re.search(r"^cheapest +4\.00 at Tue 14 Nov \d\d:\d\d:\d\d on n\d$", out, re.MULTILINE)
+    assert run("showstart", "5", "--cheapest-by", "+2d")[2].endswith("is of a what-if, not of a job\n")
+
+
+def test_of_a_request_that_is_not_understood_no_cpus_and_no_walltime_are_said(
+    run: Run, loop: PlanLoop
+) -> None:
+    loop.submit([job("9.srv.site", nodes="1:ppn=0")]).result(WAIT)
+    (line,) = [line for line in run("showq")[1].splitlines() if line.startswith("9.srv")]
+    assert line.split()[3:5] == ["-", "-"]
+    assert "?" not in line
+    for command in ("showstart", "checkjob"):
+        first, _, rest = run(command, "9")[1].partition("\n")
+        assert first == "job 9.srv.site: ann@login, batch"
+        assert "None" not in rest, rest
+        assert "24:00:00" not in rest

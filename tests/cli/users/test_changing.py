@@ -1,0 +1,234 @@
+"""Commands that change something: reservations, accounts, holds, policies, plans, notices."""
+
+import json
+import re
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fastapi import FastAPI
+
+from schedd.cli.user.reservation import time_of
+from schedd.service.cluster.loop import PlanLoop
+from schedd.service.outward.notices import Desk
+from schedd.service.settings.file import NotifySettings
+from schedd.store import Store
+from schedd.wire import (
+    JobEnded,
+    PolicyChanged,
+    QueueChanged,
+    QueueFacts,
+)
+from tests.api.conftest import token
+from tests.api.serving import WAIT
+from tests.cli.users.conftest import Run
+from tests.service.build import T, event_id, job
+
+
+def test_reservations_are_made_shown_and_lifted(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run("reservation") == (0, "there are no reservations\n", "")
+    code, _, err = run("reservation", "add", "r", "-w", "n1")
+    assert (code, "this needs one of the roles operator, admin" in err) == (5, True)
+    monkeypatch.setenv("SCHEDD_TOKEN", token("operator"))
+    made = run("reservation", "add", "repair", "-w", "n1,n2", "--start", "+1h", "--end", "2023-11-15T08:00")
+    assert (made[0], made[2]) == (0, "")
+    assert made[1] == (
+        "NAME    FROM                 UNTIL                NODES   REASON\n"
+        "repair  Tue 14 Nov 23:13:20  Wed 15 Nov 08:00:00  n1, n2\n"
+        "promises put at risk by it: 1\n"
+    )
+    assert run("reservation", "list")[1].splitlines() == made[1].splitlines()[:2]
+    assert run("reservation", "add", "repair", "-w", "n9")[2].endswith("body.nodes: no node n9\n")
+    assert run("reservation", "add", "repair")[0] == 2
+    _, _, err = run("reservation", "add", "repair", "--all", "--end", "soon")
+    assert err.endswith("no time; write 2026-12-01T08:00, 08:00 or +2h\n")
+    assert run("reservation", "remove", "repair")[:2] == (0, "reservation repair is lifted\n")
+    assert run("reservation", "remove", "repair")[0] == 3
+
+
+def test_a_series_of_prices_and_caps_is_fed_in(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCHEDD_TOKEN", token("admin"))
+    hour = {"core_hour": 0.9, "first": "2023-11-14T23:00:00", "last": "2023-11-15T00:00:00"}
+    series = json.dumps([{"core_hour": 0.5}, hour])
+    caps = '[{"watts": 25000}]'
+    code, _, err = run("policy", "set", f"prices={series}", 'power={"*": {"idle": 9}}', f"power_caps={caps}")
+    assert (code, err) == (0, "")
+    # Job 2 runs from 22:30 on, on 16 cores for an hour: half of it in the dear hour.
+    assert run("cost", "2")[1].splitlines()[2] == "cost    11.20 EUR"
+
+
+def test_accounts_are_made_moved_and_reported(
+    run: Run, loop: PlanLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("account")[1] == "there are no accounts that you may use or see\n"
+    monkeypatch.setenv("SCHEDD_TOKEN", token("admin"))
+    run("account", "set", "phys", "100", "--users", "ann,bob", "--overdraft", "5")
+    assert run("account", "move", "phys", "phys", "1")[0] == 2
+    run("account", "set", "chem", "0", "--unit", "core-hours")
+    run("account", "move", "phys", "chem", "30", "--reason", "a favour")
+    run("account", "take", "chem", "10")
+    code, out, _ = run("account", "set", "phys", "90")
+    assert code == 0
+    assert out.splitlines() == [
+        "ACCOUNT   LEFT  AMOUNT  CHARGED  HELD  UNIT        UNTIL  USERS",
+        "chem     20.00    0.00     0.00  0.00  core-hours  -      -",
+        "phys     65.00   90.00     0.00  0.00  core-hours  -      ann, bob",
+    ]
+    rule = {"accounts": {"otherwise": "phys"}}
+    loop.submit([PolicyChanged(id="p", time=T, version=1, site=rule, by="a test")]).result(WAIT)
+    loop.submit([JobEnded(id=event_id(), time=T + 600, job_id="1.srv.site")]).result(WAIT)
+    end = time.monotonic() + WAIT
+    while " charge " not in run("account", "ledger")[1]:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    assert re.search(r"phys +transfer +-30.00 +70.00 +chem +our-admin a fav", run("account", "ledger")[1])
+    code, out, _ = run("account", "report", "--by", "account,user", "--csv")
+    assert out.splitlines() == [
+        "month,account,user,unit,jobs,core_hours,gpu_hours,charged",
+        ",phys,ann,core_hours,1,1.3333,0.0,1.3333333333333333",
+    ]
+    assert run("account", "report")[1].splitlines()[1].split()[:4] == ["2023-11", "phys", "ann", "1"]
+    assert run("account", "report", "--since", "yesterday")[0] == 2
+
+
+def test_alternatives_are_sought_shown_and_put_in_force(
+    run: Run, loop: PlanLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("pareto")[0] == 5
+    monkeypatch.setenv("SCHEDD_TOKEN", token("operator"))
+    assert run("pareto")[:2] == (0, "no alternatives were sought yet: schedd pareto seek\n")
+    assert run("pareto", "apply", "1")[2].endswith("no alternatives were sought yet: schedd pareto seek\n")
+    assert run("pareto", "stop")[1] == "nothing is under way\n"
+    loop.reconfigure(replace(loop.published.settings, slack=10**6)).result(WAIT)
+    long = [job(f"l{i}.srv", nodes="1:ppn=8", walltime="9000") for i in range(3)]
+    loop.submit(long + [job(f"s{i}.srv", nodes="1:ppn=8", walltime="2000") for i in range(6)]).result(WAIT)
+    code, out, _ = run(
+        "pareto", "seek", "--evaluations", "40", "--weight", "wait=1", "--weight", "wait_max=0.1"
+    )
+    assert code == 0
+    told, _, plans = out.partition("\n\n")
+    assert "\nweights     wait 1, wait_max 0.1\nsince then  0% of the jobs came, went or moved" in told
+    heads, live, best, *_ = plans.splitlines()
+    assert heads.split() == ["PLAN", "WAIT", "WAIT_MAX", "MOVED"]
+    assert re.match(r"^live +\d\d:\d\d:\d\d +\d\d:\d\d:\d\d$", live)
+    assert re.match(r"^1 +-\d+\.\d % ", best)
+    code, out, _ = run("pareto", "show", "1")
+    assert (code, out.split()[:4]) == (0, ["JOB", "OWNER", "STARTS", "BY"])
+    assert " sooner" in out
+    assert run("pareto", "show", "99")[0] == 2
+    code, out, _ = run("pareto", "apply", "1")
+    assert code == 0
+    assert re.search(r"^moved +\d+ jobs$", out, re.MULTILINE)
+    assert re.search(r"^wait +\S+ -> \S+$", out, re.MULTILINE)
+    code, _, err = run("pareto", "apply", "1", "--tolerance", "0")
+    assert (code, "of the jobs have come, gone or moved" in err) == (4, True)
+    assert run("pareto", "seek", "--weight", "energy")[2].endswith("such as energy=2\n")
+    assert "there is no objective 'x'" in run("pareto", "seek", "--weight", "x=1")[2]
+
+
+def test_a_better_plan_is_looked_for_and_what_came_of_it_is_shown(
+    run: Run, loop: PlanLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("optimise", "--list")[1] == "there were no searches yet\n"
+    assert run("optimise")[0] == 5
+    monkeypatch.setenv("SCHEDD_TOKEN", token("operator"))
+    assert run("optimise")[1] == "there is nothing to search: fewer than two jobs could be moved\n"
+    long = [job(f"l{i}", nodes="1:ppn=8", walltime="9000") for i in range(3)]
+    loop.submit([*long, *(job(f"s{i}", nodes="1:ppn=8", walltime="60") for i in range(6))]).result(WAIT)
+    code, out, _ = run("optimise")
+    assert code == 0
+    assert re.search(r"^search +\w+, \d+\.\d s, \d+ moves tried; ", out)
+    assert re.search(r"^moved +\d+ of \d+ jobs in the plan$", out, re.MULTILINE)
+    code, out, _ = run("optimise", "--list")
+    assert (code, out.splitlines()[0].split()[:2]) == (0, ["STARTED", "KIND"])
+    assert "asked for" in out
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("+90m", 5400), ("+2d", 172_800), ("22:20", 400), ("2023-11-14T22:13:21", 1)]
+)
+def test_moments_are_read_as_people_write_them(text: str, seconds: int) -> None:
+    assert time_of(text, T) == T + seconds
+
+
+def test_nodes_and_queues_are_held_and_released(
+    run: Run, loop: PlanLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = QueueChanged(id=event_id(), time=T, queue=QueueFacts(name="batch"))
+    loop.submit([queue]).result(WAIT)
+    assert run("hold") == (0, "nothing is held\n", "")
+    assert run("hold", "-w", "n1")[:2] == (2, "")
+    assert run("hold", "-w", "n1", "--reason", "x")[0] == 5
+    monkeypatch.setenv("SCHEDD_TOKEN", token("operator"))
+    code, out, _ = run("hold", "-w", "n2", "--reason", "new memory", "--preview")
+    assert (code, run("hold")[1]) == (0, "nothing is held\n")
+    assert out.startswith("node n2 held: 1 waiting job would move, 1 promise would be put at risk\n")
+    assert "2.srv.site  bob   Tue 14 Nov 22:30:00  not known  at risk" in out
+    held = run("hold", "-w", "n2", "-q", "batch", "--reason", "new memory")
+    assert held[0] == 0
+    assert [line.split()[:2] for line in held[1].splitlines()] == [
+        ["KIND", "NAME"],
+        ["node", "n2"],
+        ["queue", "batch"],
+    ]
+    assert run("hold")[1] == held[1]
+    assert "waiting for queue batch, which is held" in run("showq", "-b")[1]
+    assert run("release", "-w", "n2", "-q", "batch")[1] == (
+        "node n2 is planned for again\nqueue batch is planned for again\n"
+    )
+    assert run("release", "-w", "n2")[0] == 2
+    assert run("release")[0] == 2
+    assert run("hold", "-w", "n9", "--reason", "x") == (
+        2,
+        "",
+        "schedd hold: path.name: no node, property or state n9\n",
+    )
+    assert run("hold", "-w", "n[1-2]", "--reason", "x")[1].count("\nnode  n") == 2
+    assert run("release", "-w", "n*")[:2] == (0, "node n* is planned for again\n")
+    assert run("hold") == (0, "nothing is held\n", "")
+
+
+def test_a_policy_is_shown_tried_out_set_and_withdrawn(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert run("policy")[0] == 5
+    monkeypatch.setenv("SCHEDD_TOKEN", token("admin"))
+    assert run("policy") == (0, "that of the settings\n{}\n", "")
+    assert (
+        "0 waiting jobs would move, 0 promises would be put at risk"
+        in run("policy", "preview", "priority.waiting=2", "criteria.wait=1")[1]
+    )
+    assert run("policy", "show")[1].startswith("that of the settings\n")
+    made = run("policy", "set", "priority.waiting=2")[1].partition("\n")
+    assert made[0] == "version 1, set while the daemon runs"
+    assert json.loads(made[2]) == {"priority": {"waiting": 2.0}}
+    file = tmp_path / "site.toml"
+    file.write_text('[[limits]]\nwhat = "jobs"\namount = 1\n')
+    code, out, err = run("policy", "set", str(file))
+    assert (code, err) == (0, "")
+    assert out.startswith("version 2, set while the daemon runs\n")
+    assert '"amount": 1' in run("policy")[1]
+    code, _, err = run("policy", "set", "priority.nonsense=2")
+    assert (code, "priority.nonsense" in err) == (2, True)
+    assert run("policy", "set", str(tmp_path / "none"))[2].endswith("none: No such file or directory\n")
+    assert run("policy", "withdraw")[1] == "that of the settings\n{}\n"
+
+
+def test_notify_asks_shows_and_ends(run: Run, app: FastAPI, loop: PlanLoop, tmp_path: Path) -> None:
+    assert run("notify") == (0, "you are told of nothing; this site offers: nothing\n", "")
+    store = Store.open(f"sqlite:///{tmp_path}/s.sqlite")
+    settings = NotifySettings(relay="127.0.0.1:9", sender="schedd@example.org", domains=("example.org",))
+    app.state.desks = {"main": Desk(loop, settings, lambda: store)}
+    try:
+        code, shown, _ = run("notify", "add", "--job", "2", "--moved", "30m", "--before", "1h")
+        assert code == 0
+        head, row = shown.splitlines()
+        assert head.split() == ["NUMBER", "JOBS", "MOVED", "BY", "BEFORE", "TO"]
+        assert row.split()[:4] == ["1", "2.srv.site", "00:30:00", "01:00:00"]
+        assert "say when" in run("notify", "add", "--all")[2]
+        assert "no span" in run("notify", "add", "--all", "--before", "soon")[2]
+        assert "you are told of nothing" in run("notify", "remove", "1")[1]
+    finally:
+        app.state.desks = {}
+        store.close()

@@ -1,0 +1,255 @@
+"""What all commands for users share: where they ask, what they say of errors, how they print."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fastapi import FastAPI
+
+from schedd.cli.main import BARE, main
+from schedd.cli.user.text import few, natural, span, table
+from schedd.service.cluster.loop import PlanLoop
+from schedd.service.clusters import Clusters
+from schedd.wire import (
+    JobStarted,
+    ShareFacts,
+)
+from tests.api.conftest import token
+from tests.api.serving import WAIT, serving
+from tests.cli.users.conftest import Run
+from tests.service.build import StillClock, T, event_id, job, node
+
+NOTHING_KEPT = "without a database nothing is kept of jobs that ended"
+
+
+@pytest.mark.parametrize(
+    ("command", "fields"),
+    [
+        (("showstart", "2"), {"job", "explain", "what_if"}),
+        (("showstart", "1@1@60"), {"planned_start", "windows", "changes"}),
+        (("showbf",), {"as_of", "asked", "windows"}),
+        (("showq",), {"running", "planned", "blocked"}),
+        (("showplan",), {"begin", "end", "jobs", "nodes"}),
+        (("checkjob", "2"), {"job", "explain", "history"}),
+    ],
+)
+def test_json_is_what_the_daemon_answered(
+    url: str, loop: PlanLoop, capsys: pytest.CaptureFixture[str], command: tuple[str, ...], fields: set[str]
+) -> None:
+    loop.submit([node("n1"), job("2")]).result(WAIT)
+    assert main([*command, "--json"]) == 0
+    assert fields <= set(json.loads(capsys.readouterr().out))
+
+
+@pytest.mark.parametrize("command", BARE)
+def test_no_daemon_is_one_clear_line(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    job_id = ["1"] if command in ("showstart", "checkjob") else []
+    assert main([command, "--url", "http://127.0.0.1:9", *job_id]) == 4
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err == f"schedd {command}: no daemon answers at http://127.0.0.1:9: Connection refused\n"
+
+
+def test_errors_are_one_line_and_have_their_exit_codes(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert run("showstart", "77") == (
+        3,
+        "",
+        f"schedd showstart: cluster main has no job 77; {NOTHING_KEPT}\n",
+    )
+    assert run("showq", "--cluster", "x")[0] == 3
+    assert run("showstart", "-l", "nodes=1:ppn=q")[2].startswith(
+        "schedd showstart: nodes=1:ppn=q: ppn= needs"
+    )
+    assert run("showq", "--url", "ftp://x")[0] == 2
+    assert run("showstart")[0] == 2
+    assert run("showstart", "--nonsense")[0] == 2
+    monkeypatch.setenv("SCHEDD_TOKEN", "wrong")
+    code, _, err = run("showq")
+    assert code == 5
+    assert err.endswith(
+        "this token is not known here; put a token into SCHEDD_TOKEN or ~/.config/schedd/token\n"
+    )
+
+
+def test_what_answers_but_is_no_schedd_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-u", "-m", "http.server", "0", "--bind", "127.0.0.1"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as other:
+        assert other.stdout is not None
+        said = re.search(r"http://[\d.]+:\d+", other.stdout.readline())
+        assert said is not None
+        assert main(["showq", "--url", said[0]]) == 4
+        other.terminate()
+    assert "is not schedd (HTTP 404" in capsys.readouterr().err
+
+
+def test_a_stale_plan_is_said_and_shown(run: Run, loop: PlanLoop, monkeypatch: pytest.MonkeyPatch) -> None:
+    loop._publisher.latest = replace(loop.published, stale="so is the server")
+    code, out, err = run("showq")
+    assert (code, err) == (0, "schedd showq: the plan may be out of date: so is the server\n")
+    assert "4 jobs" in out
+
+
+@pytest.mark.parametrize(
+    "args", [("showq",), ("showstart", "2"), ("checkjob", "2"), ("showbf",), ("showplan",), ("reservation",)]
+)
+def test_every_command_says_that_the_adapter_is_silent_and_then_no_more(
+    run: Run, loop: PlanLoop, args: tuple[str, ...]
+) -> None:
+    assert run(*args)[2] == ""
+    loop.hear()
+    loop.hearing.last -= 61
+    words = (
+        "no jobs are started, and the plan may be out of date: no contact with the adapter since 2023-11-14"
+    )
+    assert words in run(*args)[2]
+    loop.hear()
+    assert run(*args)[2] == ""
+
+
+@pytest.mark.parametrize("args", [("showq",), ("showstart", "2"), ("checkjob", "2"), ("showbf",)])
+def test_every_command_says_once_that_clocks_are_apart_and_then_no_more(
+    run: Run, loop: PlanLoop, args: tuple[str, ...]
+) -> None:
+    for ahead, said in ((90, 1), (0, 0)):
+        for _ in range(3):
+            loop.learn("1.0", loop.now() + ahead)
+        loop.alarms.look()
+        _, out, err = run(*args)
+        words = "times may be wrong: the clock of the adapter's host is 90 s ahead of the daemon's"
+        assert (err.count(words), "clock" in out) == (said, False)
+
+
+def test_showq_tells_of_alerts_that_matter_to_users(run: Run, loop: PlanLoop) -> None:
+    share = (ShareFacts("n1", 1),)
+    loop.submit([JobStarted(id=event_id(), time=T, job_id="9.srv", shares=share)]).result(WAIT)
+    assert run("showq")[1].endswith("\njob 9.srv started, but no event had announced it\n")
+
+
+@pytest.mark.parametrize("args", [("showq",), ("showstart", "2"), ("checkjob", "2"), ("showbf",)])
+def test_every_command_says_that_no_jobs_are_started(run: Run, loop: PlanLoop, args: tuple[str, ...]) -> None:
+    loop.pause("the cooling failed").result(WAIT)
+    assert run(*args)[2] == f"schedd {args[0]}: no jobs are started: paused: the cooling failed\n"
+
+
+def test_what_is_past_is_overdue_and_no_time_is_negative(run: Run, clock: StillClock) -> None:
+    clock.moment = T + 5_000  # the planner sleeps on: its clock was set
+    _, out, _ = run("showq")
+    assert [line.split()[-1] for line in out.splitlines() if line.startswith("2.srv")] == ["overdue"]
+    assert "overdue" in next(line for line in out.splitlines() if line.startswith("1.srv"))
+    assert "overdue by 01:06:40" in run("showstart", "1")[1]
+    for args in (("showq",), ("showstart", "2"), ("checkjob", "2"), ("showbf",)):
+        _, out, _ = run(*args)
+        assert not re.search(r"-\d", out), out
+
+
+def test_the_place_comes_from_environment_or_files(
+    run: Run, url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folder = tmp_path / "config" / "schedd"
+    folder.mkdir(parents=True)
+    monkeypatch.delenv("SCHEDD_URL")
+    monkeypatch.delenv("SCHEDD_TOKEN")
+    (folder / "client.toml").write_text(f'url = "{url}"\ncluster = "main"\n')
+    secret = folder / "token"
+    secret.write_text(token("reader") + "\n")
+    secret.chmod(0o644)
+    assert run("showq") == (
+        2,
+        "",
+        f"schedd showq: {secret}: others may read it (mode 0644); chmod 0600 {secret}\n",
+    )
+    secret.chmod(0o600)
+    assert run("showq")[0] == 0
+    (folder / "client.toml").write_text('host = "x"\n')
+    assert "no setting 'host'; there is url, cluster, token_file" in run("showq")[2]
+    (folder / "client.toml").write_text("url\n")
+    assert run("showq")[0] == 2
+
+
+def test_commands_speak_over_a_unix_socket(
+    app: FastAPI, clusters: Clusters, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    app.state.clusters = clusters
+    with serving(app, clusters, tmp_path / "socket") as url:
+        assert main(["showq", "--url", url]) == 0
+    assert "0 jobs" in capsys.readouterr().out
+    assert main(["showq", "--url", f"unix:{tmp_path}/none"]) == 4
+
+
+def test_a_link_runs_the_command_of_its_name(url: str, loop: PlanLoop, tmp_path: Path) -> None:
+    loop.submit([node("n1"), job("2.srv")]).result(WAIT)
+    program = tmp_path / "schedd"
+    program.write_text(
+        f"#!{sys.executable}\nimport sys\nfrom schedd.cli.main import main\nsys.exit(main())\n"
+    )
+    program.chmod(0o755)
+    link = tmp_path / "showstart"
+    link.symlink_to("schedd")
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+
+    def call(job_id: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([link, job_id], check=False, capture_output=True, text=True, env=environment)
+
+    assert call("2").stdout.startswith("job 2.srv: ann@login, batch, 4 cpus")
+    assert call("2").stderr == ""
+    assert call("9").stderr.startswith("showstart: cluster main has no job 9")
+
+
+def test_who_reads_no_further_is_no_trouble(url: str, loop: PlanLoop) -> None:
+    loop.submit([node("n1"), *(job(str(i)) for i in range(300))]).result(WAIT)
+    pipe = f"{sys.executable} -m schedd.cli.main showq | head -1"
+    here = Path(__file__).parents[2]
+    shown = subprocess.run(pipe, shell=True, check=True, capture_output=True, text=True, cwd=here)
+    assert shown.stdout.split()[:3] == ["RUNNING", "USER", "QUEUE"]
+    assert shown.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "00:00:00"), (59, "00:00:59"), (90_061, "1:01:01:01"), (-61, "-00:01:01")]
+)
+def test_durations_are_written_as_pbs_does(seconds: int, text: str) -> None:
+    assert span(seconds) == text
+
+
+def test_tables_fit_and_names_are_in_their_natural_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert table(("A", "B"), [("1", "x" * 200)]).splitlines()[1] == "1  " + "x" * 76 + "…"
+    assert sorted(["n10", "n2", "n1a", "n1"], key=natural) == ["n1", "n1a", "n2", "n10"]
+    assert few(["a", "b", "c", "d", "e"]) == "a, b, c and 2 more"
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        ("cluster", ["main"]),
+        ("job", [f"{number}.srv.site" for number in (1, 2, 3, 4)]),
+        ("node", ["n1", "n2", "n10"]),
+        ("queue", ["batch"]),
+        ("user", ["ann", "bob"]),
+        ("held-node", []),
+        ("held-queue", []),
+        ("reservation", []),
+    ],
+)
+def test_the_shell_is_told_the_names_that_there_are(run: Run, kind: str, names: list[str]) -> None:
+    code, out, err = run("__values", kind)
+    assert (code, out.split(), err) == (0, names, "")
+
+
+def test_the_shell_is_told_nothing_where_there_is_nothing_to_tell(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("__values", "nonsense") == (2, "", "")
+    monkeypatch.setenv("SCHEDD_URL", "http://127.0.0.1:1")
+    assert run("__values", "node") == (1, "", "")
