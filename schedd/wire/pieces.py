@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter
 
-from schedd.wire.events import Snapshot
 from schedd.wire.facts import JobFacts
+from schedd.wire.told import Snapshot
 
 __all__ = ["Reader", "dump_snapshot", "read_jobs", "read_snapshot"]
 
