@@ -35,8 +35,8 @@ from schedd.bench.size import to_json as size_to_json
 from schedd.bench.workload import PROFILES
 from schedd.cli.arguments import Parser
 from schedd.cli.federations.bench import bench_federation
-from schedd.cli.federations.bench import table_of as federation_table
-from schedd.cli.federations.bench import to_json as federation_to_json
+from schedd.cli.federations.bench_figures import table_of as federation_table
+from schedd.cli.federations.bench_figures import to_json as federation_to_json
 from server_adapter import bench_wire
 
 __all__ = ["make_parser", "run"]

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from schedd.cli.experiments import routing as experiment_routing
-from schedd.cli.federations.bench import bench_federation, to_json
+from schedd.cli.federations.bench import bench_federation
+from schedd.cli.federations.bench_figures import to_json
 from schedd.cli.federations.field import ClusterSpec, FieldJob, Ran, Routing, simulate
 from schedd.cli.federations.grid import KINDS, SIZES, paper, side_by_side
 from schedd.cli.federations.measures import worth
