@@ -6,13 +6,14 @@ vnodes is put together here before anybody else reads it; which vnodes a job get
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from server_adapter.batch.described import Described
-from server_adapter.bridge.facts import Values
-from server_adapter.openpbs.values import SIZES, amount
+from server_adapter.bridge.facts import Values, attempt
+from server_adapter.openpbs.values import SIZES, amount, select
 from server_adapter.servers.openpbs.facts import (
     ASSIGNED,
     AVAILABLE,
@@ -26,6 +27,11 @@ _NAMES: Final = frozenset({"host", "vnode"})
 _INDIRECT: Final = "@"  # the value of a resource that another vnode has
 _NAME: Final = re.compile(r"(?<=[(+])[^:()+]+|^[^:()+]+(?=[:+]|$)")
 _PLACES: Final = ("exec_vnode", "resv_nodes", "reserve_execvnodes")
+_VSCATTER: Final = "vscatter"
+_PLACE: Final = "Resource_List.place"
+_SELECT: Final = "schedselect"
+OWN_VNODE: Final = "own_vnode"
+"""What a host has as many of as vnodes, for the chunks of one job that are to be on a vnode each."""
 _STRICTEST: Final = ("force_exclhost", "force_excl", "default_exclhost", "default_excl", SHARED)
 _IGNORES: Final = "ignore_excl"
 
@@ -40,6 +46,8 @@ class Hosts:
     members: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     apart: frozenset[str] = frozenset()
     node_of: Mapping[str, str] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """How many nodes of the plan each queue has; those of no queue under the empty name."""
 
     def vnodes(self, node: str) -> tuple[str, ...]:
         """The vnodes of a node of the plan."""
@@ -54,7 +62,30 @@ class Hosts:
             for name in _PLACES
             if (text := values.get(name)) and (renamed := _NAME.sub(self._renamed, text)) != text
         }
+        changed |= self._on_vnodes(values, _SELECT, _PLACE, values.get("queue", ""))
         return {**values, **changed} if changed else values
+
+    def asked(self, resources: Values) -> Values:
+        """What a reservation asks for of the plan, by `select` and `place`."""
+        return {**resources, **self._on_vnodes(resources, "select", "place", "")}
+
+    def _on_vnodes(self, values: Values, select_name: str, place_name: str, queue: str) -> dict[str, str]:
+        """`vscatter` with more chunks than there are hosts: so many vnodes, on whatever hosts.
+
+        With no more chunks it stays as it is, which the plan takes for `scatter`: a job then takes none of
+        the vnodes that are counted for others.
+        """
+        words, text = values.get(place_name, "").split(":"), values.get(select_name, "")
+        if _VSCATTER not in words or not self.members:
+            return {}
+        units = attempt(lambda chunks: sum(count for count, _ in select(chunks)), text or None, default=0)
+        if units <= self.counts.get(queue, self.counts.get("", 0)):
+            return {}
+        place = ":".join(["free" if word == _VSCATTER else word for word in words])
+        return {
+            place_name: place,
+            select_name: "+".join([f"{chunk}:{OWN_VNODE}=1" for chunk in text.split("+")]),
+        }
 
     def nodes(self, vnodes: Iterable[Described]) -> list[Described]:
         """The nodes of the plan, from their vnodes; each at the place of its first."""
@@ -62,9 +93,14 @@ class Hosts:
         for vnode in vnodes:
             found.setdefault(self.node_of.get(vnode.name, vnode.name), []).append(vnode)
         return [
-            _together(name, several) if name in self.members else several[0]
+            _together(name, several) if name in self.members else self._single(several[0])
             for name, several in found.items()
         ]
+
+    def _single(self, vnode: Described) -> Described:
+        if not self.members:
+            return vnode
+        return Described(vnode.object_type, vnode.name, {**vnode.values, AVAILABLE + OWN_VNODE: "1"})
 
     def _renamed(self, found: re.Match[str]) -> str:
         return self.node_of.get(found.group(), found.group())
@@ -74,7 +110,7 @@ NO_HOSTS: Final = Hosts()
 """Every vnode is a node of the plan."""
 
 
-def hosts_of(vnodes: Iterable[Described]) -> Hosts:
+def hosts_of(vnodes: Sequence[Described]) -> Hosts:
     """The hosts among these vnodes that have several."""
     groups: dict[str, list[Described]] = {}
     names = set()
@@ -94,7 +130,13 @@ def hosts_of(vnodes: Iterable[Described]) -> Hosts:
         else:
             members[host] = own
     node_of = {vnode: host for host, own in members.items() for vnode in own}
-    return Hosts(members, frozenset(apart), node_of)
+    queues = {node_of.get(one.name, one.name): one.values.get("queue", "") for one in _working(vnodes)}
+    return Hosts(members, frozenset(apart), node_of, Counter(queues.values()))
+
+
+def stays_whole(place: str, select: str) -> bool:
+    """Whether each chunk is to be on a vnode of its own; also of what `asked` has put into other words."""
+    return _VSCATTER in place.split(":") or f":{OWN_VNODE}=" in select
 
 
 def amounts(values: Values, prefix: str) -> dict[str, int]:
@@ -106,7 +148,7 @@ def amounts(values: Values, prefix: str) -> dict[str, int]:
     return found
 
 
-def _working(vnodes: list[Described]) -> list[Described]:
+def _working(vnodes: Sequence[Described]) -> Sequence[Described]:
     """Those that have anything: the vnode that stands for a host has mostly nothing of its own."""
     return [one for one in vnodes if any(amounts(one.values, AVAILABLE).values())] or vnodes
 
@@ -132,11 +174,12 @@ def _together(name: str, vnodes: list[Described]) -> Described:
         for resource, count in total.items():
             is_size = resource in SIZES or prefix + resource in sizes
             values[prefix + resource] = f"{count}kb" if is_size else str(count)
+    values[AVAILABLE + OWN_VNODE] = str(len(usable or working))
     values["state"] = _state(usable, working)
     return Described(vnodes[0].object_type, name, values)
 
 
-def _words(name: str, vnodes: list[Described], working: list[Described]) -> dict[str, str]:
+def _words(name: str, vnodes: list[Described], working: Sequence[Described]) -> dict[str, str]:
     """What is no amount: all values that any of the vnodes has, and the names of the vnodes."""
     found: dict[str, list[str]] = {}
     for one in working:
@@ -162,7 +205,7 @@ def _words(name: str, vnodes: list[Described], working: list[Described]) -> dict
     return values
 
 
-def _state(usable: list[Described], working: list[Described]) -> str:
+def _state(usable: Sequence[Described], working: Sequence[Described]) -> str:
     if usable:
         return "job-exclusive" if any(is_exclusive(one.values) for one in working) else "free"
     return "offline" if any(vnode_state(one.values) == "drain" for one in working) else "down"

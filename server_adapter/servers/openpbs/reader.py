@@ -11,10 +11,10 @@ from schedd.wire import JobFacts, QueueFacts, ServerFacts, ShareFacts
 from server_adapter.batch.described import Described
 from server_adapter.batch.errors import ServerRefusedError
 from server_adapter.bridge.by_hand import ByHand
-from server_adapter.bridge.facts import ACTIVE
+from server_adapter.bridge.facts import ACTIVE, Values
 from server_adapter.bridge.link import Link
 from server_adapter.bridge.server import Told
-from server_adapter.bridge.state import State, StateBuilder
+from server_adapter.bridge.state import Held, State, StateBuilder
 from server_adapter.dis import Attribute
 from server_adapter.openpbs.codes import RequestCode, ServerCode
 from server_adapter.openpbs.connection import Connection
@@ -26,11 +26,12 @@ from server_adapter.servers.openpbs.facts import (
     WORDS,
     is_exclusive,
     is_over,
+    shares,
     vnode_state,
 )
 from server_adapter.servers.openpbs.hosts import NO_HOSTS, Hosts, hosts_of
 from server_adapter.servers.openpbs.jobs import JobList, ended_since
-from server_adapter.servers.openpbs.reservations import begins, kept, off_queues, wish
+from server_adapter.servers.openpbs.reservations import asked_of, begins, kept, off_queues, wish
 
 _log = logging.getLogger(__name__)
 
@@ -39,6 +40,7 @@ DEFAULT: Final = "default"
 
 _OF_LATE: Final = 6 * 3600  # seconds before the first reading
 _SINGLY: Final = 50  # vanished jobs whose ends are asked for one by one, in one reading
+_HOLDING: Final = frozenset({"R", "E", "S", "U"})
 _MARGIN: Final = 60  # seconds by which clocks may differ
 _NODE_ATTRIBUTES: Final = ("state", "sharing", "resources_available", "queue", "partition", "resv")
 _GONE: Final = frozenset({ServerCode.UNKJOBID, ServerCode.HISTJOBID})
@@ -120,7 +122,12 @@ class StateReader:
         hosts = self._hosts(vnodes)
         nodes = hosts.nodes(vnodes)
         names = self.queues = frozenset(queue.name for queue in queues)
-        jobs = [job for job in expanded(await self._jobs.read()) if job.values.get("queue") in names]
+        there = {node.name for node in vnodes}
+        jobs = [
+            job
+            for job in expanded(await self._jobs.read())
+            if job.values.get("queue") in names or _holds(job.values, there)
+        ]
         jobs += await self._ended({job.name for job in jobs})
         jobs = _planned(jobs, hosts)
         if self._by_hand is not None:
@@ -132,17 +139,22 @@ class StateReader:
             await asyncio.sleep(0)
         assert state is not None, "the last thing built is the state"
         # One that nobody has confirmed yet is in no partition: each scheduler is to answer for it.
-        found = [
-            one for one in await self._ask(RESERVATIONS) if ours.has(one) or "partition" not in one.values
-        ]
+        reserved = await self._ask(RESERVATIONS)
+        found = [one for one in reserved if ours.has(one) or "partition" not in one.values]
         usable = {vnode.name for vnode in vnodes if vnode_state(vnode.values) == "up"}
         wishes = {one.name: wanted for one in found if (wanted := wish(one.values, usable)) is not None}
         queues_of = {queue for node in nodes if (queue := node.values.get("queue"))}
         if queues_of:
             wishes = {name: off_queues(wanted) for name, wanted in wishes.items()}
+        if hosts.members:
+            wishes = {name: asked_of(wanted, hosts.asked) for name, wanted in wishes.items()}
         state = replace(
             state,
-            reservations=kept(_planned(found, hosts)),
+            reservations={
+                name: held
+                for name, one in kept(_planned(reserved, hosts)).items()
+                if (held := _on(one, state.nodes)) is not None
+            },
             wishes=wishes,
             queues=_on_their_nodes(state.queues, queues_of),
         )
@@ -232,6 +244,18 @@ def _planned(found: list[Described], hosts: Hosts) -> list[Described]:
         else Described(one.object_type, one.name, dict(values))
         for one in found
     ]
+
+
+def _holds(values: Values, vnodes: Collection[str]) -> bool:
+    """Whether a job of another scheduler's queue runs on our vnodes: they were its before."""
+    where = values.get("exec_vnode", "") if values.get("job_state") in _HOLDING else ""
+    return bool(where) and any(share.node in vnodes for share in shares(where))
+
+
+def _on(held: Held, nodes: Collection[str]) -> Held | None:
+    """What a reservation, also one of another scheduler, keeps free of our nodes; None without any."""
+    ours = tuple([name for name in held.nodes if name in nodes])
+    return None if not ours else held if len(ours) == len(held.nodes) else replace(held, nodes=ours)
 
 
 def _on_their_nodes(

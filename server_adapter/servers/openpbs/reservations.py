@@ -4,7 +4,7 @@ A standing reservation is one object of the server: its rule (`reserve_rrule`) s
 its times (`reserve_execvnodes`) says where.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
@@ -116,6 +116,12 @@ def off_queues(wish: Wish) -> Wish:
             chunks = "+".join(f"{chunk}:{OF_QUEUE}=False" for chunk in chunks.split("+"))
             slot = replace(slot, resources={**slot.resources, "select": chunks})
         slots.append(slot)
+    return replace(wish, slots=tuple(slots))
+
+
+def asked_of(wish: Wish, plan: Callable[[Mapping[str, str]], Mapping[str, str]]) -> Wish:
+    """With what its times ask for put by `plan` into words for the plan; the server's text stays."""
+    slots = [replace(slot, resources=plan(slot.resources)) if slot.resources else slot for slot in wish.slots]
     return replace(wish, slots=tuple(slots))
 
 

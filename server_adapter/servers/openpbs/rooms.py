@@ -71,7 +71,7 @@ def laid(
     left of all.
 
     One vnode where one has room, the fullest of those; else it is spread over several, unless it is to stay
-    `whole`. Raises VnodesFullError.
+    `whole`: on a vnode on which no other chunk of its job is. Raises VnodesFullError.
     """
     needs = {
         name: count
@@ -90,7 +90,12 @@ def laid(
         text = ":".join(f"{name}={value}" for name, value in asked.items())
         raise VnodesFullError(f"no vnodes of the host have room for {text} now")
     by_name = dict(taken)
-    left = [replace(one, free=_less(one.free, by_name.get(one.vnode, {}))) for one in rooms]
+    left = [
+        replace(one, free=_less(one.free, one.free if whole else by_name[one.vnode]))
+        if one.vnode in by_name
+        else one
+        for one in rooms
+    ]
     return taken, left
 
 

@@ -18,6 +18,7 @@ from server_adapter.openpbs.credentials import AnyPort, Credential, Vouch
 from server_adapter.openpbs.requests import ConfirmReservationRequest
 from server_adapter.openpbs.values import condensed
 from server_adapter.servers.openpbs.handover import OWN, REQUESTS, Desk
+from server_adapter.servers.openpbs.hosts import stays_whole
 from server_adapter.servers.openpbs.pen import Pen
 from server_adapter.servers.openpbs.place import SchedulerPlace
 from server_adapter.servers.openpbs.placing import exec_vnode
@@ -153,7 +154,7 @@ class OpenPBSServer(ServerOfParts):
             for share in place.shares
             if share.node in at
         }
-        whole = "vscatter" in slot.resources.get("place", "").split(":")
+        whole = stays_whole(slot.resources.get("place", ""), slot.resources.get("select", ""))
         nodes = {} if self._state is None else self._state.nodes
         amounts = {name for node in nodes.values() for name in node.resources}
         tags = {share.node: nodes[share.node].properties for share in place.shares if share.node in nodes}

@@ -9,7 +9,7 @@ from schedd.wire import ShareFacts
 from server_adapter.batch.described import Described
 from server_adapter.openpbs.codes import ObjectType
 from server_adapter.servers.openpbs.facts import is_exclusive, node_facts, shares, vnode_use
-from server_adapter.servers.openpbs.hosts import NO_HOSTS, hosts_of
+from server_adapter.servers.openpbs.hosts import NO_HOSTS, hosts_of, stays_whole
 from server_adapter.servers.openpbs.placing import exec_vnode
 from server_adapter.servers.openpbs.rooms import (
     VnodesFullError,
@@ -118,7 +118,7 @@ def test_words_of_vnodes_are_words_of_the_host() -> None:
         *("a", "a[0]", "a[1]", "color=red", "color=blue"),
         *("resv=R1", "resv=R2", "sharing=default_exclhost"),
     }
-    assert facts.resources == {"scratch": 10 * GIB}
+    assert facts.resources == {"scratch": 10 * GIB, "own_vnode": 2}
     assert is_exclusive(node.values)
 
 
@@ -149,6 +149,46 @@ def test_where_jobs_and_reservations_are_is_told_by_hosts() -> None:
         "reserve_execvnodes": "3#(a:ncpus=1){0-1}(n1:ncpus=1){2}",
         "resv_nodes": "a:ncpus=1",
     }
+
+
+# -- vscatter ----------------------------------------------------------------------------------------------
+
+
+def wide(units: int, place: str = "vscatter", queue: str = "workq") -> dict[str, str]:
+    return {
+        "queue": queue,
+        "schedselect": f"{units - 1}:ncpus=2:mem=1gb+1:ncpus=1",
+        "Resource_List.place": place,
+    }
+
+
+def test_vscatter_with_more_chunks_than_hosts_asks_for_vnodes() -> None:
+    vnodes = [*numa(), vnode("n1", "n1")]
+    hosts = hosts_of(vnodes)
+    asked = hosts.planned(wide(3, "vscatter:excl"))
+    assert asked["Resource_List.place"] == "free:excl"
+    assert asked["schedselect"] == "2:ncpus=2:mem=1gb:own_vnode=1+1:ncpus=1:own_vnode=1"
+    facts = [node_facts(node.name, node.values) for node in hosts.nodes(vnodes)]
+    assert [one.resources for one in facts] == [{"own_vnode": 2}, {"own_vnode": 1}]
+    wished = hosts.asked({"select": "3:ncpus=1", "place": "vscatter", "walltime": "60"})
+    assert wished == {"select": "3:ncpus=1:own_vnode=1", "place": "free", "walltime": "60"}
+    assert stays_whole(wished["place"], wished["select"])
+
+
+def test_vscatter_with_no_more_chunks_than_hosts_is_over_hosts() -> None:
+    hosts = hosts_of([*numa(), vnode("n1", "n1"), vnode("n2", "n2", queue="fast")])
+    assert hosts.planned(wide(2)) == wide(2)
+    assert hosts.planned(wide(3, "scatter")) == wide(3, "scatter")
+    assert hosts.planned(wide(2, queue="fast")) != wide(2, queue="fast"), "the queue has one vnode alone"
+    assert NO_HOSTS.planned(wide(9)) == wide(9)
+    assert stays_whole("vscatter:excl", "2:ncpus=1")
+    assert not stays_whole("scatter", "2:ncpus=1")
+
+
+def test_with_vscatter_each_chunk_has_a_vnode_of_its_own() -> None:
+    assert where("2:ncpus=1", ShareFacts("a", 2), whole=True) == "(a[0]:ncpus=1)+(a[1]:ncpus=1)"
+    with pytest.raises(VnodesFullError):
+        where("3:ncpus=1", ShareFacts("a", 3), whole=True)
 
 
 # -- the vnodes of a job -----------------------------------------------------------------------------------

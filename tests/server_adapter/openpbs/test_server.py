@@ -138,6 +138,28 @@ async def test_a_scheduler_sees_its_own_partition_alone(tmp_path: Path) -> None:
             await server.close()
 
 
+async def test_what_another_partition_still_holds_of_our_vnodes_counts(tmp_path: Path) -> None:
+    """A vnode may change its partition while jobs run there, and reservations keep theirs for ever."""
+    far = QUEUED | {"queue": "planned", "job_state": "R", "exec_vnode": "(n1:ncpus=2)+(n2:ncpus=1)"}
+    elsewhere = QUEUED | {"queue": "planned", "job_state": "R", "exec_vnode": "(n2:ncpus=1)"}
+    site = Site(jobs={"1.s": far, "2.s": elsewhere, "3.s": QUEUED | {"queue": "planned"}})
+    site.nodes["n2"]["partition"] = "part1"
+    site.queues["planned"] = site.queues["workq"] | {"partition": "part1"}
+    about = {"reserve_state": "2", "reserve_start": "5000", "reserve_end": "6000", "partition": "part1"}
+    site.reservations = {
+        "R4.s": about | {"queue": "R4", "resv_nodes": "(n1:ncpus=2)+(n2:ncpus=2)"},
+        "R5.s": about | {"queue": "R5", "resv_nodes": "(n2:ncpus=2)"},
+    }
+    async with site.peer.listening():
+        server = site.server_of(tmp_path)
+        state = await server.read()
+        await server.close()
+    assert set(state.jobs) == {"1.s"}
+    assert state.jobs["1.s"].shares == (ShareFacts("n1", 2), ShareFacts("n2", 1))
+    assert {name: held.nodes for name, held in state.reservations.items()} == {"R4.s": ("n1",)}
+    assert not state.wishes, "another scheduler's reservation is its affair"
+
+
 async def test_jobs_of_a_queue_that_has_vnodes_run_there_alone_and_others_elsewhere(tmp_path: Path) -> None:
     site = Site(jobs={"1.s": dict(QUEUED), "2.s": QUEUED | {"queue": "fast"}})
     site.queues["fast"] = dict(site.queues["workq"])
