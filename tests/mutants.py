@@ -56,6 +56,8 @@ ROOMS: dict[str, tuple[str, tuple[str, ...]]] = {
         ("tests/server_adapter/bridge", *_programs("tests/server_adapter/bridge")),
     ),
 }
+_QUIETLY = ("-q", "-p", "no:cacheprovider", "--timeout", "0")
+"""Without a limit for a test: who looks on slows tests down, and mutants have a limit of their own."""
 _KERNELS = "schedd/plan/kernels"
 _COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,
@@ -262,7 +264,7 @@ class _Watch:
 
 def _quietly(arguments: list[str], plugins: list[object]) -> int:
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        return int(pytest.main(["-q", "-p", "no:cacheprovider", *arguments], plugins=plugins))
+        return int(pytest.main([*_QUIETLY, *arguments], plugins=plugins))
 
 
 def _verdict(mutant: Mutant, tests: list[str], limit: float) -> str:
@@ -301,6 +303,12 @@ def main() -> int:
     parser.add_argument(
         "--seconds", type=float, default=60.0, help="tests of one mutant take so long at most (60)"
     )
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        default=1e6,
+        help="no mutant is begun so long after the first; for a smaller sample",
+    )
     parser.add_argument("--tests", nargs="*", help="other tests than those of the room")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
@@ -323,7 +331,11 @@ def main() -> int:
     drawn = [(path, number) for path in files for number in range(count_of(path))]
     random.Random(options.seed).shuffle(drawn)
     verdicts: dict[str, str] = {}
+    begun = time.monotonic()
     for path, number in drawn[: options.sample]:
+        if time.monotonic() - begun > 60 * options.minutes:
+            print(f"{len(verdicts)} of {options.sample} mutants within {options.minutes:g} minutes")
+            break
         mutant = mutant_of(path, number)
         tests = sorted(callers.get((mutant.path, mutant.function), []), key=watch.seconds.__getitem__)
         within = 0.0

@@ -159,6 +159,7 @@ def test_a_repair_that_was_cut_short_comes_to_the_same_end_from_a_checkpoint_or_
         assert world.twin.state.records == world.engine.state.records
 
 
+@pytest.mark.timeout(600)  # fifteen lives; on a machine that does other things that takes minutes
 @settings(max_examples=15, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 1 << 32))
 def test_what_was_frozen_stays_as_it_was_while_the_engine_goes_on(seed: int) -> None:

@@ -59,6 +59,7 @@ def test_a_clock_that_was_set_back_hurts_nobody() -> None:
     meter = read([(0, 100.0), (8, 140.0)] * 4).read(100.0, T - 10**6, 0, 0.0)
     assert meter.as_of == T + 60 * 7
     assert meter.told(None) == Draw(idle=100, core=5)
+    assert meter.read_off(9.0, T - 10**6).as_of == T + 60 * 7
 
 
 def test_while_off_it_draws_the_mean_of_late_and_never_more_than_idle() -> None:
@@ -74,3 +75,22 @@ def test_what_is_in_force_moves_only_when_it_is_wrong() -> None:
     meter = read([(0, 110.0), (8, 150.0)] * 4).settled(Draw(100, 5), 8)
     assert meter.draw == Draw(110, 5)
     assert meter.settled(Draw(100, 5), 8) is meter
+
+
+def test_watts_are_told_in_tenths_and_those_of_a_core_in_hundredths() -> None:
+    meter = read([(0, 100.26), (8, 140.36)] * 4).read_off(12.26, T + 999)
+    assert meter.told(None) == Draw(idle=100.3, core=5.01, off=12.3)
+
+
+def test_a_little_wrong_is_a_twentieth_of_what_the_node_draws_at_most() -> None:
+    meter = read([(0, 100.0), (8, 140.0)] * 4)  # with 8 cores 140 W, a twentieth of which is 7
+    assert meter.settled(Draw(107, 5), 8).draw is None
+    assert meter.settled(Draw(107.1, 5), 8).draw == Draw(100, 5)
+    assert meter.settled(Draw(100, 5.88), 8).draw == Draw(100, 5)
+    cold = meter.read_off(10.0, T + 999)
+    assert cold.settled(Draw(100, 5, off=17), 8).draw is None
+    assert cold.settled(Draw(100, 5, off=17.1), 8).draw == Draw(100, 5, off=10)
+    learned = meter.settled(Draw(110, 5), 8)
+    assert learned.draw == Draw(100, 5)
+    assert learned.settled(Draw(110, 5, gpu=7), 8) is learned
+    assert learned.settled(Draw(110, 5, gpu=7.1), 8).draw == Draw(100, 5, gpu=7.1)

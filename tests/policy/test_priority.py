@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from schedd.policy.demand import Demand, demand
 from schedd.policy.fair_share import FairShare
-from schedd.policy.priority import TERMS, JobClass, SiteWeights, deadline_value, priority
+from schedd.policy.priority import TERMS, JobClass, SiteWeights, deadline_value, priority, short_value
 from schedd.policy.protocol import Applicant, Priority, Shares
+from schedd.policy.site import site_policy
 
 NOW = 1_700_000_000
 HOUR = 3600
@@ -170,3 +171,13 @@ def test_the_total_is_the_sum_of_the_points_in_whole_points() -> None:
 def test_every_term_has_a_weight() -> None:
     weights = {field.name.rstrip("_") for field in fields(SiteWeights)}
     assert set(TERMS) <= weights
+
+
+def test_the_shortest_waiting_job_has_all_of_the_points_for_shortness() -> None:
+    assert [short_value(walltime, 1) for walltime in (0, 1, 4)] == [0.0, 1.0, 0.25]
+    assert [demand(waiting, []).shortest for waiting in ([], [job(walltime=0), job(walltime=1)])] == [0, 1]
+
+
+def test_the_weight_of_classes_is_called_class_in_the_settings() -> None:
+    weights = site_policy({"priority": {"class": 3.0, "waiting": 0.5}}).weights
+    assert (weights.class_, weights.waiting) == (3.0, 0.5)

@@ -44,6 +44,9 @@ async def as_client(house: House, *requests: Request) -> None:
             await connection.request(request)
 
 
+@pytest.mark.timeout(
+    600
+)  # programs start eight times; on a machine that does other things that takes minutes
 async def test_two_hundred_jobs_start_once_each_where_planned_through_faults_and_kills(house: House) -> None:
     server, faults = house.server, house.server.faults
     scenario = Scenario(server, MEMORY)

@@ -1,0 +1,101 @@
+"""What places cost, and the first that a job can pay for."""
+
+from datetime import datetime
+
+import pytest
+
+from schedd.model import Chunk, Node, Place, Request
+from schedd.plan.plan import Plan
+from schedd.policy.accounts import Portion
+from schedd.policy.affordable import Tariff, place_within, portions_of
+from schedd.policy.economy import Economy, Price
+from schedd.policy.recurrence import Recurrence
+
+T = 1_700_006_400  # 2023-11-15T00:00:00Z
+HOUR = 3600
+NIGHT = Recurrence(
+    datetime.fromisoformat("2023-11-01T20:00:00"), datetime.fromisoformat("2023-11-01T21:00:00"), "FREQ=DAILY"
+)
+ECONOMY = Economy(
+    prices=(
+        Price(core_hour=3.6, gpu_hour=7.2),
+        Price(core_hour=0.36, gpu_hour=0.72, window=NIGHT),
+        Price(core_hour=36.0, gpu_hour=72.0, nodes=("dear",)),
+    )
+)
+NODES: dict[str, tuple[str, ...]] = {"n1": (), "n2": ("dear",)}
+
+
+def tariff(nodes: dict[str, tuple[str, ...]] | None = None) -> Tariff:
+    return Tariff(ECONOMY, NODES if nodes is None else nodes, T)
+
+
+def test_a_place_costs_cores_and_gpus_by_the_nodes_prices() -> None:
+    held = [Portion("n1", (), 2, 1), Portion("n2", (), 1, 0)]
+    assert tariff().cost(held, T, T + HOUR) == pytest.approx(2 * 3.6 + 7.2 + 36)
+    assert tariff().cost(held, T + 20 * HOUR, T + 21 * HOUR) == pytest.approx(2 * 0.36 + 0.72 + 36)
+    assert tariff().cost([Portion("gone", (), 9, 9)], T, T + HOUR) == 0
+
+
+@pytest.mark.parametrize(
+    "after", [T + 19 * HOUR, T + 19 * HOUR + 1810, T + 20 * HOUR + 1790, T + 20 * HOUR + 1800]
+)
+@pytest.mark.parametrize("most", [2.0, 3.5])
+def test_the_first_moment_that_costs_no_more_is_found_to_the_second(after: int, most: float) -> None:
+    prices, held = tariff({"n1": ()}), [Portion("n1", (), 1, 0)]
+    moments = range(after + 1, after + 26 * HOUR)
+    least = next(at for at in moments if prices.cost(held, at, at + HOUR) <= most + 1e-9)
+    assert prices.later(1, 0, after, HOUR, most) == least
+
+
+def test_gpus_count_and_the_cheapest_nodes_are_asked() -> None:
+    night = T + 20 * HOUR
+    assert tariff().later(0, 1, T, HOUR, 0.72) == night
+    assert tariff({"n2": ("dear",)}).later(0, 1, T, HOUR, 71.9) is None
+    assert tariff({}).later(1, 0, T, HOUR, 100.0) is None
+
+
+def plan_of(*nodes: Node) -> Plan:
+    return Plan(list(nodes), T)
+
+
+def test_a_job_holds_cores_and_gpus_of_each_node_once() -> None:
+    plan = plan_of(Node("n1", 8, gpus=4), Node("n2", 8, gpus=4))
+    request = Request((Chunk(1, cpus=2, gpus=1), Chunk(1, cpus=3, gpus=2)), Place.PACK)
+    slot = plan.new(request, HOUR, T)
+    plan.place(slot, T)
+    (portion,) = portions_of(plan, slot)
+    assert (portion.cpus, portion.gpus) == (5, 3)
+    two = plan.new(Request((Chunk(2, cpus=5, gpus=1),)), HOUR, T)
+    plan.place(two, plan.start(slot) + HOUR)
+    assert sorted((one.node, one.cpus, one.gpus) for one in portions_of(plan, two)) == [
+        ("n1", 5, 1),
+        ("n2", 5, 1),
+    ]
+
+
+def placed(most: float) -> tuple[int, float, int]:
+    """The start and the first place's cost as told, in cents, and the start that the plan has."""
+    plan = plan_of(Node("n1", 8))
+    slot = plan.new(Request((Chunk(1, cpus=1),)), HOUR, T)
+    plan.place(slot, T)
+    start, first = place_within(plan, slot, tariff({"n1": ()}), most, T, lambda: plan.place(slot, T))
+    return start, round(100 * first), plan.start(slot)
+
+
+def test_a_job_is_moved_to_the_first_place_that_it_can_pay_for() -> None:
+    night = T + 20 * HOUR
+    assert placed(3.6) == (T, 360, T)
+    assert placed(0.36) == (night, 360, night)
+
+
+def test_a_job_that_can_pay_for_none_has_no_place_and_the_first_ones_cost_is_said() -> None:
+    assert placed(0.35) == (-1, 360, -1)
+
+
+def test_a_job_whose_later_gap_is_none_has_no_place() -> None:
+    plan = plan_of(Node("n1", 8))
+    slot = plan.new(Request((Chunk(1, cpus=1),)), HOUR, T)
+    plan.place(slot, T)
+    start, first = place_within(plan, slot, tariff({"n1": ()}), 0.36, T, lambda: -1)
+    assert (start, round(100 * first)) == (-1, 360)

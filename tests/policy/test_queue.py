@@ -1,0 +1,90 @@
+"""Orders of queue policies, and whom they let pass, on queues that are worked out by hand."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from schedd.policy.queue import QUEUE_POLICIES, Waiting, _flexible
+
+NOW = 100_000
+NEVER = 1 << 40
+HOUR = 3600
+
+
+def waiting(
+    waited: Sequence[int], duration: Sequence[int], due: Sequence[int] = (), cpus: Sequence[int] = ()
+) -> Waiting:
+    """The queue of jobs that waited so long, ask for so many seconds, and are due so long from now."""
+    return Waiting(
+        now=NOW,
+        since=NOW - np.array(waited, np.int64),
+        duration=np.array(duration, np.int64),
+        due=NOW + np.array(due or [NEVER] * len(waited), np.int64),
+        cpus=lambda: np.array(cpus, np.int64),
+    )
+
+
+def order(policy: str, queue: Waiting) -> list[int]:
+    return [int(position) for position in QUEUE_POLICIES[policy].order(queue)]
+
+
+def test_strict_orders_and_their_ties() -> None:
+    queue = waiting([50, 40, 30, 20], [300, 100, 200, 100], [500, 400, 400, 900])
+    assert order("fcfs", queue) == [0, 1, 2, 3]
+    assert order("sjf", queue) == [1, 3, 2, 0]
+    assert order("edf", queue) == [1, 2, 0, 3]
+
+
+def test_by_area_counts_cpus_times_seconds() -> None:
+    queue = waiting([3, 2, 1], [100, 50, 300], cpus=[4, 9, 1])
+    assert order("easy-area-12h", queue) == [2, 0, 1]
+
+
+def test_by_expansion_the_largest_share_of_waiting_goes_first() -> None:
+    queue = waiting([300, 200, 100], [300, 100, 100])
+    assert order("easy-xf-12h", queue) == [1, 0, 2]  # 3 before 2, which came before another 2
+
+
+@pytest.mark.parametrize("hours", [12, 24, 48])
+def test_who_has_waited_for_the_cap_goes_before_all_younger_ones_by_arrival(hours: int) -> None:
+    cap = hours * HOUR
+    queue = waiting([cap + 5, cap, cap - 1, 7], [900, 500, 700, 100])
+    assert order(f"easy-sjf-{hours}h", queue) == [0, 1, 3, 2]
+
+
+def test_flexible_sums_aging_deadline_and_shortness() -> None:
+    late = 100 - 1
+    queue = waiting(
+        [0, 0, 300, 0, 0, 0, 0],
+        [100, 50, 100, 100, 100, 100, 100],
+        [NEVER, NEVER, NEVER, 100, 200, 300, late],
+    )
+    # aging 0.01 a second; 0.1, or up to 20 from two lengths before the latest start; 2 for the shortest
+    assert (-_flexible(queue)).tolist() == pytest.approx([1.1, 2.1, 4.1, 21.0, 11.05, 1.1, 1.1])
+    assert order("flexible", queue) == [3, 4, 2, 1, 0, 5, 6]
+
+
+def test_flexible_sums_that_differ_by_the_last_bits_are_ties() -> None:
+    # 0.03 + 0.1 + 1.0 and 0.23 + 0.1 + 0.8, which is more by one bit
+    assert order("flexible", waiting([3, 23, 0], [200, 250, 100])) == [2, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("policy", "starts", "reserves"),
+    [
+        ("fcfs", [True, False, False], [False, False, False]),
+        ("sjf", [True, False, False], [False, False, False]),
+        ("edf", [True, False, False], [False, False, False]),
+        ("easy", [True, True, True], [True, False, False]),
+        ("aggressive", [True, True, True], [False, False, False]),
+        ("flexible", [True, True, True], [True, False, False]),
+        ("easy-xf-24h", [True, True, True], [True, False, False]),
+    ],
+)
+def test_who_may_start_and_who_has_a_reservation_behind_so_many_that_cannot(
+    policy: str, starts: list[bool], reserves: list[bool]
+) -> None:
+    found = QUEUE_POLICIES[policy]
+    assert [found.may_start(blocked) for blocked in range(3)] == starts
+    assert [found.reserves(blocked) for blocked in range(3)] == reserves
