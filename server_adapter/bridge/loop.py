@@ -283,6 +283,8 @@ class Adapter:
             self._compare(started, events, before or EMPTY)
         if self.settings.mode == "scheduler" and not self._daemon_away():
             await self._reserve(state)
+            if state.server.scheduling and not self.server.barred():
+                await self.server.tend()
         # 4. The whole state, from time to time.
         if (before is None or self._snapshots.due) and not self._daemon_away():
             await self._put_snapshot(state, now)

@@ -98,6 +98,10 @@ class Server(Protocol):
         """
         ...
 
+    async def tend(self) -> None:
+        """What it leaves to its scheduler beside runs and reservations, by the last reading: resumptions."""
+        ...
+
     async def write(self, write: Write) -> bool:
         """Writes a plan on a job; False when it is worth another try at once, with less to write."""
         ...

@@ -69,6 +69,9 @@ class ServerOfParts:
         """Whether the job runs, or ran, as decided."""
         return await self._starting.became(run)
 
+    async def tend(self) -> None:
+        """Nothing, where the server resumes jobs by itself."""
+
     async def write(self, write: Write) -> bool:
         """Writes a plan on a job."""
         return await self._writing.write(write)

@@ -17,6 +17,7 @@ FAMILY: Final = "openpbs"
 
 JOB_ATTRIBUTES: Final = (
     "job_state",
+    "substate",
     "queue",
     "Job_Name",
     "Job_Owner",

@@ -32,6 +32,7 @@ from server_adapter.servers.openpbs.facts import (
 from server_adapter.servers.openpbs.hosts import NO_HOSTS, Hosts, hosts_of
 from server_adapter.servers.openpbs.jobs import JobList, ended_since
 from server_adapter.servers.openpbs.reservations import asked_of, begins, kept, off_queues, wish
+from server_adapter.servers.openpbs.suspended import waiting
 
 _log = logging.getLogger(__name__)
 
@@ -111,6 +112,8 @@ class StateReader:
         """The hosts that are planned as one node each, at the last reading,"""
         self.vnodes: Mapping[str, list[Described]] = {}
         """and their vnodes then."""
+        self.suspended: Mapping[str, Values] = {}
+        """Suspended jobs that wait to be resumed."""
 
     async def read(self) -> State:
         """The server's state now. Raises what `Link.talk` and `Connection.describe` raise."""
@@ -128,6 +131,7 @@ class StateReader:
             for job in expanded(await self._jobs.read())
             if job.values.get("queue") in names or _holds(job.values, there)
         ]
+        self.suspended = waiting(jobs)
         jobs += await self._ended({job.name for job in jobs})
         jobs = _planned(jobs, hosts)
         if self._by_hand is not None:

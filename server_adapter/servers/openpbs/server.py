@@ -26,6 +26,7 @@ from server_adapter.servers.openpbs.reader import DEFAULT_PARTITION, StateReader
 from server_adapter.servers.openpbs.reservations import composed
 from server_adapter.servers.openpbs.rooms import room, usable
 from server_adapter.servers.openpbs.runs import Starter
+from server_adapter.servers.openpbs.suspended import Resumer
 from server_adapter.servers.parts import ServerOfParts
 from server_adapter.settings import Settings
 
@@ -50,6 +51,7 @@ _PLACE: Final = READ_ONLY | {
     RequestCode.ASYNC_RUN_JOB_ACK,
     RequestCode.DEFERRED_SCHEDULER_REPLY,
     RequestCode.CONFIRM_RESERVATION,
+    RequestCode.SIGNAL_JOB,
 }
 
 
@@ -104,6 +106,7 @@ class OpenPBSServer(ServerOfParts):
             queues=lambda: self._reader.queues,
             hosts=lambda: self._reader.hosts,
         )
+        self._resumer = Resumer(self.place.talk)
         super().__init__(link=link, reader=self._reader, starter=starter, pen=self.pen, desk=desk)
         self._state: State | None = None
 
@@ -129,6 +132,10 @@ class OpenPBSServer(ServerOfParts):
     def barred(self) -> str:
         """Why nothing may be started: we are not registered."""
         return self.place.barred()
+
+    async def tend(self) -> None:
+        """Resumes jobs that are to go on, and whose vnodes have room."""
+        await self._resumer.tend(self._reader.suspended)
 
     async def confirm(self, name: str, wish: Wish, places: Sequence[Placed]) -> None:
         """Gives a reservation its vnodes, one bracket for each unit of its select; or refuses it."""
