@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
+from itertools import pairwise
 from operator import attrgetter
 from typing import Annotated, Any, Final, Literal, Self, get_type_hints
 
@@ -342,6 +343,20 @@ class WhatIf(_Asked):
             lt=_TIME_END,
         ),
     ] = None
+    tasks: Annotated[
+        tuple[Annotated[int, Field(ge=1, le=100_000)], ...],
+        Field(
+            description="When so many such jobs would all have ended: ascending numbers, each is answered.",
+            max_length=20,
+        ),
+    ] = ()
+
+    @field_validator("tasks")
+    @classmethod
+    def _ascending(cls, tasks: tuple[int, ...]) -> tuple[int, ...]:
+        if any(one >= other for one, other in pairwise(tasks)):
+            raise ValueError("the numbers must ascend")
+        return tasks
 
     @model_validator(mode="after")
     def _one_of_three(self) -> Self:

@@ -13,6 +13,7 @@ from schedd.plan.views import Window
 from schedd.predict import Figures
 from schedd.service.background.track import SearchRun
 from schedd.service.questions.cheapest import Cheapest
+from schedd.service.questions.forks import Many
 from schedd.service.questions.objectives import ObjectiveChange
 from schedd.service.questions.smaller import Smaller
 from schedd.service.questions.summaries import CriterionValue, UserSummary
@@ -207,6 +208,9 @@ class WhatIfAnswer(VariantAnswer):
     where the site has no prices."""
     variants: tuple[VariantAnswer, ...]
     """In the order of the question."""
+    tasks: tuple[Many, ...]
+    """When so many such jobs would all have ended, each placed by itself; numbers for which there is no room,
+    or whose answer takes too long, are left out."""
     as_of: int
     """The moment at which the job was thought to arrive."""
     generation: int

@@ -103,6 +103,7 @@ def answered(
         windows: int = 0,
         changes: bool = False,
         cheapest_by: int | None = None,
+        tasks: tuple[int, ...] = (),
     ) -> tuple[Asked, dict[str, Any]]:
         asks = question.facts(now, facts, variant)
         try:
@@ -114,6 +115,7 @@ def answered(
                 most_windows=windows,
                 changes=changes,
                 cheapest_by=cheapest_by,
+                tasks=tasks,
             )
         except NotUnderstood as error:
             fault = Fault(where=where, what=str(error))
@@ -140,6 +142,7 @@ def answered(
         windows=question.windows,
         changes=question.changes,
         cheapest_by=question.cheapest_by,
+        tasks=question.tasks,
     )
     variants = [ask(f"body.variants[{i}]", variant) for i, variant in enumerate(question.variants)]
     return WhatIfAnswer(
@@ -147,6 +150,7 @@ def answered(
         windows=asked.windows,
         changes=asked.changes,
         cheapest=asked.cheapest,
+        tasks=asked.many,
         variants=tuple(VariantAnswer(**one) for _, one in variants),
         as_of=asked.now,
         generation=asked.generation,

@@ -327,10 +327,11 @@ class Reading:
         windows: int = 0,
         changes: bool = False,
         cheapest_by: int | None = None,
+        tasks: Sequence[int] = (),
     ) -> WhatIfAnswer:
         """When a job would start: one of ``request`` (as `qsub -l` takes it), ``resources`` and ``job``; with
-        ``cheapest_by`` also where it costs least and ends by that second. What one's own ``bookings`` have
-        counts as free.
+        ``cheapest_by`` also where it costs least and ends by that second, with ``tasks`` when so many such
+        jobs would have ended. What one's own ``bookings`` have counts as free.
         """
         question = {
             "request": request,
@@ -346,6 +347,7 @@ class Reading:
             "windows": windows,
             "changes": changes,
             "cheapest_by": cheapest_by,
+            "tasks": list(tasks) or None,
         }
         body = {name: value for name, value in question.items() if value is not None}
         return cast("WhatIfAnswer", self._http.ask("POST", self._path("/what-if"), body=body))

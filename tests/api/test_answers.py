@@ -316,3 +316,12 @@ def test_plain_fields_are_those_of_the_whole_view(busy_cluster: TestClient) -> N
     again = busy_cluster.get(f"{MAIN}/jobs?fields=id,state")
     tag = {"If-None-Match": again.headers["etag"]}
     assert busy_cluster.get(f"{MAIN}/jobs?fields=id,state", headers=tag).status_code == 304
+
+
+def test_when_many_such_jobs_would_have_ended(busy_cluster: TestClient) -> None:
+    asked = {"request": "nodes=1:ppn=1,walltime=60", "tasks": [1, 8]}
+    (one, eight) = busy_cluster.post(f"{MAIN}/what-if", json=asked).json()["tasks"]
+    assert (one["tasks"], eight["tasks"]) == (1, 8)
+    assert eight["end"] >= one["end"]
+    for wrong in ([2, 2], [3, 1], [0], list(range(1, 30))):
+        assert busy_cluster.post(f"{MAIN}/what-if", json={**asked, "tasks": wrong}).status_code == 422

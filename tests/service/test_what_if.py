@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -195,3 +196,33 @@ def test_what_is_held_for_the_job_that_it_is_asked_instead_of_is_left() -> None:
         wanted = asking({"nodes": "1:ppn=2", "walltime": "01:20:00"})
         assert isinstance(copy.what_if(wanted, T).answer, WaitingFor)
         assert start(copy.what_if(wanted, T, instead_of="2")) == T + 1000
+
+
+def test_many_such_jobs_are_placed_each_by_itself_and_leave_no_trace() -> None:
+    with planner(tell=False, end_allowance=0) as loop:
+        events: list[Event] = [node("n1", 8), job("1", nodes="1:ppn=4", walltime="1000")]
+        loop.submit(events).result(WAIT)
+        copy = fork(loop)
+        wanted = asking({"nodes": "1:ppn=2", "walltime": "100"})
+        asked = copy.what_if(wanted, T, tasks=(1, 2, 3, 20, 21, 24))
+        # Two at a time beside the other job until 1000, then four.
+        assert [(one.tasks, one.end - T) for one in asked.many] == [
+            (1, 100),
+            (2, 100),
+            (3, 200),
+            (20, 1000),
+            (21, 1100),
+            (24, 1100),
+        ]
+        assert start(copy.what_if(wanted, T)) == T
+        assert copy.what_if(asking({"nodes": "1:ppn=16"}), T, tasks=(5,)).many == ()
+
+
+def test_of_many_jobs_those_numbers_are_told_that_were_worked_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with planner(tell=False, end_allowance=0) as loop:
+        loop.submit([node("n1", 2)]).result(WAIT)
+        monkeypatch.setattr("schedd.service.questions.asking.QUESTION_WORK", 2_000)
+        asked = fork(loop).what_if(asking({"nodes": "1:ppn=2", "walltime": "100"}), T, tasks=(1, 5, 5000))
+        assert [(one.tasks, one.end - T) for one in asked.many] == [(1, 100), (5, 500)]

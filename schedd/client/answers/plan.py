@@ -13,6 +13,7 @@ __all__ = [
     "Cheapest",
     "Gap",
     "GapsView",
+    "Many",
     "NodePage",
     "NodeView",
     "ReservationView",
@@ -178,6 +179,13 @@ class VariantAnswer(TypedDict):
     notes: list[str]
 
 
+class Many(TypedDict):
+    """So many such jobs, each placed by itself, have all ended by then."""
+
+    tasks: int
+    end: int
+
+
 class WhatIfAnswer(TypedDict):
     """The same for the question itself, with all else that was asked."""
 
@@ -204,6 +212,7 @@ class WhatIfAnswer(TypedDict):
     changes: list[Smaller]
     cheapest: Cheapest | None
     variants: list[VariantAnswer]
+    tasks: list[Many]
     as_of: int
     generation: int
 

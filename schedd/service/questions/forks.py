@@ -1,7 +1,7 @@
 """A copy of the plan for questions. One copy per generation, shared by all who ask."""
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
@@ -22,7 +22,7 @@ from schedd.model import FOREVER, Answer, Never, NodeSets, Placement, Request, S
 from schedd.plan.choose import choose
 from schedd.plan.columns import Ints
 from schedd.plan.evaluate import JobColumns, Weights, by_name
-from schedd.plan.plan import Plan
+from schedd.plan.plan import Plan, WorkSpent
 from schedd.plan.views import Window, bare, why_never, windows
 from schedd.policy.access import Access
 from schedd.policy.affordable import Tariff, place_within, too_dear
@@ -32,7 +32,7 @@ from schedd.service.questions.cheapest import Cheapest, cheapest, moments
 from schedd.service.questions.smaller import Smaller, smaller
 from schedd.wire import JobFacts
 
-__all__ = ["Asked", "Fork", "NotUnderstood", "fork"]
+__all__ = ["Asked", "Fork", "Many", "NotUnderstood", "fork"]
 
 
 class NotUnderstood(ValueError):
@@ -41,6 +41,14 @@ class NotUnderstood(ValueError):
 
 _WINDOWS = 100
 """Of starts, in which the cheapest is looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Many:
+    """So many such jobs, each placed by itself, have all ended by then."""
+
+    tasks: int
+    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +68,7 @@ class Asked:
     changes: tuple[Smaller, ...] = ()
     cheapest: Cheapest | None = None
     """Where it would cost least and end in time, if that was asked, and some place does."""
+    many: tuple[Many, ...] = ()
 
 
 class Fork:
@@ -116,13 +125,15 @@ class Fork:
         most_windows: int = 0,
         changes: bool = False,
         cheapest_by: int | None = None,
+        tasks: Sequence[int] = (),
     ) -> Asked:
         """Where the plan would put this job if it arrived at ``now``; the plan stays as it is.
 
         ``instead_of`` a job of the plan, whose place is then free, as is that of these ``bookings``. Also the
         first ``most_windows`` windows of starts, the smallest ``changes`` that let the job start at once, and
-        where it would cost least that ends by ``cheapest_by``. Raises NotUnderstood, and WorkSpent where an
-        answer takes more than QUESTION_WORK.
+        where it would cost least that ends by ``cheapest_by``, and when how many of ``tasks`` such jobs would
+        have ended (ascending numbers; those that cannot be, or take too long to find, are left out). Raises
+        NotUnderstood, and WorkSpent where an answer takes more than QUESTION_WORK.
         """
         moment = max(now, self.as_of)
         with self._lock, ExitStack() as stack:
@@ -146,6 +157,8 @@ class Fork:
             least = None
             if cheapest_by is not None and isinstance(answer, StartKnown):
                 least = asking.cheapest(request, understood.walltime, cheapest_by, self.published)
+            known = isinstance(answer, StartKnown)
+            many = tuple(asking.many(request, understood.walltime, tasks)) if tasks and known else ()
         return Asked(
             answer,
             understood.walltime,
@@ -157,6 +170,7 @@ class Fork:
             seen,
             found,
             least,
+            many,
         )
 
     def start(
@@ -317,6 +331,27 @@ class _Asking:
                 return None
             shares = tuple(Share(s.node, s.cpus, s.mem, s.gpus) for s in shares_of(self.plan, slot))
             return StartKnown(Placement(start, start + walltime, shares))
+
+    def many(self, request: Request, walltime: int, tasks: Sequence[int]) -> Iterator[Many]:
+        """The ends of so many jobs like this one, as far as they have places that can be found in time."""
+        pools = self._pools(request, walltime)
+        request = as_planned(request, self.facts, self.gates, self.node_sets)
+        slots: list[int] = []
+        last = 0
+        try:
+            for wanted in tasks:
+                while len(slots) < wanted:
+                    slots.append(self.plan.new(request, walltime, self.ready, pools))
+                    start = self._place(slots[-1])
+                    if start < 0:
+                        return
+                    last = max(last, start + walltime)
+                yield Many(wanted, last)
+        except WorkSpent:
+            return
+        finally:
+            for slot in slots:
+                self.plan.drop(slot, self.now)
 
     def _place(self, slot: int) -> int:
         """Place the job as the engine would if nobody made way for it; returns its start, or -1."""
