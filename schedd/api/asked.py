@@ -18,7 +18,7 @@ from schedd.federation.offers import Balance
 from schedd.model import Request
 from schedd.wire import HANDED_ATTRIBUTES
 
-__all__ = ["Asked", "Bag", "NewJob", "WhatIf", "Words"]
+__all__ = ["Asked", "Bag", "NewJob", "WhatIf", "Words", "Work"]
 
 _WALLTIME: Final = 3600
 Words = Annotated[dict[str, str], Field(max_length=500)]
@@ -80,45 +80,15 @@ class Bag(Asked):
     deadline: Annotated[int, Field(ge=0, lt=1 << 36)]
     balance: Balance = Balance.NONE
 
-    @model_validator(mode="after")
-    def _of_one_task(self) -> "Bag":
-        self.of_tasks(1)
-        return self
 
-    def of_tasks(self, tasks: int) -> dict[str, str]:
-        """What so many tasks ask for at once. Raises ValueError."""
-        asked = self.asked
-        if "select" in asked:
-            count, colon, rest = asked["select"].partition(":")
-            if count != "1" or "+" in rest:
-                raise ValueError("one task asks for one chunk: select=1:ncpus=…")
-            return {**asked, "select": f"{tasks}{colon}{rest}"}
-        if "nodes" in asked:
-            count, colon, rest = asked["nodes"].partition(":")
-            if count != "1" or "+" in rest:
-                raise ValueError("one task asks for one node: nodes=1:ppn=…")
-            return {**asked, "nodes": f"{tasks}{colon}{rest}"}
-        if asked.get("procs", "").isdecimal():
-            return {**asked, "procs": str(int(asked["procs"]) * tasks)}
-        raise ValueError("what one task asks for is given as nodes=1:ppn=…, procs=… or select=1:ncpus=…")
+class Work(BaseModel):
+    """What runs, and how it is submitted."""
 
-
-class NewJob(Asked):
-    """A job for the federation."""
+    model_config = ConfigDict(extra="forbid")
 
     script: Annotated[str, Field(min_length=1, max_length=1 << 20, pattern=r"^[^\x00]+$")]
     attributes: Words = {}
     variables: Words = {}
-    data: Annotated[
-        tuple[Annotated[str, Field(min_length=1, max_length=200)], ...],
-        Field(
-            description="Sets of data that it reads: a cluster without them counts as later.", max_length=100
-        ),
-    ] = ()
-    deadline: Annotated[
-        int | None,
-        Field(description="When it should have ended: a priority under the policy `load`.", ge=0, lt=1 << 36),
-    ] = None
     key: Annotated[
         str,
         Field(description="The sender's name for this: the same key again is the same job.", max_length=200),
@@ -132,6 +102,21 @@ class NewJob(Asked):
                 known = ", ".join(sorted(HANDED_ATTRIBUTES))
                 raise ValueError(f"{name} cannot be handed over; there is {known}")
         return words
+
+
+class NewJob(Asked, Work):
+    """A job for the federation."""
+
+    data: Annotated[
+        tuple[Annotated[str, Field(min_length=1, max_length=200)], ...],
+        Field(
+            description="Sets of data that it reads: a cluster without them counts as later.", max_length=100
+        ),
+    ] = ()
+    deadline: Annotated[
+        int | None,
+        Field(description="When it should have ended: a priority under the policy `load`.", ge=0, lt=1 << 36),
+    ] = None
 
 
 def _read(asked: Mapping[str, str]) -> Request:

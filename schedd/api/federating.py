@@ -13,9 +13,10 @@ import structlog
 import uvicorn
 from fastapi import FastAPI
 
-from schedd.api import groups
+from schedd.api import bags, groups
 from schedd.api.persons import Persons
 from schedd.api.roof import create_app
+from schedd.federation.bag_keeper import BagKeeper
 from schedd.federation.keeper import Keeper
 from schedd.federation.log import Log
 from schedd.federation.peers import Peer
@@ -91,6 +92,7 @@ def federate(
 
     app = create_app(tokens, life, persons)
     groups.add(app)
+    bags.add(app)
     config = uvicorn.Config(
         app, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=10
     )
@@ -119,8 +121,8 @@ def _lead(settings: Settings, own: dict[str, str], app: FastAPI, stopping: threa
         _log.info("leading", term=log.lead.term, jobs=len(roof.jobs.by_id), open=len(roof.jobs.open))
         ending = threading.Event()
         peers = [Peer(name, roof, own[name], ending) for name in settings.clusters]
-        keeper = Keeper(roof, own, ending)
-        for thread in (*peers, keeper):
+        keepers = (Keeper(roof, own, ending), BagKeeper(roof, ending))
+        for thread in (*peers, *keepers):
             thread.start()
         app.state.roof = roof
         with contextlib.suppress(OSError):
@@ -132,6 +134,6 @@ def _lead(settings: Settings, own: dict[str, str], app: FastAPI, stopping: threa
         app.state.roof = None
         if peers:
             ending.set()
-            for thread in (*peers, keeper):
+            for thread in (*peers, *keepers):
                 thread.join(_JOIN_S)
         log.close()

@@ -16,7 +16,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from schedd import __version__
 from schedd.api import problems
 from schedd.api.app import Lifespan
-from schedd.api.asked import Asked, Bag, NewJob, WhatIf
+from schedd.api.asked import Asked, NewJob, WhatIf
 from schedd.api.headers import Closed
 from schedd.api.limits import BodyLimit
 from schedd.api.persons import Person, Persons
@@ -24,13 +24,12 @@ from schedd.api.problems import Fault, ProblemError, answers
 from schedd.api.text import TextRoute
 from schedd.client import ClientError
 from schedd.federation.jobs import Job
-from schedd.federation.offers import Offered, compose
 from schedd.federation.peers import client_of
 from schedd.federation.roof import Roof
 from schedd.service.access.roles import Bearer
 from schedd.service.access.tokens import Tokens
 
-__all__ = ["Asker", "TheRoof", "claimed_by", "create_app", "owner_of"]
+__all__ = ["Asker", "TheRoof", "claimed_by", "create_app", "owner_of", "users_of"]
 
 _ABOUT: Final = """
 A federation takes a job once and hands it to the cluster whose plan ends it first. `POST /v1/federation/jobs`
@@ -102,12 +101,6 @@ def create_app(tokens: Tokens, lifespan: Lifespan | None = None, persons: Person
     add(
         "/v1/federation/what-if",
         _what_if,
-        methods=["POST"],
-        responses=answers(*_READ, "not-allowed", "bad-request", "too-large"),
-    )
-    add(
-        "/v1/federation/bag",
-        _bag,
         methods=["POST"],
         responses=answers(*_READ, "not-allowed", "bad-request", "too-large"),
     )
@@ -219,6 +212,8 @@ def job_row(roof: Roof, job: Job) -> dict[str, Any]:
         "exit_status": job.exit_status,
         "cancelled": job.cancelled,
         "moves": job.moves,
+        "bag": job.bag,
+        "tasks": job.submission.get("array", ""),
         "text": job.text,
         "attempts": attempts,
     }
@@ -303,41 +298,6 @@ def first(roof: Roof, owner: str, users: Mapping[str, str], body: Asked) -> list
     with ThreadPoolExecutor(min(32, len(names))) as pool:
         rows = list(pool.map(ask, names))
     return sorted(rows, key=lambda row: (row["end"] is None, row["end"] or 0, row["cluster"]))
-
-
-async def _bag(roof: TheRoof, asker: Asker, body: Bag) -> dict[str, Any]:
-    """How would a bag of tasks be shared, to end by its deadline or as early as can be? Nothing is submitted.
-
-    Each cluster's plan is asked for parts of the bag, all tasks of a part at once: its offers.
-    """
-    owner = owner_of(roof, asker, body)
-    return await run_in_threadpool(shared, roof, owner, users_of(roof, asker, owner), body)
-
-
-def shared(roof: Roof, owner: str, users: Mapping[str, str], body: Bag) -> dict[str, Any]:
-    """The offers and the split. Raises ProblemError where a balance needs what is not disclosed."""
-    offers: list[Offered] = []
-    for tasks in sorted({max(1, body.tasks * part // 100) for part in _PARTS}):
-        part = Asked(
-            resources=body.of_tasks(tasks), queues=body.queues, clusters=body.clusters, owner=body.owner
-        )
-        found = (row for row in first(roof, owner, users, part) if row["end"] is not None)
-        offers.extend(Offered(row["cluster"], tasks, row["end"]) for row in found)
-    power = {name: float(seen.cpus) for name, seen in roof.seen.items() if seen.cpus}
-    load = {name: float(counts.get("planned", 0)) for name, counts in roof.counts.items() if counts}
-    try:
-        split = compose(offers, body.tasks, body.deadline, body.balance, power, load)
-    except ValueError as error:
-        fault = Fault(where="body.balance", what=str(error), allowed="none, offers")
-        raise ProblemError("invalid", str(error), errors=[fault]) from None
-    return {
-        "offers": [asdict(one) for one in offers],
-        "split": asdict(split) if split is not None else None,
-    }
-
-
-_PARTS: Final = (10, 25, 50, 75, 100)
-"""Per cent of a bag that clusters are asked for, after the thesis."""
 
 
 def owner_of(roof: Roof, asker: Bearer, body: Asked) -> str:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter
 
+from schedd.federation.bag_events import BagEvent
 from schedd.federation.group_events import GroupEvent
 
 __all__ = [
@@ -38,7 +39,8 @@ class Submitted:
 
     ``submission`` has ``script``, ``resources``, ``attributes``, ``variables`` and ``queues`` (by cluster).
     With ``clusters`` it may go to these alone. ``key`` is the sender's name for the request: the same
-    again is the same job. ``priority`` is its own among the federation's jobs.
+    again is the same job. ``priority`` is its own among the federation's jobs. As a share of a ``bag`` it is
+    an array of the bag's tasks (``array`` of its ``submission``) for its one cluster.
     """
 
     job: str
@@ -49,6 +51,7 @@ class Submitted:
     deadline: int | None = None
     key: str = ""
     priority: int = 0
+    bag: str = ""
     type: Literal["submitted"] = "submitted"
 
 
@@ -187,7 +190,7 @@ class Leased:
 
 
 OfAttempt = Chosen | Held | Refused | LetGo | Out | GivenUp | Withdrawn | Kept | Ended
-Event = Submitted | OfAttempt | Cancelled | Failed | GroupEvent
+Event = Submitted | OfAttempt | Cancelled | Failed | GroupEvent | BagEvent
 _Logged = Event | Leased
 _ADAPTER: TypeAdapter[_Logged] = TypeAdapter(Annotated[_Logged, Field(discriminator="type")])
 

@@ -92,6 +92,8 @@ class Job:
     """Among the federation's own jobs, by deadline, licences and user; fixed at submission."""
     asks: tuple[tuple[str, str], ...] = ()
     """Its resources, in order of their names."""
+    bag: str = ""
+    """The bag of whose tasks it is an array; it goes to its one cluster and stays there."""
 
     def question(self, cluster: str, user: str) -> Question:
         """What a cluster is asked of it."""
@@ -164,12 +166,18 @@ class Jobs:
                 raise ImpossibleError(f"{event.type} is no event of a job")
 
     def forget(self, before: int) -> tuple[str, ...]:
-        """Drops jobs that were settled before that moment; returns them."""
-        gone = tuple(job.id for job in self.by_id.values() if job.settled and job.over_at < before)
-        for name in gone:
-            job = self.by_id.pop(name)
-            self.by_key.pop((job.owner, job.key), None)
+        """Drops jobs that were settled before that moment; returns them. Shares go with their bags."""
+        jobs = (job for job in self.by_id.values() if not job.bag)
+        gone = tuple(job.id for job in jobs if job.settled and job.over_at < before)
+        self.drop(gone)
         return gone
+
+    def drop(self, names: Iterable[str]) -> None:
+        """Forgets these, as far as they are known."""
+        for name in names:
+            job = self.by_id.pop(name, None)
+            if job is not None:
+                self.by_key.pop((job.owner, job.key), None)
 
     def _submitted(self, event: Submitted) -> None:
         if event.job in self.by_id:
@@ -184,6 +192,7 @@ class Jobs:
             event.key,
             priority=event.priority,
             asks=tuple(sorted(event.submission.get("resources", {}).items())),
+            bag=event.bag,
         )
         if event.key:
             self.by_key[event.owner, event.key] = event.job

@@ -30,6 +30,7 @@ from schedd.federation.seen import ClusterSeen, HandoverSeen, Rules, handover, s
 __all__ = ["Action", "actions", "decide", "observe"]
 
 _REFUSED: Final = "refused"
+_WAITS: Final = ("planned", "waiting")
 _SENT: Final = ("script", "resources", "attributes", "variables")
 _KEEP_S: Final = 600
 """For so long a cluster keeps the place of a job that is moved there."""
@@ -55,6 +56,8 @@ def actions(jobs: Jobs, rules: Rules, cluster: str) -> Iterator[Action]:
         what = handover(rules, job, attempt)
         if attempt.phase == "asking":
             body = {name: value for name, value in job.submission.items() if name in _SENT}
+            if job.bag:
+                body["array"] = job.submission["array"]
             body |= {"user": attempt.user, "queue": job.submission.get("queues", {}).get(cluster, "")}
             if job.active is not None:
                 body["keep_for"] = _KEEP_S
@@ -151,7 +154,12 @@ def decide(
 def _next(job: Job, rules: Rules, about: About, now: int) -> Event | None:
     newest, active = job.newest, job.active
     if job.over or job.cancelled:
-        left = newest or (active if active is not None and active.live and job.cancelled else None)
+        left = newest
+        if left is None and active is not None and active.live and job.cancelled:
+            there = seen_of(about.clusters, rules, job, active)
+            # One that could not be taken back runs: it is asked for again only should it wait once more.
+            kept = active.phase == "out" and bool(active.text)
+            left = active if not kept or (there is not None and there.state in _WAITS) else None
         return (
             _give_up(job, left, now, "the job is cancelled" if job.cancelled else "it is over")
             if left
@@ -187,7 +195,7 @@ def _with_newest(
     if active.phase == "withdrawing":
         return None
     there = seen_of(clusters, rules, job, active)
-    if there is None or there.state not in ("planned", "waiting") or active.phase != "out":
+    if there is None or there.state not in _WAITS or active.phase != "out":
         return _give_up(job, newest, now, "the job starts where it is") if there is not None else None
     place = seen_of(clusters, rules, job, newest)
     if seen is None or place is None or place.planned_start is None or place.planned_end is None:
@@ -220,7 +228,7 @@ def _better(
 
 def _move(job: Job, active: Attempt, rules: Rules, about: About, now: int) -> Event | None:
     there = seen_of(about.clusters, rules, job, active)
-    if active.phase != "out" or there is None or there.state not in ("planned", "waiting"):
+    if job.bag or active.phase != "out" or there is None or there.state not in _WAITS:
         return None
     if about.clusters[active.cluster].away or job.moves >= rules.moves:
         return None
@@ -234,7 +242,36 @@ def _move(job: Job, active: Attempt, rules: Rules, about: About, now: int) -> Ev
     return _chosen(job, best, now, f"ends earlier than at {active.cluster}")
 
 
+def _choose_for_share(job: Job, rules: Rules, about: About, now: int) -> Event | None:
+    """A share of a bag goes where its bag was told, or nowhere: then its tasks are shared out again."""
+    (cluster,) = job.clusters
+    seen, user = about.clusters.get(cluster), about.users.get(job.owner, {}).get(cluster)
+    why = job.attempts[-1].text if job.attempts else ""
+    if not why and seen is None:
+        why = "it is not a cluster of the federation any more"
+    elif not why and user is None:
+        why = f"{job.owner} has no user there"
+    elif not why and seen is not None and seen.away:
+        if now - max(job.submitted, seen.since) < rules.patience:
+            return None
+        why = f"it does not answer: {seen.away}"
+    if why or user is None:
+        return Failed(job=job.id, time=now, text=f"{cluster}: {why}")
+    return Chosen(
+        job=job.id,
+        attempt=1,
+        time=now,
+        cluster=cluster,
+        user=user,
+        start=None,
+        end=job.submission.get("told"),
+        why="bag",
+    )
+
+
 def _choose(job: Job, rules: Rules, about: About, now: int) -> Event | None:
+    if job.bag:
+        return _choose_for_share(job, rules, about, now)
     clusters, users = about.clusters, about.users.get(job.owner, {})
     refused = {one.cluster: one.text for one in job.attempts if one.phase == _REFUSED}
     wanted = [name for name in clusters if not job.clusters or name in job.clusters]

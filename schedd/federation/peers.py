@@ -240,4 +240,5 @@ def _why_not(view: ClusterView) -> str:
 
 
 def _seen(one: Any) -> HandoverSeen:
-    return HandoverSeen(**{name: one[name] for name in HandoverSeen.__dataclass_fields__})
+    """What an older schedd does not tell is as if there were nothing of it."""
+    return HandoverSeen(**{name: one[name] for name in HandoverSeen.__dataclass_fields__ if name in one})

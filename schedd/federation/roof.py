@@ -6,13 +6,16 @@ takes over reads the log and asks for the same again.
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Final
 
 import structlog
 
+from schedd.federation.bag_events import BagEvent, BagSubmitted
+from schedd.federation.bags.bag import Bags
+from schedd.federation.bags.told import Told
 from schedd.federation.choosing import Load, assigned, priority_of
 from schedd.federation.events import Cancelled, Event, Leased, Out, Submitted
 from schedd.federation.group_events import CopyRefused, GroupCancelled, GroupEvent, GroupSubmitted
@@ -26,6 +29,7 @@ from schedd.federation.machine import Action, actions, decide, observe
 from schedd.federation.quotes import Quotes
 from schedd.federation.seen import ClusterSeen, HandoverSeen, Offer, handover
 from schedd.federation.settings import Settings
+from schedd.federation.users import Users
 from schedd.store import StoreError
 
 __all__ = ["Report", "Roof"]
@@ -39,8 +43,6 @@ _MOST: Final = 200
 """Questions to one cluster in one round."""
 _CHECKED: Final = 500
 """Waiting jobs in one round of which it is looked whether they should move."""
-_OWNERS: Final = 10_000
-"""So many owners' users are remembered."""
 _NAMED: Final = {"torque": "TORQUE", "openpbs": "OpenPBS"}
 _STEPS: Final = 4
 """So often it is looked at once what follows from what was decided."""
@@ -61,37 +63,6 @@ class Report:
     generation: int = 0
     family: str = ""
     """What its schedd says of its server: ``torque`` or ``openpbs``; empty: nothing."""
-
-
-class _Users(Mapping[str, Mapping[str, str]]):
-    """By owner, whom they are at which cluster: by the settings, and what their latest token claimed."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._known: dict[str, dict[str, str]] = {}
-        self._claimed: dict[str, Mapping[str, str]] = {}
-
-    def claim(self, owner: str, users: Mapping[str, str]) -> bool:
-        """What a newer token of theirs says, by cluster; returns whether that is something else."""
-        if users == self._claimed.get(owner, {}):
-            return False
-        self._known.pop(owner, None)
-        self._claimed[owner] = users
-        return True
-
-    def __getitem__(self, owner: str) -> Mapping[str, str]:
-        found = self._known.get(owner)
-        if found is None:
-            if len(self._known) >= _OWNERS:
-                self._known.clear()
-            found = self._known[owner] = self._settings.users(owner, self._claimed.get(owner))
-        return found
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._known)
-
-    def __len__(self) -> int:
-        return len(self._known)
 
 
 class Roof:
@@ -118,6 +89,11 @@ class Roof:
         self.group_bell = threading.Event()
         self.group_notes: dict[str, str] = {}
         """Why no start was found for groups that have none."""
+        self.bags = Bags()
+        self.bag_bell = threading.Event()
+        self.bag_notes: dict[str, str] = {}
+        """Why tasks of bags have no share."""
+        self.bag_offers = Told(settings.bags.expiry, clock)
         self.generations: dict[str, int] = {}
         """By cluster, the version of its plan that was last seen."""
         self.seen: dict[str, ClusterSeen] = {
@@ -131,7 +107,7 @@ class Roof:
             )
             for name, one in settings.clusters.items()
         }
-        self._users = _Users(settings)
+        self._users = Users(settings)
         self.counts: dict[str, Mapping[str, int]] = {}
         self.bells = {name: threading.Event() for name in settings.clusters}
         self._number = 0
@@ -156,6 +132,11 @@ class Roof:
 
     def _now(self) -> int:
         return int(self._clock())
+
+    @property
+    def now(self) -> int:
+        """The present second."""
+        return self._now()
 
     # ---- users ------------------------------------------------------------------------------------
 
@@ -207,6 +188,18 @@ class Roof:
             if one is not None:
                 found[attempt.number] = one
         return found
+
+    # ---- bags -------------------------------------------------------------------------------------
+
+    def take_bag(self, make: Callable[[int, int], Sequence[Event]]) -> None:
+        """Keeps what ``make`` makes of the moment and of the first number that is free, all of it or
+        nothing, and does what follows. Nothing else happens meanwhile. Raises StoreError, and what ``make``
+        raises.
+        """
+        with self._lock:
+            taken = self._take(make(self._now(), self._number + 1))
+            self._number = max((self._number, *(int(event.job) for event in taken)))
+            self._settle([event.job for event in taken if event.job in self.jobs.by_id])
 
     # ---- groups -----------------------------------------------------------------------------------
 
@@ -413,10 +406,15 @@ class Roof:
         """Those that can follow what was and one another. Others are a defect: they are said loudly and kept
         nowhere, since a log that holds one could not be followed again. It concerns that job alone.
         """
-        jobs, groups, bad = Jobs(), Groups(), set[str]()
+        jobs, groups, bags, bad = Jobs(), Groups(), Bags(), set[str]()
         found: list[Event] = []
         for event in events:
-            tried, known = (groups, self.groups) if isinstance(event, GroupEvent) else (jobs, self.jobs)
+            tried: Jobs | Groups | Bags = jobs
+            known: Jobs | Groups | Bags = self.jobs
+            if isinstance(event, GroupEvent):
+                tried, known = groups, self.groups
+            elif isinstance(event, BagEvent):
+                tried, known = bags, self.bags
             if event.job in bad:
                 continue
             if event.job in known.by_id:
@@ -438,7 +436,9 @@ class Roof:
             _log.info("leased", cluster=event.cluster, licence=event.licence, copies=event.copies)
 
     def _ask_for(self, job: Job, *, new: bool) -> None:
-        """Lets the clusters that could take the job say what they offer."""
+        """Lets the clusters that could take the job say what they offer; of a share it is known."""
+        if job.bag:
+            return
         now = self._now()
         for cluster, user in self._users[job.owner].items():
             if job.clusters and cluster not in job.clusters:
@@ -456,7 +456,7 @@ class Roof:
                 break
             del self._due[name]
             job = self.jobs.by_id.get(name)
-            if job is None or not job.waits or job.moves >= routing.moves:
+            if job is None or job.bag or not job.waits or job.moves >= routing.moves:
                 continue
             self._due[name] = now
             self._ask_for(job, new=False)
@@ -486,7 +486,8 @@ class Roof:
         if now - self._swept >= _SWEEP_S:
             self._swept = now
             before = now - _KEPT_S
-            old = (*self.jobs.forget(before), *self.groups.forget(before))
+            bags = self.bags.forget(self.jobs, before)
+            old = (*self.jobs.forget(before), *self.groups.forget(before), *bags)
             if old:  # the newest stays: its number is not to be given again
                 self._log.forget([name for name in old if int(name) != self._number])
             if self.settings.licences:
@@ -497,11 +498,22 @@ class Roof:
             self._claim(event.owner, event.submission)
         elif isinstance(event, GroupSubmitted):
             self._claim(event.owner, event.parts[0]["submission"])
+        elif isinstance(event, BagSubmitted):
+            self._claim(event.owner, event.submission)
         if isinstance(event, GroupEvent):
             self.groups.apply(event)
             self.group_bell.set()
+            return
+        if isinstance(event, BagEvent):
+            self.bags.apply(event)
         else:
             self.jobs.apply(event)
+            job = self.jobs[event.job]
+            if isinstance(event, Submitted) and job.bag:
+                self.bags.add_share(job)
+            if not job.bag:
+                return
+        self.bag_bell.set()
 
     def _claim(self, owner: str, submission: Mapping[str, Any]) -> None:
         """Follow what the token said that came with a submission, if one did."""

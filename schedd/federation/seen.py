@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from schedd.dialect import family_of
 from schedd.federation.jobs import Attempt, Job, Question
@@ -25,6 +25,8 @@ class HandoverSeen:
     planned_end: int | None = None
     promised_start: int | None = None
     text: str = ""
+    tasks: Mapping[str, Any] | None = None
+    """Of an array: how many of its jobs stand where."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,6 +111,16 @@ class GroupSettings(Section):
         return self
 
 
+class BagSettings(Section):
+    """Bags: equal tasks with a deadline, shared out over the clusters."""
+
+    expiry: Annotated[Seconds, Field(ge=10, le=86_400)] = 300
+    """An offer may be taken for so long."""
+    array: int = Field(default=1_000, ge=1, le=100_000)
+    """So many tasks one job array has at most: no more than the servers take (`max_job_array_size`,
+    `max_array_size`). A larger share is several arrays."""
+
+
 class GrantSettings(Section):
     """What people known to the provider may do. Who has no grant is not let in."""
 
@@ -203,6 +213,8 @@ class Settings(Section):
     """See `[routing]`."""
     groups: GroupSettings = GroupSettings()
     """See `[groups]`."""
+    bags: BagSettings = BagSettings()
+    """See `[bags]`."""
     licences: dict[Annotated[str, Field(pattern=_NAME)], Annotated[int, Field(ge=0, le=1 << 40)]] = Field(
         default_factory=dict
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi.testclient import TestClient
 
-from schedd.api import groups
+from schedd.api import bags, groups
 from schedd.api.roof import create_app
 from schedd.federation.log import Log
 from schedd.federation.roof import Report, Roof
@@ -55,6 +55,7 @@ class Desk:
             )
         )
         groups.add(self.app)
+        bags.add(self.app)
         self.begin()
 
     def begin(self, chosen: Settings | None = None) -> None:

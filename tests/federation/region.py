@@ -5,6 +5,7 @@ and the federation may be killed between any two of them.
 """
 
 import random
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from threading import Event as Flag
@@ -17,13 +18,14 @@ from schedd.client import Refused, Unreachable
 from schedd.dialect import family_of
 from schedd.engine.facts.booking import LIVE
 from schedd.engine.show.view import publish
+from schedd.federation.bag_keeper import BagKeeper
 from schedd.federation.groups.group import Group
 from schedd.federation.keeper import Keeper
 from schedd.federation.log import Log
 from schedd.federation.roof import Report, Roof
 from schedd.federation.seen import HandoverSeen
-from schedd.federation.settings import Settings
-from schedd.model import StartKnown
+from schedd.federation.settings import ClusterSettings, Settings
+from schedd.model import Never, StartKnown
 from schedd.service.questions.forks import Fork
 from schedd.wire import (
     Act,
@@ -58,10 +60,13 @@ class Provider(Cluster):
         self.name = name
         self.deaf = False
         self.refuses = ""
+        self.full = ""
+        """Why its server takes no arrays."""
         self.turn = RLock()
         self.undone: list[Handover] = []
         self.handed: dict[str, str] = {}
         self.began: dict[str, int] = {}
+        self.starts: Counter[str] = Counter()
         super().__init__(nodes)
 
     def _handle(self, events: tuple[Event, ...]) -> None:
@@ -77,6 +82,7 @@ class Provider(Cluster):
                     came = self.server.run(one)
                     if isinstance(came[0], RunAccepted):
                         self.began[one.job_id] = self.server.now
+                        self.starts[one.job_id] += 1
                     found += came
             while self.undone and not self.deaf:
                 found += self._carry_out(self.undone.pop(0))
@@ -89,26 +95,37 @@ class Provider(Cluster):
         server, job = self.server, self.handed.get(one.handover, "")
         done = True
         if one.step == "submit" and one.submission is not None:
-            job = f"{len(self.handed) + 1}.{self.name}"
-            self.handed[one.handover] = job
-            facts = JobFacts(
-                id=job,
-                owner=f"{one.submission.user}@login",
-                queue="batch",
-                submitted=server.now,
-                state="H",
-                holds="o",
-                resources=dict(one.submission.resources),
-                family=family_of(one.submission.resources),
-            )
-            yield from server.submit(facts, 100)
-        elif one.step == "release" and job in server.jobs:
-            yield from server.release(job)
-        elif one.step in ("withdraw", "delete") and job in server.jobs:
-            if server.jobs[job].state == "R" and one.step == "withdraw":
-                done = False
+            number, array = len(self.handed) + 1, one.submission.array
+            job = f"{number}[].{self.name}" if array else f"{number}.{self.name}"
+            if self.full and array:
+                job, done = "", False
             else:
-                yield from server.delete(job)
+                self.handed[one.handover] = job
+            first, _, last = array.partition("-")
+            names = (
+                [job.replace("[]", f"[{i}]") for i in range(int(first), int(last) + 1)] if array else [job]
+            )
+            for name in names if job else ():
+                facts = JobFacts(
+                    id=name,
+                    owner=f"{one.submission.user}@login",
+                    queue="batch",
+                    submitted=server.now,
+                    state="H",
+                    holds="o",
+                    resources=dict(one.submission.resources),
+                    family=family_of(one.submission.resources),
+                    array=job if array else "",
+                )
+                yield from server.submit(facts, int(one.submission.variables.get("RUN", 100)))
+        elif job:
+            for name in self.members(job):
+                if one.step == "release":
+                    yield from server.release(name)
+                elif server.jobs[name].state == "R" and one.step == "withdraw":
+                    done = False
+                else:
+                    yield from server.delete(name)
         yield HandoverDone(
             id=server.event_id(),
             time=server.now,
@@ -117,7 +134,18 @@ class Provider(Cluster):
             step=one.step,
             done=done,
             server_job=job,
+            text="" if done else self.full if one.step == "submit" else "some of it run",
         )
+
+    def members(self, job: str) -> list[str]:
+        """The jobs of an array that the server has, or the one that is none."""
+        head, bracket, rest = job.partition("[]")
+        names = list(self.server.jobs)
+        return [
+            one
+            for one in names
+            if one == job or (bracket and one.startswith(f"{head}[") and one.endswith(rest))
+        ]
 
     def started(self) -> dict[str, int]:
         """When jobs that were handed over were started, by handover."""
@@ -200,15 +228,20 @@ class Wire:
         return [self._booking(name) for name in self._at.engine.state.bookings]
 
     def hand_over(self, name: str, body: Mapping[str, Any]) -> None:
-        submission = SubmissionFacts(body["user"], body["script"], resources=body["resources"])
-        self._tell(
-            HandOver(**self._id(), handover=name, submission=submission, by="ours", booked=body["booked"])
+        submission = SubmissionFacts(
+            body["user"],
+            body["script"],
+            resources=body["resources"],
+            variables=body.get("variables", {}),
+            array=body.get("array", ""),
         )
+        booked = body.get("booked", False)
+        self._tell(HandOver(**self._id(), handover=name, submission=submission, by="ours", booked=booked))
 
     def let_run(self, name: str) -> None:
         self._tell(LetRun(**self._id(), handover=name))
 
-    def take_back(self, name: str, *, forced: bool) -> None:
+    def take_back(self, name: str, *, forced: bool = False) -> None:
         self._tell(TakeBack(**self._id(), handover=name, by="ours", forced=forced))
 
     def what_if(self, **asked: Any) -> dict[str, Any]:
@@ -226,10 +259,18 @@ class Wire:
             submitted=state.now,
             family=family_of(asked["resources"]),
             resources=asked["resources"],
-            not_before=asked["not_before"],
+            not_before=asked.get("not_before"),
         )
-        answer = fork.what_if(facts, state.now, bookings=tuple(asked["bookings"])).answer
-        return {"planned_start": answer.placement.start if isinstance(answer, StartKnown) else None}
+        tasks = asked.get("tasks", ())
+        found = fork.what_if(facts, state.now, bookings=tuple(asked.get("bookings", ())), tasks=tasks)
+        known = isinstance(found.answer, StartKnown)
+        return {
+            "planned_start": found.answer.placement.start if isinstance(found.answer, StartKnown) else None,
+            "answer": "start_known" if known else "never" if isinstance(found.answer, Never) else "waiting",
+            "why": str(found.answer),
+            "generation": state.generation,
+            "tasks": [{"tasks": one.tasks, "end": one.end} for one in found.many],
+        }
 
 
 class Tender(Keeper):
@@ -281,7 +322,28 @@ class Region:
         self.roof = Roof(self.settings, self.log, dict.fromkeys(self.clusters, "x"), lambda: self.now)
         self.keeper = Tender(self.roof, self.roof.peer_tokens, Flag(), lambda: self.now)
         self.keeper.region = self
+        self.bags = BagKeeper(self.roof, Flag(), lambda: self.now, self.connect)
         self.look()
+
+    def connect(self, settings: ClusterSettings, token: str) -> Any:
+        """What the threads of jobs and of bags take for a client."""
+        del token
+        return Wire(self.clusters[settings.cluster], self)
+
+    def act(self) -> None:
+        """What is to be done for single jobs, and for the shares of bags."""
+        for name, provider in self.clusters.items():
+            for one in self.roof.work(name):
+                wire = Wire(provider, self)
+                try:
+                    if one.kind == "submit":
+                        wire.hand_over(one.handover, one.body or {})
+                    elif one.kind == "release":
+                        wire.let_run(one.handover)
+                    else:
+                        wire.take_back(one.handover)
+                except Unreachable:
+                    continue
 
     def weather(self, provider: Provider) -> None:
         """A request, or an answer, is on its way."""
@@ -307,6 +369,9 @@ class Region:
                 self.look()
                 for name in list(self.roof.groups.open):
                     self.keeper.tend(name)
+                self.act()
+                for name in list(self.roof.bags.open):
+                    self.bags.tend(name)
             except Killed:
                 self.begin()
 

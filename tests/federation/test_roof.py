@@ -11,7 +11,7 @@ from schedd.federation.jobs import Question
 from schedd.federation.licences import Lent
 from schedd.federation.log import Log
 from schedd.federation.peers import Peer
-from schedd.federation.roof import Report, Roof
+from schedd.federation.roof import Report
 from schedd.federation.seen import HandoverSeen, Offer
 from schedd.federation.settings import Settings
 from schedd.store.errors import NotLeader
@@ -218,41 +218,6 @@ def test_without_an_openpbs_a_select_is_refused(desk: Desk) -> None:
     assert answer.json()["errors"][0]["allowed"].startswith("nodes=")
     part = {"script": "x", "request": "select=1:ncpus=1"}
     assert desk.client("ann@org").post("/v1/federation/groups", json={"parts": [part]}).status_code == 422
-
-
-def test_a_bag_of_chunks_is_shared_among_openpbs(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    with_openpbs(desk)
-
-    def answer(roof: Roof, owner: str, users: Any, body: Any) -> list[dict[str, Any]]:
-        del roof, owner, users
-        return [{"cluster": "south", "end": desk.now + int(body.asked["select"].partition(":")[0])}]
-
-    monkeypatch.setattr("schedd.api.roof.first", answer)
-    bag = {"request": "select=1:ncpus=2,walltime=60", "tasks": 10, "deadline": desk.now + 60}
-    ann = desk.client("ann@org")
-    assert ann.post("/v1/federation/bag", json=bag).json()["split"]["shares"] == {"south": 10}
-    wide = ann.post("/v1/federation/bag", json={**bag, "request": "select=2:ncpus=2"})
-    assert (wide.status_code, "one task asks for one chunk" in wide.text) == (422, True)
-
-
-def test_a_bag_of_tasks_is_shared_by_offers(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    def answer(roof: Roof, owner: str, users: Any, body: Any) -> list[dict[str, Any]]:
-        del roof, owner, users
-        tasks = int(body.asked["nodes"].partition(":")[0])
-        rows = [{"cluster": "north", "end": desk.now + 10}] if tasks <= 5 else []
-        return [*rows, {"cluster": "south", "end": desk.now + 10 * tasks}]
-
-    monkeypatch.setattr("schedd.api.roof.first", answer)
-    ann = desk.client("ann@org")
-    bag = {"request": "nodes=1:ppn=2,walltime=60", "tasks": 10, "deadline": desk.now + 60}
-    found = ann.post("/v1/federation/bag", json=bag).json()
-    assert found["split"] == {"shares": {"north": 5, "south": 5}, "end": desk.now + 50, "met": True}
-    late = ann.post("/v1/federation/bag", json={**bag, "deadline": desk.now + 1}).json()["split"]
-    assert (late["met"], sum(late["shares"].values())) == (False, 10)
-    refused = ann.post("/v1/federation/bag", json={**bag, "balance": "power"})
-    assert refused.status_code == 422
-    assert "needs the power" in refused.text
-    assert ann.post("/v1/federation/bag", json={**bag, "request": "nodes=2:ppn=2"}).status_code == 422
 
 
 GROUPS = "/v1/federation/groups"

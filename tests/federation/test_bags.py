@@ -1,0 +1,297 @@
+"""Bags: every task once, wherever it is told to go, whatever is cut, killed or refused."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schedd.federation.bag_events import BagSubmitted
+from schedd.federation.bag_offers import ask, ends_of, sizes_of, split_of
+from schedd.federation.bag_shares import BusyError, cancel, submit
+from schedd.federation.bags.bag import Bag, Bags, count, cut, how_over, missing, settled
+from schedd.federation.bags.told import BagAsked, Told
+from schedd.federation.events import Cancelled, Failed, Submitted, decode, encode
+from schedd.federation.jobs import ImpossibleError, Jobs
+from schedd.federation.offers import Balance
+from tests.engine.cluster import T
+from tests.federation.region import Region
+
+
+def asked(tasks: int, deadline: int = 210, **more: Any) -> BagAsked:
+    return BagAsked({"nodes": "1:ppn=1", "walltime": "100"}, 100, 100, tasks, deadline, **more)
+
+
+class Town(Region):
+    """Clusters of two nodes of four cpus each, and bags over them."""
+
+    def bag(self, tasks: int, *, run: int = 100, key: str = "", alone: bool = False, **more: Any) -> str:
+        """Asked for and taken."""
+        self.arrays_of(more.pop("array", 1000))
+        one = asked(tasks, self.now + more.pop("deadline", 210), **more)
+        users = self.roof.users_of("ann@org")
+        names = one.clusters or tuple(self.clusters)
+        found = ask(self.roof, "ann@org", users, one, dict.fromkeys(names, sizes_of(tasks)), self.connect)
+        split = split_of(self.roof, found, tasks, one.deadline, Balance.NONE)
+        assert split is not None
+        submission = {
+            "script": "sleep 1",
+            "resources": one.resources,
+            "walltime": 100,
+            "cpu_seconds": 100,
+            "variables": {"RUN": str(run)},
+        }
+        ends = ends_of(found.offers, split)
+        return submit(self.roof, "ann@org", submission, one, split.shares, ends, key, alone=alone).id
+
+    def arrays_of(self, tasks: int) -> None:
+        bags = self.settings.bags.model_copy(update={"array": tasks})
+        self.roof.settings = self.settings = self.settings.model_copy(update={"bags": bags})
+
+    def __getitem__(self, name: str) -> Bag:
+        return self.roof.bags[name]
+
+    def ran(self, name: str) -> Counter[int]:
+        """How often each task of a bag was started, anywhere."""
+        found: Counter[int] = Counter()
+        for provider in self.clusters.values():
+            for handover, array in provider.handed.items():
+                job = self.roof.jobs.by_id.get(handover.split(".")[1])
+                if job is None or job.bag != name:
+                    continue
+                head, _, rest = array.partition("[]")
+                for one, times in provider.starts.items():
+                    if one.startswith(f"{head}[") and one.endswith(rest):
+                        found[int(one[len(head) + 1 : one.index("]")])] += times
+        return found
+
+    def over(self, name: str) -> str:
+        return how_over(self[name], self.roof.jobs)
+
+
+@pytest.fixture
+def town(tmp_path: Path) -> Iterator[Town]:
+    made = Town(tmp_path, "abc")
+    yield made
+    made.close()
+
+
+def test_a_bag_is_shared_out_as_arrays_and_every_task_runs_once(town: Town) -> None:
+    town.busy("a", 2, 1000)
+    name = town.bag(30, deadline=250)
+    shares = [town.roof.jobs[one] for one in town[name].shares]
+    assert {job.clusters[0]: job.submission["array"] for job in shares} == {"b": "0-15", "c": "16-29"}
+    town.go(20)
+    assert {len(provider.handed) for provider in town.clusters.values()} == {0, 1}, "an array at each"
+    town.go(300, 5)
+    assert town.ran(name) == Counter(range(30))
+    assert (town.over(name), settled(town[name], town.roof.jobs)) == ("ended", True)
+    assert not town.roof.bags.open
+    assert town.roof.jobs[town[name].shares[0]].exit_status == 0
+
+
+def test_a_share_larger_than_an_array_may_be_is_several(town: Town) -> None:
+    name = town.bag(30, array=8, clusters=("a",))
+    assert [town.roof.jobs[one].submission["array"] for one in town[name].shares] == [
+        "0-7",
+        "8-15",
+        "16-23",
+        "24-29",
+    ]
+    town.go(600, 5)
+    assert town.ran(name) == Counter(range(30))
+
+
+def test_what_a_cluster_refuses_goes_to_the_next_best(town: Town) -> None:
+    town.clusters["b"].full = "too many jobs in the queue"
+    name = town.bag(48)
+    town.go(700, 5)
+    assert town.ran(name) == Counter(range(48))
+    assert {cluster: bool(provider.handed) for cluster, provider in town.clusters.items()} == {
+        "a": True,
+        "b": False,
+        "c": True,
+    }
+    refused = [one for one in (town.roof.jobs[job] for job in town[name].shares) if one.over == "refused"]
+    assert [(one.clusters, one.text) for one in refused] == [(("b",), "b: too many jobs in the queue")]
+    assert town.over(name) == "ended"
+
+
+def test_where_all_refuse_the_rest_is_said_to_go_nowhere(town: Town) -> None:
+    for provider in town.clusters.values():
+        provider.full = "no arrays here"
+    name = town.bag(48)
+    town.go(30)
+    assert town[name].failed.startswith("48 tasks go nowhere: a: no arrays here; b: no arrays here")
+    assert (town.over(name), settled(town[name], town.roof.jobs)) == ("incomplete", True)
+    assert not town.ran(name)
+
+
+def test_a_share_that_a_cut_cluster_did_not_get_runs_elsewhere_and_never_there(town: Town) -> None:
+    name = town.bag(48)
+    town.cut = {"b"}
+    town.go(60)
+    assert not missing(town[name], town.roof.jobs), "others have it by now"
+    town.cut = set()
+    town.go(700, 5)
+    assert town.ran(name) == Counter(range(48))
+    assert not town.clusters["b"].handed
+    assert (town.over(name), settled(town[name], town.roof.jobs)) == ("ended", True)
+
+
+def test_a_share_that_was_let_go_stays_though_its_cluster_is_cut_off(town: Town) -> None:
+    name = town.bag(48)
+    town.go(20)
+    town.cut = {"b"}
+    town.go(100)
+    assert len(town[name].shares) == 3
+    town.cut = set()
+    town.go(700, 5)
+    assert town.ran(name) == Counter(range(48))
+
+
+def test_a_bag_that_is_taken_back_deletes_what_waits_and_lets_run_what_runs(town: Town) -> None:
+    name = town.bag(48)
+    town.go(20)
+    running = Counter(town.ran(name))
+    assert 0 < len(running) < 48
+    cancel(town.roof, name, "ann@org")
+    cancel(town.roof, name, "ann@org")
+    town.go(300, 5)
+    assert town.ran(name) == running
+    assert (town.over(name), settled(town[name], town.roof.jobs)) == ("cancelled", True)
+    assert not any(provider.server.jobs for provider in town.clusters.values())
+
+
+def test_one_that_runs_is_not_asked_for_again_and_again_after_it_was_taken_back(town: Town) -> None:
+    name = town.bag(8, run=1000, clusters=("a",))
+    town.go(20)
+    cancel(town.roof, name, "ann@org")
+    town.go(10)
+    before = len(town.log.read())
+    town.go(50)
+    assert len(town.log.read()) == before
+
+
+def test_a_bag_that_is_taken_back_before_it_is_anywhere_runs_nowhere(town: Town) -> None:
+    name = town.bag(48)
+    cancel(town.roof, name, "ann@org")
+    town.go(100, 5)
+    assert not town.ran(name)
+    assert (town.over(name), settled(town[name], town.roof.jobs)) == ("cancelled", True)
+
+
+def test_the_same_key_is_the_same_bag_also_after_a_kill(town: Town) -> None:
+    name = town.bag(10, key="k")
+    assert town.bag(10, key="k") == name
+    town.begin()
+    assert town.bag(10, key="k") == name
+    assert town.bag(10, key="l") != name
+
+
+def test_a_second_taker_waits_until_the_first_ones_share_is_in_the_plan(town: Town) -> None:
+    town.bag(10, clusters=("a",), alone=True)
+    with pytest.raises(BusyError, match="given to a a moment ago"):
+        town.bag(10, clusters=("a",), alone=True)
+    town.bag(10, clusters=("b",), alone=True)
+    town.go(10)
+    town.bag(10, clusters=("a",), alone=True)
+
+
+def test_a_bag_and_its_shares_are_forgotten_together(town: Town) -> None:
+    name = town.bag(10, clusters=("a",))
+    town.go(300, 5)
+    assert settled(town[name], town.roof.jobs)
+    gone = town.roof.bags.forget(town.roof.jobs, T + 10_000)
+    assert gone == (name, *gone[1:])
+    assert len(gone) == 2
+    assert name not in town.roof.bags.by_id
+    assert gone[1] not in town.roof.jobs.by_id
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_whatever_is_lost_or_killed_every_task_runs_once(tmp_path: Path, seed: int) -> None:
+    play(tmp_path, seed)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("seed", range(100, 200))
+def test_many_courses_of_losses_and_kills(tmp_path: Path, seed: int) -> None:
+    play(tmp_path, seed)
+
+
+def play(directory: Path, seed: int) -> None:
+    town = Town(directory, "abc", seed)
+    chance = town.chance
+    names = {}
+    for cluster in "abc":
+        town.busy(cluster, chance.randint(0, 2), chance.randint(50, 400), runtime=chance.randint(20, 400))
+    for _ in range(3):
+        tasks = chance.randint(1, 60)
+        names[town.bag(tasks, run=chance.randint(5, 100), array=chance.choice([5, 1000]))] = tasks
+        town.loss, town.death = 0.15, 0.03
+        town.clusters["b"].full = chance.choice(["", "", "it is full"])
+        town.go(chance.randint(3, 60), 2)
+        town.cut = {chance.choice("abc")} if chance.random() < 0.4 else set()
+        town.go(chance.randint(3, 60), 2)
+        town.loss = town.death = 0.0
+        town.cut = set()
+        town.go(2)
+    town.go(2500, 5)
+    for name, tasks in names.items():
+        assert town.over(name) == "ended", (seed, town[name], town.roof.bag_notes)
+        assert town.ran(name) == Counter(range(tasks)), (seed, town.ran(name))
+        assert settled(town[name], town.roof.jobs), (seed, town[name])
+    town.close()
+
+
+# ---- the core ----------------------------------------------------------------------------------------------
+
+
+def test_tasks_are_cut_in_order_and_a_gap_makes_two_shares() -> None:
+    assert list(cut([(0, 10)], {"a": 4, "b": 6})) == [("a", (0, 4)), ("b", (4, 10))]
+    assert list(cut([(2, 4), (7, 10)], {"a": 3, "b": 2})) == [("a", (2, 4)), ("a", (7, 8)), ("b", (8, 10))]
+
+
+def test_tasks_of_refused_shares_are_missing_and_those_taken_back_are_not() -> None:
+    jobs, bags = Jobs(), Bags()
+    submission = {"resources": {}, "script": "x"}
+    bags.apply(BagSubmitted(job="1", time=0, owner="o", submission=submission, tasks=10, deadline=9, told=9))
+
+    def share(number: str, array: str) -> None:
+        event = Submitted(
+            job=number, time=0, owner="o", submission={"array": array}, clusters=("a",), bag="1"
+        )
+        jobs.apply(decode(encode(event)))  # type: ignore[arg-type]
+        bags.add_share(jobs[number])
+
+    for number, array in (("2", "0-3"), ("3", "4-6"), ("4", "7-7")):
+        share(number, array)
+    assert missing(bags["1"], jobs) == ((8, 10),)
+    jobs.apply(Failed(job="3", time=1, text="no"))
+    jobs.apply(Cancelled(job="4", time=1, by="o"))
+    assert missing(bags["1"], jobs) == ((4, 7), (8, 10))
+    assert count(missing(bags["1"], jobs)) == 5
+    assert how_over(bags["1"], jobs) == ""
+    share("5", "4-6")
+    share("6", "8-9")
+    assert missing(bags["1"], jobs) == ()
+    with pytest.raises(ImpossibleError):
+        bags.apply(BagSubmitted(job="1", time=0, owner="o", submission={}, tasks=1, deadline=9, told=9))
+
+
+def test_an_offer_is_its_owners_is_taken_once_and_expires() -> None:
+    now = 100.0
+    told = Told(30, lambda: now)
+    offer = told.tell("ann@org", asked(3), offers=[], split=None, plans={}, whys={})
+    assert told.find(offer.id, "ann@org") is offer
+    with pytest.raises(LookupError, match="no offer"):
+        told.find(offer.id, "bob@org")
+    now = 130.0
+    with pytest.raises(LookupError, match="expired"):
+        told.find(offer.id, "ann@org")
+    told.taken(offer.id)
+    with pytest.raises(LookupError, match="was taken"):
+        told.find(offer.id, "ann@org")

@@ -1,0 +1,242 @@
+"""Bags over HTTP: offers told, taken, refused when they hold no longer; bags shown and taken back."""
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import pytest
+from fastapi.testclient import TestClient
+
+from schedd.client import ClientError, Refused
+from schedd.federation.seen import HandoverSeen
+from tests.federation.desk import Desk
+
+OFFERS, BAGS = "/v1/federation/bag", "/v1/federation/bags"
+WORK = {"script": "sleep 1", "attributes": {"Job_Name": "sweep"}}
+
+
+class Plan:
+    """What clusters' plans say: ``ends`` by cluster, from the number of tasks to seconds from now on."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+        self.ends: dict[str, Callable[[int], int | None]] = {}
+        self.generation = 1
+        self.fails: dict[str, ClientError] = {}
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+
+    def connect(self, settings: Any, token: str) -> Any:
+        del token
+        name = next(n for n, one in self.desk.roof.settings.clusters.items() if one == settings)
+        return _Client(self, name)
+
+
+class _Client:
+    def __init__(self, plan: Plan, name: str) -> None:
+        self.plan, self.name = plan, name
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def what_if(self, **asked: Any) -> dict[str, Any]:
+        self.plan.asked.append((self.name, asked))
+        if self.name in self.plan.fails:
+            raise self.plan.fails[self.name]
+        ends = self.plan.ends[self.name]
+        found = [(tasks, ends(tasks)) for tasks in asked["tasks"]]
+        rows = [{"tasks": tasks, "end": self.plan.desk.now + end} for tasks, end in found if end is not None]
+        answer = "start_known" if rows else "never"
+        return {"generation": self.plan.generation, "tasks": rows, "answer": answer, "why": "no such nodes"}
+
+
+@pytest.fixture
+def plan(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Plan:
+    """The north runs five tasks of 10 s at once, the south one after the other; none runs more."""
+    made = Plan(desk)
+    made.ends = {"north": lambda n: 10 if n <= 5 else None, "south": lambda n: 10 * n if n <= 5 else None}
+    monkeypatch.setattr("schedd.api.bags.client_of", made.connect)
+    for name in ("north", "south"):
+        desk.report(name)
+    return made
+
+
+@pytest.fixture
+def ann(desk: Desk) -> TestClient:
+    return desk.client("ann@org")
+
+
+def bag(desk: Desk, seconds: int = 60, **more: Any) -> dict[str, Any]:
+    return {"request": "nodes=1:ppn=2,walltime=60", "tasks": 10, "deadline": desk.now + seconds, **more}
+
+
+def test_an_offer_has_a_name_the_plans_versions_and_an_end(desk: Desk, plan: Plan, ann: TestClient) -> None:
+    found = ann.post(OFFERS, json=bag(desk)).json()
+    assert found["split"] == {"shares": {"north": 5, "south": 5}, "end": desk.now + 50, "met": True}
+    assert (found["plans"], found["expires"]) == ({"north": 1, "south": 1}, desk.now + 300)
+    assert {tuple(sorted(one)) for one in found["offers"]} == {("end", "provider", "tasks")}
+    assert plan.asked[0][1]["resources"] == {"nodes": "1:ppn=2", "walltime": "00:01:00"}
+    late = ann.post(OFFERS, json=bag(desk, 1)).json()["split"]
+    assert (late["met"], sum(late["shares"].values())) == (False, 10)
+    refused = ann.post(OFFERS, json=bag(desk, balance="load"))
+    assert (refused.status_code, "needs the load" in refused.text) == (422, True)
+    assert not desk.roof.bags.by_id, "nothing is submitted"
+
+
+def test_why_a_cluster_offers_nothing_is_told(desk: Desk, plan: Plan, ann: TestClient) -> None:
+    plan.fails["north"] = Refused("invalid", 422, "nodes=…: not understood")
+    plan.ends["south"] = lambda _: None
+    found = ann.post(OFFERS, json=bag(desk)).json()
+    assert (found["split"], found["why"]) == (
+        None,
+        {"north": "nodes=…: not understood", "south": "no such nodes"},
+    )
+    none = ann.post(BAGS, json={**bag(desk), **WORK})
+    assert none.status_code == 409
+    assert "north: nodes=…: not understood; south: no such nodes" in none.json()["detail"]
+
+
+def test_an_offer_is_taken_and_each_cluster_gets_its_array(desk: Desk, plan: Plan, ann: TestClient) -> None:
+    offer = ann.post(OFFERS, json=bag(desk)).json()
+    made = ann.post(BAGS, json={"offer": offer["id"], "key": "k", **WORK})
+    assert made.status_code == 201, made.text
+    row = made.json()
+    assert (row["tasks"], row["waiting"], row["state"], row["told_end"]) == (10, 10, "waiting", desk.now + 50)
+    assert (row["end"], row["deadline_kept"], row["name"]) == (desk.now + 50, True, "sweep")
+    shares = {one["cluster"]: (one["array"], one["told_end"] - desk.now) for one in row["shares"]}
+    assert shares == {"north": ("0-4", 10), "south": ("5-9", 50)}
+    (asked,) = desk.roof.work("north")
+    assert asked.body is not None
+    assert (asked.kind, asked.body["array"], asked.body["user"]) == ("submit", "0-4", "ann")
+    assert ann.post(BAGS, json={"offer": offer["id"], "key": "k", **WORK}).json()["id"] == row["id"]
+    again = ann.post(BAGS, json={"offer": offer["id"], **WORK})
+    assert (again.status_code, "it was taken" in again.text) == (409, True)
+    assert "makes a new offer" in again.json()["hint"]
+    assert plan.asked[-1][0] in ("north", "south")
+
+
+def test_an_offer_that_expired_or_is_somebody_elses_is_refused_with_what_to_do(
+    desk: Desk, plan: Plan, ann: TestClient
+) -> None:
+    assert plan.generation == 1
+    offer = ann.post(OFFERS, json=bag(desk)).json()
+    stranger = desk.client("bob@org").post(BAGS, json={"offer": offer["id"], **WORK})
+    assert stranger.status_code == 409
+    assert desk.client("eyes").post(BAGS, json={"offer": offer["id"], **WORK}).status_code == 403
+    desk.now += 300
+    late = ann.post(BAGS, json={"offer": offer["id"], **WORK})
+    assert (late.status_code, late.json()["detail"]) == (409, f"offer {offer['id']} has expired")
+    assert late.json()["hint"] == "POST /v1/federation/bag makes a new offer"
+
+
+def test_an_offer_of_a_plan_that_moved_on_holds_as_long_as_there_is_room(
+    desk: Desk, plan: Plan, ann: TestClient
+) -> None:
+    offer = ann.post(OFFERS, json=bag(desk)).json()
+    second = ann.post(OFFERS, json=bag(desk)).json()
+    desk.roof.generations["south"] = 2
+    plan.ends["south"] = lambda tasks: 20 * tasks
+    stale = ann.post(BAGS, json={"offer": offer["id"], **WORK})
+    assert stale.status_code == 409
+    assert "south: its plan has moved on: 5 tasks end there 40 s too late" in stale.json()["detail"]
+    assert not desk.roof.bags.by_id
+    plan.ends["south"] = lambda tasks: 11 * tasks
+    row = ann.post(BAGS, json={"offer": second["id"], **WORK}).json()
+    assert row["told_end"] == desk.now + 55, "later than it was, and by the deadline yet"
+    assert plan.asked[-1] == ("south", {**plan.asked[-1][1], "tasks": (5,)})
+
+
+def test_two_who_take_at_once_are_not_told_the_same_cores(desk: Desk, plan: Plan, ann: TestClient) -> None:
+    assert plan.generation == 1
+    first, second = (ann.post(OFFERS, json=bag(desk)).json()["id"] for _ in range(2))
+    assert ann.post(BAGS, json={"offer": first, **WORK}).status_code == 201
+    loser = ann.post(BAGS, json={"offer": second, **WORK})
+    assert (loser.status_code, loser.headers["retry-after"]) == (409, "5")
+    assert "was given to north a moment ago" in loser.json()["detail"]
+
+
+def test_a_bag_is_asked_for_and_taken_at_once_unless_it_would_be_late(
+    desk: Desk, plan: Plan, ann: TestClient
+) -> None:
+    assert plan.generation == 1
+    refused = ann.post(BAGS, json={**bag(desk, 20), **WORK})
+    assert refused.status_code == 409
+    problem = refused.json()
+    assert problem["detail"] == "the tasks end 30 s after the deadline"
+    (option,) = problem["options"]
+    assert option["id"] in problem["hint"]
+    row = ann.post(BAGS, json={**bag(desk, 20, late=True), **WORK}).json()
+    assert (row["deadline_kept"], row["end"]) == (False, desk.now + 50)
+    assert ann.post(BAGS, json={**bag(desk), **WORK}).json()["deadline_kept"] is True
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"deadline": 5}, "is past"),
+        ({"tasks": 0}, "tasks"),
+        ({"tasks": 100_001}, "tasks"),
+        ({"request": "nodes=1:ppn=x"}, "ppn"),
+        ({"clusters": ["west"]}, "no cluster west"),
+        ({"script": ""}, "script"),
+        ({"attributes": {"User_List": "bob"}}, "cannot be handed over"),
+        ({"offer": "3f"}, "offer"),
+        ({"owner": "bob@org"}, "may not act for"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    desk: Desk, plan: Plan, ann: TestClient, wrong: dict[str, Any], said: str
+) -> None:
+    found = ann.post(BAGS, json={**bag(desk), **WORK, **wrong})
+    assert found.status_code in (403, 422), found.text
+    assert said in found.text
+    assert not plan.asked
+
+
+def test_a_bag_tells_how_its_tasks_stand_by_cluster(desk: Desk, plan: Plan, ann: TestClient) -> None:
+    assert plan.generation == 1
+    row = ann.post(BAGS, json={**bag(desk), **WORK}).json()
+    north, south = (one["job"] for one in row["shares"])
+    none = {"planned": 0, "running": 0, "ended": 0, "failed": 0, "deleted": 0, "last_end": None, "tasks": 5}
+
+    def seen(name: str, share: str, state: str, **more: Any) -> None:
+        counts = {**none, **{key: value for key, value in more.items() if key in none}}
+        rest = {key: value for key, value in more.items() if key not in none}
+        one = HandoverSeen("released", f"7[].{name}", state, True, tasks=counts, **rest)
+        desk.report(name, None, **{f"fed_{share}_1": one})
+
+    for name, share in (("north", north), ("south", south)):
+        desk.report(name, None, **{f"fed_{share}_1": HandoverSeen("held", f"7[].{name}")})
+        seen(name, share, "planned", planned=5)
+    seen("north", north, "running", running=2, ended=2, failed=1, planned=1, planned_end=desk.now + 70)
+    row = ann.get(f"{BAGS}/{row['id']}").json()
+    assert {name: row[name] for name in ("waiting", "running", "ended", "failed")} == {
+        "waiting": 6,
+        "running": 2,
+        "ended": 2,
+        "failed": 1,
+    }
+    assert (row["state"], row["end"], row["deadline_kept"]) == ("running", desk.now + 70, False)
+    assert desk.client("bob@org").get(f"{BAGS}/{row['id']}").status_code == 404
+    assert desk.client("bob@org").get(BAGS).json() == {"bags": []}
+    assert len(desk.client("eyes").get(BAGS).json()["bags"]) == 1
+    for name, share in (("north", north), ("south", south)):
+        seen(name, share, "", ended=5, last_end=desk.now + 40, end="ended", exit_status=0)
+    row = ann.get(f"{BAGS}/{row['id']}").json()
+    assert (row["over"], row["ended"], row["end"], row["deadline_kept"]) == ("ended", 10, desk.now + 40, True)
+    assert ann.get(BAGS, params={"state": "open"}).json() == {"bags": []}
+    jobs = ann.get("/v1/federation/jobs").json()["jobs"]
+    assert [(one["bag"], one["tasks"]) for one in jobs] == [(row["id"], "0-4"), (row["id"], "5-9")]
+
+
+def test_a_bag_is_taken_back_by_its_owner(desk: Desk, plan: Plan, ann: TestClient) -> None:
+    assert plan.generation == 1
+    row = ann.post(BAGS, json={**bag(desk), **WORK}).json()
+    here = f"{BAGS}/{row['id']}"
+    assert desk.client("bob@org").delete(here).status_code == 404
+    assert desk.client("eyes").delete(here).status_code == 403
+    assert ann.delete(f"{BAGS}/999").status_code == 404
+    done = ann.delete(here).json()
+    assert (done["cancelled"], done["over"], done["deleted"], done["waiting"]) == (True, "cancelled", 10, 0)
+    assert [one.kind for one in desk.roof.work("north")] == ["withdraw"]
