@@ -106,6 +106,7 @@ def make_parser() -> argparse.ArgumentParser:
         federation.add_argument(
             f"--{name}", type=kind, default=default, help=f"{words} (default: %(default)s)"
         )
+    federation.add_argument("--apart", action="store_true", help="the clusters have a process of their own")
     for one in (plan, optimise, predict, events, http, restart, size, face, federation):
         one.add_argument(
             "--profile", choices=PROFILES, default="metacentrum", help="shapes of nodes and jobs"
@@ -199,6 +200,7 @@ def _federation(args: argparse.Namespace) -> int:
             args.seed,
             args.profile,
             args.poll,
+            args.apart,
             tell,
         )
     Console().print(federation_table(result))

@@ -160,10 +160,11 @@ class Roof:
                 priority=level,
                 **more,
             )
-            self._take([event])
+            self._take([event, *self._with(event)])
             self._number += 1
-            self._ask_for(self.jobs[event.job], new=True)
-            self._settle([event.job])
+            if not self.jobs[event.job].attempts:
+                self._ask_for(self.jobs[event.job], new=True)
+                self._settle([event.job])
             return self.jobs[event.job]
 
     def cancel(self, job: str, by: str) -> Job:
@@ -385,6 +386,18 @@ class Roof:
             if not taken:
                 return
             names = dict.fromkeys(event.job for event in taken)
+
+    def _with(self, event: Submitted) -> Sequence[Event]:
+        """The choice for a job that comes, if all offers are known: both are kept in one go, since it is the
+        disk that a decision waits for. What the load is taken to be then, the next look puts right if the log
+        cannot be written.
+        """
+        if "users" in event.submission:  # whom he is where counts when it is kept
+            return ()
+        tried = Jobs()
+        tried.apply(event)
+        self._ask_for(tried[event.job], new=True)
+        return decide(tried, self._rules, self.seen, event.time, self._users, [event.job], self._load)
 
     def _take(self, events: Sequence[Event]) -> Sequence[Event]:
         """Keeps events and applies them; returns those that could be. Raises StoreError: none is kept."""

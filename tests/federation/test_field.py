@@ -127,11 +127,7 @@ def test_the_experiment_writes_a_page_and_figures(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(experiment_routing, "_OF_EACH_LOG", 12)
     monkeypatch.setattr(experiment_routing, "_STREAMS", (0.0, 5.0))
     # In this process: the figures are the same, and no worker has to begin.
-    monkeypatch.setattr(
-        experiment_routing,
-        "_all",
-        lambda todo, _: [experiment_routing._one(part, args) for part, args in todo],
-    )
+    monkeypatch.setattr(experiment_routing, "at_once", lambda run, todo, _: [run(*args) for args in todo])
     experiment_routing.run_routing(tmp_path, tmp_path, quick=False, only=(), jobs=12, repetitions=1)
     page = (tmp_path / "routing.md").read_text()
     assert "| plan |" in page
@@ -158,3 +154,12 @@ def test_a_bench_routes_through_real_planners_and_states_the_traffic() -> None:
     assert found.known + found.asked == 4  # some of these shapes ask for nodes with a property
     with pytest.raises(ValueError, match="a cluster, a node"):
         bench_federation(0)
+
+
+def test_clusters_in_a_process_of_their_own_are_measured_alike() -> None:
+    found = bench_federation(2, 4, 8, routed=4, rate=50.0, shapes=2, poll=0.3, apart=True)
+    assert found.known + found.asked == 4
+    assert found.requests["PUT handovers"] >= 1
+    assert found.sent["PUT handovers"] > 500
+    assert found.received["GET handovers"] > 0
+    assert found.cpu_ms > 0

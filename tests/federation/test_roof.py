@@ -61,6 +61,27 @@ def test_a_job_goes_to_the_cluster_whose_plan_ends_it_first(desk: Desk) -> None:
     assert (cluster["name"], cluster["away"], cluster["ours"], cluster["jobs"]) == ("south", "", 1, None)
 
 
+def test_a_job_and_the_choice_for_it_are_kept_in_one_go(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    ann = desk.client("ann@org")
+    ann.post(HERE, json=JOB)
+    for name, end in (("north", 900), ("south", 500)):
+        desk.report(name, end)
+    kept: list[list[str]] = []
+    append = desk.log.append
+
+    def note(events: Any) -> None:
+        kept.append([one.type for one in events])
+        append(events)
+
+    monkeypatch.setattr(desk.log, "append", note)
+    row = ann.post(HERE, json={**JOB, "key": "k2"}).json()
+    assert (row["cluster"], [one["phase"] for one in row["attempts"]]) == ("south", ["asking"])
+    assert kept == [["submitted", "chosen"]]
+    desk.log.close()
+    desk.begin()  # as it is read again
+    assert desk.roof.jobs[row["id"]].attempts[0].cluster == "south"
+
+
 def test_a_submission_that_a_cluster_refuses_goes_to_the_next_best(desk: Desk) -> None:
     job = desk.client("ann@org").post(HERE, json=JOB).json()["id"]
     for name, end in (("north", 900), ("south", 500)):

@@ -1,22 +1,17 @@
 """``schedd experiment routing``: policies of routing on the paper's grid, and on logs side by side."""
 
 import json
-import os
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from statistics import mean
 from typing import Any, Final
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
+from schedd.cli.experiments.pool import at_once
 from schedd.cli.experiments.results import Results, present
 from schedd.cli.federations.field import Routing, simulate
 from schedd.cli.federations.grid import SIZES, paper, side_by_side
 from schedd.cli.federations.measures import worth
-from schedd.replay.compare import warm_up
 from schedd.replay.workload import TraceError
 
 __all__ = ["ABOUT", "NAME", "run_routing"]
@@ -88,28 +83,10 @@ def run_routing(
     options += [f"--jobs {jobs}"] if jobs else []
     options += [f"--repetitions {repetitions}"] if repetitions else []
     results = Results.of(NAME, out, *options, "--logs LOGS", quick=quick)
-    rows = list(_all(todo, workers or os.cpu_count() or 1))
+    rows = list(at_once(_one, todo, workers))
     rows.sort(key=lambda row: json.dumps(row, sort_keys=True))
     figures = {"jobs": many, "repetitions": times, "results": rows}
     results.write(figures, _page(rows, results.command, many, times), f"{len(rows)} runs")
-
-
-def _all(todo: Sequence[tuple[str, tuple[Any, ...]]], workers: int) -> Iterable[dict[str, Any]]:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
-    warm_up()  # compiled once, and not by each worker
-    with (
-        Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress,
-        ProcessPoolExecutor(workers) as pool,
-    ):
-        task = progress.add_task("runs", total=len(todo))
-        try:
-            for done in as_completed([pool.submit(_one, part, args) for part, args in todo]):
-                yield done.result()
-                progress.advance(task)
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
 
 
 def _one(part: str, args: tuple[Any, ...]) -> dict[str, Any]:

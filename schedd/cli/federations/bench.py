@@ -2,8 +2,9 @@
 
 Real planners behind the daemon's real HTTP interface, and a real federation over them with its log in SQLite;
 what is simulated is the network, which passes requests on within the process, and the pbs_servers, which do
-at once what they are asked for. Every cluster is full with running jobs, so that all that is routed waits; of
-each waiting job it is looked every minute whether it should move.
+at once what they are asked for. The clusters may have a process of their own, as they have in production.
+Every cluster is full with running jobs, so that all that is routed waits; of each waiting job it is looked
+every minute whether it should move.
 """
 
 import random
@@ -17,13 +18,12 @@ from pathlib import Path
 import numpy as np
 
 from schedd.bench.workload import BenchJob, Profile, cluster, jobs
+from schedd.cli.federations.apart import Apart
 from schedd.cli.federations.bench_clusters import (
     OWNER,
     PATIENCE_S,
     TOKEN,
-    fill,
     inside_of,
-    planners,
     settings_of,
     submission,
     write_past,
@@ -34,7 +34,6 @@ from schedd.federation.events import Chosen, Event, Leased, Out
 from schedd.federation.log import Log
 from schedd.federation.peers import Peer
 from schedd.federation.roof import Roof
-from schedd.service.warmup import warm_up
 
 __all__ = ["bench_federation"]
 
@@ -77,10 +76,11 @@ def bench_federation(
     seed: int = 1,
     profile: Profile = "uniform",
     poll: float = 5.0,
+    apart: bool = False,
     tell: Callable[[str], None] = lambda _: None,
 ) -> FederationFigures:
-    """Raises ValueError. ``waiting`` jobs of the federation wait when the first of ``routed`` comes; a job
-    has one of so many ``shapes`` of request.
+    """Raises ValueError and OSError. ``waiting`` jobs of the federation wait when the first of ``routed``
+    comes; a job has one of so many ``shapes`` of request. ``apart``: clusters have a process of their own.
     """
     if min(clusters, nodes, waiting, routed, shapes) < 1 or not 0 < rate <= 1_000 or poll <= 0:
         raise ValueError(
@@ -89,18 +89,15 @@ def bench_federation(
     kinds = list(jobs(profile, shapes, seed))
     machines = cluster(profile, nodes)
     chance = random.Random(seed)
-    tell("compiling")
-    warm_up()
     traffic = Traffic()
     names = [f"c{number:03}" for number in range(clusters)]
+    spread = [kinds[chance.randrange(len(kinds))] for _ in range(waiting)]
     with (
         tempfile.TemporaryDirectory(prefix="schedd-federation-") as directory,
-        planners(names) as loops,
-        inside_of(loops, traffic) as inside,
+        Apart(names, machines, spread, traffic)
+        if apart
+        else inside_of(names, machines, spread, traffic, tell) as inside,
     ):
-        tell("filling the clusters")
-        spread = [kinds[chance.randrange(len(kinds))] for _ in range(waiting)]
-        fill(loops, machines, spread, tell)
         log = _TimedLog(f"sqlite:///{directory}/federation.sqlite")
         assert log.lead.take()
         write_past(log, names, spread)
@@ -129,10 +126,10 @@ def bench_federation(
             idle_requests = sum(traffic.requests.values()) / idle
             idle_bytes = (sum(traffic.sent.values()) + sum(traffic.received.values())) / idle
             traffic.clear()
-            cpu = time.process_time()
+            cpu = inside.cpu_s
             at = _route(roof, kinds, routed, rate, chance, tell)
             _settled(roof, log, clusters)
-            cpu = time.process_time() - cpu
+            cpu = inside.cpu_s - cpu
         finally:
             stopping.set()
             for name in names:

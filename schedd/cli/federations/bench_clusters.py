@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from fastapi import FastAPI
+
 from schedd.api.app import create_app
 from schedd.bench.workload import BenchJob
 from schedd.cli.federations.inside import Inside, Traffic
@@ -24,6 +26,7 @@ from schedd.service.access.tokens import Tokens
 from schedd.service.cluster.clock import SystemClock
 from schedd.service.cluster.loop import PlanLoop
 from schedd.service.clusters import Clusters
+from schedd.service.warmup import warm_up
 from schedd.wire import (
     Event as ClusterEvent,
 )
@@ -49,6 +52,7 @@ __all__ = [
     "OWNER",
     "PATIENCE_S",
     "TOKEN",
+    "answering",
     "fill",
     "inside_of",
     "planners",
@@ -153,12 +157,26 @@ def planners(names: Sequence[str]) -> Iterator[Clusters]:
             loop.stop()
 
 
-@contextmanager
-def inside_of(clusters: Clusters, traffic: Traffic) -> Iterator[Inside]:
-    """Their HTTP interface within this process; what passes is counted."""
+def answering(clusters: Clusters) -> FastAPI:
+    """Their HTTP interface."""
     digest = hashlib.sha256(TOKEN.encode()).digest()
-    app = create_app(clusters, Tokens([(Bearer("ours", "federation"), digest)]))
-    with Inside(app, traffic) as inside:
+    return create_app(clusters, Tokens([(Bearer("ours", "federation"), digest)]))
+
+
+@contextmanager
+def inside_of(
+    names: Sequence[str],
+    machines: Sequence[Node],
+    spread: Sequence[BenchJob],
+    traffic: Traffic,
+    tell: Callable[[str], None],
+) -> Iterator[Inside]:
+    """Full clusters and their HTTP interface within this process; what passes is counted."""
+    tell("compiling")
+    warm_up()
+    with planners(names) as loops, Inside(answering(loops), traffic) as inside:
+        tell("filling the clusters")
+        fill(loops, machines, spread, tell)
         yield inside
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Mapping
 from concurrent.futures import Future
 from http.client import HTTPConnection
@@ -14,7 +15,7 @@ from starlette.types import ASGIApp, Message
 from schedd.client import Client, Endpoint
 from schedd.client.http import Connection
 
-__all__ = ["Inside", "Traffic"]
+__all__ = ["Inside", "Traffic", "kind_of"]
 
 _LINE = len("HTTP/1.1 200 OK\r\n\r\n")
 
@@ -41,6 +42,11 @@ class Traffic:
                 counts.clear()
 
 
+def kind_of(method: str, path: str) -> str:
+    """Of a request: its method, and what of a cluster it is for."""
+    return f"{method} {path.split('/', 4)[4].partition('/')[0] if path.count('/') > 3 else ''}".strip()
+
+
 class Inside:
     """An event loop in a thread that answers for an application. ``client`` may be called by any thread."""
 
@@ -60,6 +66,11 @@ class Inside:
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
         self.loop.close()
+
+    @property
+    def cpu_s(self) -> float:
+        """Processor time of the process so far."""
+        return time.process_time()
 
     def client(self, token: str, cluster: str) -> Client:
         """A client whose requests the application answers."""
@@ -147,6 +158,5 @@ async def _asked(
 
     await inside.app(scope, receive, send)
     sent = len(method) + len(target) + _LINE + sum(len(n) + len(v) + 4 for n, v in head) + len(data)
-    kind = f"{method} {parts.path.split('/', 4)[4].partition('/')[0] if parts.path.count('/') > 3 else ''}"
-    inside.traffic.note(kind.strip(), sent, size + len(body))
+    inside.traffic.note(kind_of(method, parts.path), sent, size + len(body))
     return _Answer(status, bytes(body))
