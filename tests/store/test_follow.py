@@ -2,13 +2,18 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from schedd.engine import Engine, EngineSettings
 from schedd.plan.kernels.layout import ALLOC, ALLOCS
+from schedd.service.cluster.calls import CallFailed, call
+from schedd.service.cluster.durable import Durable
 from schedd.service.cluster.follow import Follower, in_the_log
+from schedd.service.settings.file import StoreSettings
 from schedd.store import DurableJournal, Store
 from schedd.wire import Event, JobFacts, NodeFacts, Run
 from tests.engine.server import Server
@@ -207,3 +212,39 @@ def test_a_log_without_a_checkpoint_is_followed_from_when_its_first_engine_was_m
     found = Follower(store, "c", OLD, T + 9999).engine
     assert found.forgotten == life.engine.forgotten
     assert_alike(found, life.engine)
+
+
+def test_a_log_over_which_the_engine_fails_now_here_now_there_is_gone_through_in_the_end(
+    store: Store, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever leads passes over a batch that fails three times; here no batch fails twice in a row."""
+    worked(store).journal.close()
+    durable = Durable(StoreSettings(url=url, marks=tmp_path))
+    assert durable.open()
+    assert durable.lead.take()
+    calls, fails = 0, 13
+
+    def unwell(*args: Any) -> Any:
+        nonlocal calls, fails
+        calls += 1
+        if calls == fails:
+            calls, fails = 0, 25 - fails
+            raise CallFailed(args[0], args[1], 0, RuntimeError("on purpose"), 0)
+        return call(*args)
+
+    monkeypatch.setattr("schedd.service.cluster.follow.call", unwell)
+    succession = durable.succession("c", OLD)
+    passed = 0
+    try:
+        for _ in range(60):
+            try:
+                succession.follow(T)
+                break
+            except CallFailed as failed:
+                calls = 0
+                passed += succession.fail(failed)
+        else:
+            raise AssertionError("the log is gone through again and again")
+    finally:
+        durable.close()
+    assert passed

@@ -25,6 +25,10 @@ _TRY_S = 0.5
 """Between two tries to lead, or to reach the database."""
 TRIES = 3
 """So often a batch must fail that was handled before, until it is passed over: much may follow from it."""
+_MOST_TRIES = 8
+"""After so many tries to go through the log whatever fails is passed over: errors that come now here, now
+there, would else stop a cluster for as long as they come.
+"""
 
 
 class Led(Protocol):
@@ -74,6 +78,7 @@ class Succession:
         self._failed = 0
         self._passed: CallFailed | None = None
         self._tries = 0
+        self._row = 0
 
     def follow(self, now: int) -> tuple[Engine, bool]:
         """The engine, brought up to what the store has, and whether that was news.
@@ -82,6 +87,7 @@ class Succession:
         """
         if self._follower is None:
             self._follower = self._begin(now)
+            self._row = 0
             return self._follower.engine, True
         return self._follower.engine, self._follower.catch_up()
 
@@ -95,14 +101,16 @@ class Succession:
         return follower.engine, follower.promised
 
     def fail(self, failed: CallFailed) -> bool:
-        """The engine failed over the log: begin anew. Who leads passes over a batch that fails each time.
+        """The engine failed over the log: begin anew. Who leads passes over a batch that fails each time, and
+        after many tries whatever fails.
 
         Returns whether it did. Raises StoreError.
         """
         self._follower = None
         self._tries = self._tries + 1 if self._failed == failed.batch.number else 1
         self._failed = failed.batch.number
-        if not self._durable.lead.leads or self._tries < TRIES:
+        self._row += 1
+        if not self._durable.lead.leads or (self._tries < TRIES and self._row < _MOST_TRIES):
             return False
         number = self._durable.store.cluster(self._cluster, failed.engine.state.now)
         self._durable.store.pass_over(number, failed.batch)
