@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from server_adapter.batch.layout import Kind, Layout, Request
 from server_adapter.dis import Attribute
-from server_adapter.openpbs.codes import RequestCode
+from server_adapter.openpbs.codes import ObjectType, RequestCode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +130,21 @@ class ConfirmReservationRequest(Request):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ModifyReservationRequest(Request):
+    """Alters a reservation (`pbs_ralter`): its start and duration, its select, or who may use it."""
+
+    code: RequestCode = RequestCode.MODIFY_RESERVATION
+    object_type: int = ObjectType.RESERVATION
+    name: str
+    attributes: tuple[Attribute, ...] = ()
+    layout: ClassVar[Layout] = (
+        ("object_type", Kind.NUMBER),
+        ("name", Kind.TEXT),
+        ("attributes", Kind.ATTRIBUTES),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeferredReplyRequest(Request):
     """What became of a `qrun` that the server handed to its scheduler; `result` 0 is success."""
 
@@ -233,6 +248,7 @@ SHAPES: dict[RequestCode, type[Request]] = {
     RequestCode.STATUS_RESERVATION: StatusRequest,
     RequestCode.SUBMIT_RESERVATION: QueueJobRequest,
     RequestCode.DELETE_RESERVATION: ManageRequest,
+    RequestCode.MODIFY_RESERVATION: ModifyReservationRequest,
     RequestCode.STATUS_SCHEDULER: StatusRequest,
     RequestCode.STATUS_RESOURCE: StatusRequest,
     RequestCode.DISCONNECT: DisconnectRequest,

@@ -24,6 +24,7 @@ from server_adapter.openpbs.requests import (
     JobScriptRequest,
     ManageRequest,
     MessageRequest,
+    ModifyReservationRequest,
     MoveRequest,
     QueueJobRequest,
     RunRequest,
@@ -95,6 +96,7 @@ class Handlers:
             RequestCode.SHUTDOWN: self._shut_down,
             RequestCode.SUBMIT_RESERVATION: self._reserve,
             RequestCode.DELETE_RESERVATION: self._unreserve,
+            RequestCode.MODIFY_RESERVATION: self._alter,
             RequestCode.CONFIRM_RESERVATION: self._confirm,
         }
 
@@ -291,6 +293,10 @@ class Handlers:
     def _unreserve(self, request: ManageRequest, who: Principal) -> list[bytes]:
         reservations.delete(self._cluster, request.name, who)
         return [OK]
+
+    def _alter(self, request: ModifyReservationRequest, who: Principal) -> list[bytes]:
+        reservations.alter(self._cluster, request, who)
+        return [encode_reply(Reply(payload=Text(f"{request.name} ALTER REQUESTED")))]
 
     def _confirm(self, request: ConfirmReservationRequest, who: Principal) -> list[bytes]:
         _demand_manager(who)

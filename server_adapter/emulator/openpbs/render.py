@@ -285,14 +285,15 @@ def reservation_attributes(cluster: PbsCluster, one: Reservation) -> list[Attrib
         "Reserve_Name": given.get("Reserve_Name", "NULL"),
         "Reserve_Owner": one.owner,
         "reserve_state": str(int(one.state)),
-        "reserve_substate": str(int(one.state)),
+        "reserve_substate": str(int(one.substate)),
         "reserve_start": str(one.start),
         "reserve_end": str(one.end),
         "reserve_duration": str(one.end - one.start),
         "queue": one.queue,
     }
     entries = [Attribute(name, value) for name, value in found.items()]
-    entries += [Attribute("Resource_List", value, name) for name, value in sorted(resources.items())]
+    order = sorted(resources, key=lambda name: "select " if name == "place" else name)  # place behind select
+    entries += [Attribute("Resource_List", resources[name], name) for name in order]
     rest = {"schedselect": selects.schedselect(cluster, resources["select"])}
     if one.nodes:
         rest["resv_nodes"] = one.nodes
@@ -300,17 +301,32 @@ def reservation_attributes(cluster: PbsCluster, one: Reservation) -> list[Attrib
         "Authorized_Users": given.get("Authorized_Users", one.owner),
         "server": cluster.server,
         "ctime": str(int(one.created)),
-        "mtime": str(int(one.created)),
+        "mtime": str(int(one.modified or one.created)),
         "hop_count": "1",
         **({"Variable_List": given["Variable_List"]} if "Variable_List" in given else {}),
         "euser": user,
         "egroup": user,
-        "reserve_count": "1",
+        **(_of_its_times(one) if one.standing else {"reserve_count": "1"}),
         "Submit_Host": cluster.server,
     }
+    if one.reverts or one.first:
+        rest["schedselect_orig"] = rest["schedselect"]
     if one.partition:
         rest["partition"] = one.partition
-    return entries + [Attribute(name, value) for name, value in rest.items()]
+    entries += [Attribute(name, value) for name, value in rest.items()]
+    for name, before in (("reserve_alter_revert", one.reverts), ("reserve_standing_revert", one.first)):
+        entries += [Attribute(name, value, resource) for resource, value in before.items()]
+    return entries
+
+
+def _of_its_times(one: Reservation) -> dict[str, str]:
+    found = {"reserve_standing": "1", "reserve_rrule": one.attributes["reserve_rrule"]}
+    if one.places:
+        found["reserve_index"] = str(one.index + 1)
+    found["reserve_count"] = str(len(one.times))
+    if one.places:
+        found["reserve_execvnodes"] = one.places
+    return found | {"reserve_timezone": one.attributes.get("reserve_timezone", "UTC")}
 
 
 def _counts(cluster: PbsCluster, jobs: list[Job]) -> list[Attribute]:

@@ -1,6 +1,12 @@
-"""Reservations: asked for, confirmed by a scheduler, running, over (section 5)."""
+"""Reservations: asked for, confirmed, altered, running, over (section 5); a standing one then comes again."""
 
 from collections.abc import Iterable
+from datetime import datetime
+from itertools import islice
+from typing import Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from dateutil.rrule import rrulestr
 
 from server_adapter.dis import Attribute
 from server_adapter.emulator import lifecycle, submission
@@ -10,11 +16,16 @@ from server_adapter.emulator.openpbs import submission as pbs
 from server_adapter.emulator.openpbs.state import PbsCluster, Reservation
 from server_adapter.emulator.principal import Principal
 from server_adapter.openpbs.codes import Command, ReservationState, ServerCode
-from server_adapter.openpbs.requests import ConfirmReservationRequest
-from server_adapter.openpbs.values import exec_vnode
+from server_adapter.openpbs.requests import ConfirmReservationRequest, ModifyReservationRequest
+from server_adapter.openpbs.values import clock_time, exec_vnode, unrolled
 from server_adapter.torque.values import seconds
 
-_REFUSED = "PBS_RESV_CONFIRM_FAIL"
+_REFUSED: Final = "PBS_RESV_CONFIRM_FAIL"
+_MOST: Final = 1000  # times of a standing reservation
+_WALLTIME: Final = "Resource_List.walltime"
+_ALTERABLE: Final = frozenset(
+    {ReservationState.UNCONFIRMED, ReservationState.CONFIRMED, ReservationState.RUNNING}
+)
 
 
 def ask(cluster: PbsCluster, attributes: Iterable[Attribute], who: Principal) -> str:
@@ -26,7 +37,8 @@ def ask(cluster: PbsCluster, attributes: Iterable[Attribute], who: Principal) ->
     start, end = _times(given)
     if start < cluster.now or end <= start:
         raise RefusalError(ServerCode.BADTSPEC, "Bad time specification(s)")
-    name = f"R{submission.next_id(cluster)}"
+    times = _repeated(given, start)
+    name = f"{'S' if times else 'R'}{submission.next_id(cluster)}"
     wanted = {key.partition(".")[2]: value for key, value in given.items() if key.startswith("Resource_L")}
     queue = Queue(
         name.partition(".")[0],
@@ -43,13 +55,36 @@ def ask(cluster: PbsCluster, attributes: Iterable[Attribute], who: Principal) ->
     full = pbs.resources_of(cluster, order, queue)
     plain = {key: value for key, value in given.items() if not key.startswith("Resource_L")}
     resources = {f"Resource_List.{key}": value for key, value in full.items()}
-    one = Reservation(name, f"{who.user}@{who.host}", plain | resources, start, end, cluster.now)
+    one = Reservation(name, f"{who.user}@{who.host}", plain | resources, start, end, cluster.now, times=times)
     cluster.reservations[name] = one
     cluster.queues[queue.name] = queue
     cluster.tell(Command.NEW)
-    cluster.timers.at(float(start), lambda: _begin(cluster, one))
-    cluster.timers.at(float(end), lambda: _end(cluster, one))
+    _set_timers(cluster, one)
     return name
+
+
+def _set_timers(cluster: PbsCluster, one: Reservation) -> None:
+    """For its present time; they find out by themselves when it was altered since."""
+    start, end = one.start, one.end
+    cluster.timers.at(float(start), lambda: _begin(cluster, one) if one.start == start else None)
+    cluster.timers.at(float(end), lambda: _end(cluster, one) if one.end == end else None)
+
+
+def _repeated(given: dict[str, str], start: int) -> tuple[int, ...]:
+    """The starts of a standing reservation, none of another. Raises refusal 15086."""
+    rule = given.get("reserve_rrule", "")
+    if not rule:
+        return ()
+    try:
+        clock = ZoneInfo(given.get("reserve_timezone") or "UTC")
+        begin = datetime.fromtimestamp(start, clock).replace(tzinfo=None)
+        found = [
+            int(time.replace(tzinfo=clock).timestamp())
+            for time in islice(rrulestr(rule, dtstart=begin), _MOST)
+        ]
+    except (ValueError, KeyError, TypeError, AttributeError, ZoneInfoNotFoundError):
+        raise RefusalError(ServerCode.BADTSPEC, "Bad time specification(s)") from None
+    return tuple(found)
 
 
 def _times(given: dict[str, str]) -> tuple[int, int]:
@@ -63,29 +98,93 @@ def _times(given: dict[str, str]) -> tuple[int, int]:
 
 
 def confirm(cluster: PbsCluster, request: ConfirmReservationRequest) -> None:
-    """ConfirmResv: the scheduler gives vnodes, or refuses, and then the reservation is gone.
+    """ConfirmResv: the scheduler gives vnodes, or refuses: then a new one is gone, an altered one as it was.
 
-    Raises refusals 15062, 15084.
+    Of a standing one it names the vnodes of all times, of an altered one those of the next alone. Raises
+    refusals 15004, 15062, 15084.
     """
     one = cluster.reservation(request.name)
     said = request.extension or ""
     if said.startswith(_REFUSED):
         if one.state is ReservationState.UNCONFIRMED:
             _forget(cluster, one)
+        elif one.state is ReservationState.BEING_ALTERED:
+            _revert(cluster, one)
         return
+    altered = one.state is ReservationState.BEING_ALTERED
     try:
-        chunks = exec_vnode(request.destination)
+        places = unrolled(request.destination) if one.standing else [request.destination]
+        chunks = [chunk for place in places for chunk in exec_vnode(place)]
     except ValueError:
         raise RefusalError(ServerCode.IVALREQ, "Invalid request") from None
+    if not places or (one.standing and not altered and len(places) != len(one.times)):
+        raise RefusalError(ServerCode.IVALREQ, "Invalid request")
     for chunk in chunks:
         for piece in chunk:
             cluster.vnode(piece.vnode)
-    one.nodes = request.destination
+    one.nodes = places[0]
+    if one.standing and not altered:
+        one.places = request.destination
     one.partition = said.partition("partition=")[2]
-    one.state = ReservationState.CONFIRMED
+    runs = altered and one.resumes is ReservationState.RUNNING
+    one.state, one.resumes = (ReservationState.RUNNING if runs else ReservationState.CONFIRMED), None
+    one.reverts = {}
+    one.modified = cluster.now
     cluster.queues[one.queue].attributes["enabled"] = "True"
     if one.start <= cluster.now:
         _begin(cluster, one)
+
+
+def alter(cluster: PbsCluster, request: ModifyReservationRequest, who: Principal) -> None:
+    """pbs_ralter: another start or length, of a standing one for its next time; it then waits for vnodes.
+
+    Raises refusals 15004, 15007, 15014, 15084, 15086.
+    """
+    one = cluster.reservation(request.name)
+    if not who.manager and one.owner.partition("@")[0] != who.user:
+        raise RefusalError(ServerCode.PERM, "Unauthorized Request ")
+    if one.state not in _ALTERABLE:
+        raise RefusalError(ServerCode.BADSTATE, "Request invalid for state of job")
+    given = {entry.key: entry.value for entry in request.attributes}
+    length = one.end - one.start
+    try:
+        start = int(given.get("reserve_start", one.start))
+        if "reserve_end" in given:
+            end = int(given["reserve_end"])
+        else:
+            end = start + (seconds(given["reserve_duration"]) if "reserve_duration" in given else length)
+    except ValueError:
+        raise RefusalError(ServerCode.BADTSPEC, "Bad time specification(s)") from None
+    runs = one.state is ReservationState.RUNNING
+    if end <= max(start, int(cluster.now)) or (start != one.start and (runs or start < cluster.now)):
+        raise RefusalError(ServerCode.BADTSPEC, "Bad time specification(s)")
+    one.reverts = {
+        "select": one.attributes["Resource_List.select"],
+        "start_time": str(one.start),
+        "walltime": clock_time(length),
+    }
+    if one.standing and not one.first:
+        one.first = dict(one.reverts)
+    one.resumes, one.state = one.state, ReservationState.BEING_ALTERED
+    _set_time(cluster, one, start, end)
+    cluster.tell(Command.RECONFIRM)
+
+
+def _set_time(cluster: PbsCluster, one: Reservation, start: int, end: int) -> None:
+    one.start, one.end, one.modified = start, end, cluster.now
+    one.attributes[_WALLTIME] = clock_time(end - start)
+    _set_timers(cluster, one)
+
+
+def _revert(cluster: PbsCluster, one: Reservation) -> None:
+    assert one.resumes is not None
+    one.state, one.resumes = one.resumes, None
+    start = int(one.reverts["start_time"])
+    if one.first == one.reverts:
+        one.first = {}
+    end = start + seconds(one.reverts["walltime"])
+    one.reverts = {}
+    _set_time(cluster, one, start, end)
 
 
 def delete(cluster: PbsCluster, name: str, who: Principal) -> None:
@@ -106,21 +205,37 @@ def _begin(cluster: PbsCluster, one: Reservation) -> None:
 
 
 def _end(cluster: PbsCluster, one: Reservation) -> None:
-    if cluster.reservations.get(one.id) is one:
+    """A standing one waits for its next time, on the vnodes that it has for that; its queue stays."""
+    if cluster.reservations.get(one.id) is not one:
+        return
+    if one.places and one.index + 1 < len(one.times):
+        length = seconds(one.first["walltime"]) if one.first else one.end - one.start
+        one.index += 1
+        one.first, one.reverts, one.resumes = {}, {}, None
+        one.nodes = unrolled(one.places)[one.index]
+        one.state = ReservationState.CONFIRMED
+        cluster.queues[one.queue].attributes["started"] = "False"
+        _end_its_jobs(cluster, one)
+        _set_time(cluster, one, one.times[one.index], one.times[one.index] + length)
+    else:
         _forget(cluster, one)
-        cluster.tell(Command.TERM)
+    cluster.tell(Command.TERM)
 
 
 def _forget(cluster: PbsCluster, one: Reservation) -> None:
     """Its jobs end with it; the queue goes once they are over."""
     del cluster.reservations[one.id]
+    _end_its_jobs(cluster, one)
+    queue = cluster.queues[one.queue]
+    queue.attributes |= {"enabled": "False", "started": "False"}
+    _drop(cluster, queue)
+
+
+def _end_its_jobs(cluster: PbsCluster, one: Reservation) -> None:
     jobs = [job for job in cluster.live_jobs() if job.queue == one.queue]
     for job in jobs:
         if not job.delete_requested:
             lifecycle.delete(cluster, job)
-    queue = cluster.queues[one.queue]
-    queue.attributes |= {"enabled": "False", "started": "False"}
-    _drop(cluster, queue)
 
 
 def _drop(cluster: PbsCluster, queue: Queue) -> None:

@@ -79,7 +79,13 @@ class Scheduler:
 
 @dataclass(slots=True)
 class Reservation:
-    """A reservation. Times are epoch seconds; `nodes` is its `resv_nodes` once a scheduler has chosen."""
+    """A reservation. Times are epoch seconds; `nodes` is its `resv_nodes` once a scheduler has chosen.
+
+    A standing one has the starts of all its `times` by its rule, of which `index` is the present one's, and
+    `places`, the vnodes of all of them as one text. `reverts` are what an alteration has changed, until a
+    scheduler has answered; `first` is what a standing one was before its next time was altered; `resumes` is
+    the state in which it was altered.
+    """
 
     id: str
     owner: str
@@ -90,6 +96,23 @@ class Reservation:
     state: ReservationState = ReservationState.UNCONFIRMED
     nodes: str = ""
     partition: str = ""
+    modified: float = 0.0
+    times: tuple[int, ...] = ()
+    index: int = 0
+    places: str = ""
+    resumes: ReservationState | None = None
+    reverts: dict[str, str] = field(default_factory=dict)
+    first: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def standing(self) -> bool:
+        """Whether it comes again."""
+        return bool(self.times)
+
+    @property
+    def substate(self) -> ReservationState:
+        """Its `reserve_substate`: while it is altered, the state that it had before."""
+        return self.state if self.resumes is None else self.resumes
 
     @property
     def queue(self) -> str:
