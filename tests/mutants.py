@@ -12,6 +12,8 @@ With ``--kernels`` the kernels of the plan run as Python, and are changed, too: 
 import argparse
 import ast
 import contextlib
+import functools
+import gc
 import importlib
 import io
 import json
@@ -58,6 +60,7 @@ ROOMS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 _QUIETLY = ("-q", "-p", "no:cacheprovider", "--timeout", "0")
 """Without a limit for a test: who looks on slows tests down, and mutants have a limit of their own."""
+_CACHED = type(functools.lru_cache(lambda: None))
 _KERNELS = "schedd/plan/kernels"
 _COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,
@@ -217,6 +220,9 @@ def put_in_place(mutant: Mutant) -> bool:
     if code.co_freevars != found.__code__.co_freevars:
         return False
     found.__code__ = code
+    for one in gc.get_objects():  # what was worked out before the change is not to be found again
+        if isinstance(one, _CACHED):
+            one.cache_clear()
     return True
 
 

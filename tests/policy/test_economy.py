@@ -86,3 +86,10 @@ def test_what_the_settings_say_is_read() -> None:
     assert window is not None
     assert (window.zone, found.prices[1].nodes) == ("Europe/Prague", ("gpu",))
     assert economy_of({}) == Economy()
+
+
+def test_of_no_time_at_all_the_price_is_that_of_its_moment() -> None:
+    found = Economy(prices=(Price(core_hour=3.6), nightly(0.36)))
+    for hour, price in ((20, 0.36), (19, 3.6)):
+        moment = T + hour * HOUR
+        assert found.rates((0, 1), moment, moment).core[0] == pytest.approx(price / HOUR)

@@ -198,3 +198,21 @@ def test_a_job_belongs_to_the_leaf_of_its_names() -> None:
 def test_a_tree_that_makes_no_sense_is_refused(wrong: dict[str, object], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         FairShare(**wrong)  # type: ignore[arg-type]
+
+
+def test_what_a_job_waited_counts_in_the_last_window_that_it_held() -> None:
+    usage = Usage(HOUR)
+    usage.book(Held(ANN, 2, 0, HOUR, waited=60))
+    usage.book(Held(BOB, 1, HOUR, HOUR, waited=30))
+    usage.book(Held(EVE, 1, HOUR - 1, HOUR + 1, waited=20))
+    found = usage.decayed(FairShare(interval=HOUR, decay=0.5, depth=2), HOUR)
+    assert found[EVE] == (0.5 + 1, 20)
+    assert found[ANN] == (0.5 * 2 * HOUR, 0.5 * 60)
+    assert found[BOB] == (0, 30)
+
+
+def test_a_tree_of_one_window_is_the_least() -> None:
+    assert FairShare(depth=1, interval=1).depth == 1
+    for wrong in ({"depth": 0}, {"interval": 0}, {"decay": 1.1}, {"unlisted": -0.1}):
+        with pytest.raises(ValueError, match="must be positive"):
+            FairShare(**wrong)  # type: ignore[arg-type]
