@@ -6,6 +6,7 @@ import pytest
 
 from schedd.model import Chunk, Node, Place, Request
 from schedd.plan.plan import Plan
+from schedd.policy import affordable
 from schedd.policy.accounts import Portion
 from schedd.policy.affordable import Tariff, place_within, portions_of
 from schedd.policy.economy import Economy, Price
@@ -99,3 +100,9 @@ def test_a_job_whose_later_gap_is_none_has_no_place() -> None:
     plan.place(slot, T)
     start, first = place_within(plan, slot, tariff({"n1": ()}), 0.36, T, lambda: -1)
     assert (start, round(100 * first)) == (-1, 360)
+
+
+def test_not_for_ever_is_a_place_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(affordable, "_ROUNDS", 1)
+    assert placed(3.6) == (T, 360, T)
+    assert placed(0.36) == (-1, 360, -1)

@@ -215,4 +215,4 @@ def test_a_tree_of_one_window_is_the_least() -> None:
     assert FairShare(depth=1, interval=1).depth == 1
     for wrong in ({"depth": 0}, {"interval": 0}, {"decay": 1.1}, {"unlisted": -0.1}):
         with pytest.raises(ValueError, match="must be positive"):
-            FairShare(**wrong)  # type: ignore[arg-type]
+            FairShare(**wrong)

@@ -181,3 +181,9 @@ def test_the_shortest_waiting_job_has_all_of_the_points_for_shortness() -> None:
 def test_the_weight_of_classes_is_called_class_in_the_settings() -> None:
     weights = site_policy({"priority": {"class": 3.0, "waiting": 0.5}}).weights
     assert (weights.class_, weights.waiting) == (3.0, 0.5)
+
+
+def test_jobs_on_sets_of_nodes_wait_for_one_set_as_long_as_the_site_says() -> None:
+    waits: list[dict[str, object]] = [{}, {"wait": 600}, {"strict": True}, {"strict": True, "wait": 600}]
+    found = [site_policy({"node_sets": {"by": "rack", **one}}).node_sets for one in waits]
+    assert [one.wait if one is not None else -1 for one in found] == [0, 600, None, None]

@@ -164,3 +164,17 @@ def test_a_rule_that_cannot_be_followed_is_refused(rule: str, zone: str, hours: 
 def test_times_with_an_offset_are_refused() -> None:
     with pytest.raises(RecurrenceError, match="without an offset"):
         Recurrence(MONDAY.replace(tzinfo=UTC), MONDAY.replace(tzinfo=UTC) + timedelta(hours=1))
+
+
+@pytest.mark.parametrize("rule", ["", "FREQ=DAILY", "FREQ=WEEKLY;BYDAY=MO,TH"])
+@pytest.mark.parametrize("without", [(), (date(2026, 1, 6),), (date(2026, 1, 6), date(2026, 1, 8))])
+def test_a_window_is_read_again_from_its_line(rule: str, without: tuple[date, ...]) -> None:
+    window = Recurrence(MONDAY, MONDAY + timedelta(hours=2), rule, "Europe/Prague", without)
+    assert Recurrence.of_text(window.text) == window
+
+
+def test_a_date_as_bound_counts_to_its_last_second() -> None:
+    last = datetime.fromisoformat("2026-01-05T23:59:59")
+    window = Recurrence(last, last + timedelta(hours=1), "FREQ=DAILY;UNTIL=20260106", "UTC")
+    found = occurrences(window, epoch("2026-01-01T00:00Z"), epoch("2026-01-17T00:00Z"))
+    assert [f"{datetime.fromtimestamp(start, UTC):%m-%d}" for start, _ in found] == ["01-05", "01-06"]

@@ -72,7 +72,7 @@ class House:
             self.adapter.journal.close()  # as the system does, should the task never have begun
         self.task = None
 
-    async def until(self, condition: Callable[[], bool], limit: float = 20.0) -> None:
+    async def until(self, condition: Callable[[], bool], limit: float = 90.0) -> None:
         async with asyncio.timeout(limit):
             while not condition():
                 if self.task is not None and self.task.done():

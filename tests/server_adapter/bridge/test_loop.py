@@ -1,6 +1,7 @@
 """The whole adapter against the emulated server, and a daemon of a few lines."""
 
 import asyncio
+import time
 
 import pytest
 
@@ -56,6 +57,7 @@ async def test_a_server_that_restarts_is_found_again(build: Build) -> None:
     release_all(house.server)
     adapter = await house.start()
     await house.until(lambda: house.states()["C"] >= 4)
+    restarted = time.monotonic()
     await house.server.restart(down=0.3)
     await house.until(house.all_done)
     await house.until(lambda: not house.daemon.state.jobs)
@@ -64,7 +66,7 @@ async def test_a_server_that_restarts_is_found_again(build: Build) -> None:
     ages = [event.server_age for event in house.daemon.events if isinstance(event, Snapshot)]
     assert ages[0] is None
     assert ages[1] is not None
-    assert ages[1] < 5
+    assert ages[1] <= time.monotonic() - restarted
 
 
 async def test_a_daemon_that_was_away_gets_all_events_and_a_snapshot(build: Build) -> None:
