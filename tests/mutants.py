@@ -358,7 +358,7 @@ def main() -> int:
             chosen.append(test)
         limit = 10 + 10 * sum(watch.seconds[test] for test in chosen)
         verdict = _verdict(mutant, chosen, limit) if chosen else "survived (no test calls it)"
-        verdicts[mutant.name] = verdict
+        verdicts[f"{mutant.name} (change {number})"] = verdict
         if verdict.startswith("survived"):
             print(f"{verdict}: {mutant.name}", flush=True)
     counts = Counter(verdict.partition(" (")[0] for verdict in verdicts.values())

@@ -3,7 +3,7 @@
 import pytest
 
 from schedd.wire import JobFacts, Run, ShareFacts
-from server_adapter.bridge.checks import NodeRoom, Verdict, check_job, check_nodes
+from server_adapter.bridge.checks import NodeRoom, Verdict, check_decision, check_job, check_nodes
 
 SHARES = (ShareFacts("n1", 3), ShareFacts("n2", 1))
 
@@ -61,3 +61,9 @@ def job(state: str = "Q", **changes: object) -> JobFacts:
 )
 def test_a_job_runs_only_as_it_was_when_it_was_decided(found: JobFacts | None, verdict: Verdict) -> None:
     assert check_job(run(), found).verdict is verdict
+
+
+def test_a_decision_counts_until_it_expires_and_it_is_said_since_when_it_does_not() -> None:
+    assert check_decision(run(), now=60.9, term=1).verdict is Verdict.RUN
+    assert check_decision(run(), now=61.0, term=1).reason == "the decision expired 0 s ago"
+    assert check_decision(run(), now=71.0, term=1).reason == "the decision expired 10 s ago"
