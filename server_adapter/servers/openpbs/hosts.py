@@ -32,6 +32,7 @@ _PLACE: Final = "Resource_List.place"
 _SELECT: Final = "schedselect"
 OWN_VNODE: Final = "own_vnode"
 """What a host has as many of as vnodes, for the chunks of one job that are to be on a vnode each."""
+_WHERE: Final = frozenset(_PLACES)
 _STRICTEST: Final = ("force_exclhost", "force_excl", "default_exclhost", "default_excl", SHARED)
 _IGNORES: Final = "ignore_excl"
 
@@ -57,6 +58,8 @@ class Hosts:
         """What a job or a reservation says, with the plan's nodes in the place of vnodes."""
         if not self.members:
             return values
+        if not (_WHERE & values.keys() or _VSCATTER in values.get(_PLACE, "")):
+            return values  # as most of many jobs
         changed = {
             name: renamed
             for name in _PLACES

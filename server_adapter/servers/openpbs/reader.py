@@ -126,14 +126,16 @@ class StateReader:
         nodes = hosts.nodes(vnodes)
         names = self.queues = frozenset(queue.name for queue in queues)
         there = {node.name for node in vnodes}
-        jobs = [
-            job
-            for job in expanded(await self._jobs.read())
-            if job.values.get("queue") in names or _holds(job.values, there)
-        ]
+        listed = expanded(await self._jobs.read())
+        await asyncio.sleep(0)  # here and below: of many jobs each step holds the loop for long enough
+        jobs = [job for job in listed if job.values.get("queue") in names or _holds(job.values, there)]
+        await asyncio.sleep(0)
         self.suspended = waiting(jobs)
+        await asyncio.sleep(0)
         jobs += await self._ended({job.name for job in jobs})
+        await asyncio.sleep(0)
         jobs = _planned(jobs, hosts)
+        await asyncio.sleep(0)
         if self._by_hand is not None:
             self._by_hand.refresh()  # after the jobs: the server notes a run before it shows it
         values = server[0].values if server else {}

@@ -1,5 +1,6 @@
 """Many jobs: read as a whole once, then by their states and times of change alone."""
 
+import asyncio
 from dataclasses import dataclass, field
 
 import pytest
@@ -153,3 +154,23 @@ async def test_after_a_while_and_after_a_fault_all_is_read_again() -> None:
     jobs._ask = good
     await jobs.read()
     assert queue.asked == [JOBS, JOBS, JOBS]
+
+
+async def test_others_have_their_turn_while_many_jobs_are_gone_through() -> None:
+    """20,000 jobs, one of which changed: gone through twice, 5,000 at once."""
+    queue = queue_of(*[10] * 20_000)
+    jobs = queue.reader()
+    await jobs.read()
+    queue.set("7", 20, comment="new")
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    waiting = asyncio.ensure_future(others())
+    await jobs.read()
+    waiting.cancel()
+    assert turns >= 8
