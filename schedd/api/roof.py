@@ -25,6 +25,7 @@ from schedd.api.text import TextRoute
 from schedd.client import ClientError
 from schedd.federation.jobs import Job
 from schedd.federation.peers import client_of
+from schedd.federation.report import bags_of, groups_of, jobs_of
 from schedd.federation.roof import Roof
 from schedd.service.access.roles import Bearer
 from schedd.service.access.tokens import Tokens
@@ -87,6 +88,7 @@ def create_app(tokens: Tokens, lifespan: Lifespan | None = None, persons: Person
     add("/readyz", _ready, methods=["GET"], responses=answers("not-ready"))
     add("/v1/federation/clusters", _clusters, methods=["GET"], responses=answers(*_READ))
     add("/v1/federation/licences", _licences, methods=["GET"], responses=answers(*_READ))
+    add("/v1/federation/report", _report, methods=["GET"], responses=answers(*_READ))
     add("/v1/federation/jobs", _jobs, methods=["GET"], responses=answers(*_READ))
     add(
         "/v1/federation/jobs",
@@ -131,6 +133,7 @@ def cluster_rows(roof: Roof) -> list[dict[str, Any]]:
     found = []
     for name, chosen in roof.settings.clusters.items():
         seen = roof.seen[name]
+        backlog = roof.backlog(name)
         ours = [one for one in seen.handovers.values() if not one.end and one.phase == "released"]
         found.append(
             {
@@ -143,9 +146,21 @@ def cluster_rows(roof: Roof) -> list[dict[str, Any]]:
                 "jobs": roof.counts.get(name) or None,
                 "ours": len(ours),
                 "running": sum(one.state == "running" for one in ours),
+                "load": [round(one) for one in backlog.load],
+                "count": list(backlog.count),
             }
         )
     return found
+
+
+def _report(roof: TheRoof, _: Asker) -> dict[str, Any]:
+    """What became of jobs, groups and bags that are kept, and whose moves found holes."""
+    groups = asdict(groups_of(list(roof.groups.by_id.values())))
+    return {
+        "jobs": asdict(jobs_of(list(roof.jobs.by_id.values()))),
+        "groups": {**groups, "holes_asked": roof.holes["asked"], "holes_found": roof.holes["found"]},
+        "bags": asdict(bags_of(list(roof.bags.by_id.values()), roof.jobs)),
+    }
 
 
 def _licences(roof: TheRoof, _: Asker) -> dict[str, Any]:

@@ -49,7 +49,9 @@ class JobRow(TypedDict):
 
 
 class ClusterRow(TypedDict):
-    """A cluster of the federation; what it does not tell is null."""
+    """A cluster of the federation; what it does not tell is null. ``load`` (cpu-seconds) and ``count`` are of
+    the federation's own jobs that wait there: by priority from 0 on, those of this or a higher one.
+    """
 
     name: str
     away: str
@@ -60,6 +62,8 @@ class ClusterRow(TypedDict):
     jobs: dict[str, int] | None
     ours: int
     running: int
+    load: list[int]
+    count: list[int]
 
 
 class WhatIfRow(TypedDict):
@@ -91,6 +95,10 @@ class FederationClient:
     def clusters(self) -> list[ClusterRow]:
         """The clusters, and whether they answer."""
         return cast("list[ClusterRow]", self._http.ask("GET", "/v1/federation/clusters")["clusters"])
+
+    def report(self) -> dict[str, Any]:
+        """What became of jobs, groups and bags."""
+        return cast("dict[str, Any]", self._http.ask("GET", "/v1/federation/report"))
 
     def jobs(self, *, over: bool = True) -> list[JobRow]:
         """Jobs that the asker may see."""

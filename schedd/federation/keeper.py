@@ -173,6 +173,9 @@ class Keeper(threading.Thread):
             ends_before=_latest_end(group.committed, rules.gain) if moving else None,
             first=int(group.id),
         )
+        if moving:
+            roof.holes["asked"] += 1
+            roof.holes["found"] += found is not None
         if found is None:
             if not moving:
                 roof.note_group(group.id, self._why_not(group, users))

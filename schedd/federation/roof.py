@@ -26,6 +26,7 @@ from schedd.federation.jobs import ImpossibleError, Job, Jobs, Question
 from schedd.federation.licences import Grant, Lent, Licences
 from schedd.federation.log import Log
 from schedd.federation.machine import Action, actions, decide, observe
+from schedd.federation.ordering import Backlog
 from schedd.federation.quotes import Quotes
 from schedd.federation.seen import ClusterSeen, HandoverSeen, Offer, handover
 from schedd.federation.settings import Settings
@@ -89,6 +90,9 @@ class Roof:
         self.group_bell = threading.Event()
         self.group_notes: dict[str, str] = {}
         """Why no start was found for groups that have none."""
+        self.holes = {"asked": 0, "found": 0}
+        """Since this daemon leads: how often plans were asked whether a waiting group could end earlier, and
+        how often it could. Local jobs have their choice of each hole first."""
         self.bags = Bags()
         self.bag_bell = threading.Event()
         self.bag_notes: dict[str, str] = {}
@@ -174,6 +178,12 @@ class Roof:
                 self._take([Cancelled(job=job, time=self._now(), by=by)])
                 self._settle([job])
             return self.jobs[job]
+
+    def backlog(self, cluster: str) -> Backlog:
+        """Of the federation's own jobs: what waits there, by priority."""
+        with self._lock:
+            known = self._load.backlog.get(cluster)
+            return Backlog(list(known.load), list(known.count)) if known is not None else Backlog()
 
     def users_of(self, owner: str) -> Mapping[str, str]:
         """By cluster, whom the owner is there."""

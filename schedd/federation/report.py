@@ -1,0 +1,147 @@
+"""What a federation was worth: of jobs, groups and bags that are over, from its own log.
+
+The measures of Netto, *Adaptive co-allocation of distributed resources* (2009), 2.6 and 6.4. Ends are those
+that the federation saw, as late as it looks at a cluster.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import mean
+
+from schedd.federation.bags.bag import Bag, how_over, over_at
+from schedd.federation.groups.group import Group, Round
+from schedd.federation.jobs import Job, Jobs
+
+__all__ = ["Deadlines", "GroupFigures", "JobFigures", "bags_of", "groups_of", "jobs_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Deadlines:
+    """Of jobs or bags with a deadline: how many ended after it, and their share of the cpu-seconds of all.
+
+    ``tw_delay``: by how many percent each took longer than it had, times its cpus, summed.
+    """
+
+    with_deadline: int
+    late: int
+    late_work: float
+    tw_delay: float
+
+
+@dataclass(frozen=True, slots=True)
+class JobFigures:
+    """``ended``: so many; ``moved``: of these, those that waited at more than one cluster. ``clusters``: on
+    how many each ran, in the mean (None: of none).
+    """
+
+    ended: int
+    moved: int
+    clusters: float | None
+    deadlines: Deadlines
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFigures:
+    """``shifts`` and ``remaps``: moves to an earlier end, on the same clusters and on others; ``to_one``:
+    groups that were told a start on several clusters and ran on one; ``earlier``: those that began before the
+    start that they were told first. ``refused``: moves for which a cluster had no room any more.
+    """
+
+    ended: int
+    failed: int
+    clusters: float | None
+    shifts: int
+    remaps: int
+    refused: int
+    to_one: int
+    earlier: int
+
+
+def jobs_of(jobs: Iterable[Job]) -> JobFigures:
+    """Of those that are no share of a bag."""
+    ended = [one for one in jobs if one.over == "ended" and not one.bag]
+    return JobFigures(
+        ended=len(ended),
+        moved=sum(one.moves > 0 for one in ended),
+        clusters=1.0 if ended else None,
+        deadlines=_deadlines(
+            (one.submitted, one.deadline, one.over_at, _cpus(one), _work(one)) for one in ended
+        ),
+    )
+
+
+def bags_of(bags: Iterable[Bag], jobs: Jobs) -> JobFigures:
+    """Of whole bags; ``moved``: those of which a share was refused and went elsewhere."""
+    ended = [one for one in bags if how_over(one, jobs) == "ended"]
+    shares = {one.id: [jobs[name] for name in one.shares] for one in ended}
+    ran = {name: [job for job in of if job.over == "ended"] for name, of in shares.items()}
+    return JobFigures(
+        ended=len(ended),
+        moved=sum(any(job.over == "refused" for job in of) for of in shares.values()),
+        clusters=mean(len({_where(job) for job in of}) for of in ran.values()) if ended else None,
+        deadlines=_deadlines(
+            (
+                one.submitted,
+                one.deadline,
+                over_at(one, jobs),
+                sum(_cpus(job) for job in ran[one.id]),
+                sum(_work(job) for job in ran[one.id]),
+            )
+            for one in ended
+        ),
+    )
+
+
+def groups_of(groups: Iterable[Group]) -> GroupFigures:
+    """Of those that are over; moves also of those that wait."""
+    known = list(groups)
+    ended = [one for one in known if one.over == "ended"]
+    ran = {one.id: {copy.cluster for copy in one.copies if copy.started} for one in ended}
+    moves = [one.why for group in known for one in group.rounds if one.text == "moved"]
+    return GroupFigures(
+        ended=len(ended),
+        failed=sum(one.over == "failed" for one in known),
+        clusters=mean(len(of) for of in ran.values()) if ended else None,
+        shifts=sum(why.startswith("shift") for why in moves),
+        remaps=sum(why.startswith("remap") for why in moves),
+        refused=sum("has no room" in one.text for group in known for one in group.rounds[1:]),
+        to_one=sum(len(ran[one.id]) == 1 and _told_on(one) > 1 for one in ended),
+        earlier=sum(_began(one) < one.told[0] for one in ended if one.told is not None),
+    )
+
+
+def _told_on(group: Group) -> int:
+    """On how many clusters was the round that was told first."""
+    first: Round | None = next((one for one in group.rounds if (one.start, one.end) == group.told), None)
+    return len(first.clusters) if first is not None else 0
+
+
+def _began(group: Group) -> int:
+    return min(copy.started for copy in group.copies if copy.started)
+
+
+def _where(job: Job) -> str:
+    return job.active.cluster if job.active is not None else ""
+
+
+def _work(job: Job) -> float:
+    return float(job.submission.get("cpu_seconds", 0))
+
+
+def _cpus(job: Job) -> float:
+    """Of all its tasks, where it has some: what it was to use, by what one of them takes."""
+    walltime = float(job.submission.get("walltime", 0))
+    return _work(job) / walltime if walltime else 0.0
+
+
+def _deadlines(ends: Iterable[tuple[int, int | None, int, float, float]]) -> Deadlines:
+    """Of (submitted, deadline, end, cpus, cpu-seconds)."""
+    had = [(at, due, end, cpus, work) for at, due, end, cpus, work in ends if due is not None]
+    late = [one for one in had if one[2] > one[1]]
+    work = sum(one[4] for one in had)
+    return Deadlines(
+        with_deadline=len(had),
+        late=len(late),
+        late_work=sum(one[4] for one in late) / work if work else 0.0,
+        tw_delay=sum(100 * cpus * ((end - at) / max(1, due - at) - 1) for at, due, end, cpus, _ in late),
+    )
