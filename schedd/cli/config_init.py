@@ -118,7 +118,7 @@ def init(
         typer.echo("\nSeen on the server:")
         for remark in seen.remarks():
             typer.echo(f"  {remark}")
-    typer.echo(_NEXT)
+    typer.echo(_NEXT.format(mode=_IN_MODE[mode]))
 
 
 _NEXT = """
@@ -126,7 +126,12 @@ Next:
   schedd config check                        checks them; says what is allowed but unusual
   systemctl enable --now schedd              the first start compiles the planner (half a minute)
   systemctl enable --now pbs-adapter         on the host of pbs_server; copy pbs-adapter.toml and .token there
-  showq                                      in shadow mode no job is started; the adapter's log compares"""
+  schedd showq                               {mode}"""
+_IN_MODE = {
+    "shadow": "in shadow mode no job is started; the adapter's log compares",
+    "adviser": "as adviser no job is started; jobs show their planned starts",
+    "scheduler": "as scheduler jobs are started: first stop the present scheduler",
+}
 
 
 class _Asking:

@@ -46,7 +46,7 @@ class Seen:
         """What an admin should know before switching, in sentences."""
         said = [f"version {self.version or 'not said'}, {self.nodes} nodes, {self.jobs} jobs"]
         if self.scheduling:
-            said.append("scheduling is True: its present scheduler goes on, which shadow mode is for")
+            said.append("scheduling is True: its present scheduler goes on beside shadow and adviser")
         if self.without_walltime:
             queues = ", ".join(self.without_walltime[:8])
             said.append(f"no resources_default.walltime for jobs of {queues}: default_walltime is theirs")

@@ -56,7 +56,10 @@ def test_options_alone_make_files_that_both_programs_take(
         "pbs-adapter.toml",
         "schedd.toml",
     ]
-    assert "systemctl enable --now schedd" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "systemctl enable --now schedd" in said
+    assert "as adviser no job is started; jobs show their planned starts" in said
+    assert "shadow" not in said
 
 
 def test_each_decision_is_asked_with_what_hangs_on_it(tmp_path: Path) -> None:
