@@ -55,7 +55,11 @@ ROOMS: dict[str, tuple[str, tuple[str, ...]]] = {
     "policy": ("schedd/policy", ("tests/policy", "tests/engine")),
     "bridge": (
         "server_adapter/bridge",
-        ("tests/server_adapter/bridge", *_programs("tests/server_adapter/bridge")),
+        (
+            "tests/server_adapter/bridge",
+            "tests/server_adapter/openpbs/test_reservations.py",
+            *_programs("tests/server_adapter/bridge"),
+        ),
     ),
 }
 _QUIETLY = ("-q", "-p", "no:cacheprovider", "--timeout", "0")

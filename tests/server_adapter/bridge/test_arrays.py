@@ -10,6 +10,7 @@ class Server:
 
     def __init__(self) -> None:
         self.builder = StateBuilder(WORDS)
+        self.slices: list[State | None] = []
 
     def read(self, letters: str) -> State:
         jobs = [Described(2, "1.srv", {"job_state": "Q"})]
@@ -17,7 +18,7 @@ class Server:
             values = {"job_state": "H" if letter == "U" else letter, "job_array_id": str(index)}
             values |= {"H": {"Hold_Types": ""}, "U": {"Hold_Types": "u"}}.get(letter, {})
             jobs.append(Described(2, f"9[{index}].srv", values))
-        *_, state = self.builder.build(server={}, queues=[], nodes=[], jobs=jobs, slice_length=3)
+        *self.slices, state = self.builder.build(server={}, queues=[], nodes=[], jobs=jobs, slice_length=3)
         assert state is not None
         return state
 
@@ -31,6 +32,14 @@ def test_as_many_as_are_let_go_may_run() -> None:
     state = server.read("RQHHH")
     assert limits(state) == {2}
     assert state.jobs["1.srv"].slot_limit is None
+
+
+def test_the_loop_may_run_while_limits_are_learned() -> None:
+    server = Server()
+    server.read("RQHHH")
+    assert server.slices == [None] * 3  # two of six jobs, one of five sub-jobs whose limit is now known
+    server.read("RQHHH")
+    assert server.slices == [None] * 2
 
 
 def test_an_array_of_which_nothing_is_held_back_has_no_limit_that_matters() -> None:

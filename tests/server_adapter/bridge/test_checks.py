@@ -67,3 +67,10 @@ def test_a_decision_counts_until_it_expires_and_it_is_said_since_when_it_does_no
     assert check_decision(run(), now=60.9, term=1).verdict is Verdict.RUN
     assert check_decision(run(), now=61.0, term=1).reason == "the decision expired 0 s ago"
     assert check_decision(run(), now=71.0, term=1).reason == "the decision expired 10 s ago"
+
+
+@pytest.mark.parametrize(("used", "verdict"), [(60, Verdict.RUN), (61, Verdict.BUSY)])
+def test_memory_that_is_just_enough_is_enough(used: int, verdict: Verdict) -> None:
+    share = ShareFacts("n1", 1, mem=40)
+    assert check_nodes(run(share), {"n1": NodeRoom(4, 0, mem=100, mem_used=used)}).verdict is verdict
+    assert check_nodes(run(share), {"n1": NodeRoom(4, 0)}).verdict is Verdict.RUN

@@ -176,6 +176,18 @@ def test_unchanged_values_give_the_same_objects_and_the_loop_may_run_in_between(
     assert first[-1].ended.keys() == {"77.srv"}
 
 
+def test_values_that_no_planner_needs_give_the_same_object_of_facts() -> None:
+    builder = StateBuilder(WORDS)
+
+    def read(used: str) -> State:
+        jobs = [Described(2, "1.srv", QUEUED | {"resources_used.cput": used})]
+        *_, state = builder.build(server={}, queues=[], nodes=[], jobs=jobs)
+        assert state is not None
+        return state
+
+    assert read("00:00:01").jobs["1.srv"] is read("00:00:02").jobs["1.srv"]
+
+
 def test_writings_are_kept_for_jobs_that_carry_any() -> None:
     jobs = [
         Described(2, "1.srv", QUEUED | {"comment": "hello"}),
