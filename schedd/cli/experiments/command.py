@@ -12,8 +12,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from schedd.choice.pareto import NoPymoo
 from schedd.cli import pictures
 from schedd.cli.arguments import Parser
+from schedd.cli.experiments import arrays as experiment_arrays
 from schedd.cli.experiments import energy as experiment_energy
 from schedd.cli.experiments import front as experiment_front
+from schedd.cli.experiments import offers as experiment_offers
 from schedd.cli.experiments import prediction as experiment_prediction
 from schedd.cli.experiments import routing as experiment_routing
 from schedd.cli.experiments import thesis as experiment_thesis
@@ -34,8 +36,12 @@ _WHOLE: Final[dict[str, tuple[str, Callable[..., None]]]] = {
     experiment_thesis.NAME: (experiment_thesis.ABOUT, experiment_thesis.run_thesis),
     experiment_prediction.NAME: (experiment_prediction.ABOUT, experiment_prediction.run_prediction),
     experiment_routing.NAME: (experiment_routing.ABOUT, experiment_routing.run_routing),
+    experiment_offers.NAME: (experiment_offers.ABOUT, experiment_offers.run_offers),
+    experiment_arrays.NAME: (experiment_arrays.ABOUT, experiment_arrays.run_arrays),
 }
 """Experiments that are not made of cells: what each is about, and what runs it."""
+_REPEATED: Final = (experiment_routing.NAME, experiment_offers.NAME, experiment_arrays.NAME)
+"""Of these, those that repeat their runs with other jobs, in several processes."""
 _PARTS: Final = ("whole", "first third", "rest", "busiest")
 
 
@@ -72,7 +78,7 @@ def make_parser() -> argparse.ArgumentParser:
         "--workers", type=int, metavar="N", help="so many processes on this host (default: one for each core)"
     )
     parser.add_argument("--jobs", type=int, metavar="N", help=f"{experiment_routing.NAME}: of each stream")
-    parser.add_argument("--repetitions", type=int, metavar="N", help=f"{experiment_routing.NAME}: of each")
+    parser.add_argument("--repetitions", type=int, metavar="N", help=f"{', '.join(_REPEATED)}: of each run")
     return parser
 
 
@@ -87,8 +93,10 @@ def run(argv: Sequence[str]) -> int:
         for name, (about, _) in _WHOLE.items():
             print(f"{name}\n    {about}\n")
         return 0
-    if args.name != experiment_routing.NAME and (args.jobs, args.repetitions) != (None, None):
-        return _fail(f"--jobs and --repetitions are for {experiment_routing.NAME} alone", 2)
+    if args.name != experiment_routing.NAME and args.jobs is not None:
+        return _fail(f"--jobs is for {experiment_routing.NAME} alone", 2)
+    if args.name not in _REPEATED and args.repetitions is not None:
+        return _fail(f"--repetitions is for {', '.join(_REPEATED)} alone", 2)
     if args.name in _WHOLE:
         return _run_whole(args)
     if args.name not in EXPERIMENTS:
@@ -109,10 +117,11 @@ def run(argv: Sequence[str]) -> int:
 def _run_whole(args: argparse.Namespace) -> int:
     """No choice of parts, and one process."""
     name: str = args.name
-    routing = name == experiment_routing.NAME
-    if args.part != "whole" or args.dask or (args.workers is not None and not routing):
+    repeated = name in _REPEATED
+    if args.part != "whole" or args.dask or (args.workers is not None and not repeated):
         return _fail(f"{name} has no --part, --dask or --workers: it runs as a whole, in one process", 2)
-    more = {"workers": args.workers, "jobs": args.jobs, "repetitions": args.repetitions} if routing else {}
+    more = {"workers": args.workers, "repetitions": args.repetitions} if repeated else {}
+    more |= {"jobs": args.jobs} if name == experiment_routing.NAME else {}
     try:
         _WHOLE[name][1](args.logs.resolve(), args.out, quick=args.quick, only=args.only, **more)
     except NoPymoo as error:

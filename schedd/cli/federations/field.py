@@ -4,7 +4,7 @@ import heapq
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from schedd.federation.ordering import Backlog
 from schedd.federation.policies import Candidate, Policy
 from schedd.model import StartKnown
 from schedd.replay.floor import Defect, Floor
-from schedd.service.questions.forks import Fork, fork
+from schedd.service.questions.forks import Fork, Many, fork
 from schedd.wire import (
     Event,
     JobEnded,
@@ -28,7 +28,7 @@ from schedd.wire import (
     ServerFacts,
 )
 
-__all__ = ["ClusterSpec", "FieldJob", "Ran", "Routing", "simulate"]
+__all__ = ["ClusterSpec", "Field", "FieldJob", "Place", "Ran", "Routing", "simulate"]
 
 Routing = Literal["plan", "least-loaded", "load", "load as printed", "random", "home"]
 """``load as printed`` compares loads whatever the size of the cluster, as the paper does."""
@@ -54,6 +54,7 @@ class FieldJob:
     """A job: seconds, cpu-seconds of ``load``; ``home`` is the cluster to which its user gave it.
 
     ``walltime`` is what its user asks for, ``run`` how long it runs. ``clusters`` are those that can run it.
+    Jobs of one ``array`` come at the same moment, one after the other.
     """
 
     submit: int
@@ -68,6 +69,7 @@ class FieldJob:
     priority: int = 0
     user: str = "ann"
     home: str = ""
+    array: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +81,19 @@ class Ran:
     end: tuple[int, ...]
 
 
-class _Place:
+class Place:
     """One cluster's engine, and what runs there."""
 
-    def __init__(self, spec: ClusterSpec, local: str, first: int) -> None:
+    def __init__(self, spec: ClusterSpec, local: str, first: int, site: Mapping[str, Any]) -> None:
         self.spec = spec
         settings = EngineSettings(
-            policy=local, end_allowance=0, tell=False, repair_slice=1 << 60, log_batches=1, hole_failures=0
+            policy=local,
+            site=site,
+            end_allowance=0,
+            tell=False,
+            repair_slice=1 << 60,
+            log_batches=1,
+            hole_failures=0,
         )
         self.engine = Engine(settings, first)
         limits = {f"resources_available.{name}": str(count) for name, count in spec.licences.items()}
@@ -104,6 +112,7 @@ class _Place:
 
     @property
     def next_moment(self) -> int | None:
+        """When something happens there by itself; None: never."""
         moments = [self.ends[0][0]] if self.ends else []
         if self.engine.next_wake is not None:
             moments.append(self.engine.next_wake)
@@ -111,29 +120,46 @@ class _Place:
 
     def offer(self, facts: JobFacts, now: int) -> tuple[int, int] | None:
         """Start and end of a job by this plan, as the daemon's what-if says it."""
+        answer = self._copy().what_if(facts, now).answer
+        return (answer.placement.start, answer.placement.end) if isinstance(answer, StartKnown) else None
+
+    def many(self, facts: JobFacts, tasks: Sequence[int], now: int) -> tuple[Many, ...]:
+        """When so many such jobs would have ended by this plan, as the daemon's what-if says it."""
+        return self._copy().what_if(facts, now, tasks=tasks).many
+
+    def _copy(self) -> Fork:
         state = self.engine.state
         if self._fork is None or self._fork.generation != state.generation:
             self._fork = fork(state, publish(state), state.plan.fork())
-        answer = self._fork.what_if(facts, now).answer
-        return (answer.placement.start, answer.placement.end) if isinstance(answer, StartKnown) else None
+        return self._fork
 
 
-class _Field:
+class Field:
+    """The clusters, and the jobs on their way to them. ``site`` is the policy of every cluster, as plain
+    values.
+    """
+
     def __init__(
-        self, clusters: Sequence[ClusterSpec], jobs: Sequence[FieldJob], routing: Routing, local: str
+        self,
+        clusters: Sequence[ClusterSpec],
+        jobs: Sequence[FieldJob],
+        routing: Routing,
+        local: str,
+        site: Mapping[str, Any] | None = None,
     ) -> None:
         self._jobs = jobs
         self._routing = routing
         # The engine's clock counts from the epoch.
         self._offset = 1_000_000_000 - jobs[0].submit
         first = jobs[0].submit + self._offset
-        self._places = {spec.name: _Place(spec, local, first) for spec in clusters}
+        self._places = {spec.name: Place(spec, local, first, site or {}) for spec in clusters}
         self._at = [""] * len(jobs)
         self._start = np.full(len(jobs), -1, np.int64)
         self._end = np.full(len(jobs), -1, np.int64)
         self._arrived = 0
 
     def run(self) -> Ran:
+        """To the end of the last job. Raises Defect."""
         while True:
             moments = [moment for place in self._places.values() if (moment := place.next_moment) is not None]
             if self._arrived < len(self._jobs):
@@ -155,14 +181,29 @@ class _Field:
                 self._handle(place, t, self._ended(place, t))
         jobs = self._jobs
         while self._arrived < len(jobs) and jobs[self._arrived].submit + self._offset == t:
-            number = self._arrived
-            place = self._places[self._choose(number, t)]
-            self._at[number] = place.spec.name
-            place.backlog.add(jobs[number].load, jobs[number].priority)
-            self._handle(place, t, [JobQueued(id=f"q{number}", time=t, job=self._facts(number, t))])
+            first = self._arrived
             self._arrived += 1
+            while self._arrived < len(jobs) and jobs[first].array == jobs[self._arrived].array != "":
+                self._arrived += 1
+            self._queue(range(first, self._arrived), t)
 
-    def _ended(self, place: _Place, t: int) -> list[Event]:
+    def _queue(self, numbers: range, t: int) -> None:
+        """A job comes, or all jobs of an array."""
+        sent: dict[str, list[Event]] = {}
+        for number, name in zip(numbers, self.share(numbers, t), strict=True):
+            job = self._jobs[number]
+            self._at[number] = name
+            self._places[name].backlog.add(job.load, job.priority)
+            queued = JobQueued(id=f"q{number}", time=t, job=self._facts(number, t))
+            sent.setdefault(name, []).append(queued)
+        for name, events in sent.items():
+            self._handle(self._places[name], t, events)
+
+    def share(self, numbers: range, t: int) -> Sequence[str]:
+        """The cluster of each."""
+        return [self._choose(number, t) for number in numbers]
+
+    def _ended(self, place: Place, t: int) -> list[Event]:
         found: list[Event] = []
         while place.ends and place.ends[0][0] <= t:
             _, number = heapq.heappop(place.ends)
@@ -171,7 +212,7 @@ class _Field:
             found.append(JobEnded(id=f"e{number}", time=t, job_id=str(number), exit_status=0))
         return found
 
-    def _handle(self, place: _Place, t: int, batch: Sequence[Event]) -> None:
+    def _handle(self, place: Place, t: int, batch: Sequence[Event]) -> None:
         for _ in range(_MOST_ROUNDS):
             outcome = place.engine.handle(batch, t)
             batch = []
@@ -204,6 +245,7 @@ class _Field:
             submitted=t,
             family="torque",
             resources=job.resources,
+            array=job.array,
         )
 
     def _choose(self, number: int, t: int) -> str:
@@ -242,4 +284,4 @@ def simulate(
     """Routes the jobs, in order of their submission, and runs them all. ``local`` is the policy of every
     cluster. Raises Defect.
     """
-    return _Field(clusters, jobs, routing, local).run()
+    return Field(clusters, jobs, routing, local).run()
