@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from schedd.api.app import create_app
 from schedd.engine.facts.alerts import KINDS
 from schedd.service.clusters import Clusters
+from schedd.wire import PolicyChanged
 from tests.api.conftest import EVENTS, token, tokens
 from tests.api.test_errors import MAIN
 from tests.conftest import ROOT
@@ -73,6 +74,21 @@ def test_jobs_nodes_and_where_a_cluster_stands_are_counted(client: TestClient) -
     again = scrape(client)
     assert value(again, "schedd_events_total") == len(EVENTS)
     assert value(again, "schedd_event_lag_seconds_count") == 2
+
+
+def test_how_scarce_licences_are_is_told_where_priorities_look_at_it(
+    client: TestClient, clusters: Clusters
+) -> None:
+    post(client, EVENTS[0], job(1, matlab="1"), job(2, matlab="2"))
+    assert not any(name == "schedd_licence_pressure" for name, _ in scrape(client))
+    site = {"priority": {"licences": 1.0}, "licences": {"matlab": {"copies": 2}}}
+    changed = PolicyChanged(id="p", time=T, version=2, site=site, by="root")
+    clusters["main"].submit([changed]).result(60)
+    assert value(scrape(client), "schedd_licence_pressure", licence="matlab") == 1.5
+    assert not any(
+        name == "schedd_licence_pressure" and ("cluster", "other") in labels
+        for name, labels in scrape(client)
+    )
 
 
 def test_a_silent_adapter_is_counted(client: TestClient, clusters: Clusters) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from schedd.cli.bench import run as run_bench
 from schedd.cli.experiments import routing as experiment_routing
 from schedd.cli.federations.bench import bench_federation
 from schedd.cli.federations.bench_figures import to_json
@@ -163,3 +164,16 @@ def test_clusters_in_a_process_of_their_own_are_measured_alike() -> None:
     assert found.sent["PUT handovers"] > 500
     assert found.received["GET handovers"] > 0
     assert found.cpu_ms > 0
+
+
+def _ends(*_: object) -> None:
+    """A process that ends at once."""
+
+
+def test_clusters_that_do_not_come_up_are_an_error_of_the_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("schedd.cli.federations.apart._serve", _ends)
+    small = ["--clusters", "2", "--nodes", "2", "--jobs", "4", "--routed", "2", "--profile", "uniform"]
+    assert run_bench(["federation", "--apart", *small]) == 1
+    assert "ended before they were full" in capsys.readouterr().err

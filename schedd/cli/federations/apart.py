@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import uvicorn
 
+from schedd.bench.daemon import DaemonFailed
 from schedd.bench.workload import BenchJob
 from schedd.cli.federations.bench_clusters import answering, fill, planners
 from schedd.cli.federations.inside import Traffic, kind_of
@@ -29,7 +30,7 @@ _TIMEOUT_S: Final = 60.0
 class Apart:
     """A process with full clusters; their clients' requests go over the loopback interface and are counted.
 
-    Raises OSError where it does not come up.
+    Raises DaemonFailed where it does not come up.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class Apart:
         try:
             self._port = self._pipe.recv()
         except EOFError:
-            raise OSError("the process with the clusters did not come up") from None
+            raise DaemonFailed("the process with the clusters ended before they were full") from None
         return self
 
     def __exit__(

@@ -79,7 +79,7 @@ def bench_federation(
     apart: bool = False,
     tell: Callable[[str], None] = lambda _: None,
 ) -> FederationFigures:
-    """Raises ValueError and OSError. ``waiting`` jobs of the federation wait when the first of ``routed``
+    """Raises ValueError, DaemonFailed. ``waiting`` jobs of the federation wait when the first of ``routed``
     comes; a job has one of so many ``shapes`` of request. ``apart``: clusters have a process of their own.
     """
     if min(clusters, nodes, waiting, routed, shapes) < 1 or not 0 < rate <= 1_000 or poll <= 0:

@@ -100,6 +100,10 @@ class Published:
     accounts: Mapping[str, Account]
     account_held: Mapping[str, int]
     """By account: what is held for jobs that are planned or run, in its smallest unit."""
+    pressures: Mapping[str, float]
+    """By licence: copies asked for by waiting jobs and held by running ones, over the copies there are; as at
+    the last reckoning of priorities, where these look at licences.
+    """
     ledger: tuple[LedgerEntry, ...]
     """Entries that the database does not have yet."""
     books_read: int
@@ -250,6 +254,7 @@ def publish(state: EngineState) -> Published:
         meters=dict(state.meters),
         accounts=dict(state.books.accounts),
         account_held=dict(state.books.held),
+        pressures=dict(state.ranks.demand.pressures),
         ledger=tuple(state.books.entries),
         books_read=state.books.read,
         bookings=dict(state.bookings),

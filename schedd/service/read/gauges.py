@@ -55,6 +55,11 @@ class StateOf(Collector):
         )
         generations = _counter("schedd_generations", "Batches that the planner took in")
         at_risk = _gauge("schedd_promises_at_risk", "Promises that cannot be kept as planned now")
+        pressures = GaugeMetricFamily(
+            "schedd_licence_pressure",
+            "Copies that waiting jobs ask for and running ones hold, over the copies there are",
+            labels=["cluster", "licence"],
+        )
         breaches = _counter("schedd_promise_breaches", "Promises that were not kept")
         for loop in self._shown:
             name, published = [loop.name], loop.published
@@ -92,6 +97,8 @@ class StateOf(Collector):
             generations.add_metric(name, published.generation)
             at_risk.add_metric(name, published.at_risk)
             breaches.add_metric(name, published.breaches)
+            for licence, pressure in published.pressures.items():
+                pressures.add_metric([*name, licence], pressure)
         yield from (
             jobs,
             nodes,
@@ -107,6 +114,7 @@ class StateOf(Collector):
             busy,
         )
         yield from (paused, halted, stale, failing, alerts, covered, leading, generations, at_risk, breaches)
+        yield pressures
         durable = self._clusters.durable
         if durable is not None and durable.opened.is_set():
             about = "The leader's term; 0 while it is not this daemon"
