@@ -32,6 +32,7 @@ from server_adapter.servers.openpbs.facts import (
 from server_adapter.servers.openpbs.hosts import NO_HOSTS, Hosts, hosts_of
 from server_adapter.servers.openpbs.jobs import JobList, ended_since
 from server_adapter.servers.openpbs.reservations import asked_of, begins, kept, off_queues, wish
+from server_adapter.servers.openpbs.stuck import Stuck
 from server_adapter.servers.openpbs.suspended import waiting
 
 _log = logging.getLogger(__name__)
@@ -101,6 +102,7 @@ class StateReader:
         self._by_hand = by_hand
         self._builder = StateBuilder(WORDS, by_hand.who) if by_hand else StateBuilder(WORDS)
         self._clock = clock
+        self._stuck = Stuck(clock)
         self._jobs = JobList(self._ask)
         self._before: State | None = None
         self._looked_at = 0
@@ -122,12 +124,13 @@ class StateReader:
         self.partition = ours.partition
         queues = [queue for queue in await self._ask(QUEUES) if ours.has(queue)]
         vnodes = [node for node in await self._ask(NODES) if ours.has(node)]
-        hosts = self._hosts(vnodes)
-        nodes = hosts.nodes(vnodes)
         names = self.queues = frozenset(queue.name for queue in queues)
         there = {node.name for node in vnodes}
         listed = expanded(await self._jobs.read())
         await asyncio.sleep(0)  # here and below: of many jobs each step holds the loop for long enough
+        vnodes = self._stuck.without(vnodes, listed)
+        hosts = self._hosts(vnodes)
+        nodes = hosts.nodes(vnodes)
         jobs = [job for job in listed if job.values.get("queue") in names or _holds(job.values, there)]
         await asyncio.sleep(0)
         self.suspended = waiting(jobs)
