@@ -86,6 +86,7 @@ WHAT_IF: Final[dict[str, Any]] = {
     "changes": [{"change": "walltime", "asked": "01:00:00", "enough": "00:42:00", "value": 2520}],
     "cheapest": {"start": 1_700_028_000, "cost": 3.2, "nodes": ["n1"]},
     "variants": [],
+    "tasks": [],
     "as_of": 1_700_000_000,
     "generation": 1,
 }

@@ -24,7 +24,7 @@ from schedd.engine.show.view import Published
 from schedd.model import FOREVER
 from schedd.plan.columns import FIXED, PLANNED, VACANT, Ints
 from schedd.service.cluster.loop import PlanLoop
-from schedd.wire import HANDED_ATTRIBUTES, HandOver, LetRun, SubmissionFacts, TakeBack
+from schedd.wire import HANDED_ATTRIBUTES, HandOver, LetRun, SubmissionFacts, TakeBack, WholeEnds
 
 __all__ = ["HandoverView", "HandoversView", "Submission", "router"]
 
@@ -326,6 +326,37 @@ async def release_handover(
     event = LetRun(id=_id(), time=cluster.now(), handover=name)
     await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
     await asyncio.to_thread(cluster.audit, asker.name, "let run", name)
+    return _answer(request, cluster, name, asker.name)
+
+
+class Whole(BaseModel):
+    """All of what a job array is a share of."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    end: Annotated[
+        int,
+        Field(description="When it ends by the plans of all clusters, this one's too.", ge=0, lt=_TIME_END),
+    ]
+
+
+@router.post(
+    "/{name}/whole",
+    response_model=HandoverDoneView,
+    responses=answers(*_LET, "bad-request", "too-large"),
+)
+async def whole_handover(
+    request: Request, cluster: Cluster, name: _Handover, body: Whole, asker: Federation
+) -> Response:
+    """Say when all of that ends of which the handed-over array is a share: with `coordinate_arrays`, repairs
+    rank the array's jobs by it. Needs the role `federation`.
+    """
+    record = _known(cluster, name, asker.name)
+    if not record.tasks or not record.server_job:
+        what = "is not at the server yet" if record.tasks else "is no array"
+        raise ProblemError("not-now", f"handover {name} {what}")
+    event = WholeEnds(id=_id(), time=cluster.now(), array=record.server_job, end=body.end)
+    await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
     return _answer(request, cluster, name, asker.name)
 
 

@@ -17,6 +17,7 @@ from schedd import __version__
 from schedd.api import problems
 from schedd.api.app import Lifespan
 from schedd.api.asked import Asked, NewJob, WhatIf
+from schedd.api.bag_rows import bag_row
 from schedd.api.headers import Closed
 from schedd.api.limits import BodyLimit
 from schedd.api.persons import Person, Persons
@@ -347,6 +348,8 @@ def users_of(roof: Roof, asker: Bearer, owner: str) -> Mapping[str, str]:
     return roof.settings.users(owner, said["users"]) if said else roof.users_of(owner)
 
 
+_BAGS: Final = 50
+"""So many bags are shown on the page."""
 _PAGES: Final = jinja2.Environment(
     loader=jinja2.FileSystemLoader(File(__file__).with_name("pages")), autoescape=True
 )
@@ -355,10 +358,14 @@ _PAGES: Final = jinja2.Environment(
 def _page(request: Request) -> Response:
     """The federation for people: its clusters; of jobs numbers alone, since nobody is asked for a token."""
     roof: Roof | None = request.app.state.roof
+    open_ones = list(roof.bags.open) if roof is not None else []
+    bags = [row for name in open_ones if roof and not (row := bag_row(roof, roof.bags[name]))["over"]]
     text = _PAGES.get_template("federation.html").render(
         clusters=cluster_rows(roof) if roof is not None else [],
         totals=_totals(roof) if roof is not None else {},
         licences=licence_rows(roof) if roof is not None else [],
+        bags=bags[:_BAGS],
+        more_bags=len(bags[_BAGS:]),
         name=roof.settings.name if roof is not None else "",
         policy=roof.settings.routing.policy.value if roof is not None else "",
         leads=roof is not None,

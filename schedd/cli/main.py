@@ -24,6 +24,7 @@ COMMANDS: Final = {
     "account": ("schedd.cli.user.account", "Show accounts and charges; create accounts."),
     "accuracy": ("schedd.cli.user.accuracy", "Show how accurate predicted starts were."),
     "audit": ("schedd.cli.audit", "Show the audit: who did what."),
+    "bag": ("schedd.cli.user.bag", "Share many tasks with a deadline over clusters."),
     "bench": ("schedd.cli.bench", "Benchmark planner, daemon and adapter on this machine."),
     "book": ("schedd.cli.user.book", "Book cores for a time within a window."),
     "cancel": ("schedd.cli.user.cancel", "Cancel jobs of the federation."),

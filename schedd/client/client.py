@@ -179,6 +179,10 @@ class Client(Reading):
         """Release its hold."""
         return self._handover("POST", name, "/release")
 
+    def whole_ends(self, name: str, end: int) -> HandoverView:
+        """Say when all of that ends of which the array is a share."""
+        return self._handover("POST", name, "/whole", {"end": end})
+
     def take_back(self, name: str, *, forced: bool = False) -> HandoverView:
         """Delete it unless it runs (``forced``: or then, too); one that did not come yet will not come."""
         return self._handover("DELETE", name, "?forced=true" if forced else "")

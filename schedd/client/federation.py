@@ -6,7 +6,7 @@ from typing import Any, Literal, Self, TypedDict, cast
 from schedd.client.endpoint import Endpoint
 from schedd.client.http import Connection
 
-__all__ = ["AttemptRow", "ClusterRow", "FederationClient", "JobRow", "WhatIfRow"]
+__all__ = ["AttemptRow", "BagOfferRow", "BagRow", "ClusterRow", "FederationClient", "JobRow", "WhatIfRow"]
 
 
 class AttemptRow(TypedDict):
@@ -44,6 +44,10 @@ class JobRow(TypedDict):
     exit_status: int | None
     cancelled: bool
     moves: int
+    bag: str
+    """The bag of which it is a share; empty: none."""
+    tasks: str
+    """The numbers of its tasks, first and last, where it is one."""
     text: str
     attempts: list[AttemptRow]
 
@@ -74,6 +78,85 @@ class WhatIfRow(TypedDict):
     end: int | None
     cost: float | None
     why: str
+
+
+class OfferedRow(TypedDict):
+    """A cluster ends so many tasks by then."""
+
+    provider: str
+    tasks: int
+    end: int
+
+
+class SplitRow(TypedDict):
+    """How tasks are shared, by cluster; ``met``: all end by the deadline."""
+
+    shares: dict[str, int]
+    end: int
+    met: bool
+
+
+class BagOfferRow(TypedDict):
+    """What was offered for a bag of tasks; to be taken until it ``expires``."""
+
+    id: str
+    expires: int
+    tasks: int
+    deadline: int
+    offers: list[OfferedRow]
+    split: SplitRow | None
+    plans: dict[str, int]
+    why: dict[str, str]
+    """By cluster: why it offers nothing."""
+
+
+class ShareRow(TypedDict):
+    """An array of a bag's tasks at one cluster."""
+
+    job: str
+    cluster: str
+    server_job: str
+    array: str
+    tasks: int
+    phase: str
+    state: str
+    planned_start: int | None
+    told_end: int
+    end: int | None
+    waiting: int
+    running: int
+    ended: int
+    failed: int
+    deleted: int
+    over: str
+    text: str
+
+
+class BagRow(TypedDict):
+    """A bag of tasks. ``end``: when the last is expected to end, or has ended."""
+
+    id: str
+    owner: str
+    name: str
+    resources: dict[str, str]
+    submitted: int
+    tasks: int
+    deadline: int
+    told_end: int
+    end: int | None
+    deadline_kept: bool | None
+    without_cluster: int
+    waiting: int
+    running: int
+    ended: int
+    failed: int
+    deleted: int
+    state: str
+    over: Literal["", "ended", "cancelled", "incomplete"]
+    over_at: int | None
+    cancelled: bool
+    text: str
+    shares: list[ShareRow]
 
 
 class FederationClient:
@@ -133,6 +216,27 @@ class FederationClient:
     def cancel_group(self, name: str) -> dict[str, Any]:
         """Take a group back."""
         return cast("dict[str, Any]", self._http.ask("DELETE", f"/v1/federation/groups/{name}"))
+
+    def offer_bag(self, body: Mapping[str, Any]) -> BagOfferRow:
+        """What the clusters' plans offer for a bag: ``request``, ``tasks``, ``deadline`` and so on."""
+        return cast("BagOfferRow", self._http.ask("POST", "/v1/federation/bag", body=dict(body)))
+
+    def bags(self, *, over: bool = True) -> list[BagRow]:
+        """Bags that the asker may see."""
+        query = {"state": "all" if over else "open"}
+        return cast("list[BagRow]", self._http.ask("GET", "/v1/federation/bags", query)["bags"])
+
+    def bag(self, name: str) -> BagRow:
+        """One of them."""
+        return cast("BagRow", self._http.ask("GET", f"/v1/federation/bags/{name}"))
+
+    def submit_bag(self, body: Mapping[str, Any]) -> BagRow:
+        """Hand a bag over: a ``script``, and an ``offer`` or what is asked for."""
+        return cast("BagRow", self._http.ask("POST", "/v1/federation/bags", body=dict(body)))
+
+    def cancel_bag(self, name: str) -> BagRow:
+        """Take back what waits of it."""
+        return cast("BagRow", self._http.ask("DELETE", f"/v1/federation/bags/{name}"))
 
     def what_if(self, request: str, clusters: Sequence[str] = ()) -> list[WhatIfRow]:
         """Where it would start; the earliest end stands first."""

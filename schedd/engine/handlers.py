@@ -60,6 +60,7 @@ from schedd.wire import (
     TakeBack,
     Unreserve,
     WattsRead,
+    WholeEnds,
 )
 
 __all__ = ["apply_all", "take_site"]
@@ -349,6 +350,7 @@ _HANDLERS: dict[type, Callable[[EngineState, Any], None]] = {
     HandOver: handovers.hand_over,
     LetRun: handovers.let_run,
     TakeBack: handovers.take_back,
+    WholeEnds: handovers.whole_ends,
     HandoverDone: handovers.done,
     PowerWish: power.wish,
     WattsRead: _watts,

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import structlog
 
+from schedd.client import ClientError
 from schedd.federation.bag_offers import ask, ends_of, sizes_of, split_of
 from schedd.federation.bag_shares import fail, share_out
 from schedd.federation.bags.bag import Bag, count, missing, settled
@@ -16,6 +17,7 @@ from schedd.federation.bags.told import BagAsked
 from schedd.federation.offers import Balance
 from schedd.federation.peers import Connect, client_of
 from schedd.federation.roof import Roof
+from schedd.federation.seen import handover
 from schedd.store import StoreError
 
 __all__ = ["BagKeeper"]
@@ -40,6 +42,8 @@ class BagKeeper(threading.Thread):
         self._connect = connect
         self._asked: dict[str, float] = {}
         """By bag, when plans were asked for it last."""
+        self._told: dict[str, int] = {}
+        """By share, when its bag was said to end as a whole."""
 
     def run(self) -> None:
         """Rounds until it is to stop."""
@@ -70,6 +74,31 @@ class BagKeeper(threading.Thread):
         elif self._clock() >= self._asked.get(name, 0.0) + roof.settings.routing.poll:
             self._asked[name] = self._clock()
             self._share(bag)
+        if roof.settings.bags.coordinate:
+            self._coordinate(roof.bags[name])
+
+    def _coordinate(self, bag: Bag) -> None:
+        """Tells each cluster when the bag ends over all of them, where that is news (Netto, algorithm 7)."""
+        roof = self._roof
+        shares = []
+        for job in (roof.jobs[name] for name in bag.shares):
+            active = job.active
+            seen = roof.standing(job).get(active.number) if active is not None else None
+            if job.over:
+                self._told.pop(job.id, None)
+            elif active is not None and active.phase == "out" and seen is not None and seen.planned_end:
+                shares.append((job, active, seen.planned_end))
+        whole = max((end for _, _, end in shares), default=0)
+        for job, active, _ in shares:
+            if self._told.get(job.id) == whole or roof.seen[active.cluster].away:
+                continue
+            chosen = roof.settings.clusters[active.cluster]
+            try:
+                with self._connect(chosen, roof.peer_tokens[active.cluster]) as client:
+                    client.whole_ends(handover(roof.settings.rules, job, active), whole)
+            except ClientError as error:
+                _log.info("not told", cluster=active.cluster, bag=bag.id, why=str(error))
+            self._told[job.id] = whole  # one that was not told is when that changes
 
     def _share(self, bag: Bag) -> None:
         """Asks the plans of those that did not refuse it, and shares out what they take."""

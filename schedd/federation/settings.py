@@ -116,6 +116,9 @@ class BagSettings(Section):
 
     expiry: Annotated[Seconds, Field(ge=10, le=86_400)] = 300
     """An offer may be taken for so long."""
+    coordinate: bool = False
+    """Clusters are told when each bag ends as a whole, over all of them. With `coordinate_arrays` in their
+    policies they repair by that (docs/policy.md)."""
     array: int = Field(default=1_000, ge=1, le=100_000)
     """So many tasks one job array has at most: no more than the servers take (`max_job_array_size`,
     `max_array_size`). A larger share is several arrays."""

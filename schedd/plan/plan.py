@@ -34,6 +34,7 @@ from schedd.plan.records import Moves, Take, no_moves
 from schedd.plan.repairs import WHOLE_PASS, Repairs
 from schedd.plan.shapes import Shapes
 from schedd.plan.slabs import MOST_WORK, Slabs
+from schedd.plan.turns import Wholes
 
 __all__ = ["NOT_BOUND", "Moves", "Plan", "Take", "WorkSpent"]
 
@@ -374,15 +375,15 @@ class Plan(Contents):
 
     # ---- repair ---------------------------------------------------------------------------------
 
-    def repair_now(self, now: int, arrays: Ints | None = None) -> Moves:
+    def repair_now(self, now: int, arrays: Wholes | None = None) -> Moves:
         """Move to ``now`` every planned job that can start there, who waits longest first; with ``arrays`` as
         in ``repair``. Delays nobody.
         """
         return self._repairs.now(now, arrays)
 
-    def repair(self, now: int, budget: int = WHOLE_PASS, arrays: Ints | None = None) -> tuple[Moves, bool]:
+    def repair(self, now: int, budget: int = WHOLE_PASS, arrays: Wholes | None = None) -> tuple[Moves, bool]:
         """Go on with the repair for ``budget`` visited segments: each job, who waits longest first, to its
-        earliest place; with ``arrays``, (slots,) the number of each one's array or 0, who ends first, an
+        earliest place; with ``arrays``, who ends first, an
         array's jobs as one.
 
         Returns who moved, and whether the repair came to its end: no job can start earlier by itself.

@@ -11,7 +11,7 @@ from schedd.plan.kernels.repair import PAUSED, repair
 from schedd.plan.records import Moves, moves_of, no_moves
 from schedd.plan.schema import NUMBER, SLOTS, declared
 from schedd.plan.slabs import Slabs
-from schedd.plan.turns import by_age, by_completion, by_start
+from schedd.plan.turns import Wholes, by_age, by_completion, by_start
 
 __all__ = ["WHOLE_PASS", "Repairs"]
 
@@ -97,7 +97,7 @@ class Repairs:
         ctl = self._slabs.tb.ctl
         return bool(self._under_way or ctl[at.FREED] or ctl[at.LOOK] or self._left.shape[0])
 
-    def now(self, now: int, arrays: Ints | None = None) -> Moves:
+    def now(self, now: int, arrays: Wholes | None = None) -> Moves:
         """Move to ``now`` planned jobs that can start there, who waits longest first; with ``arrays`` as in
         ``run``.
 
@@ -128,7 +128,7 @@ class Repairs:
         self._looked = self._top
         return moves_of(moves)
 
-    def _go_on_now(self, now: int, arrays: Ints | None, moves: list[Ints]) -> None:
+    def _go_on_now(self, now: int, arrays: Wholes | None, moves: list[Ints]) -> None:
         """Go on with the pass that was left."""
         ctl = self._slabs.tb.ctl
         order, self._left = self._left, np.zeros(0, np.int64)
@@ -137,7 +137,7 @@ class Repairs:
         self._try_now(order, now, max(self._left_since, int(ctl[at.FREED_BASE])), arrays, moves)
         ctl[at.LOOK] = (int(ctl[at.LOOK]) & at.TO_SEARCH) | new
 
-    def _try_now(self, order: Ints, now: int, since: int, arrays: Ints | None, moves: list[Ints]) -> None:
+    def _try_now(self, order: Ints, now: int, since: int, arrays: Wholes | None, moves: list[Ints]) -> None:
         """Let those of ``order`` start now that can; who could not be tried is left for the next call."""
         look = int(self._slabs.tb.ctl[at.LOOK])
         cursor, how = self._slice(order, 0, now, True, since, _MOST_NOW, moves)
@@ -148,11 +148,11 @@ class Repairs:
         self._left = self._in_turn(np.union1d(order[cursor:], self._left), arrays)
         self._left_since, self._left_look = since, look
 
-    def _turns(self, arrays: Ints | None) -> Ints:
+    def _turns(self, arrays: Wholes | None) -> Ints:
         """All planned jobs in their turn."""
         return self._in_turn(np.flatnonzero(self._slabs.tb.jobs[at.STATE] == at.PLANNED), arrays)
 
-    def _in_turn(self, slots: Ints, arrays: Ints | None) -> Ints:
+    def _in_turn(self, slots: Ints, arrays: Wholes | None) -> Ints:
         """These planned jobs, whose slots ascend, in their turn."""
         jobs = self._slabs.tb.jobs
         return by_age(jobs, slots) if arrays is None else by_completion(jobs, slots, arrays)
@@ -163,7 +163,7 @@ class Repairs:
         """
         self._slabs.tb.ctl[at.LOOK] &= at.TO_SEARCH
 
-    def _within_reach(self, now: int, since: int, arrays: Ints | None) -> Ints:
+    def _within_reach(self, now: int, since: int, arrays: Wholes | None) -> Ints:
         """The planned jobs that room which was freed from ``since`` on may let start at ``now``."""
         tb, freed = self._slabs.tb, self._slabs.freed
         first, end = since - int(tb.ctl[at.FREED_BASE]), int(tb.ctl[at.FREED])
@@ -200,7 +200,7 @@ class Repairs:
         ctl = self._slabs.tb.ctl
         return int(ctl[at.FREED_BASE] + ctl[at.FREED])
 
-    def run(self, now: int, budget: int, arrays: Ints | None = None) -> tuple[Moves, bool]:
+    def run(self, now: int, budget: int, arrays: Wholes | None = None) -> tuple[Moves, bool]:
         """Go on for ``budget`` visited segments; returns who moved and whether the repair came to its end.
 
         Who waits longest comes first. With ``arrays``, (slots,) the number of each job's array and 0 for one

@@ -3,12 +3,24 @@
 ``jobs`` is the table of jobs, (fields, slots), everywhere; slots that are given ascend.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.layout import Ints
 
-__all__ = ["by_age", "by_completion", "by_start"]
+__all__ = ["Wholes", "by_age", "by_completion", "by_start"]
+
+
+@dataclass(frozen=True, slots=True)
+class Wholes:
+    """By slot: the number of each job's array, 0 where it is of none, and when the array ends with what other
+    plans have of it; 0: that is not known, or there is none.
+    """
+
+    number: Ints
+    end: Ints
 
 
 def by_start(jobs: Ints) -> Ints:
@@ -43,17 +55,16 @@ def _by(field: int, jobs: Ints, slots: Ints) -> Ints:
     return keys
 
 
-def by_completion(jobs: Ints, slots: Ints, arrays: Ints) -> Ints:
+def by_completion(jobs: Ints, slots: Ints, arrays: Wholes) -> Ints:
     """These slots by planned end, ties by start, then slot; a job of an array ends when the last one does of
-    those that have a start, whether it runs already or not. ``arrays``: (slots,), the number of each one's
-    array; 0: of none.
+    those that have a start, whether it runs already or not, and no sooner than what other plans have of it.
     """
     ends = np.where(jobs[at.START] >= 0, jobs[at.START] + jobs[at.DUR], 0)
-    own = np.flatnonzero(arrays)
+    own = np.flatnonzero(arrays.number)
     if own.shape[0]:
-        _, array = np.unique(arrays[own], return_inverse=True)
+        _, array = np.unique(arrays.number[own], return_inverse=True)
         last = np.zeros(int(array.max()) + 1, np.int64)
-        np.maximum.at(last, array, ends[own])
+        np.maximum.at(last, array, np.maximum(ends[own], arrays.end[own]))
         ends[own] = last[array]
     found: Ints = slots[np.lexsort((slots, jobs[at.START, slots], ends[slots]))]
     return found

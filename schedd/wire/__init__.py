@@ -36,6 +36,7 @@ from schedd.wire.orders import (
     StartsExpected,
     TakeBack,
     WattsRead,
+    WholeEnds,
 )
 from schedd.wire.told import (
     Counted,
@@ -122,4 +123,5 @@ __all__ = [
     "UnitsFacts",
     "Unreserve",
     "WattsRead",
+    "WholeEnds",
 ]

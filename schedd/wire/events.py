@@ -25,6 +25,7 @@ from schedd.wire.orders import (
     StartsExpected,
     TakeBack,
     WattsRead,
+    WholeEnds,
 )
 from schedd.wire.told import Told
 
@@ -49,6 +50,7 @@ Event = (
     | RunsRead
     | Book
     | BookingStep
+    | WholeEnds
 )
 
 

@@ -119,6 +119,19 @@ class LetRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WholeEnds:
+    """The array is a share of something larger, of which other clusters have the rest: all of that ends at
+    ``end`` by their plans and this one.
+    """
+
+    id: str
+    time: int
+    array: str
+    end: int
+    type: Literal["whole_ends"] = "whole_ends"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TakeBack:
     """The job that was handed over is to be deleted, unless it runs, or then, too, where that is ``forced``;
     one that never came must not come.

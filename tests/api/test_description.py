@@ -114,6 +114,7 @@ NAMED = [
     (f"{_ONE}/accounts/{{account}}", "put"),
     (f"{_ONE}/handovers/{{name}}", "put"),
     (f"{_ONE}/handovers/{{name}}/release", "post"),
+    (f"{_ONE}/handovers/{{name}}/whole", "post"),
     (f"{_ONE}/handovers/{{name}}", "get"),
     (f"{_ONE}/handovers/{{name}}", "delete"),
 ]

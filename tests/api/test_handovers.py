@@ -248,3 +248,18 @@ def test_an_array_is_handed_over_and_its_jobs_are_counted(
 def test_an_array_that_cannot_be_is_refused(fed: TestClient, more: dict[str, Any], said: str) -> None:
     found = problem(fed.put(f"{HERE}/f.1.1", json={**JOB, **more}), "invalid")
     assert said in str(found["errors"])
+
+
+def test_when_the_whole_ends_of_which_an_array_is_a_share(
+    fed: TestClient, busy_cluster: TestClient, loop: PlanLoop
+) -> None:
+    whole = f"{HERE}/f.1.1/whole"
+    assert fed.post(whole, json={"end": T + 500}).status_code == 404
+    fed.put(f"{HERE}/f.1.1", json={**JOB, "array": "4-6"})
+    assert "is not at the server yet" in problem(fed.post(whole, json={"end": T + 500}), "not-now")["detail"]
+    outcome(busy_cluster, loop, job="9[].server")
+    assert fed.post(whole, json={"end": T + 500}).status_code == 200
+    assert loop._planner.engine.state.whole_ends == {"9[].server": T + 500}
+    assert fed.post(whole, json={"end": -1}).status_code == 422
+    fed.put(f"{HERE}/f.2.1", json=JOB)
+    assert "is no array" in problem(fed.post(f"{HERE}/f.2.1/whole", json={"end": T}), "not-now")["detail"]

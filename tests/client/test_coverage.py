@@ -113,8 +113,8 @@ METHODS: dict[tuple[str, str], Callable[[Client], object]] = {
 """In the order in which they can be called one after another."""
 ADAPTERS = {("post", f"{C}/events"), ("get", f"{C}/decisions")}
 """What an adapter says and hears; it has a client of its own."""
-LATER = {("post", f"{C}/handovers/{{name}}/release")}
-"""Needs an adapter at work: see tests/api/test_handovers.py."""
+LATER = {("post", f"{C}/handovers/{{name}}/release"), ("post", f"{C}/handovers/{{name}}/whole")}
+"""Need an adapter at work: see tests/api/test_handovers.py."""
 
 
 @pytest.fixture(scope="module")

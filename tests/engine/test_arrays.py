@@ -6,8 +6,8 @@ import pytest
 
 from schedd.engine import Engine
 from schedd.engine.facts.arrays import array_number
-from schedd.wire import PolicyChanged
-from tests.engine.cluster import Cluster
+from schedd.wire import PolicyChanged, WholeEnds
+from tests.engine.cluster import Cluster, T
 
 JOBS = ("x[1]", "x[2]", "x[3]", "small")
 
@@ -73,3 +73,49 @@ def test_arrays_have_one_number_each() -> None:
     assert len({array_number(name) for name in names}) == 2000
     assert all(0 < array_number(name) < 1 << 63 for name in names)
     assert array_number("17[].server") == 6832625573852148541  # the same in every process
+
+
+def share(*, told: int = 0, late: bool = False) -> Cluster:
+    """One node. A job ends at 100 instead of 1000; behind it waits an array that is a share of something
+    larger, and a younger, smaller job. ``late``: it is told after the array came.
+    """
+    cluster = Cluster(nodes=1, site={"coordinate_arrays": True})
+
+    def tell() -> None:
+        now = cluster.server.now
+        cluster.tell(WholeEnds(id=cluster.server.event_id(), time=now, array="x[]", end=T + told))
+
+    cluster.submit("a", "1:ppn=4", 1000, runtime=100)
+    if told and not late:
+        tell()
+    cluster.submit("x[1]", "1:ppn=4", 500, array="x[]")
+    if told and late:
+        tell()
+    cluster.at(10)
+    cluster.submit("small", walltime=400)
+    assert [cluster.start(job) for job in ("x[1]", "small")] == [1000, 1500]
+    return cluster
+
+
+def test_a_share_goes_by_its_own_end_where_nobody_says_when_the_whole_ends() -> None:
+    cluster = share()
+    cluster.at(101)
+    assert [cluster.start(job) for job in ("x[1]", "small")] == [100, 600]
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("restored", [False, True])
+def test_a_share_whose_whole_ends_later_elsewhere_leaves_the_hole_to_others(
+    *, late: bool, restored: bool
+) -> None:
+    cluster = share(told=5000, late=late)
+    if restored:
+        cluster.engine = Engine.restore(cluster.engine.checkpoint())
+    cluster.at(101)
+    assert [cluster.start(job) for job in ("x[1]", "small")] == [500, 100]
+
+
+def test_a_share_whose_whole_ends_before_it_does_counts_by_its_own_end() -> None:
+    cluster = share(told=50)
+    cluster.at(101)
+    assert [cluster.start(job) for job in ("x[1]", "small")] == [100, 600]

@@ -118,6 +118,9 @@ def test_an_array_is_over_with_the_last_of_its_jobs() -> None:
     desk.tell(JobDeleted(id=desk.id(), time=T, job_id="7[5].srv"))
     assert (desk["h"].end, desk["h"].tasks_ended, desk["h"].tasks_deleted) == ("", 1, 1)
     desk.engine = Engine.restore(desk.engine.checkpoint())
+    ended(desk, 4)  # once more, by a server that was read again
+    desk.tell(JobDeleted(id=desk.id(), time=T, job_id="7[4].srv"))
+    assert (desk["h"].end, desk["h"].tasks_ended, desk["h"].tasks_deleted) == ("", 1, 1)
     ended(desk, 6, 3)
     one = desk["h"]
     assert (one.end, one.exit_status, one.last_end) == ("ended", 3, T + 6)

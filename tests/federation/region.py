@@ -41,6 +41,7 @@ from schedd.wire import (
     RunAccepted,
     SubmissionFacts,
     TakeBack,
+    WholeEnds,
 )
 from tests.engine.cluster import Cluster, T
 
@@ -240,6 +241,9 @@ class Wire:
 
     def let_run(self, name: str) -> None:
         self._tell(LetRun(**self._id(), handover=name))
+
+    def whole_ends(self, name: str, end: int) -> None:
+        self._tell(WholeEnds(**self._id(), array=self._at.handed[name], end=end))
 
     def take_back(self, name: str, *, forced: bool = False) -> None:
         self._tell(TakeBack(**self._id(), handover=name, by="ours", forced=forced))

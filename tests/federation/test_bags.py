@@ -46,7 +46,11 @@ class Town(Region):
         return submit(self.roof, "ann@org", submission, one, split.shares, ends, key, alone=alone).id
 
     def arrays_of(self, tasks: int) -> None:
-        bags = self.settings.bags.model_copy(update={"array": tasks})
+        self.change(array=tasks)
+
+    def change(self, **settings: Any) -> None:
+        """Of the table `[bags]`."""
+        bags = self.settings.bags.model_copy(update=settings)
         self.roof.settings = self.settings = self.settings.model_copy(update={"bags": bags})
 
     def __getitem__(self, name: str) -> Bag:
@@ -208,6 +212,25 @@ def test_a_bag_and_its_shares_are_forgotten_together(town: Town) -> None:
     assert len(gone) == 2
     assert name not in town.roof.bags.by_id
     assert gone[1] not in town.roof.jobs.by_id
+
+
+@pytest.mark.parametrize("on", [False, True])
+def test_clusters_are_told_when_a_bag_ends_over_all_of_them(town: Town, *, on: bool) -> None:
+    town.change(coordinate=on)
+    town.busy("a", 2, 300, runtime=250)
+    name = town.bag(40, deadline=310)
+    town.go(15)
+    ends: dict[str, int] = {}
+    for cluster, provider in town.clusters.items():
+        state = provider.engine.state
+        for record in state.records.values():
+            if record.facts.array:
+                ends[cluster] = max(state.plan.start(record.slot) + 100, ends.get(cluster, 0))
+    assert len(set(ends.values())) > 1, ends
+    told = {cluster: set(town.clusters[cluster].engine.state.whole_ends.values()) for cluster in ends}
+    assert told == {cluster: {max(ends.values())} if on else set() for cluster in ends}
+    town.go(700, 5)
+    assert town.ran(name) == Counter(range(40))
 
 
 @pytest.mark.parametrize("seed", range(8))

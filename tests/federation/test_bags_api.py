@@ -1,6 +1,10 @@
 """Bags over HTTP: offers told, taken, refused when they hold no longer; bags shown and taken back."""
 
+import json
+import re
 from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
 from typing import Any, Self
 
 import pytest
@@ -230,6 +234,27 @@ def test_a_bag_tells_how_its_tasks_stand_by_cluster(desk: Desk, plan: Plan, ann:
     assert [(one["bag"], one["tasks"]) for one in jobs] == [(row["id"], "0-4"), (row["id"], "5-9")]
 
 
+def test_the_page_shows_numbers_of_bags_and_not_whose_they_are(
+    desk: Desk, plan: Plan, ann: TestClient
+) -> None:
+    assert plan.generation == 1
+    page = TestClient(desk.app)
+    assert "Bags of tasks" not in page.get("/").text
+    row = ann.post(BAGS, json={**bag(desk), **WORK}).json()
+    ann.post(BAGS, json={**bag(desk, 20, late=True), **WORK})
+    text = page.get("/").text
+    assert "Bags of tasks" in text
+    assert text.count("<td>kept</td>") == 1
+    assert text.count('<td class="away">not kept</td>') == 1
+    assert "north, south" in text
+    assert "ann@" not in text
+    assert "sweep" not in text
+    for name in desk.roof.bags.by_id:
+        ann.delete(f"{BAGS}/{name}")
+    assert "Bags of tasks" not in page.get("/").text
+    assert row["id"] in desk.roof.bags.by_id
+
+
 def test_a_bag_is_taken_back_by_its_owner(desk: Desk, plan: Plan, ann: TestClient) -> None:
     assert plan.generation == 1
     row = ann.post(BAGS, json={**bag(desk), **WORK}).json()
@@ -240,3 +265,98 @@ def test_a_bag_is_taken_back_by_its_owner(desk: Desk, plan: Plan, ann: TestClien
     done = ann.delete(here).json()
     assert (done["cancelled"], done["over"], done["deleted"], done["waiting"]) == (True, "cancelled", 10, 0)
     assert [one.kind for one in desk.roof.work("north")] == ["withdraw"]
+
+
+# ---- schedd bag --------------------------------------------------------------------------------------------
+
+
+ASKS = ("-n", "10", "-l", "nodes=1:ppn=2,walltime=60", "--by")
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> str:
+    (tmp_path / "task.sh").write_text("#!/bin/sh\n#PBS -N sweep\necho $PBS_ARRAYID\n")
+    return str(tmp_path / "task.sh")
+
+
+def by(desk: Desk, seconds: int) -> str:
+    return datetime.fromtimestamp(desk.now + seconds).isoformat()  # noqa: DTZ006
+
+
+def test_a_bag_is_offered_taken_shown_and_taken_back(
+    desk: Desk,
+    plan: Plan,
+    shell: Callable[..., int],
+    capsys: pytest.CaptureFixture[str],
+    script: str,
+) -> None:
+    assert plan.generation == 1
+    assert shell("bag") == 0
+    assert capsys.readouterr().out.endswith("there are no bags\n")
+    assert shell("bag", "offer", *ASKS, by(desk, 60)) == 0
+    shown = capsys.readouterr().out
+    (offer,) = re.findall(r"schedd bag submit --offer ([0-9a-f]+) …", shown)
+    assert "10 tasks end" in shown
+    assert "by the deadline" in shown
+    assert re.search(r"north +5 +5 by", shown), shown
+    assert shell("bag", "submit", "--offer", offer, "-N", "mine", script) == 0
+    name = capsys.readouterr().out.split()[-1]
+    bag = desk.roof.bags[name]
+    assert (bag.submission["attributes"]["Job_Name"], bag.tasks) == ("mine", 10)
+    assert shell("bag", "submit", "--offer", offer, script) == 1
+    assert "it was taken, or the federation began anew; POST /v1/federation/bag" in capsys.readouterr().err
+    assert shell("bag", "show", name) == 0
+    shown = capsys.readouterr().out
+    assert "10: 10 waiting" in shown
+    assert re.search(r"north +- +0-4", shown), shown
+    assert shell("bag", "--json", "list") == 0
+    (row,) = json.loads(capsys.readouterr().out)["bags"]
+    assert (row["id"], row["deadline_kept"]) == (name, True)
+    assert shell("bag", "list") == 0
+    assert re.search(rf"{name} +ann@org +waiting +0/10 ", capsys.readouterr().out)
+    assert shell("bag", "cancel", name) == 0
+    assert capsys.readouterr().out.endswith(f"bag {name}: taken back\n")
+    assert shell("bag", "show", "999") == 3
+
+
+def test_a_bag_that_would_be_late_is_submitted_only_if_that_is_said(
+    desk: Desk,
+    plan: Plan,
+    shell: Callable[..., int],
+    capsys: pytest.CaptureFixture[str],
+    script: str,
+) -> None:
+    assert plan.generation == 1
+    assert shell("bag", "offer", *ASKS, by(desk, 20)) == 1
+    assert "00:00:30 after the deadline" in capsys.readouterr().out
+    assert shell("bag", "submit", *ASKS, by(desk, 20), script) == 1
+    assert "the tasks end 30 s after the deadline; take offer" in capsys.readouterr().err
+    assert not desk.roof.bags.by_id
+    assert shell("bag", "submit", *ASKS, by(desk, 20), "--late", script) == 1, "the deadline is not kept"
+    assert len(desk.roof.bags.by_id) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("offer", "-n", "5"), "give -n, --by and -l"),
+        (("submit", "-n", "5", "--by", "+1h"), "give -n, --by and -l"),
+        (("submit", "--offer", "3f", "-n", "5"), "an offer says all but what runs"),
+        (("offer", "-n", "5", "--by", "soon", "-l", "nodes=1"), "soon: no time"),
+        (("offer", "-n", "5", "--by", "2020-01-01", "-l", "nodes=1"), "is past"),
+        (("offer", "-n", "5", "--by", "+1h", "-l", "nodes=1", "-q", "long"), "QUEUE@CLUSTER"),
+        (("submit", "no-such-script"), "no-such-script"),
+    ],
+)
+def test_what_is_not_understood_of_a_bag_is_said(
+    plan: Plan,
+    shell: Callable[..., int],
+    capsys: pytest.CaptureFixture[str],
+    script: str,
+    words: tuple[str, ...],
+    said: str,
+) -> None:
+    more = (script,) if words[0] == "submit" and words[-1] != "no-such-script" else ()
+    assert shell("bag", *words, *more) == 2
+    assert said in capsys.readouterr().err
+    assert not plan.asked

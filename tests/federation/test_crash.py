@@ -67,6 +67,42 @@ async def test_every_job_runs_once_though_all_is_killed_and_cut(town: Town) -> N
     assert set(owners) == {"alice"}
 
 
+@pytest.mark.timeout(600)
+async def test_every_task_of_a_bag_runs_once_though_the_federation_is_killed_at_each_step(
+    tmp_path: Path,
+) -> None:
+    """Two TORQUEs, ``a`` and ``b``, and an OpenPBS, ``c``; more than one array at each."""
+    async with Town(tmp_path, "abc", "[bags]\narray = 5", openpbs="c") as town:
+        sizes: dict[str, int] = {}
+        for number, wait in enumerate((0.0, 0.2, 0.5, 0.9, 1.5)):  # in the middle of one step after the other
+            one = await town.submit_bag(f"b{number}", 14, 40)
+            assert (await town.submit_bag(f"b{number}", 14, 40))["id"] == one["id"]
+            sizes[one["id"]] = 14
+            await asyncio.sleep(wait)
+            if number == 2:
+                town.wires["b"].after = 1_000  # in the middle of an answer
+            if number == 3:
+                town.wires["b"].mend()
+                town.houses["a"].daemon.kill()
+                town.houses["a"].daemon.start()
+            if number == 4:
+                town.houses["c"].adapter.kill()
+                town.houses["c"].adapter.start()
+            await town.restart()
+        rows = await town.bags_over(len(sizes), 200)
+        assert {row["over"] for row in rows} == {"ended"}, rows
+        ran = town.tasks()
+        for row in rows:
+            found: Counter[int] = Counter()
+            for share in row["shares"]:
+                found += ran.get(share["job"], Counter())
+            assert found == Counter(range(sizes[row["id"]])), (row, found)
+            assert (row["ended"], row["failed"]) == (14, 0)
+        assert {share["cluster"] for row in rows for share in row["shares"]} == set("abc")
+        jobs = [job for house in town.houses.values() for job in house.server.cluster.jobs.values()]
+        assert {job.order.user for job in jobs} == {"alice"}
+
+
 GROUPS = "[groups]\nnotice = 8\nlead = 3\nlimit = 20\nexpiry = 20\ngain = 3"
 
 

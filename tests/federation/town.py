@@ -6,13 +6,14 @@ import asyncio
 import contextlib
 import re
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from schedd.client import ClientError, Endpoint
-from schedd.client.federation import FederationClient, JobRow
+from schedd.client.federation import BagRow, FederationClient, JobRow
 from server_adapter.emulator import NodeSpec
 from tests.server_adapter.bridge.processes import House, Program, _says_yes, free_port
 
@@ -216,6 +217,57 @@ class Town:
                 return await asyncio.to_thread(ask)
             except ClientError:
                 await asyncio.sleep(0.2)
+
+    async def submit_bag(self, key: str, tasks: int, seconds: int, **body: Any) -> dict[str, Any]:
+        """Until it is known to be taken."""
+        asked = {
+            "script": "sleep 0.3",
+            "request": "nodes=1:ppn=2,walltime=20",
+            "tasks": tasks,
+            "key": key,
+            **body,
+        }
+
+        def ask() -> dict[str, Any]:
+            with self.client() as client:
+                return dict(
+                    client.submit_bag({**asked, "deadline": int(time.time()) + seconds, "late": True})
+                )
+
+        while True:
+            try:
+                return await asyncio.to_thread(ask)
+            except ClientError:
+                await asyncio.sleep(0.2)
+
+    async def bags_over(self, count: int, seconds: float = 120) -> list[BagRow]:
+        """All bags, once each of so many is over."""
+
+        def ask() -> list[BagRow]:
+            with self.client(CAROL) as client:
+                return client.bags()
+
+        rows: list[BagRow] = []
+        try:
+            async with asyncio.timeout(seconds):
+                while len(rows) < count or not all(row["over"] for row in rows):
+                    await asyncio.sleep(0.3)
+                    with contextlib.suppress(ClientError):
+                        rows = await asyncio.to_thread(ask)
+        except TimeoutError:
+            raise AssertionError(f"not over: {[row for row in rows if not row['over']]}") from None
+        return rows
+
+    def tasks(self) -> dict[str, Counter[int]]:
+        """By job of the federation that is an array: how often each of its tasks was started."""
+        found: dict[str, Counter[int]] = {}
+        for house in self.houses.values():
+            cluster = house.server.cluster
+            for name, job in cluster.jobs.items():
+                mark = _MARK.search(job.order.variables)
+                if mark is not None and job.index is not None and cluster.runs.get(name, 0):
+                    found.setdefault(mark.group(1), Counter())[job.index] += cluster.runs[name]
+        return found
 
     async def groups(self) -> list[dict[str, Any]]:
         def ask() -> list[dict[str, Any]]:

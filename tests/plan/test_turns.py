@@ -8,7 +8,7 @@ import pytest
 from schedd.model import Chunk, Node, Request
 from schedd.plan.kernels import layout as at
 from schedd.plan.plan import Plan
-from schedd.plan.turns import by_age, by_completion, by_start
+from schedd.plan.turns import Wholes, by_age, by_completion, by_start
 
 ONE = Request((Chunk(1, 4),))
 
@@ -21,24 +21,36 @@ def _planned(*jobs: tuple[int, int, int]) -> tuple[np.ndarray, np.ndarray]:
     return table, np.arange(len(jobs))
 
 
+def wholes(numbers: list[int], ends: list[int] | None = None) -> Wholes:
+    return Wholes(np.array(numbers), np.array(ends or [0] * len(numbers)))
+
+
 def test_a_job_of_an_array_ends_with_the_last_of_the_array() -> None:
     jobs, slots = _planned((10, 10, 0), (500, 10, 1), (20, 100, 2), (15, 100, 3), (20, 100, 2))
-    none = np.zeros(5, np.int64)
+    none = wholes([0] * 5)
     assert by_age(jobs, slots).tolist() == [0, 1, 2, 4, 3]
     assert by_start(jobs).tolist() == [0, 3, 2, 4, 1]
     assert by_completion(jobs, slots, none).tolist() == [0, 3, 2, 4, 1]
-    one = np.array([7, 7, 0, 0, 0])
+    one = wholes([7, 7, 0, 0, 0])
     assert by_completion(jobs, slots, one).tolist() == [3, 2, 4, 0, 1]
-    two = np.array([7, 7, 9, 9, 0])  # 9 ends at 120, as the last job does: then the start counts
+    two = wholes([7, 7, 9, 9, 0])  # 9 ends at 120, as the last job does: then the start counts
     assert by_completion(jobs, slots, two).tolist() == [3, 2, 4, 0, 1]
     assert by_completion(jobs, slots[2:4], two).tolist() == [3, 2]
+
+
+def test_an_array_ends_no_sooner_than_what_other_plans_have_of_it() -> None:
+    jobs, slots = _planned((10, 10, 0), (30, 10, 1), (20, 100, 2), (15, 50, 3))
+    assert by_completion(jobs, slots, wholes([7, 7, 0, 0])).tolist() == [0, 1, 3, 2]
+    assert by_completion(jobs, slots, wholes([7, 7, 0, 0], [100, 100, 0, 0])).tolist() == [3, 0, 1, 2]
+    assert by_completion(jobs, slots, wholes([7, 7, 0, 0], [20, 20, 0, 0])).tolist() == [0, 1, 3, 2]
+    assert by_completion(jobs, slots, wholes([7, 7, 0, 0], [0, 0, 900, 0])).tolist() == [0, 1, 3, 2]
 
 
 def test_who_runs_counts_for_the_array_and_who_has_no_start_does_not() -> None:
     jobs, slots = _planned((10, 10, 0), (0, 900, 0), (20, 100, 0), (-1, 5000, 0))
     jobs[at.STATE, 1], jobs[at.STATE, 3] = at.FIXED, at.UNPLACED
-    assert by_completion(jobs, slots[[0, 2]], np.array([7, 7, 0, 0])).tolist() == [2, 0]
-    assert by_completion(jobs, slots[[0, 2]], np.array([7, 0, 0, 7])).tolist() == [0, 2]
+    assert by_completion(jobs, slots[[0, 2]], wholes([7, 7, 0, 0])).tolist() == [2, 0]
+    assert by_completion(jobs, slots[[0, 2]], wholes([7, 0, 0, 7])).tolist() == [0, 2]
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -50,9 +62,10 @@ def test_repair_of_arrays_as_wholes_delays_nobody_and_leaves_no_room(seed: int) 
         slot = plan.new(Request((Chunk(rng.randint(1, 3), rng.randint(1, 4)),)), rng.randint(20, 400), 0)
         plan.place(slot, 0)
         jobs[slot] = rng.choice([0, 0, 1, 2, 3])
-    arrays = np.zeros(plan.jobs.size, np.int64)
+    numbers = np.zeros(plan.jobs.size, np.int64)
     for slot, array in jobs.items():
-        arrays[slot] = array
+        numbers[slot] = array
+    arrays = Wholes(numbers, np.zeros_like(numbers))
     for _ in range(12):
         plan.drop(int(rng.choice(plan.planned())), 0)
         slots = plan.planned()
@@ -69,7 +82,7 @@ def test_repair_of_arrays_as_wholes_delays_nobody_and_leaves_no_room(seed: int) 
 def test_the_hole_goes_to_the_job_that_ends_before_the_array() -> None:
     """A hole of 400 s: the array's first job is older, but the array as a whole ends later for all that."""
 
-    def after(arrays: np.ndarray | None) -> list[int]:
+    def after(numbers: np.ndarray | None) -> list[int]:
         plan = Plan([Node("n1", 4), Node("n2", 4)], 0)
         begun, other = plan.new(ONE, 400, 0), plan.new(ONE, 2000, 0)
         first, last = plan.new(ONE, 400, 0), plan.new(ONE, 1700, 0)
@@ -78,10 +91,11 @@ def test_the_hole_goes_to_the_job_that_ends_before_the_array() -> None:
             plan.place(slot, 0)
         assert plan.starts(np.array([first, last, small])).tolist() == [400, 800, 2000]
         plan.drop(begun, 10)
-        if arrays is not None:
+        arrays = None
+        if numbers is not None:
             known = np.zeros(plan.jobs.size, np.int64)
-            known[[first, last]] = arrays
-            arrays = known
+            known[[first, last]] = numbers
+            arrays = Wholes(known, np.zeros_like(known))
         plan.repair_now(10, arrays)
         plan.repair(10, arrays=arrays)
         return [plan.start(slot) for slot in (first, last, small)]

@@ -15,7 +15,7 @@ from schedd.cli.user.asking import show_json
 from schedd.cli.user.federated import client
 from schedd.client import ClientError, Refused
 
-__all__ = ["make_parser", "read", "run"]
+__all__ = ["add_work", "make_parser", "read", "read_script", "read_work", "run"]
 
 _DIRECTIVE: Final = re.compile(r"^#PBS\s+(.*)$")
 _ATTRIBUTES: Final = {
@@ -52,6 +52,21 @@ def make_parser(name: str = "schedd submit", *, of_script: bool = False) -> argp
         epilog="" if of_script else _CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    add_work(found)
+    if not of_script:
+        add = found.add_argument
+        add("--only", metavar="CLUSTER,…", default="", help="clusters it may run on (default: all)")
+        add("--data", metavar="NAME,…", default="", help="data sets that it reads")
+        add("--key", default="", help="idempotency key: submitting the same key again creates no second job")
+        add("--where", action="store_true", help="only show where it would start first; submit nothing")
+        add("--json", action="store_true", help="print the federation's answer as JSON")
+        add("--url", help="address of the federation (default: SCHEDD_FEDERATION)")
+        add("script", nargs="?", default="-", help="job script (default: standard input)")
+    return found
+
+
+def add_work(found: argparse.ArgumentParser) -> None:
+    """The options that say what runs, as qsub's."""
     add = found.add_argument
     add("-l", dest="request", action="append", metavar="LIST", help="requested resources, as qsub -l")
     add("-q", dest="queue", metavar="QUEUE@CLUSTER", action="append", help="queue on a cluster")
@@ -63,23 +78,13 @@ def make_parser(name: str = "schedd submit", *, of_script: bool = False) -> argp
     add("-d", dest="directory", metavar="PATH", help="working directory")
     for letter, attribute in _ATTRIBUTES.items():
         add(f"-{letter}", dest=attribute, metavar=attribute.upper(), help=f"as qsub -{letter}")
-    if not of_script:
-        add("--only", metavar="CLUSTER,…", default="", help="clusters it may run on (default: all)")
-        add("--data", metavar="NAME,…", default="", help="data sets that it reads")
-        add("--key", default="", help="idempotency key: submitting the same key again creates no second job")
-        add("--where", action="store_true", help="only show where it would start first; submit nothing")
-        add("--json", action="store_true", help="print the federation's answer as JSON")
-        add("--url", help="address of the federation (default: SCHEDD_FEDERATION)")
-        add("script", nargs="?", default="-", help="job script (default: standard input)")
-    return found
 
 
 def run(argv: Sequence[str]) -> int:
     """The command: 0 when the job is taken, 2 when it is not understood, 4: nobody answers, 5: it says no."""
     args = make_parser().parse_args(argv)
     try:
-        script = sys.stdin.read() if args.script == "-" else Path(args.script).read_text(encoding="utf-8")
-        body = read(args, script, os.environ)
+        body = read(args, read_script(args.script), os.environ)
         with client(args.url) as federation:
             if args.where:
                 rows = federation.what_if(body["request"], body["clusters"])
@@ -109,14 +114,29 @@ def read(args: argparse.Namespace, script: str, environment: Mapping[str, str]) 
 
     Raises ValueError.
     """
+    work = read_work(args, script, environment)
+    if not work["request"]:
+        raise ValueError("what does it ask for? Give -l, such as -l nodes=1:ppn=4,walltime=1:00:00")
+    return {
+        **work,
+        "clusters": [one for one in args.only.split(",") if one],
+        "data": [one for one in args.data.split(",") if one],
+    }
+
+
+def read_script(name: str) -> str:
+    """The script of that name, `-`: from the standard input. Raises OSError and UnicodeDecodeError."""
+    return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+
+
+def read_work(args: argparse.Namespace, script: str, environment: Mapping[str, str]) -> dict[str, Any]:
+    """What runs and what it asks for, which may be nothing (``request`` is empty). Raises ValueError."""
     if not script:
         raise ValueError("the script is empty")
     found = _Options(environment)
     for words in _directives(script):
         found.take(make_parser(of_script=True).parse_args(words))
     found.take(args)
-    if not found.request:
-        raise ValueError("what does it ask for? Give -l, such as -l nodes=1:ppn=4,walltime=1:00:00")
     directory = found.directory or environment.get("PWD") or "/"
     variables = {f"PBS_O_{name}": environment[name] for name in _O if name in environment}
     variables |= {"PBS_O_WORKDIR": directory, "PBS_O_HOST": socket.gethostname()}
@@ -129,8 +149,6 @@ def read(args: argparse.Namespace, script: str, environment: Mapping[str, str]) 
         "attributes": attributes,
         "variables": {**variables, **found.variables},
         "queues": found.queues,
-        "clusters": [one for one in args.only.split(",") if one],
-        "data": [one for one in args.data.split(",") if one],
         "key": args.key or f"{getpass.getuser()}.{socket.gethostname()}.{os.getpid()}.{os.urandom(6).hex()}",
     }
 

@@ -4,14 +4,20 @@ import re
 from hashlib import blake2b
 from typing import Final
 
-__all__ = ["array_number", "array_of"]
+__all__ = ["array_number", "array_of", "index_of"]
 
-_INDEX: Final = re.compile(r"\[\d+\]")
+_INDEX: Final = re.compile(r"\[(\d+)\]")
 
 
 def array_of(job: str) -> str:
     """`7[].server` of `7[3].server`, as both families write it; the same of a job of no array."""
     return _INDEX.sub("[]", job, count=1)
+
+
+def index_of(job: str) -> int:
+    """3 of `7[3].server`; 0 of a job of no array."""
+    found = _INDEX.search(job)
+    return int(found.group(1)) if found is not None else 0
 
 
 def array_number(array: str) -> int:

@@ -349,6 +349,10 @@ class HandedOver:
     """It is taken back though it may run."""
     tasks: int = 0
     """So many jobs an array has; 0: it is none."""
+    first_task: int = 0
+    """The lowest of their indices."""
+    tasks_over: str = ""
+    """Which of them are over, a bit for each, as a hexadecimal number: an end may be told more than once."""
     tasks_ended: int = 0
     tasks_failed: int = 0
     """Of those that ended: with an exit status other than 0."""

@@ -62,6 +62,7 @@ from schedd.plan.schema import (
     declared,
     fork_part,
 )
+from schedd.plan.turns import Wholes
 from schedd.policy.access import Access
 from schedd.policy.affordable import Tariff
 from schedd.policy.economy import Economy
@@ -171,6 +172,8 @@ class EngineState:
     """Since when the slot's job waits: since it is eligible, or was submitted."""
     due_by: Ints = _column(FOREVER)
     """When it should have ended; FOREVER without a deadline."""
+    whole_end: Ints = _column(0)
+    """Of a job of an array that is a share of something larger: when that ends as a whole; 0: not told."""
     array_of: Ints = _column(0)
     """A number for the array of the slot's job, the same wherever it is made; 0: it is of none."""
     owner_of: Ints = _column(-1)
@@ -258,6 +261,8 @@ class EngineState:
     handovers: dict[str, HandedOver] = declared(HANDOVERS, make=dict)
     handed: dict[str, str] = declared(NAMES, make=dict)
     """By the id of the job at the server: its handover."""
+    whole_ends: dict[str, int] = declared(NAMES, make=dict)
+    """By array that is a share of something larger: when that ends as a whole."""
     kept_places: dict[str, int] = declared(NAMES, make=dict)
     """By job on hold for which a place is kept: until when."""
 
@@ -389,6 +394,7 @@ class EngineState:
         deadline = read_deadline(facts.resources, facts.submitted)
         self.due_by[slot] = FOREVER if deadline is None else deadline
         self.array_of[slot] = array_number(facts.array)
+        self.whole_end[slot] = self.whole_ends.get(facts.array, 0) if facts.array else 0
         self.owner_of[slot] = self.owners.setdefault(facts.owner, len(self.owners))
 
     @property
@@ -556,9 +562,9 @@ class EngineState:
         return self.site.placement is not Placing.FIRST_GAP and weighted > 0
 
     @property
-    def arrays(self) -> Ints | None:
-        """By slot, the number of each job's array, where the site has arrays repaired as wholes."""
-        return self.array_of if self.site.coordinate_arrays else None
+    def arrays(self) -> Wholes | None:
+        """What is known of arrays, by slot, where the site has them repaired as wholes."""
+        return Wholes(self.array_of, self.whole_end) if self.site.coordinate_arrays else None
 
     @property
     def tells(self) -> bool:

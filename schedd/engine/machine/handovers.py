@@ -8,7 +8,7 @@ hands it over may do so at several clusters, and lets it run at one.
 from dataclasses import replace
 from typing import Final
 
-from schedd.engine.facts.arrays import array_of
+from schedd.engine.facts.arrays import array_number, array_of, index_of
 from schedd.engine.facts.records import Cause, HandedOver, HandoverPhase, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.kept_places import expired
@@ -23,9 +23,19 @@ from schedd.wire import (
     LetRun,
     SubmissionFacts,
     TakeBack,
+    WholeEnds,
 )
 
-__all__ = ["done", "end_kept_places", "forget_handovers", "hand_over", "let_run", "note_end", "take_back"]
+__all__ = [
+    "done",
+    "end_kept_places",
+    "forget_handovers",
+    "hand_over",
+    "let_run",
+    "note_end",
+    "take_back",
+    "whole_ends",
+]
 
 _KEPT: Final = 7 * 86_400
 """Seconds for which what became of a handover can be asked after."""
@@ -45,6 +55,7 @@ def hand_over(state: EngineState, event: HandOver) -> None:
         keep_until=event.keep_until,
         booked=event.booked,
         tasks=event.submission.tasks,
+        first_task=int(event.submission.array.partition("-")[0] or 0),
     )
     _decide(state, event.id, record, "submit", event.submission)
 
@@ -119,6 +130,14 @@ def end_kept_places(state: EngineState, event: str) -> None:
             replan(state, job, event, Cause.ARRIVED, "its place was kept for it long enough")
 
 
+def whole_ends(state: EngineState, event: WholeEnds) -> None:
+    """An array is a share of something larger, and that ends then: repairs rank its jobs by it, where the
+    site has arrays repaired as wholes.
+    """
+    state.whole_ends[event.array] = event.end
+    state.whole_end[state.array_of == array_number(event.array)] = event.end
+
+
 def note_end(state: EngineState, event: JobEnded | JobDeleted) -> None:
     """A job that was handed over is gone from the server."""
     name = state.handed.get(event.job_id) or state.handed.get(array_of(event.job_id))
@@ -126,15 +145,20 @@ def note_end(state: EngineState, event: JobEnded | JobDeleted) -> None:
     if record is None or record.phase in _OVER:
         return
     if record.tasks:
-        _put(state, _task_gone(record, event))
+        _task_gone(state, record, event)
     elif isinstance(event, JobEnded):
         _put(state, replace(record, end="ended", exit_status=event.exit_status))
     elif record.phase != "withdrawing":
         _put(state, replace(record, end="deleted"))
 
 
-def _task_gone(record: HandedOver, event: JobEnded | JobDeleted) -> HandedOver:
+def _task_gone(state: EngineState, record: HandedOver, event: JobEnded | JobDeleted) -> None:
     """One job of an array is gone; the array is over with the last of them."""
+    over = int(record.tasks_over or "0", 16)
+    bit = 1 << max(0, index_of(event.job_id) - record.first_task)
+    if over & bit:
+        return  # a server that keeps what is over may be read again
+    record = replace(record, tasks_over=f"{over | bit:x}")
     if isinstance(event, JobEnded):
         record = replace(
             record,
@@ -145,11 +169,12 @@ def _task_gone(record: HandedOver, event: JobEnded | JobDeleted) -> HandedOver:
         )
     else:
         record = replace(record, tasks_deleted=record.tasks_deleted + 1)
-    if record.tasks_ended + record.tasks_deleted < record.tasks:
-        return record
-    if record.tasks_ended:
-        return replace(record, end="ended")
-    return replace(record, end="deleted") if record.phase != "withdrawing" else record
+    if record.tasks_ended + record.tasks_deleted >= record.tasks:
+        if record.tasks_ended:
+            record = replace(record, end="ended")
+        elif record.phase != "withdrawing":
+            record = replace(record, end="deleted")
+    _put(state, record)
 
 
 def forget_handovers(state: EngineState) -> None:
@@ -158,6 +183,7 @@ def forget_handovers(state: EngineState) -> None:
         if (record.phase in _OVER or record.end) and record.since < state.now - _KEPT:
             del state.handovers[name]
             state.handed.pop(record.server_job, None)
+            state.whole_ends.pop(record.server_job, None)
 
 
 def _decide(

@@ -39,6 +39,7 @@ from schedd.wire import (
     TakeBack,
     Unreserve,
     WattsRead,
+    WholeEnds,
 )
 
 __all__ = ["accepted", "hear", "refused", "unanswered", "void_after"]
@@ -71,6 +72,7 @@ _OF_OTHERS = (
     RunsRead,
     Book,
     BookingStep,
+    WholeEnds,
 )
 """Events that do not come from the adapter."""
 

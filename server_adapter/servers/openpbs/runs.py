@@ -187,7 +187,8 @@ class Starter:
             if error.code not in _GONE:
                 raise
             found = []
-        if found and found[0].values.get("job_state") != "Q":
+        # Of a subjob that waits the server may say what its array says, which has begun (B).
+        if found and found[0].values.get("job_state") not in ("Q", "B"):
             return found[0].values
         if "[" in job:
             parents = await connection.describe(job_request(parent(job)))

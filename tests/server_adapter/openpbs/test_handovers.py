@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from schedd.wire import Handover, HandoverDone, HandoverStep, SubmissionFacts
+from schedd.wire import Handover, HandoverDone, HandoverStep, ShareFacts, SubmissionFacts
 from server_adapter.batch.errors import RequestForbiddenError, RightsError, ServerUnreachableError
 from server_adapter.bridge.handovers import MARK, Handovers
 from server_adapter.bridge.rates import Pace
@@ -20,6 +20,7 @@ from server_adapter.families import connector
 from server_adapter.servers.openpbs.handover import attributes_of
 from server_adapter.servers.openpbs.server import OpenPBSServer
 from server_adapter.settings import load_settings
+from tests.server_adapter.openpbs.site import run
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 JOB = SubmissionFacts(
@@ -256,3 +257,17 @@ async def test_of_an_array_that_is_taken_back_the_jobs_that_run_go_on(counter: C
     assert back.text == f"1 of the 4 jobs that the server has of {done.server_job} run or have run"
     assert jobs[6].active
     assert not any(jobs[index].state in (State.HELD, State.QUEUED) for index in (5, 7, 8))
+
+
+async def test_jobs_of_an_array_that_has_begun_are_started_one_after_the_other(counter: Counter) -> None:
+    """Of one that waits the server says what its array says."""
+    done = await counter.do("submit", facts=replace(JOB, array="5-8"))
+    await counter.do("release", done.server_job)
+    counter.server.cluster.attributes["scheduling"] = "True"
+    await counter.openpbs.take_place(lambda: None)
+    for index in (5, 6):
+        name = done.server_job.replace("[]", f"[{index}]")
+        state = await counter.openpbs.read()
+        decision = run(name, state.jobs[name].version, ShareFacts("n1", 2))
+        outcome = await counter.openpbs.run(decision, lambda: None)
+        assert (outcome.accepted, outcome.text) == (True, "")

@@ -1,0 +1,102 @@
+"""Bags as they are shown: how their tasks stand, by cluster and in all, and whether deadlines are kept."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from schedd.federation.bags.bag import Bag, count, how_over, missing
+from schedd.federation.jobs import Job
+from schedd.federation.roof import Roof
+
+__all__ = ["bag_row"]
+
+
+def bag_row(roof: Roof, bag: Bag) -> dict[str, Any]:
+    """A bag as its owner sees it."""
+    shares = [_share_row(roof, roof.jobs[name]) for name in bag.shares]
+    over = how_over(bag, roof.jobs)
+    there = [one for one in shares if one["over"] != "refused"]
+    if over == "ended" and any(one["deleted"] for one in there):
+        over = "incomplete"
+    left = 0 if bag.cancelled or bag.failed else count(missing(bag, roof.jobs))
+    ends = [one["end"] for one in there]
+    end = max(ends) if ends and not left and None not in ends else None
+    return {
+        "id": bag.id,
+        "owner": bag.owner,
+        "name": bag.submission.get("attributes", {}).get("Job_Name", ""),
+        "resources": bag.submission["resources"],
+        "submitted": bag.submitted,
+        "tasks": bag.tasks,
+        "deadline": bag.deadline,
+        "told_end": bag.told,
+        "end": end,
+        "deadline_kept": _kept_deadline(bag, over, end),
+        "without_cluster": left,
+        **{name: sum(one[name] for one in there) for name in _COUNTED},
+        "state": _state(over, there, left),
+        "over": over,
+        "over_at": max((roof.jobs[one].over_at for one in bag.shares), default=None) if over else None,
+        "cancelled": bag.cancelled,
+        "text": bag.failed or roof.bag_notes.get(bag.id, ""),
+        "shares": shares,
+    }
+
+
+def _kept_deadline(bag: Bag, over: str, end: int | None) -> bool | None:
+    """Whether all tasks end by the deadline, as far as is known; null: that is not known, or not wanted."""
+    if bag.failed or over == "incomplete":
+        return False
+    return None if end is None or bag.cancelled else end <= bag.deadline
+
+
+_COUNTED: Final = ("waiting", "running", "ended", "failed", "deleted")
+
+
+def _state(over: str, shares: list[dict[str, Any]], left: int) -> str:
+    if over:
+        return over
+    if left:
+        return "seeking a cluster"
+    return "running" if any(one["running"] or one["ended"] for one in shares) else "waiting"
+
+
+def _share_row(roof: Roof, job: Job) -> dict[str, Any]:
+    """One array: where it is, and how its tasks stand."""
+    array: str = job.submission["array"]
+    first, _, last = array.partition("-")
+    tasks = int(last) - int(first) + 1
+    (cluster,) = job.clusters
+    attempt = job.attempts[-1] if job.attempts else None
+    seen = roof.standing(job).get(attempt.number) if attempt is not None else None
+    known: Mapping[str, Any] = (seen.tasks if seen is not None else None) or {}
+    chosen = roof.settings.clusters.get(cluster)
+    shown = seen is not None and chosen is not None and chosen.discloses("plan")
+    ended, deleted = known.get("ended", 0), known.get("deleted", 0)
+    if job.over in ("cancelled", "deleted") and not known:
+        deleted = tasks
+    told: int = job.submission["told"]
+    planned = seen.planned_end if seen is not None and shown else None
+    end: int | None = max(filter(None, (planned, known.get("last_end"))), default=told)
+    if job.over == "ended":
+        end = known.get("last_end") or job.over_at
+    elif job.over:
+        end = known.get("last_end") or None
+    return {
+        "job": job.id,
+        "cluster": cluster,
+        "server_job": attempt.server_job if attempt is not None else "",
+        "array": array,
+        "tasks": tasks,
+        "phase": attempt.phase if attempt is not None else "",
+        "state": seen.state if seen is not None else "",
+        "planned_start": seen.planned_start if seen is not None and shown else None,
+        "told_end": told,
+        "end": end,
+        "waiting": 0 if job.over else tasks - known.get("running", 0) - ended - deleted,
+        "running": 0 if job.over else known.get("running", 0),
+        "ended": ended,
+        "failed": known.get("failed", 0),
+        "deleted": deleted if job.over != "cancelled" or known.get("ended") else tasks,
+        "over": job.over,
+        "text": job.text or (attempt.text if attempt is not None else ""),
+    }

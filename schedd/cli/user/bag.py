@@ -1,0 +1,271 @@
+"""``schedd bag``: many equal tasks with a deadline, shared out over a federation's clusters."""
+
+import argparse
+import os
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from schedd.cli.arguments import Parser
+from schedd.cli.user.asking import EXIT_CODES, exit_code, show_json
+from schedd.cli.user.federated import client
+from schedd.cli.user.reservation import time_of
+from schedd.cli.user.submit import add_work, read_script, read_work
+from schedd.cli.user.text import moment, rows, span, table
+from schedd.client import ClientError, Refused
+from schedd.client.federation import BagOfferRow, BagRow
+
+__all__ = ["make_parser", "run"]
+
+_MORE: Final = """examples:
+  schedd bag offer -n 500 --by +6h -l nodes=1:ppn=1,walltime=20:00
+  schedd bag submit --offer 3f0c5b1e9a7d2c46 task.sh
+  schedd bag submit -n 500 --by 2026-12-01T08:00 -l nodes=1:ppn=1,walltime=20:00 task.sh
+
+Each task finds its number, from 0 on, in ${PBS_ARRAYID:-$PBS_ARRAY_INDEX}."""
+_BALANCES: Final = ("none", "offers", "power", "load")
+
+
+def make_parser(name: str = "schedd bag") -> argparse.ArgumentParser:
+    """Its options."""
+    about = (
+        "Hand a bag of equal tasks to the federation, which shares them out over its clusters as job arrays, "
+        "so that all have ended by a deadline."
+    )
+    codes = {**EXIT_CODES, 1: "answered, but the deadline is not kept"}
+    told = "\n".join(f"  {code}  {words}" for code, words in codes.items())
+    found = Parser(
+        prog=name,
+        description=textwrap.fill(about, 79),
+        epilog=f"{_MORE}\n\nexit status:\n{told}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    found.add_argument("--json", action="store_true", help="print the federation's answer as JSON")
+    found.add_argument("--url", metavar="URL", help="address of the federation (default: SCHEDD_FEDERATION)")
+    acts = found.add_subparsers(dest="act", metavar="ACT", title="acts")
+    acts.add_parser("list", help="show bags that are not over (without an act, too)", allow_abbrev=False)
+    offer = acts.add_parser(
+        "offer", help="show how it would be shared out; submit nothing", allow_abbrev=False
+    )
+    offer.add_argument("-l", dest="request", action="append", metavar="LIST", help="one task's, as qsub -l")
+    offer.add_argument(
+        "-q", dest="queue", metavar="QUEUE@CLUSTER", action="append", help="queue on a cluster"
+    )
+    _add_bag(offer)
+    take = acts.add_parser("submit", help="hand a bag over", allow_abbrev=False)
+    add_work(take)
+    _add_bag(take)
+    take.add_argument(
+        "--offer", metavar="OFFER", help="take this offer, in place of -n, --by, -l, -q, --only"
+    )
+    take.add_argument("--late", action="store_true", help="also where it ends after its deadline")
+    take.add_argument("--key", default="", help="idempotency key: the same key again is the same bag")
+    take.add_argument("script", nargs="?", default="-", help="job script (default: standard input)")
+    for act, words in (("show", "show how its tasks stand"), ("cancel", "take back the tasks that wait")):
+        acts.add_parser(act, help=words, allow_abbrev=False).add_argument("bag", metavar="BAG")
+    return found
+
+
+def _add_bag(found: argparse.ArgumentParser) -> None:
+    add = found.add_argument
+    add("-n", dest="tasks", type=int, metavar="TASKS", help="number of tasks")
+    add("--by", metavar="WHEN", help="deadline: 2026-12-01T08:00, 08:00 or +6h")
+    add("--only", metavar="CLUSTER,…", default="", help="clusters it may run on (default: all)")
+    add(
+        "--balance",
+        choices=_BALANCES,
+        default="none",
+        help="how tasks are shared where the deadline can be kept",
+    )
+
+
+def run(argv: Sequence[str], name: str = "schedd bag") -> int:
+    """The command: 1 where the deadline is not kept."""
+    return exit_code(make_parser(name), _act, argv)
+
+
+def _act(args: argparse.Namespace) -> bool:
+    now = int(time.time())
+    if args.act == "submit":
+        return _submit(args, now)
+    with client(args.url) as federation:
+        match args.act:
+            case "offer":
+                offer = federation.offer_bag(_asked(args, args.request or (), _queues(args), now))
+                _print(args, offer, lambda: _offer(offer, now))
+                return offer["split"] is not None and offer["split"]["met"]
+            case "show":
+                done = federation.bag(args.bag)
+                _print(args, done, lambda: _show(done, now))
+                return done["deadline_kept"] is not False
+            case "cancel":
+                done = federation.cancel_bag(args.bag)
+                if args.json:
+                    show_json(done)
+                elif done["over"] and not done["cancelled"]:
+                    print(f"bag {done['id']}: it had {done['over']}")
+                else:
+                    left = f", {done['running']} tasks run on" if done["running"] else ""
+                    print(f"bag {done['id']}: taken back{left}")
+                return True
+        found = federation.bags(over=False)
+        if args.json:
+            show_json({"bags": found})
+        else:
+            print(_list(found, now) if found else "there are no bags")
+        return True
+
+
+def _submit(args: argparse.Namespace, now: int) -> bool:
+    try:
+        script = read_script(args.script)
+        work = read_work(args, script, os.environ)
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        raise ClientError(str(error)) from None
+    request, queues = work.pop("request"), work.pop("queues")
+    if args.offer is None:
+        body = {**work, **_asked(args, request.split(",") if request else (), queues, now), "late": args.late}
+    elif args.tasks is not None or args.by or args.only or args.late or args.request or args.queue:
+        raise ClientError("an offer says all but what runs: leave -n, --by, --only, --late, -l and -q out")
+    else:
+        body = {**work, "offer": args.offer}
+    with client(args.url) as federation:
+        try:
+            done = federation.submit_bag(body)
+        except Refused as error:
+            if error.kind not in ("no-room", "moved-on"):
+                raise
+            print(f"schedd bag: {error}", file=sys.stderr)
+            return False
+    _print(args, done, lambda: done["id"])
+    return done["deadline_kept"] is not False
+
+
+def _print(args: argparse.Namespace, answer: Any, words: Callable[[], str]) -> None:
+    if args.json:
+        show_json(answer)
+    else:
+        print(words())
+
+
+def _queues(args: argparse.Namespace) -> dict[str, str]:
+    found = {}
+    for queue in args.queue or ():
+        name, at, cluster = queue.partition("@")
+        if not at or not cluster:
+            raise ClientError(f"-q {queue}: a queue is one of a cluster's: QUEUE@CLUSTER")
+        found[cluster] = name
+    return found
+
+
+def _asked(
+    args: argparse.Namespace, request: Sequence[str], queues: dict[str, str], now: int
+) -> dict[str, Any]:
+    if args.tasks is None or not args.by or not request:
+        raise ClientError("give -n, --by and -l: how many tasks, by when, and what one asks for")
+    return {
+        "request": ",".join(request),
+        "tasks": args.tasks,
+        "deadline": time_of(args.by, now),
+        "balance": args.balance,
+        "clusters": [one for one in args.only.split(",") if one],
+        "queues": queues,
+    }
+
+
+def _offer(one: BagOfferRow, now: int) -> str:
+    split = one["split"]
+    lines = []
+    if split is None:
+        lines.append(f"there is no room for {one['tasks']} tasks")
+    else:
+        kept = (
+            "by the deadline"
+            if split["met"]
+            else f"{span(split['end'] - one['deadline'])} after the deadline"
+        )
+        lines.append(f"offer {one['id']}: {one['tasks']} tasks end {moment(split['end'], now)}, {kept}")
+        lines.append(
+            f"to be taken until {moment(one['expires'], now)}: schedd bag submit --offer {one['id']} …"
+        )
+    shares = split["shares"] if split is not None else {}
+    names = dict.fromkeys([*(offer["provider"] for offer in one["offers"]), *one["why"]])
+    table_lines = []
+    for name in names:
+        ends = [offer for offer in one["offers"] if offer["provider"] == name]
+        most = max(ends, key=lambda offer: offer["tasks"], default=None)
+        words = f"{most['tasks']} by {moment(most['end'], now)}" if most else one["why"].get(name, "nothing")
+        table_lines.append((name, str(shares.get(name, "-")), words))
+    return "\n".join(
+        [*lines, "", table(("CLUSTER", "GETS", "OFFERS AT MOST"), table_lines, right="", last=30)]
+    )
+
+
+def _list(found: Sequence[BagRow], now: int) -> str:
+    lines = [
+        (
+            one["id"],
+            one["owner"],
+            one["state"],
+            f"{one['ended']}/{one['tasks']}",
+            _when(one["end"], now),
+            _kept(one),
+            ", ".join(sorted({share["cluster"] for share in one["shares"] if share["over"] != "refused"}))
+            or "-",
+        )
+        for one in found
+    ]
+    return table(("BAG", "OWNER", "STATE", "ENDED", "EXPECTED END", "DEADLINE", "CLUSTERS"), lines, last=10)
+
+
+def _show(one: BagRow, now: int) -> str:
+    asks = ",".join(f"{name}={value}" for name, value in one["resources"].items())
+    counts = ("waiting", "running", "ended", "failed", "deleted", "without_cluster")
+    told = [
+        ("state", one["state"]),
+        ("tasks", f"{one['tasks']}: " + _counts({name: one[name] for name in counts})),  # type: ignore[literal-required]
+        ("one asks for", asks),
+        ("deadline", f"{moment(one['deadline'], now)}, {_kept(one)}"),
+        ("expected end", _when(one["end"], now)),
+        ("told end", _when(one["told_end"], now)),
+    ]
+    if one["text"]:
+        told.append(("why", one["text"]))
+    lines = [
+        (
+            share["cluster"],
+            share["server_job"] or "-",
+            share["array"],
+            share["over"] or share["state"] or share["phase"] or "-",
+            str(share["running"]),
+            f"{share['ended']}" + (f" ({share['failed']} failed)" if share["failed"] else ""),
+            _when(share["end"], now),
+            share["text"],
+        )
+        for share in one["shares"]
+    ]
+    heads = ("CLUSTER", "JOB THERE", "TASKS", "STATE", "RUNNING", "ENDED", "END", "WHY")
+    name = f" {one['name']}" if one["name"] else ""
+    return "\n\n".join((f"bag {one['id']}{name}: {one['owner']}", rows(told), table(heads, lines, last=10)))
+
+
+def _clusters(one: BagRow) -> str:
+    return (
+        ", ".join(sorted({share["cluster"] for share in one["shares"] if share["over"] != "refused"})) or "-"
+    )
+
+
+def _counts(found: dict[str, int]) -> str:
+    words = [f"{count} {name.replace('_', ' ')}" for name, count in found.items() if count]
+    return ", ".join(words) or "none"
+
+
+def _kept(one: BagRow) -> str:
+    return {True: "kept", False: "not kept", None: "not known"}[one["deadline_kept"]]
+
+
+def _when(seconds: int | None, now: int) -> str:
+    return moment(seconds, now) if seconds is not None else "-"
