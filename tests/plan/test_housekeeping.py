@@ -1,0 +1,57 @@
+"""What a plan does for itself beside planning: entries of pools packed, tiers of speeds, work of searches."""
+
+from schedd.model import Chunk, Node, Request
+from schedd.plan.kernels import layout as at
+from schedd.plan.plan import Plan
+from schedd.plan.slabs import MOST_WORK
+
+ONE = Request((Chunk(cpus=1),))
+
+
+def test_entries_of_pools_that_no_job_names_are_dropped_and_the_others_kept() -> None:
+    plan = Plan([Node("n1", 64)], 0)
+    names = [f"p{i}" for i in range(6)]
+    for i, name in enumerate(names):
+        plan.set_pool(name, 100 + i, 0)
+    kept = {
+        plan.new(ONE, 10, 0, {name: 1 + i, names[(i + 1) % 6]: 50 - i}): i for i, name in enumerate(names)
+    }
+    busy = plan.new(ONE, 10, 0, {"p0": 1})
+    most = 0
+    for turn in range(2000):
+        plan.set_pools(busy, {names[turn % 6]: 1 + turn % 7}, turn)
+        most = max(most, plan.slabs.n_pools)
+    assert 1024 <= most <= 1026, "they are packed again and again"
+    for slot, i in kept.items():
+        assert plan.pools_of(slot) == {names[i]: 1 + i, names[(i + 1) % 6]: 50 - i}
+    assert plan.pools_of(busy) == {names[1999 % 6]: 1 + 1999 % 7}
+    assert plan.fork().pools_of(busy) == plan.pools_of(busy)
+
+
+def test_a_tier_is_as_fast_as_its_slowest_node() -> None:
+    plan = Plan([Node("a", 1, speed=2.0), Node("b", 1, speed=0.5), Node("c", 1, speed=1.0)], 0)
+    assert [plan.slowest(tier) for tier in range(plan.tiers)] == [0.5, 1.0, 2.0]
+    many = Plan([Node(f"n{i}", 1, speed=1.0 + i) for i in range(40)], 0)
+    slowest = [many.slowest(tier) for tier in range(many.tiers)]
+    assert slowest[0] == 1.0
+    assert slowest == sorted(set(slowest))
+
+
+def test_searches_do_half_as_much_each_time_but_no_less_than_a_hundredth() -> None:
+    plan = Plan([Node("n1", 1)], 0)
+
+    def most() -> int:
+        return int(plan.slabs.tb.ctl[at.MOST_WORK])
+
+    assert most() == MOST_WORK
+    seen = []
+    for _ in range(9):
+        plan.search_less()
+        seen.append(most())
+    assert seen[:6] == [MOST_WORK // 2**i for i in range(1, 7)]
+    assert seen[6:] == [MOST_WORK // 100] * 3
+    plan.limit_work(1000)
+    plan.search_less()
+    assert most() == 1000, "less than a hundredth was asked for"
+    plan.limit_work()
+    assert most() == MOST_WORK
