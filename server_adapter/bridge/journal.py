@@ -40,6 +40,7 @@ class Journal:
             flock(self._lock, LOCK_EX | LOCK_NB)
             before = self._read()
         except BlockingIOError:
+            self._lock.close()
             raise JournalError(f"another pbs-adapter works with the state directory {directory}") from None
         except OSError as error:
             raise JournalError(

@@ -6,8 +6,9 @@ from random import Random
 import pytest
 
 from schedd.engine import Engine, EngineSettings
-from schedd.engine.facts.arrivals import SLICE
+from schedd.engine.facts.arrivals import SLICE, put_off
 from schedd.engine.facts.records import Phase
+from schedd.engine.facts.state import EngineState
 from schedd.wire import (
     Decision,
     Event,
@@ -178,3 +179,17 @@ def test_other_defaults_of_a_queue_with_thousands_of_jobs_are_followed_in_slices
         if record.understood.request is not None and record.phase is Phase.WAITING
     }
     assert asked == {2 * GIB}
+
+
+@pytest.mark.parametrize("count", [SLICE, SLICE + 1])
+def test_only_new_jobs_are_put_off_and_only_where_they_are_many(count: int) -> None:
+    state = EngineState.empty(EngineSettings(), NOW)
+    known = JobQueued(id="e:0", time=NOW, job=facts(0))
+    state.records["0.s"] = None  # type: ignore[assignment]  # it is known, whatever of it
+    other = QueueChanged(id="e:q", time=NOW, queue=QueueFacts(name="q"))
+    new = [JobQueued(id=f"e:{i}", time=NOW, job=facts(i)) for i in range(1, count)]
+    new.append(JobQueued(id="e:r", time=NOW, job=running(count, "n1")))
+    late = count > SLICE
+    assert list(put_off(state, [known, other, *new])) == ([known, other] if late else [known, other, *new])
+    assert list(state.arriving)[:1] == ([f"{count}.s"] if late else []), "what holds resources stands first"
+    assert len(state.arriving) == (count if late else 0)

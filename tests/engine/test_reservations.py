@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from schedd.engine import Engine
+from schedd.engine.preview import preview
 from schedd.plan.evaluate import Evaluation
 from schedd.wire import Reserve
 from tests.engine.cluster import Cluster, T
@@ -246,3 +247,17 @@ def test_a_reservation_that_is_asked_for_anew_has_its_own_nodes_and_none_of_anot
     assert {share.node for share in cluster.view("1").planned_nodes} == {"n1", "n3"}
     cluster.submit("2", queue="R7:anew", **more | {"resources": asked | {"select": "3:ncpus=4"}})
     assert cluster.view("2").planned_start == T + 560, "n2 is another's until then"
+
+
+def test_a_job_that_ends_as_a_reservation_begins_is_not_in_its_way() -> None:
+    cluster = Cluster(nodes=1)
+    cluster.submit("1", walltime=100)
+    view = cluster.view("1")
+    assert (view.state, view.planned_start) == ("running", view.started)
+    end = cluster.engine.state.plan.end(cluster.record("1").slot)
+    found = []
+    for start in (end - 1, end):
+        event = Reserve(id=f"r:{start}", time=T, name="repair", nodes=("n1",), start=start)
+        engine = Engine.restore(cluster.engine.checkpoint())
+        found.append([one.job for one in preview(engine, [event], cluster.server.now).running])
+    assert found == [["1"], []]

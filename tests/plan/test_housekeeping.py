@@ -13,10 +13,12 @@ def test_entries_of_pools_that_no_job_names_are_dropped_and_the_others_kept() ->
     names = [f"p{i}" for i in range(6)]
     for i, name in enumerate(names):
         plan.set_pool(name, 100 + i, 0)
+    gone = plan.new(ONE, 10, 0, dict.fromkeys(names, 1))  # its entries stand before all others
     kept = {
         plan.new(ONE, 10, 0, {name: 1 + i, names[(i + 1) % 6]: 50 - i}): i for i, name in enumerate(names)
     }
     busy = plan.new(ONE, 10, 0, {"p0": 1})
+    plan.drop(gone, 0)
     most = 0
     for turn in range(2000):
         plan.set_pools(busy, {names[turn % 6]: 1 + turn % 7}, turn)
@@ -55,3 +57,13 @@ def test_searches_do_half_as_much_each_time_but_no_less_than_a_hundredth() -> No
     assert most() == 1000, "less than a hundredth was asked for"
     plan.limit_work()
     assert most() == MOST_WORK
+
+
+def test_what_is_free_of_a_pool_is_told_by_moment() -> None:
+    plan = Plan([Node("n1", 8)], 0)
+    plan.set_pool("licence", 3, 0)
+    slot = plan.new(ONE, 10, 5, {"licence": 2})
+    plan.place(slot, 0)
+    moments, free = plan.pool_free("licence")
+    assert [(int(at_), int(left)) for at_, left in zip(moments, free, strict=True)][1:] == [(5, 1), (15, 3)]
+    assert free[0] == 3

@@ -1,0 +1,30 @@
+"""What the adapter keeps of itself in its state directory."""
+
+from pathlib import Path
+
+import pytest
+
+from server_adapter.bridge.journal import _KEPT, Journal, JournalError
+
+
+def test_a_second_adapter_is_kept_out_until_the_first_ends(tmp_path: Path) -> None:
+    first = Journal(tmp_path)
+    with pytest.raises(JournalError, match="another pbs-adapter works with the state directory"):
+        Journal(tmp_path)
+    first.close()
+    Journal(tmp_path).close()
+
+
+def test_a_directory_that_cannot_be_used_is_named_with_the_setting(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(JournalError, match="set state_dir to one that may be written"):
+        Journal(tmp_path / "file")
+
+
+@pytest.mark.parametrize(("ago", "known"), [(_KEPT - 1, True), (_KEPT, False)])
+def test_runs_are_known_for_a_while_after_a_restart(tmp_path: Path, ago: float, known: bool) -> None:
+    now = 2_000_000.0
+    (tmp_path / "runs").write_text(f"{now - ago} 1.server d000000000001\ncut\n")
+    journal = Journal(tmp_path, lambda: now)
+    assert [job for _, job, _ in journal._recent_runs()] == (["1.server"] if known else [])
+    journal.close()
