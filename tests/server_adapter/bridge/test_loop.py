@@ -64,9 +64,10 @@ async def test_a_server_that_restarts_is_found_again(build: Build) -> None:
     house.no_job_started_twice()
     assert link_of(adapter).connects == 2
     ages = [event.server_age for event in house.daemon.events if isinstance(event, Snapshot)]
+    known = [age for age in ages if age is not None]
     assert ages[0] is None
-    assert ages[1] is not None
-    assert ages[1] <= time.monotonic() - restarted
+    assert known
+    assert known[0] <= time.monotonic() - restarted
 
 
 async def test_a_daemon_that_was_away_gets_all_events_and_a_snapshot(build: Build) -> None:
