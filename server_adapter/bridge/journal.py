@@ -1,5 +1,6 @@
 """What the adapter must still know after a restart: its epoch, the highest term, the runs it asked for."""
 
+import contextlib
 import json
 import os
 import time
@@ -33,19 +34,23 @@ class Journal:
     def __init__(self, directory: Path, clock: Callable[[], float] = time.time) -> None:
         self._directory = directory
         self._clock = clock
-        try:
-            directory.mkdir(parents=True, exist_ok=True)
-            self._lock = (directory / "lock").open("w", encoding="utf-8")
-            hand_over(directory / "lock")
-            flock(self._lock, LOCK_EX | LOCK_NB)
-            before = self._read()
-        except BlockingIOError:
-            self._lock.close()
-            raise JournalError(f"another pbs-adapter works with the state directory {directory}") from None
-        except OSError as error:
-            raise JournalError(
-                f"state directory {directory}: {error.strerror}; set state_dir to one that may be written"
-            ) from error
+        with contextlib.ExitStack() as unless_kept:
+            try:
+                directory.mkdir(parents=True, exist_ok=True)
+                self._lock = (directory / "lock").open("w", encoding="utf-8")
+                unless_kept.callback(self._lock.close)
+                hand_over(directory / "lock")
+                flock(self._lock, LOCK_EX | LOCK_NB)
+                before = self._read()
+            except BlockingIOError:
+                raise JournalError(
+                    f"another pbs-adapter works with the state directory {directory}"
+                ) from None
+            except OSError as error:
+                raise JournalError(
+                    f"state directory {directory}: {error.strerror}; set state_dir to one that may be written"
+                ) from error
+            unless_kept.pop_all()
         self.epoch = max(int(before.get("epoch", 0)) + 1, int(clock()))
         self.term = int(before.get("term", 0))
         self._alert = (int(before.get("alert_time", 0)), str(before.get("alert", "")))

@@ -1,15 +1,26 @@
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import count
 
 import pytest
 from hypothesis import given
 
-from schedd.wire import Event, JobAltered, JobQueued, NodeFacts, QueueFacts, ServerFacts, Snapshot
+from schedd.wire import (
+    Event,
+    JobAltered,
+    JobQueued,
+    NodeFacts,
+    QueueFacts,
+    Reserve,
+    ServerFacts,
+    Snapshot,
+    Unreserve,
+)
 from server_adapter.batch.described import Described
 from server_adapter.bridge.changes import apply
-from server_adapter.bridge.diff import diff
-from server_adapter.bridge.facts import ACTIVE, Values
-from server_adapter.bridge.state import EMPTY, State, StateBuilder
+from server_adapter.bridge.diff import diff, endings
+from server_adapter.bridge.facts import ACTIVE, Ending, Values
+from server_adapter.bridge.state import EMPTY, Held, State, StateBuilder
 from server_adapter.servers.torque.facts import WORDS, ending, job_facts, node_facts
 from tests.server_adapter.bridge.strategies import states
 from tests.server_adapter.bridge.test_facts import NODE, QUEUED, RUNNING
@@ -197,3 +208,24 @@ def test_writings_are_kept_for_jobs_that_carry_any() -> None:
     *_, state = StateBuilder(WORDS).build(server={}, queues=[], nodes=[], jobs=jobs)
     assert state is not None
     assert state.writings.keys() == {"1.srv"}
+
+
+def test_a_reservation_of_the_server_is_kept_in_the_state_until_it_is_lifted() -> None:
+    bounded = Reserve(id="e:1", time=5, name="R1", nodes=("n1",), start=10, end=20, queues=("R1",))
+    held = apply(EMPTY, [bounded])
+    assert held.reservations == {"R1": Held(10, 20, ("n1",), ("R1",))}
+    for old, new, kinds in ((EMPTY, held, ["reserve"]), (held, held, []), (held, EMPTY, ["unreserve"])):
+        assert [one.type for one in diff(old, new, ids=iter(map(str, count())), now=6)] == kinds
+    assert apply(held, [Unreserve(id="e:2", time=6, name="R1")]).reservations == {}
+
+
+def test_the_end_of_a_job_that_the_server_does_not_date_is_now() -> None:
+    def ending(completed: int | None) -> Ending:
+        return Ending(exit_status=3, completed=completed, started=50, starts=1, shares=())
+
+    state = replace(EMPTY, ended={"1": ending(90), "2": ending(None)})
+    found = endings(state, ids=iter(["e:1", "e:2"]), now=100)
+    assert [(one.job_id, one.time, one.used, one.exit_status) for one in found] == [
+        ("1", 90, 40, 3),
+        ("2", 100, None, 3),
+    ]

@@ -28,3 +28,30 @@ def test_runs_are_known_for_a_while_after_a_restart(tmp_path: Path, ago: float, 
     journal = Journal(tmp_path, lambda: now)
     assert [job for _, job, _ in journal._recent_runs()] == (["1.server"] if known else [])
     journal.close()
+
+
+def test_each_start_has_a_later_epoch_whatever_the_clock_says(tmp_path: Path) -> None:
+    epochs = []
+    for clock in (1000.0, 1000.0, 500.0, 9000.0):
+        journal = Journal(tmp_path, lambda clock=clock: clock)  # type: ignore[misc]
+        epochs.append(journal.epoch)
+        journal.see_term(journal.term + 1)
+        journal.close()
+    assert epochs == [1000, 1001, 1002, 9000]
+
+
+def test_an_alert_is_new_once(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    assert [journal.see_alert(*one) for one in ((5, "a"), (5, "a"), (5, "b"), (4, "z"))] == [
+        True, False, True, False,
+    ]  # fmt: skip
+    journal.close()
+    again = Journal(tmp_path)
+    assert [again.see_alert(*one) for one in ((5, "b"), (6, "a"))] == [False, True]
+    again.close()
+
+
+def test_a_damaged_file_is_named_and_what_to_do_with_it(tmp_path: Path) -> None:
+    (tmp_path / "state.json").write_text("{")
+    with pytest.raises(JournalError, match=r"state\.json is damaged .*; remove it"):
+        Journal(tmp_path)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from schedd.wire import JobFacts, Tell
-from server_adapter.bridge.comments import comment, is_foreign, told_start
+from server_adapter.bridge.comments import NODES_SHOWN, comment, is_foreign, told_start
 from server_adapter.bridge.state import State, Writing
 from server_adapter.bridge.tells import Tells
 from server_adapter.servers.torque.requests import Offers, tell_request
@@ -149,3 +149,19 @@ def test_new_jobs_and_plans_that_move_take_turns() -> None:
 )
 def test_comments_of_people_are_left_alone_and_those_of_pbs_sched_are_not(text: str, foreign: bool) -> None:
     assert is_foreign(text) is foreign
+
+
+@pytest.mark.parametrize(("beyond", "words"), [(0, ""), (1, " and 1 more"), (7, " and 7 more")])
+def test_a_comment_names_some_nodes_and_counts_the_others(beyond: int, words: str) -> None:
+    names = tuple(f"n{i}" for i in range(NODES_SHOWN + beyond))
+    tell = Tell(
+        id="d1",
+        cause="",
+        time=5,
+        job_id="1",
+        planned_start=100,
+        planned_end=200,
+        planned_nodes=names,
+        text="",
+    )
+    assert comment(tell).endswith(f" on {','.join(names[:NODES_SHOWN])}{words}")
