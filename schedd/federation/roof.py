@@ -474,6 +474,7 @@ class Roof:
         """Waiting jobs of which it is to be looked now whether they should move."""
         routing = self.settings.routing
         found = []
+        asked: set[tuple[object, ...]] = set()
         for name, last in list(islice(self._due.items(), _CHECKED)):
             if now - last < routing.again:
                 break
@@ -482,8 +483,11 @@ class Roof:
             if job is None or job.bag or not job.waits or job.moves >= routing.moves:
                 continue
             self._due[name] = now
-            self._ask_for(job, new=False)
             found.append(name)
+            alike = (job.owner, job.asks, job.clusters, str(job.submission.get("queues")))
+            if alike not in asked:  # each cluster is asked of such jobs once
+                asked.add(alike)
+                self._ask_for(job, new=False)
         return found
 
     def _of_family(self, cluster: str, family: str) -> str:

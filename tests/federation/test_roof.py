@@ -11,6 +11,7 @@ from schedd.federation.jobs import Question
 from schedd.federation.licences import Lent
 from schedd.federation.log import Log
 from schedd.federation.peers import Peer
+from schedd.federation.quotes import Quotes
 from schedd.federation.roof import Report
 from schedd.federation.seen import HandoverSeen, Offer
 from schedd.federation.settings import Settings
@@ -80,6 +81,33 @@ def test_a_job_and_the_choice_for_it_are_kept_in_one_go(desk: Desk, monkeypatch:
     desk.log.close()
     desk.begin()  # as it is read again
     assert desk.roof.jobs[row["id"]].attempts[0].cluster == "south"
+
+
+def test_of_waiting_jobs_alike_each_cluster_is_asked_once(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ann = desk.client("ann@org")
+    for key in ("k1", "k2", "k3"):
+        ann.post(HERE, json={**JOB, "key": key})
+    ann.post(HERE, json={**JOB, "key": "k4", "request": "nodes=1,walltime=100"})
+    for name, end in (("north", 500), ("south", 900)):
+        desk.report(name, end)
+    for phase in ("held", "released"):
+        found: dict[str, Any] = {
+            f"fed_{job}_1": HandoverSeen(phase, job=f"{job}.north", state="planned", planned_start=desk.now)
+            for job in "1234"
+        }
+        desk.report("north", **found)
+    wanted: list[str] = []
+
+    def want(_: Quotes, question: Question, *__: object, **___: object) -> bool:
+        wanted.append(dict(question.resources)["nodes"])
+        return True
+
+    monkeypatch.setattr(Quotes, "want", want)
+    desk.now += 61
+    desk.report("south")
+    assert sorted(wanted) == ["1", "1", "2:ppn=4", "2:ppn=4"]  # at both clusters
 
 
 def test_a_submission_that_a_cluster_refuses_goes_to_the_next_best(desk: Desk) -> None:

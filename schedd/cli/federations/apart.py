@@ -1,6 +1,7 @@
 """Clusters in a process of their own, as they are in production, behind the daemon's own HTTP interface."""
 
 import asyncio
+import logging
 import multiprocessing
 import socket
 import time
@@ -11,6 +12,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
+import structlog
 import uvicorn
 
 from schedd.bench.daemon import DaemonFailed
@@ -77,6 +79,7 @@ class Apart:
 
 def _serve(pipe: Pipe, names: Sequence[str], machines: Sequence[Node], spread: Sequence[BenchJob]) -> None:
     """The other process."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     warm_up()
     with planners(names) as loops:
         fill(loops, machines, spread, lambda _: None)
