@@ -32,6 +32,8 @@ _PLACE: Final = "Resource_List.place"
 _SELECT: Final = "schedselect"
 OWN_VNODE: Final = "own_vnode"
 """What a host has as many of as vnodes, for the chunks of one job that are to be on a vnode each."""
+_SIZED: Final = ("ncpus", "mem", "ngpus")
+_NO_CHUNKS: Final[list[tuple[int, dict[str, str]]]] = []
 _WHERE: Final = frozenset(_PLACES)
 _STRICTEST: Final = ("force_exclhost", "force_excl", "default_exclhost", "default_excl", SHARED)
 _IGNORES: Final = "ignore_excl"
@@ -49,6 +51,8 @@ class Hosts:
     node_of: Mapping[str, str] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
     """How many nodes of the plan each queue has; those of no queue under the empty name."""
+    sizes: tuple[Mapping[str, int], ...] = ()
+    """What vnodes have, each kind once."""
 
     def vnodes(self, node: str) -> tuple[str, ...]:
         """The vnodes of a node of the plan."""
@@ -76,19 +80,28 @@ class Hosts:
         """`vscatter` with more chunks than there are hosts: so many vnodes, on whatever hosts.
 
         With no more chunks it stays as it is, which the plan takes for `scatter`: a job then takes none of
-        the vnodes that are counted for others.
+        the vnodes that are counted for others. A chunk that no vnode can ever hold asks for one by a name
+        that says so, for the plan knows the sizes of hosts alone.
         """
         words, text = values.get(place_name, "").split(":"), values.get(select_name, "")
         if _VSCATTER not in words or not self.members:
             return {}
-        units = attempt(lambda chunks: sum(count for count, _ in select(chunks)), text or None, default=0)
-        if units <= self.counts.get(queue, self.counts.get("", 0)):
+        asked = attempt(lambda chunks: list(select(chunks)), text or None, default=_NO_CHUNKS)
+        if not asked:
             return {}
-        place = ":".join(["free" if word == _VSCATTER else word for word in words])
-        return {
-            place_name: place,
-            select_name: "+".join([f"{chunk}:{OWN_VNODE}=1" for chunk in text.split("+")]),
-        }
+        chunks = [
+            chunk if self._hold(wanted) else f"{chunk}:vnode=a_vnode_of_{_size(wanted)}"
+            for chunk, (_, wanted) in zip(text.split("+"), asked, strict=True)
+        ]
+        changed = {} if "+".join(chunks) == text else {select_name: "+".join(chunks)}
+        if sum(count for count, _ in asked) > self.counts.get(queue, self.counts.get("", 0)):
+            changed[place_name] = ":".join(["free" if word == _VSCATTER else word for word in words])
+            changed[select_name] = "+".join([f"{chunk}:{OWN_VNODE}=1" for chunk in chunks])
+        return changed
+
+    def _hold(self, wanted: Mapping[str, str]) -> bool:
+        needs = {name: count for name in _SIZED if (count := amount(name, wanted.get(name, "0")))}
+        return any(all(count <= size.get(name, 0) for name, count in needs.items()) for size in self.sizes)
 
     def nodes(self, vnodes: Iterable[Described]) -> list[Described]:
         """The nodes of the plan, from their vnodes; each at the place of its first."""
@@ -134,7 +147,13 @@ def hosts_of(vnodes: Sequence[Described]) -> Hosts:
             members[host] = own
     node_of = {vnode: host for host, own in members.items() for vnode in own}
     queues = {node_of.get(one.name, one.name): one.values.get("queue", "") for one in _working(vnodes)}
-    return Hosts(members, frozenset(apart), node_of, Counter(queues.values()))
+    kinds = {tuple(sorted(amounts(one.values, AVAILABLE).items())) for one in _working(vnodes)}
+    sizes = tuple([dict(kind) for kind in sorted(kinds)])
+    return Hosts(members, frozenset(apart), node_of, Counter(queues.values()), sizes)
+
+
+def _size(wanted: Mapping[str, str]) -> str:
+    return "_".join([f"{name}={wanted[name]}" for name in _SIZED if name in wanted])
 
 
 def stays_whole(place: str, select: str) -> bool:

@@ -155,7 +155,9 @@ def _new(values: Values) -> Wish | None:
 def _altered(values: Values) -> Wish | None:
     """Of a standing one only the next time is altered.
 
-    Once it runs, it keeps its vnodes: only whether they are free for longer is asked.
+    Once it runs, it keeps its vnodes: only whether they are free for longer is asked. A standing one that was
+    altered before it had vnodes is refused: the server would take those of one time for all, and break down
+    (seen with 23.06.06) when that is over. It is then as it was, and gets vnodes for all of its times.
     """
     start, end = number(values.get("reserve_start")), number(values.get("reserve_end"))
     if start is None or end is None:
@@ -166,6 +168,8 @@ def _altered(values: Values) -> Wish | None:
     before = number(values.get(_REVERT + "start_time")) or start
     until = before + attempt(seconds, values.get(_REVERT + "walltime"), default=end - start)
     reshaped = values.get(_REVERT + "select", "") not in ("", values.get(_RESOURCE + "select", ""))
+    if "reserve_rrule" in values and not values.get("reserve_execvnodes"):
+        return Wish((), queue=anew, problem="it was altered before it had vnodes")
     if number(values.get("reserve_substate")) != ReservationState.RUNNING:
         return Wish((Slot(start, _wanted(values), text),), queue=anew, begin=start)
     if reshaped:

@@ -185,6 +185,20 @@ def test_vscatter_with_no_more_chunks_than_hosts_is_over_hosts() -> None:
     assert not stays_whole("scatter", "2:ncpus=1")
 
 
+def test_vscatter_of_a_chunk_that_no_vnode_can_hold_is_never_planned() -> None:
+    hosts = hosts_of([*numa(), vnode("n1", "n1", cpus=2)])
+    for chunk, words in (
+        ("ncpus=5:mem=1gb", "a_vnode_of_ncpus=5_mem=1gb"),
+        ("ncpus=1:mem=9gb", "a_vnode_of_ncpus=1_mem=9gb"),
+        ("ngpus=1", "a_vnode_of_ngpus=1"),
+    ):
+        asked = hosts.asked({"select": f"1:{chunk}+1:ncpus=1", "place": "vscatter"})
+        assert asked == {"select": f"1:{chunk}:vnode={words}+1:ncpus=1", "place": "vscatter"}
+    assert hosts.asked({"select": "1:ncpus=5", "place": "scatter"})["select"] == "1:ncpus=5", "it is spread"
+    more = hosts.asked({"select": "3:ncpus=5", "place": "vscatter"})
+    assert more == {"select": "3:ncpus=5:vnode=a_vnode_of_ncpus=5:own_vnode=1", "place": "free"}
+
+
 def test_with_vscatter_each_chunk_has_a_vnode_of_its_own() -> None:
     assert where("2:ncpus=1", ShareFacts("a", 2), whole=True) == "(a[0]:ncpus=1)+(a[1]:ncpus=1)"
     with pytest.raises(VnodesFullError):

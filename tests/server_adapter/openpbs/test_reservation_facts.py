@@ -206,6 +206,20 @@ def test_where_queues_have_vnodes_reservations_are_on_others() -> None:
     assert off_queues(stays) == stays
 
 
+def test_a_standing_one_that_was_altered_before_it_had_vnodes_is_refused() -> None:
+    """Confirmed, it would have vnodes for one time alone, and a real server broke down when that was over."""
+    altered = {"reserve_state": "11", "reserve_substate": "1", "reserve_end": "170"}
+    wanted = wish(UNCONFIRMED | DAILY | altered, ALL)
+    assert wanted is not None
+    assert (wanted.slots, wanted.problem) == ((), "it was altered before it had vnodes")
+    later = wish(STANDING | altered | {"reserve_substate": "2"}, ALL)
+    assert later is not None
+    assert (len(later.slots), later.problem) == (1, "")
+    single = wish(UNCONFIRMED | altered, ALL)
+    assert single is not None
+    assert len(single.slots) == 1, "one that does not come again has vnodes for all of its time"
+
+
 def test_an_altered_one_wants_vnodes_anew_and_its_own_count_as_free() -> None:
     values = CONFIRMED | {"reserve_state": "11", "reserve_start": "500", "reserve_end": "560"}
     assert wish(values, ALL) == Wish((Slot(500, ASKED, ASKED["select"]),), begin=500, queue="R7:anew")
