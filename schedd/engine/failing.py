@@ -24,7 +24,10 @@ _AGAIN = 3600
 """Seconds for which a job that the planner did not come back from is not looked at again."""
 _LEAVE_OUT = 60
 """Seconds for which a step that failed is left out at first."""
-_LEAVE_OUT_MOST = 3600
+_LEAVE_OUT_MOST: Final = 3600
+"""Each time that it fails again soon it is left out for twice as long, up to this."""
+_STARTS: Final = "dispatch"
+"""While this step is left out nothing is started, so it is tried again after the least time always."""
 _WHY = "the planner did not come back from it"
 _CARRIED: Final = frozenset(
     {
@@ -54,7 +57,8 @@ def _pass_over(state: EngineState, event: PassedOver) -> None:
     told = [f"the planner could not handle batch {event.batch} of events and skipped it ({event.why})"]
     for step in event.steps:
         until, before = state.left_out.get(step, (0, 0))
-        wait = min(2 * before, _LEAVE_OUT_MOST) if before and state.now < until + before else _LEAVE_OUT
+        most = _LEAVE_OUT if step == _STARTS else _LEAVE_OUT_MOST
+        wait = min(2 * before, most) if before and state.now < until + before else _LEAVE_OUT
         state.left_out[step] = (state.now + wait, wait)
         told.append(f'the step "{step}" is skipped for {wait} s')
     if event.anew:

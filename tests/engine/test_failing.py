@@ -69,6 +69,14 @@ def test_a_step_that_fails_again_is_left_out_for_longer() -> None:
     assert state.left_out["priorities"][1] == 60
 
 
+def test_starting_jobs_is_tried_again_after_a_minute_however_often_it_failed() -> None:
+    cluster = Cluster()
+    for _ in range(5):
+        passed(cluster, steps=("dispatch",))
+        assert cluster.engine.state.left_out["dispatch"] == (cluster.server.now + 60, 60)
+        cluster.server.now += 60
+
+
 def test_a_running_job_that_is_set_aside_gets_its_nodes_for_itself_until_it_ends() -> None:
     cluster = Cluster(nodes=2)
     passed(cluster, jobs=("9",))
