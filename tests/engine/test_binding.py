@@ -1,9 +1,14 @@
-"""Whether a limit is what keeps a job from an earlier start, on a pool's free amounts over time."""
+"""What limits count of a job, and whether one is what keeps it from an earlier start."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from schedd.engine.facts.pools import binding
+from schedd.engine.facts.intake import Understood
+from schedd.engine.facts.pools import binding, claim_of
+from schedd.model import Chunk, Request
+from schedd.wire import JobFacts, ShareFacts
 
 
 @pytest.mark.parametrize(
@@ -23,3 +28,19 @@ def test_a_limit_binds_that_leaves_no_room_for_as_long_as_the_job_takes(
 ) -> None:
     pool = np.array(times, np.int64), np.array(free, np.int64)
     assert binding(*pool, start, end, 2, 0) is binds
+
+
+def test_what_limits_count_of_a_job() -> None:
+    chunks = (
+        Chunk(2, cpus=3, gpus=1, mem=10, resources=(("fpga", 2),)),
+        Chunk(1, cpus=4, resources=(("fpga", 1), ("lic", 1))),
+    )
+    facts = JobFacts(id="1", owner="ann@x", queue="q", submitted=1, resources={"lic": "5"})
+    found = claim_of(facts, Understood(Request(chunks), 60, assumed=False), ("lic",)).amounts
+    assert found == {
+        "jobs": 1, "lic": 5, "cpus": 10, "nodes": 3, "gpus": 2, "mem": 20, "fpga": 5,
+        "walltime": 60, "cpu_seconds": 600,
+    }  # fmt: skip
+    held = replace(facts, shares=(ShareFacts("n1", 4), ShareFacts("n2", 2)))
+    found = claim_of(held, Understood(None, 60, assumed=False), ()).amounts
+    assert found == {"jobs": 1, "cpus": 6, "nodes": 2, "walltime": 60, "cpu_seconds": 360}

@@ -1,5 +1,7 @@
 """Events that wait for the daemon: how many, and what is kept when there are too many."""
 
+from schedd.wire import JobDeleted, JobHeld
+from server_adapter.bridge.loop import _counts
 from server_adapter.bridge.outbox import Outbox, Parcel
 
 
@@ -30,3 +32,8 @@ def test_a_batch_is_bounded_by_count_and_bytes_and_has_one_at_least() -> None:
     box.acknowledge(some)
     box.acknowledge(some)
     assert [one.id for one in box.batch()] == ["2", "3", "4"]
+
+
+def test_events_are_counted_by_their_types() -> None:
+    held = [JobHeld(id=f"e:{i}", time=1, job_id="1", holds="u") for i in range(3)]
+    assert _counts([*held, JobDeleted(id="e:9", time=1, job_id="1")]) == {"job_held": 3, "job_deleted": 1}
