@@ -35,7 +35,7 @@ _CARRIED: Final = frozenset(
         *("adapter_mode", "aside", "left_out", "generation", "decisions", "moves", "taken"),
         "decision_number",
         *("change_number", "breaches", "owners", "holds", "walltime_use", "kept", "lost"),
-        *("handovers", "handed", "strayed"),
+        *("handovers", "handed", "strayed", "unsure"),
         "books",
         "bookings",
         "lives",
@@ -54,6 +54,7 @@ def pass_over(state: EngineState, events: Iterable[Event]) -> None:
 
 def _pass_over(state: EngineState, event: PassedOver) -> None:
     state.decision_number = max(state.decision_number, event.decided)
+    state.lose_track()
     told = [f"the planner could not handle batch {event.batch} of events and skipped it ({event.why})"]
     for step in event.steps:
         until, before = state.left_out.get(step, (0, 0))

@@ -307,6 +307,7 @@ def _job_gone(state: EngineState, event: JobDeleted | JobEnded) -> None:
 def _lost(state: EngineState, event: LogLost) -> None:
     """A part of the log is missing: nothing is started before a snapshot says how things are."""
     state.decision_number = max(state.decision_number, event.decided)
+    state.lose_track()
     state.lost = state.stale = f"a part of the log is lost: {event.why}"
     state.alert(event.id, "log", f"{state.lost}; no jobs are started until the server has been read again")
     state.ask_for_snapshot(event.id, state.lost)

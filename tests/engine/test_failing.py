@@ -1,6 +1,8 @@
 """What the engine does when it is told that a call of it failed."""
 
-from schedd.wire import PassedOver
+import pytest
+
+from schedd.wire import Event, JobStarted, LogLost, PassedOver, ShareFacts
 from tests.engine.cluster import Cluster, T
 
 
@@ -102,3 +104,37 @@ def test_a_job_that_is_set_aside_is_looked_at_again_when_it_is_altered_an_hour_l
     cluster.at(3_600)
     cluster.ask("1", walltime="300")
     assert cluster.view("1").answer == "start_known"
+
+
+def _start(cluster: Cluster, numbers: str, at: int) -> None:
+    for number in numbers:
+        shares = (ShareFacts(f"n{number}", 4),)
+        cluster.tell(JobStarted(id=cluster.server.event_id(), time=T + at, job_id=number, shares=shares))
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        PassedOver(id="w", time=T, batch=7, why="it did not return"),
+        PassedOver(id="w", time=T, batch=7, why="it did not return", anew=True),
+        LogLost(id="w", time=T, why="a file was cut", decided=9),
+    ],
+    ids=["passed over", "made anew", "lost"],
+)
+def test_starts_of_which_nothing_is_known_any_more_are_nobody_elses(word: Event) -> None:
+    """They were decided in a batch that was passed over, or is lost; three of them stopped the cluster."""
+    cluster = Cluster(nodes=6, decision_expiry=60, answer_grace=30)
+    cluster.obeys = False
+    cluster.engine.pause("so that nothing is decided here")
+    for number in "123456":
+        cluster.submit(number, walltime=1_000)
+    cluster.at(10)
+    cluster.tell(word)
+    cluster.tell(cluster.server.snapshot())
+    _start(cluster, "123", 90)
+    assert cluster.alerts("by_hand") == cluster.alerts("foreign") == []
+    assert not cluster.engine.state.foreign
+    cluster.at(200)
+    _start(cluster, "456", 200)
+    assert len(cluster.alerts("by_hand")) == 3
+    assert cluster.engine.state.foreign

@@ -224,6 +224,10 @@ class EngineState:
     """When the adapter was first heard after run decisions had gone void while nobody was here."""
     by_hand: list[int] = declared(LIST, make=list)
     """When jobs started of late that nobody here started, and nobody said who did."""
+    unsure: int = declared(NUMBER, default=-1)
+    """Jobs that started until then may be ours, though nothing here knows of it: a part of what was
+    decided is lost, or was passed over.
+    """
     since: int = declared(NUMBER, default=-1)
     """When the first snapshot was taken: what ran then is nobody's secret."""
     adapter_run: str = declared(NUMBER, default="")
@@ -588,6 +592,10 @@ class EngineState:
         return max(60, self.settings.end_allowance)
 
     # ---- the cluster ----------------------------------------------------------------------------
+
+    def lose_track(self) -> None:
+        """Decisions until now may be unknown: what starts while they hold is not suspected."""
+        self.unsure = self.now + self.settings.decision_expiry + self.settings.answer_grace
 
     def why_stopped(self, queue: str) -> str:
         """Why the queue starts nothing; empty where it does."""
