@@ -394,7 +394,8 @@ def test_whatever_changes_something_is_in_the_audit_with_who_did_it(served: Serv
         ("POST", "/pareto/{number}/plans/{plan}/apply"),
     }
     asking = {("POST", path) for path in ("/what-if", "/policy/preview")}
-    asking |= {("POST", "/power/readings")}  # a program tells them every minute: who decided nothing
+    # Programs tell these again and again: nobody decided anything.
+    asking |= {("POST", "/power/readings"), ("POST", "/handovers/{name}/whole")}
     asking |= {("POST", f"/{kind}/preview") for kind in ("reservations/{name}", "holds/{kind}/{name}")}
     described = served.client.get("/openapi.json").json()["paths"]
     writing = {

@@ -174,6 +174,7 @@ def test_clusters_that_do_not_come_up_are_an_error_of_the_command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("schedd.cli.federations.apart._serve", _ends)
+    monkeypatch.setattr("structlog.configure", lambda **_: None)  # the tests after this one look at logs
     small = ["--clusters", "2", "--nodes", "2", "--jobs", "4", "--routed", "2", "--profile", "uniform"]
     assert run_bench(["federation", "--apart", *small]) == 1
     assert "ended before they were full" in capsys.readouterr().err
