@@ -39,7 +39,7 @@ __all__ = [
 
 class ServerFacts(TypedDict):
     """The server: whether scheduling is enabled, its defaults and limits, its version; ``open``: whether
-    users may see each other's jobs. ``family`` is ``torque`` or ``openpbs``; an older adapter does not say.
+    users may see each other's jobs. ``family`` is that of its dialect; an older adapter does not say.
     """
 
     scheduling: bool
