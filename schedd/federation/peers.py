@@ -64,6 +64,8 @@ class Peer(threading.Thread):
         self._whole_at = self._lend_at = 0.0
         self._after: tuple[int, int] | None = None
         """Generation and time of the plan that was looked at last."""
+        self._known = False
+        """Whether its server was read, so that what its plan says can be believed."""
 
     def run(self) -> None:
         """Rounds until it is to stop."""
@@ -99,6 +101,7 @@ class Peer(threading.Thread):
     def _failed(self, why: str) -> None:
         self._drop()
         self._after = None
+        self._known = False
         self._asked.clear()
         self._roof.report(self.cluster, Report(why))
         self._look_at = time.monotonic() + self._roof.settings.routing.poll
@@ -181,6 +184,8 @@ class Peer(threading.Thread):
             ),
         )
         self._after = (generation, view["as_of"]) if kept else None
+        # Before its server is read as a whole a plan says of jobs that they can never run: that is no answer.
+        self._known = bool(view["nodes"]) and not view["stale"] and not view.get("arriving")
         self._ask(roof.questions(self.cluster, generation))
         if kept and roof.settings.licences and time.monotonic() >= self._lend_at:
             self._lend_at = time.monotonic() + min(_LEND_S, roof.settings.routing.again)
@@ -203,7 +208,7 @@ class Peer(threading.Thread):
             _log.error("the log cannot be written; no licence is lent", why=str(failed))
 
     def _ask(self, questions: list[Question]) -> None:
-        if questions:
+        if questions and self._known:
             client = self._open()
             self._roof.answered(self.cluster, {one: self._answer(client, one) for one in questions})
 

@@ -290,7 +290,7 @@ class Shapes:
         wanted = _in_words(chunk)
         nodes = [(kind, rows) for kind, rows in self._kinds.items() if self._featured(chunk, kind, rows)]
         if not nodes:
-            return Never(f"no node has {wanted}{part}")
+            return Never(f"no node has {wanted}{part}" if wanted else "the cluster has no nodes")
         of = f" of a node with {wanted}" if wanted else " of a node"
         place = f" {where}" if where else ""
         for name, need in self._amounts(chunk):

@@ -37,6 +37,8 @@ class Cluster:
         self.answers: Exception | None = None
         """To questions alone."""
         self.family = "torque"
+        self.nodes = 3
+        self.arriving = 0
 
     def cluster(self) -> dict[str, Any]:
         self._note("cluster")
@@ -44,7 +46,8 @@ class Cluster:
             "generation": self.generation,
             "as_of": 1_700_000_000,
             "stale": "",
-            "nodes": 3,
+            "nodes": self.nodes,
+            "arriving": self.arriving,
             "mode": "scheduler",
             "cpus": 64,
             "jobs": {"planned": 5},
@@ -59,12 +62,13 @@ class Cluster:
         self._note("what_if", question["owner"])
         if self.answers is not None:
             raise self.answers
+        known = bool(self.nodes) and not self.arriving
         return {
-            "planned_start": 1_700_000_100,
-            "planned_end": 1_700_000_160,
+            "planned_start": 1_700_000_100 if known else None,
+            "planned_end": 1_700_000_160 if known else None,
             "expected_start": None,
-            "why": "room",
-            "answer": "start_known",
+            "why": "room" if known else "never on this cluster: the cluster has no nodes",
+            "answer": "start_known" if known else "never",
             "cost": 2.5,
             "generation": self.generation,
         }
@@ -247,6 +251,24 @@ def test_a_question_that_took_too_long_is_no_refusal_of_the_job(tmp_path: Path) 
     street.log.close()
 
 
+@pytest.mark.parametrize(("nodes", "arriving"), [(0, 0), (1, 2)])
+def test_a_plan_whose_server_is_not_read_yet_refuses_no_job(
+    tmp_path: Path, nodes: int, arriving: int
+) -> None:
+    street = Street(tmp_path)
+    street.cluster.nodes, street.cluster.arriving = nodes, arriving
+    first = street.roof.submit("ann@org", JOB)  # before anybody looked
+    street.round()
+    second = street.roof.submit("bob@org", JOB)
+    street.round(look=False)
+    assert [street.roof.jobs[one.id].over for one in (first, second)] == ["", ""]
+    street.cluster.nodes, street.cluster.arriving, street.cluster.generation = 3, 0, 2
+    street.now += 6
+    street.round()
+    assert all(street.roof.jobs[one.id].attempts for one in (first, second))
+    street.log.close()
+
+
 BY_SELECT: dict[str, Any] = {**JOB, "resources": {"select": "1:ncpus=2", "walltime": "60"}}
 
 
@@ -254,13 +276,12 @@ def test_a_torque_that_the_settings_call_openpbs_gets_no_select_and_is_told_of_l
     street = Street(tmp_path, family="openpbs")
     street.cluster.family = "torque"
     job = street.roof.submit("ann@org", BY_SELECT)
-    street.round()  # its plan is asked before it says what it is
     street.round()
-    assert street.cluster.count("what_if") == 1
+    street.round()
     assert street.roof.jobs[job.id].attempts == ()
     street.roof.submit("ann@org", {**BY_SELECT, "resources": {"select": "1:ncpus=3", "walltime": "60"}})
     street.round()
-    assert street.cluster.count("what_if") == 1
+    assert street.cluster.count("what_if") == 0
     words = "its server is TORQUE, but clusters.north.family says openpbs"
     assert words in cluster_rows(street.roof)[0]["trouble"]
     app = create_app(Tokens([]))
