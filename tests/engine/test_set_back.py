@@ -7,7 +7,7 @@ import pytest
 
 from schedd.engine import Engine
 from schedd.engine.show.view import publish
-from schedd.wire import ClockSet, Event, Run, RunAccepted
+from schedd.wire import ClockSet, Event, JobStarted, PassedOver, Run, RunAccepted, ShareFacts
 from tests.engine.cluster import Cluster, T
 
 DAY = 86_400
@@ -164,3 +164,19 @@ def test_no_job_is_started_twice_and_all_end_whatever_the_clock_does(seed: int) 
         str(number): 1 for number in range(1, submitted + 1)
     }
     assert cluster.server.jobs == {}
+
+
+def test_a_batch_that_was_passed_over_while_the_clock_was_ahead_hides_no_other_scheduler_for_a_day() -> None:
+    cluster = Cluster(nodes=3, decision_expiry=60, answer_grace=30)
+    cluster.obeys = False
+    cluster.engine.pause("so that nothing is decided here")
+    for number in "123":
+        cluster.submit(number, walltime=1_000)
+    jump(cluster, DAY)
+    cluster.tell(PassedOver(id="w", time=cluster.server.now, batch=7, why="it did not return"))
+    jump(cluster, -DAY)
+    cluster.at(200)
+    for number in "123":
+        shares = (ShareFacts(f"n{number}", 4),)
+        cluster.tell(JobStarted(id=cluster.server.event_id(), time=T + 200, job_id=number, shares=shares))
+    assert cluster.engine.state.foreign
