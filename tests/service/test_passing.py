@@ -13,7 +13,10 @@ import pytest
 from schedd.engine import Engine, EngineSettings, handlers, settle
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place import places
+from schedd.engine.place.bound import waits_for_booking
+from schedd.engine.run import dispatch
 from schedd.engine.run.dispatch import dispatch_due
+from schedd.engine.run.running import overruns
 from schedd.engine.show.job_view import JobView, job_view
 from schedd.service.cluster.calls import CallFailed, Watch, _OutOfTime
 from schedd.service.cluster.errors import NotKept
@@ -22,10 +25,10 @@ from schedd.service.cluster.loop import PlanLoop
 from schedd.service.cluster.passing import Passing
 from schedd.service.cluster.retries import Retries
 from schedd.store import Batch
-from schedd.wire import Alert, NodeFacts, QueueFacts, Run
+from schedd.wire import Alert, JobStarted, NodeFacts, QueueFacts, Run
 from tests.conftest import ROOT
 from tests.engine.server import Server
-from tests.service.build import StillClock, T, job, node, planner
+from tests.service.build import StillClock, T, event_id, job, node, planner
 
 WAIT = 30
 """Real seconds after which a test gives up."""
@@ -89,6 +92,37 @@ def test_a_batch_over_which_the_engine_fails_is_passed_over_and_a_snapshot_asked
         (asked,) = alerts(loop, "snapshot")
         assert asked.startswith("a full snapshot of the server was requested")
     assert [file.name for file in tmp_path.iterdir()] == [f"main-{T}-passed-over.jsonl"]
+
+
+@pytest.mark.parametrize("times", [3, 100], ids=["once", "each time"])
+def test_own_starts_are_nobody_elses_where_an_error_was_met_on_the_way_through_the_log(
+    times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine that is rebuilt did not start them; three of them stopped the cluster."""
+    with planner() as loop:
+        loop.submit([node("n1", 16), job("1"), job("2"), job("3")]).result(WAIT)
+        runs = [one for one in loop.decisions.after("").decisions if isinstance(one, Run)]
+        assert len(runs) == 3
+        loop.submit([started(run) for run in runs]).result(WAIT)
+        monkeypatch.setattr(dispatch, "waits_for_booking", once(waits_for_booking, times=times))
+        monkeypatch.setattr(settle, "overruns", once(overruns))
+        loop.submit([job("4")]).result(WAIT)
+        assert len(alerts(loop, "passed_over")) == 1
+        assert loop.published.foreign == ""
+        state = loop._planner.engine.state
+        assert state.by_hand == []
+        decided = [state.records[run.job_id].attempt.decision for run in runs]
+        assert decided == ([run.id for run in runs] if times == 3 else ["", "", ""])
+        monkeypatch.undo()
+        assert isinstance(loop._clock, StillClock)
+        loop._clock.moment += 1_000
+        loop.submit([job("5")]).result(WAIT)
+        last = [one for one in loop.decisions.after("").decisions if isinstance(one, Run)][-1]
+        assert (last.job_id, loop.published.halted) == ("5", "")
+
+
+def started(run: Run) -> JobStarted:
+    return JobStarted(id=event_id(), time=T, job_id=run.job_id, shares=run.shares)
 
 
 def test_a_step_that_fails_is_left_out_for_a_while_and_then_done_again(

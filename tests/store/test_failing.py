@@ -69,8 +69,13 @@ def struck(switches: list[Path]) -> int:
 
 
 def _why(asked: Daemon | Pair) -> str:
+    """What the cluster says of itself, and the ends of the logs."""
     daemons = asked.daemons if isinstance(asked, Pair) else [asked]
-    return "\n".join(daemon.log.read_text()[-2_000:] for daemon in daemons)
+    told = [daemon.log.read_text()[-2_000:] for daemon in daemons]
+    with contextlib.suppress(AwayError):
+        told.append(json.dumps(asked.get("/v1/clusters/main")))
+        told.append(json.dumps(asked.get("/v1/clusters/main/jobs", limit=40)))
+    return "\n".join(told)
 
 
 def at_rest(world: World, asked: Daemon | Pair) -> None:

@@ -87,12 +87,13 @@ def suspect(state: EngineState, event: str, record: JobRecord, started: int, by:
     several within a while are another scheduler's, which is alive: then no more jobs are started.
 
     A run decision that came to nothing may have been carried out all the same, while it was valid; and one
-    of which nothing is known any more, since the batch in which it was made is lost or was passed over.
+    of which nothing is known any more: the batch in which it was made is lost or was passed over, or an error
+    on the way through the log led elsewhere.
     """
     settings = state.settings
     if state.mode != "scheduler" or record.phase in (Phase.DISPATCHED, Phase.RUNNING):
         return
-    if record.facts.state == "S" or (not by and started <= state.unsure):
+    if record.facts.state == "S" or (not by and (state.strayed or started <= state.unsure)):
         return
     # A stamp that is ahead is of a clock that was wrong: it does not say that the decision had expired.
     ahead = started > state.now + AHEAD

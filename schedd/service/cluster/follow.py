@@ -214,6 +214,7 @@ class Follower:
         """
         if self._last is None or not self.engine.strayed:
             return b""
+        self.engine.state.lose_track()
         self.engine, state = gone_on(self.engine, self._last[0])
         self.promised.begin(self.engine)
         return state

@@ -223,25 +223,29 @@ class Planner:
     def _rebuilt(self, failed: CallFailed) -> tuple[Engine, Promised | None, bool]:
         """The engine without what failed, and whether it knows nothing of what was since its checkpoint.
 
-        Raises CallFailed where another batch of the log fails, too, again and again.
+        An error met on the way may not have been met before, and leads elsewhere: then it is tried again, as
+        where a batch fails. Raises CallFailed where one does again and again.
         """
         succession, tries, now = self._succession, 0, int(self._clock.now())
         while True:
+            tries += 1
+            found: Engine | None
+            promised: Promised | None = None
             try:
                 if succession is not None:
-                    return *self._retries.insist(lambda: succession.rebuild(now)), False
-                found = rebuilt(self.engine, failed, self.watch)
-                break
+                    found, promised = self._retries.insist(lambda: succession.rebuild(now))
+                else:
+                    found = rebuilt(self.engine, failed, self.watch)
             except CallFailed:
-                tries += 1
                 if tries < TRIES:
                     continue
                 if succession is not None or not self._passing.hopeless:
                     raise
                 found = None
+            if found is None:
                 break
-        if found is not None:
-            return found, None, False
+            if not found.strayed or tries >= TRIES:
+                return found, promised, False
         state = self.engine.state
         return Engine(state.settings, state.now), None, True
 
