@@ -249,9 +249,10 @@ class Repairs:
         while True:
             if ctl[at.NO_ROOM]:
                 ctl[at.NO_ROOM] = 0
-                self._slabs.grow()
-                if budget < WHOLE_PASS:  # work enough for a slice
-                    return cursor, PAUSED
+                if self._slabs.wanted:  # else an event after that slice found a slab full, too, and made room
+                    self._slabs.grow()
+                    if budget < WHOLE_PASS:  # work enough for a slice
+                        return cursor, PAUSED
             cursor, n, how = repair(
                 self._slabs.tb, self._slabs.freed, order, cursor, now, only_now, since, budget, out
             )

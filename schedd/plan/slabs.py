@@ -385,6 +385,11 @@ class Slabs:
         tb.ctl[at.ALLOC_GARBAGE] += n
         return new
 
+    @property
+    def wanted(self) -> bool:
+        """Whether a kernel said that a slab is full, and nobody made room since."""
+        return bool(self.tb.ctl[[at.WANTED_ENTRIES, at.WANTED_SEGMENTS]].any())
+
     def grow(self) -> None:
         """After a kernel said that a slab is full: enlarge it by as much as is wanted."""
         ctl = self.tb.ctl

@@ -1,6 +1,7 @@
 """A repair in the smallest slices, with changes between them, comes to the same end as one in one piece."""
 
 import random
+from typing import Any
 
 import pytest
 
@@ -8,6 +9,8 @@ from schedd.model import Chunk, Node, Request
 from schedd.plan import repairs
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.freed import MOST_FREED
+from schedd.plan.kernels.layout import Tables
+from schedd.plan.kernels.repair import repair
 from schedd.plan.plan import Plan
 from tests.plan.mirror import Mirror
 
@@ -187,3 +190,41 @@ def test_who_can_start_at_once_is_found_in_steps_too(seed: int, monkeypatch: pyt
     for slot in mirror.slots(at.PLANNED):
         if mirror.plan.start(slot) > 0 and len(mirror.jobs[slot][0].chunks) == 1:
             assert mirror.earliest(slot, 0) > 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_slice_that_found_a_slab_full_goes_on_though_an_event_made_room(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the slice that ended for want of room and the next one an event finds the slab full as well."""
+    rng = random.Random(seed)
+    mirror = _grown(rng)
+    plan = mirror.plan
+    full = 0
+    kernel = repair
+
+    def cramped(tb: Tables, *rest: Any) -> tuple[int, int, int]:
+        """The slab has no segment to spare, as it comes about after thousands of changes."""
+        nonlocal full
+        top = int(tb.ctl[at.SLAB_TOP])
+        if not full:
+            tb.rows[:, at.ROOM] = tb.rows[:, at.LEN]
+            tb.ctl[at.SLAB_TOP] = tb.T.shape[0]
+        found = kernel(tb, *rest)
+        if not full:
+            tb.ctl[at.SLAB_TOP] = top
+        full += found[2] == at.FULL
+        return found
+
+    monkeypatch.setattr(repairs, "repair", cramped)
+    while not full:
+        _change(mirror, rng)
+        plan.repair(0, 10_000)
+    assert plan.freed
+    plan.slabs.grow()  # what an event does that finds a slab full
+    while not plan.repair(0, 10_000)[1]:
+        pass
+    mirror.check_timelines(0)
+    mirror.check_rooms()
+    assert not mirror.over_committed(0)
+    assert all(mirror.earliest(slot, 0) >= plan.start(slot) for slot in mirror.slots(at.PLANNED))
