@@ -103,15 +103,12 @@ def why_not_sooner(found: Explanation, now: int) -> Iterator[tuple[str, str]]:
     """What holds the nodes that a job will use until its start, and who goes first, as rows."""
     earliest, because = found["earliest"], found["earliest_why"]
     if because and earliest is not None:
-        yield (
-            "not before",
-            f"{moment(earliest, now)}: {because.removesuffix(' before').removesuffix(' then')}",
-        )
+        yield "not before", f"{moment(earliest, now)}: {because}"
     if not found["chain"]:
         if not because and found["planned_start"] is not None and found["planned_start"] > now:
             yield "not sooner", found["why"]
         return
-    if found["why"].startswith("it could start sooner"):
+    if found["has_room_sooner"]:
         yield "not sooner", found["why"]
     ahead = {one["right"]: one["count"] for one in found["ahead"]}
     count = sum(ahead.values())

@@ -263,6 +263,7 @@ class Explanation(TypedDict):
     earliest: int | None
     earliest_why: str
     without: int | None
+    has_room_sooner: bool
     blockers: list[Blocker]
     hidden: int
     chain: list[Link]

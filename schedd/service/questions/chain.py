@@ -43,7 +43,7 @@ class NotYet:
     name: str
     """What does not let it, by name."""
     words: str
-    """The same as a clause that a moment ends."""
+    """The same as a clause; "before" and a moment may follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,8 +266,8 @@ class _Scene:
         if kind == "node":
             return f"{on} has too little in use {end}"
         if kind == "eligible":
-            not_yet = because.words if because is not None else "it may not start before"
-            return f"{not_yet} {moment_in_words(until)}"
+            not_yet = because.words if because is not None else "it may not start"
+            return f"{not_yet} before {moment_in_words(until)}"
         return f"its nodes are free {end}; the plan is being repaired"
 
     def ahead(self, takes: Sequence[Take], start: int) -> tuple[Ahead, ...]:

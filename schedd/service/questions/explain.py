@@ -80,6 +80,8 @@ class Explanation:
     earliest_why: str
     """What allows no start before `earliest`; empty when that is now."""
     without: int | None
+    has_room_sooner: bool
+    """Whether the plan has room for it before its start, which it does not take; `why` says why."""
     blockers: tuple[Blocker, ...]
     hidden: int
     """How many more are jobs of other users, which you may not see."""
@@ -110,6 +112,7 @@ def explain(fork: Fork, job_id: str, now: int) -> Explanation | None:
     earliest, without, because = -1, -1, ""
     links: tuple[Link, ...] = ()
     ahead: tuple[Ahead, ...] = ()
+    reason = ""
     if standing in ("running", "starting"):
         why = "it runs" if standing == "running" else "it is being started"
         earliest = start
@@ -149,6 +152,7 @@ def explain(fork: Fork, job_id: str, now: int) -> Explanation | None:
         earliest=earliest if earliest >= 0 else None,
         earliest_why=because,
         without=without if without >= 0 else None,
+        has_room_sooner=bool(reason),
         blockers=found,
         hidden=0,
         chain=links,
@@ -222,13 +226,13 @@ def _not_yet(record: JobRecord, ready: int, now: int) -> NotYet | None:
         return None
     if record.behind:
         links = " and ".join(f"{link.kind}:{link.job}" for link in record.behind)
-        return NotYet(f"its dependency {links}", f"its dependency {links} allows no start before")
+        return NotYet(f"its dependency {links}", f"its dependency {links} allows no start")
     if (record.facts.not_before or 0) >= ready:
-        return NotYet("its owner", "its owner allows no start before")
+        return NotYet("its owner", "its owner allows no start")
     if record.back_off.until >= ready:
         refused = f"its last start was refused by {record.back_off.refusal or 'the server'}"
-        return NotYet(refused, f"{refused}; it is tried again then")
-    return NotYet("a start is tried again", "a start is tried again then")
+        return NotYet(refused, f"{refused}; it is not tried again")
+    return NotYet("a start is tried again", "no start is tried")
 
 
 # ---- what is in the way --------------------------------------------------------------------------
@@ -301,7 +305,7 @@ def _scarce(published: Published, plan: Plan, record: JobRecord) -> str:
     """The limits and licences of which a job needs some, where others than jobs leave no room."""
     rows = [plan.pools[pool] for pool in plan.pools_of(record.slot) if plan.is_scarce(pool)]
     words = [in_words(limit) for row in rows if (limit := published.limits.get(row)) is not None]
-    return f"{' and '.join(words)}: that leaves no room before" if words else ""
+    return f"{' and '.join(words)}: that leaves no room" if words else ""
 
 
 def _why(found: tuple[Blocker, ...], blocking: Blockers, start: int, now: int, because: str) -> str:
@@ -311,7 +315,7 @@ def _why(found: tuple[Blocker, ...], blocking: Blockers, start: int, now: int, b
         if blocking.start < 0:
             return "no node that can take it is in use"
         if because:
-            return f"{because} {_time(blocking.start)}"
+            return f"{because} before {_time(blocking.start)}"
         return (
             "it can start at once"
             if blocking.start <= now
