@@ -23,6 +23,7 @@ from schedd.federation.peers import Peer
 from schedd.federation.roof import Roof
 from schedd.federation.settings import Settings, SettingsError
 from schedd.service.access.tokens import Tokens, read_token_file
+from schedd.service.garbage import Garbage
 from schedd.service.notify import notify
 from schedd.store import StoreError
 
@@ -109,6 +110,7 @@ def _lead(settings: Settings, own: dict[str, str], app: FastAPI, stopping: threa
     """Waits until it leads, then works until it is to stop or another one leads."""
     log = Log(settings.store.url, settings.store.named, settings.store.lease)
     peers: list[Peer] = []
+    garbage = Garbage()
     try:
         said = False
         while not log.lead.take():
@@ -118,6 +120,7 @@ def _lead(settings: Settings, own: dict[str, str], app: FastAPI, stopping: threa
             if stopping.wait(_TRY_S):
                 return
         roof = Roof(settings, log, own)
+        garbage.begin()  # the records of all jobs: a thorough look would hold up every decision
         _log.info("leading", term=log.lead.term, jobs=len(roof.jobs.by_id), open=len(roof.jobs.open))
         ending = threading.Event()
         peers = [Peer(name, roof, own[name], ending) for name in settings.clusters]
@@ -131,6 +134,7 @@ def _lead(settings: Settings, own: dict[str, str], app: FastAPI, stopping: threa
             if log.lead.lost:
                 raise StoreError(f"another daemon leads: {log.lead.lost}")
     finally:
+        garbage.end()
         app.state.roof = None
         if peers:
             ending.set()

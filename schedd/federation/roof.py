@@ -30,6 +30,7 @@ from schedd.federation.ordering import Backlog
 from schedd.federation.quotes import Quotes
 from schedd.federation.seen import ClusterSeen, HandoverSeen, Offer, handover
 from schedd.federation.settings import Settings
+from schedd.federation.turns import Turns
 from schedd.federation.users import Users
 from schedd.store import StoreError
 
@@ -44,6 +45,8 @@ _MOST: Final = 200
 """Questions to one cluster in one round."""
 _CHECKED: Final = 500
 """Waiting jobs in one round of which it is looked whether they should move."""
+_KIND: Final = 100
+"""Of these, so many alike in one turn."""
 _NAMED: Final = {"torque": "TORQUE", "openpbs": "OpenPBS"}
 _STEPS: Final = 4
 """So often it is looked at once what follows from what was decided."""
@@ -81,7 +84,9 @@ class Roof:
         self._rules = settings.rules
         self._log = log
         self._clock = clock
-        self._lock = threading.Lock()
+        self._turns = Turns()
+        self._moving = threading.Lock()
+        """Held by the one thread that looks whether waiting jobs should move."""
         self.jobs = Jobs()
         routing = settings.routing
         self._quotes = {name: Quotes(routing.poll, routing.again) for name in settings.clusters}
@@ -149,7 +154,7 @@ class Roof:
 
         Where all clusters have said what they offer for such a job, it is routed before this returns.
         """
-        with self._lock:
+        with self._turns.request():
             key: str = more.get("key", "")
             known = self.jobs.by_key.get((owner, key)) if key else None
             if known is not None:
@@ -173,7 +178,7 @@ class Roof:
 
     def cancel(self, job: str, by: str) -> Job:
         """Its owner does not want it any more. Raises StoreError and KeyError."""
-        with self._lock:
+        with self._turns.request():
             if not self.jobs[job].over and not self.jobs[job].cancelled:
                 self._take([Cancelled(job=job, time=self._now(), by=by)])
                 self._settle([job])
@@ -181,13 +186,13 @@ class Roof:
 
     def backlog(self, cluster: str) -> Backlog:
         """Of the federation's own jobs: what waits there, by priority."""
-        with self._lock:
+        with self._turns.request():
             known = self._load.backlog.get(cluster)
             return Backlog(list(known.load), list(known.count)) if known is not None else Backlog()
 
     def users_of(self, owner: str) -> Mapping[str, str]:
         """By cluster, whom the owner is there."""
-        with self._lock:
+        with self._turns.request():
             return self._users[owner]
 
     def standing(self, job: Job) -> Mapping[int, HandoverSeen]:
@@ -207,7 +212,7 @@ class Roof:
         nothing, and does what follows. Nothing else happens meanwhile. Raises StoreError, and what ``make``
         raises.
         """
-        with self._lock:
+        with self._turns.request():
             taken = self._take(make(self._now(), self._number + 1))
             self._number = max((self._number, *(int(event.job) for event in taken)))
             self._settle([event.job for event in taken if event.job in self.jobs.by_id])
@@ -218,7 +223,7 @@ class Roof:
         self, owner: str, parts: tuple[Mapping[str, Any], ...], options: Mapping[str, Any], key: str = ""
     ) -> Group:
         """Takes a group; with a ``key`` that was used before, it is that group. Raises StoreError."""
-        with self._lock:
+        with self._turns.request():
             known = self.groups.by_key.get((owner, key)) if key else None
             if known is not None:
                 return self.groups[known]
@@ -236,14 +241,14 @@ class Roof:
 
     def cancel_group(self, group: str, by: str) -> Group:
         """Its owner does not want it any more. Raises StoreError and KeyError."""
-        with self._lock:
+        with self._turns.request():
             if not self.groups[group].over and not self.groups[group].cancelled:
                 self._take([GroupCancelled(job=group, time=self._now(), by=by)])
             return self.groups[group]
 
     def tend_group(self, name: str, looks: Mapping[str, Looks]) -> Group:
         """What is seen becomes events, and what follows is decided; the group then. Raises StoreError."""
-        with self._lock:
+        with self._turns.request():
             now = self._now()
             self._take(copies_seen(self.groups[name], self.group_rules, looks, now))
             for _ in range(_STEPS):
@@ -254,7 +259,7 @@ class Roof:
 
     def take_group(self, events: Sequence[GroupEvent]) -> None:
         """What came of a request; what does not fit any more is dropped. Raises StoreError."""
-        with self._lock:
+        with self._turns.request():
             for event in events:
                 try:
                     self.groups.check(event)
@@ -279,27 +284,28 @@ class Roof:
 
     def work(self, cluster: str) -> list[Action]:
         """What is to be asked of a cluster now."""
-        with self._lock:
+        with self._turns.look():
             return list(actions(self.jobs, self._rules, cluster))
 
     def questions(self, cluster: str, generation: int | None = None) -> list[Question]:
         """What its plan is to be asked now that it is of this generation; None: what it was never asked."""
-        with self._lock:
-            quotes = self._quotes[cluster]
-            if generation is None:
+        quotes = self._quotes[cluster]
+        if generation is None:  # a job waits for it
+            with self._turns.request():
                 return quotes.unanswered(_MOST)
+        with self._turns.look():
             return quotes.due(generation, self._now(), _MOST)
 
     def answered(self, cluster: str, answers: Mapping[Question, tuple[Offer, int]]) -> None:
         """What its plan said, each with the generation that said it."""
-        with self._lock:
+        with self._turns.request():
             self._quotes[cluster].take(answers, self._now())
             waiting = [name for name in self.jobs.stirring if self.jobs[name].active is None]
             self._try(waiting)
 
     def report(self, cluster: str, report: Report) -> bool:
         """Takes in what was found; False where the database fails: then it is to be told again as a whole."""
-        with self._lock:
+        with self._turns.look():
             now, before = self._now(), self.seen[cluster]
             among: Iterable[str] | None = None
             if report.handovers is None:
@@ -347,15 +353,35 @@ class Roof:
             if now != self._scanned or bool(before.away) != bool(report.away):
                 self._scanned = now
                 names |= self.jobs.stirring
-            self._try([*names, *self._to_check(now)])
+        with self._turns.look():  # what was kept and what follows from it are two commits: one in a turn
+            self._try(list(names))
             self._sweep()
-            return True
+        self._look_for_moves()
+        return True
+
+    def _look_for_moves(self) -> None:
+        """Looks whether some of the waiting jobs should move: kind by kind, each in a turn of its own, so
+        that no request waits for all of it.
+        """
+        if not self._moving.acquire(blocking=False):
+            return  # another cluster's thread is at it
+        try:
+            with self._turns.look():
+                kinds = self._to_check(self._now())
+            for names in kinds:
+                with self._turns.look():
+                    job = self.jobs.by_id.get(names[0])
+                    if job is not None:  # each cluster is asked of such jobs once
+                        self._ask_for(job, new=False)
+                    self._try(names)
+        finally:
+            self._moving.release()
 
     # ---- licences ---------------------------------------------------------------------------------
 
     def grants(self, cluster: str) -> list[Grant]:
         """What a cluster is to be told of the licences now; what is raised is kept. Raises StoreError."""
-        with self._lock:
+        with self._turns.look():
             reachable = [name for name, seen in self.seen.items() if not seen.away]
             found = self.licences.grants(cluster, reachable, self._now())
             self._lease([one.raised for one in found if one.raised is not None])
@@ -363,19 +389,19 @@ class Roof:
 
     def lent(self, grant: Grant, lent: Lent) -> None:
         """A cluster has answered. Raises StoreError."""
-        with self._lock:
+        with self._turns.look():
             self._lease(self.licences.told(grant, lent, self._now()))
 
     def not_lent(self, grant: Grant, why: str) -> None:
         """A cluster does not take a licence from us. Raises StoreError."""
-        with self._lock:
+        with self._turns.look():
             self._lease(self.licences.refused(grant, why, self._now()))
         _log.warning("a licence is not lent", cluster=grant.cluster, licence=grant.licence, why=why)
 
     def refused(self, action: Action, text: str) -> None:
         """The cluster's schedd refuses a submission as it is. Raises StoreError."""
         seen = {action.handover: HandoverSeen("refused", text=text)}
-        with self._lock:
+        with self._turns.request():
             self._take(observe(self.jobs, self._rules, action.cluster, seen, self._now(), seen))
             self._settle([action.job])
 
@@ -470,11 +496,10 @@ class Roof:
             if not known and new:
                 self.bells[cluster].set()
 
-    def _to_check(self, now: int) -> list[str]:
-        """Waiting jobs of which it is to be looked now whether they should move."""
+    def _to_check(self, now: int) -> list[list[str]]:
+        """Waiting jobs of which it is to be looked now whether they should move, by kinds."""
         routing = self.settings.routing
-        found = []
-        asked: set[tuple[object, ...]] = set()
+        found: dict[tuple[object, ...], list[str]] = {}
         for name, last in list(islice(self._due.items(), _CHECKED)):
             if now - last < routing.again:
                 break
@@ -483,12 +508,11 @@ class Roof:
             if job is None or job.bag or not job.waits or job.moves >= routing.moves:
                 continue
             self._due[name] = now
-            found.append(name)
             alike = (job.owner, job.asks, job.clusters, str(job.submission.get("queues")))
-            if alike not in asked:  # each cluster is asked of such jobs once
-                asked.add(alike)
-                self._ask_for(job, new=False)
-        return found
+            found.setdefault(alike, []).append(name)
+        return [
+            names[first : first + _KIND] for names in found.values() for first in range(0, len(names), _KIND)
+        ]
 
     def _of_family(self, cluster: str, family: str) -> str:
         """What is wrong where the settings name another family of servers than the cluster does."""

@@ -15,7 +15,7 @@ from schedd.federation.settings import Settings
 from schedd.service.access.roles import Bearer
 from schedd.service.access.tokens import Tokens
 
-__all__ = ["HERE", "JOB", "Desk"]
+__all__ = ["HERE", "JOB", "Desk", "released"]
 
 JOB = {"script": "sleep 1", "request": "nodes=2:ppn=4,walltime=100", "key": "k1"}
 HERE = "/v1/federation/jobs"
@@ -75,3 +75,15 @@ class Desk:
 
     def client(self, name: str) -> TestClient:
         return TestClient(self.app, headers={"Authorization": f"Bearer token-of-{name}"})
+
+
+def released(desk: Desk, cluster: str, *jobs: str) -> None:
+    """The first attempts of these jobs are held there, then released: they wait."""
+    for phase in ("held", "released"):
+        found: dict[str, Any] = {
+            f"fed_{job}_1": HandoverSeen(
+                phase, job=f"{job}.{cluster}", state="planned", planned_start=desk.now
+            )
+            for job in jobs
+        }
+        desk.report(cluster, **found)

@@ -16,7 +16,7 @@ from schedd.federation.roof import Report
 from schedd.federation.seen import HandoverSeen, Offer
 from schedd.federation.settings import Settings
 from schedd.store.errors import NotLeader
-from tests.federation.desk import HERE, JOB, Desk, settings
+from tests.federation.desk import HERE, JOB, Desk, released, settings
 
 
 def test_a_job_is_kept_before_it_is_acknowledged_and_once_for_a_key(desk: Desk) -> None:
@@ -92,12 +92,7 @@ def test_of_waiting_jobs_alike_each_cluster_is_asked_once(
     ann.post(HERE, json={**JOB, "key": "k4", "request": "nodes=1,walltime=100"})
     for name, end in (("north", 500), ("south", 900)):
         desk.report(name, end)
-    for phase in ("held", "released"):
-        found: dict[str, Any] = {
-            f"fed_{job}_1": HandoverSeen(phase, job=f"{job}.north", state="planned", planned_start=desk.now)
-            for job in "1234"
-        }
-        desk.report("north", **found)
+    released(desk, "north", *"1234")
     wanted: list[str] = []
 
     def want(_: Quotes, question: Question, *__: object, **___: object) -> bool:

@@ -34,6 +34,7 @@ from schedd.federation.events import Chosen, Event, Leased, Out
 from schedd.federation.log import Log
 from schedd.federation.peers import Peer
 from schedd.federation.roof import Roof
+from schedd.service.garbage import Garbage
 
 __all__ = ["bench_federation"]
 
@@ -106,6 +107,8 @@ def bench_federation(
         began = time.perf_counter()
         roof = Roof(settings, log, dict.fromkeys(names, TOKEN))
         log_s = time.perf_counter() - began
+        garbage = Garbage()
+        garbage.begin()  # as the daemon does
         stopping = threading.Event()
         peers = [
             Peer(name, roof, TOKEN, stopping, lambda one, token: inside.client(token, one.cluster))
@@ -136,6 +139,7 @@ def bench_federation(
                 roof.bells[name].set()
             for peer in peers:
                 peer.join()
+            garbage.end()
             log.close()
     refused = [roof.jobs.by_id[job].text for job in at if job not in log.chosen]
     if refused:

@@ -1,0 +1,38 @@
+"""A federation while it leads."""
+
+import gc
+import threading
+import time
+from pathlib import Path
+
+from fastapi import FastAPI
+
+from schedd.api.federating import _lead
+from schedd.federation.settings import Settings
+from schedd.service.garbage import Garbage
+
+
+def test_while_it_leads_looks_for_garbage_go_through_what_is_new(tmp_path: Path) -> None:
+    cluster = {"url": "http://127.0.0.1:9", "token_file": str(tmp_path), "realms": ["org"], "timeout": 0.2}
+    store = {"url": f"sqlite:///{tmp_path}/fed.sqlite"}
+    settings = Settings.model_validate({"store": store, "clusters": {"north": cluster}})
+    app, stopping = FastAPI(), threading.Event()
+    app.state.roof = None
+    leading = threading.Thread(target=_lead, args=(settings, {"north": "x"}, app, stopping))
+    leading.start()
+    try:
+        end = time.monotonic() + 30
+        while app.state.roof is None:
+            assert leading.is_alive()
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        assert _set_aside() == 1
+    finally:
+        stopping.set()
+        leading.join(30)
+    assert not leading.is_alive()
+    assert _set_aside() == 0
+
+
+def _set_aside() -> int:
+    return sum(isinstance(getattr(one, "__self__", None), Garbage) for one in gc.callbacks)
