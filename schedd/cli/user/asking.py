@@ -4,14 +4,24 @@ import argparse
 import json
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from schedd.cli.arguments import Parser
 from schedd.client import Client, ClientError, Refused, Unreachable, find_endpoint
 from schedd.client.answers import ClusterView
 
-__all__ = ["EXIT_CODES", "Command", "Session", "answer", "exit_code", "parser", "show_json", "warnings"]
+__all__ = [
+    "EXIT_CODES",
+    "Command",
+    "Session",
+    "answer",
+    "described",
+    "exit_code",
+    "parser",
+    "show_json",
+    "warnings",
+]
 
 EXIT_CODES: Final = {
     0: "answered",
@@ -59,14 +69,7 @@ Command = Callable[[Session, argparse.Namespace], bool]
 
 def parser(name: str, about: str, more: str = "", *, of_cluster: bool = False) -> argparse.ArgumentParser:
     """A parser with the options of all commands; what is ``of_cluster`` names it as its argument."""
-    codes = "\n".join(f"  {code}  {words}" for code, words in EXIT_CODES.items())
-    found = Parser(
-        prog=name,
-        description=textwrap.fill(about, 79),
-        epilog=f"{more}\n\nexit status:\n{codes}".strip("\n"),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    found = described(name, about, more, EXIT_CODES)
     add = found.add_argument
     add("--json", action="store_true", help="print the daemon's answer as JSON")
     if of_cluster:
@@ -75,6 +78,18 @@ def parser(name: str, about: str, more: str = "", *, of_cluster: bool = False) -
         add("--cluster", metavar="NAME", help="cluster, if the daemon has more than one")
     add("--url", metavar="URL", help="address of the daemon: http://HOST:PORT, https://HOST or unix:/PATH")
     return found
+
+
+def described(name: str, about: str, more: str, codes: Mapping[int, str]) -> argparse.ArgumentParser:
+    """A parser without options, whose help tells what it is ``about``, ``more``, and the exit status."""
+    told = "\n".join(f"  {code}  {words}" for code, words in codes.items())
+    return Parser(
+        prog=name,
+        description=textwrap.fill(about, 79),
+        epilog=f"{more}\n\nexit status:\n{told}".strip("\n"),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
 
 
 def answer(

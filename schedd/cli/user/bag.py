@@ -3,16 +3,15 @@
 import argparse
 import os
 import sys
-import textwrap
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
-from schedd.cli.arguments import Parser
-from schedd.cli.user.asking import EXIT_CODES, exit_code, show_json
+from schedd.cli.user.acts import acting, name_one, show, when
+from schedd.cli.user.asking import exit_code
 from schedd.cli.user.federated import client
 from schedd.cli.user.reservation import time_of
-from schedd.cli.user.submit import add_work, read_script, read_work
+from schedd.cli.user.submit import add_work, queues_of, read_script, read_work
 from schedd.cli.user.text import moment, rows, span, table
 from schedd.client import ClientError, Refused
 from schedd.client.federation import BagOfferRow, BagRow
@@ -34,28 +33,14 @@ def make_parser(name: str = "schedd bag") -> argparse.ArgumentParser:
         "Hand a bag of equal tasks to the federation, which shares them out over its clusters as job arrays, "
         "so that all have ended by a deadline."
     )
-    codes = {**EXIT_CODES, 1: "answered, but the deadline is not kept"}
-    told = "\n".join(f"  {code}  {words}" for code, words in codes.items())
-    found = Parser(
-        prog=name,
-        description=textwrap.fill(about, 79),
-        epilog=f"{_MORE}\n\nexit status:\n{told}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    found.add_argument("--json", action="store_true", help="print the federation's answer as JSON")
-    found.add_argument("--url", metavar="URL", help="address of the federation (default: SCHEDD_FEDERATION)")
-    acts = found.add_subparsers(dest="act", metavar="ACT", title="acts")
-    acts.add_parser("list", help="show bags that are not over (without an act, too)", allow_abbrev=False)
-    offer = acts.add_parser(
-        "offer", help="show how it would be shared out; submit nothing", allow_abbrev=False
-    )
+    found, add = acting(name, about, _MORE, {1: "answered, but the deadline is not kept"}, "bags")
+    offer = add("offer", "show how it would be shared out; submit nothing")
     offer.add_argument("-l", dest="request", action="append", metavar="LIST", help="one task's, as qsub -l")
     offer.add_argument(
         "-q", dest="queue", metavar="QUEUE@CLUSTER", action="append", help="queue on a cluster"
     )
     _add_bag(offer)
-    take = acts.add_parser("submit", help="hand a bag over", allow_abbrev=False)
+    take = add("submit", "hand a bag over")
     add_work(take)
     _add_bag(take)
     take.add_argument(
@@ -64,8 +49,7 @@ def make_parser(name: str = "schedd bag") -> argparse.ArgumentParser:
     take.add_argument("--late", action="store_true", help="also where it ends after its deadline")
     take.add_argument("--key", default="", help="idempotency key: the same key again is the same bag")
     take.add_argument("script", nargs="?", default="-", help="job script (default: standard input)")
-    for act, words in (("show", "show how its tasks stand"), ("cancel", "take back the tasks that wait")):
-        acts.add_parser(act, help=words, allow_abbrev=False).add_argument("bag", metavar="BAG")
+    name_one(add, "bag", {"show": "show how its tasks stand", "cancel": "take back the tasks that wait"})
     return found
 
 
@@ -95,28 +79,26 @@ def _act(args: argparse.Namespace) -> bool:
         match args.act:
             case "offer":
                 offer = federation.offer_bag(_asked(args, args.request or (), _queues(args), now))
-                _print(args, offer, lambda: _offer(offer, now))
+                show(args, offer, lambda: _offer(offer, now))
                 return offer["split"] is not None and offer["split"]["met"]
             case "show":
                 done = federation.bag(args.bag)
-                _print(args, done, lambda: _show(done, now))
+                show(args, done, lambda: _show(done, now))
                 return done["deadline_kept"] is not False
             case "cancel":
                 done = federation.cancel_bag(args.bag)
-                if args.json:
-                    show_json(done)
-                elif done["over"] and not done["cancelled"]:
-                    print(f"bag {done['id']}: it had {done['over']}")
-                else:
-                    left = f", {done['running']} tasks run on" if done["running"] else ""
-                    print(f"bag {done['id']}: taken back{left}")
+                show(args, done, lambda: _cancelled(done))
                 return True
         found = federation.bags(over=False)
-        if args.json:
-            show_json({"bags": found})
-        else:
-            print(_list(found, now) if found else "there are no bags")
+        show(args, {"bags": found}, lambda: _list(found, now) if found else "there are no bags")
         return True
+
+
+def _cancelled(one: BagRow) -> str:
+    if one["over"] and not one["cancelled"]:
+        return f"bag {one['id']}: it had {one['over']}"
+    left = f", {one['running']} tasks run on" if one["running"] else ""
+    return f"bag {one['id']}: taken back{left}"
 
 
 def _submit(args: argparse.Namespace, now: int) -> bool:
@@ -140,25 +122,15 @@ def _submit(args: argparse.Namespace, now: int) -> bool:
                 raise
             print(f"schedd bag: {error}", file=sys.stderr)
             return False
-    _print(args, done, lambda: done["id"])
+    show(args, done, lambda: done["id"])
     return done["deadline_kept"] is not False
 
 
-def _print(args: argparse.Namespace, answer: Any, words: Callable[[], str]) -> None:
-    if args.json:
-        show_json(answer)
-    else:
-        print(words())
-
-
 def _queues(args: argparse.Namespace) -> dict[str, str]:
-    found = {}
-    for queue in args.queue or ():
-        name, at, cluster = queue.partition("@")
-        if not at or not cluster:
-            raise ClientError(f"-q {queue}: a queue is one of a cluster's: QUEUE@CLUSTER")
-        found[cluster] = name
-    return found
+    try:
+        return queues_of(args.queue or ())
+    except ValueError as error:
+        raise ClientError(str(error)) from None
 
 
 def _asked(
@@ -211,10 +183,9 @@ def _list(found: Sequence[BagRow], now: int) -> str:
             one["owner"],
             one["state"],
             f"{one['ended']}/{one['tasks']}",
-            _when(one["end"], now),
+            when(one["end"], now),
             _kept(one),
-            ", ".join(sorted({share["cluster"] for share in one["shares"] if share["over"] != "refused"}))
-            or "-",
+            _clusters(one),
         )
         for one in found
     ]
@@ -229,8 +200,8 @@ def _show(one: BagRow, now: int) -> str:
         ("tasks", f"{one['tasks']}: " + _counts({name: one[name] for name in counts})),  # type: ignore[literal-required]
         ("one asks for", asks),
         ("deadline", f"{moment(one['deadline'], now)}, {_kept(one)}"),
-        ("expected end", _when(one["end"], now)),
-        ("told end", _when(one["told_end"], now)),
+        ("expected end", when(one["end"], now)),
+        ("told end", when(one["told_end"], now)),
     ]
     if one["text"]:
         told.append(("why", one["text"]))
@@ -242,7 +213,7 @@ def _show(one: BagRow, now: int) -> str:
             share["over"] or share["state"] or share["phase"] or "-",
             str(share["running"]),
             f"{share['ended']}" + (f" ({share['failed']} failed)" if share["failed"] else ""),
-            _when(share["end"], now),
+            when(share["end"], now),
             share["text"],
         )
         for share in one["shares"]
@@ -265,7 +236,3 @@ def _counts(found: dict[str, int]) -> str:
 
 def _kept(one: BagRow) -> str:
     return {True: "kept", False: "not kept", None: "not known"}[one["deadline_kept"]]
-
-
-def _when(seconds: int | None, now: int) -> str:
-    return moment(seconds, now) if seconds is not None else "-"

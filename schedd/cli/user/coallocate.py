@@ -2,16 +2,15 @@
 
 import argparse
 import json
-import textwrap
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from schedd.cli.arguments import Parser
-from schedd.cli.user.asking import EXIT_CODES, exit_code, show_json
+from schedd.cli.user.acts import acting, name_one, show, when
+from schedd.cli.user.asking import exit_code
 from schedd.cli.user.federated import client
-from schedd.cli.user.text import moment, rows, table
+from schedd.cli.user.text import rows, table
 from schedd.client import ClientError
 
 __all__ = ["make_parser", "run"]
@@ -29,23 +28,11 @@ def make_parser(name: str = "schedd coallocate") -> argparse.ArgumentParser:
         "Hand a group to the federation: parts that start at the same moment, each at some cluster, or none "
         "of them. It is moved only to end earlier than it was told."
     )
-    codes = "\n".join(f"  {code}  {words}" for code, words in EXIT_CODES.items())
-    found = Parser(
-        prog=name,
-        description=textwrap.fill(about, 79),
-        epilog=f"{_FILE}\n\nexit status:\n{codes}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    found.add_argument("--json", action="store_true", help="the federation's answer as JSON")
-    found.add_argument("--url", metavar="URL", help="where the federation is; else SCHEDD_FEDERATION")
-    acts = found.add_subparsers(dest="act", metavar="ACT", title="acts")
-    acts.add_parser("list", help="show groups that are not over (without an act, too)", allow_abbrev=False)
-    submit = acts.add_parser("submit", help="hand a group over", allow_abbrev=False)
+    found, add = acting(name, about, _FILE, {}, "groups")
+    submit = add("submit", "hand a group over")
     submit.add_argument("file", metavar="FILE", help="the group as JSON")
-    submit.add_argument("--key", default="", help="a name for this: the same key again is the same group")
-    for act, words in (("show", "where its parts are, and how it moved"), ("cancel", "take it back")):
-        acts.add_parser(act, help=words, allow_abbrev=False).add_argument("group", metavar="GROUP")
+    submit.add_argument("--key", default="", help="idempotency key: the same key again is the same group")
+    name_one(add, "group", {"show": "show where its parts are, and how it moved", "cancel": "take it back"})
     return found
 
 
@@ -66,19 +53,14 @@ def _act(args: argparse.Namespace) -> bool:
                 done = federation.cancel_group(args.group)
             case _:
                 found = federation.groups(over=False)
-                if args.json:
-                    show_json({"groups": found})
-                else:
-                    print(_list(found, now) if found else "there are no groups")
+                show(args, {"groups": found}, lambda: _list(found, now) if found else "there are no groups")
                 return True
-    if args.json:
-        show_json(done)
-    elif args.act == "submit":
-        print(done["id"])
-    elif args.act == "cancel":
-        print(f"group {done['id']}: {'it had ' + done['over'] if done['over'] else 'taken back'}")
-    else:
-        print(_show(done, now))
+    words = {
+        "submit": lambda: done["id"],
+        "cancel": lambda: f"group {done['id']}: {'it had ' + done['over'] if done['over'] else 'taken back'}",
+        "show": lambda: _show(done, now),
+    }
+    show(args, done, words[args.act])
     return args.act != "show" or done["start"] is not None
 
 
@@ -102,7 +84,7 @@ def _list(found: Sequence[dict[str, Any]], now: int) -> str:
             one["id"],
             one["owner"],
             one["state"],
-            _when(one["start"], now),
+            when(one["start"], now),
             ", ".join(sorted({part["cluster"] for part in one["parts"] if part["cluster"]})) or "-",
             one["text"],
         )
@@ -112,9 +94,9 @@ def _list(found: Sequence[dict[str, Any]], now: int) -> str:
 
 
 def _show(one: dict[str, Any], now: int) -> str:
-    told = [("state", one["state"]), ("start", _when(one["start"], now)), ("end", _when(one["end"], now))]
+    told = [("state", one["state"]), ("start", when(one["start"], now)), ("end", when(one["end"], now))]
     if one["told_start"] is not None:
-        told.append(("first told", f"{_when(one['told_start'], now)} to {_when(one['told_end'], now)}"))
+        told.append(("first told", f"{when(one['told_start'], now)} to {when(one['told_end'], now)}"))
     if one["text"]:
         told.append(("why", one["text"]))
     parts = [
@@ -123,7 +105,7 @@ def _show(one: dict[str, Any], now: int) -> str:
             part["cluster"] or "-",
             part["job"] or "-",
             part["state"] or part["phase"] or "-",
-            _when(part["started"], now),
+            when(part["started"], now),
             ",".join(f"{name}={value}" for name, value in part["resources"].items()),
         )
         for part in one["parts"]
@@ -131,7 +113,7 @@ def _show(one: dict[str, Any], now: int) -> str:
     moves = [
         (
             str(turn["number"]),
-            _when(turn["start"], now),
+            when(turn["start"], now),
             ", ".join(f"{part}: {cluster}" for part, cluster in turn["clusters"].items()),
             turn["phase"],
             turn["why"] + (f"; {turn['text']}" if turn["text"] else ""),
@@ -146,7 +128,3 @@ def _show(one: dict[str, Any], now: int) -> str:
             table(("ROUND", "START", "PLACES", "STATE", "WHY"), moves, last=34),
         )
     )
-
-
-def _when(seconds: int | None, now: int) -> str:
-    return moment(seconds, now) if seconds is not None else "-"

@@ -15,7 +15,7 @@ from schedd.cli.user.asking import show_json
 from schedd.cli.user.federated import client
 from schedd.client import ClientError, Refused
 
-__all__ = ["add_work", "make_parser", "read", "read_script", "read_work", "run"]
+__all__ = ["add_work", "make_parser", "queues_of", "read", "read_script", "read_work", "run"]
 
 _DIRECTIVE: Final = re.compile(r"^#PBS\s+(.*)$")
 _ATTRIBUTES: Final = {
@@ -153,6 +153,17 @@ def read_work(args: argparse.Namespace, script: str, environment: Mapping[str, s
     }
 
 
+def queues_of(words: Sequence[str]) -> dict[str, str]:
+    """By cluster, the queue that `-q QUEUE@CLUSTER` names. Raises ValueError."""
+    found = {}
+    for queue in words:
+        name, at, cluster = queue.partition("@")
+        if not at or not cluster:
+            raise ValueError(f"-q {queue}: a queue is one of a cluster's: QUEUE@CLUSTER")
+        found[cluster] = name
+    return found
+
+
 class _Options:
     """What the script and the command say, the later before the earlier."""
 
@@ -167,11 +178,7 @@ class _Options:
     def take(self, args: argparse.Namespace) -> None:
         self.request += args.request or ()
         self.directory = args.directory or self.directory
-        for queue in args.queue or ():
-            name, at, cluster = queue.partition("@")
-            if not at or not cluster:
-                raise ValueError(f"-q {queue}: a queue is one of a cluster's: QUEUE@CLUSTER")
-            self.queues[cluster] = name
+        self.queues |= queues_of(args.queue or ())
         for name in _ATTRIBUTES.values():
             value = getattr(args, name)
             if value is not None:

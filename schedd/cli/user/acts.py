@@ -1,0 +1,51 @@
+"""Acts of the commands that ask a federation about things it has, bags and groups; how answers are shown."""
+
+import argparse
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from schedd.cli.user.asking import EXIT_CODES, described, show_json
+from schedd.cli.user.text import moment
+
+__all__ = ["Act", "acting", "name_one", "show", "when"]
+
+Act = Callable[[str, str], argparse.ArgumentParser]
+"""Adds an act by its name and its help; returns its parser."""
+
+
+def acting(
+    name: str, about: str, more: str, codes: Mapping[int, str], things: str
+) -> tuple[argparse.ArgumentParser, Act]:
+    """A parser of what is done with ``things`` that the federation has; ``list`` is there already.
+
+    ``codes`` go before those of all commands.
+    """
+    found = described(name, about, more, {**EXIT_CODES, **codes})
+    found.add_argument("--json", action="store_true", help="print the federation's answer as JSON")
+    found.add_argument("--url", metavar="URL", help="address of the federation (default: SCHEDD_FEDERATION)")
+    acts = found.add_subparsers(dest="act", metavar="ACT", title="acts")
+
+    def add(act: str, words: str) -> argparse.ArgumentParser:
+        return acts.add_parser(act, help=words, allow_abbrev=False)
+
+    add("list", f"show {things} that are not over (without an act, too)")
+    return found, add
+
+
+def name_one(add: Act, thing: str, helps: Mapping[str, str]) -> None:
+    """Acts that are done with one ``thing``, by its number, and their help."""
+    for act, words in helps.items():
+        add(act, words).add_argument(thing, metavar=thing.upper())
+
+
+def show(args: argparse.Namespace, answer: Any, words: Callable[[], str]) -> None:
+    """The federation's answer as JSON, or these words for people."""
+    if args.json:
+        show_json(answer)
+    else:
+        print(words())
+
+
+def when(seconds: int | None, now: int) -> str:
+    """A moment that may not be known."""
+    return moment(seconds, now) if seconds is not None else "-"
