@@ -14,7 +14,7 @@ from schedd.dialect import (
     parse_walltime,
     resource_list,
 )
-from schedd.federation.offers import Balance
+from schedd.federation.bags.offers import Balance
 from schedd.model import Request
 from schedd.wire import HANDED_ATTRIBUTES
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from schedd.federation.bags.bag import Bag, count, how_over, missing
-from schedd.federation.jobs import Job
-from schedd.federation.roof import Roof
+from schedd.federation.roof.roof import Roof
+from schedd.federation.routing.jobs import Job
 
 __all__ = ["bag_row"]
 
@@ -37,7 +37,7 @@ def bag_row(roof: Roof, bag: Bag) -> dict[str, Any]:
         "over": over,
         "over_at": max((roof.jobs[one].over_at for one in bag.shares), default=None) if over else None,
         "cancelled": bag.cancelled,
-        "text": bag.failed or roof.bag_notes.get(bag.id, ""),
+        "text": bag.failed or roof.of_bags.notes.get(bag.id, ""),
         "shares": shares,
     }
 

@@ -16,13 +16,13 @@ from schedd.api.asked import Work
 from schedd.api.bag_rows import bag_row
 from schedd.api.problems import Fault, ProblemError, answers
 from schedd.api.roof import Asker, TheRoof, claimed_by, owner_of, users_of
-from schedd.federation.bag_offers import ask, ends_of, sizes_of, split_of
-from schedd.federation.bag_shares import BusyError, cancel, submit
 from schedd.federation.bags.bag import Bag
+from schedd.federation.bags.offers import Split
 from schedd.federation.bags.told import BagAsked, BagOffer
-from schedd.federation.offers import Split
-from schedd.federation.peers import client_of
-from schedd.federation.roof import Roof
+from schedd.federation.roof.bags import BusyError
+from schedd.federation.roof.roof import Roof
+from schedd.federation.threads.asking import ask, ends_of, sizes_of, split_of
+from schedd.federation.threads.peers import client_of
 from schedd.service.access.roles import Bearer
 
 __all__ = ["add"]
@@ -103,7 +103,7 @@ def _told(roof: Roof, owner: str, users: Mapping[str, str], body: AskedBag) -> B
     except ValueError as error:
         fault = Fault(where="body.balance", what=str(error), allowed="none, offers")
         raise ProblemError("invalid", str(error), errors=[fault]) from None
-    return roof.bag_offers.tell(
+    return roof.of_bags.offers.tell(
         owner, asked, offers=found.offers, split=split, plans=found.plans, whys=found.whys
     )
 
@@ -151,7 +151,7 @@ def _take(roof: Roof, asker: Bearer, owner: str, body: TakenBag) -> Bag:
     if known is not None:
         return roof.bags[known]
     try:
-        offer = roof.bag_offers.find(body.offer, owner)
+        offer = roof.of_bags.offers.find(body.offer, owner)
     except LookupError as error:
         raise ProblemError("moved-on", str(error), hint=_AGAIN) from None
     if offer.split is None:
@@ -161,7 +161,7 @@ def _take(roof: Roof, asker: Bearer, owner: str, body: TakenBag) -> Bag:
     ends = ends_of(offer.offers, offer.split)
     ends |= _looked_at_again(roof, owner, users_of(roof, asker, owner), offer, offer.split)
     bag = _kept(roof, asker, owner, body, offer.asked, offer.split, ends, alone=True)
-    roof.bag_offers.taken(offer.id)
+    roof.of_bags.offers.taken(offer.id)
     return bag
 
 
@@ -203,7 +203,7 @@ def _take_at_once(roof: Roof, asker: Bearer, owner: str, body: NewBag) -> Bag:
         )
     ends = ends_of(offer.offers, offer.split)
     bag = _kept(roof, asker, owner, body, offer.asked, offer.split, ends)
-    roof.bag_offers.taken(offer.id)
+    roof.of_bags.offers.taken(offer.id)
     return bag
 
 
@@ -229,7 +229,7 @@ def _kept(
         **claimed_by(asker, owner),
     }
     try:
-        return submit(roof, owner, submission, asked, split.shares, ends, body.key, alone=alone)
+        return roof.of_bags.submit(owner, submission, asked, split.shares, ends, body.key, alone=alone)
     except BusyError as error:
         hint = "wait some seconds; then " + _AGAIN
         raise ProblemError("moved-on", str(error), hint=hint, headers=_SOON) from None
@@ -253,7 +253,7 @@ async def _cancel(roof: TheRoof, asker: Asker, bag: str) -> dict[str, Any]:
     found = _found(roof, asker, bag)
     if asker.role == "reader":
         raise ProblemError("not-allowed", f"{asker.name} may only read")
-    return bag_row(roof, await run_in_threadpool(cancel, roof, found.id, asker.name))
+    return bag_row(roof, await run_in_threadpool(roof.of_bags.cancel, found.id, asker.name))
 
 
 def _sees(asker: Bearer, bag: Bag) -> bool:

@@ -16,12 +16,12 @@ from fastapi import FastAPI
 from schedd.api import bags, groups
 from schedd.api.persons import Persons
 from schedd.api.roof import create_app
-from schedd.federation.bag_keeper import BagKeeper
-from schedd.federation.keeper import Keeper
 from schedd.federation.log import Log
-from schedd.federation.peers import Peer
-from schedd.federation.roof import Roof
+from schedd.federation.roof.roof import Roof
 from schedd.federation.settings import Settings, SettingsError
+from schedd.federation.threads.bags import BagKeeper
+from schedd.federation.threads.groups import Keeper
+from schedd.federation.threads.peers import Peer
 from schedd.service.access.tokens import Tokens, read_token_file
 from schedd.service.garbage import Garbage
 from schedd.service.notify import notify

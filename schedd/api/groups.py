@@ -13,7 +13,7 @@ from schedd.api.problems import ProblemError, answers
 from schedd.api.roof import Asker, TheRoof, claimed_by, owner_of
 from schedd.federation.groups.group import Copy, Group, Round
 from schedd.federation.groups.steps import handover_name
-from schedd.federation.roof import Roof
+from schedd.federation.roof.roof import Roof
 from schedd.service.access.roles import Bearer
 from schedd.wire import HANDED_ATTRIBUTES
 
@@ -128,7 +128,7 @@ async def _submit(roof: TheRoof, asker: Asker, body: GroupRequest) -> Response:
             }
         )
     options = body.model_dump(include={"ready", "deadline", "overhead", "remap", "most"})
-    group = await run_in_threadpool(partial(roof.submit_group, owner, tuple(parts), options, body.key))
+    group = await run_in_threadpool(partial(roof.of_groups.submit, owner, tuple(parts), options, body.key))
     return JSONResponse(group_row(roof, group), 201)
 
 
@@ -142,7 +142,7 @@ async def _cancel(roof: TheRoof, asker: Asker, group: str) -> dict[str, Any]:
     found = _found(roof, asker, group)
     if asker.role == "reader":
         raise ProblemError("not-allowed", f"{asker.name} may only read")
-    return group_row(roof, await run_in_threadpool(roof.cancel_group, found.id, asker.name))
+    return group_row(roof, await run_in_threadpool(roof.of_groups.cancel, found.id, asker.name))
 
 
 def _sees(asker: Bearer, group: Group) -> bool:
@@ -196,7 +196,7 @@ def _copy_row(roof: Roof, group: Group, copy: Copy | None) -> dict[str, Any]:
     if copy is None:
         return {"job": "", "phase": "", "state": "", "started": None, "exit_status": None, "text": ""}
     seen = roof.seen[copy.cluster].handovers if copy.cluster in roof.seen else {}
-    there = seen.get(handover_name(roof.group_rules, group, copy))
+    there = seen.get(handover_name(roof.of_groups.rules, group, copy))
     return {
         "job": copy.server_job,
         "phase": copy.phase,
@@ -238,4 +238,4 @@ def _waits(roof: Roof, group: Group) -> str:
     if group.committed is not None or group.over:
         return ""
     dropped = [one.text for one in group.rounds if one.phase in ("dropped", "cleared") and one.text]
-    return roof.group_notes.get(group.id, dropped[-1] if dropped else "")
+    return roof.of_groups.notes.get(group.id, dropped[-1] if dropped else "")

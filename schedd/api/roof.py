@@ -24,10 +24,10 @@ from schedd.api.persons import Person, Persons
 from schedd.api.problems import Fault, ProblemError, answers
 from schedd.api.text import TextRoute
 from schedd.client import ClientError
-from schedd.federation.jobs import Job
-from schedd.federation.peers import client_of
 from schedd.federation.report import bags_of, groups_of, jobs_of
-from schedd.federation.roof import Roof
+from schedd.federation.roof.roof import Roof
+from schedd.federation.routing.jobs import Job
+from schedd.federation.threads.peers import client_of
 from schedd.service.access.roles import Bearer
 from schedd.service.access.tokens import Tokens
 
@@ -159,7 +159,11 @@ def _report(roof: TheRoof, _: Asker) -> dict[str, Any]:
     groups = asdict(groups_of(list(roof.groups.by_id.values())))
     return {
         "jobs": asdict(jobs_of(list(roof.jobs.by_id.values()))),
-        "groups": {**groups, "holes_asked": roof.holes["asked"], "holes_found": roof.holes["found"]},
+        "groups": {
+            **groups,
+            "holes_asked": roof.of_groups.holes["asked"],
+            "holes_found": roof.of_groups.holes["found"],
+        },
         "bags": asdict(bags_of(list(roof.bags.by_id.values()), roof.jobs)),
     }
 

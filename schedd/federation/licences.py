@@ -9,10 +9,22 @@ that comes late. Pure: nothing here reads a clock or talks to anybody.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
-from schedd.federation.events import Leased
+__all__ = ["Grant", "Leased", "Lent", "Licences", "targets"]
 
-__all__ = ["Grant", "Lent", "Licences", "targets"]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leased:
+    """A cluster may use so many ``copies`` of a licence, or is known to use no more; ``job`` is empty."""
+
+    job: str
+    time: int
+    licence: str
+    cluster: str
+    copies: int
+    number: int
+    type: Literal["leased"] = "leased"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, func, insert, select
 
-from schedd.federation.events import Event, Leased, decode, encode
+from schedd.federation.events import Event, decode, encode
+from schedd.federation.licences import Leased
 from schedd.store.codec import plain
 from schedd.store.database import Database
 from schedd.store.leadership import Leadership

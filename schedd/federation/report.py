@@ -10,7 +10,7 @@ from statistics import mean
 
 from schedd.federation.bags.bag import Bag, how_over, over_at
 from schedd.federation.groups.group import Group, Round
-from schedd.federation.jobs import Job, Jobs
+from schedd.federation.routing.jobs import Job, Jobs
 
 __all__ = ["Deadlines", "GroupFigures", "JobFigures", "bags_of", "groups_of", "jobs_of"]
 

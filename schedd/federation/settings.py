@@ -11,8 +11,8 @@ from pydantic import Field, ValidationError, model_validator
 
 from schedd.dialect import family_of
 from schedd.federation.groups.steps import GroupRules
-from schedd.federation.policies import Policy
-from schedd.federation.seen import Rules
+from schedd.federation.routing.policies import Policy
+from schedd.federation.routing.seen import Rules
 from schedd.service.settings.auth import IdTokenSettings
 from schedd.service.settings.section import Section
 from schedd.wire.times import FloatSeconds, Seconds

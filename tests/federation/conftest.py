@@ -9,7 +9,7 @@ import pytest
 import uvicorn
 
 from schedd.cli.main import main
-from schedd.federation.seen import HandoverSeen
+from schedd.federation.routing.seen import HandoverSeen
 from tests.federation.desk import HERE, JOB, Desk
 
 

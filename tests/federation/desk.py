@@ -9,8 +9,8 @@ from fastapi.testclient import TestClient
 from schedd.api import bags, groups
 from schedd.api.roof import create_app
 from schedd.federation.log import Log
-from schedd.federation.roof import Report, Roof
-from schedd.federation.seen import HandoverSeen, Offer
+from schedd.federation.roof.roof import Report, Roof
+from schedd.federation.routing.seen import HandoverSeen, Offer
 from schedd.federation.settings import Settings
 from schedd.service.access.roles import Bearer
 from schedd.service.access.tokens import Tokens

@@ -4,8 +4,8 @@ import random
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from schedd.federation.machine import Action
-from schedd.federation.seen import HandoverSeen
+from schedd.federation.routing.machine import Action
+from schedd.federation.routing.seen import HandoverSeen
 
 
 @dataclass

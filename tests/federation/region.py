@@ -18,13 +18,13 @@ from schedd.client import Refused, Unreachable
 from schedd.dialect import family_of
 from schedd.engine.facts.booking import LIVE
 from schedd.engine.show.view import publish
-from schedd.federation.bag_keeper import BagKeeper
 from schedd.federation.groups.group import Group
-from schedd.federation.keeper import Keeper
 from schedd.federation.log import Log
-from schedd.federation.roof import Report, Roof
-from schedd.federation.seen import HandoverSeen
+from schedd.federation.roof.roof import Report, Roof
+from schedd.federation.routing.seen import HandoverSeen
 from schedd.federation.settings import ClusterSettings, Settings
+from schedd.federation.threads.bags import BagKeeper
+from schedd.federation.threads.groups import Keeper
 from schedd.model import Never, StartKnown
 from schedd.service.questions.forks import Fork
 from schedd.wire import (
@@ -393,7 +393,7 @@ class Region:
             }
             for one in parts
         )
-        return self.roof.submit_group(owner, made, options).id
+        return self.roof.of_groups.submit(owner, made, options).id
 
     def group(self, name: str) -> Group:
         """As it is now."""

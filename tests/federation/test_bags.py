@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
-from schedd.federation.bag_events import BagSubmitted
-from schedd.federation.bag_offers import ask, ends_of, sizes_of, split_of
-from schedd.federation.bag_shares import BusyError, cancel, submit
 from schedd.federation.bags.bag import Bag, Bags, count, cut, how_over, missing, settled
+from schedd.federation.bags.events import BagSubmitted
+from schedd.federation.bags.offers import Balance
 from schedd.federation.bags.told import BagAsked, Told
-from schedd.federation.events import Cancelled, Failed, Submitted, decode, encode
-from schedd.federation.jobs import ImpossibleError, Jobs
-from schedd.federation.offers import Balance
+from schedd.federation.events import decode, encode
+from schedd.federation.roof.bags import BusyError
+from schedd.federation.routing.events import Cancelled, Failed, Submitted
+from schedd.federation.routing.jobs import ImpossibleError, Jobs
+from schedd.federation.threads.asking import ask, ends_of, sizes_of, split_of
 from tests.engine.cluster import T
 from tests.federation.region import Region
 
@@ -43,7 +44,7 @@ class Town(Region):
             "variables": {"RUN": str(run)},
         }
         ends = ends_of(found.offers, split)
-        return submit(self.roof, "ann@org", submission, one, split.shares, ends, key, alone=alone).id
+        return self.roof.of_bags.submit("ann@org", submission, one, split.shares, ends, key, alone=alone).id
 
     def arrays_of(self, tasks: int) -> None:
         self.change(array=tasks)
@@ -52,6 +53,7 @@ class Town(Region):
         """Of the table `[bags]`."""
         bags = self.settings.bags.model_copy(update=settings)
         self.roof.settings = self.settings = self.settings.model_copy(update={"bags": bags})
+        self.roof.of_bags.array = bags.array
 
     def __getitem__(self, name: str) -> Bag:
         return self.roof.bags[name]
@@ -160,8 +162,8 @@ def test_a_bag_that_is_taken_back_deletes_what_waits_and_lets_run_what_runs(town
     town.go(20)
     running = Counter(town.ran(name))
     assert 0 < len(running) < 48
-    cancel(town.roof, name, "ann@org")
-    cancel(town.roof, name, "ann@org")
+    town.roof.of_bags.cancel(name, "ann@org")
+    town.roof.of_bags.cancel(name, "ann@org")
     town.go(300, 5)
     assert town.ran(name) == running
     assert (town.over(name), settled(town[name], town.roof.jobs)) == ("cancelled", True)
@@ -171,7 +173,7 @@ def test_a_bag_that_is_taken_back_deletes_what_waits_and_lets_run_what_runs(town
 def test_one_that_runs_is_not_asked_for_again_and_again_after_it_was_taken_back(town: Town) -> None:
     name = town.bag(8, run=1000, clusters=("a",))
     town.go(20)
-    cancel(town.roof, name, "ann@org")
+    town.roof.of_bags.cancel(name, "ann@org")
     town.go(10)
     before = len(town.log.read())
     town.go(50)
@@ -180,7 +182,7 @@ def test_one_that_runs_is_not_asked_for_again_and_again_after_it_was_taken_back(
 
 def test_a_bag_that_is_taken_back_before_it_is_anywhere_runs_nowhere(town: Town) -> None:
     name = town.bag(48)
-    cancel(town.roof, name, "ann@org")
+    town.roof.of_bags.cancel(name, "ann@org")
     town.go(100, 5)
     assert not town.ran(name)
     assert (town.over(name), settled(town[name], town.roof.jobs)) == ("cancelled", True)
@@ -264,7 +266,7 @@ def play(directory: Path, seed: int) -> None:
         town.go(2)
     town.go(2500, 5)
     for name, tasks in names.items():
-        assert town.over(name) == "ended", (seed, town[name], town.roof.bag_notes)
+        assert town.over(name) == "ended", (seed, town[name], town.roof.of_bags.notes)
         assert town.ran(name) == Counter(range(tasks)), (seed, town.ran(name))
         assert settled(town[name], town.roof.jobs), (seed, town[name])
     town.close()

@@ -11,7 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from schedd.client import ClientError, Refused
-from schedd.federation.seen import HandoverSeen
+from schedd.federation.routing.seen import HandoverSeen
 from tests.federation.desk import Desk
 
 OFFERS, BAGS = "/v1/federation/bag", "/v1/federation/bags"

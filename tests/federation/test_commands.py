@@ -11,7 +11,7 @@ import pytest
 
 from schedd.cli.main import main
 from schedd.cli.user.submit import make_parser, read
-from schedd.federation.group_events import CopyHeld, Place, PlaceBooked, RoundCommitted, RoundProposed
+from schedd.federation.groups.events import CopyHeld, Place, PlaceBooked, RoundCommitted, RoundProposed
 from tests.federation.desk import Desk
 
 # ---- schedd submit -----------------------------------------------------------------------------------------
@@ -167,10 +167,12 @@ def test_a_group_is_handed_over_shown_and_taken_back(
     now = desk.now
     places = tuple(Place(i, cluster, "ann", i + 1) for i, cluster in enumerate(("north", "south")))
     about: dict[str, Any] = {"job": name, "time": now, "number": 1}
-    desk.roof.take_group([RoundProposed(**about, start=now + 60, length=120, places=places, why="the first")])
+    desk.roof.of_groups.take(
+        [RoundProposed(**about, start=now + 60, length=120, places=places, why="the first")]
+    )
     for i, plan in enumerate((17, 18)):
-        desk.roof.take_group([PlaceBooked(**about, part=i, plan=plan)])
-    desk.roof.take_group(
+        desk.roof.of_groups.take([PlaceBooked(**about, part=i, plan=plan)])
+    desk.roof.of_groups.take(
         [RoundCommitted(**about), CopyHeld(job=name, time=now, copy=2, server_job="8.south")]
     )
     assert shell("coallocate", "show", name) == 0

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from schedd.federation.group_events import GroupLetGo, PlaceBooked, RoundCommitted, RoundProposed
-from schedd.federation.jobs import ImpossibleError
+from schedd.federation.groups.events import GroupLetGo, PlaceBooked, RoundCommitted, RoundProposed
+from schedd.federation.routing.jobs import ImpossibleError
 from tests.engine.cluster import T
 from tests.federation.region import Region
 
@@ -59,7 +59,7 @@ def test_parts_that_ask_by_select_go_to_openpbs_and_start_with_the_others(tmp_pa
         assert [copy.cluster for copy in region.group(name).copies] == ["b", "a", "b"]
         apart = region.submit({**chunk, "clusters": ["a"]})
         region.go(5)
-        assert "part 1 cannot go to a: its server does not know select" in region.roof.group_notes[apart]
+        assert "part 1 cannot go to a: its server does not know select" in region.roof.of_groups.notes[apart]
     finally:
         region.close()
 
@@ -222,7 +222,7 @@ def test_a_federation_that_comes_back_late_hears_the_clusters_before_it_judges(r
 def test_a_group_that_is_taken_back_leaves_nothing_behind(region: Region) -> None:
     name = region.submit(WHOLE, WHOLE)
     region.go(10)
-    region.roof.cancel_group(name, "ann@org")
+    region.roof.of_groups.cancel(name, "ann@org")
     region.go(20)
     group = region.group(name)
     assert (group.over, group.settled, region.starts(name)) == ("cancelled", True, {})

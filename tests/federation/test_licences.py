@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schedd.federation.events import Leased, decode, encode
-from schedd.federation.licences import Grant, Lent, Licences, targets
+from schedd.federation.events import decode, encode
+from schedd.federation.licences import Grant, Leased, Lent, Licences, targets
 
 NAMES = ("a", "b", "c")
 COPIES = 10

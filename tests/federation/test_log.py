@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from schedd.federation.events import LetGo, Submitted
-from schedd.federation.group_events import GroupLetGo
+from schedd.federation.groups.events import GroupLetGo
+from schedd.federation.routing.events import LetGo, Submitted
 from schedd.store import StoreError
 from schedd.store.tables import federation
 from tests.federation.desk import Desk
@@ -27,7 +27,7 @@ def submitted(job: str, time: int = 5) -> Submitted:
 
 def test_an_event_that_cannot_be_is_kept_nowhere_and_concerns_its_job_alone(desk: Desk) -> None:
     desk.roof.submit("ann@org", ASKED)
-    group = desk.roof.submit_group("ann@org", ({"submission": ASKED, "walltime": 60},), {}).id
+    group = desk.roof.of_groups.submit("ann@org", ({"submission": ASKED, "walltime": 60},), {}).id
     wrong = [LetGo(job=name, attempt=1, time=5) for name in ("1", "9")] + [GroupLetGo(job=group, time=5)]
     assert desk.roof._take([*wrong, submitted("3"), submitted("1")]) == [submitted("3")]
     assert sorted(desk.roof.jobs.by_id) == ["1", "3"]

@@ -8,24 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schedd.federation.choosing import assigned, priority_of
-from schedd.federation.events import (
-    Chosen,
-    Event,
-    GivenUp,
-    Held,
-    Leased,
-    LetGo,
-    Out,
-    Submitted,
-    decode,
-    encode,
-)
-from schedd.federation.jobs import ImpossibleError, Jobs, Question
-from schedd.federation.machine import actions, decide, observe
-from schedd.federation.ordering import LEVELS, Backlog
-from schedd.federation.policies import Candidate, Policy
-from schedd.federation.seen import ClusterSeen, HandoverSeen, Offer, Rules
+from schedd.federation.events import decode, encode
+from schedd.federation.routing.choosing import assigned, priority_of
+from schedd.federation.routing.events import Chosen, GivenUp, Held, JobEvent, LetGo, Out, Submitted
+from schedd.federation.routing.jobs import ImpossibleError, Jobs, Question
+from schedd.federation.routing.machine import actions, decide, observe
+from schedd.federation.routing.ordering import LEVELS, Backlog
+from schedd.federation.routing.policies import Candidate, Policy
+from schedd.federation.routing.seen import ClusterSeen, HandoverSeen, Offer, Rules
 from tests.federation.model import Cluster
 
 JOB = {"script": "sleep 1", "resources": {"nodes": "1"}, "cpu_seconds": 100}
@@ -56,13 +46,13 @@ class Federation:
         self.jobs = Jobs()
         for text in self.log:
             event = decode(text)
-            assert not isinstance(event, Leased)
+            assert isinstance(event, JobEvent)
             self.jobs.apply(event)
         self.seen = {name: ClusterSeen("not asked yet", self.now) for name in self.clusters}
         self.known.clear()
         self.lives += 1
 
-    def take(self, events: list[Event]) -> None:
+    def take(self, events: list[JobEvent]) -> None:
         for event in events:
             self.log.append(encode(event))
             self.jobs.apply(event)
@@ -136,7 +126,7 @@ def test_no_job_runs_twice_and_none_is_lost(seed: int) -> None:
         assert job.over == "ended" or {a.cluster for a in job.attempts if a.phase == "refused"} == set("abc")
 
 
-def taken(*events: Event) -> Jobs:
+def taken(*events: JobEvent) -> Jobs:
     jobs = Jobs()
     jobs.apply(Submitted(job="1", time=0, owner="ann@org", submission=JOB))
     for event in events:
@@ -150,7 +140,7 @@ def chosen(attempt: int, cluster: str, start: int = 50, end: int = 150) -> Chose
     )
 
 
-def of(kind: type, attempt: int, **more: object) -> Event:
+def of(kind: type, attempt: int, **more: object) -> JobEvent:
     return kind(job="1", attempt=attempt, time=2, **more)  # type: ignore[no-any-return]
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedd.federation.offers import Balance, Offered, compose
+from schedd.federation.bags.offers import Balance, Offered, compose
 
 
 def test_the_example_of_the_text_ends_at_100_and_not_at_200() -> None:

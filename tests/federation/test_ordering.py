@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedd.federation.ordering import (
+from schedd.federation.routing.ordering import (
     LEVELS,
     Backlog,
     deadline_value,

@@ -10,9 +10,9 @@ from fastapi.testclient import TestClient
 from schedd.api.roof import cluster_rows, create_app, job_row
 from schedd.client import Client, Refused, Unreachable
 from schedd.federation.log import Log
-from schedd.federation.peers import Peer
-from schedd.federation.roof import Roof
+from schedd.federation.roof.roof import Roof
 from schedd.federation.settings import Settings
+from schedd.federation.threads.peers import Peer
 from schedd.service.access.tokens import Tokens
 
 JOB = {

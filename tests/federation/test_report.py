@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from schedd.federation.bag_events import BagSubmitted
 from schedd.federation.bags.bag import Bag, Bags
-from schedd.federation.events import Chosen, Ended, Failed, Held, LetGo, Out, Refused, Submitted
-from schedd.federation.jobs import Jobs
-from schedd.federation.ordering import LEVELS
+from schedd.federation.bags.events import BagSubmitted
 from schedd.federation.report import bags_of, groups_of, jobs_of
+from schedd.federation.routing.events import Chosen, Ended, Failed, Held, LetGo, Out, Refused, Submitted
+from schedd.federation.routing.jobs import Jobs
+from schedd.federation.routing.ordering import LEVELS
 from tests.federation.desk import HERE, JOB, Desk
 from tests.federation.region import Region
 
@@ -95,7 +95,11 @@ def test_groups_that_moved_to_one_cluster_and_began_earlier_are_counted(region: 
     began = min(copy.started for copy in region.group(name).copies if copy.started)
     assert found.earlier == (began < told[0])
     assert found.clusters == len({one.cluster for one in region.group(name).copies if one.started})
-    assert region.roof.holes["asked"] >= region.roof.holes["found"] >= found.shifts + found.remaps
+    assert (
+        region.roof.of_groups.holes["asked"]
+        >= region.roof.of_groups.holes["found"]
+        >= found.shifts + found.remaps
+    )
 
 
 def test_a_shift_into_a_hole_is_told_of(region: Region) -> None:
@@ -107,7 +111,7 @@ def test_a_shift_into_a_hole_is_told_of(region: Region) -> None:
     found = groups_of(region.roof.groups.by_id.values())
     assert (found.ended, found.shifts, found.remaps, found.earlier, found.to_one) == (1, 1, 0, 1, 0)
     assert found.clusters == 2
-    assert region.roof.holes["found"] == 1
+    assert region.roof.of_groups.holes["found"] == 1
 
 
 def test_what_waits_is_told_by_priority_and_what_became_of_jobs(desk: Desk) -> None:

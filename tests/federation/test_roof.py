@@ -7,14 +7,14 @@ import pytest
 from fastapi.testclient import TestClient
 
 from schedd.client import Client
-from schedd.federation.jobs import Question
 from schedd.federation.licences import Lent
 from schedd.federation.log import Log
-from schedd.federation.peers import Peer
-from schedd.federation.quotes import Quotes
-from schedd.federation.roof import Report
-from schedd.federation.seen import HandoverSeen, Offer
+from schedd.federation.roof.roof import Report
+from schedd.federation.routing.jobs import Question
+from schedd.federation.routing.quotes import Quotes
+from schedd.federation.routing.seen import HandoverSeen, Offer
 from schedd.federation.settings import Settings
+from schedd.federation.threads.peers import Peer
 from schedd.store.errors import NotLeader
 from tests.federation.desk import HERE, JOB, Desk, released, settings
 
@@ -312,12 +312,12 @@ def test_licences_are_lent_by_what_is_wanted_and_shown(desk: Desk) -> None:
     desk.report("north")
     desk.report("south")
     for name, held, wanted in (("north", 0, 6), ("south", 0, 0)):
-        (grant,) = desk.roof.grants(name)
+        (grant,) = desk.roof.lending.grants(name)
         assert (grant.copies, grant.number) == (0, 0)
-        desk.roof.lent(grant, Lent(0, 0, held, wanted))
-    (grant,) = desk.roof.grants("north")
+        desk.roof.lending.lent(grant, Lent(0, 0, held, wanted))
+    (grant,) = desk.roof.lending.grants("north")
     assert (grant.copies, grant.number) == (8, 1)
-    desk.roof.lent(grant, Lent(8, 1, 0, 6))
+    desk.roof.lending.lent(grant, Lent(8, 1, 0, 6))
     shown = desk.client("eyes").get("/v1/federation/licences").json()["licences"]
     assert [(one["name"], one["copies"], one["free"]) for one in shown] == [("matlab", 10, 2)]
     assert shown[0]["clusters"][0] == {
@@ -335,9 +335,9 @@ def test_licences_are_lent_by_what_is_wanted_and_shown(desk: Desk) -> None:
     desk.roof.report("north", Report("it does not answer"))
     desk.report("south")
     assert desk.roof.licences.free("matlab") == 2, "a cluster that is away keeps what it has"
-    (grant,) = desk.roof.grants("south")
-    desk.roof.not_lent(grant, "no such licence here")
-    assert desk.roof.grants("south") == []
+    (grant,) = desk.roof.lending.grants("south")
+    desk.roof.lending.not_lent(grant, "no such licence here")
+    assert desk.roof.lending.grants("south") == []
     desk.log.lease_anew(desk.roof.licences.events(desk.now))
     desk.log.close()
     desk.begin()

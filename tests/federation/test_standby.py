@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from schedd.federation.events import Submitted
 from schedd.federation.log import Log
+from schedd.federation.routing.events import Submitted
 from schedd.store.errors import NotLeader
 from tests.store.postgres import PostgresServer
 

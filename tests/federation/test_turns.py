@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from schedd.federation.quotes import Quotes
-from schedd.federation.turns import Turns
+from schedd.federation.roof.turns import Turns
+from schedd.federation.routing.quotes import Quotes
 from tests.federation.desk import HERE, JOB, Desk, released
 
 _PATIENCE_S = 20.0

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any, Final, Literal
 
 from schedd.cli.federations.field import ClusterSpec, Field, FieldJob, Ran
-from schedd.federation.offers import Balance, Offered, compose
+from schedd.federation.bags.offers import Balance, Offered, compose
 from schedd.replay.floor import Defect
 from schedd.wire import JobFacts
 

@@ -30,10 +30,12 @@ from schedd.cli.federations.bench_clusters import (
 )
 from schedd.cli.federations.bench_figures import FederationFigures
 from schedd.cli.federations.inside import Traffic
-from schedd.federation.events import Chosen, Event, Leased, Out
+from schedd.federation.events import Event
+from schedd.federation.licences import Leased
 from schedd.federation.log import Log
-from schedd.federation.peers import Peer
-from schedd.federation.roof import Roof
+from schedd.federation.roof.roof import Roof
+from schedd.federation.routing.events import Chosen, Out
+from schedd.federation.threads.peers import Peer
 from schedd.service.garbage import Garbage
 
 __all__ = ["bench_federation"]

@@ -17,8 +17,9 @@ from schedd.api.app import create_app
 from schedd.bench.workload import BenchJob
 from schedd.cli.federations.inside import Inside, Traffic
 from schedd.engine import EngineSettings
-from schedd.federation.events import Chosen, Event, Held, LetGo, Out, Submitted
+from schedd.federation.events import Event
 from schedd.federation.log import Log
+from schedd.federation.routing.events import Chosen, Held, LetGo, Out, Submitted
 from schedd.federation.settings import Settings
 from schedd.model import Node
 from schedd.service.access.roles import Bearer

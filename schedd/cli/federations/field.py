@@ -10,8 +10,8 @@ import numpy as np
 
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.show.view import publish
-from schedd.federation.ordering import Backlog
-from schedd.federation.policies import Candidate, Policy
+from schedd.federation.routing.ordering import Backlog
+from schedd.federation.routing.policies import Candidate, Policy
 from schedd.model import StartKnown
 from schedd.replay.floor import Defect, Floor
 from schedd.service.questions.forks import Fork, Many, fork

@@ -7,10 +7,10 @@ from typing import Final
 import numpy as np
 
 from schedd.cli.federations.field import ClusterSpec, FieldJob
-from schedd.federation.choosing import priority_of
-from schedd.federation.events import Submitted
-from schedd.federation.jobs import Jobs
-from schedd.federation.seen import Rules
+from schedd.federation.routing.choosing import priority_of
+from schedd.federation.routing.events import Submitted
+from schedd.federation.routing.jobs import Jobs
+from schedd.federation.routing.seen import Rules
 from schedd.replay.read import read_traces
 from schedd.replay.workload import TraceError, select
 from schedd.wire import NodeFacts

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from schedd.federation.bag_events import BagCancelled, BagEvent, BagFailed, BagSubmitted
-from schedd.federation.jobs import ImpossibleError, Job, Jobs
+from schedd.federation.bags.events import BagCancelled, BagEvent, BagFailed, BagSubmitted
+from schedd.federation.routing.jobs import ImpossibleError, Job, Jobs
 
 __all__ = ["Bag", "Bags", "Range", "array_of", "cut", "how_over", "missing", "range_of", "settled"]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from schedd.federation.offers import Offered, Split
+from schedd.federation.bags.offers import Offered, Split
 
 __all__ = ["BagAsked", "BagOffer", "Told"]
 

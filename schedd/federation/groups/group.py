@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
-from schedd.federation.group_events import (
+from schedd.federation.groups.events import (
     CopyBack,
     CopyGone,
     CopyHeld,
@@ -27,7 +27,7 @@ from schedd.federation.group_events import (
     RoundDropped,
     RoundProposed,
 )
-from schedd.federation.jobs import ImpossibleError
+from schedd.federation.routing.jobs import ImpossibleError
 
 __all__ = ["Copy", "Group", "Groups", "Options", "Part", "Round"]
 

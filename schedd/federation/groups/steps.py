@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from schedd.dialect import format_walltime
-from schedd.federation.group_events import (
+from schedd.federation.groups.events import (
     CopyBack,
     CopyGone,
     CopyHeld,
@@ -28,7 +28,7 @@ from schedd.federation.group_events import (
 )
 from schedd.federation.groups.group import Copy, Group, Round
 from schedd.federation.groups.search import Found
-from schedd.federation.seen import HandoverSeen
+from schedd.federation.routing.seen import HandoverSeen
 
 __all__ = [
     "Call",

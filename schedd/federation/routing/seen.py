@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from schedd.dialect import family_of
-from schedd.federation.jobs import Attempt, Job, Question
-from schedd.federation.policies import Policy
+from schedd.federation.routing.jobs import Attempt, Job, Question
+from schedd.federation.routing.policies import Policy
 
-__all__ = ["ClusterSeen", "HandoverSeen", "Offer", "Rules", "handover", "seen_of"]
+__all__ = ["ClusterSeen", "HandoverSeen", "Offer", "Rules", "handover", "seen_of", "standing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,3 +104,9 @@ def seen_of(
     """What a cluster said last of an attempt; None: nothing."""
     seen = clusters.get(attempt.cluster)
     return seen.handovers.get(handover(rules, job, attempt)) if seen is not None else None
+
+
+def standing(clusters: Mapping[str, ClusterSeen], rules: Rules, job: Job) -> dict[int, HandoverSeen]:
+    """By attempt, what its cluster said last of it."""
+    seen = ((one.number, seen_of(clusters, rules, job, one)) for one in job.attempts)
+    return {number: one for number, one in seen if one is not None}

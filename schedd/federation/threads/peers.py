@@ -10,11 +10,11 @@ import structlog
 
 from schedd.client import Client, ClientError, Endpoint, Refused
 from schedd.client.answers import ClusterView
-from schedd.federation.jobs import Question
 from schedd.federation.licences import Lent
-from schedd.federation.machine import Action
-from schedd.federation.roof import Report, Roof
-from schedd.federation.seen import HandoverSeen, Offer
+from schedd.federation.roof.roof import Report, Roof
+from schedd.federation.routing.jobs import Question
+from schedd.federation.routing.machine import Action
+from schedd.federation.routing.seen import HandoverSeen, Offer
 from schedd.federation.settings import ClusterSettings
 from schedd.store import StoreError
 
@@ -194,16 +194,16 @@ class Peer(threading.Thread):
     def _lend(self, client: Client) -> None:
         """Its parts of the licences."""
         try:
-            for grant in self._roof.grants(self.cluster):
+            for grant in self._roof.lending.grants(self.cluster):
                 try:
                     found = client.lend(grant.licence, grant.copies, grant.number)
                 except Refused as error:
                     if error.kind not in ("invalid", "not-allowed"):
                         raise
-                    self._roof.not_lent(grant, "; ".join(error.places) or error.detail)
+                    self._roof.lending.not_lent(grant, "; ".join(error.places) or error.detail)
                 else:
                     lent = Lent(found["copies"], found["number"], found["held"], found["wanted"])
-                    self._roof.lent(grant, lent)
+                    self._roof.lending.lent(grant, lent)
         except StoreError as failed:
             _log.error("the log cannot be written; no licence is lent", why=str(failed))
 

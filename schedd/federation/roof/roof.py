@@ -13,34 +13,28 @@ from typing import Any, Final
 
 import structlog
 
-from schedd.federation.bag_events import BagEvent, BagSubmitted
-from schedd.federation.bags.bag import Bags
 from schedd.federation.bags.told import Told
-from schedd.federation.choosing import Load, assigned, priority_of
-from schedd.federation.events import Cancelled, Event, Leased, Out, Submitted
-from schedd.federation.group_events import CopyRefused, GroupCancelled, GroupEvent, GroupSubmitted
-from schedd.federation.groups.group import Group, Groups
-from schedd.federation.groups.steps import GroupRules, Looks, copies_seen
-from schedd.federation.groups.steps import decide as decide_group
-from schedd.federation.jobs import ImpossibleError, Job, Jobs, Question
-from schedd.federation.licences import Grant, Lent, Licences
+from schedd.federation.events import Event
 from schedd.federation.log import Log
-from schedd.federation.machine import Action, actions, decide, observe
-from schedd.federation.ordering import Backlog
-from schedd.federation.quotes import Quotes
-from schedd.federation.seen import ClusterSeen, HandoverSeen, Offer, handover
+from schedd.federation.roof.bags import RoofOfBags
+from schedd.federation.roof.groups import RoofOfGroups
+from schedd.federation.roof.lending import Lending
+from schedd.federation.roof.record import Record
+from schedd.federation.roof.turns import Turns
+from schedd.federation.routing.choosing import Load, assigned, priority_of
+from schedd.federation.routing.events import Cancelled, Out, Submitted
+from schedd.federation.routing.jobs import Job, Jobs, Question
+from schedd.federation.routing.machine import Action, actions, decide, observe
+from schedd.federation.routing.ordering import Backlog
+from schedd.federation.routing.quotes import Quotes
+from schedd.federation.routing.seen import ClusterSeen, HandoverSeen, Offer
+from schedd.federation.routing.seen import standing as standing_of
 from schedd.federation.settings import Settings
-from schedd.federation.turns import Turns
-from schedd.federation.users import Users
 from schedd.store import StoreError
 
 __all__ = ["Report", "Roof"]
 
 _log = structlog.get_logger(__name__)
-_KEPT_S: Final = 7 * 86_400
-"""For how long what became of a job can be asked after."""
-_SWEEP_S: Final = 3_600
-"""How often those that are older are dropped."""
 _MOST: Final = 200
 """Questions to one cluster in one round."""
 _CHECKED: Final = 500
@@ -82,27 +76,15 @@ class Roof:
         self.settings = settings
         self.peer_tokens = peer_tokens
         self._rules = settings.rules
-        self._log = log
         self._clock = clock
         self._turns = Turns()
         self._moving = threading.Lock()
         """Held by the one thread that looks whether waiting jobs should move."""
-        self.jobs = Jobs()
+        self._record = record = Record(settings, log, self._now())
+        self.jobs, self.groups, self.bags = record.jobs, record.groups, record.bags
+        self.licences, self._users = record.licences, record.users
         routing = settings.routing
         self._quotes = {name: Quotes(routing.poll, routing.again) for name in settings.clusters}
-        self.groups = Groups()
-        self.group_rules: GroupRules = settings.group_rules
-        self.group_bell = threading.Event()
-        self.group_notes: dict[str, str] = {}
-        """Why no start was found for groups that have none."""
-        self.holes = {"asked": 0, "found": 0}
-        """Since this daemon leads: how often plans were asked whether a waiting group could end earlier, and
-        how often it could. Local jobs have their choice of each hole first."""
-        self.bags = Bags()
-        self.bag_bell = threading.Event()
-        self.bag_notes: dict[str, str] = {}
-        """Why tasks of bags have no share."""
-        self.bag_offers = Told(settings.bags.expiry, clock)
         self.generations: dict[str, int] = {}
         """By cluster, the version of its plan that was last seen."""
         self.seen: dict[str, ClusterSeen] = {
@@ -116,23 +98,14 @@ class Roof:
             )
             for name, one in settings.clusters.items()
         }
-        self._users = Users(settings)
         self.counts: dict[str, Mapping[str, int]] = {}
         self.bells = {name: threading.Event() for name in settings.clusters}
-        self._number = 0
-        self.licences = Licences(settings.licences, settings.clusters)
-        for event in log.read():
-            if isinstance(event, Leased):
-                self.licences.apply(event)
-                continue
-            self._number = max(self._number, int(event.job))
-            try:
-                self._apply(event)
-            except ImpossibleError as error:
-                # Nothing was ever done upon it: whoever wrote it could not apply it, either.
-                _log.error("the log holds what cannot have been; it is passed over", why=str(error))
-        self._swept = self._scanned = 0
-        self._sweep()
+        self.of_groups = RoofOfGroups(settings.group_rules, record, self._turns, self._take, self._now)
+        self.of_bags = RoofOfBags(
+            settings, record, self.seen, self.take_made, Told(settings.bags.expiry, clock)
+        )
+        self.lending = Lending(record, self._turns, self.seen, self._now)
+        self._scanned = 0
         self._load = assigned(self.jobs, self.seen, self._rules)
         self._due = {name: 0 for name in self.jobs.open if self.jobs[name].waits}
         """Waiting jobs, by when it was last looked whether they should move: the longest ago first."""
@@ -162,7 +135,7 @@ class Roof:
             now = self._now()
             level = priority_of(self.jobs, self._rules, owner, submission, more.get("deadline"), now)
             event = Submitted(
-                job=str(self._number + 1),
+                job=str(self._record.number + 1),
                 time=now,
                 owner=owner,
                 submission=submission,
@@ -170,7 +143,6 @@ class Roof:
                 **more,
             )
             self._take([event, *self._with(event)])
-            self._number += 1
             if not self.jobs[event.job].attempts:
                 self._ask_for(self.jobs[event.job], new=True)
                 self._settle([event.job])
@@ -197,84 +169,16 @@ class Roof:
 
     def standing(self, job: Job) -> Mapping[int, HandoverSeen]:
         """By attempt, what its cluster said last of it."""
-        found = {}
-        for attempt in job.attempts:
-            cluster = self.seen.get(attempt.cluster)
-            one = cluster.handovers.get(handover(self._rules, job, attempt)) if cluster else None
-            if one is not None:
-                found[attempt.number] = one
-        return found
+        return standing_of(self.seen, self._rules, job)
 
-    # ---- bags -------------------------------------------------------------------------------------
-
-    def take_bag(self, make: Callable[[int, int], Sequence[Event]]) -> None:
+    def take_made(self, make: Callable[[int, int], Sequence[Event]]) -> None:
         """Keeps what ``make`` makes of the moment and of the first number that is free, all of it or
         nothing, and does what follows. Nothing else happens meanwhile. Raises StoreError, and what ``make``
         raises.
         """
         with self._turns.request():
-            taken = self._take(make(self._now(), self._number + 1))
-            self._number = max((self._number, *(int(event.job) for event in taken)))
+            taken = self._take(make(self._now(), self._record.number + 1))
             self._settle([event.job for event in taken if event.job in self.jobs.by_id])
-
-    # ---- groups -----------------------------------------------------------------------------------
-
-    def submit_group(
-        self, owner: str, parts: tuple[Mapping[str, Any], ...], options: Mapping[str, Any], key: str = ""
-    ) -> Group:
-        """Takes a group; with a ``key`` that was used before, it is that group. Raises StoreError."""
-        with self._turns.request():
-            known = self.groups.by_key.get((owner, key)) if key else None
-            if known is not None:
-                return self.groups[known]
-            self._number += 1
-            event = GroupSubmitted(
-                job=str(self._number),
-                time=self._now(),
-                owner=owner,
-                parts=parts,
-                options=options,
-                key=key,
-            )
-            self._take([event])
-            return self.groups[event.job]
-
-    def cancel_group(self, group: str, by: str) -> Group:
-        """Its owner does not want it any more. Raises StoreError and KeyError."""
-        with self._turns.request():
-            if not self.groups[group].over and not self.groups[group].cancelled:
-                self._take([GroupCancelled(job=group, time=self._now(), by=by)])
-            return self.groups[group]
-
-    def tend_group(self, name: str, looks: Mapping[str, Looks]) -> Group:
-        """What is seen becomes events, and what follows is decided; the group then. Raises StoreError."""
-        with self._turns.request():
-            now = self._now()
-            self._take(copies_seen(self.groups[name], self.group_rules, looks, now))
-            for _ in range(_STEPS):
-                events = decide_group(self.groups[name], self.group_rules, looks, now)
-                if not self._take(events):
-                    break
-            return self.groups[name]
-
-    def take_group(self, events: Sequence[GroupEvent]) -> None:
-        """What came of a request; what does not fit any more is dropped. Raises StoreError."""
-        with self._turns.request():
-            for event in events:
-                try:
-                    self.groups.check(event)
-                except ImpossibleError as error:
-                    _log.info("too late", group=event.job, what=event.type, why=str(error))
-                else:
-                    self._take([event])
-
-    def refuse_copy(self, group: str, copy: int, text: str) -> None:
-        """A cluster's schedd refuses a part's job as it is. Raises StoreError."""
-        self.take_group([CopyRefused(job=group, time=self._now(), copy=copy, text=text)])
-
-    def note_group(self, group: str, words: str) -> None:
-        """Why it has no start."""
-        self.group_notes[group] = words
 
     # ---- clusters ---------------------------------------------------------------------------------
 
@@ -333,7 +237,7 @@ class Roof:
                 self.counts[cluster] = report.counts
                 self._quotes[cluster].look(report.generation, now)
                 self.generations[cluster] = report.generation
-                self.group_bell.set()
+                self._record.group_bell.set()
                 among = None if whole else changed
                 if whole or changed:
                     self._reckon(cluster)
@@ -355,7 +259,7 @@ class Roof:
                 names |= self.jobs.stirring
         with self._turns.look():  # what was kept and what follows from it are two commits: one in a turn
             self._try(list(names))
-            self._sweep()
+            self._record.sweep(self._now())
         self._look_for_moves()
         return True
 
@@ -376,27 +280,6 @@ class Roof:
                     self._try(names)
         finally:
             self._moving.release()
-
-    # ---- licences ---------------------------------------------------------------------------------
-
-    def grants(self, cluster: str) -> list[Grant]:
-        """What a cluster is to be told of the licences now; what is raised is kept. Raises StoreError."""
-        with self._turns.look():
-            reachable = [name for name, seen in self.seen.items() if not seen.away]
-            found = self.licences.grants(cluster, reachable, self._now())
-            self._lease([one.raised for one in found if one.raised is not None])
-            return found
-
-    def lent(self, grant: Grant, lent: Lent) -> None:
-        """A cluster has answered. Raises StoreError."""
-        with self._turns.look():
-            self._lease(self.licences.told(grant, lent, self._now()))
-
-    def not_lent(self, grant: Grant, why: str) -> None:
-        """A cluster does not take a licence from us. Raises StoreError."""
-        with self._turns.look():
-            self._lease(self.licences.refused(grant, why, self._now()))
-        _log.warning("a licence is not lent", cluster=grant.cluster, licence=grant.licence, why=why)
 
     def refused(self, action: Action, text: str) -> None:
         """The cluster's schedd refuses a submission as it is. Raises StoreError."""
@@ -436,12 +319,11 @@ class Roof:
         return decide(tried, self._rules, self.seen, event.time, self._users, [event.job], self._load)
 
     def _take(self, events: Sequence[Event]) -> Sequence[Event]:
-        """Keeps events and applies them; returns those that could be. Raises StoreError: none is kept."""
-        possible = self._possible(events)
-        self._log.append(possible)
-        for event in possible:
-            self._apply(event)
-            _log.info(event.type, job=event.job, attempt=getattr(event, "attempt", None))
+        """Keeps events and applies them, and rings who has to do with them; returns those that could be.
+        Raises StoreError: none is kept.
+        """
+        taken = self._record.take(events)
+        for event in taken:
             number = getattr(event, "attempt", 0)
             if number:
                 cluster = self.jobs[event.job].attempts[number - 1].cluster
@@ -449,40 +331,12 @@ class Roof:
                     self.bells[cluster].set()
             if isinstance(event, Out):
                 self._due[event.job] = event.time
-        return possible
-
-    def _possible(self, events: Sequence[Event]) -> list[Event]:
-        """Those that can follow what was and one another. Others are a defect: they are said loudly and kept
-        nowhere, since a log that holds one could not be followed again. It concerns that job alone.
-        """
-        jobs, groups, bags, bad = Jobs(), Groups(), Bags(), set[str]()
-        found: list[Event] = []
-        for event in events:
-            tried: Jobs | Groups | Bags = jobs
-            known: Jobs | Groups | Bags = self.jobs
-            if isinstance(event, GroupEvent):
-                tried, known = groups, self.groups
-            elif isinstance(event, BagEvent):
-                tried, known = bags, self.bags
-            if event.job in bad:
-                continue
-            if event.job in known.by_id:
-                tried.by_id.setdefault(event.job, known.by_id[event.job])  # type: ignore[arg-type]
-            try:
-                tried.apply(event)  # type: ignore[arg-type]
-            except ImpossibleError as error:
-                bad.add(event.job)
-                _log.error("cannot be, and is left out", what=event.type, job=event.job, why=str(error))
-            else:
-                found.append(event)
-        return found
-
-    def _lease(self, events: Sequence[Leased]) -> None:
-        if events:
-            self._log.append(events)
-        for event in events:
-            self.licences.apply(event)
-            _log.info("leased", cluster=event.cluster, licence=event.licence, copies=event.copies)
+        if self._record.renamed:  # they are somebody else there: plans were not asked of him
+            for name in self.jobs.stirring:
+                if self.jobs[name].owner in self._record.renamed:
+                    self._ask_for(self.jobs[name], new=True)
+            self._record.renamed.clear()
+        return taken
 
     def _ask_for(self, job: Job, *, new: bool) -> None:
         """Lets the clusters that could take the job say what they offer; of a share it is known."""
@@ -531,44 +385,3 @@ class Roof:
         fresh: Load = assigned(self.jobs, self.seen, self._rules, [cluster])
         self._load.sent |= fresh.sent
         self._load.backlog |= fresh.backlog
-
-    def _sweep(self) -> None:
-        now = self._now()
-        if now - self._swept >= _SWEEP_S:
-            self._swept = now
-            before = now - _KEPT_S
-            bags = self.bags.forget(self.jobs, before)
-            old = (*self.jobs.forget(before), *self.groups.forget(before), *bags)
-            if old:  # the newest stays: its number is not to be given again
-                self._log.forget([name for name in old if int(name) != self._number])
-            if self.settings.licences:
-                self._log.lease_anew(self.licences.events(now))
-
-    def _apply(self, event: Event) -> None:
-        if isinstance(event, Submitted):
-            self._claim(event.owner, event.submission)
-        elif isinstance(event, GroupSubmitted):
-            self._claim(event.owner, event.parts[0]["submission"])
-        elif isinstance(event, BagSubmitted):
-            self._claim(event.owner, event.submission)
-        if isinstance(event, GroupEvent):
-            self.groups.apply(event)
-            self.group_bell.set()
-            return
-        if isinstance(event, BagEvent):
-            self.bags.apply(event)
-        else:
-            self.jobs.apply(event)
-            job = self.jobs[event.job]
-            if isinstance(event, Submitted) and job.bag:
-                self.bags.add_share(job)
-            if not job.bag:
-                return
-        self.bag_bell.set()
-
-    def _claim(self, owner: str, submission: Mapping[str, Any]) -> None:
-        """Follow what the token said that came with a submission, if one did."""
-        if "users" in submission and self._users.claim(owner, submission["users"]):
-            for name in self.jobs.stirring:  # they are somebody else there: plans were not asked of him
-                if self.jobs[name].owner == owner:
-                    self._ask_for(self.jobs[name], new=True)

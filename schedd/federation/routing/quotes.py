@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from schedd.federation.jobs import Question
-from schedd.federation.seen import Offer
+from schedd.federation.routing.jobs import Question
+from schedd.federation.routing.seen import Offer
 
 __all__ = ["Quotes"]
 

@@ -14,13 +14,13 @@ from typing import Any, Final
 import structlog
 
 from schedd.client import Client, ClientError, Refused
-from schedd.federation.group_events import CopyGone, PlaceBooked, PlaceConfirmed, RoundCleared, RoundDropped
+from schedd.federation.groups.events import CopyGone, PlaceBooked, PlaceConfirmed, RoundCleared, RoundDropped
 from schedd.federation.groups.group import Group, Round
 from schedd.federation.groups.search import Found, find, together
 from schedd.federation.groups.steps import Call, Looks, booking_name, calls, excluded, may_move, propose
-from schedd.federation.jobs import ImpossibleError
-from schedd.federation.peers import client_of
-from schedd.federation.roof import Roof
+from schedd.federation.roof.roof import Roof
+from schedd.federation.routing.jobs import ImpossibleError
+from schedd.federation.threads.peers import client_of
 from schedd.store import StoreError
 
 __all__ = ["Keeper"]
@@ -61,7 +61,7 @@ class Keeper(threading.Thread):
     def run(self) -> None:
         """Rounds until it is to stop."""
         while not self._stopping.is_set():
-            self._roof.group_bell.clear()
+            self._roof.of_groups.bell.clear()
             names = list(self._roof.groups.open)
             for name in names:
                 self._try(name, plan=False)
@@ -69,7 +69,7 @@ class Keeper(threading.Thread):
                 self._try(name)
                 for other in self._urgent():  # asking plans takes a while: nobody misses his moment by it
                     self._try(other, plan=False)
-            self._roof.group_bell.wait(self._roof.settings.routing.poll)
+            self._roof.of_groups.bell.wait(self._roof.settings.routing.poll)
             self._stopping.wait(0.05)
 
     def _try(self, name: str, *, plan: bool = True) -> None:
@@ -84,7 +84,7 @@ class Keeper(threading.Thread):
 
     def _urgent(self) -> list[str]:
         """Groups that start soon, or are about to."""
-        soon = self._now() + 2 * self._roof.group_rules.lead
+        soon = self._now() + 2 * self._roof.of_groups.rules.lead
         groups = [self._roof.groups[name] for name in list(self._roof.groups.open)]
         return [
             one.id
@@ -97,14 +97,14 @@ class Keeper(threading.Thread):
         it could start. Raises StoreError.
         """
         roof = self._roof
-        group = roof.tend_group(name, self._looks(roof.groups[name]))
+        group = roof.of_groups.tend(name, self._looks(roof.groups[name]))
         if group.over or group.let_go:
             self._planned.pop(name, None)
         elif plan and not group.cancelled and group.proposed is None:
             self._plan(group)
         for _ in range(len(group.parts) + 1):  # one booking leads to the next
             group = roof.groups[name]
-            asked = list(calls(group, roof.group_rules, self._now()))
+            asked = list(calls(group, roof.of_groups.rules, self._now()))
             if not asked:
                 return
             booked = [one for one in asked if one.kind == "book"]
@@ -112,7 +112,7 @@ class Keeper(threading.Thread):
                 list(pool.map(partial(self._do, group), asked))
             if not booked:
                 return
-            group = roof.tend_group(name, {})
+            group = roof.of_groups.tend(name, {})
 
     def _now(self) -> int:
         return int(self._clock())
@@ -151,7 +151,7 @@ class Keeper(threading.Thread):
 
     def _plan(self, group: Group) -> None:
         """Looks for a common start: the first, or an earlier one than it has."""
-        roof, rules = self._roof, self._roof.group_rules
+        roof, rules = self._roof, self._roof.of_groups.rules
         now = self._now()
         moving = group.committed is not None
         if moving and not may_move(group, rules, now):
@@ -174,15 +174,15 @@ class Keeper(threading.Thread):
             first=int(group.id),
         )
         if moving:
-            roof.holes["asked"] += 1
-            roof.holes["found"] += found is not None
+            roof.of_groups.holes["asked"] += 1
+            roof.of_groups.holes["found"] += found is not None
         if found is None:
             if not moving:
-                roof.note_group(group.id, self._why_not(group, users))
+                roof.of_groups.notes[group.id] = self._why_not(group, users)
             return
         event = propose(group, found, users, now, _why(group, found))
         if event is not None:
-            roof.take_group([event])
+            roof.of_groups.take([event])
 
     def _allowed(self, group: Group, users: Mapping[str, str], *, moving: bool) -> dict[int, tuple[str, ...]]:
         """By part, the clusters that are asked: those that answer, where its owner has a user, and that did
@@ -251,7 +251,7 @@ class Keeper(threading.Thread):
         after: int,
     ) -> int | None:
         cluster, parts, seconds = asked
-        rules, before = self._roof.group_rules, group.committed
+        rules, before = self._roof.of_groups.rules, group.committed
         resources = together([group.parts[i] for i in parts], seconds + rules.limit)
         if resources is None:
             return None
@@ -293,7 +293,7 @@ class Keeper(threading.Thread):
             _log.info("not now", cluster=call.cluster, what=call.kind, name=call.name, why=str(error))
 
     def _ask_for(self, client: Client, group: Group, call: Call) -> None:
-        now, take = self._now(), self._roof.take_group
+        now, take = self._now(), self._roof.of_groups.take
         body: dict[str, Any] = dict(call.body or {})
         match call.kind:
             case "book":
@@ -320,14 +320,14 @@ class Keeper(threading.Thread):
 
     def _refused(self, group: Group, call: Call, error: Refused) -> None:
         _log.info("refused", cluster=call.cluster, what=call.kind, name=call.name, why=error.detail)
-        now, take = self._now(), self._roof.take_group
+        now, take = self._now(), self._roof.of_groups.take
         if call.kind == "book":
             why = f"{call.cluster} has no room for part {call.part + 1} then: {error.detail}"
             take([RoundDropped(job=group.id, time=now, number=call.number, why=why)])
         elif call.kind == "unbook" and error.kind in _GONE:
             self._given_back(group, call)
         elif call.kind == "submit" and error.kind in ("invalid", "bad-request", "too-large"):
-            self._roof.refuse_copy(group.id, call.copy, "; ".join(error.places) or error.detail)
+            self._roof.of_groups.refuse_copy(group.id, call.copy, "; ".join(error.places) or error.detail)
 
     def _given_back(self, group: Group, call: Call) -> None:
         """A round is cleared when all its bookings are given back."""
@@ -335,14 +335,14 @@ class Keeper(threading.Thread):
         done.add(call.part)
         if done >= {place.part for place in group.rounds[call.number - 1].places}:
             self._cleared.pop((group.id, call.number), None)
-            self._roof.take_group([RoundCleared(job=group.id, time=self._now(), number=call.number)])
+            self._roof.of_groups.take([RoundCleared(job=group.id, time=self._now(), number=call.number)])
 
     def _settle_lost(self, group: Group, call: Call) -> None:
         """The cluster is not one of the federation any more: nothing can be asked of it."""
         if call.kind == "unbook":
             self._given_back(group, call)
         elif call.kind == "withdraw":
-            self._roof.take_group([CopyGone(job=group.id, time=self._now(), copy=call.copy)])
+            self._roof.of_groups.take([CopyGone(job=group.id, time=self._now(), copy=call.copy)])
 
 
 def _latest_end(one: Round | None, gain: int) -> int | None:

@@ -4,14 +4,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple
 
-from schedd.federation.events import (
+from schedd.federation.routing.events import (
     Cancelled,
     Chosen,
     Ended,
-    Event,
     Failed,
     GivenUp,
     Held,
+    JobEvent,
     Kept,
     LetGo,
     OfAttempt,
@@ -146,7 +146,7 @@ class Jobs:
     def __getitem__(self, job: str) -> Job:
         return self.by_id[job]
 
-    def apply(self, event: Event) -> None:
+    def apply(self, event: JobEvent) -> None:
         """Takes one event in. Raises ImpossibleError."""
         match event:
             case Submitted():

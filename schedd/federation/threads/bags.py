@@ -10,14 +10,13 @@ from collections.abc import Callable
 import structlog
 
 from schedd.client import ClientError
-from schedd.federation.bag_offers import ask, ends_of, sizes_of, split_of
-from schedd.federation.bag_shares import fail, share_out
 from schedd.federation.bags.bag import Bag, count, missing, settled
+from schedd.federation.bags.offers import Balance
 from schedd.federation.bags.told import BagAsked
-from schedd.federation.offers import Balance
-from schedd.federation.peers import Connect, client_of
-from schedd.federation.roof import Roof
-from schedd.federation.seen import handover
+from schedd.federation.roof.roof import Roof
+from schedd.federation.routing.seen import handover
+from schedd.federation.threads.asking import ask, ends_of, sizes_of, split_of
+from schedd.federation.threads.peers import Connect, client_of
 from schedd.store import StoreError
 
 __all__ = ["BagKeeper"]
@@ -48,7 +47,7 @@ class BagKeeper(threading.Thread):
     def run(self) -> None:
         """Rounds until it is to stop."""
         while not self._stopping.is_set():
-            self._roof.bag_bell.clear()
+            self._roof.of_bags.bell.clear()
             for name in list(self._roof.bags.open):
                 if self._stopping.is_set():
                     return
@@ -58,7 +57,7 @@ class BagKeeper(threading.Thread):
                     _log.error("a bag was not tended", bag=name, why=str(error))
                 except Exception:
                     _log.exception("a bag was not tended", bag=name)
-            self._roof.bag_bell.wait(self._roof.settings.routing.poll)
+            self._roof.of_bags.bell.wait(self._roof.settings.routing.poll)
             self._stopping.wait(0.05)
 
     def tend(self, name: str) -> None:
@@ -67,7 +66,7 @@ class BagKeeper(threading.Thread):
         bag = roof.bags[name]
         left = missing(bag, roof.jobs)
         if not left or bag.cancelled or bag.failed:
-            roof.bag_notes.pop(name, None)
+            roof.of_bags.notes.pop(name, None)
             self._asked.pop(name, None)
             if settled(bag, roof.jobs):
                 roof.bags.open.pop(name, None)
@@ -119,15 +118,15 @@ class BagKeeper(threading.Thread):
         if most:
             split = split_of(roof, found, most, bag.deadline, _balance(bag, roof))
             assert split is not None, "they offer as much"
-            share_out(roof, bag.id, left, split.shares, ends_of(found.offers, split))
+            roof.of_bags.share_out(bag.id, left, split.shares, ends_of(found.offers, split))
             return
         whys = {**refused, **{name: f"it does not answer: {why}" for name, why in away.items()}, **found.whys}
         words = "; ".join(f"{name}: {why}" for name, why in sorted(whys.items()))
         hopeless = all(name in refused or name in found.never for name in wanted)
         if hopeless:
-            fail(roof, bag.id, words or "there is no such cluster")
+            roof.of_bags.fail(bag.id, words or "there is no such cluster")
         else:
-            roof.bag_notes[bag.id] = f"{tasks} tasks have no cluster yet: {words}"
+            roof.of_bags.notes[bag.id] = f"{tasks} tasks have no cluster yet: {words}"
 
 
 def _balance(bag: Bag, roof: Roof) -> Balance:

@@ -7,10 +7,10 @@ from functools import partial
 from typing import Final
 
 from schedd.client import Client, ClientError, Refused
+from schedd.federation.bags.offers import Balance, Offered, Split, compose
 from schedd.federation.bags.told import BagAsked
-from schedd.federation.offers import Balance, Offered, Split, compose
-from schedd.federation.peers import Connect, client_of
-from schedd.federation.roof import Roof
+from schedd.federation.roof.roof import Roof
+from schedd.federation.threads.peers import Connect, client_of
 
 __all__ = ["PARTS", "Answers", "ask", "ends_of", "sizes_of", "split_of"]
 

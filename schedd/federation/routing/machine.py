@@ -9,23 +9,23 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from schedd.federation.choosing import About, Load, assigned, counts_later
-from schedd.federation.events import (
+from schedd.federation.routing.choosing import About, Load, assigned, counts_later
+from schedd.federation.routing.events import (
     Chosen,
     Ended,
-    Event,
     Failed,
     GivenUp,
     Held,
+    JobEvent,
     Kept,
     LetGo,
     Out,
     Refused,
     Withdrawn,
 )
-from schedd.federation.jobs import Attempt, Job, Jobs
-from schedd.federation.policies import Candidate
-from schedd.federation.seen import ClusterSeen, HandoverSeen, Rules, handover, seen_of
+from schedd.federation.routing.jobs import Attempt, Job, Jobs
+from schedd.federation.routing.policies import Candidate
+from schedd.federation.routing.seen import ClusterSeen, HandoverSeen, Rules, handover, seen_of
 
 __all__ = ["Action", "actions", "decide", "observe"]
 
@@ -75,7 +75,7 @@ def observe(
     seen: Mapping[str, HandoverSeen],
     now: int,
     among: Iterable[str] | None = None,
-) -> list[Event]:
+) -> list[JobEvent]:
     """The events that follow from what the cluster says of its handovers; of those named ``among`` and those
     with which something is under way, else of all.
     """
@@ -84,7 +84,7 @@ def observe(
     if among is not None:
         changed = (_named(rules, name) for name in among)
         names = dict.fromkeys((*(one for one in changed if one in there), *jobs.to_do.get(cluster, ())))
-    found: list[Event] = []
+    found: list[JobEvent] = []
     for name, number in names:
         job = jobs[name]
         attempt = job.attempts[number - 1]
@@ -102,7 +102,7 @@ def _named(rules: Rules, name: str) -> tuple[str, int] | None:
     return (job, int(number)) if whose == rules.name and number.isdecimal() else None
 
 
-def _observed(job: Job, attempt: Attempt, seen: HandoverSeen, now: int) -> Event | None:
+def _observed(job: Job, attempt: Attempt, seen: HandoverSeen, now: int) -> JobEvent | None:
     about: dict[str, Any] = {"job": job.id, "attempt": attempt.number, "time": now}
     match attempt.phase:
         case "asking" if seen.phase == _REFUSED:
@@ -132,12 +132,12 @@ def decide(
     users: Mapping[str, Mapping[str, str]],
     among: Iterable[str] | None = None,
     load: Load | None = None,
-) -> list[Event]:
+) -> list[JobEvent]:
     """The next choice for each job for which one is to be made, of those ``among``; else of all.
 
     ``users``: by owner, whom they are where. ``load`` is added to; it is reckoned where it is not given.
     """
-    found: list[Event] = []
+    found: list[JobEvent] = []
     about = About(clusters, users, load if load is not None else assigned(jobs, clusters, rules))
     # One that is named twice is decided once: a second event of it would follow from what is past.
     for name in dict.fromkeys(jobs.open if among is None else among):
@@ -151,7 +151,7 @@ def decide(
     return found
 
 
-def _next(job: Job, rules: Rules, about: About, now: int) -> Event | None:
+def _next(job: Job, rules: Rules, about: About, now: int) -> JobEvent | None:
     newest, active = job.newest, job.active
     if job.over or job.cancelled:
         left = newest
@@ -179,7 +179,7 @@ def _with_newest(
     rules: Rules,
     clusters: Mapping[str, ClusterSeen],
     now: int,
-) -> Event | None:
+) -> JobEvent | None:
     """A copy is wanted somewhere: it is let go once it is held, and the one before it is withdrawn."""
     seen = clusters.get(newest.cluster)
     if newest.phase == "asking":
@@ -226,7 +226,7 @@ def _better(
     return there.planned_end is None or end + new + rules.threshold <= there.planned_end + old
 
 
-def _move(job: Job, active: Attempt, rules: Rules, about: About, now: int) -> Event | None:
+def _move(job: Job, active: Attempt, rules: Rules, about: About, now: int) -> JobEvent | None:
     there = seen_of(about.clusters, rules, job, active)
     if job.bag or active.phase != "out" or there is None or there.state not in _WAITS:
         return None
@@ -242,7 +242,7 @@ def _move(job: Job, active: Attempt, rules: Rules, about: About, now: int) -> Ev
     return _chosen(job, best, now, f"ends earlier than at {active.cluster}")
 
 
-def _choose_for_share(job: Job, rules: Rules, about: About, now: int) -> Event | None:
+def _choose_for_share(job: Job, rules: Rules, about: About, now: int) -> JobEvent | None:
     """A share of a bag goes where its bag was told, or nowhere: then its tasks are shared out again."""
     (cluster,) = job.clusters
     seen, user = about.clusters.get(cluster), about.users.get(job.owner, {}).get(cluster)
@@ -269,7 +269,7 @@ def _choose_for_share(job: Job, rules: Rules, about: About, now: int) -> Event |
     )
 
 
-def _choose(job: Job, rules: Rules, about: About, now: int) -> Event | None:
+def _choose(job: Job, rules: Rules, about: About, now: int) -> JobEvent | None:
     if job.bag:
         return _choose_for_share(job, rules, about, now)
     clusters, users = about.clusters, about.users.get(job.owner, {})

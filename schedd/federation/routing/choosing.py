@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
-from schedd.federation.jobs import Job, Jobs
-from schedd.federation.ordering import Backlog, deadline_value, licence_value, priority, user_value
-from schedd.federation.policies import Candidate
-from schedd.federation.seen import ClusterSeen, Rules, seen_of
+from schedd.federation.routing.jobs import Job, Jobs
+from schedd.federation.routing.ordering import Backlog, deadline_value, licence_value, priority, user_value
+from schedd.federation.routing.policies import Candidate
+from schedd.federation.routing.seen import ClusterSeen, Rules, seen_of
 
 __all__ = ["About", "Load", "assigned", "counts_later", "priority_of"]
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from schedd.federation.ordering import Backlog, least
+from schedd.federation.routing.ordering import Backlog, least
 
 __all__ = ["Candidate", "Policy"]
 

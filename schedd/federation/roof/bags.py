@@ -1,0 +1,188 @@
+"""Bags of a federation at work: taken, shared out, taken back. Each is kept as a whole or not at all."""
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from schedd.federation.bags.bag import Bag, Range, array_of, count, cut, missing
+from schedd.federation.bags.events import BagCancelled, BagFailed, BagSubmitted
+from schedd.federation.bags.told import BagAsked, Told
+from schedd.federation.events import Event
+from schedd.federation.roof.record import Record
+from schedd.federation.routing.events import Cancelled, Submitted
+from schedd.federation.routing.seen import ClusterSeen, standing
+from schedd.federation.settings import Settings
+
+__all__ = ["BusyError", "RoofOfBags"]
+
+_SETTLING_S: Final = 30
+"""For so long after a share was let go its cluster may not have planned it yet."""
+
+
+class BusyError(Exception):
+    """Offers are void: a share of another bag is on its way to that cluster, and not in its plan yet."""
+
+
+class RoofOfBags:
+    """All bags. Thread-safe. ``take`` keeps what a function makes of the moment and of the first number that
+    is free, while nothing else happens; ``offers`` are those that were told.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        record: Record,
+        seen: Mapping[str, ClusterSeen],
+        take: Callable[[Callable[[int, int], Sequence[Event]]], None],
+        offers: Told,
+    ) -> None:
+        self.array = settings.bags.array
+        """Tasks in one array at most."""
+        self._rules = settings.rules
+        self._record = record
+        self._seen = seen
+        self._take = take
+        self.offers = offers
+        self.notes: dict[str, str] = {}
+        """Why tasks of bags have no share."""
+
+    @property
+    def bell(self) -> threading.Event:
+        """Rung when a bag or a share has changed."""
+        return self._record.bag_bell
+
+    def submit(
+        self,
+        owner: str,
+        submission: Mapping[str, Any],
+        asked: BagAsked,
+        shares: Mapping[str, int],
+        ends: Mapping[str, int],
+        key: str = "",
+        *,
+        alone: bool = False,
+    ) -> Bag:
+        """Takes a bag with its shares, by cluster how many tasks; ``ends``: when these were said to end. With
+        a ``key`` that was used before it is that bag. ``alone``: not while another bag's share is on its way
+        to one of the clusters. Raises BusyError and StoreError.
+        """
+        made: list[str] = []
+
+        def make(now: int, number: int) -> Sequence[Event]:
+            known = self._record.bags.by_key.get((owner, key)) if key else None
+            if known is not None:
+                made.append(known)
+                return []
+            if alone:
+                self._demand_quiet(shares, now)
+            made.append(str(number))
+            bag = BagSubmitted(
+                job=str(number),
+                time=now,
+                owner=owner,
+                submission=submission,
+                tasks=asked.tasks,
+                deadline=asked.deadline,
+                told=max(ends.values()),
+                clusters=asked.clusters,
+                balance=asked.balance,
+                key=key,
+            )
+            parts = cut([(0, asked.tasks)], shares)
+            return [bag, *_shares(self.array, bag.job, owner, submission, parts, ends, now, number + 1)]
+
+        self._take(make)
+        return self._record.bags[made[0]]
+
+    def share_out(
+        self, name: str, tasks: Sequence[Range], shares: Mapping[str, int], ends: Mapping[str, int]
+    ) -> None:
+        """Gives tasks that have no share to other clusters; what has changed meanwhile is left for the next
+        time. Raises StoreError.
+        """
+
+        def make(now: int, number: int) -> Sequence[Event]:
+            bag = self._record.bags[name]
+            if bag.cancelled or bag.failed or missing(bag, self._record.jobs) != tuple(tasks):
+                return []
+            return _shares(self.array, name, bag.owner, bag.submission, cut(tasks, shares), ends, now, number)
+
+        self._take(make)
+
+    def fail(self, name: str, text: str) -> None:
+        """Nobody takes what has no share. Raises StoreError."""
+
+        def make(now: int, _: int) -> Sequence[Event]:
+            bag = self._record.bags[name]
+            if bag.cancelled or bag.failed or not missing(bag, self._record.jobs):
+                return []
+            left = count(missing(bag, self._record.jobs))
+            return [BagFailed(job=name, time=now, text=f"{left} tasks go nowhere: {text}")]
+
+        self._take(make)
+
+    def cancel(self, name: str, by: str) -> Bag:
+        """Its owner does not want it any more: tasks that wait are taken back, those that run go on. Raises
+        StoreError and KeyError.
+        """
+
+        def make(now: int, _: int) -> Sequence[Event]:
+            bag = self._record.bags[name]
+            if bag.cancelled:
+                return []
+            jobs = (self._record.jobs[one] for one in bag.shares)
+            left = [one.id for one in jobs if not one.over and not one.cancelled]
+            if not left and not missing(bag, self._record.jobs):
+                return []
+            return [
+                BagCancelled(job=name, time=now, by=by),
+                *(Cancelled(job=one, time=now, by=by) for one in left),
+            ]
+
+        self._take(make)
+        return self._record.bags[name]
+
+    def _demand_quiet(self, clusters: Iterable[str], now: int) -> None:
+        """Raises BusyError."""
+        for cluster in clusters:
+            for name, number in self._record.jobs.at.get(cluster, ()):
+                job = self._record.jobs[name]
+                attempt = job.attempts[number - 1]
+                seen = standing(self._seen, self._rules, job).get(number) if job.bag else None
+                planned = seen is not None and seen.state not in ("", "waiting")
+                young = attempt.phase != "out" or now - attempt.since < _SETTLING_S
+                if job.bag and attempt.live and young and not planned:
+                    raise BusyError(
+                        f"bag {job.bag} was given to {cluster} a moment ago, and is not in its plan yet"
+                    )
+
+
+def _shares(
+    most: int,
+    bag: str,
+    owner: str,
+    submission: Mapping[str, Any],
+    parts: Iterable[tuple[str, Range]],
+    ends: Mapping[str, int],
+    now: int,
+    number: int,
+) -> list[Submitted]:
+    """A job for each array; none has more than ``most`` tasks."""
+    found: list[Submitted] = []
+    for cluster, (first, end) in parts:
+        for begin in range(first, end, most):
+            tasks = (begin, min(end, begin + most))
+            own = {name: value for name, value in submission.items() if name != "users"}
+            own |= {"array": array_of(tasks), "told": ends[cluster]}
+            own["cpu_seconds"] = submission["cpu_seconds"] * (tasks[1] - tasks[0])
+            found.append(
+                Submitted(
+                    job=str(number + len(found)),
+                    time=now,
+                    owner=owner,
+                    submission=own,
+                    clusters=(cluster,),
+                    bag=bag,
+                )
+            )
+    return found
