@@ -166,7 +166,7 @@ class PowerSettings(_Section):
 
 
 class DrainSettings(_Section):
-    """Routing queues whose jobs go to a federation. TORQUE only, in the mode `scheduler`."""
+    """Routing queues whose jobs go to a federation, in the mode `scheduler`."""
 
     queues: tuple[str, ...] = ()
     """Names of the queues; none: nothing is drained."""
@@ -177,7 +177,11 @@ class DrainSettings(_Section):
     realm: str = Field(default="", pattern=r"^[A-Za-z0-9._-]{0,100}$")
     """Users of this server are called USER@REALM there."""
     scripts: Path = Path("/var/spool/torque/server_priv/jobs")
-    """The server's directory with the job scripts."""
+    """TORQUE: the server's directory with the job scripts."""
+    host: str = Field(default="127.0.0.1", min_length=1)
+    """OpenPBS: address of this host by which the server reaches it. The server moves jobs there."""
+    port: int = Field(default=0, ge=0, le=65535)
+    """OpenPBS: port for it. 0: any that is free."""
     interval: Time = 5.0
     """Time between two checks of the queues."""
     timeout: Time = 10.0

@@ -1,37 +1,74 @@
-"""Drains routing queues: their jobs are handed to a federation, and deleted here once it has them.
+"""Drains routing queues: their jobs are handed to a federation, and go from here once it has them.
 
 A job is put on hold first, so that the server routes it nowhere meanwhile; the federation is asked to take
-it under a name made of its id, so that asking again is the same job there; only then is it deleted. So a
+it under a name made of its id, so that asking again is the same job there; only then is it given away. So a
 crash at any step leaves it here on hold, or in both places with this one on hold, and the next round goes on.
+What was asked for is kept in files: a job that was altered, held or deleted before it went is taken back
+there.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final, Literal, Protocol, runtime_checkable
 
 import httpx2
 
 from schedd.wire import HANDED_ATTRIBUTES
-from server_adapter.batch.errors import ProtocolError, RightsError, ServerRefusedError, ServerUnreachableError
+from server_adapter.batch.errors import (
+    ProtocolError,
+    RightsError,
+    ServerRefusedError,
+    ServerUnreachableError,
+    TakenError,
+)
+from server_adapter.bridge.drain_ledger import Asked, Ledger, LedgerError
 from server_adapter.settings import DrainSettings
 
-__all__ = ["GOING", "Drain", "DrainError", "Drained", "Drainer", "submission_of"]
+__all__ = [
+    "GOING",
+    "GONE",
+    "MOST_SCRIPT",
+    "Ask",
+    "Drain",
+    "DrainError",
+    "Drained",
+    "Drainer",
+    "Fate",
+    "submission_of",
+    "text_of",
+]
 
 _log = logging.getLogger(__name__)
 
 GOING: Final = "federation: it goes there"
 """The comment of a job whose hold is ours: none of those that are replaced when the plan moves."""
-_GONE: Final = "federation: it goes on there as job {}"
+GONE: Final = "federation: it goes on there as job {}"
+"""The comment of a job that was deleted here because it is there."""
 _LEFT: Final = "schedd: it stays here: {}"
+_BACK: Final = "schedd: it stays here: it was held or altered before it went to the federation"
 _OURS: Final = "o"
-_MOST_SCRIPT: Final = 1 << 20
+MOST_SCRIPT: Final = 1 << 20
+"""Bytes of the longest script that goes."""
 _MOST: Final = 200  # jobs in one round
 _TIMES: Final = 3
-_NEVER: Final = ("depend", "job_array_request")
-_TROUBLE = (ServerUnreachableError, ProtocolError, RightsError, ServerRefusedError)
+_NEVER: Final = {
+    "depend": "depend names jobs of this server alone",
+    "job_array_request": "job_array_request names jobs of this server alone",
+    "interactive": "it is interactive: its owner waits for it here",
+    "block": "its qsub waits here for its end",
+}
+_NO: Final = ("", "False", "0")
+_RAN_THERE: Final = ("ended", "deleted")
+_TROUBLE = (
+    *(ServerUnreachableError, ProtocolError, RightsError, ServerRefusedError, TakenError),
+    LedgerError,
+)
+
+Fate = Literal["here", "moving", "went", "deleted", ""]
+"""Of a job: it is here, on its way, was given away, was deleted, or the server does not know it any more."""
 
 
 class DrainError(Exception):
@@ -40,7 +77,7 @@ class DrainError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """A job in a routing queue; ``attributes`` as the server prints them, ``script`` the name of its file."""
+    """A job in a routing queue; ``attributes`` as the server prints them."""
 
     id: str
     owner: str
@@ -50,14 +87,21 @@ class Drained:
     attributes: Mapping[str, str]
     resources: Mapping[str, str]
     variables: Mapping[str, str]
-    script: str
+
+    @property
+    def kept(self) -> bool:
+        """Whether nothing but an operator's hold keeps it."""
+        return self.state == "H" and self.holds == _OURS
 
     @property
     def waits(self) -> bool:
         """Whether nothing but us keeps it: it is queued, or on hold by us."""
-        return self.state in ("Q", "W") or (
-            self.state == "H" and self.holds == _OURS and self.comment.startswith(GOING)
-        )
+        return self.state in ("Q", "W") or (self.kept and self.comment.startswith(GOING))
+
+
+Ask = Callable[[Drained, str], Awaitable[str]]
+"""Asks the federation to take a job with its script; its number there. Raises `DrainError` where it is
+refused, else `httpx2.HTTPError`."""
 
 
 @runtime_checkable
@@ -76,20 +120,35 @@ class Drainer(Protocol):
         """Lifts the hold, and writes the comment."""
         ...
 
+    async def pass_on(self, job: Drained, ask: Ask) -> None:
+        """Has the federation take the job, and gives it away here. Raises what ``ask`` raises; then it is
+        still here, as it is after any other error unless `fate` says otherwise.
+        """
+        ...
+
+    async def fate(self, job: str) -> Fate:
+        """What became of a job."""
+        ...
+
     async def remove(self, job: str, comment: str) -> None:
         """Writes the comment, and deletes the job; one that is gone is no error."""
         ...
 
 
-def submission_of(job: Drained, script: str, realm: str, key: str) -> dict[str, Any]:
-    """What the federation is asked to take. Raises `DrainError`."""
-    for name in _NEVER:
-        if job.attributes.get(name):
-            raise DrainError(f"{name} names jobs of this server alone")
+def demand_may_go(job: Drained) -> None:
+    """Raises `DrainError`."""
+    for name, words in _NEVER.items():
+        if job.attributes.get(name, "") not in _NO:
+            raise DrainError(words)
     if "[" in job.id:
         raise DrainError("it is a part of an array")
     if not job.resources:
         raise DrainError("it asks for nothing")
+
+
+def submission_of(job: Drained, script: str, realm: str, key: str) -> dict[str, Any]:
+    """What the federation is asked to take. Raises `DrainError`."""
+    demand_may_go(job)
     user = job.owner.partition("@")[0]
     return {
         "owner": f"{user}@{realm}",
@@ -101,8 +160,20 @@ def submission_of(job: Drained, script: str, realm: str, key: str) -> dict[str, 
     }
 
 
+def text_of(script: bytes) -> str:
+    """A script as the federation takes it. Raises `DrainError`."""
+    if len(script) > MOST_SCRIPT:
+        raise DrainError(f"its script is longer than {MOST_SCRIPT >> 20} MiB")
+    try:
+        return script.decode()
+    except UnicodeDecodeError:
+        raise DrainError("its script is no UTF-8 text") from None
+
+
 class Drain:
-    """`barred` tells in words why nothing may be changed at the server, or nothing."""
+    """`barred` tells in words why nothing may be changed at the server, or nothing. ``directory`` keeps what
+    was asked for.
+    """
 
     def __init__(
         self,
@@ -110,6 +181,7 @@ class Drain:
         settings: DrainSettings,
         token: str,
         barred: Callable[[], str],
+        directory: Path,
         *,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
@@ -122,6 +194,7 @@ class Drain:
             transport=transport,
             trust_env=False,
         )
+        self._ledger = Ledger(directory)
         self._left: dict[str, str] = {}
         """Jobs that stay, with what they were when that was decided."""
         self._said = ""
@@ -147,9 +220,11 @@ class Drain:
         assert isinstance(server, Drainer)
         went = 0
         try:
-            jobs = [job for job in await server.routed(self._settings.queues) if self._goes(job)]
-            if jobs and await self._answers():
-                for job in jobs[:_MOST]:
+            found = await server.routed(self._settings.queues)
+            jobs = [job for job in found if self._goes(job)]
+            if (jobs or any(True for _ in self._ledger)) and await self._answers():
+                left = await self._settle(server, {job.id: job for job in found})
+                for job in [job for job in jobs if job.id not in left][:_MOST]:
                     went += await self._hand(server, job)
                 self._say("")
         except _TROUBLE as error:
@@ -157,7 +232,8 @@ class Drain:
         return went
 
     def _goes(self, job: Drained) -> bool:
-        return job.waits and self._left.get(job.id) != _seen(job)
+        ours = job.waits or (job.kept and job.id in self._ledger)
+        return ours and self._left.get(job.id) != _seen(job)
 
     def _say(self, words: str) -> None:
         """Once, and not in every round."""
@@ -180,17 +256,75 @@ class Drain:
     def _url(self) -> str:
         return self._settings.federation.rstrip("/")
 
+    # ---- what an earlier round left open -----------------------------------------------------------
+
+    async def _settle(self, server: Drainer, found: Mapping[str, Drained]) -> set[str]:
+        """Looks after the jobs that were asked for and did not go; returns those that are to wait."""
+        wait: set[str] = set()
+        for entry in self._ledger:
+            job = found.get(entry.job)
+            if job is not None and self._goes(job) and entry.seen in ("", _seen(job)):
+                continue  # as it was: it is asked for once more, by the same name
+            try:
+                if not await self._settled(server, entry, await server.fate(entry.job)):
+                    wait.add(entry.job)
+            except httpx2.HTTPError as error:
+                wait.add(entry.job)
+                self._say(f"the federation does not answer at {self._url}: {error!r}")
+        return wait
+
+    async def _settled(self, server: Drainer, entry: Asked, fate: Fate) -> bool:
+        """Whether nothing is open with it any more. Raises `httpx2.HTTPError`."""
+        if fate == "moving":
+            return False
+        if fate in ("went", ""):
+            self._ledger.forget(entry.job)
+            return True
+        there, over = "", "cancelled"
+        if entry.body is not None:
+            there, over = await self._take_back(entry.body)
+            if not over:
+                return False
+        if fate == "here" and over in _RAN_THERE:
+            await server.remove(entry.job, GONE.format(there))
+            _log.warning("job %s was changed here after it had run in the federation as %s", entry.job, there)
+        elif fate == "here":
+            await server.give_back(entry.job, _BACK)
+        elif over in _RAN_THERE:
+            _log.warning("job %s was deleted here, and had run in the federation as %s", entry.job, there)
+        self._ledger.forget(entry.job)
+        if fate == "here" and over not in _RAN_THERE and entry.body is not None:
+            self._ledger.keep(entry.job, turn=entry.turn + 1)
+        return True
+
+    async def _take_back(self, body: Mapping[str, Any]) -> tuple[str, str]:
+        """The number of what was asked for, and how it is over there; empty while it is not."""
+        try:
+            number = await self._ask(body)
+        except DrainError:
+            return "", "refused"
+        answer = await self._client.delete(f"{self._url}/v1/federation/jobs/{number}")
+        if answer.status_code == 404:
+            return number, "cancelled"
+        if answer.status_code != 200:
+            raise httpx2.HTTPError(f"it answered {answer.status_code}")
+        return number, str(answer.json()["over"])
+
+    # ---- handing over ------------------------------------------------------------------------------
+
     async def _hand(self, server: Drainer, job: Drained) -> bool:
+        entry = self._ledger.keep(job.id)
         kept = await server.keep_back(job.id, GOING)
-        if kept is None or not (kept.state == "H" and kept.holds == _OURS):
+        if kept is None or not kept.kept:
+            if entry.body is None:
+                self._ledger.forget(job.id)
             return False  # it went, or somebody else holds it, too
         try:
-            script = await asyncio.to_thread(self._script, kept)
-            key = f"{self._settings.realm}:{kept.id}:{kept.attributes.get('ctime', '')}"
-            body = submission_of(kept, script, self._settings.realm, key)
-            number = await self._ask(body)
+            demand_may_go(kept)
+            await server.pass_on(kept, lambda one, script: self._asked(entry, kept, one, script))
         except DrainError as error:
             await server.give_back(kept.id, _LEFT.format(error))
+            self._ledger.forget(kept.id)
             self._left[kept.id] = _seen(kept)
             _log.warning("job %s stays in its routing queue: %s", kept.id, error)
             return False
@@ -198,26 +332,17 @@ class Drain:
             # It may have been taken: it stays on hold, and is asked for by the same name again.
             self._say(f"the federation does not answer at {self._url}: {error!r}")
             return False
-        await server.remove(kept.id, _GONE.format(number))
-        _log.info("job %s went to the federation as %s", kept.id, number)
+        self._ledger.forget(kept.id)
         return True
 
-    def _script(self, job: Drained) -> str:
-        """Raises `DrainError`."""
-        path = Path(self._settings.scripts) / job.script
-        if Path(job.script).name != job.script:
-            raise DrainError(f"{job.script!r} is no name of a script")
-        try:
-            with path.open("rb") as file:
-                text = file.read(_MOST_SCRIPT + 1)
-        except OSError as error:
-            raise DrainError(f"its script {path} cannot be read: {error.strerror}") from None
-        if len(text) > _MOST_SCRIPT:
-            raise DrainError(f"its script is longer than {_MOST_SCRIPT >> 20} MiB")
-        try:
-            return text.decode()
-        except UnicodeDecodeError:
-            raise DrainError("its script is no UTF-8 text") from None
+    async def _asked(self, entry: Asked, kept: Drained, job: Drained, script: str) -> str:
+        turn = f":{entry.turn}" if entry.turn else ""
+        key = f"{self._settings.realm}:{job.id}:{kept.attributes.get('ctime', '')}{turn}"
+        body = submission_of(job, script, self._settings.realm, key)
+        self._ledger.keep(job.id, body=body, seen=_seen(kept))
+        number = await self._ask(body)
+        _log.info("job %s goes to the federation as %s", job.id, number)
+        return number
 
     async def _ask(self, body: Mapping[str, Any]) -> str:
         """The job's number there. Raises `DrainError` where it is refused, else `httpx2.HTTPError`."""
@@ -240,8 +365,9 @@ class Drain:
 
 
 def _seen(job: Drained) -> str:
-    """What a refusal depends on."""
-    return repr((sorted(job.resources.items()), sorted(job.variables.items()), job.attributes.get("depend")))
+    """What a refusal depends on, and what was asked for."""
+    handed = {n: v for n, v in job.attributes.items() if n in HANDED_ATTRIBUTES or n in _NEVER}
+    return repr([sorted(one.items()) for one in (job.resources, job.variables, handed)])
 
 
 def _detail(answer: httpx2.Response) -> str:

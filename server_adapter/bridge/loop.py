@@ -100,7 +100,8 @@ class Adapter:
         self._accepted.recall(self.journal.asked, clock())
         self._runs = Runs(dispatcher, self.delivery, self._accepted, self.look, clock)
         self._handovers = Handovers(self.server, self.delivery, self._taken, self.look, clock)
-        self._drain = Drain(self.server, settings.drain, drain_token, self._barred, transport=transport)
+        kept = settings.state_dir / "drained"
+        self._drain = Drain(self.server, settings.drain, drain_token, self._barred, kept, transport=transport)
         self._begun = self._finished = 0
         self._cycling = False
         self._was_read = asyncio.Event()

@@ -14,6 +14,7 @@ class State(StrEnum):
     RUNNING = "R"
     EXITING = "E"
     COMPLETE = "C"
+    TRANSIT = "T"
 
 
 SUBSTATE: Mapping[State, int] = {
@@ -111,6 +112,7 @@ class Job:
     exit_status: int | None = None
     runtime: float | None = None
     delete_requested: bool = False
+    moved: str = ""  # where another server took it
     run: int = 0  # tells a timer of an earlier run from one of this run
     revision: int = 0
 

@@ -27,7 +27,7 @@ def advance(cluster: Cluster, now: float) -> None:
 
 def settle(cluster: Cluster, job: Job) -> None:
     """Puts a job that holds no slots into the state that its holds and its time demand."""
-    if job.active or job.finished:
+    if job.active or job.finished or job.state is State.TRANSIT:
         return
     if job.holds:
         state = State.HELD

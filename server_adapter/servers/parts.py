@@ -1,10 +1,11 @@
 """What the servers of both families pass on to their parts, each of which has a matter of its own."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from schedd.wire import Run, SubmissionFacts
 from server_adapter.bridge.checks import Check
+from server_adapter.bridge.draining import Ask, Drained, Drainer, Fate
 from server_adapter.bridge.handovers import Taker
 from server_adapter.bridge.link import Link
 from server_adapter.bridge.server import Outcome, Told
@@ -35,13 +36,14 @@ class _Pen(Protocol):
 
 
 class ServerOfParts:
-    """The half of `bridge.server.Server`, and all of `Taker`, that is the same for every family."""
+    """The half of `bridge.server.Server`, and all of `Taker` and `Drainer`, that is the same for all."""
 
     def __init__(
-        self, *, link: Link[Any], reader: _Reader, starter: _Starter, pen: _Pen, desk: Taker
+        self, *, link: Link[Any], reader: _Reader, starter: _Starter, pen: _Pen, desk: Taker, router: Drainer
     ) -> None:
         self.link = link
         self.desk = desk
+        self.router = router
         self._reading, self._starting, self._writing = reader, starter, pen
 
     @property
@@ -107,3 +109,27 @@ class ServerOfParts:
     async def delete(self, job: str) -> None:
         """Deletes it, though it may run."""
         await self.desk.delete(job)
+
+    async def routed(self, queues: Sequence[str]) -> list[Drained]:
+        """The jobs in these routing queues."""
+        return await self.router.routed(queues)
+
+    async def keep_back(self, job: str, comment: str) -> Drained | None:
+        """Holds a job of a routing queue."""
+        return await self.router.keep_back(job, comment)
+
+    async def give_back(self, job: str, comment: str) -> None:
+        """Lets it go on."""
+        await self.router.give_back(job, comment)
+
+    async def pass_on(self, job: Drained, ask: Ask) -> None:
+        """Gives it to a federation."""
+        await self.router.pass_on(job, ask)
+
+    async def fate(self, job: str) -> Fate:
+        """What became of it."""
+        return await self.router.fate(job)
+
+    async def remove(self, job: str, comment: str) -> None:
+        """Deletes it."""
+        await self.router.remove(job, comment)

@@ -207,6 +207,8 @@ class Handlers:
         jobs = self._asks.jobs_of(name)
         for job in jobs:
             demand_owner(who, job)
+        if any(job.moved for job in jobs):
+            raise RefusalError(ServerCode.UNKJOBID, "Unknown Job Id")
         if all(job.finished for job in jobs):
             raise RefusalError(ServerCode.HISTJOBID, running.FINISHED)
         for job in jobs:

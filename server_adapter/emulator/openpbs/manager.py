@@ -28,7 +28,7 @@ _HOST = 7  # object type of requests about all vnodes of a host
 def manage(cluster: PbsCluster, request: ManageRequest) -> None:
     """Carries out a Manager request; rights are the caller's business.
 
-    Raises refusals 15002, 15003, 15004, 15014, 15018, 15025, 15027, 15035, 15062, 15066, 15213.
+    Raises refusals 15002, 15003, 15004, 15014, 15018, 15025, 15027, 15030, 15035, 15062, 15066, 15213.
     """
     handlers: dict[int, Callable[[PbsCluster, ManagerCommand, str, Sequence[Attribute]], None]] = {
         ObjectType.SERVER: _server,
@@ -68,6 +68,10 @@ def _queue(cluster: PbsCluster, command: ManagerCommand, name: str, changes: Seq
         del cluster.queues[name]
         return
     queue = cluster.queues[name]
+    settings = queue.attributes | {change.key: change.value for change in changes}
+    route = settings.get("queue_type", "").lower().startswith("r")
+    if route and _is_true(settings.get("enabled", "")) and not settings.get("route_destinations"):
+        raise RefusalError(ServerCode.QUENOEN, "Cannot enable queue, incomplete definition")
     for change in changes:
         _set(queue.attributes, change, unset=command is ManagerCommand.UNSET)
     queue.modified = cluster.now
@@ -185,6 +189,10 @@ def _set_available(cluster: PbsCluster, node: Vnode, name: str, value: str | Non
         if name == "mem":
             kib(value)
         node.offers[name] = value
+
+
+def _is_true(value: str) -> bool:
+    return value.lower() in ("true", "t", "1", "y")
 
 
 def _set(attributes: dict[str, str], change: Attribute, *, unset: bool) -> None:

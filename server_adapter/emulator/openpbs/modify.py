@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from server_adapter.dis import Attribute, Operation
 from server_adapter.emulator.dependencies import parse_depend, register
 from server_adapter.emulator.errors import RefusalError
-from server_adapter.emulator.jobs import Job
+from server_adapter.emulator.jobs import Job, State
 from server_adapter.emulator.lifecycle import release_dependents, settle
 from server_adapter.emulator.modify import set_holds
 from server_adapter.emulator.openpbs import selects, submission
@@ -30,13 +30,15 @@ _WHILE_RUNNING = frozenset({"walltime", "cput", "min_walltime", "max_walltime", 
 def alter(cluster: PbsCluster, jobs: Iterable[Job], changes: Iterable[Attribute], who: Principal) -> None:
     """ModifyJob: nothing is changed unless all changes are allowed.
 
-    Raises refusals 15002, 15003, 15004, 15007, 15014, 15015, 15035, 15054, 15139.
+    Raises refusals 15002, 15003, 15004, 15007, 15014, 15015, 15016, 15035, 15054, 15139.
     """
     jobs, changes = list(jobs), list(changes)
     for job in jobs:
         demand_owner(who, job)
         if job.finished:
             raise RefusalError(ServerCode.HISTJOBID, FINISHED)
+        if job.state is State.TRANSIT:
+            raise RefusalError(ServerCode.BADSTATE, "Request invalid for state of job")
         for change in changes:
             _allow(cluster, job, change, who)
     for job in jobs:

@@ -58,6 +58,7 @@ _SUBSTATES = {
     State.RUNNING: 42,
     State.EXITING: 51,
     State.COMPLETE: 92,
+    State.TRANSIT: 2,
 }
 _KILLED_BY_WALLTIME = {-11: -29}
 """Exit status of the simulation's programs that ran into their limit, as this family says it."""
@@ -68,7 +69,7 @@ _STATE_NAMES = ("Transit", "Queued", "Held", "Waiting", "Running", "Exiting", "B
 def letter(job: Job, *, subjob: bool = False) -> str:
     """The job's state; a subjob that is over is expired."""
     if job.finished:
-        return "X" if subjob else "F"
+        return "M" if job.moved else "X" if subjob else "F"
     return job.state.value
 
 
@@ -117,7 +118,7 @@ def _entries(cluster: PbsCluster, job: Job, index: str = "") -> Iterator[Attribu
         "Job_Name": order.name,
         "Job_Owner": job.owner,
         "job_state": letter(job, subjob=job.array is not None),
-        "queue": job.queue,
+        "queue": job.moved or job.queue,
         "server": cluster.server,
         "ctime": str(int(job.created)),
         "Error_Path": f"{order.host}:/home/{order.user}/{order.name}.e{suffix}",
@@ -128,12 +129,12 @@ def _entries(cluster: PbsCluster, job: Job, index: str = "") -> Iterator[Attribu
         "qtime": str(int(job.queued)),
         "Rerunable": str(order.rerunnable),
         "schedselect": selects.schedselect(cluster, job.resources["select"]),
-        "substate": str(22 if "d" in job.holds and not job.active else _SUBSTATES[job.state]),
+        "substate": str(_substate(job)),
         "euser": order.user,
         "egroup": order.group or order.user,
         "hop_count": "1",
         "queue_rank": str(int(job.created * 1_000_000) + job.rank),
-        "queue_type": "E",
+        "queue_type": "R" if _is_route(cluster, job.queue) else "E",
         "Submit_Host": order.host,
     }
     plain = {name: value for name, value in job.attributes.items() if "." not in name}
@@ -176,6 +177,17 @@ def _entries(cluster: PbsCluster, job: Job, index: str = "") -> Iterator[Attribu
         name, dot, resource = key.partition(".")
         if dot:
             yield Attribute(name, value, resource)
+
+
+def _substate(job: Job) -> int:
+    if job.moved:
+        return 94
+    return 22 if "d" in job.holds and job.state is State.HELD else _SUBSTATES[job.state]
+
+
+def _is_route(cluster: PbsCluster, queue: str) -> bool:
+    found = cluster.queues.get(queue)
+    return found is not None and found.attributes.get("queue_type", "").lower().startswith("r")
 
 
 def _holds(job: Job) -> str:
@@ -344,7 +356,9 @@ def _counts(cluster: PbsCluster, jobs: list[Job]) -> list[Attribute]:
 
 
 def _name(job: Job) -> str:
-    return {"Q": "Queued", "H": "Held", "W": "Waiting", "R": "Running", "E": "Exiting"}[job.state.value]
+    return {"T": "Transit", "Q": "Queued", "H": "Held", "W": "Waiting", "R": "Running", "E": "Exiting"}[
+        job.state.value
+    ]
 
 
 def _assigned(cluster: PbsCluster, jobs: list[Job]) -> list[Attribute]:

@@ -4,7 +4,7 @@ import time
 
 from server_adapter.emulator import lifecycle
 from server_adapter.emulator.errors import RefusalError
-from server_adapter.emulator.jobs import Job
+from server_adapter.emulator.jobs import Job, State
 from server_adapter.emulator.openpbs import selects
 from server_adapter.emulator.openpbs.state import PbsCluster
 from server_adapter.openpbs.codes import ServerCode
@@ -14,10 +14,12 @@ FINISHED = "Job has finished"
 
 
 def demand_idle(job: Job) -> None:
-    """Raises refusals 15016 and 15139 unless the job waits."""
+    """Raises refusals 15001, 15016 and 15139 unless the job waits."""
+    if job.moved:
+        raise RefusalError(ServerCode.UNKJOBID, "Unknown Job Id")
     if job.finished:
         raise RefusalError(ServerCode.HISTJOBID, FINISHED)
-    if job.active:
+    if job.active or job.state is State.TRANSIT:
         raise RefusalError(ServerCode.BADSTATE, "Request invalid for state of job")
 
 

@@ -12,6 +12,7 @@ from server_adapter.emulator.jobs import Order, Outcome
 from server_adapter.emulator.nodes import NodeSpec
 from server_adapter.emulator.openpbs import running, submission
 from server_adapter.emulator.openpbs.handlers import OK, Handlers, refused
+from server_adapter.emulator.openpbs.moving import Mover
 from server_adapter.emulator.openpbs.session import Session, SessionHost
 from server_adapter.emulator.openpbs.state import PbsCluster, Scheduler, new_pbs_cluster
 from server_adapter.emulator.principal import Principal
@@ -57,6 +58,7 @@ class EmulatedOpenPBS(SessionHost):
             clock, cluster, host=host, port=port, privileged_ports=privileged_ports, run_delay=run_delay
         )
         self.handlers = Handlers(cluster)
+        self.mover = Mover(cluster, privileged=privileged_ports)
         self.commands: list[Command] = []
         self._places: dict[str, list[Session]] = {}
         self._qruns: dict[str, asyncio.Future[bytes]] = {}

@@ -8,13 +8,20 @@ from server_adapter.batch.layout import Request
 from server_adapter.dis import DisError
 from server_adapter.emulator.errors import RefusalError
 from server_adapter.emulator.openpbs.handlers import OK, Handlers, Pending, refused
+from server_adapter.emulator.openpbs.moving import Mover, elsewhere
 from server_adapter.emulator.openpbs.state import Scheduler
 from server_adapter.emulator.principal import Principal
 from server_adapter.emulator.simulated import SimulatedServer
 from server_adapter.openpbs.codes import RequestCode, ServerCode
 from server_adapter.openpbs.frames import RequestFrame, UnknownRequestError, decode_request
 from server_adapter.openpbs.packets import PacketSplitter, encode_packet
-from server_adapter.openpbs.requests import AuthenticateRequest, RegisterSchedulerRequest, RunRequest
+from server_adapter.openpbs.requests import (
+    AuthenticateRequest,
+    DeleteJobsRequest,
+    MoveRequest,
+    RegisterSchedulerRequest,
+    RunRequest,
+)
 
 _CHUNK = 64 * 1024
 _REQUEST = b"+2+2"  # how requests begin; the end of a cycle is one number
@@ -27,6 +34,7 @@ class SessionHost(SimulatedServer):
     """What sessions need of the server that they belong to."""
 
     handlers: Handlers
+    mover: Mover
 
     @abstractmethod
     def manages(self, user: str) -> bool:
@@ -149,6 +157,17 @@ class Session:
             return [await server.ask_scheduler(request.job)]
         if request.code is RequestCode.DEFERRED_SCHEDULER_REPLY:
             return [server.answer_qrun(request)]
+        if isinstance(request, MoveRequest) and request.code is RequestCode.MOVE_JOB:
+            to = elsewhere(request.destination)
+            if to is not None:
+                try:
+                    await server.mover.move(request, to, who)
+                except RefusalError as error:
+                    return [refused(error)]
+                return [OK]
+        if isinstance(request, DeleteJobsRequest):
+            for job in request.jobs:  # a deletion waits for the end of a move
+                await server.mover.arrived(job)
         answer = server.handlers.answer(request, who)
         if request.code is RequestCode.RUN_JOB and server.run_delay:
             await asyncio.sleep(server.run_delay / (server.clock.scale or 1.0))

@@ -17,6 +17,7 @@ from server_adapter.openpbs.connection import Connection, open_connection
 from server_adapter.openpbs.credentials import AnyPort, Credential, Vouch
 from server_adapter.openpbs.requests import ConfirmReservationRequest
 from server_adapter.openpbs.values import condensed
+from server_adapter.servers.openpbs import drain
 from server_adapter.servers.openpbs.handover import OWN, REQUESTS, Desk
 from server_adapter.servers.openpbs.hosts import stays_whole
 from server_adapter.servers.openpbs.pen import Pen
@@ -38,6 +39,8 @@ PERMITTED: Final = {
 }
 """The requests that may leave the plain connection in each mode."""
 
+_TAKING: Final = 4
+"""So many answers of a federation a server may have to wait for while it moves a job there."""
 _VOUCHERS: Final[Mapping[str, Callable[[], Credential]]] = {
     "auto": Vouch,
     "privileged": Vouch,
@@ -77,6 +80,8 @@ class OpenPBSServer(ServerOfParts):
 
         taken = settings.handovers and settings.mode == "scheduler"
         plain = PERMITTED[settings.mode] | (REQUESTS if taken else frozenset())
+        if settings.drain.queues and settings.mode == "scheduler":
+            plain |= drain.REQUESTS
 
         async def open_as(user: str) -> Connection:
             if not taken:
@@ -86,7 +91,14 @@ class OpenPBSServer(ServerOfParts):
                 raise RightsError(f"with server.auth = {server.auth} no user can be vouched for: use auto")
             return await open_connection(address, voucher(), user=user, timeout=server.timeout, permitted=OWN)
 
+        async def open_to_move() -> Connection:
+            wait = server.timeout + _TAKING * settings.drain.timeout
+            return await open_connection(
+                address, credential, user=server.user, timeout=wait, permitted=drain.MOVING
+            )
+
         link = Link(address, lambda: open_with(plain), clock=clock, owner=server.owner_id)
+        self._router = drain.Router(link, open_to_move, settings.drain, any_port=server.auth == "none")
         desk = Desk(link, open_as)
         self.place = SchedulerPlace(server.scheduler, lambda: open_with(_PLACE), self._about_qrun)
         comments = tell.comment and settings.mode == "scheduler"  # beside pbs_sched, estimates and no more
@@ -107,7 +119,9 @@ class OpenPBSServer(ServerOfParts):
             hosts=lambda: self._reader.hosts,
         )
         self._resumer = Resumer(self.place.talk)
-        super().__init__(link=link, reader=self._reader, starter=starter, pen=self.pen, desk=desk)
+        super().__init__(
+            link=link, reader=self._reader, starter=starter, pen=self.pen, desk=desk, router=self._router
+        )
         self._state: State | None = None
 
     @property
@@ -175,6 +189,7 @@ class OpenPBSServer(ServerOfParts):
 
     async def close(self) -> None:
         """Gives the place back and says goodbye."""
+        await self._router.close()
         await self.place.close()
         await self.link.close()
 

@@ -4,13 +4,15 @@ A server gives nobody the script of a job: it lies in a file of its own beside t
 ``server_priv/jobs/NAME.SC``, where NAME is the attribute ``hashname``, and by default the job's id.
 """
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 from server_adapter.batch.errors import ServerRefusedError
-from server_adapter.bridge.draining import Drained
-from server_adapter.bridge.facts import Values
+from server_adapter.bridge.draining import GONE, MOST_SCRIPT, Ask, Drained, DrainError, Fate, text_of
 from server_adapter.dis import Attribute
+from server_adapter.servers.drained import drained
 from server_adapter.servers.torque.link import ServerLink
 from server_adapter.servers.torque.requests import modify_request
 from server_adapter.torque.codes import ManagerCommand, ObjectType, RequestCode
@@ -22,16 +24,15 @@ __all__ = ["REQUESTS", "Router"]
 
 REQUESTS: Final = frozenset({RequestCode.HOLD_JOB, RequestCode.RELEASE_JOB, RequestCode.DELETE_JOB})
 """What draining sends beside comments."""
-_RESOURCE: Final = "Resource_List."
-_DERIVED: Final = frozenset({"neednodes", "nodect"})
 _HOLD: Final = "o"
 
 
 class Router:
     """Looks at routing queues, and moves their jobs out."""
 
-    def __init__(self, link: ServerLink) -> None:
+    def __init__(self, link: ServerLink, scripts: Path) -> None:
         self._link = link
+        self._scripts = scripts
 
     async def routed(self, queues: Sequence[str]) -> list[Drained]:
         """The jobs of those of the queues that are routing queues."""
@@ -69,6 +70,37 @@ class Router:
             await _unless_gone(connection, modify_request(job, Attribute("comment", comment)))
             await _unless_gone(connection, _hold(RequestCode.RELEASE_JOB, job))
 
+    async def pass_on(self, job: Drained, ask: Ask) -> None:
+        """See `Drainer`: it is deleted here, once the federation has it."""
+        number = await ask(job, await asyncio.to_thread(self.script_of, job))
+        await self.remove(job.id, GONE.format(number))
+
+    async def fate(self, job: str) -> Fate:
+        """See `Drainer`."""
+        async with self._link.talk() as connection:
+            try:
+                found = await connection.describe(StatusRequest(code=RequestCode.STATUS_JOB, name=job))
+            except ServerRefusedError as error:
+                if error.code == ServerCode.UNKJOBID:
+                    return ""
+                raise
+        values = found[0].values if found else {}
+        if values.get("job_state") != "C":
+            return "here" if found else ""
+        return "went" if values.get("comment", "").startswith(GONE.format("")) else "deleted"
+
+    def script_of(self, job: Drained) -> str:
+        """Reads the file beside the job's record. Raises `DrainError`."""
+        name = f"{job.attributes.get('hashname') or job.id}.SC"
+        path = self._scripts / name
+        if Path(name).name != name:
+            raise DrainError(f"{name!r} is no name of a script")
+        try:
+            with path.open("rb") as file:
+                return text_of(file.read(MOST_SCRIPT + 1))
+        except OSError as error:
+            raise DrainError(f"its script {path} cannot be read: {error.strerror}") from None
+
     async def remove(self, job: str, comment: str) -> None:
         """See `Drainer`."""
         async with self._link.talk() as connection:
@@ -82,46 +114,6 @@ class Router:
                     name=job,
                 ),
             )
-
-
-def drained(name: str, values: Values) -> Drained:
-    """A job as the server describes it."""
-    holds = values.get("Hold_Types", "n")
-    return Drained(
-        id=name,
-        owner=values.get("Job_Owner", ""),
-        state=values.get("job_state", ""),
-        holds="" if holds == "n" else holds,
-        comment=values.get("comment", ""),
-        attributes={key: value for key, value in values.items() if "." not in key},
-        resources={
-            key.removeprefix(_RESOURCE): value
-            for key, value in values.items()
-            if key.startswith(_RESOURCE) and key.removeprefix(_RESOURCE) not in _DERIVED
-        },
-        variables=variables(values.get("Variable_List", "")),
-        script=f"{values.get('hashname') or name}.SC",
-    )
-
-
-def variables(text: str) -> Mapping[str, str]:
-    """A `Variable_List`: names and values between commas; a comma or a backslash in a value has a backslash
-    before it.
-    """
-    found: dict[str, str] = {}
-    word: list[str] = []
-    letters = iter(text + ",")
-    for letter in letters:
-        if letter == "\\":
-            word.append(next(letters, ""))
-        elif letter == ",":
-            name, equals, value = "".join(word).partition("=")
-            if name and equals:
-                found[name] = value
-            word = []
-        else:
-            word.append(letter)
-    return found
 
 
 async def _unless_gone(connection: Connection, request: ManageRequest) -> None:

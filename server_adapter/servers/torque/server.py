@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 
 from server_adapter.batch.sockets import Address
 from server_adapter.bridge.by_hand import ByHand
-from server_adapter.bridge.draining import Drained
 from server_adapter.bridge.rates import Pace
 from server_adapter.bridge.server import Placed
 from server_adapter.bridge.state import State, Wish
@@ -66,8 +65,8 @@ class TorqueServer(ServerOfParts):
             starter=Starter(link, question, asynchronous=settings.run.asynchronous),
             pen=self.pen,
             desk=Desk(link),
+            router=drain.Router(link, settings.drain.scripts),
         )
-        self._router = drain.Router(link)
         self._listener: CommandListener | None = None
 
     @property
@@ -99,22 +98,6 @@ class TorqueServer(ServerOfParts):
     def barred(self) -> str:
         """Nothing of the server's makes us wait."""
         return ""
-
-    async def routed(self, queues: Sequence[str]) -> list[Drained]:
-        """The jobs in these routing queues."""
-        return await self._router.routed(queues)
-
-    async def keep_back(self, job: str, comment: str) -> Drained | None:
-        """Holds a job of a routing queue."""
-        return await self._router.keep_back(job, comment)
-
-    async def give_back(self, job: str, comment: str) -> None:
-        """Lets it go on."""
-        await self._router.give_back(job, comment)
-
-    async def remove(self, job: str, comment: str) -> None:
-        """Deletes it."""
-        await self._router.remove(job, comment)
 
     async def confirm(self, name: str, wish: Wish, places: Sequence[Placed]) -> None:
         """TORQUE has no reservations of its own."""

@@ -1,52 +1,25 @@
 """A routing queue of an emulated TORQUE is drained: every job goes once, whole, or stays and says why."""
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
-import httpx2
 import pytest
 
 from server_adapter.bridge.comments import is_ours
-from server_adapter.bridge.draining import GOING, Drain, Drained
+from server_adapter.bridge.draining import GOING, Drain, Drained, Drainer, DrainError
 from server_adapter.bridge.rates import Pace
 from server_adapter.dis import Attribute
 from server_adapter.emulator import EmulatedServer, NodeSpec, State, lifecycle
 from server_adapter.emulator.jobs import Job, Queue
 from server_adapter.emulator.submission import order_from, submit
 from server_adapter.families import connector
-from server_adapter.servers.torque.drain import variables
+from server_adapter.servers.drained import variables
 from server_adapter.settings import SettingsError, load_settings
+from tests.server_adapter.bridge.federation import Federation
 
 SCRIPT = "#!/bin/sh\necho äöü\n"
 Scene = Callable[["Desk"], Awaitable[None]]
-
-
-class Federation(httpx2.AsyncBaseTransport):
-    """Keeps jobs by key, as the real one does; what it is asked can be lost, before or after it is done."""
-
-    def __init__(self) -> None:
-        self.jobs: dict[str, dict[str, Any]] = {}
-        self.ready = 200
-        self.refuses = ""
-        self.loses = ""
-        self.tokens: set[str] = set()
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        self.tokens.add(request.headers.get("authorization", ""))
-        if request.url.path == "/readyz":
-            return httpx2.Response(self.ready, json={})
-        body = json.loads(await request.aread())
-        if self.loses == "requests":
-            raise httpx2.ConnectError("cut")
-        if self.refuses:
-            return httpx2.Response(422, json={"detail": self.refuses})
-        self.jobs.setdefault(body["key"], body)
-        if self.loses == "answers":
-            raise httpx2.ReadError("cut")
-        return httpx2.Response(201, json={"id": str(list(self.jobs).index(body["key"]) + 1)})
 
 
 class Desk:
@@ -89,6 +62,7 @@ class Desk:
             self.settings.drain,
             "the-admins-token",
             lambda: self.barred,
+            self.directory / "drained",
             transport=self.federation,
         )
 
@@ -119,6 +93,11 @@ class Desk:
 
     def comment(self, name: str) -> str:
         return self.job(name).attributes.get("comment", "")
+
+    @property
+    def drainer(self) -> Drainer:
+        assert isinstance(self.torque, Drainer)
+        return self.torque
 
     async def round(self) -> int:
         return await asyncio.wait_for(self.drain.round(), 20)
@@ -197,6 +176,48 @@ def test_a_job_whose_answer_was_lost_waits_on_hold_and_goes_once(tmp_path: Path,
     run(tmp_path, scene)
 
 
+async def lose(desk: Desk) -> str:
+    """A job that the federation has, of which the adapter does not know it."""
+    name = desk.give()
+    desk.federation.loses = "answers"
+    assert await desk.round() == 0
+    desk.federation.loses = ""
+    await desk.torque.close()
+    await desk.drain.close()
+    desk.begin()
+    return name
+
+
+def test_a_job_that_was_altered_before_it_went_is_taken_back_and_goes_as_it_is(tmp_path: Path) -> None:
+    async def scene(desk: Desk) -> None:
+        name = await lose(desk)
+        desk.job(name).resources["walltime"] = "00:20:00"
+        desk.job(name).touch(desk.server.cluster.now)
+        assert await desk.round() + await desk.round() == 1
+        first, second = desk.federation.jobs.values()
+        assert (first["resources"]["walltime"], second["resources"]["walltime"]) == ("00:10:00", "00:20:00")
+        assert desk.federation.cancelled == ["1"]
+        assert desk.comment(name) == "federation: it goes on there as job 2"
+
+    run(tmp_path, scene)
+
+
+@pytest.mark.parametrize("how", ["deleted", "went"])
+def test_a_job_that_is_gone_before_it_was_heard_that_it_went(tmp_path: Path, how: str) -> None:
+    """Deleted by its owner it is taken back; deleted by us, before we were killed, it is not."""
+
+    async def scene(desk: Desk) -> None:
+        name = await lose(desk)
+        if how == "went":
+            desk.job(name).attributes["comment"] = "federation: it goes on there as job 1"
+        lifecycle.delete(desk.server.cluster, desk.job(name))
+        assert await desk.round() == 0
+        assert desk.federation.cancelled == (["1"] if how == "deleted" else [])
+        assert list((tmp_path / "drained").glob("*.json")) == []
+
+    run(tmp_path, scene)
+
+
 @pytest.mark.parametrize(
     ("more", "script", "refuses", "said"),
     [
@@ -254,11 +275,15 @@ def test_variables_are_read_as_the_server_prints_them() -> None:
     assert variables("") == {}
 
 
+async def _nobody(job: Drained, script: str) -> str:
+    raise AssertionError((job, script))
+
+
 def test_a_script_elsewhere_is_not_read(tmp_path: Path) -> None:
     async def scene(desk: Desk) -> None:
-        job = Drained("1.s", "alice@h", "Q", "", "", {}, {"nodes": "1"}, {}, "../token")
-        with pytest.raises(Exception, match="is no name of a script"):
-            desk.drain._script(job)
+        job = Drained("1.s", "alice@h", "Q", "", "", {"hashname": "../token"}, {"nodes": "1"}, {})
+        with pytest.raises(DrainError, match="is no name of a script"):
+            await desk.drainer.pass_on(job, _nobody)
 
     run(tmp_path, scene)
 

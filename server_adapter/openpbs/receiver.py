@@ -1,0 +1,204 @@
+"""Takes a job that a pbs_server moves to us, as another pbs_server would.
+
+Asked to move a job to ``NAME@HOST:PORT``, the server puts it in transit, where nobody can alter it, and a
+process of it connects from a privileged port and sends QueueJob with the job's own id, its script in
+pieces, and the commit, without a Connect or an authentication before. A job whose commit is acknowledged is
+gone from the server; after anything else it is where it was. NAME is made up for each move and told to the
+server alone: who does not know it is refused.
+"""
+
+import asyncio
+import contextlib
+import logging
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from server_adapter.batch.answers import Text
+from server_adapter.batch.errors import TakenError
+from server_adapter.dis import Attribute, DisError
+from server_adapter.openpbs.codes import RequestCode, ServerCode
+from server_adapter.openpbs.frames import UnknownRequestError, decode_request
+from server_adapter.openpbs.packets import PacketSplitter, encode_packet
+from server_adapter.openpbs.replies import Choice, JobId, Reply, encode_reply
+from server_adapter.openpbs.requests import JobScriptRequest, QueueJobRequest
+
+__all__ = ["Expected", "MovedJob", "Receiver"]
+
+_log = logging.getLogger(__name__)
+_CHUNK: Final = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class MovedJob:
+    """A job on its way: its id at the server that moves it, its attributes, of the Resource_List those that
+    were asked for, and its script, empty for one that names a program.
+    """
+
+    job: str
+    attributes: tuple[Attribute, ...]
+    script: bytes
+
+
+Take = Callable[[MovedJob], Awaitable[None]]
+"""Takes a job, or raises: then the server keeps it."""
+
+
+class Expected:
+    """A job that was asked for. ``destination`` is where the server is to move it; ``came`` whether it did,
+    ``error`` what `Take` raised.
+    """
+
+    def __init__(self, job: str, destination: str, take: Take) -> None:
+        self.job = job
+        self.destination = destination
+        self.came = False
+        self.error: BaseException | None = None
+        self._take = take
+
+    async def take(self, moved: MovedJob) -> bool:
+        """Whether the job was taken."""
+        self.came = True
+        try:
+            await self._take(moved)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            self.error = error
+            return False
+        self.error = None
+        return True
+
+
+class Receiver:
+    """Listens on ``host`` and ``port`` (0: any that is free) from the first job that is asked for on.
+
+    Unless ``any_port``, the source port must be below 1024, as between servers. ``timeout`` are the seconds
+    in which a server that has connected must send its next request; ``most`` the bytes of a script that are
+    kept, and one more where it is longer.
+    """
+
+    def __init__(
+        self, host: str, port: int, *, any_port: bool = False, timeout: float = 10.0, most: int
+    ) -> None:
+        self._host, self._port = host, port
+        self._any_port = any_port
+        self._timeout = timeout
+        self._most = most
+        self._server: asyncio.Server | None = None
+        self._expected: dict[str, Expected] = {}
+        self._talks: set[asyncio.Task[None]] = set()
+
+    @asynccontextmanager
+    async def expect(self, job: str, take: Take) -> AsyncIterator[Expected]:
+        """While this is open, ``job`` may come. Leaving it waits for a job that is being taken.
+
+        Raises `TakenError` where the port cannot be had.
+        """
+        port = await self._listen()
+        name = f"federation-{secrets.token_hex(8)}"
+        expected = self._expected[name] = Expected(job, f"{name}@{self._host}:{port}", take)
+        try:
+            yield expected
+        finally:
+            del self._expected[name]
+            if self._talks:
+                await asyncio.wait(set(self._talks), timeout=self._timeout)
+
+    async def close(self) -> None:
+        """Stops listening."""
+        if self._server is None:
+            return
+        self._server.close()
+        for talk in list(self._talks):
+            talk.cancel()
+        await asyncio.gather(*self._talks, return_exceptions=True)
+        self._server = None
+
+    async def _listen(self) -> int:
+        if self._server is None:
+            try:
+                self._server = await asyncio.start_server(self._welcome, self._host, self._port)
+            except OSError as error:
+                raise TakenError(
+                    f"jobs cannot be received at {self._host}:{self._port} ({error.strerror}): "
+                    "set drain.host and drain.port"
+                ) from error
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    def _welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        host, port = writer.get_extra_info("peername")[:2]
+        if not (self._any_port or port < 1024):
+            _log.warning("a job from %s port %s was not believed", host, port)
+            writer.close()
+            return
+        talk = asyncio.create_task(self._talk(reader, writer))
+        self._talks.add(talk)
+        talk.add_done_callback(self._talks.discard)
+
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await self._listen_to(reader, writer)
+        except (TimeoutError, OSError, DisError, UnknownRequestError) as error:
+            _log.warning("a job that was moved here was broken off: %r", error)
+        finally:
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+    async def _listen_to(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        splitter = PacketSplitter()
+        pending = _Pending(self._expected, self._most)
+        while True:
+            async with asyncio.timeout(self._timeout):
+                chunk = await reader.read(_CHUNK)
+            if not chunk:
+                return
+            for packet in splitter.feed(chunk):
+                reply = await pending.answer(packet.body)
+                if reply is None:
+                    return
+                writer.write(encode_packet(encode_reply(reply)))
+                await writer.drain()
+
+
+class _Pending:
+    """What came over one connection so far."""
+
+    def __init__(self, expected: dict[str, Expected], most: int) -> None:
+        self._known = expected
+        self._most = most
+        self._expected: Expected | None = None
+        self._attributes: tuple[Attribute, ...] = ()
+        self._script = bytearray()
+
+    async def answer(self, body: bytes) -> Reply | None:
+        """None: it was the last one."""
+        request = decode_request(body).request
+        if request.code is RequestCode.DISCONNECT:
+            return None
+        if isinstance(request, QueueJobRequest):
+            found = self._known.get(request.destination.partition("@")[0])
+            if found is None or found.job != request.job:
+                return _refusal(ServerCode.UNKQUE, "Unknown queue")
+            self._expected, self._attributes = found, request.attributes
+            self._script.clear()
+            return Reply(payload=JobId(Choice.QUEUED, request.job))
+        if self._expected is None:
+            return _refusal(ServerCode.IVALREQ, "Invalid request")
+        if isinstance(request, JobScriptRequest):
+            self._script += request.data[: self._most + 1 - len(self._script)]
+            return Reply()
+        if request.code is not RequestCode.COMMIT:
+            return _refusal(ServerCode.UNKREQ, "Unknown request")
+        moved = MovedJob(self._expected.job, self._attributes, bytes(self._script))
+        if await self._expected.take(moved):
+            return Reply(payload=JobId(Choice.COMMITTED, moved.job))
+        return _refusal(ServerCode.PERM, str(self._expected.error)[:300])
+
+
+def _refusal(code: ServerCode, text: str) -> Reply:
+    return Reply(code, 0, Text(text))

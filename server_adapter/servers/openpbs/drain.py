@@ -1,0 +1,202 @@
+"""Takes jobs out of an OpenPBS server's routing queues: the server itself moves them to us.
+
+No request gives the script of a job, which is kept in the server's database. The server's own move brings
+it, with what the owner asked for alone; meanwhile the job is in transit, where the server refuses to alter
+it, and its deletion waits for the end of the move. Once the commit is acknowledged the server keeps it as
+moved (state M, where it keeps a history), or forgets it.
+"""
+
+import html
+import re
+import shlex
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Final
+
+from server_adapter.batch.errors import ServerRefusedError
+from server_adapter.bridge.draining import MOST_SCRIPT, Ask, Drained, DrainError, Fate, text_of
+from server_adapter.bridge.link import Link
+from server_adapter.dis import Attribute
+from server_adapter.openpbs.codes import (
+    READ_ONLY,
+    ManagerCommand,
+    ObjectType,
+    RequestCode,
+    ServerCode,
+    refused,
+)
+from server_adapter.openpbs.connection import Connection
+from server_adapter.openpbs.receiver import MovedJob, Receiver
+from server_adapter.openpbs.replies import Deletions
+from server_adapter.openpbs.requests import DeleteJobsRequest, ManageRequest, MoveRequest, StatusRequest
+from server_adapter.servers.drained import drained
+from server_adapter.servers.openpbs.requests import modify_request
+from server_adapter.settings import DrainSettings
+
+__all__ = ["MOVING", "REQUESTS", "Router", "script_of"]
+
+REQUESTS: Final = frozenset({RequestCode.HOLD_JOB, RequestCode.RELEASE_JOB, RequestCode.DELETE_JOBS})
+"""What draining sends over the adapter's own connection beside comments."""
+MOVING: Final = READ_ONLY | {RequestCode.MOVE_JOB}
+"""What leaves over a connection for one move, whose answer comes when the move is over."""
+_HOLD: Final = "o"
+_GONE: Final = (ServerCode.UNKJOBID, ServerCode.HISTJOBID, ServerCode.BADSTATE)
+_FATES: Final[dict[str, Fate]] = {"M": "went", "F": "deleted", "X": "deleted", "T": "moving"}
+_FROM_NODES: Final = frozenset({"ncpus", "place", "select"})
+"""What the server makes of ``nodes``, beside it."""
+_WORD: Final = re.compile(r"<jsdl-hpcpa:\w+>(.*?)</jsdl-hpcpa:\w+>", re.DOTALL)
+
+
+class Router:
+    """Looks at routing queues, and has their jobs moved out. ``open_to_move`` opens a connection that waits
+    for an answer as long as a job is being taken.
+    """
+
+    def __init__(
+        self,
+        link: Link[Connection],
+        open_to_move: Callable[[], Awaitable[Connection]],
+        settings: DrainSettings,
+        *,
+        any_port: bool,
+    ) -> None:
+        self._link = link
+        self._open_to_move = open_to_move
+        self._receiver = Receiver(settings.host, settings.port, any_port=any_port, most=MOST_SCRIPT)
+
+    async def routed(self, queues: Sequence[str]) -> list[Drained]:
+        """The jobs of those of the queues that are routing queues."""
+        found: list[Drained] = []
+        async with self._link.talk() as connection:
+            types = (Attribute("queue_type"),)
+            asked = StatusRequest(code=RequestCode.STATUS_QUEUE, attributes=types)
+            routing = {
+                queue.name
+                for queue in await connection.describe(asked)
+                if queue.values.get("queue_type", "").lower().startswith("r")
+            }
+            for queue in queues:
+                if queue in routing:
+                    jobs = await connection.describe(StatusRequest(code=RequestCode.STATUS_JOB, name=queue))
+                    found += (drained(job.name, job.values) for job in jobs)
+        return found
+
+    async def keep_back(self, job: str, comment: str) -> Drained | None:
+        """See `Drainer`. A hold replaces the comment by its own, so ours is written behind it."""
+        async with self._link.talk() as connection:
+            try:
+                await connection.request(_hold(RequestCode.HOLD_JOB, job))
+                await connection.request(modify_request(job, [Attribute("comment", comment)]))
+                found = await connection.describe(StatusRequest(code=RequestCode.STATUS_JOB, name=job))
+            except ServerRefusedError as error:
+                if error.code in _GONE:
+                    return None
+                raise
+        return drained(found[0].name, found[0].values) if found else None
+
+    async def give_back(self, job: str, comment: str) -> None:
+        """See `Drainer`."""
+        async with self._unless_gone() as connection:
+            await connection.request(_hold(RequestCode.RELEASE_JOB, job))
+            await connection.request(modify_request(job, [Attribute("comment", comment)]))
+
+    async def pass_on(self, job: Drained, ask: Ask) -> None:
+        """See `Drainer`: the server moves it to us, and we acknowledge it once the federation has it."""
+
+        async def take(moved: MovedJob) -> None:
+            await ask(_described(job, moved), script_of(moved))
+
+        async with (
+            self._receiver.expect(job.id, take) as expected,
+            await self._open_to_move() as connection,
+        ):
+            request = MoveRequest(code=RequestCode.MOVE_JOB, job=job.id, destination=expected.destination)
+            try:
+                await connection.request(request)
+            except ServerRefusedError as error:
+                if expected.error is not None:
+                    raise expected.error from error
+                if not expected.came and error.code not in _GONE:
+                    words = (
+                        f"{error.text} (the server did not come to {expected.destination}: see drain.host)"
+                    )
+                    raise ServerRefusedError(error.code, words, f"move {job.id}", "ROUTEREJ") from error
+                raise
+
+    async def fate(self, job: str) -> Fate:
+        """See `Drainer`."""
+        async with self._link.talk() as connection:
+            for extension in ("x", None):  # it may keep no history
+                try:
+                    found = await connection.describe(
+                        StatusRequest(
+                            code=RequestCode.STATUS_JOB,
+                            name=job,
+                            attributes=(Attribute("job_state"),),
+                            extension=extension,
+                        )
+                    )
+                except ServerRefusedError as error:
+                    if error.code in _GONE:
+                        return ""
+                    if extension is None:
+                        raise
+                else:
+                    return _FATES.get(found[0].values.get("job_state", ""), "here") if found else ""
+        return ""
+
+    async def remove(self, job: str, comment: str) -> None:
+        """See `Drainer`."""
+        async with self._unless_gone() as connection:
+            await connection.request(modify_request(job, [Attribute("comment", comment)]))
+            payload = (await connection.request(DeleteJobsRequest(jobs=(job,)))).payload
+            for name, code in payload.failed if isinstance(payload, Deletions) else ():
+                if code:
+                    raise refused(code, "", f"delete {name}")
+
+    async def close(self) -> None:
+        """Receives no more."""
+        await self._receiver.close()
+
+    @asynccontextmanager
+    async def _unless_gone(self) -> AsyncIterator[Connection]:
+        async with self._link.talk() as connection:
+            try:
+                yield connection
+            except ServerRefusedError as error:
+                if error.code not in _GONE:
+                    raise
+
+
+def _described(job: Drained, moved: MovedJob) -> Drained:
+    """What came, which has only what its owner asked for."""
+    found = drained(job.id, {entry.key: entry.value for entry in moved.attributes})
+    if "nodes" in found.resources:
+        asked = {name: value for name, value in found.resources.items() if name not in _FROM_NODES}
+        return replace(found, resources=asked)
+    return found
+
+
+def script_of(moved: MovedJob) -> str:
+    """Its script; for a job that names a program with its words (``qsub -- PROGRAM``), one that becomes it.
+    Raises `DrainError`.
+    """
+    if moved.script:
+        return text_of(moved.script)
+    named = {entry.name: entry.value for entry in moved.attributes}
+    program = named.get("executable", "")
+    if not program:
+        raise DrainError("it has no script")
+    words = [_WORD.sub(r"\1", program), *_WORD.findall(named.get("argument_list", ""))]
+    return f"#!/bin/sh\nexec {shlex.join(map(html.unescape, words))}\n"
+
+
+def _hold(code: RequestCode, job: str) -> ManageRequest:
+    return ManageRequest(
+        code=code,
+        command=ManagerCommand.SET,
+        object_type=ObjectType.JOB,
+        name=job,
+        attributes=(Attribute("Hold_Types", _HOLD),),
+    )

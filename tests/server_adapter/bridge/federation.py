@@ -1,0 +1,40 @@
+"""A federation as a drain asks it: it keeps jobs by key, and its requests and answers can be lost."""
+
+import json
+from typing import Any
+
+import httpx2
+
+
+class Federation(httpx2.AsyncBaseTransport):
+    """Keeps jobs by key, as the real one does; what it is asked can be lost, before or after it is done.
+
+    ``over`` is how a job is over that is taken back: empty while it is not.
+    """
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, dict[str, Any]] = {}
+        self.ready = 200
+        self.refuses = ""
+        self.loses = ""
+        self.over = "cancelled"
+        self.tokens: set[str] = set()
+        self.cancelled: list[str] = []
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        self.tokens.add(request.headers.get("authorization", ""))
+        if request.url.path == "/readyz":
+            return httpx2.Response(self.ready, json={})
+        if request.method == "DELETE":
+            number = request.url.path.rpartition("/")[2]
+            self.cancelled += [number] if number not in self.cancelled else []
+            return httpx2.Response(200, json={"id": number, "over": self.over})
+        body = json.loads(await request.aread())
+        if self.loses == "requests":
+            raise httpx2.ConnectError("cut")
+        if self.refuses:
+            return httpx2.Response(422, json={"detail": self.refuses})
+        self.jobs.setdefault(body["key"], body)
+        if self.loses == "answers":
+            raise httpx2.ReadError("cut")
+        return httpx2.Response(201, json={"id": str(list(self.jobs).index(body["key"]) + 1)})
