@@ -141,6 +141,12 @@ def set_calls(connection: Connection, cluster: int, number: int, calls: int) -> 
     connection.execute(update(batches).where(*here).values(calls=calls))
 
 
+def pass_over_after(connection: Connection, cluster: int, number: int) -> None:
+    """The engine is called for no batch after ``number`` that is in the log."""
+    later = (batches.c.cluster == cluster, batches.c.number > number)
+    connection.execute(update(batches).where(*later).values(calls=0))
+
+
 def forget_after(connection: Connection, cluster: int, last: Tail) -> None:
     """Take out batches and events after ``last``: a commit that seemed to fail may have gone through."""
     connection.execute(delete(events).where(events.c.cluster == cluster, events.c.number > last.event))

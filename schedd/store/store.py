@@ -195,6 +195,11 @@ class Store:
             _put_waiting(connection, cluster, waiting)
             log.set_calls(connection, cluster, batch.number, batch.calls)
 
+    def pass_over_after(self, cluster: int, number: int) -> None:
+        """Who follows the log is to call the engine for no batch after ``number`` that is there by now."""
+        with self.database.write(guarded=True) as connection:
+            log.pass_over_after(connection, cluster, number)
+
     def decisions_after(self, cluster: int, decision: str, limit: int = 1_000) -> Sequence[Decision]:
         """Up to ``limit`` decisions after the id ``decision`` (empty: from the first kept), in order."""
         with self.database.read() as connection:

@@ -248,3 +248,41 @@ def test_a_log_over_which_the_engine_fails_now_here_now_there_is_gone_through_in
     finally:
         durable.close()
     assert passed
+
+
+def test_a_log_over_which_the_engine_fails_at_each_batch_is_given_up_after_a_few_tries(
+    store: Store, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To pass over one batch after the other stopped the cluster for three tries at each of thousands."""
+    life = worked(store)
+    life.server.now += 500
+    life.batch(life.server.ends(), life.server.now)
+    assert life.runs
+    life.journal.close()
+    durable = Durable(StoreSettings(url=url, marks=tmp_path))
+    assert durable.open()
+    assert durable.lead.take()
+
+    def fails(*args: Any) -> Any:
+        raise CallFailed(args[0], args[1], 0, RuntimeError("on purpose"), 0)
+
+    succession = durable.succession("c", OLD)
+    found: Engine | None = None
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr("schedd.service.cluster.follow.call", fails)
+            for _ in range(9):
+                try:
+                    found = succession.follow(T)[0]
+                except CallFailed as failed:
+                    succession.fail(failed)
+        assert found is not None, "the log is gone through again and again"
+        reign = succession.lead(T)
+        assert reign is not None
+        assert (reign.failed is not None, reign.anew) == (True, True)
+        assert set(life.runs) <= set(reign.decisions)  # they may still be carried out
+        reign.journal.close()
+    finally:
+        durable.close()
+    again = Follower(store, "c", OLD, T)
+    assert set(again.engine.state.records) == set(found.state.records)

@@ -1,7 +1,9 @@
 """An error that was kept to one job or event, met by one process alone: all go on from the same state."""
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,11 +11,15 @@ import pytest
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.place import places
 from schedd.engine.show.job_view import job_view
+from schedd.service.cluster.calls import CallFailed, call
+from schedd.service.cluster.durable import Durable
 from schedd.service.cluster.follow import Follower
 from schedd.service.cluster.loop import PlanLoop
 from schedd.service.clusters import new_engine
-from schedd.store import STATE_KEPT, Batch, Breach, DurableJournal, Promise, Store
-from schedd.wire import Alert, Decision
+from schedd.service.settings.file import StoreSettings
+from schedd.store import STATE_KEPT, Batch, Breach, DurableJournal, MemoryJournal, Promise, Store
+from schedd.wire import Alert, Decision, JobFacts, NodeFacts
+from tests.engine.server import Server
 from tests.service.build import StillClock, T, job, node
 from tests.store.test_follow import assert_alike
 
@@ -199,3 +205,66 @@ def test_without_the_state_that_was_kept_a_part_of_the_log_counts_as_lost(
         mine.close()
         assert standby.lost is not None
         assert "the state after batch" in standby.lost.why
+
+
+def test_a_log_that_cannot_be_gone_through_any_more_is_given_up_after_eight_failures(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To pass over one batch after the other stopped the cluster for three tries at each of them."""
+    durable = Durable(StoreSettings(url=url, marks=tmp_path, checkpoint=3600))
+    assert durable.open()
+    loop = PlanLoop(
+        "c",
+        new_engine(SETTINGS, T),
+        MemoryJournal(),
+        StillClock(),
+        succession=durable.succession("c", SETTINGS),
+    )
+    loop.start()
+    tries = 0
+
+    def fails(*args: Any) -> Any:
+        nonlocal tries
+        tries += 1
+        raise CallFailed(args[0], args[1], 0, RuntimeError("on purpose"), 0)
+
+    server = Server(T)
+    try:
+        durable.seek([loop])
+        until = time.monotonic() + WAIT
+        while loop.standing_by:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        loop.submit([*server.change_node(NodeFacts(name="n1", cpus=8))]).result(WAIT)
+        for number in range(40):
+            facts = JobFacts(
+                id=f"{number}.s", owner="ann", queue="q", submitted=T, resources={"walltime": "100"}
+            )
+            loop.submit(server.submit(facts, 50)).result(WAIT)
+        with monkeypatch.context() as patch:
+            patch.setattr("schedd.service.cluster.follow.call", fails)
+            patch.setattr("schedd.service.cluster.planner.call", once(call))
+            loop.submit([*server.hold("39.s")]).result(WAIT)
+        assert tries < 30, "the log is gone through again and again"
+        assert (loop.alive, loop.failure, loop.trouble) == (True, "", "")
+        told = alerts(loop, "passed_over")
+        assert len(told) == 1
+        assert "the plan is rebuilt from a snapshot" in told[0]
+        loop.submit([server.snapshot()]).result(WAIT)
+        assert len(loop.published.records) >= 40
+        assert loop.published.halted == ""
+    finally:
+        loop.stop()
+        durable.close()
+
+
+def once(work: Callable[..., Any]) -> Callable[..., Any]:
+    """The same, but that it fails at first."""
+    left = [True]
+
+    def fails(*args: Any) -> Any:
+        if left.pop() if left else False:
+            raise CallFailed(args[0], args[1], 0, RuntimeError("on purpose"), 0)
+        return work(*args)
+
+    return fails

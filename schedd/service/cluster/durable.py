@@ -26,8 +26,8 @@ _TRY_S = 0.5
 TRIES = 3
 """So often a batch must fail that was handled before, until it is passed over: much may follow from it."""
 _MOST_TRIES = 8
-"""After so many tries to go through the log whatever fails is passed over: errors that come now here, now
-there, would else stop a cluster for as long as they come.
+"""After so many tries to go through the log all of it after the checkpoint is passed over: errors that come
+at each batch, or now here, now there, would else stop a cluster for as long as they come.
 """
 
 
@@ -64,6 +64,8 @@ class Reign:
     """What of the log is missing, to be told before all else."""
     failed: CallFailed | None = None
     """What the engine failed over on the way, and was passed over."""
+    anew: bool = False
+    """Whether so much was passed over that the plan is to be made anew."""
 
 
 class Succession:
@@ -79,6 +81,7 @@ class Succession:
         self._passed: CallFailed | None = None
         self._tries = 0
         self._row = 0
+        self._anew = False
 
     def follow(self, now: int) -> tuple[Engine, bool]:
         """The engine, brought up to what the store has, and whether that was news.
@@ -86,23 +89,34 @@ class Succession:
         Raises StoreError and CallFailed.
         """
         if self._follower is None:
-            self._follower = self._begin(now)
+            self._anew = self._anew and self._durable.lead.leads
+            self._follower = self._begin(now, without_log=self._anew)
             self._row = 0
             return self._follower.engine, True
         return self._follower.engine, self._follower.catch_up()
 
-    def _begin(self, now: int) -> Follower:
+    def _begin(self, now: int, *, without_log: bool) -> Follower:
         mark = self._durable.mark(self._cluster)
-        return Follower(self._durable.store, self._cluster, self._settings, now, mark, self.watch)
+        return Follower(
+            self._durable.store,
+            self._cluster,
+            self._settings,
+            now,
+            mark,
+            self.watch,
+            without_log=without_log,
+        )
 
-    def rebuild(self, now: int) -> tuple[Engine, Promised]:
-        """The engine as the log has it, for the daemon that leads. Raises StoreError and CallFailed."""
-        follower = self._begin(now)
+    def rebuild(self, now: int, *, without_log: bool) -> tuple[Engine, Promised]:
+        """The engine as the log has it, for the daemon that leads; ``without_log``: as its checkpoint has it,
+        and what came after that is passed over. Raises StoreError and CallFailed.
+        """
+        follower = self._begin(now, without_log=without_log)
         return follower.engine, follower.promised
 
     def fail(self, failed: CallFailed) -> bool:
         """The engine failed over the log: begin anew. Who leads passes over a batch that fails each time, and
-        after many tries whatever fails.
+        after many tries all that came after the checkpoint.
 
         Returns whether it did. Raises StoreError.
         """
@@ -112,6 +126,7 @@ class Succession:
         self._row += 1
         if not self._durable.lead.leads or (self._tries < TRIES and self._row < _MOST_TRIES):
             return False
+        self._anew = self._row >= _MOST_TRIES
         number = self._durable.store.cluster(self._cluster, failed.engine.state.now)
         self._durable.store.pass_over(number, failed.batch)
         self._passed = failed
@@ -132,13 +147,16 @@ class Succession:
             mark=self._durable.mark(self._cluster),
         )
         try:
-            decisions, last = self._follower.take_over(journal)
+            decisions, last = self._follower.take_over(journal, passed=self._passed is not None)
         except BaseException:
             journal.close()
             raise
         follower, self._follower = self._follower, None
         passed, self._passed, self._failed = self._passed, None, 0
-        return Reign(follower.engine, journal, follower.promised, decisions, last, follower.lost, passed)
+        anew, self._anew = self._anew, False
+        return Reign(
+            follower.engine, journal, follower.promised, decisions, last, follower.lost, passed, anew
+        )
 
     def forget(self) -> None:
         """Begin anew from the store: the engine may know more than was kept."""

@@ -8,7 +8,7 @@ same decisions. When its daemon takes over, it goes on from there under the sett
 import json
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import structlog
 
@@ -37,7 +37,8 @@ def in_the_log(settings: EngineSettings) -> str:
 
 
 class Follower:
-    """One cluster's. ``settings`` are this daemon's, which count when it leads.
+    """One cluster's. ``settings`` are this daemon's, which count when it leads. ``without_log``: what came
+    after the checkpoint is passed over for good, settings and pauses apart; only who leads may do that.
 
     Every method raises StoreError when the database fails; it may be called again then. And CallFailed when
     the engine fails over a batch: then the follower is of no more use.
@@ -51,6 +52,8 @@ class Follower:
         now: int,
         mark: Mark | None = None,
         watch: Watch | None = None,
+        *,
+        without_log: bool = False,
     ) -> None:
         self._mark = mark
         self._damage: tuple[str, ...] = ()
@@ -68,11 +71,14 @@ class Follower:
         self.kept = True
         """Whether there is a checkpoint to go on from."""
         self.engine: Engine
-        self._begin(now)
+        self._begin(now, without_log=without_log)
 
-    def _begin(self, now: int) -> None:
+    def _begin(self, now: int, *, without_log: bool = False) -> None:
         """From the newest checkpoint that can be read, and the log after it."""
         self.engine, batches = self._found(now)
+        if without_log:
+            self._store.pass_over_after(self._number, self._at.batch)
+            batches = [replace(batch, calls=0) for batch in batches]
         self.promised.begin(self.engine)
         self._apply(batches)
         if not self.engine.strayed:
@@ -171,11 +177,11 @@ class Follower:
         self.engine.state.strayed = strayed
         self.promised.begin(self.engine)
 
-    def take_over(self, journal: Journal) -> tuple[Sequence[Decision], str]:
+    def take_over(self, journal: Journal, *, passed: bool = False) -> tuple[Sequence[Decision], str]:
         """The last step, when the daemon leads: what followed from the last batch is kept if it was not yet.
 
         Returns the last decisions that may still matter, and the highest id of all. ``lost`` says what is
-        missing of the log.
+        missing of the log. Where a batch was ``passed`` over, the engine may not know runs that are out.
         """
         self.catch_up()
         if self._store.tail(self._number).batch < self._at.batch:
@@ -196,15 +202,16 @@ class Follower:
         number = int(kept[1:] or 0)
         if number > self.engine.state.decision_number:
             # Ids must not come twice. The decisions themselves the next snapshot will show.
-            _log.warning(
-                "more decisions were kept than the log led to; another version made them",
-                cluster=self._name,
-                kept=number,
-                found=self.engine.state.decision_number,
-            )
+            if not passed:
+                _log.warning(
+                    "more decisions were kept than the log led to; another version made them",
+                    cluster=self._name,
+                    kept=number,
+                    found=self.engine.state.decision_number,
+                )
             self.engine.state.decision_number = number
         self._settle_settings(journal)
-        recent = [decision for decision in self._store.recent(self._number) if self._counts(decision)]
+        recent = [decision for decision in self._store.recent(self._number) if self._counts(decision, passed)]
         return recent, self._store.last_decision(self._number)
 
     def _pinned(self) -> bytes:
@@ -258,7 +265,7 @@ class Follower:
             frozen = self.engine.freeze()
             self.kept = journal.maybe_checkpoint(frozen.parts, self.engine.state.now, must=True)
 
-    def _counts(self, decision: Decision) -> bool:
+    def _counts(self, decision: Decision, passed: bool) -> bool:
         """Whether a decision may still matter: a run that is out, a start told of a job that waits."""
         if isinstance(decision, Alert):
             return True
@@ -268,6 +275,8 @@ class Follower:
         if isinstance(decision, Switch):
             node = self.engine.state.power.get(decision.node)
             return node is not None and node.decision == decision.id
+        if passed and isinstance(decision, Run) and decision.expires >= self.engine.state.now:
+            return True
         record = self.engine.state.records.get(decision.job_id)
         if record is None:
             return False

@@ -115,7 +115,7 @@ class Planner:
         if reign.failed is not None:
             self._passing.note(reign.failed)
             try:
-                self._go_on_without(reign.failed)
+                self._go_on_without(reign.failed, anew=reign.anew)
             except CallFailed as again:
                 self._pass_over(again)
         if reign.lost is not None:
@@ -233,7 +233,10 @@ class Planner:
             promised: Promised | None = None
             try:
                 if succession is not None:
-                    found, promised = self._retries.insist(lambda: succession.rebuild(now))
+                    bare = self._passing.hopeless
+                    found, promised = self._retries.insist(
+                        lambda: succession.rebuild(now, without_log=bare)  # noqa: B023
+                    )
                 else:
                     found = rebuilt(self.engine, failed, self.watch)
             except CallFailed:
