@@ -82,7 +82,7 @@ async def get_objectives(request: Request, cluster: Cluster, _: Seen) -> Respons
     copy = await a_copy(cluster)
     found = await worked_out(request, measured, copy)
     latest = request.app.state.clusters.foretellers[cluster.name].latest
-    soon = known(await worked_out(request, measured, latest.fork)) if latest is not None else {}
+    soon = known(await worked_out(request, measured, latest.medians)) if latest is not None else {}
     values = tuple(
         ObjectiveValue(one.objective.value, one.value, one.unit, one.why, soon.get(one.objective.value))
         for one in found

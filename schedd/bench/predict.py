@@ -5,14 +5,15 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from heapq import heappop, heappush
 from statistics import median
-from time import perf_counter, process_time
+from time import process_time
 
 import numpy as np
 from rich.table import Table
 
 from schedd.bench.grow import Grower
 from schedd.bench.workload import Profile
-from schedd.predict import Ask, Learner, decoded, waiting
+from schedd.plan.columns import Ints
+from schedd.predict import LEVELS, Ask, Learner, Prediction, Scene, likely
 
 __all__ = ["PredictResult", "bench_predict", "table_of", "to_json"]
 
@@ -26,7 +27,7 @@ _AT_ONCE = 100
 class PredictResult:
     """``ended`` jobs of ``users`` were predicted at submission and learned from: µs of processor for each
     job, and MiB of all that is kept of them. The starts of ``jobs`` waiting jobs on ``nodes`` nodes, with
-    memory, by predicted run times: seconds of the wall, median and longest of some rounds.
+    memory, in so many ``draws`` of run times: seconds of a processor, median and longest of some rounds.
     """
 
     profile: str
@@ -38,6 +39,7 @@ class PredictResult:
     us_per_job: float
     mib: float
     templates: int
+    draws: int
     starts_s: float
     starts_longest_s: float
 
@@ -62,29 +64,43 @@ def bench_predict(
     grower = Grower(profile, nodes, jobs, seed)
     grower.fill(jobs)
     plan = grower.plan
-    since = np.zeros(plan.jobs.durations.shape[0], np.int64)
-    order = waiting(plan, since)
-    shares = np.random.default_rng(seed).uniform(0.05, 1.0, since.shape[0])
-    duration = np.maximum((plan.jobs.durations * shares).astype(np.int64), 1)
+    predictions = _predictions(plan.jobs.durations, seed)
+    since = np.zeros(len(predictions), np.int64)
+    ids = [str(slot) for slot in range(len(predictions))]
     tell("starts of the whole queue")
-    rounds = []
+    rounds, sizes = [], (0, 0)
     for _ in range(_ROUNDS):
-        before = perf_counter()
-        decoded(plan, order, duration, grower.now)
-        rounds.append(perf_counter() - before)
+        before = process_time()
+        scene = Scene.of(plan, grower.now, since, ids, predictions)
+        starts = np.stack([one.starts[scene.order] for one in scene.draws()])
+        likely(starts)
+        rounds.append(process_time() - before)
+        sizes = starts.shape
     return PredictResult(
         profile=profile,
         nodes=nodes,
-        jobs=int(order.shape[0]),
+        jobs=sizes[1],
         seed=seed,
         ended=ended,
         users=users,
         us_per_job=1e6 * spent / ended,
         mib=learner.run_times.nbytes / (1 << 20),
         templates=int(learner.run_times.save()[1]["at"].shape[0]),
+        draws=sizes[0],
         starts_s=median(rounds),
         starts_longest_s=max(rounds),
     )
+
+
+def _predictions(walltimes: Ints, seed: int) -> dict[str, Prediction]:
+    """By slot: between nothing and a share of the walltime, which most jobs have much of left."""
+    shares = np.random.default_rng(seed).uniform(0.1, 1.0, walltimes.shape[0])
+    told = np.maximum((walltimes * shares)[:, None] * LEVELS, 1).astype(np.int64)
+    nothing, none = np.zeros(LEVELS.shape[0]), np.zeros(0, np.int64)
+    return {
+        str(slot): Prediction(max(1, walltime), told[slot], nothing, none)
+        for slot, walltime in enumerate(walltimes.tolist())
+    }
 
 
 def _learn(ended: int, users: int, seed: int) -> tuple[float, Learner]:
@@ -122,7 +138,7 @@ def to_json(result: PredictResult) -> str:
 def table_of(result: PredictResult) -> Table:
     """One line."""
     table = Table(title=f"{result.profile}: {result.jobs:,} jobs wait for {result.nodes:,} nodes")
-    for name in ("ended", "users", "µs/job", "MiB", "templates", "starts of all [s]", "longest"):
+    for name in ("ended", "users", "µs/job", "MiB", "templates", "draws", "starts of all [s]", "longest"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_row(
         f"{result.ended:,}",
@@ -130,6 +146,7 @@ def table_of(result: PredictResult) -> Table:
         f"{result.us_per_job:.1f}",
         f"{result.mib:.0f}",
         f"{result.templates:,}",
+        str(result.draws),
         f"{result.starts_s:.2f}",
         f"{result.starts_longest_s:.2f}",
     )

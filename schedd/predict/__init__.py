@@ -1,11 +1,14 @@
 """Predicted run times and expected starts: learned from events, pure functions of what was learned."""
 
 from schedd.predict.accuracy import Figures, Outcomes, figures
-from schedd.predict.decode import decode, decoded, running, waiting
+from schedd.predict.ahead import Ahead, run_on
+from schedd.predict.decode import decode, running, waiting
+from schedd.predict.draws import drawn, lasting
 from schedd.predict.layout import LEVELS, P50, P90, Ask, Prediction
 from schedd.predict.learner import Learner
 from schedd.predict.outlook import KINDS, Kind, Outlook, calm, kind_of
 from schedd.predict.run_times import RunTimes
+from schedd.predict.scene import Drawn, Likely, Scene, likely
 from schedd.predict.starts import Calibration, Expected
 
 __all__ = [
@@ -13,21 +16,28 @@ __all__ = [
     "LEVELS",
     "P50",
     "P90",
+    "Ahead",
     "Ask",
     "Calibration",
+    "Drawn",
     "Expected",
     "Figures",
     "Kind",
     "Learner",
+    "Likely",
     "Outcomes",
     "Outlook",
     "Prediction",
     "RunTimes",
+    "Scene",
     "calm",
     "decode",
-    "decoded",
+    "drawn",
     "figures",
     "kind_of",
+    "lasting",
+    "likely",
+    "run_on",
     "running",
     "waiting",
 ]

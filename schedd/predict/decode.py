@@ -5,7 +5,7 @@ import numpy as np
 from schedd.plan.columns import FIXED, PLANNED, UNPLACED, Ints
 from schedd.plan.plan import Plan, WorkSpent
 
-__all__ = ["decode", "decoded", "running", "waiting"]
+__all__ = ["decode", "running", "waiting"]
 
 
 def running(plan: Plan) -> Ints:
@@ -27,21 +27,18 @@ def waiting(plan: Plan, since: Ints) -> Ints:
     return order
 
 
-def decoded(plan: Plan, order: Ints, duration: Ints, now: int) -> Ints:
+def decode(fork: Plan, order: Ints, duration: Ints, now: int) -> Ints:
     """When each job of ``order`` would start, were all as long as ``duration`` (seconds, by slot).
 
     Jobs that run keep their nodes and end that long after their start, or in a second if that is over. Each
-    of the others goes into the earliest gap that those before it leave. -1 for one that has no start, or for
-    which looking takes more work than the plan allows. The plan itself is left as it is.
+    of the others is moved into the earliest gap that those before it leave. -1 for one that has no start, or
+    for which looking takes more work than the plan allows, and for all that come after the plan was stopped.
     """
-    return decode(plan.fork(), order, duration, now)
-
-
-def decode(fork: Plan, order: Ints, duration: Ints, now: int) -> Ints:
-    """The same on the plan itself, whose jobs it moves; -1 also for all that come after it was stopped."""
     for slot in order[fork.jobs.states[order] == PLANNED].tolist():
         fork.take_back(slot)
-    for slot in running(fork).tolist():
+    held = running(fork)
+    # Of those that ended by now nothing is in the way; with them it would be for a second.
+    for slot in held[fork.jobs.starts[held] + fork.jobs.durations[held] > now].tolist():
         left = max(fork.start(slot) + int(duration[slot]), now + 1)
         fork.set_duration(slot, left - fork.start(slot), now)
     starts = np.empty(order.shape[0], np.int64)

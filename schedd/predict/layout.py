@@ -61,21 +61,3 @@ class Prediction:
     def p90(self) -> int:
         """Seconds: nine of ten such jobs run no longer."""
         return int(self.told[P90])
-
-    def after(self, elapsed: int, level: float = 0.5) -> int:
-        """The run time, in all, of a job that has run for ``elapsed`` seconds: a quantile of what is left.
-
-        More than ``elapsed``, and no more than the walltime unless that has passed already.
-        """
-        chances = np.concatenate(((0.0,), LEVELS, (1.0,)))
-        seconds = np.concatenate(((0,), self.told, (self.walltime,))).astype(np.float64)
-        past = 0.0
-        if elapsed > 0:
-            # Where several levels have the same value, all of them are over once it has passed.
-            last = int(np.searchsorted(seconds, elapsed, "right")) - 1
-            past = float(chances[last])
-            if last + 1 < seconds.shape[0]:
-                part = (elapsed - seconds[last]) / (seconds[last + 1] - seconds[last])
-                past += part * (float(chances[last + 1]) - past)
-        total = float(np.interp(past + level * (1.0 - past), chances, seconds))
-        return max(elapsed + 1, round(total))

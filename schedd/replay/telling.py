@@ -6,14 +6,15 @@ of asking.
 """
 
 from bisect import insort
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
 from schedd.engine.facts.state import EngineState
-from schedd.plan.columns import PLANNED, Ints
-from schedd.predict import Ask, Calibration, Expected, Learner, decoded, running, waiting
+from schedd.plan.columns import Ints
+from schedd.predict import Ask, Calibration, Learner, Scene, likely
 from schedd.replay.prepare import Prepared
 
 __all__ = ["HORIZONS", "Teller", "ToldFigures"]
@@ -42,14 +43,6 @@ class ToldFigures:
     told_hour_p90_coverage: float | None = None
     runtime_p90_coverage: float | None = None
     runtime_median_error_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Starts:
-    """By job: when it starts by predicted run times, and by walltimes."""
-
-    predicted: dict[str, int]
-    planned: dict[str, int]
 
 
 class Teller:
@@ -100,41 +93,47 @@ class Teller:
 
     def tell(self, state: EngineState, before: int | None) -> None:
         """Answer all that is asked before a moment (None: ever), at which the plan changes next."""
-        known: tuple[int, _Starts] | None = None
         while self._asks and (before is None or -self._asks[-1][0] < before):
-            moment, horizon, i = (-part for part in self._asks.pop())
-            if known is None or known[0] != moment:
-                known = moment, self._starts(state, moment)
-            job, starts = str(i), known[1]
-            if min(starts.predicted.get(job, _NOT), starts.planned.get(job, _NOT)) < 0:
-                continue  # it waits for something else than room, or is too hard to plan
-            expected: Expected = self._kinds[horizon].tell(
-                job, moment, starts.predicted[job], starts.planned[job]
-            )
-            self._asked[horizon, i] = moment
-            self._p50[horizon, i], self._p90[horizon, i] = expected.p50, expected.p90
-            self._planned[horizon, i] = starts.planned[job]
+            moment = -self._asks[-1][0]
+            asked: list[tuple[int, int]] = []
+            while self._asks and -self._asks[-1][0] == moment:
+                _, horizon, i = self._asks.pop()
+                asked.append((-horizon, -i))
+            starts = self._starts(state, moment, {i for _, i in asked})
+            for horizon, i in asked:
+                if i not in starts:
+                    continue  # it waits for something else than room, or is too hard to plan
+                planned, predicted, late = starts[i]
+                expected = self._kinds[horizon].tell(str(i), moment, predicted, planned, late)
+                self._asked[horizon, i] = moment
+                self._p50[horizon, i], self._p90[horizon, i] = expected.p50, expected.p90
+                self._planned[horizon, i] = planned
 
-    def _starts(self, state: EngineState, now: int) -> _Starts:
-        plan, by_slot = state.plan, state.by_slot
-        jobs = plan.jobs
-        order = waiting(plan, state.columns.release)
-        duration = jobs.durations.copy()
-        ids = [by_slot[slot].id for slot in order.tolist()]
-        for slot, job in zip(order.tolist(), ids, strict=True):
-            duration[slot] = self._learner.prediction(job).p50
-        for slot in running(plan).tolist():
-            record = by_slot[slot]
-            if record is not None:
-                elapsed = now - int(jobs.starts[slot])
-                duration[slot] = self._learner.prediction(record.id).after(elapsed)
-        predicted = decoded(plan, order, duration, now)
-        planned = jobs.starts[order]
-        if (jobs.states[order] != PLANNED).any():  # a policy that plans nobody, or only the first
-            planned = decoded(plan, order, jobs.durations, now)
-        return _Starts(
-            dict(zip(ids, predicted.tolist(), strict=True)), dict(zip(ids, planned.tolist(), strict=True))
+    def _starts(
+        self, state: EngineState, now: int, asked: Collection[int]
+    ) -> dict[int, tuple[int, int, int]]:
+        """Of these jobs: when the plan has them, when they start in half of the draws, and in nine of ten."""
+        ids = [record.id if record is not None else "" for record in state.by_slot]
+        scene = Scene.of(
+            state.plan,
+            now,
+            state.columns.release,
+            ids,
+            self._learner.predictions(),
+            queued=state.queue,
+            arrays=state.arrays,
         )
+        at = [k for k, slot in enumerate(scene.order.tolist()) if int(ids[slot]) in asked]
+        slots = scene.order[at]
+        found = likely(np.stack([one.starts[slots] for one in scene.draws(slots.tolist())]))
+        rows = zip(
+            slots.tolist(), scene.planned[at].tolist(), found.p50.tolist(), found.late.tolist(), strict=True
+        )
+        return {
+            int(ids[slot]): (by_plan, p50, late)
+            for slot, by_plan, p50, late in rows
+            if min(by_plan, p50) >= 0
+        }
 
     def figures(self, killed: Ints) -> ToldFigures:
         """How good it all was, of jobs that were not ``killed`` with a node."""

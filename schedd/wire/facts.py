@@ -184,7 +184,8 @@ class SubmissionFacts:
 @dataclass(frozen=True, slots=True)
 class ExpectedFacts:
     """A waiting job is expected to start at ``start`` (as many such jobs start later as earlier), in nine of
-    ten cases ``by`` a moment; the plan has it at ``planned``. Seconds since the epoch.
+    ten cases ``by`` a moment; the plan has it at ``planned``, nine of ten draws of run times by ``late`` (-1:
+    not known). Seconds since the epoch.
 
     ``kind`` says how it is measured: told at its ``submission``; ``waiting`` for half of what was expected
     then, or found so; within an ``hour`` of its start; empty: told again in between.
@@ -195,6 +196,7 @@ class ExpectedFacts:
     by: int
     planned: int
     kind: Literal["submission", "waiting", "hour", ""] = ""
+    late: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,6 +28,7 @@ def test_it_tells_what_was_measured(tmp_path: Path) -> None:
     assert (found["nodes"], found["ended"], found["users"]) == (9, 1500, 5)
     assert 0 < found["jobs"] <= 60
     assert found["templates"] > 5
+    assert found["draws"] == 9
     assert min(found["us_per_job"], found["mib"], found["starts_s"]) > 0
     assert found["starts_longest_s"] >= found["starts_s"]
 

@@ -231,7 +231,7 @@ def test_an_admin_hears_of_it_when_too_few_or_too_many_start_as_told() -> None:
     now = cluster.server.now
     for i in range(120):
         expected = Expected(now - 100, now - 50 if i % 3 == 0 else now + 50)
-        hours.note(str(i), now - 200, expected, now)
+        hours.note(str(i), now - 200, expected, now, -1)
         hours.started(str(i), now)
     assert hours.coverage[1] == 2 / 3
     cluster.at(100)
@@ -243,7 +243,7 @@ def test_an_admin_hears_of_it_when_too_few_or_too_many_start_as_told() -> None:
     assert len(cluster.alerts("expected")) == 1
     assert publish(cluster.engine.state).expected_held["hour"][0] == 120
     for i in range(300):
-        hours.note(str(i), now, Expected(now + 900, now + (900 if i % 10 else 450)), now)
+        hours.note(str(i), now, Expected(now + 900, now + (900 if i % 10 else 450)), now, -1)
         hours.started(str(i), now + 600)
     assert hours.coverage[1] == 0.9
     cluster.at(600)

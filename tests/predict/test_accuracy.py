@@ -32,7 +32,7 @@ def test_the_latest_outcomes_say_how_many_came_true() -> None:
     assert Calibration().coverage == (0, 0)
     one = Calibration()
     for i in range(400):
-        one.tell(str(i), 1000 * i, 1000 * i + 100, 1000 * i + 200)
+        one.tell(str(i), 1000 * i, 1000 * i + 100, 1000 * i + 200, -1)
         p90 = one.told[str(i)].expected.p90
         one.started(str(i), p90 + 50 if i % 4 == 0 else 1000 * i + 100)
     assert len(one.held) == 300

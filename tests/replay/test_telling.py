@@ -15,13 +15,13 @@ from schedd.replay.telling import ToldFigures
 from schedd.replay.workload import Trace, TraceJob, select
 
 
-def busy(n: int = 600, seed: int = 1, nodes: int = 0) -> Prepared:
+def busy(n: int = 160, seed: int = 1, nodes: int = 0) -> Prepared:
     """Users with habits, who ask for far more than they need, at a machine of 8 processors."""
     draw = random.Random(seed)
     jobs, now = [], 0
     for i in range(n):
         user = draw.randrange(5)
-        now += int(draw.expovariate(1 / 220))
+        now += int(draw.expovariate(1 / 330))
         run = max(1, int(300 * (1 + user) * draw.lognormvariate(0, 0.3)))
         jobs.append(
             TraceJob(id=i, submit=now, run=run, procs=draw.randint(1, 4), estimate=20_000, user=f"u{user}")
@@ -35,7 +35,7 @@ def test_told_starts_are_much_nearer_to_the_truth_than_those_of_walltimes(policy
     told = replay(busy(), policy, slack=Slack(3600, 0.5), tell=True).told
     assert told is not None
     assert told.told_jobs is not None
-    assert told.told_jobs > 200
+    assert told.told_jobs > 100
     assert told.told_error_ratio is not None
     assert told.told_error_ratio < 0.3
     assert told.told_p90_coverage is not None
@@ -50,7 +50,7 @@ def test_told_starts_are_much_nearer_to_the_truth_than_those_of_walltimes(policy
 
 
 def test_to_tell_changes_nothing_of_the_replay_and_is_the_same_twice() -> None:
-    jobs = busy(200)
+    jobs = busy(100)
     plain = replay(jobs, "conservative").as_row()
     rows = [replay(jobs, "conservative", tell=True).as_row() for _ in range(2)]
     told = ToldFigures.__slots__
@@ -65,7 +65,7 @@ def test_to_tell_changes_nothing_of_the_replay_and_is_the_same_twice() -> None:
 def test_starts_are_told_on_several_nodes_and_under_a_search() -> None:
     searching = Searching(1800, SearchSettings(moves=20))
     told = replay(
-        busy(200, nodes=4), "conservative", slack=Slack(3600, 0.5), searching=searching, tell=True
+        busy(100, nodes=4), "conservative", slack=Slack(3600, 0.5), searching=searching, tell=True
     ).told
     assert told is not None
     assert told.told_jobs

@@ -1,5 +1,7 @@
 """When a job that nobody submitted is expected to start: the same as it is told once it is submitted."""
 
+from dataclasses import replace
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -122,7 +124,7 @@ def test_a_run_time_that_cannot_be_had_soon_is_the_walltime() -> None:
         teller = Foreteller(loop)
         teller.turn()
         assert teller.latest is not None
-        busy = Expecting(teller.latest.fork, teller.latest.found, lambda _: None)
+        busy = replace(teller.latest, predict=lambda _: None)
         _, found = ask(loop, busy, asks())
         assert found.run_time == -1
         assert found.start > T

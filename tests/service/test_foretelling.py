@@ -139,7 +139,7 @@ def test_the_expected_plan_is_worth_what_predicted_run_times_make_of_it() -> Non
         teller = Foreteller(loop)
         assert teller.turn() is not None
         assert teller.latest is not None
-        expected_ = known(measured(teller.latest.fork))
+        expected_ = known(measured(teller.latest.medians))
         planned = known(measured(loop.fork().result(WAIT)))
         assert expected_["makespan"] < 0.3 * planned["makespan"]
         assert expected_["wait"] < 0.3 * planned["wait"]

@@ -97,7 +97,7 @@ def told_starts(state: "EngineState", event: StartsExpected) -> None:
             state.tell_due[slot] = 1
         if facts.kind:
             told = Expected(facts.start, facts.by)
-            outlook.kinds[facts.kind].note(facts.job_id, event.time, told, facts.planned)
+            outlook.kinds[facts.kind].note(facts.job_id, event.time, told, facts.planned, facts.late)
 
 
 def off_the_mark(state: "EngineState") -> dict[str, float]:

@@ -6,9 +6,21 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from schedd.engine.facts.state import EngineState
-from schedd.plan.columns import PLANNED, UNPLACED, Ints
+from schedd.plan.columns import Ints
 from schedd.plan.plan import Plan
-from schedd.predict import Calibration, Expected, Kind, Prediction, calm, decode, kind_of, running, waiting
+from schedd.plan.turns import Wholes
+from schedd.predict import (
+    Calibration,
+    Drawn,
+    Expected,
+    Kind,
+    Prediction,
+    Scene,
+    calm,
+    decode,
+    kind_of,
+    likely,
+)
 from schedd.wire import ExpectedFacts, StartsExpected
 
 __all__ = ["Foretold", "Outset", "foretell", "outset", "within"]
@@ -21,7 +33,7 @@ _SLICE = 500
 
 @dataclass(frozen=True, slots=True)
 class Outset:
-    """What a round begins with, copied between two batches; it is the asker's own."""
+    """What a round begins with, copied between two batches; it is the asker's own, who leaves it as it is."""
 
     plan: Plan
     now: int
@@ -35,17 +47,21 @@ class Outset:
     expected_by: Ints
     predictions: Mapping[str, Prediction]
     kinds: Mapping[Kind, Calibration]
+    arrays: Wholes | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Foretold:
     """What a round found: all starts by predicted run times, and those that are to be told.
 
-    ``plan`` is the plan with predicted run times, in which further jobs may be tried.
+    ``plan`` is the plan decoded with the medians of predicted run times; ``scene`` and ``drawn`` are what
+    further jobs may be tried in.
     """
 
     as_of: int
     plan: Plan
+    scene: Scene = field(repr=False)
+    drawn: tuple[Drawn, ...] = field(repr=False)
     starts: Mapping[str, int]
     told: tuple[ExpectedFacts, ...]
     kinds: Mapping[Kind, Calibration] = field(repr=False)
@@ -75,48 +91,49 @@ def outset(state: EngineState) -> Outset | None:
         expected_by=state.expected_by.copy(),
         predictions=outlook.learner.predictions(),
         kinds={kind: one.copy() for kind, one in outlook.kinds.items()},
+        arrays=_own(state.arrays),
     )
 
 
 def foretell(given: Outset, ready: Callable[[Plan], None] = lambda _: None) -> Foretold:
-    """Work it all out; ``given`` is used up. ``ready`` gets the plan that may be stopped from outside."""
-    plan, now, ids = given.plan, given.now, given.ids
+    """Work it all out. ``ready`` gets each plan that is worked on, which may be stopped from outside."""
+    now, ids = given.now, given.ids
+    scene = Scene.of(
+        given.plan,
+        now,
+        given.since,
+        ids,
+        given.predictions,
+        queued=given.queued,
+        arrays=given.arrays,
+    )
+    order = scene.order
+    planned = scene.planned
+    drawn = scene.draws(ready=ready)
+    found = likely(np.stack([one.starts[order] for one in drawn]))
+    plan = given.plan.fork()
     ready(plan)
-    jobs = plan.jobs
-    order = waiting(plan, given.since)
-    waits = jobs.states[order] == PLANNED
-    if given.queued:
-        waits |= (jobs.states[order] == UNPLACED) & np.isin(order, list(given.queued))
-    order = order[waits]
-    planned, unplanned = jobs.starts[order], (jobs.states[order] != PLANNED).any()
-    by_walltime = jobs.durations.copy()
-    duration = by_walltime.copy()
-    for slot in order.tolist():
-        prediction = given.predictions.get(ids[slot])
-        if prediction is not None:
-            duration[slot] = min(prediction.p50, int(by_walltime[slot]))
-    for slot in running(plan).tolist():
-        prediction = given.predictions.get(ids[slot])
-        if prediction is not None:
-            left = prediction.after(max(0, now - int(jobs.starts[slot])))
-            duration[slot] = min(left, int(by_walltime[slot]))
-    if unplanned:  # a policy that plans nobody, or only the first
-        planned = decode(plan.fork(), order, by_walltime, now)
-    predicted = decode(plan, order, duration, now)
+    decode(plan, order, scene.medians, now)
     told = []
     starts = {}
-    for slot, start, by_plan in zip(order.tolist(), predicted.tolist(), planned.tolist(), strict=True):
+    rows = zip(order.tolist(), found.p50.tolist(), found.late.tolist(), planned.tolist(), strict=True)
+    for slot, start, late, by_plan in rows:
         job = ids[slot]
         if min(start, by_plan) < 0 or job not in given.predictions:
             continue
         starts[job] = start
         kind, counts = kind_of(given.kinds, job, now, int(given.since[slot]), start)
-        new = within(given.kinds[kind].estimate(now, start, by_plan), now, int(given.promise[slot]))
+        new = within(given.kinds[kind].estimate(now, start, by_plan, late), now, int(given.promise[slot]))
         p50 = int(given.expected[slot])
         old = Expected(p50, int(given.expected_by[slot])) if p50 >= 0 else None
         if counts or not calm(old, new, now):
-            told.append(ExpectedFacts(job, new.p50, new.p90, by_plan, kind if counts else ""))
-    return Foretold(now, plan, starts, tuple(told), given.kinds)
+            told.append(ExpectedFacts(job, new.p50, new.p90, by_plan, kind if counts else "", late))
+    return Foretold(now, plan, scene, tuple(drawn), starts, tuple(told), given.kinds)
+
+
+def _own(arrays: Wholes | None) -> Wholes | None:
+    """A copy: the engine goes on with what it has."""
+    return Wholes(arrays.number.copy(), arrays.end.copy()) if arrays is not None else None
 
 
 def within(expected: Expected, now: int, promised: int) -> Expected:

@@ -15,7 +15,7 @@ from schedd.plan.plan import Plan
 from schedd.predict import Ask, Prediction
 from schedd.service.cluster.errors import Overloaded, PlannerStopped
 from schedd.service.cluster.loop import PlanLoop
-from schedd.service.questions.expecting import Expecting
+from schedd.service.questions.expecting import Expecting, expecting
 from schedd.service.questions.forks import Fork
 
 __all__ = ["Foreteller"]
@@ -112,7 +112,7 @@ class Foreteller:
             self._plan = None
             if self._stopping:
                 return None
-        self.latest = Expecting(fork, found, self._predict)
+        self.latest = expecting(fork, found, self._predict)
         self._rounds += 1
         for event in found.events(f"expected:{self._epoch}:{self._rounds}"):
             loop.submit([event]).result(_PATIENCE_S)

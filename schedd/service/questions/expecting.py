@@ -2,18 +2,23 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
+import numpy as np
+
 from schedd.engine.facts.foresight import ask_of
-from schedd.engine.facts.intake import Understood
 from schedd.engine.rank.promises import slack_of
 from schedd.engine.show.foretelling import Foretold, within
 from schedd.model import FOREVER, StartKnown
-from schedd.predict import Ask, Prediction
+from schedd.plan.columns import Ints
+from schedd.plan.plan import Plan
+from schedd.predict import Ask, Prediction, Scene, drawn, lasting, likely, run_on
+from schedd.service.questions.asking import tried_in
 from schedd.service.questions.forks import Asked, Fork
 from schedd.wire import JobFacts
 
-__all__ = ["UNKNOWN", "Expectation", "Expecting", "promise_of"]
+__all__ = ["UNKNOWN", "Expectation", "Expecting", "expecting", "promise_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +46,25 @@ def promise_of(fork: Fork, asked: Asked, queue: str) -> int:
     return slack_of(fork.published.settings, queue).latest(planned, max(0, planned - asked.now))
 
 
+def expecting(fork: Fork, found: Foretold, predict: Callable[[Ask], Prediction | None]) -> "Expecting":
+    """To ask of further jobs; ``fork`` has the plan of ``found.scene``."""
+    after = tuple(fork.over(one.plan) for one in found.drawn)
+    return Expecting(fork, found, predict, after, fork.over(found.plan))
+
+
 @dataclass(frozen=True, slots=True)
 class Expecting:
     """What the latest round of predictions found, to ask of further jobs. Any thread may ask."""
 
     fork: Fork
-    """Its plan has predicted run times."""
+    """Its plan goes by walltimes: the one that the round began with."""
     found: Foretold
     predict: Callable[[Ask], Prediction | None]
     """How long a job runs; None where that cannot be said soon."""
+    after: tuple[Fork, ...]
+    """Of each draw of run times the plan that it ended with."""
+    medians: Fork
+    """Its plan has the medians of predicted run times."""
 
     def of(self, facts: JobFacts, asked: Asked, promise: int, *, instead_of: str = "") -> Expectation:
         """When a job is expected to start of which the plan said ``asked``.
@@ -60,21 +75,51 @@ class Expecting:
         if not isinstance(asked.answer, StartKnown) or not settings.predicts(facts.queue):
             return UNKNOWN
         planned, as_of = asked.answer.placement.start, self.found.as_of
-        predictions: list[Prediction] = []
-
-        def lasts(understood: Understood) -> int:
-            found = self.predict(ask_of(facts, understood))
-            if found is None:
-                return understood.walltime
-            predictions.append(found)
-            return min(found.p50, understood.walltime)
-
-        start = self.fork.start(facts, asked.now, lasts, instead_of=instead_of)
-        run_time = predictions[0].p50 if predictions else -1
+        understood = self.fork.read(facts)
+        prediction = self.predict(ask_of(facts, understood))
+        run_time = prediction.p50 if prediction is not None else -1
         if planned <= asked.now + 1:  # the plan is newer than what was predicted from it
             return Expectation(planned, planned, as_of, run_time)
-        if start is None:
+        found = likely(self._starts(facts, asked.now, understood.walltime, prediction, instead_of))
+        start, late = int(found.p50[0]), int(found.late[0])
+        if start < 0:
             return replace(UNKNOWN, run_time=run_time)
-        expected = self.found.kinds["submission"].estimate(asked.now, start, planned)
+        expected = self.found.kinds["submission"].estimate(asked.now, start, planned, late)
         expected = within(expected, asked.now, promise)
         return Expectation(expected.p50, expected.p90, as_of, run_time)
+
+    def _starts(
+        self, facts: JobFacts, now: int, walltime: int, prediction: Prediction | None, instead_of: str
+    ) -> Ints:
+        """When it starts in each draw, (draws, 1); -1: not at all."""
+        scene = self.found.scene
+        starts = self.fork.tried(facts, now, partial(_run_on, scene), instead_of=instead_of)
+        if starts is None:
+            return np.full((len(self.after), 1), -1, np.int64)
+        lasts = np.full(len(self.after), walltime, np.int64)
+        if prediction is not None:
+            levels = drawn([facts.id], len(self.after))
+            lasts = np.minimum(lasting([prediction], np.zeros(1, np.int64), levels)[0], walltime)
+        for k in np.flatnonzero(starts < 0).tolist():  # it comes behind what the draws were run on to
+            moment = max(now, self.found.drawn[k].now)
+            start = self.after[k].start(facts, moment, int(lasts[k]), instead_of=instead_of)
+            starts[k] = start if start is not None else -1
+        return starts.reshape(-1, 1)
+
+
+def _run_on(scene: Scene, plan: Plan, slot: int) -> Ints:
+    """When a further job of the scene's plan starts in each draw; -1: not within the work that a draw may do.
+
+    Raises WorkSpent.
+    """
+    size = plan.jobs.starts.shape[0]
+    starts = np.full(scene.lasts.shape[0], -1, np.int64)
+    for k, drawn_lasts in enumerate(scene.lasts):
+        fork = plan.fork()
+        go_on = tried_in(fork)
+        lasts = np.zeros(size, np.int64)
+        lasts[: drawn_lasts.shape[0]] = drawn_lasts
+        lasts[slot] = plan.jobs.durations[slot]  # how long it runs matters to its own start no more
+        starts[k] = run_on(fork, lasts, scene.now, scene.work, (slot,), scene.arrays).started[slot]
+        go_on()
+    return starts

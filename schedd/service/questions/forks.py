@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -33,6 +34,8 @@ from schedd.service.questions.smaller import Smaller, smaller
 from schedd.wire import JobFacts
 
 __all__ = ["Asked", "Fork", "Many", "NotUnderstood", "fork"]
+
+_T = TypeVar("_T")
 
 
 class NotUnderstood(ValueError):
@@ -173,9 +176,12 @@ class Fork:
             many,
         )
 
-    def start(
-        self, facts: JobFacts, now: int, lasts: Callable[[Understood], int], *, instead_of: str = ""
-    ) -> int | None:
+    def read(self, facts: JobFacts) -> Understood:
+        """How a job would be understood. Raises NotUnderstood."""
+        with self._lock:
+            return self._read(facts)[1]
+
+    def start(self, facts: JobFacts, now: int, lasts: int, *, instead_of: str = "") -> int | None:
         """The first moment at which this job could start if it came at ``now`` and ran for ``lasts`` seconds.
 
         None: there is no such moment. Raises NotUnderstood, and WorkSpent.
@@ -188,8 +194,32 @@ class Fork:
             if self._before_any_plan(facts, request) is not None:
                 return None
             asking = self._asking(plan, facts, understood, moment, best=False)
-            found = asking.start(request, lasts(understood))
+            found = asking.start(request, lasts)
         return found.placement.start if isinstance(found, StartKnown) else None
+
+    def tried(
+        self, facts: JobFacts, now: int, ask: Callable[[Plan, int], _T], *, instead_of: str = ""
+    ) -> _T | None:
+        """What ``ask`` says of the plan with this job, as if it came at ``now``, in its earliest place.
+
+        It gets the plan, which it must not change, and the job's slot. None: there is no such place. Raises
+        NotUnderstood, and WorkSpent.
+        """
+        moment = max(now, self.as_of)
+        with self._lock, ExitStack() as stack:
+            request, understood = self._read(facts)
+            plan = self._without(instead_of, moment) if instead_of else self._plan
+            stack.enter_context(limited(plan))
+            if self._before_any_plan(facts, request) is not None:
+                return None
+            asking = self._asking(plan, facts, understood, moment, best=False)
+            return asking.tried(request, understood.walltime, ask)
+
+    def over(self, plan: Plan) -> "Fork":
+        """The same with another plan, which is of no use to anybody else then."""
+        return Fork(
+            plan, self.published, self._limits, self.columns, self.walltime_use, self.ranks, self._uncounted
+        )
 
     def _read(self, facts: JobFacts) -> tuple[Request, Understood]:
         queue = self.published.queues.get(facts.queue)
@@ -331,6 +361,13 @@ class _Asking:
                 return None
             shares = tuple(Share(s.node, s.cpus, s.mem, s.gpus) for s in shares_of(self.plan, slot))
             return StartKnown(Placement(start, start + walltime, shares))
+
+    def tried(self, request: Request, walltime: int, ask: Callable[[Plan, int], _T]) -> _T | None:
+        """What ``ask`` says of the plan with the job in its earliest place; None: there is none."""
+        with self._slot(request, walltime) as slot:
+            if isinstance(slot, WaitingFor) or self._place(slot) < 0:
+                return None
+            return ask(self.plan, slot)
 
     def many(self, request: Request, walltime: int, tasks: Sequence[int]) -> Iterator[Many]:
         """The ends of so many jobs like this one, as far as they have places that can be found in time."""

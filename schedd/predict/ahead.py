@@ -1,0 +1,85 @@
+"""The planner run on into the future, on a fork: jobs end when they are drawn to, and who can starts earlier.
+
+The plan goes by walltimes, as it does in truth: what an early end is worth to others shows when it comes, not
+before.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+
+import numpy as np
+
+from schedd.model import FOREVER
+from schedd.plan.columns import FIXED, Ints
+from schedd.plan.plan import Plan
+from schedd.plan.turns import Wholes
+
+__all__ = ["Ahead", "run_on"]
+
+_EVENT_WORK = 2_000
+"""What an event costs besides the segments that it visits, in such."""
+
+
+@dataclass(slots=True)
+class Ahead:
+    """How far a fork was run on."""
+
+    started: Ints
+    """By slot; -1: not yet."""
+    now: int
+    """The moment that it has come to."""
+    ends: list[tuple[int, int]] = field(default_factory=list)
+    """A heap of ends before the planned one, with their slots."""
+
+
+def run_on(
+    fork: Plan, lasts: Ints, now: int, work: int, until: Collection[int] = (), arrays: Wholes | None = None
+) -> Ahead:
+    """Let the plan's jobs run for ``lasts`` seconds (by slot) in all, at most as long as planned.
+
+    Each end is followed by what the engine does after one: who can start at once starts, who waits longest
+    first; then everybody moves to the earliest place. This ends when all jobs of ``until`` have started
+    (where that is empty: all that are planned), or when ``work`` segments of the plan were visited, which
+    depends on the plan alone. The fork is left at the moment reached.
+    """
+    jobs = fork.jobs
+    at = Ahead(np.full(jobs.starts.shape[0], -1, np.int64), now)
+    _run(fork, at, np.flatnonzero(jobs.states == FIXED).tolist(), lasts)
+    wanted = set(until)
+    limit = fork.work + work
+    while not fork.stopped:
+        soonest = fork.soonest()
+        if soonest >= FOREVER:
+            break
+        at.now = max(at.now, min(at.ends[0][0], soonest) if at.ends else soonest)
+        while at.ends and at.ends[0][0] <= at.now:
+            end, slot = heappop(at.ends)
+            fork.set_duration(slot, end - fork.start(slot), at.now)
+        if fork.freed:
+            fork.repair_now(at.now, arrays)
+            _start(fork, at, lasts)
+            while not fork.repair(at.now, arrays=arrays)[1] and not fork.stopped:
+                pass
+        _start(fork, at, lasts)
+        limit -= _EVENT_WORK
+        if fork.work > limit or (wanted and all(at.started[slot] >= 0 for slot in wanted)):
+            break
+    return at
+
+
+def _start(fork: Plan, at: Ahead, lasts: Ints) -> None:
+    """Start all that is due."""
+    slots = fork.due(at.now).tolist()
+    for slot in slots:
+        fork.begin(slot)
+        at.started[slot] = at.now
+    _run(fork, at, slots, lasts)
+
+
+def _run(fork: Plan, at: Ahead, slots: Iterable[int], lasts: Ints) -> None:
+    """Note when these, who hold their nodes, end, where that is before what is planned."""
+    for slot in slots:
+        end = max(fork.start(slot) + int(lasts[slot]), at.now + 1)
+        if end < fork.end(slot):
+            heappush(at.ends, (end, slot))

@@ -1,0 +1,137 @@
+"""What is drawn of the future is what the engine does when that future comes: it is the reference here."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schedd.engine.show.foretelling import outset
+from schedd.plan.columns import FIXED, Ints
+from schedd.predict import Scene, decode, likely, run_on, waiting
+from tests.engine.cluster import Cluster, T
+
+MUCH = 1 << 40
+
+JOBS = st.lists(
+    st.tuples(
+        st.integers(1, 3),  # nodes
+        st.integers(1, 4),  # cpus on each
+        st.integers(60, 4_000),  # walltime
+        st.floats(0.01, 1.0),  # the share of it that the job runs
+        st.integers(0, 200),  # seconds after the last one
+    ),
+    min_size=2,
+    max_size=14,
+)
+
+
+def filled(jobs: list[tuple[int, int, int, float, int]]) -> Cluster:
+    cluster = Cluster(nodes=3, repair_slice=1 << 60, predict=True)
+    now = 0
+    for i, (count, ppn, walltime, share, gap) in enumerate(jobs):
+        now += gap
+        cluster.at(now)
+        runtime = max(1, int(walltime * share))
+        cluster.submit(str(i), f"{count}:ppn={ppn}", walltime, runtime=runtime)
+    return cluster
+
+
+def lasts_of(cluster: Cluster) -> Ints:
+    state = cluster.engine.state
+    lasts = state.plan.jobs.durations.copy()
+    for record in state.by_slot:
+        if record is not None:
+            lasts[record.slot] = cluster.server.runtime[record.id]
+    return lasts
+
+
+@settings(deadline=None, max_examples=40)
+@given(JOBS)
+def test_run_on_with_true_run_times_every_job_starts_as_the_engine_starts_it(
+    jobs: list[tuple[int, int, int, float, int]],
+) -> None:
+    cluster = filled(jobs)
+    given = outset(cluster.engine.state)
+    assert given is not None
+    before = given.plan.tables.jobs.copy()
+    found = run_on(given.plan.fork(), lasts_of(cluster), given.now, MUCH)
+    assert (given.plan.tables.jobs == before).all()
+    slots = waiting(given.plan, given.since).tolist()
+    foreseen = {given.ids[slot]: [int(found.started[slot]) - T] for slot in slots}
+    cluster.at(10**6)
+    assert foreseen == {job: cluster.runs(job) for job in foreseen}
+
+
+@settings(deadline=None, max_examples=20)
+@given(JOBS, st.integers(0, 200_000))
+def test_what_the_work_leaves_over_is_decoded_and_what_was_reached_stays(
+    jobs: list[tuple[int, int, int, float, int]], work: int
+) -> None:
+    """With no more work than for some events, those started are the first of those that much work starts."""
+    cluster = filled(jobs)
+    given = outset(cluster.engine.state)
+    assert given is not None
+    lasts = lasts_of(cluster)
+    order = waiting(given.plan, given.since)
+    whole = run_on(given.plan.fork(), lasts, given.now, MUCH).started
+    fork = given.plan.fork()
+    part = run_on(fork, lasts, given.now, work)
+    reached = part.started >= 0
+    assert (part.started[reached] == whole[reached]).all()
+    assert (whole[order][part.started[order] < 0] >= part.now).all()
+    rest = order[part.started[order] < 0]
+    starts = decode(fork, rest, lasts, part.now)
+    assert (starts >= part.now).all()
+    begins = part.started.copy()
+    begins[rest] = starts
+    # Nobody has more than there is: cpus of all who run together, those that ran at first included.
+    cpus = given.plan.cpus_of(order)
+    running = np.flatnonzero(given.plan.jobs.states == FIXED)
+    for moment in begins[order].tolist():
+        used = int(cpus[(begins[order] <= moment) & (moment < begins[order] + lasts[order])].sum())
+        ends = np.maximum(given.plan.jobs.starts[running] + lasts[running], given.now + 1)
+        used += int(given.plan.cpus_of(running)[ends > moment].sum()) if running.shape[0] else 0
+        assert used <= 12
+
+
+def test_the_same_state_draws_the_same() -> None:
+    cluster = filled([(1, 4, 1_000, 0.2, 0)] * 9)
+    rounds = []
+    for _ in range(2):
+        given = outset(cluster.engine.state)
+        assert given is not None
+        scene = Scene.of(given.plan, given.now, given.since, given.ids, given.predictions)
+        rounds.append(np.stack([one.starts[scene.order] for one in scene.draws()]))
+    assert rounds[0].shape == (9, 6)
+    assert (rounds[0] == rounds[1]).all()
+
+
+def test_a_question_for_some_jobs_gets_what_a_round_for_all_finds() -> None:
+    cluster = filled([(1 + i % 3, 1 + i % 4, 500 + 70 * i, 0.3, 0) for i in range(14)])
+    given = outset(cluster.engine.state)
+    assert given is not None
+    scene = Scene.of(given.plan, given.now, given.since, given.ids, given.predictions)
+    whole = likely(np.stack([one.starts[scene.order] for one in scene.draws()]))
+    for k, slot in enumerate(scene.order.tolist()):
+        one = likely(np.stack([each.starts[[slot]] for each in scene.draws((slot,))]))
+        assert (one.p50[0], one.late[0]) == (whole.p50[k], whole.late[k])
+
+
+def test_where_no_work_is_left_all_is_decoded() -> None:
+    cluster = filled([(3, 4, 1_000, 0.2, 0)] * 3)
+    given = outset(cluster.engine.state)
+    assert given is not None
+    order = waiting(given.plan, given.since)
+    lasts = lasts_of(cluster)
+    fork = given.plan.fork()
+    part = run_on(fork, lasts, given.now, 0)
+    # One event, an end, is run on to; it lets the second job start.
+    assert part.started[order].tolist() == [T + 200, -1]
+    assert decode(fork, order[1:], lasts, part.now).tolist() == [T + 400]
+
+
+def test_a_plan_that_is_stopped_ends_the_run() -> None:
+    cluster = filled([(3, 4, 1_000, 0.2, 0)] * 3)
+    given = outset(cluster.engine.state)
+    assert given is not None
+    given.plan.stop()
+    assert (run_on(given.plan, lasts_of(cluster), given.now, MUCH).started == -1).all()
