@@ -15,6 +15,7 @@ class State(StrEnum):
     EXITING = "E"
     COMPLETE = "C"
     TRANSIT = "T"
+    SUSPENDED = "S"
 
 
 SUBSTATE: Mapping[State, int] = {
@@ -112,6 +113,8 @@ class Job:
     exit_status: int | None = None
     runtime: float | None = None
     delete_requested: bool = False
+    left: float = 0.0  # of a suspended job, the seconds that its program still takes
+    wants_to_go_on: bool = False  # suspended until its scheduler finds room
     moved: str = ""  # where another server took it
     run: int = 0  # tells a timer of an earlier run from one of this run
     revision: int = 0
@@ -128,8 +131,8 @@ class Job:
 
     @property
     def active(self) -> bool:
-        """Whether the job holds slots."""
-        return self.state in (State.RUNNING, State.EXITING)
+        """Whether the job has begun and is not over."""
+        return self.state in (State.RUNNING, State.EXITING, State.SUSPENDED)
 
     def touch(self, now: float) -> None:
         """Notes a change."""

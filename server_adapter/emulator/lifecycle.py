@@ -108,6 +108,20 @@ def _plan_end(cluster: Cluster, job: Job, run: int) -> None:
     cluster.timers.at(job.ends, lambda: _ended(cluster, job, run, status))
 
 
+def stop(cluster: Cluster, job: Job) -> None:
+    """A job that runs gives its slots back, and its program stands still."""
+    _release(cluster, job)
+    job.run += 1
+    job.left, job.ends = (job.ends or cluster.now) - cluster.now, None
+
+
+def go_on(cluster: Cluster, job: Job) -> None:
+    """The program of a job that was stopped, and has slots again, takes what it still had to."""
+    run, status = job.run, job.will_exit
+    job.ends = cluster.now + job.left
+    cluster.timers.at(job.ends, lambda: _ended(cluster, job, run, status))
+
+
 def _killed_at(cluster: Cluster, job: Job, limit: float) -> float:
     """When the mother superior ends the job: at its first look at the clock after the limit."""
     period = cluster.timing.check_poll

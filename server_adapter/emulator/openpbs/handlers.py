@@ -9,8 +9,8 @@ from server_adapter.emulator import lifecycle
 from server_adapter.emulator import modify as shared
 from server_adapter.emulator import submission as numbers
 from server_adapter.emulator.errors import RefusalError
-from server_adapter.emulator.jobs import Job
-from server_adapter.emulator.openpbs import modify, reservations, running, submission
+from server_adapter.emulator.jobs import Job, State
+from server_adapter.emulator.openpbs import modify, reservations, running, submission, suspension
 from server_adapter.emulator.openpbs.inquiries import Inquiries
 from server_adapter.emulator.openpbs.manager import manage
 from server_adapter.emulator.openpbs.state import PbsCluster, Scheduler
@@ -34,7 +34,8 @@ from server_adapter.openpbs.requests import (
 
 OK = encode_reply(Reply())
 _AT_ONCE = ":C:"  # the extension of a submission without a script, which needs no commit
-_SUSPENSIONS = frozenset({"suspend", "resume", "admin-suspend", "admin-resume"})
+_OF_NODES = frozenset({"admin-suspend", "admin-resume"})
+"""Suspensions that take vnodes into maintenance, which this server does not know."""
 
 
 class Pending:
@@ -220,17 +221,20 @@ class Handlers:
     def _rerun(self, request: JobRequest, who: Principal) -> list[bytes]:
         _demand_manager(who)
         for job in self._asks.jobs_of(request.job):
-            if not job.active:
+            if not job.active or job.state is State.SUSPENDED:
                 raise RefusalError(ServerCode.BADSTATE, "Request invalid for state of job")
             lifecycle.requeue(self._cluster, job)
         return [OK]
 
     def _signal(self, request: SignalRequest, who: Principal) -> list[bytes]:
         job = self._one(request.job)
+        if request.signal in suspension.SIGNALS:
+            suspension.signal(self._cluster, job, request.signal, who)
+            return [OK]
         demand_owner(who, job)
         if not job.active:
             raise RefusalError(ServerCode.BADSTATE, "Request invalid for state of job")
-        if request.signal in _SUSPENSIONS:
+        if request.signal in _OF_NODES:
             raise RefusalError(ServerCode.UNKSIG, "Unknown/illegal signal name")
         if request.signal.upper().removeprefix("SIG") in ("KILL", "TERM", "9", "15"):
             lifecycle.delete(self._cluster, job)

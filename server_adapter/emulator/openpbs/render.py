@@ -59,6 +59,7 @@ _SUBSTATES = {
     State.EXITING: 51,
     State.COMPLETE: 92,
     State.TRANSIT: 2,
+    State.SUSPENDED: 43,
 }
 _KILLED_BY_WALLTIME = {-11: -29}
 """Exit status of the simulation's programs that ran into their limit, as this family says it."""
@@ -182,6 +183,8 @@ def _entries(cluster: PbsCluster, job: Job, index: str = "") -> Iterator[Attribu
 def _substate(job: Job) -> int:
     if job.moved:
         return 94
+    if job.wants_to_go_on and job.state is State.SUSPENDED:
+        return 45
     return 22 if "d" in job.holds and job.state is State.HELD else _SUBSTATES[job.state]
 
 
@@ -356,14 +359,20 @@ def _counts(cluster: PbsCluster, jobs: list[Job]) -> list[Attribute]:
 
 
 def _name(job: Job) -> str:
-    return {"T": "Transit", "Q": "Queued", "H": "Held", "W": "Waiting", "R": "Running", "E": "Exiting"}[
-        job.state.value
-    ]
+    return {
+        "T": "Transit",
+        "S": "Running",
+        "Q": "Queued",
+        "H": "Held",
+        "W": "Waiting",
+        "R": "Running",
+        "E": "Exiting",
+    }[job.state.value]
 
 
 def _assigned(cluster: PbsCluster, jobs: list[Job]) -> list[Attribute]:
     """What running jobs hold, by what they asked for."""
-    active = [job for job in jobs if job.active]
+    active = [job for job in jobs if job.active and job.state is not State.SUSPENDED]
     total = {"mem": 0, "ncpus": 0, "nodect": 0}
     for job in active:
         for name, amount in selects.amounts(cluster, job.resources).items():

@@ -40,22 +40,29 @@ def start(cluster: PbsCluster, job: Job, destination: str, *, synchronous: bool)
     reached = all(cluster.vnode(name).alive for name in vnodes)
     if synchronous and not reached:
         raise RefusalError(ServerCode.MOMREJECT, "Execution server rejected request")
-    place = job.resources.get("place", "free")
+    charge(cluster, job, destination)
     tasks: dict[str, int] = {}
     hosts = []
     for chunk in placed:
         cores = 0
-        for node, resources in chunk:
-            charged = selects.amounts(cluster, resources)
-            node.charge(job.id, charged, exclusive=node.is_for_one(place))
-            cores += charged.get("ncpus", 0)
+        for _, resources in chunk:
+            cores += selects.amounts(cluster, resources).get("ncpus", 0)
         host = chunk[0][0].host
         number = tasks.get(host, 0)
         tasks[host] = number + 1
         hosts.append(f"{host}/{number}" + (f"*{cores}" if cores != 1 else ""))
-    job.held_slots = tuple((name, (0,)) for name in vnodes)
     job.exec_host = "+".join(hosts)
     job.attributes["exec_vnode"] = destination
     when = time.strftime("%a %b %d at %H:%M", time.localtime(cluster.now))
     job.attributes["comment"] = f"Job run at {when} on {destination}"
     lifecycle.begin(cluster, job, taken=synchronous or (reached and not cluster.faults.returns.hit()))
+
+
+def charge(cluster: PbsCluster, job: Job, destination: str) -> None:
+    """Gives a job what an `exec_vnode` names, whatever is free there."""
+    place = job.resources.get("place", "free")
+    pieces = [piece for chunk in exec_vnode(destination) for piece in chunk]
+    for piece in pieces:
+        node = cluster.vnode(piece.vnode)
+        node.charge(job.id, selects.amounts(cluster, piece.resources), exclusive=node.is_for_one(place))
+    job.held_slots = tuple((name, (0,)) for name in dict.fromkeys(piece.vnode for piece in pieces))

@@ -1,0 +1,47 @@
+"""`qsig -s suspend` and `-s resume`: what a suspended job holds, and who may let it go on."""
+
+from server_adapter.emulator import lifecycle
+from server_adapter.emulator.errors import RefusalError
+from server_adapter.emulator.jobs import Job, State
+from server_adapter.emulator.openpbs import running
+from server_adapter.emulator.openpbs.state import PbsCluster
+from server_adapter.emulator.principal import Principal
+from server_adapter.openpbs.codes import Command, ServerCode
+
+__all__ = ["SIGNALS", "signal"]
+
+SIGNALS = frozenset({"suspend", "resume"})
+
+
+def signal(cluster: PbsCluster, job: Job, name: str, who: Principal) -> None:
+    """Suspends a job, which gives its vnodes back, or resumes it.
+
+    Of a manager's resume the scheduler is told, which does it; until then the job only wants to go on, as
+    does one that its scheduler suspended. Raises refusals 15007 and 15016.
+    """
+    if not who.manager:
+        raise RefusalError(ServerCode.PERM, "Unauthorized Request ")
+    if job.state is not (State.SUSPENDED if name == "resume" else State.RUNNING):
+        raise RefusalError(ServerCode.BADSTATE, "Request invalid for state of job")
+    if name == "suspend":
+        _suspend(cluster, job, wants_to_go_on=who.server_write)
+    elif who.server_write:
+        _resume(cluster, job)
+    else:
+        job.wants_to_go_on = True
+        cluster.tell(Command.NEW)
+    job.touch(cluster.now)
+
+
+def _suspend(cluster: PbsCluster, job: Job, *, wants_to_go_on: bool) -> None:
+    job.state = State.SUSPENDED
+    job.wants_to_go_on = wants_to_go_on
+    lifecycle.stop(cluster, job)
+
+
+def _resume(cluster: PbsCluster, job: Job) -> None:
+    """Its vnodes are charged again, whatever there is."""
+    job.state = State.RUNNING
+    job.wants_to_go_on = False
+    running.charge(cluster, job, job.attributes["exec_vnode"])
+    lifecycle.go_on(cluster, job)

@@ -1,0 +1,164 @@
+"""Suspended jobs of the emulated OpenPBS, against what was recorded of a real one; and how they go on."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from server_adapter.batch.answers import Status
+from server_adapter.bridge.rates import Pace
+from server_adapter.emulator import EmulatedOpenPBS, NodeSpec
+from server_adapter.emulator.jobs import Job
+from server_adapter.emulator.openpbs import running, suspension
+from server_adapter.emulator.principal import Principal
+from server_adapter.families import connector
+from server_adapter.openpbs.codes import Command, RequestCode
+from server_adapter.openpbs.frames import decode_request
+from server_adapter.openpbs.replies import decode_reply
+from server_adapter.openpbs.requests import DeleteJobsRequest, SignalRequest
+from server_adapter.servers.openpbs.server import OpenPBSServer
+from server_adapter.settings import load_settings
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
+ROWS = [json.loads(line) for line in Path(__file__).with_name("suspended.jsonl").read_text().splitlines()]
+WHO = {
+    "root": Principal("root", "opbs", False, True),
+    "user": Principal("pbsu1", "opbs"),
+    "sched": Principal("root", "opbs", True, True),
+}
+ROOT, SCHEDULER = WHO["root"], WHO["sched"]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def emulated(*jobs: int) -> EmulatedOpenPBS:
+    server = EmulatedOpenPBS([NodeSpec("h4", 4, memory=8 << 20)], server="opbs", time_scale=0)
+    server.cluster.attributes |= {"job_history_enable": "True", "scheduling": "True"}
+    for number in jobs:
+        server.cluster.next_number = number
+        server.submit("pbsu1", resources={"select": "1:ncpus=2:mem=1gb"}, runtime=300)
+    return server
+
+
+def seen(body: bytes) -> dict[str, Any]:
+    """What of a job or a vnode depends on its being suspended: how soon its mom told of it does not."""
+    status = decode_reply(body).payload
+    assert isinstance(status, Status)
+    values = {entry.key: entry.value for entry in status.objects[0].attributes}
+    found: dict[str, Any] = {
+        key: values[key] for key in ("job_state", "substate", "exec_vnode", "run_count") if key in values
+    }
+    if found.get("substate") == "41":
+        found["substate"] = "42"
+    if "job_state" not in found:
+        found = {key: values[f"resources_assigned.{key}"] for key in ("ncpus", "mem")}
+        found |= {"state": values["state"], "busy": bool(values.get("jobs"))}
+    return found
+
+
+async def test_each_answer_to_suspend_and_resume_is_the_recorded_one() -> None:
+    server = emulated(55542, 55543, 55544)
+    compared = 0
+    for row in ROWS:
+        frame = decode_request(row["request"].encode("latin-1"))
+        theirs = row["reply"].encode("latin-1")
+        if frame.request.code is RequestCode.REGISTER_SCHEDULER:
+            continue
+        if isinstance(frame.request, DeleteJobsRequest):
+            break  # its mom had yet to end it when it was looked at
+        (ours,) = server.handlers.answer(frame.request, WHO[row["as"]])
+        if frame.request.code in (RequestCode.STATUS_JOB, RequestCode.STATUS_NODE):
+            assert seen(ours) == seen(theirs), row["note"]
+        else:
+            assert ours == theirs, row["request"]
+        compared += 1
+    assert compared == 39
+
+
+def state(job: Job) -> str:
+    return job.state.name
+
+
+def start(server: EmulatedOpenPBS, name: str = "7.opbs") -> None:
+    running.start(server.cluster, server.cluster.jobs[name], "(h4:ncpus=2:mem=1048576kb)", synchronous=True)
+
+
+async def test_a_suspended_program_stands_still_and_takes_what_it_still_had_to() -> None:
+    server = emulated(7)
+    start(server)
+    job = server.cluster.jobs["7.opbs"]
+    server.skip(100)
+    suspension.signal(server.cluster, job, "suspend", ROOT)
+    server.skip(1000)
+    assert state(job) == "SUSPENDED"
+    suspension.signal(server.cluster, job, "resume", SCHEDULER)
+    server.skip(190)
+    assert state(job) == "RUNNING"
+    server.skip(20)
+    assert (state(job), job.exit_status) == ("COMPLETE", 0)
+
+
+async def test_a_suspended_job_can_be_deleted_and_leaves_nothing() -> None:
+    server = emulated(7)
+    start(server)
+    job = server.cluster.jobs["7.opbs"]
+    suspension.signal(server.cluster, job, "suspend", ROOT)
+    assert server.handlers.answer(DeleteJobsRequest(jobs=(job.id,)), ROOT)[0] != b""
+    server.skip(60)
+    assert state(job) == "COMPLETE"
+    assert server.cluster.vnode("h4").charged == {}
+
+
+async def test_the_scheduler_is_told_of_a_managers_resume_and_resumes_when_there_is_room(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The adapter's own part, against this server: while another has the vnode, the job stays as it is."""
+    server = emulated(7, 8)
+    async with server:
+        host, port = server.address
+        values = {
+            "mode": "scheduler",
+            "state_dir": tmp_path,
+            "server.family": "openpbs",
+            "server.host": host,
+            "server.port": port,
+            "server.auth": "none",
+        }
+        adapter = connector(load_settings(None, values))(Pace(1000.0))
+        assert isinstance(adapter, OpenPBSServer)
+        await adapter.take_place(lambda: None)
+        first, second = (server.cluster.jobs[name] for name in ("7.opbs", "8.opbs"))
+        for job in (first, second):
+            job.resources["select"] = "1:ncpus=4"
+        running.start(server.cluster, first, "(h4:ncpus=4)", synchronous=True)
+        suspension.signal(server.cluster, first, "suspend", ROOT)
+        await adapter.read()
+        await adapter.tend()
+        assert state(first) == "SUSPENDED"  # nobody said resume
+        running.start(server.cluster, second, "(h4:ncpus=4)", synchronous=True)
+        suspension.signal(server.cluster, first, "resume", ROOT)
+        scheduler = server.cluster.schedulers["default"]
+        assert Command.NEW in (scheduler.command, *server.commands)
+        await adapter.read()
+        await adapter.tend()
+        assert state(first) == "SUSPENDED"
+        assert "7.opbs stays suspended: h4 has too little ncpus left" in caplog.text
+        server.skip(400)
+        assert state(second) == "COMPLETE"
+        await adapter.read()
+        await adapter.tend()
+        assert state(first) == "RUNNING"
+        assert server.cluster.vnode("h4").assigned()["ncpus"] == 4
+        await adapter.close()
+
+
+async def test_what_takes_vnodes_into_maintenance_is_refused() -> None:
+    server = emulated(7)
+    start(server)
+    request = SignalRequest(job="7.opbs", signal="admin-suspend")
+    assert b"15013" in server.handlers.answer(request, ROOT)[0]
+    assert state(server.cluster.jobs["7.opbs"]) == "RUNNING"
