@@ -10,13 +10,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from threading import Event as Flag
 from threading import RLock
-from typing import Any, Self
+from typing import Any
 
-from schedd.api.bookings import BookingRequest, view
 from schedd.api.handovers import view as handover_view
-from schedd.client import Refused, Unreachable
+from schedd.cli.federations.wires import EngineWire
+from schedd.client import Unreachable
 from schedd.dialect import family_of
-from schedd.engine.facts.booking import LIVE
 from schedd.engine.show.view import publish
 from schedd.federation.groups.group import Group
 from schedd.federation.log import Log
@@ -25,22 +24,15 @@ from schedd.federation.routing.seen import HandoverSeen
 from schedd.federation.settings import ClusterSettings, Settings
 from schedd.federation.threads.bags import BagKeeper
 from schedd.federation.threads.groups import Keeper
-from schedd.model import Never, StartKnown
 from schedd.service.questions.forks import Fork
 from schedd.wire import (
     Act,
-    Book,
-    BookingStep,
     Event,
-    HandOver,
     Handover,
     HandoverDone,
     JobFacts,
-    LetRun,
     Run,
     RunAccepted,
-    SubmissionFacts,
-    TakeBack,
     WholeEnds,
 )
 from tests.engine.cluster import Cluster, T
@@ -161,120 +153,45 @@ class Provider(Cluster):
         return Report(handovers=found, cpus=8, generation=published.generation)
 
 
-class Wire:
-    """What the keeper takes for a client of the cluster's schedd."""
+class Wire(EngineWire):
+    """What the keeper takes for a client of the cluster's schedd; requests and answers may be lost."""
 
     def __init__(self, provider: Provider, region: "Region") -> None:
         self._at, self._region = provider, region
+        super().__init__(
+            provider.engine,
+            self._send,
+            provider.server.event_id,
+            self._fork,
+            lambda: provider.server.now,
+        )
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def _tell(self, event: Event) -> None:
+    def _send(self, event: Event) -> None:
         self._region.weather(self._at)
         with self._at.turn:
             self._at.tell(event)
         self._region.weather(self._at)
 
-    def _id(self) -> dict[str, Any]:
-        return {"id": self._at.server.event_id(), "time": self._at.server.now}
+    def _fork(self) -> Fork:
+        state = self._at.engine.state
+        return Fork(state.plan.fork(), publish(state), state.limits.copy(), state.columns)
 
-    def book(self, name: str, body: Mapping[str, Any]) -> Any:
-        asked = BookingRequest.model_validate(body)
-        start = asked.start or 0
-        self._tell(
-            Book(
-                **self._id(),
-                name=name,
-                owner=asked.owner,
-                resources=asked.asked,
-                duration=asked.duration,
-                ready=start,
-                deadline=start + asked.duration,
-                freeze=0,
-                by="ours",
-                until=asked.until,
-                handover=asked.handover,
-                guard=asked.guard,
-                late=asked.late,
-                instead=asked.instead,
-            )
-        )
-        return self._booking(name, wanted=True)
-
-    def _booking(self, name: str, *, wanted: bool = False) -> dict[str, Any]:
-        published = publish(self._at.engine.state)
-        one = published.bookings.get(name)
-        if one is None:
-            raise Refused("unknown-booking", 404, "there is none")
-        if wanted and one.phase not in LIVE:
-            raise Refused("no-room", 409, one.text)
-        found = view(published, one)
-        return {field: getattr(found, field) for field in ("name", "phase", "start", "confirmed")}
-
-    def do_with_booking(self, name: str, act: Act) -> Any:
+    def do_with_booking(self, name: str, act: Act) -> dict[str, Any]:
         if act == self._region.lost:
             raise Unreachable("the network is cut")
-        self._tell(BookingStep(**self._id(), name=name, act=act, by="ours"))
-        return self._booking(name)
-
-    def cancel_booking(self, name: str) -> Any:
-        return self.do_with_booking(name, "cancel")
+        return super().do_with_booking(name, act)
 
     def bookings(self) -> list[dict[str, Any]]:
         self._region.weather(self._at)
-        return [self._booking(name) for name in self._at.engine.state.bookings]
-
-    def hand_over(self, name: str, body: Mapping[str, Any]) -> None:
-        submission = SubmissionFacts(
-            body["user"],
-            body["script"],
-            resources=body["resources"],
-            variables=body.get("variables", {}),
-            array=body.get("array", ""),
-        )
-        booked = body.get("booked", False)
-        self._tell(HandOver(**self._id(), handover=name, submission=submission, by="ours", booked=booked))
-
-    def let_run(self, name: str) -> None:
-        self._tell(LetRun(**self._id(), handover=name))
+        return super().bookings()
 
     def whole_ends(self, name: str, end: int) -> None:
-        self._tell(WholeEnds(**self._id(), array=self._at.handed[name], end=end))
-
-    def take_back(self, name: str, *, forced: bool = False) -> None:
-        self._tell(TakeBack(**self._id(), handover=name, by="ours", forced=forced))
+        self._send(WholeEnds(**self._id(), array=self._at.handed[name], end=end))
 
     def what_if(self, **asked: Any) -> dict[str, Any]:
         self._region.weather(self._at)
         with self._at.turn:
-            return self._answer(asked)
-
-    def _answer(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        state = self._at.engine.state
-        fork = Fork(state.plan.fork(), publish(state), state.limits.copy(), state.columns)
-        facts = JobFacts(
-            id="what-if",
-            owner=asked["owner"],
-            queue="",
-            submitted=state.now,
-            family=family_of(asked["resources"]),
-            resources=asked["resources"],
-            not_before=asked.get("not_before"),
-        )
-        tasks = asked.get("tasks", ())
-        found = fork.what_if(facts, state.now, bookings=tuple(asked.get("bookings", ())), tasks=tasks)
-        known = isinstance(found.answer, StartKnown)
-        return {
-            "planned_start": found.answer.placement.start if isinstance(found.answer, StartKnown) else None,
-            "answer": "start_known" if known else "never" if isinstance(found.answer, Never) else "waiting",
-            "why": str(found.answer),
-            "generation": state.generation,
-            "tasks": [{"tasks": one.tasks, "end": one.end} for one in found.many],
-        }
+            return super().what_if(**asked)
 
 
 class Tender(Keeper):

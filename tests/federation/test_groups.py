@@ -48,6 +48,39 @@ def test_a_group_that_fits_on_one_cluster_is_put_there(region: Region) -> None:
     assert (two.clusters, two.length) == (("a", "b"), 120)
 
 
+def test_a_group_is_on_no_more_clusters_than_it_says(tmp_path: Path) -> None:
+    region = Region(tmp_path, "abc")
+    try:
+        three = region.submit(WHOLE, WHOLE, WHOLE, most=2)
+        four = region.submit({}, {}, {}, {}, most=1)
+        fits = region.submit({}, {}, {}, {}, most=2)
+        region.go(5)
+        one = region.group(fits).committed
+        assert one is not None
+        assert len(one.clusters) == 2
+        for name in (three, four):
+            assert not region.group(name).rounds
+            assert region.roof.of_groups.notes[name].startswith("no moment was found")
+    finally:
+        region.close()
+
+
+def test_a_group_is_ready_and_over_when_it_says(region: Region) -> None:
+    later = region.submit(WHOLE, WHOLE, ready=T + 500, deadline=T + 600)
+    late = region.submit(WHOLE, WHOLE, deadline=T + 120)  # it is 100 s long, and nothing starts in 60 s
+    region.go(5)
+    assert region.group(later).told == (T + 500, T + 600)
+    assert not region.group(late).rounds
+    assert region.roof.of_groups.notes[late].startswith("no moment was found")
+
+
+def test_another_cluster_is_first_for_the_next_group(region: Region) -> None:
+    names = [region.submit({}) for _ in range(2)]  # each cluster has room for both
+    region.go(5)
+    rounds = [region.group(name).committed for name in names]
+    assert sorted(one.clusters for one in rounds if one is not None) == [("a",), ("b",)]
+
+
 def test_parts_that_ask_by_select_go_to_openpbs_and_start_with_the_others(tmp_path: Path) -> None:
     region = Region(tmp_path, openpbs="b")
     chunk = {"resources": {"select": "1:ncpus=4", "place": "free"}}

@@ -51,6 +51,13 @@ def test_the_pressure_of_a_deadline_never_falls_until_it_is_lost(
     assert deadline_value(last + 1, deadline, walltime, lead=lead, keep_lost=True) == 20.0
 
 
+def test_a_lost_cause_pushes_nobody_unless_the_site_keeps_it() -> None:
+    weights, lost = replace(NONE, deadline=1.0), job(deadline=NOW + 99, walltime=100)
+    assert points(weights, lost) == {"deadline": 0.1}
+    assert points(replace(weights, deadline_lost="keep"), lost) == {"deadline": 20.0}
+    assert points(weights, job(deadline=NOW + 100, walltime=100)) == {"deadline": 20.0}
+
+
 def test_queues_that_are_not_named_have_the_servers_priority_or_that_of_all_others() -> None:
     weights = replace(NONE, queue=2.0, queues={"fast": 7.0})
     assert points(weights, job(queue="fast", queue_priority=5)) == {"queue": 14.0}

@@ -14,6 +14,7 @@ from schedd.cli import pictures
 from schedd.cli.arguments import Parser
 from schedd.cli.experiments import arrays as experiment_arrays
 from schedd.cli.experiments import energy as experiment_energy
+from schedd.cli.experiments import flexco as experiment_flexco
 from schedd.cli.experiments import front as experiment_front
 from schedd.cli.experiments import offers as experiment_offers
 from schedd.cli.experiments import prediction as experiment_prediction
@@ -38,9 +39,15 @@ _WHOLE: Final[dict[str, tuple[str, Callable[..., None]]]] = {
     experiment_routing.NAME: (experiment_routing.ABOUT, experiment_routing.run_routing),
     experiment_offers.NAME: (experiment_offers.ABOUT, experiment_offers.run_offers),
     experiment_arrays.NAME: (experiment_arrays.ABOUT, experiment_arrays.run_arrays),
+    experiment_flexco.NAME: (experiment_flexco.ABOUT, experiment_flexco.run_flexco),
 }
 """Experiments that are not made of cells: what each is about, and what runs it."""
-_REPEATED: Final = (experiment_routing.NAME, experiment_offers.NAME, experiment_arrays.NAME)
+_REPEATED: Final = (
+    experiment_routing.NAME,
+    experiment_offers.NAME,
+    experiment_arrays.NAME,
+    experiment_flexco.NAME,
+)
 """Of these, those that repeat their runs with other jobs, in several processes."""
 _PARTS: Final = ("whole", "first third", "rest", "busiest")
 

@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-import numpy as np
-
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.show.view import publish
 from schedd.federation.routing.ordering import Backlog
@@ -16,6 +14,7 @@ from schedd.model import StartKnown
 from schedd.replay.floor import Defect, Floor
 from schedd.service.questions.forks import Fork, Many, fork
 from schedd.wire import (
+    Decision,
     Event,
     JobEnded,
     JobFacts,
@@ -120,14 +119,15 @@ class Place:
 
     def offer(self, facts: JobFacts, now: int) -> tuple[int, int] | None:
         """Start and end of a job by this plan, as the daemon's what-if says it."""
-        answer = self._copy().what_if(facts, now).answer
+        answer = self.copy().what_if(facts, now).answer
         return (answer.placement.start, answer.placement.end) if isinstance(answer, StartKnown) else None
 
     def many(self, facts: JobFacts, tasks: Sequence[int], now: int) -> tuple[Many, ...]:
         """When so many such jobs would have ended by this plan, as the daemon's what-if says it."""
-        return self._copy().what_if(facts, now, tasks=tasks).many
+        return self.copy().what_if(facts, now, tasks=tasks).many
 
-    def _copy(self) -> Fork:
+    def copy(self) -> Fork:
+        """Its plan as it is now, for questions."""
         state = self.engine.state
         if self._fork is None or self._fork.generation != state.generation:
             self._fork = fork(state, publish(state), state.plan.fork())
@@ -147,32 +147,39 @@ class Field:
         local: str,
         site: Mapping[str, Any] | None = None,
     ) -> None:
-        self._jobs = jobs
+        self._jobs = list(jobs)
+        self._coming = len(jobs)
         self._routing = routing
         # The engine's clock counts from the epoch.
         self._offset = 1_000_000_000 - jobs[0].submit
         first = jobs[0].submit + self._offset
         self._places = {spec.name: Place(spec, local, first, site or {}) for spec in clusters}
         self._at = [""] * len(jobs)
-        self._start = np.full(len(jobs), -1, np.int64)
-        self._end = np.full(len(jobs), -1, np.int64)
+        self._start = [-1] * len(jobs)
+        self._end = [-1] * len(jobs)
         self._arrived = 0
 
     def run(self) -> Ran:
         """To the end of the last job. Raises Defect."""
-        while True:
-            moments = [moment for place in self._places.values() if (moment := place.next_moment) is not None]
-            if self._arrived < len(self._jobs):
-                moments.append(self._jobs[self._arrived].submit + self._offset)
-            elif not any(place.ends for place in self._places.values()) and (self._start >= 0).all():
-                break
+        while not self._over():
+            moments = self._moments()
             if not moments:
-                raise Defect(f"{int((self._start < 0).sum())} jobs never ran")
+                raise Defect(f"{sum(start < 0 for start in self._start)} jobs never ran")
             self._second(min(moments))
         offset = self._offset
-        return Ran(
-            tuple(self._at), tuple((self._start - offset).tolist()), tuple((self._end - offset).tolist())
-        )
+        starts, ends = (tuple(one - offset for one in times) for times in (self._start, self._end))
+        return Ran(tuple(self._at), starts, ends)
+
+    def _over(self) -> bool:
+        busy = any(place.ends for place in self._places.values())
+        return not busy and self._arrived == self._coming and min(self._start, default=0) >= 0
+
+    def _moments(self) -> list[int]:
+        """When something happens next."""
+        moments = [moment for place in self._places.values() if (moment := place.next_moment) is not None]
+        if self._arrived < self._coming:
+            moments.append(self._jobs[self._arrived].submit + self._offset)
+        return moments
 
     def _second(self, t: int) -> None:
         for place in self._places.values():
@@ -180,10 +187,10 @@ class Field:
             if moment is not None and moment <= t:
                 self._handle(place, t, self._ended(place, t))
         jobs = self._jobs
-        while self._arrived < len(jobs) and jobs[self._arrived].submit + self._offset == t:
+        while self._arrived < self._coming and jobs[self._arrived].submit + self._offset == t:
             first = self._arrived
             self._arrived += 1
-            while self._arrived < len(jobs) and jobs[first].array == jobs[self._arrived].array != "":
+            while self._arrived < self._coming and jobs[first].array == jobs[self._arrived].array != "":
                 self._arrived += 1
             self._queue(range(first, self._arrived), t)
 
@@ -215,26 +222,25 @@ class Field:
     def _handle(self, place: Place, t: int, batch: Sequence[Event]) -> None:
         for _ in range(_MOST_ROUNDS):
             outcome = place.engine.handle(batch, t)
-            batch = []
-            for decision in outcome.decisions:
-                if not isinstance(decision, Run):
-                    raise Defect(f"cluster {place.spec.name}: {decision}")
-                number = int(decision.job_id)
-                wrong = place.floor.enter(number, decision.shares)
-                if wrong or self._start[number] >= 0:
-                    raise Defect(f"job {number} was started on {wrong or 'two clusters'}")
-                job = self._jobs[number]
-                self._start[number] = t
-                place.backlog.add(-job.load, job.priority, -1)
-                heapq.heappush(place.ends, (t + job.run, number))
-                batch = [
-                    *batch,
-                    JobStarted(id=f"s{number}", time=t, job_id=str(number), shares=decision.shares),
-                ]
+            batch = [event for one in outcome.decisions for event in self._carry_out(place, one, t)]
             wake = place.engine.next_wake
             if not batch and (wake is None or wake > t):
                 return
         raise Defect(f"cluster {place.spec.name} does not come to rest")
+
+    def _carry_out(self, place: Place, decision: Decision, t: int) -> list[Event]:
+        """What its server does upon a decision. Raises Defect."""
+        if not isinstance(decision, Run):
+            raise Defect(f"cluster {place.spec.name}: {decision}")
+        number = int(decision.job_id)
+        wrong = place.floor.enter(number, decision.shares)
+        if wrong or self._start[number] >= 0:
+            raise Defect(f"job {number} was started on {wrong or 'two clusters'}")
+        job = self._jobs[number]
+        self._start[number] = t
+        place.backlog.add(-job.load, job.priority, -1)
+        heapq.heappush(place.ends, (t + job.run, number))
+        return [JobStarted(id=f"s{number}", time=t, job_id=str(number), shares=decision.shares)]
 
     def _facts(self, number: int, t: int) -> JobFacts:
         job = self._jobs[number]

@@ -1,5 +1,5 @@
-"""Clusters and bags of tasks of Netto's thesis (2009): four clusters under Lublin's workload, and five with
-jobs of their own between which bags are shared out.
+"""Clusters of Netto's thesis (2009): four under Lublin's workload, five with jobs of their own between which
+bags are shared out, and three with jobs of their own over which groups are spread.
 """
 
 from collections.abc import Sequence
@@ -11,12 +11,25 @@ from typing import Final, Literal
 import numpy as np
 
 from schedd.cli.federations.field import ClusterSpec, FieldJob
+from schedd.cli.federations.groups import GroupJob
 from schedd.replay.lublin import generate
 from schedd.replay.read import read_traces
 from schedd.replay.workload import TraceError, TraceJob
 from schedd.wire import NodeFacts
 
-__all__ = ["EXTERNAL", "LOCAL", "LOGS", "SCHEMAS", "Source", "five_clusters", "four_clusters"]
+__all__ = [
+    "EXTERNAL",
+    "GROUPS",
+    "GROUP_LOGS",
+    "LOCAL",
+    "LOGS",
+    "SCHEMAS",
+    "SITES",
+    "Source",
+    "five_clusters",
+    "four_clusters",
+    "three_clusters",
+]
 
 _HOUR: Final = 3_600
 _DAY: Final = 24 * _HOUR
@@ -76,6 +89,23 @@ EXTERNAL: Final = Source(
     "SDSC BLUE 3.1",
 )
 LOGS: Final = tuple(dict.fromkeys(one.log for one in (*LOCAL, EXTERNAL)))
+_ANY: Final = (1, 120 * _HOUR)
+SITES: Final = (
+    Source("ctc", "CTC-SP2-1996-3.1-cln.swf.gz", 430, 0.57, (1, 430), _ANY, 0.05, "CTC SP2 2.1"),
+    Source("hpc2n", "HPC2N-2002-2.1-cln.swf.gz", 240, 0.54, (1, 240), _ANY, 0.05, "HPC2N 1.1"),
+    Source("sdsc", "SDSC-SP2-1998-4.2-cln.swf.gz", 128, 0.51, (1, 128), _ANY, 0.05, "SDSC SP2 3.1"),
+)
+"""Table of 4.5, with the loads that are."""
+GROUPS: Final = {
+    10: Source("groups", "SDSC-BLUE-2000-4.1-cln.swf.gz", 798, 0.16, (128, 704), _ANY, 0.05, "SDSC BLUE 3.1"),
+    30: Source("groups", "SDSC-BLUE-2000-4.1-cln.swf.gz", 798, 0.31, (128, 704), _ANY, 0.05, "SDSC BLUE 3.1"),
+}
+"""The same of its jobs from outside, by the load under which its figures name them. Larger ones do not fit in
+parts of ``_PART`` processors."""
+GROUP_LOGS: Final = tuple(dict.fromkeys(one.log for one in (*SITES, *GROUPS.values())))
+_PART: Final = 64
+"""Processors of a part at most."""
+_MOST_OVERHEAD: Final = 25
 _SPAN: Final = 0.4
 """Of a log, the part in which windows begin."""
 
@@ -184,3 +214,52 @@ def four_clusters(
         )
         found += _bag(bag, f"{one.id}[]", names)
     return clusters, found
+
+
+def three_clusters(
+    logs: Path, days: float, outside: int, precision: int, seed: int
+) -> tuple[list[ClusterSpec], list[FieldJob], list[GroupJob]]:
+    """The three clusters of section 4.5 with jobs of their own, and jobs from outside as groups of parts, for
+    so many days.
+
+    ``outside`` is a key of ``GROUPS``. Users' walltimes come nearer to the run times by ``precision``
+    percent. A window of each log is drawn by ``seed``, the same whatever the rest. Raises TraceError and
+    OSError.
+    """
+    random = np.random.default_rng(seed)
+    clusters = [ClusterSpec(one.name, (NodeFacts(name=f"{one.name}-1", cpus=one.procs),)) for one in SITES]
+    found: list[FieldJob] = []
+    for source in SITES:
+        for submit, one in _window(_jobs_of(logs / source.log), source, days, random):
+            walltime = _asked(one, precision)
+            found.append(
+                FieldJob(
+                    submit=submit,
+                    run=one.run,
+                    walltime=walltime,
+                    cpus=one.procs,
+                    resources={"procs": str(one.procs), "walltime": str(walltime)},
+                    load=float(one.run * one.procs),
+                    clusters=(source.name,),
+                    user=f"{source.name}-{one.user}",
+                    home=source.name,
+                )
+            )
+    source = GROUPS[outside]
+    groups = [
+        GroupJob(
+            submit=submit,
+            run=one.run,
+            walltime=_asked(one, precision),
+            parts=tuple(min(_PART, one.procs - first) for first in range(0, one.procs, _PART)),
+            overhead=min(_MOST_OVERHEAD, int(random.poisson(20))),
+        )
+        for submit, one in _window(_jobs_of(logs / source.log), source, days, random)
+    ]
+    return clusters, sorted(found, key=lambda job: job.submit), groups
+
+
+def _asked(one: TraceJob, precision: int) -> int:
+    """What its user asks for, if he knew by so many percent better."""
+    over = max(0, (one.estimate or one.run) - one.run)
+    return one.run + over * (100 - precision) // 100

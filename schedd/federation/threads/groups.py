@@ -5,11 +5,11 @@ One thread for all groups. What is seen of handovers comes from the threads that
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import structlog
 
@@ -25,6 +25,8 @@ from schedd.store import StoreError
 
 __all__ = ["Keeper"]
 
+_One = TypeVar("_One")
+_Answer = TypeVar("_Answer")
 _log = structlog.get_logger(__name__)
 _AT_ONCE: Final = 16
 """Questions to clusters at once."""
@@ -108,14 +110,18 @@ class Keeper(threading.Thread):
             if not asked:
                 return
             booked = [one for one in asked if one.kind == "book"]
-            with ThreadPoolExecutor(min(_AT_ONCE, len(asked))) as pool:
-                list(pool.map(partial(self._do, group), asked))
+            self._each(partial(self._do, group), asked)
             if not booked:
                 return
             group = roof.of_groups.tend(name, {})
 
     def _now(self) -> int:
         return int(self._clock())
+
+    def _each(self, ask: Callable[[_One], _Answer], of: Sequence[_One]) -> list[_Answer]:
+        """Clusters are asked side by side; the answers in order."""
+        with ThreadPoolExecutor(min(_AT_ONCE, len(of))) as pool:
+            return list(pool.map(ask, of))
 
     def _client(self, cluster: str) -> Client:
         return client_of(self._roof.settings.clusters[cluster], self._tokens[cluster])
@@ -237,11 +243,10 @@ class Keeper(threading.Thread):
         questions = list(asked)
         if not questions:
             return {}
-        with ThreadPoolExecutor(min(_AT_ONCE, len(questions))) as pool:
-            answers = pool.map(lambda one: self._ask_one(group, users, one, after), questions)
-            return {
-                (cluster, parts): start for (cluster, parts, _), start in zip(questions, answers, strict=True)
-            }
+        answers = self._each(lambda one: self._ask_one(group, users, one, after), questions)
+        return {
+            (cluster, parts): start for (cluster, parts, _), start in zip(questions, answers, strict=True)
+        }
 
     def _ask_one(
         self,

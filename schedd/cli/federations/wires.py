@@ -1,0 +1,145 @@
+"""What a federation takes for a client of a cluster's schedd, over an engine in the same process."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Self
+
+from schedd.api.bookings import BookingRequest, view
+from schedd.client import Refused
+from schedd.dialect import family_of
+from schedd.engine import Engine
+from schedd.engine.facts.booking import LIVE
+from schedd.engine.show.view import publish
+from schedd.model import Never, StartKnown
+from schedd.service.questions.forks import Fork
+from schedd.wire import (
+    Act,
+    Book,
+    BookingStep,
+    Event,
+    HandOver,
+    JobFacts,
+    LetRun,
+    SubmissionFacts,
+    TakeBack,
+)
+
+__all__ = ["EngineWire"]
+
+
+class EngineWire:
+    """Requests become events that are handed to ``tell``, which returns when the engine has handled them;
+    answers are read off the engine. ``fresh_id`` names events, ``copy`` is the plan for questions.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        tell: Callable[[Event], None],
+        fresh_id: Callable[[], str],
+        copy: Callable[[], Fork],
+        now: Callable[[], int],
+    ) -> None:
+        self._engine = engine
+        self._tell = tell
+        self._fresh_id = fresh_id
+        self._copy = copy
+        self._now = now
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def _id(self) -> dict[str, Any]:
+        return {"id": self._fresh_id(), "time": self._now()}
+
+    def book(self, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """A booking as the federation asks for it. Raises Refused."""
+        asked = BookingRequest.model_validate(body)
+        start = asked.start or 0
+        self._tell(
+            Book(
+                **self._id(),
+                name=name,
+                owner=asked.owner,
+                resources=asked.asked,
+                duration=asked.duration,
+                ready=start,
+                deadline=start + asked.duration,
+                freeze=0,
+                by="ours",
+                until=asked.until,
+                handover=asked.handover,
+                guard=asked.guard,
+                late=asked.late,
+                instead=asked.instead,
+            )
+        )
+        return self._booking(name, wanted=True)
+
+    def _booking(self, name: str, *, wanted: bool = False) -> dict[str, Any]:
+        published = publish(self._engine.state)
+        one = published.bookings.get(name)
+        if one is None:
+            raise Refused("unknown-booking", 404, "there is none")
+        if wanted and one.phase not in LIVE:
+            raise Refused("no-room", 409, one.text)
+        found = view(published, one)
+        return {field: getattr(found, field) for field in ("name", "phase", "start", "confirmed")}
+
+    def do_with_booking(self, name: str, act: Act) -> dict[str, Any]:
+        """Confirm or keep it, or give it back. Raises Refused."""
+        self._tell(BookingStep(**self._id(), name=name, act=act, by="ours"))
+        return self._booking(name)
+
+    def cancel_booking(self, name: str) -> dict[str, Any]:
+        """Give it back. Raises Refused."""
+        return self.do_with_booking(name, "cancel")
+
+    def bookings(self) -> list[dict[str, Any]]:
+        """All of them."""
+        return [{"name": one.name, "phase": one.phase} for one in self._engine.state.bookings.values()]
+
+    def hand_over(self, name: str, body: Mapping[str, Any]) -> None:
+        """A job, to be submitted on hold."""
+        submission = SubmissionFacts(
+            body["user"],
+            body["script"],
+            resources=body["resources"],
+            variables=body.get("variables", {}),
+            array=body.get("array", ""),
+        )
+        booked = body.get("booked", False)
+        self._tell(HandOver(**self._id(), handover=name, submission=submission, by="ours", booked=booked))
+
+    def let_run(self, name: str) -> None:
+        """Release its hold."""
+        self._tell(LetRun(**self._id(), handover=name))
+
+    def take_back(self, name: str, *, forced: bool = False) -> None:
+        """Delete it."""
+        self._tell(TakeBack(**self._id(), handover=name, by="ours", forced=forced))
+
+    def what_if(self, **asked: Any) -> dict[str, Any]:
+        """When a job would start by this plan."""
+        fork, state = self._copy(), self._engine.state
+        facts = JobFacts(
+            id="what-if",
+            owner=asked["owner"],
+            queue="",
+            submitted=state.now,
+            family=family_of(asked["resources"]),
+            resources=asked["resources"],
+            not_before=asked.get("not_before"),
+        )
+        tasks = asked.get("tasks", ())
+        found = fork.what_if(facts, state.now, bookings=tuple(asked.get("bookings", ())), tasks=tasks)
+        known = isinstance(found.answer, StartKnown)
+        return {
+            "planned_start": found.answer.placement.start if isinstance(found.answer, StartKnown) else None,
+            "answer": "start_known" if known else "never" if isinstance(found.answer, Never) else "waiting",
+            "why": str(found.answer),
+            "generation": state.generation,
+            "tasks": [{"tasks": one.tasks, "end": one.end} for one in found.many],
+        }
