@@ -57,7 +57,9 @@ class Inquiries:
         return self._reply(self._seen(found, who), request.attributes, who)
 
     def select_status(self, request: SelectRequest, who: Principal) -> list[bytes]:
-        """SelStat: the jobs that meet the conditions; of arrays, the parent and the subjobs that are run."""
+        """SelStat: the jobs that meet the conditions; of arrays, the parent and the subjobs that run, with
+        the extension `T` all subjobs and no parent.
+        """
         for scheduler in self._cluster.schedulers.values():
             scheduler.reads = scheduler.reads or scheduler.cycling
         return self._reply(self._seen(self._selected(request), who), request.attributes, who)
@@ -189,10 +191,32 @@ class Inquiries:
     def _selected(self, request: SelectRequest) -> list[Found]:
         named = [entry for entry in request.conditions if entry.name == "destination"]
         queue = named[0].value if named else ""
-        history = "x" in (request.extension or "")
-        found = self._objects(self._in_queue(queue), subjobs=True, history=history)
+        extension = request.extension or ""
+        history = "x" in extension
+        jobs = self._in_queue(queue)
+        if "T" in extension or "t" in extension:
+            found = self._expanded(jobs, history=history)
+        else:
+            found = self._objects(jobs, subjobs=True, history=history)
+            found = [one for one in found if "[" not in one[1] or "[]" in one[1] or self._runs(one[1])]
         rest = [entry for entry in request.conditions if entry.name != "destination"]
         return [one for one in found if all(self._meets(one[1], entry) for entry in rest)] if rest else found
+
+    def _runs(self, name: str) -> bool:
+        return not self._cluster.jobs[name].finished
+
+    def _expanded(self, jobs: Iterable[Job], *, history: bool) -> list[Found]:
+        """Each subjob in the place of its array; those that are over while anything of that is not, or with
+        `history`.
+        """
+        found: list[Found] = []
+        for job in jobs:
+            over = job.finished
+            if over and job.array is not None:
+                over = all(one.finished for one in self._cluster.array(job.array))
+            if history or not over:
+                found.append((ObjectType.JOB, job.id, self._entries(job)))
+        return found
 
     def _meets(self, name: str, condition: Attribute) -> bool:
         jobs = self._cluster.named(name)

@@ -39,8 +39,10 @@ def changed_since(moment: int) -> SelectRequest:
 
 
 def ended_since(moment: int) -> SelectRequest:
-    """The same, those included that are over (`job_history_enable`)."""
-    return replace(changed_since(moment), extension="xS")
+    """The same, those included that are over (`job_history_enable`). ``T`` alone shows the ends of subjobs:
+    it puts all subjobs, also those that wait, in the place of their arrays.
+    """
+    return replace(changed_since(moment), extension="xTS")
 
 
 class JobList:

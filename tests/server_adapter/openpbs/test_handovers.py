@@ -271,3 +271,25 @@ async def test_jobs_of_an_array_that_has_begun_are_started_one_after_the_other(c
         decision = run(name, state.jobs[name].version, ShareFacts("n1", 2))
         outcome = await counter.openpbs.run(decision, lambda: None)
         assert (outcome.accepted, outcome.text) == (True, "")
+
+
+@pytest.mark.parametrize("over", [(5, 6), (5, 6, 7, 8)])
+async def test_ends_of_an_arrays_jobs_while_the_adapter_was_away_are_read(
+    counter: Counter, tmp_path: Path, over: tuple[int, ...]
+) -> None:
+    """Of an array that goes on, and of one that is over."""
+    counter.server.cluster.attributes["job_history_enable"] = "True"
+    done = await counter.do("submit", facts=replace(JOB, array="5-8"))
+    await counter.do("release", done.server_job)
+    jobs = {job.index: job for job in counter.server.cluster.jobs.values()}
+    for index in over:
+        running.start(counter.server.cluster, jobs[index], "(n1:ncpus=1)", synchronous=True)
+    counter.server.skip(3600)
+    assert {index for index, job in jobs.items() if job.finished} == set(over)
+    again = Counter(counter.server, tmp_path)
+    state = await again.openpbs.read()
+    names = {done.server_job.replace("[]", f"[{index}]") for index in over}
+    assert names <= set(state.ended)
+    assert not names & set(state.jobs)
+    assert {name for name in state.ended if "[" in name} == names
+    await again.openpbs.close()
