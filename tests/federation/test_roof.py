@@ -10,12 +10,13 @@ from schedd.client import Client
 from schedd.federation.licences import Lent
 from schedd.federation.log import Log
 from schedd.federation.roof.roof import Report
+from schedd.federation.routing.choosing import Load, assigned
 from schedd.federation.routing.jobs import Question
 from schedd.federation.routing.quotes import Quotes
 from schedd.federation.routing.seen import HandoverSeen, Offer
 from schedd.federation.settings import Settings
 from schedd.federation.threads.peers import Peer
-from schedd.store.errors import NotLeader
+from schedd.store.errors import NotLeader, StoreError
 from tests.federation.desk import HERE, JOB, Desk, released, settings
 
 
@@ -103,6 +104,64 @@ def test_of_waiting_jobs_alike_each_cluster_is_asked_once(
     desk.now += 61
     desk.report("south")
     assert sorted(wanted) == ["1", "1", "2:ppn=4", "2:ppn=4"]  # at both clusters
+
+
+def test_what_waits_at_a_cluster_is_reckoned_anew_when_it_changed_and_only_then(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reckoned: list[str] = []
+    compared: list[bool] = []
+
+    def note(jobs: Any, seen: Any, rules: Any, only: list[str]) -> Load:
+        reckoned.extend(only)
+        return assigned(jobs, seen, rules, only)
+
+    monkeypatch.setattr("schedd.federation.roof.roof.assigned", note)
+
+    def look(wanted: bool, **states: tuple[str, str]) -> None:
+        """Looks at the north; whether it was reckoned anew. Where nothing follows from what was seen, so that
+        the next look has to, the load is that of the jobs either way.
+        """
+        reckoned.clear()
+        seen = {
+            f"fed.{job[1:]}.1": HandoverSeen(phase, job=job, state=state)
+            for job, (phase, state) in states.items()
+        }
+        desk.roof.report("north", Report(handovers=seen, whole=False, cpus=8, generation=1))
+        assert reckoned == ["north"] * wanted, states
+        if "north" in desk.roof._unreckoned:
+            return
+        compared.append(wanted)
+        right = assigned(desk.roof.jobs, desk.roof.seen, desk.roof.settings.rules, ["north"])
+        assert desk.roof._load.sent["north"] == right.sent["north"]
+        assert desk.roof.backlog("north") == right.backlog["north"]
+
+    ann = desk.client("ann@org")
+    for key in ("k1", "k2"):
+        ann.post(HERE, json={**JOB, "key": key})
+    for name, end in (("north", 500), ("south", 90_000)):
+        desk.report(name, end)
+    look(wanted=True)  # two were sent there
+    assert desk.roof._load.sent["north"] == 2 * 8 * 100
+    look(wanted=True, j1=("held", "waiting"), j2=("held", "waiting"))
+    look(wanted=True, j1=("released", "planned"))
+    look(wanted=True)  # it was let go by the look before
+    look(wanted=False)
+    look(wanted=False, j1=("released", "waiting"))  # the same for the load
+    look(wanted=True, j1=("released", "running"))
+    assert desk.roof.backlog("north").count[0] == 1
+
+    def fail(_: object) -> None:
+        raise StoreError("the disk is full")
+
+    before = desk.roof._load.sent["north"]
+    with monkeypatch.context() as full:
+        full.setattr(desk.log, "append", fail)
+        with pytest.raises(StoreError):
+            desk.roof.submit("ann@org", desk.roof.jobs["1"].submission)
+    assert desk.roof._load.sent["north"] > before, "the choice was made before it failed"
+    look(wanted=True)
+    assert compared == [True, True, False, False, True, True]
 
 
 def test_a_submission_that_a_cluster_refuses_goes_to_the_next_best(desk: Desk) -> None:

@@ -22,7 +22,7 @@ from schedd.federation.roof.lending import Lending
 from schedd.federation.roof.record import Record
 from schedd.federation.roof.turns import Turns
 from schedd.federation.routing.choosing import Load, assigned, priority_of
-from schedd.federation.routing.events import Cancelled, Out, Submitted
+from schedd.federation.routing.events import Cancelled, Chosen, Out, Submitted
 from schedd.federation.routing.jobs import Job, Jobs, Question
 from schedd.federation.routing.machine import Action, actions, decide, observe
 from schedd.federation.routing.ordering import Backlog
@@ -107,6 +107,8 @@ class Roof:
         self.lending = Lending(record, self._turns, self.seen, self._now)
         self._scanned = 0
         self._load = assigned(self.jobs, self.seen, self._rules)
+        self._unreckoned: set[str] = set()
+        """Clusters of whose jobs some stand otherwise than when the load there was reckoned."""
         self._due = {name: 0 for name in self.jobs.open if self.jobs[name].waits}
         """Waiting jobs, by when it was last looked whether they should move: the longest ago first."""
         for name in self.jobs.stirring:
@@ -208,40 +210,16 @@ class Roof:
             self._try(waiting)
 
     def report(self, cluster: str, report: Report) -> bool:
-        """Takes in what was found; False where the database fails: then it is to be told again as a whole."""
+        """Takes in what was found; False where the database fails: then it is to be told again as a whole.
+
+        What was found, what is kept of it and what follows from that are turns of their own: a request waits
+        for one commit at most.
+        """
         with self._turns.look():
-            now, before = self._now(), self.seen[cluster]
-            among: Iterable[str] | None = None
-            if report.handovers is None:
-                since = before.since if before.away else now
-                self.seen[cluster] = replace(before, away=report.away or "it does not answer", since=since)
-                self.licences.forget(cluster)
-                if not before.away:
-                    _log.warning("a cluster does not answer", cluster=cluster, why=report.away)
-            else:
-                if before.away and not report.away:
-                    _log.info("a cluster answers", cluster=cluster)
-                since = before.since if bool(before.away) == bool(report.away) else now
-                changed = report.handovers
-                trouble = self._of_family(cluster, report.family)
-                whole = report.whole or not before.handovers
-                self.seen[cluster] = replace(
-                    before,
-                    away=report.away,
-                    since=since,
-                    handovers=changed if whole else {**before.handovers, **changed},
-                    cpus=report.cpus,
-                    family=report.family,
-                    trouble=trouble,
-                )
-                self.counts[cluster] = report.counts
-                self._quotes[cluster].look(report.generation, now)
-                self.generations[cluster] = report.generation
-                self._record.group_bell.set()
-                among = None if whole else changed
-                if whole or changed:
-                    self._reckon(cluster)
-            names: dict[str, None] = {}
+            now = self._now()
+            turned, among = self._see(cluster, report, now)
+        names: dict[str, None] = {}
+        with self._turns.look():
             try:
                 for _ in range(_STEPS if report.handovers is not None else 0):
                     events = observe(
@@ -254,14 +232,52 @@ class Roof:
             except StoreError as error:
                 _log.error("the log cannot be written; nothing is done", why=str(error))
                 return False
-            if now != self._scanned or bool(before.away) != bool(report.away):
+            if now != self._scanned or turned:
                 self._scanned = now
                 names |= self.jobs.stirring
-        with self._turns.look():  # what was kept and what follows from it are two commits: one in a turn
+        with self._turns.look():
             self._try(list(names))
             self._record.sweep(self._now())
         self._look_for_moves()
         return True
+
+    def _see(self, cluster: str, report: Report, now: int) -> tuple[bool, Iterable[str] | None]:
+        """What is seen of a cluster from now on; whether it went away or came back, and the handovers that
+        changed, None for all.
+        """
+        before = self.seen[cluster]
+        away = report.away or ("it does not answer" if report.handovers is None else "")
+        turned = bool(before.away) != bool(away)
+        since = now if turned else before.since
+        if report.handovers is None:
+            self.seen[cluster] = replace(before, away=away, since=since)
+            self.licences.forget(cluster)
+            if turned:
+                _log.warning("a cluster does not answer", cluster=cluster, why=report.away)
+            return turned, None
+        if before.away and not away:
+            _log.info("a cluster answers", cluster=cluster)
+        changed = report.handovers
+        whole = report.whole or not before.handovers
+        self.seen[cluster] = replace(
+            before,
+            away=away,
+            since=since,
+            handovers=changed if whole else {**before.handovers, **changed},
+            cpus=report.cpus,
+            family=report.family,
+            trouble=self._of_family(cluster, report.family),
+        )
+        self.counts[cluster] = report.counts
+        self._quotes[cluster].look(report.generation, now)
+        self.generations[cluster] = report.generation
+        self._record.group_bell.set()
+        if whole or any(_counts(before.handovers.get(name)) != _counts(one) for name, one in changed.items()):
+            self._unreckoned.add(cluster)
+        if cluster in self._unreckoned:
+            self._unreckoned.discard(cluster)
+            self._reckon(cluster)
+        return turned, None if whole else changed
 
     def _look_for_moves(self) -> None:
         """Looks whether some of the waiting jobs should move: kind by kind, each in a turn of its own, so
@@ -300,7 +316,7 @@ class Roof:
         """Makes the choices that are to be made for these jobs, and what follows from them at once."""
         now = self._now()
         for _ in range(_STEPS):
-            events = decide(self.jobs, self._rules, self.seen, now, self._users, names, self._load)
+            events = self._decide(self.jobs, now, names)
             taken = self._take(events)
             if not taken:
                 return
@@ -316,7 +332,13 @@ class Roof:
         tried = Jobs()
         tried.apply(event)
         self._ask_for(tried[event.job], new=True)
-        return decide(tried, self._rules, self.seen, event.time, self._users, [event.job], self._load)
+        return self._decide(tried, event.time, [event.job])
+
+    def _decide(self, jobs: Jobs, now: int, names: Iterable[str]) -> Sequence[Event]:
+        """The choices for these jobs; the load that they make is reckoned anew by the next look."""
+        events = decide(jobs, self._rules, self.seen, now, self._users, names, self._load)
+        self._unreckoned |= {one.cluster for one in events if isinstance(one, Chosen)}
+        return events
 
     def _take(self, events: Sequence[Event]) -> Sequence[Event]:
         """Keeps events and applies them, and rings who has to do with them; returns those that could be.
@@ -327,6 +349,7 @@ class Roof:
             number = getattr(event, "attempt", 0)
             if number:
                 cluster = self.jobs[event.job].attempts[number - 1].cluster
+                self._unreckoned.add(cluster)
                 if (event.job, number) in self.jobs.to_do.get(cluster, ()) and cluster in self.bells:
                     self.bells[cluster].set()
             if isinstance(event, Out):
@@ -385,3 +408,9 @@ class Roof:
         fresh: Load = assigned(self.jobs, self.seen, self._rules, [cluster])
         self._load.sent |= fresh.sent
         self._load.backlog |= fresh.backlog
+
+
+def _counts(seen: HandoverSeen | None) -> str:
+    """What of it the load of its cluster depends on."""
+    state = seen.state if seen is not None else ""
+    return state if state in ("", "running") else "waits"
