@@ -17,8 +17,9 @@ from schedd.api.bag_rows import bag_row
 from schedd.api.problems import Fault, ProblemError, answers
 from schedd.api.roof import Asker, TheRoof, claimed_by, owner_of, users_of
 from schedd.federation.bags.bag import Bag
+from schedd.federation.bags.events import BagAsked
 from schedd.federation.bags.offers import Split
-from schedd.federation.bags.told import BagAsked, BagOffer
+from schedd.federation.bags.told import BagOffer
 from schedd.federation.roof.bags import BusyError
 from schedd.federation.roof.roof import Roof
 from schedd.federation.threads.asking import ask, ends_of, sizes_of, split_of
@@ -82,7 +83,14 @@ async def _offer(roof: TheRoof, asker: Asker, body: AskedBag) -> dict[str, Any]:
 
 
 def _told(roof: Roof, owner: str, users: Mapping[str, str], body: AskedBag) -> BagOffer:
-    """Asks the plans, and remembers what was told. Raises ProblemError."""
+    """Asks the plans, and keeps what is told. Raises ProblemError and StoreError."""
+    found = _made(roof, owner, users, body)
+    roof.of_bags.tell(found)
+    return found
+
+
+def _made(roof: Roof, owner: str, users: Mapping[str, str], body: AskedBag) -> BagOffer:
+    """Asks the plans for an offer that nobody was told yet. Raises ProblemError."""
     asked = BagAsked(
         resources=body.asked,
         walltime=body.walltime,
@@ -103,8 +111,9 @@ def _told(roof: Roof, owner: str, users: Mapping[str, str], body: AskedBag) -> B
     except ValueError as error:
         fault = Fault(where="body.balance", what=str(error), allowed="none, offers")
         raise ProblemError("invalid", str(error), errors=[fault]) from None
-    return roof.of_bags.offers.tell(
-        owner, asked, offers=found.offers, split=split, plans=found.plans, whys=found.whys
+    ends = ends_of(found.offers, split) if split is not None else {}
+    return roof.of_bags.make(
+        owner, asked, split=split, ends=ends, plans=found.plans, offers=found.offers, whys=found.whys
     )
 
 
@@ -118,7 +127,7 @@ def offer_row(one: BagOffer) -> dict[str, Any]:
         "offers": [asdict(offer) for offer in one.offers],
         "split": asdict(one.split) if one.split is not None else None,
         "plans": dict(one.plans),
-        "why": dict(one.whys),
+        "why": dict(one.whys or {}),
     }
 
 
@@ -158,11 +167,8 @@ def _take(roof: Roof, asker: Bearer, owner: str, body: TakenBag) -> Bag:
         raise ProblemError(
             "no-room", f"offer {offer.id} has no room for {offer.asked.tasks} tasks", hint=_AGAIN
         )
-    ends = ends_of(offer.offers, offer.split)
-    ends |= _looked_at_again(roof, owner, users_of(roof, asker, owner), offer, offer.split)
-    bag = _kept(roof, asker, owner, body, offer.asked, offer.split, ends, alone=True)
-    roof.of_bags.offers.taken(offer.id)
-    return bag
+    ends = {**offer.ends, **_looked_at_again(roof, owner, users_of(roof, asker, owner), offer, offer.split)}
+    return _kept(roof, asker, owner, body, offer.asked, offer.split, ends, offer=offer.id)
 
 
 def _looked_at_again(
@@ -189,22 +195,20 @@ def _take_at_once(roof: Roof, asker: Bearer, owner: str, body: NewBag) -> Bag:
     known = roof.bags.by_key.get((owner, body.key)) if body.key else None
     if known is not None:
         return roof.bags[known]
-    offer = _told(roof, owner, users_of(roof, asker, owner), body)
+    offer = _made(roof, owner, users_of(roof, asker, owner), body)
     if offer.split is None:
-        words = "; ".join(f"{name}: {why}" for name, why in offer.whys.items())
+        words = "; ".join(f"{name}: {why}" for name, why in (offer.whys or {}).items())
         what = f"there is no room for {body.tasks} tasks: {words or 'all offers together are too small'}"
         raise ProblemError("no-room", what, hint="ask for fewer tasks, or smaller ones")
     if not offer.split.met and not body.late:
+        roof.of_bags.tell(offer)
         raise ProblemError(
             "no-room",
             f"the tasks end {offer.split.end - body.deadline} s after the deadline",
             hint=f"take offer {offer.id}, say late, or move the deadline to {offer.split.end}",
             options=[offer_row(offer)],
         )
-    ends = ends_of(offer.offers, offer.split)
-    bag = _kept(roof, asker, owner, body, offer.asked, offer.split, ends)
-    roof.of_bags.offers.taken(offer.id)
-    return bag
+    return _kept(roof, asker, owner, body, offer.asked, offer.split, offer.ends)
 
 
 def _kept(
@@ -216,8 +220,9 @@ def _kept(
     split: Split,
     ends: Mapping[str, int],
     *,
-    alone: bool = False,
+    offer: str = "",
 ) -> Bag:
+    """An ``offer`` that was told is not taken while another bag's share is on its way to its clusters."""
     submission = {
         "script": body.script,
         "resources": dict(asked.resources),
@@ -229,7 +234,11 @@ def _kept(
         **claimed_by(asker, owner),
     }
     try:
-        return roof.of_bags.submit(owner, submission, asked, split.shares, ends, body.key, alone=alone)
+        return roof.of_bags.submit(
+            owner, submission, asked, split.shares, ends, body.key, offer=offer, alone=bool(offer)
+        )
+    except LookupError as error:
+        raise ProblemError("moved-on", str(error), hint=_AGAIN) from None
     except BusyError as error:
         hint = "wait some seconds; then " + _AGAIN
         raise ProblemError("moved-on", str(error), hint=hint, headers=_SOON) from None

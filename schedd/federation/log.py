@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, func, insert, select
 
-from schedd.federation.events import Event, decode, encode
+from schedd.federation.events import Logged, decode, encode
 from schedd.federation.licences import Leased
 from schedd.store.codec import plain
 from schedd.store.database import Database
@@ -30,7 +30,7 @@ class Log:
         self._doubted: set[str] = set()
         """Bodies that may be there behind the newest, though appending them failed."""
 
-    def read(self) -> Sequence[Event | Leased]:
+    def read(self) -> Sequence[Logged]:
         """All events in order. Raises ValueError for one that this program does not know."""
         with self._database.read() as connection:
             rows = connection.execute(select(federation.c.body).order_by(federation.c.number))
@@ -38,7 +38,7 @@ class Log:
             self._newest, self._doubted = _newest(connection), set()
             return found
 
-    def append(self, events: Iterable[Event | Leased]) -> None:
+    def append(self, events: Iterable[Logged]) -> None:
         """Keeps these, all or none of them."""
         rows: list[dict[str, Any]] = [
             {"job": event.job, "time": event.time, "body": plain(encode(event))} for event in events

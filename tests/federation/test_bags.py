@@ -2,15 +2,16 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from schedd.federation.bags.bag import Bag, Bags, count, cut, how_over, missing, settled
-from schedd.federation.bags.events import BagSubmitted
-from schedd.federation.bags.offers import Balance
-from schedd.federation.bags.told import BagAsked, Told
+from schedd.federation.bags.events import BagAsked, BagOffered, BagSubmitted
+from schedd.federation.bags.offers import Balance, Offered, Split
+from schedd.federation.bags.told import BagOffer, Told, offer_of
 from schedd.federation.events import decode, encode
 from schedd.federation.roof.bags import BusyError
 from schedd.federation.routing.events import Cancelled, Failed, Submitted
@@ -309,14 +310,42 @@ def test_tasks_of_refused_shares_are_missing_and_those_taken_back_are_not() -> N
 
 def test_an_offer_is_its_owners_is_taken_once_and_expires() -> None:
     now = 100.0
-    told = Told(30, lambda: now)
-    offer = told.tell("ann@org", asked(3), offers=[], split=None, plans={}, whys={})
-    assert told.find(offer.id, "ann@org") is offer
+    told = Told(lambda: now)
+    offer = BagOffer("f0", "ann@org", asked(3), None, {}, {}, expires=130)
+    told.keep(offer)
+    assert told.find("f0", "ann@org") is offer
     with pytest.raises(LookupError, match="no offer"):
-        told.find(offer.id, "bob@org")
+        told.find("f0", "bob@org")
     now = 130.0
     with pytest.raises(LookupError, match="expired"):
-        told.find(offer.id, "ann@org")
-    told.taken(offer.id)
-    with pytest.raises(LookupError, match="was taken"):
-        told.find(offer.id, "ann@org")
+        told.find("f0", "ann@org")
+    told.taken("f0", "17")
+    with pytest.raises(LookupError, match="was taken: it is bag 17"):
+        told.find("f0", "ann@org")
+    assert told.forget(130) == []
+    assert told.forget(131) == ["f0"]
+    with pytest.raises(LookupError, match="no offer"):
+        told.find("f0", "ann@org")
+
+
+def test_the_oldest_of_too_many_offers_goes_and_is_said_to_be_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("schedd.federation.bags.told._MOST", 2)
+    told = Told(lambda: 100.0)
+    for name in ("f0", "f1", "f2"):
+        told.keep(BagOffer(name, "ann@org", asked(3), None, {}, {}, expires=130))
+    with pytest.raises(LookupError, match="no offer"):
+        told.find("f0", "ann@org")
+    assert told.find("f1", "ann@org").id == "f1"
+    assert told.forget(0) == ["f0"]
+    assert told.forget(0) == []
+
+
+@pytest.mark.parametrize("split", [None, Split({"b": 2, "c": 1}, 90, met=True)])
+def test_of_an_offer_the_log_holds_what_is_needed_to_take_it(split: Split | None) -> None:
+    ends = {"b": 80, "c": 90} if split is not None else {}
+    plans = {"b": 4, "c": 5}
+    offer = BagOffer("f0", "ann@org", asked(3), split, ends, plans if split is not None else {}, expires=130)
+    told = replace(offer, plans={**plans, "d": 6}, offers=[Offered("b", 2, 80)], whys={"d": "no such nodes"})
+    event = decode(encode(told.event(100)))
+    assert isinstance(event, BagOffered)
+    assert offer_of(event) == replace(offer, offers=(), whys=None)

@@ -10,8 +10,10 @@ from typing import Any, Self
 import pytest
 from fastapi.testclient import TestClient
 
+from schedd.api import bags
 from schedd.client import ClientError, Refused
 from schedd.federation.routing.seen import HandoverSeen
+from schedd.store import StoreError
 from tests.federation.desk import Desk
 
 OFFERS, BAGS = "/v1/federation/bag", "/v1/federation/bags"
@@ -115,9 +117,85 @@ def test_an_offer_is_taken_and_each_cluster_gets_its_array(desk: Desk, plan: Pla
     assert (asked.kind, asked.body["array"], asked.body["user"]) == ("submit", "0-4", "ann")
     assert ann.post(BAGS, json={"offer": offer["id"], "key": "k", **WORK}).json()["id"] == row["id"]
     again = ann.post(BAGS, json={"offer": offer["id"], **WORK})
-    assert (again.status_code, "it was taken" in again.text) == (409, True)
+    assert (again.status_code, "was taken: it is bag 1" in again.text) == (409, True)
     assert "makes a new offer" in again.json()["hint"]
     assert plan.asked[-1][0] in ("north", "south")
+
+
+def again(desk: Desk) -> None:
+    """The federation ends, and another begins on its log."""
+    desk.log.close()
+    desk.begin()
+
+
+def test_an_offer_is_taken_after_a_restart_as_before_it_and_once(
+    desk: Desk, plan: Plan, ann: TestClient
+) -> None:
+    offer = ann.post(OFFERS, json=bag(desk)).json()
+    again(desk)
+    stranger = desk.client("bob@org").post(BAGS, json={"offer": offer["id"], **WORK})
+    assert (stranger.status_code, "no offer" in stranger.text) == (409, True)
+    plan.asked.clear()
+    row = ann.post(BAGS, json={"offer": offer["id"], **WORK}).json()
+    assert sorted(name for name, _ in plan.asked) == ["north", "south"], "whether they still can is asked"
+    shares = {one["cluster"]: (one["array"], one["told_end"] - desk.now) for one in row["shares"]}
+    assert shares == {"north": ("0-4", 10), "south": ("5-9", 50)}
+    again(desk)
+    late = ann.post(BAGS, json={"offer": offer["id"], **WORK})
+    assert late.status_code == 409
+    assert late.json()["detail"] == f"offer {offer['id']} was taken: it is bag {row['id']}"
+    assert late.json()["hint"] == "POST /v1/federation/bag makes a new offer"
+
+
+def test_an_offer_that_holds_no_longer_after_a_restart_is_refused_with_what_to_do(
+    desk: Desk, plan: Plan, ann: TestClient
+) -> None:
+    first, second = (ann.post(OFFERS, json=bag(desk)).json()["id"] for _ in range(2))
+    again(desk)
+    plan.ends["south"] = lambda n: 100 * n
+    late = ann.post(BAGS, json={"offer": first, **WORK})
+    assert (late.status_code, "south: its plan has moved on" in late.json()["detail"]) == (409, True)
+    desk.now += 300
+    again(desk)
+    expired = ann.post(BAGS, json={"offer": second, **WORK})
+    assert (expired.status_code, expired.json()["detail"]) == (409, f"offer {second} has expired")
+    desk.now += 2 * 3_600
+    desk.report("north")
+    assert not desk.log.read(), "it is forgotten"
+    gone = ann.post(BAGS, json={"offer": second, **WORK})
+    assert (gone.status_code, "there is no offer" in gone.json()["detail"]) == (409, True)
+    assert gone.json()["hint"] == "POST /v1/federation/bag makes a new offer"
+
+
+def test_who_takes_an_offer_that_somebody_took_a_moment_ago_gets_no_second_bag(
+    desk: Desk, plan: Plan, ann: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del plan
+    offer = ann.post(OFFERS, json=bag(desk)).json()["id"]
+
+    def look(*about: Any) -> dict[str, int]:
+        monkeypatch.undo()  # while the plans are asked
+        monkeypatch.setattr("schedd.federation.roof.bags.RoofOfBags._demand_quiet", lambda *_: None)
+        assert ann.post(BAGS, json={"offer": offer, **WORK}).status_code == 201
+        return {}
+
+    monkeypatch.setattr(bags, "_looked_at_again", look)
+    second = ann.post(BAGS, json={"offer": offer, **WORK})
+    assert (second.status_code, "was taken" in second.json()["detail"]) == (409, True)
+    assert len(desk.roof.bags.by_id) == 1
+
+
+def test_an_offer_that_cannot_be_kept_is_not_told(
+    desk: Desk, plan: Plan, ann: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del plan
+
+    def fail(_: object) -> None:
+        raise StoreError("the disk is full")
+
+    monkeypatch.setattr(desk.log, "append", fail)
+    with pytest.raises(StoreError):
+        ann.post(OFFERS, json=bag(desk))
 
 
 def test_an_offer_that_expired_or_is_somebody_elses_is_refused_with_what_to_do(
@@ -304,7 +382,7 @@ def test_a_bag_is_offered_taken_shown_and_taken_back(
     bag = desk.roof.bags[name]
     assert (bag.submission["attributes"]["Job_Name"], bag.tasks) == ("mine", 10)
     assert shell("bag", "submit", "--offer", offer, script) == 1
-    assert "it was taken, or the federation began anew; POST /v1/federation/bag" in capsys.readouterr().err
+    assert f"was taken: it is bag {name}; POST /v1/federation/bag" in capsys.readouterr().err
     assert shell("bag", "show", name) == 0
     shown = capsys.readouterr().out
     assert "10: 10 waiting" in shown

@@ -30,8 +30,7 @@ from schedd.cli.federations.bench_clusters import (
 )
 from schedd.cli.federations.bench_figures import FederationFigures
 from schedd.cli.federations.inside import Traffic
-from schedd.federation.events import Event
-from schedd.federation.licences import Leased
+from schedd.federation.events import Logged
 from schedd.federation.log import Log
 from schedd.federation.roof.roof import Roof
 from schedd.federation.routing.events import Chosen, Out
@@ -49,7 +48,7 @@ class _TimedLog(Log):
         self.chosen: dict[str, float] = {}
         self.out: dict[str, float] = {}
 
-    def append(self, events: Iterable[Event | Leased]) -> None:
+    def append(self, events: Iterable[Logged]) -> None:
         kept = list(events)
         super().append(kept)
         now = time.perf_counter()

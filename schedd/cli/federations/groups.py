@@ -15,7 +15,7 @@ from schedd.cli.federations.wires import EngineWire
 from schedd.client import Client
 from schedd.dialect import parse_walltime
 from schedd.engine.show.view import publish
-from schedd.federation.events import Event as FederationEvent
+from schedd.federation.events import Logged
 from schedd.federation.groups.group import Group
 from schedd.federation.licences import Leased
 from schedd.federation.log import Log
@@ -90,10 +90,10 @@ class _Kept(Log):
     def __init__(self) -> None:
         self.count = 0
 
-    def read(self) -> Sequence[FederationEvent | Leased]:
+    def read(self) -> Sequence[Logged]:
         return ()
 
-    def append(self, events: Iterable[FederationEvent | Leased]) -> None:
+    def append(self, events: Iterable[Logged]) -> None:
         self.count += len(list(events))
 
     def lease_anew(self, leases: Iterable[Leased]) -> None:

@@ -5,10 +5,47 @@ cluster and stays there. What no share has, since a cluster refused it, is share
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
-__all__ = ["BagCancelled", "BagEvent", "BagFailed", "BagSubmitted"]
+__all__ = ["BagAsked", "BagCancelled", "BagEvent", "BagFailed", "BagOffered", "BagSubmitted"]
+
+
+@dataclass(frozen=True, slots=True)
+class BagAsked:
+    """A bag as it is asked for. ``resources`` and ``walltime`` (seconds) are one task's; with ``clusters``
+    it may go to these alone.
+    """
+
+    resources: Mapping[str, str]
+    walltime: int
+    cpu_seconds: int
+    tasks: int
+    deadline: int
+    clusters: tuple[str, ...] = ()
+    queues: Mapping[str, str] = field(default_factory=dict)
+    balance: str = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BagOffered:
+    """An offer was told to ``owner``, who may take it until it ``expires``; ``job`` is its name, no number.
+
+    ``shares``: by cluster, how many tasks; None: there is no room. ``ends``: when each has ended, ``end`` the
+    last of them; ``met``: by the deadline. ``plans`` are the versions of the plans that said so.
+    """
+
+    job: str
+    time: int
+    owner: str
+    asked: BagAsked
+    expires: int
+    shares: Mapping[str, int] | None
+    end: int
+    met: bool
+    ends: Mapping[str, int]
+    plans: Mapping[str, int]
+    type: Literal["bag_offered"] = "bag_offered"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +54,7 @@ class BagSubmitted:
     job.
 
     With ``clusters`` it may go to these alone. ``told``: when all were to have ended, by the offers taken.
+    ``offer``: the name of that which was told before, if one was.
     """
 
     job: str
@@ -29,6 +67,7 @@ class BagSubmitted:
     clusters: tuple[str, ...] = ()
     balance: str = "none"
     key: str = ""
+    offer: str = ""
     type: Literal["bag_submitted"] = "bag_submitted"
 
 

@@ -1,87 +1,107 @@
 """Offers for bags that were told to somebody: each may be taken once, by him, before it expires."""
 
-import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
+from schedd.federation.bags.events import BagAsked, BagOffered
 from schedd.federation.bags.offers import Offered, Split
 
-__all__ = ["BagAsked", "BagOffer", "Told"]
+__all__ = ["BagOffer", "Told", "offer_of"]
 
 _MOST: Final = 10_000
 """Offers that are remembered; then the oldest are forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
-class BagAsked:
-    """A bag as it is asked for. ``resources`` and ``walltime`` (seconds) are one task's; with ``clusters``
-    it may go to these alone.
-    """
-
-    resources: Mapping[str, str]
-    walltime: int
-    cpu_seconds: int
-    tasks: int
-    deadline: int
-    clusters: tuple[str, ...] = ()
-    queues: Mapping[str, str] = field(default_factory=dict)
-    balance: str = "none"
-
-
-@dataclass(frozen=True, slots=True)
 class BagOffer:
-    """What was told: the clusters' offers and the split, by the plans of these versions, until it expires."""
+    """What was told: the split of the clusters' offers, by the plans of these versions, until it expires.
+
+    ``ends``: by cluster of the split, when its share has ended. The ``offers`` themselves, and ``whys`` a
+    cluster offers nothing, are for who asked; the log does not hold them.
+    """
 
     id: str
     owner: str
     asked: BagAsked
-    offers: Sequence[Offered]
     split: Split | None
+    ends: Mapping[str, int]
     plans: Mapping[str, int]
-    whys: Mapping[str, str]
-    """By cluster: why it offers nothing."""
     expires: int
+    offers: Sequence[Offered] = ()
+    whys: Mapping[str, str] | None = None
+
+    def event(self, now: int) -> BagOffered:
+        """As the log holds it: what is needed to take it."""
+        shares = self.split.shares if self.split is not None else None
+        return BagOffered(
+            job=self.id,
+            time=now,
+            owner=self.owner,
+            asked=self.asked,
+            expires=self.expires,
+            shares=shares,
+            end=self.split.end if self.split is not None else 0,
+            met=self.split is not None and self.split.met,
+            ends=self.ends,
+            plans={name: plan for name, plan in self.plans.items() if name in (shares or ())},
+        )
+
+
+def offer_of(event: BagOffered) -> BagOffer:
+    """The offer that the log holds."""
+    split = Split(event.shares, event.end, event.met) if event.shares is not None else None
+    return BagOffer(event.job, event.owner, event.asked, split, event.ends, event.plans, event.expires)
 
 
 class Told:
-    """The offers of one federation. Thread-safe; what was told before a restart is not known any more."""
+    """The offers of one federation. Thread-safe."""
 
-    def __init__(self, expiry: int, clock: Callable[[], float]) -> None:
-        self._expiry = expiry
+    def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._known: dict[str, BagOffer] = {}
+        self._bags: dict[str, str] = {}
+        """By offer that was taken: its bag."""
+        self._dropped: list[str] = []
+        """Offers that went for those that came after them, until somebody is told."""
         self._lock = threading.Lock()
 
-    def tell(self, owner: str, asked: BagAsked, **found: Any) -> BagOffer:
-        """A new offer: ``offers``, ``split``, ``plans`` and ``whys``."""
-        made = BagOffer(
-            id=secrets.token_hex(8),
-            owner=owner,
-            asked=asked,
-            expires=int(self._clock()) + self._expiry,
-            **found,
-        )
+    def keep(self, offer: BagOffer) -> None:
+        """It was told, and may be taken."""
         with self._lock:
-            self._known[made.id] = made
+            self._known[offer.id] = offer
             while len(self._known) > _MOST:
-                del self._known[next(iter(self._known))]
-        return made
+                self._dropped.append(next(iter(self._known)))
+                self._drop(self._dropped[-1])
 
     def find(self, name: str, owner: str) -> BagOffer:
         """The owner's offer of this name. Raises LookupError: why it cannot be taken."""
         with self._lock:
-            found = self._known.get(name)
+            found, bag = self._known.get(name), self._bags.get(name)
         if found is None or found.owner != owner:
-            raise LookupError(
-                f"there is no offer {name} of {owner}: it was taken, or the federation began anew"
-            )
+            raise LookupError(f"there is no offer {name} of {owner}: it never was, or expired long ago")
+        if bag is not None:
+            raise LookupError(f"offer {name} was taken: it is bag {bag}")
         if self._clock() >= found.expires:
             raise LookupError(f"offer {name} has expired")
         return found
 
-    def taken(self, name: str) -> None:
-        """It is a bag now."""
+    def taken(self, name: str, bag: str) -> None:
+        """It is this bag now."""
         with self._lock:
-            self._known.pop(name, None)
+            if name in self._known:
+                self._bags[name] = bag
+
+    def forget(self, before: float) -> list[str]:
+        """Drops offers that expired before that moment; returns the names of all that went so far."""
+        with self._lock:
+            gone = [name for name, one in self._known.items() if one.expires < before]
+            for name in gone:
+                self._drop(name)
+            dropped, self._dropped = self._dropped, []
+        return dropped + gone
+
+    def _drop(self, name: str) -> None:
+        del self._known[name]
+        self._bags.pop(name, None)

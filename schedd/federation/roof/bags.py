@@ -1,14 +1,16 @@
 """Bags of a federation at work: taken, shared out, taken back. Each is kept as a whole or not at all."""
 
+import secrets
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from schedd.federation.bags.bag import Bag, Range, array_of, count, cut, missing
-from schedd.federation.bags.events import BagCancelled, BagFailed, BagSubmitted
-from schedd.federation.bags.told import BagAsked, Told
+from schedd.federation.bags.events import BagAsked, BagCancelled, BagFailed, BagSubmitted
+from schedd.federation.bags.told import BagOffer, Told
 from schedd.federation.events import Event
 from schedd.federation.roof.record import Record
+from schedd.federation.roof.turns import Turns
 from schedd.federation.routing.events import Cancelled, Submitted
 from schedd.federation.routing.seen import ClusterSeen, standing
 from schedd.federation.settings import Settings
@@ -25,24 +27,27 @@ class BusyError(Exception):
 
 class RoofOfBags:
     """All bags. Thread-safe. ``take`` keeps what a function makes of the moment and of the first number that
-    is free, while nothing else happens; ``offers`` are those that were told.
+    is free, while nothing else happens.
     """
 
     def __init__(
         self,
         settings: Settings,
         record: Record,
+        turns: Turns,
         seen: Mapping[str, ClusterSeen],
         take: Callable[[Callable[[int, int], Sequence[Event]]], None],
-        offers: Told,
+        now: Callable[[], int],
     ) -> None:
+        self._expiry = settings.bags.expiry
         self.array = settings.bags.array
         """Tasks in one array at most."""
         self._rules = settings.rules
         self._record = record
         self._seen = seen
+        self._turns = turns
         self._take = take
-        self.offers = offers
+        self._now = now
         self.notes: dict[str, str] = {}
         """Why tasks of bags have no share."""
 
@@ -50,6 +55,20 @@ class RoofOfBags:
     def bell(self) -> threading.Event:
         """Rung when a bag or a share has changed."""
         return self._record.bag_bell
+
+    @property
+    def offers(self) -> Told:
+        """Those that were told, and may be taken."""
+        return self._record.offers
+
+    def make(self, owner: str, asked: BagAsked, **found: Any) -> BagOffer:
+        """An offer that nobody was told yet, of ``split``, ``ends``, ``plans``, ``offers`` and ``whys``."""
+        return BagOffer(secrets.token_hex(8), owner, asked, expires=self._now() + self._expiry, **found)
+
+    def tell(self, offer: BagOffer) -> None:
+        """It may be taken from now on, also after a restart. Raises StoreError: then it is not to be told."""
+        with self._turns.request():
+            self._record.offer(offer, self._now())
 
     def submit(
         self,
@@ -60,11 +79,13 @@ class RoofOfBags:
         ends: Mapping[str, int],
         key: str = "",
         *,
+        offer: str = "",
         alone: bool = False,
     ) -> Bag:
         """Takes a bag with its shares, by cluster how many tasks; ``ends``: when these were said to end. With
         a ``key`` that was used before it is that bag. ``alone``: not while another bag's share is on its way
-        to one of the clusters. Raises BusyError and StoreError.
+        to one of the clusters. ``offer``: which is taken by it. Raises BusyError, StoreError, and LookupError
+        where somebody took that offer meanwhile.
         """
         made: list[str] = []
 
@@ -73,6 +94,8 @@ class RoofOfBags:
             if known is not None:
                 made.append(known)
                 return []
+            if offer:
+                self.offers.find(offer, owner)
             if alone:
                 self._demand_quiet(shares, now)
             made.append(str(number))
@@ -87,6 +110,7 @@ class RoofOfBags:
                 clusters=asked.clusters,
                 balance=asked.balance,
                 key=key,
+                offer=offer,
             )
             parts = cut([(0, asked.tasks)], shares)
             return [bag, *_shares(self.array, bag.job, owner, submission, parts, ends, now, number + 1)]

@@ -1,13 +1,14 @@
 """What the log holds, applied: jobs, groups, bags and licences. Nothing is applied before it is durable."""
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import structlog
 
 from schedd.federation.bags.bag import Bags
-from schedd.federation.bags.events import BagEvent, BagSubmitted
+from schedd.federation.bags.events import BagEvent, BagOffered, BagSubmitted
+from schedd.federation.bags.told import BagOffer, Told, offer_of
 from schedd.federation.events import Event
 from schedd.federation.groups.events import GroupEvent, GroupSubmitted
 from schedd.federation.groups.group import Groups
@@ -30,8 +31,9 @@ _SWEEP_S: Final = 3_600
 class Record:
     """Of one federation; read from its log first. Used by one thread at a time."""
 
-    def __init__(self, settings: Settings, log: Log, now: int) -> None:
+    def __init__(self, settings: Settings, log: Log, clock: Callable[[], float]) -> None:
         self._log = log
+        self.offers = Told(clock)
         self.jobs = Jobs()
         self.groups = Groups()
         self.bags = Bags()
@@ -48,6 +50,9 @@ class Record:
             if isinstance(event, Leased):
                 self.licences.apply(event)
                 continue
+            if isinstance(event, BagOffered):
+                self.offers.keep(offer_of(event))
+                continue
             self.number = max(self.number, int(event.job))
             try:
                 self._apply(event)
@@ -55,7 +60,7 @@ class Record:
                 # Nothing was ever done upon it: whoever wrote it could not apply it, either.
                 _log.error("the log holds what cannot have been; it is passed over", why=str(error))
         self.renamed.clear()
-        self.sweep(now)
+        self.sweep(int(clock()))
 
     def take(self, events: Sequence[Event]) -> Sequence[Event]:
         """Keeps events and applies them; returns those that could be. Raises StoreError: none is kept."""
@@ -75,6 +80,12 @@ class Record:
             self.licences.apply(event)
             _log.info("leased", cluster=event.cluster, licence=event.licence, copies=event.copies)
 
+    def offer(self, offer: BagOffer, now: int) -> None:
+        """Keeps an offer that is to be told. Raises StoreError: it is not kept, and not to be told."""
+        self._log.append([offer.event(now)])
+        self.offers.keep(offer)
+        _log.info("bag_offered", offer=offer.id)
+
     def sweep(self, now: int) -> None:
         """Drops now and then what nobody asks after any more. Raises StoreError."""
         if now - self._swept < _SWEEP_S:
@@ -83,6 +94,8 @@ class Record:
         before = now - _KEPT_S
         bags = self.bags.forget(self.jobs, before)
         old = (*self.jobs.forget(before), *self.groups.forget(before), *bags)
+        if expired := self.offers.forget(now - _SWEEP_S):
+            self._log.forget(expired)
         if old:  # the newest stays: its number is not to be given again
             self._log.forget([name for name in old if int(name) != self.number])
         if self.licences.pools:
@@ -121,6 +134,8 @@ class Record:
             self._claim(event.owner, event.parts[0]["submission"])
         elif isinstance(event, BagSubmitted):
             self._claim(event.owner, event.submission)
+            if event.offer:
+                self.offers.taken(event.offer, event.job)
         if isinstance(event, GroupEvent):
             self.groups.apply(event)
             self.group_bell.set()

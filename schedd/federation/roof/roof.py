@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import structlog
 
-from schedd.federation.bags.told import Told
 from schedd.federation.events import Event
 from schedd.federation.log import Log
 from schedd.federation.roof.bags import RoofOfBags
@@ -80,7 +79,7 @@ class Roof:
         self._turns = Turns()
         self._moving = threading.Lock()
         """Held by the one thread that looks whether waiting jobs should move."""
-        self._record = record = Record(settings, log, self._now())
+        self._record = record = Record(settings, log, clock)
         self.jobs, self.groups, self.bags = record.jobs, record.groups, record.bags
         self.licences, self._users = record.licences, record.users
         routing = settings.routing
@@ -101,9 +100,7 @@ class Roof:
         self.counts: dict[str, Mapping[str, int]] = {}
         self.bells = {name: threading.Event() for name in settings.clusters}
         self.of_groups = RoofOfGroups(settings.group_rules, record, self._turns, self._take, self._now)
-        self.of_bags = RoofOfBags(
-            settings, record, self.seen, self.take_made, Told(settings.bags.expiry, clock)
-        )
+        self.of_bags = RoofOfBags(settings, record, self._turns, self.seen, self.take_made, self._now)
         self.lending = Lending(record, self._turns, self.seen, self._now)
         self._scanned = 0
         self._load = assigned(self.jobs, self.seen, self._rules)

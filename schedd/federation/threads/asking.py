@@ -7,8 +7,8 @@ from functools import partial
 from typing import Final
 
 from schedd.client import Client, ClientError, Refused
+from schedd.federation.bags.events import BagAsked
 from schedd.federation.bags.offers import Balance, Offered, Split, compose
-from schedd.federation.bags.told import BagAsked
 from schedd.federation.roof.roof import Roof
 from schedd.federation.threads.peers import Connect, client_of
 

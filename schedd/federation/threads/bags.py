@@ -11,8 +11,8 @@ import structlog
 
 from schedd.client import ClientError
 from schedd.federation.bags.bag import Bag, count, missing, settled
+from schedd.federation.bags.events import BagAsked
 from schedd.federation.bags.offers import Balance
-from schedd.federation.bags.told import BagAsked
 from schedd.federation.roof.roof import Roof
 from schedd.federation.routing.seen import handover
 from schedd.federation.threads.asking import ask, ends_of, sizes_of, split_of
