@@ -28,13 +28,12 @@ class Asked:
     """A job that we hold here for the federation.
 
     ``body`` is what the federation was asked to take, None while it was not asked; ``seen`` what the job was
-    then. ``turn`` counts how often it was taken back there, which makes its key another one.
+    then.
     """
 
     job: str
     body: Mapping[str, Any] | None = None
     seen: str = ""
-    turn: int = 0
 
 
 class Ledger:

@@ -62,6 +62,8 @@ _NEVER: Final = {
 }
 _NO: Final = ("", "False", "0")
 _RAN_THERE: Final = ("ended", "deleted")
+_NEVER_RAN: Final = ("cancelled", "refused")
+_NAMES: Final = 100
 _TROUBLE = (
     *(ServerUnreachableError, ProtocolError, RightsError, ServerRefusedError, TakenError),
     LedgerError,
@@ -293,14 +295,12 @@ class Drain:
         elif over in _RAN_THERE:
             _log.warning("job %s was deleted here, and had run in the federation as %s", entry.job, there)
         self._ledger.forget(entry.job)
-        if fate == "here" and over not in _RAN_THERE and entry.body is not None:
-            self._ledger.keep(entry.job, turn=entry.turn + 1)
         return True
 
     async def _take_back(self, body: Mapping[str, Any]) -> tuple[str, str]:
         """The number of what was asked for, and how it is over there; empty while it is not."""
         try:
-            number = await self._ask(body)
+            number = str((await self._ask(body))["id"])
         except DrainError:
             return "", "refused"
         answer = await self._client.delete(f"{self._url}/v1/federation/jobs/{number}")
@@ -321,7 +321,7 @@ class Drain:
             return False  # it went, or somebody else holds it, too
         try:
             demand_may_go(kept)
-            await server.pass_on(kept, lambda one, script: self._asked(entry, kept, one, script))
+            await server.pass_on(kept, lambda one, script: self._asked(kept, one, script))
         except DrainError as error:
             await server.give_back(kept.id, _LEFT.format(error))
             self._ledger.forget(kept.id)
@@ -330,22 +330,29 @@ class Drain:
             return False
         except httpx2.HTTPError as error:
             # It may have been taken: it stays on hold, and is asked for by the same name again.
-            self._say(f"the federation does not answer at {self._url}: {error!r}")
+            self._say(f"the federation at {self._url} did not take a job: {error!r}")
             return False
         self._ledger.forget(kept.id)
         return True
 
-    async def _asked(self, entry: Asked, kept: Drained, job: Drained, script: str) -> str:
-        turn = f":{entry.turn}" if entry.turn else ""
-        key = f"{self._settings.realm}:{job.id}:{kept.attributes.get('ctime', '')}{turn}"
-        body = submission_of(job, script, self._settings.realm, key)
-        self._ledger.keep(job.id, body=body, seen=_seen(kept))
-        number = await self._ask(body)
-        _log.info("job %s goes to the federation as %s", job.id, number)
-        return number
+    async def _asked(self, kept: Drained, job: Drained, script: str) -> str:
+        """Its number there. Nothing comes any more by a name under which it was taken back, or could not run:
+        it gets another one.
+        """
+        name = f"{self._settings.realm}:{job.id}:{kept.attributes.get('ctime', '')}"
+        for turn in range(_NAMES):
+            body = submission_of(job, script, self._settings.realm, f"{name}:{turn}" if turn else name)
+            self._ledger.keep(job.id, body=body, seen=_seen(kept))
+            row = await self._ask(body)
+            if row["cancelled"] and not row["over"]:
+                raise httpx2.HTTPError(f"{row['id']} is being taken back there")  # it may run yet
+            if row["over"] not in _NEVER_RAN:
+                _log.info("job %s goes to the federation as %s", job.id, row["id"])
+                return str(row["id"])
+        raise DrainError(f"it was taken back from the federation {_NAMES} times")
 
-    async def _ask(self, body: Mapping[str, Any]) -> str:
-        """The job's number there. Raises `DrainError` where it is refused, else `httpx2.HTTPError`."""
+    async def _ask(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The job as it is there. Raises `DrainError` where it is refused, else `httpx2.HTTPError`."""
         last: httpx2.HTTPError | None = None
         for attempt in range(_TIMES):
             try:
@@ -355,7 +362,7 @@ class Drain:
                 await asyncio.sleep(0.2 * attempt)
                 continue
             if answer.status_code == 201:
-                return str(answer.json()["id"])
+                return dict(answer.json())
             if answer.status_code in (400, 401, 403, 413, 422):
                 raise DrainError(f"the federation refuses it: {_detail(answer)}")
             last = httpx2.HTTPError(f"it answered {answer.status_code}")

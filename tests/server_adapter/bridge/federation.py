@@ -37,4 +37,7 @@ class Federation(httpx2.AsyncBaseTransport):
         self.jobs.setdefault(body["key"], body)
         if self.loses == "answers":
             raise httpx2.ReadError("cut")
-        return httpx2.Response(201, json={"id": str(list(self.jobs).index(body["key"]) + 1)})
+        number = str(list(self.jobs).index(body["key"]) + 1)
+        back = number in self.cancelled
+        row = {"id": number, "cancelled": back, "over": self.over if back else ""}
+        return httpx2.Response(201, json=row)

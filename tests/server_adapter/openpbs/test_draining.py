@@ -213,10 +213,30 @@ async def test_a_job_that_its_owner_held_before_it_went_is_taken_back_and_stays(
     assert desk.federation.cancelled == ["1"]
     assert (desk.job(name).state, desk.job(name).holds) == (State.HELD, {"u"})
     assert "it was held or altered" in desk.comment(name)
+    for _ in range(2):
+        assert await desk.drain.round() == 0  # and stays, however often it is looked at
+    assert desk.open() == []
     desk.job(name).holds.clear()
     lifecycle.settle(desk.server.cluster, desk.job(name))
     assert await desk.drain.round() == 1
     assert len(desk.federation.jobs) == 2
+    assert desk.federation.cancelled == ["1"]
+    assert desk.job(name).moved
+
+
+async def test_a_job_that_was_cancelled_there_is_not_asked_for_anew_before_it_is_known_not_to_run(
+    desk: Desk,
+) -> None:
+    name = await lose(desk)
+    desk.federation.cancelled.append("1")  # by its owner, there
+    desk.federation.over = ""
+    assert await desk.drain.round() == 0
+    assert len(desk.federation.jobs) == 1
+    assert desk.job(name).state is State.HELD
+    desk.federation.over = "ended"
+    assert await desk.drain.round() == 1
+    assert len(desk.federation.jobs) == 1
+    assert desk.job(name).moved
 
 
 async def test_a_job_that_was_deleted_before_it_went_is_taken_back(desk: Desk) -> None:
