@@ -22,7 +22,8 @@ _LEAST_DRAWS: Final = 5
 _DECODED: Final = 50_000
 """So many jobs are decoded in all draws together, where the work lets none of them start before."""
 _WORK: Final = 15_000_000
-"""Segments of the plan that all draws together visit before what is left is decoded: some 0.7 s."""
+"""Segments of the plan that all draws together visit before what is left is decoded: 0.3 s of a processor
+where many wait, and up to a second where few do, whose events cost more than their segments."""
 _LATE: Final = 0.9
 
 

@@ -1,5 +1,6 @@
 """Run times learned from what becomes of jobs, and expected starts told by them."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -172,6 +173,20 @@ def test_where_prediction_is_off_nothing_is_kept_of_it() -> None:
     told = ExpectedFacts("b", T + 1, T + 2, T + HOUR, "submission")
     cluster.tell(StartsExpected(id="x", time=T, jobs=(told,)))
     assert cluster.told("b") is None
+
+
+def test_what_nine_of_ten_draws_say_is_learned_from_as_it_was_told() -> None:
+    cluster = Foreseen()
+    queue_of(cluster, "a", "b", "c")
+    now = cluster.server.now
+    told = tuple(
+        ExpectedFacts(name, now + 1, now + 900, now + 5_940, "submission", late)
+        for name, late in (("b", now + 940), ("c", -1))
+    )
+    cluster.tell(StartsExpected(id="x", time=now, jobs=told))
+    kept = cluster.outlook.kinds["submission"].told
+    assert kept["b"].base == pytest.approx(math.log(6_000 * 1_000) / 2)
+    assert kept["c"].base == pytest.approx(math.log(6_000))
 
 
 def test_what_is_told_of_jobs_that_do_not_wait_changes_nothing() -> None:
