@@ -121,15 +121,18 @@ def _one(logs: str, days: float, outside: int, precision: int, seed: int) -> dic
 
 def _page(rows: Sequence[Mapping[str, Any]], command: str, days: float, times: int) -> str:
     local = mean(row["local"]["jobs"] for row in rows)
+    windows = "one window of each log"
+    if times > 1:
+        windows = f"{times} repetitions, each with other windows of the logs"
     about = (
-        f"{days:g} days, {times} repetitions, each with other windows of the logs: {local:,.0f} jobs at "
-        "their own clusters in the mean. A job from outside is a group of parts of at most 64 processors, "
-        "each of which may go to any cluster; on more than one cluster it runs longer by a percentage that "
-        "is drawn (Poisson, mean 20, at most 25). All is the production code: the clusters' engines, and "
-        "the federation's roof and keeper of groups, which asks copies of the plans, books in two phases, "
-        "hands parts over on hold, and moves a group only where that ends it earlier by a minute at least, "
-        "into room that is left when each cluster has repaired its own plan. Plans are asked again after a "
-        f"job ended early, every {_AGAIN // 60} minutes at most, for groups in the order of their starts. "
+        f"{days:g} days, {windows}: {local:,.0f} jobs at their own clusters in the mean. A job from outside "
+        "is a group of parts of at most 64 processors, each of which may go to any cluster; on more than one "
+        "cluster it runs longer by a percentage that is drawn (Poisson, mean 20, at most 25). All is the "
+        "production code: the clusters' engines, and the federation's roof and keeper of groups, which asks "
+        "copies of the plans, books in two phases, hands parts over on hold, and moves a group only where "
+        "that ends it earlier by a minute at least, into room that is left when each cluster has repaired "
+        f"its plan. Plans are asked again after a job ended early, every {_AGAIN // 60} minutes at most, for "
+        "groups in the order of their starts. "
         "*Alone*: the same local jobs without groups."
     )
     differs = (
@@ -321,7 +324,8 @@ def _beside(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     }
     about = (
         "Its figures are bars without numbers. Behind each load are three figures, at a precision of 0, 25 "
-        "and 50 %. ± above is the standard deviation between windows."
+        "and 50 %: by how much less than rigid's, unless it is said otherwise. ± above, where there are "
+        "several windows, is the standard deviation between them."
     )
     lines = ["## Beside what the thesis says", "", about, "", "| the thesis | here |", "|---|---|"]
     return [*lines, *(f"| {said} | {found} |" for said, found in table.items())]
