@@ -102,6 +102,7 @@ def make_parser() -> argparse.ArgumentParser:
         ("rate", float, 5.0, "of these come in a second"),
         ("shapes", int, 40, "different requests among the jobs"),
         ("poll", float, 5.0, "seconds between two looks at a cluster"),
+        ("new", float, 0.0, "share of the routed jobs that ask for what nobody did before"),
     ):
         federation.add_argument(
             f"--{name}", type=kind, default=default, help=f"{words} (default: %(default)s)"
@@ -201,6 +202,7 @@ def _federation(args: argparse.Namespace) -> int:
             args.profile,
             args.poll,
             args.apart,
+            args.new,
             tell,
         )
     Console().print(federation_table(result))

@@ -157,6 +157,16 @@ def test_a_bench_routes_through_real_planners_and_states_the_traffic() -> None:
         bench_federation(0)
 
 
+def test_jobs_that_ask_for_something_new_wait_for_all_clusters_answers() -> None:
+    found = bench_federation(2, 4, 8, routed=4, rate=50.0, shapes=2, poll=0.3, new=1.0)
+    assert (found.known, found.asked) == (0, 4)
+    assert found.asked_ms["p50"] > 0
+    assert found.decision_ms == found.asked_ms
+    assert found.requests["POST what-if"] >= 2, "each asks both clusters"
+    with pytest.raises(ValueError, match=r"1.5 of the jobs ask for something new: .* from 0 to 1"):
+        bench_federation(2, new=1.5)
+
+
 def test_clusters_in_a_process_of_their_own_are_measured_alike() -> None:
     found = bench_federation(2, 4, 8, routed=4, rate=50.0, shapes=2, poll=0.3, apart=True)
     assert found.known + found.asked == 4

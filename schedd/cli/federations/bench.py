@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -79,15 +79,19 @@ def bench_federation(
     profile: Profile = "uniform",
     poll: float = 5.0,
     apart: bool = False,
+    new: float = 0.0,
     tell: Callable[[str], None] = lambda _: None,
 ) -> FederationFigures:
     """Raises ValueError, DaemonFailed. ``waiting`` jobs of the federation wait when the first of ``routed``
     comes; a job has one of so many ``shapes`` of request. ``apart``: clusters have a process of their own.
+    ``new``: the share of routed jobs that ask for what nobody did before, so that all clusters are asked.
     """
     if min(clusters, nodes, waiting, routed, shapes) < 1 or not 0 < rate <= 1_000 or poll <= 0:
         raise ValueError(
             "there must be a cluster, a node, a job and a shape at least, and a rate up to 1,000"
         )
+    if not 0 <= new <= 1:
+        raise ValueError(f"{new:g} of the jobs ask for something new: it must be a share from 0 to 1")
     kinds = list(jobs(profile, shapes, seed))
     machines = cluster(profile, nodes)
     chance = random.Random(seed)
@@ -131,7 +135,7 @@ def bench_federation(
             idle_bytes = (sum(traffic.sent.values()) + sum(traffic.received.values())) / idle
             traffic.clear()
             cpu = inside.cpu_s
-            at = _route(roof, kinds, routed, rate, chance, tell)
+            at = _route(roof, kinds, routed, rate, chance, new, tell)
             _settled(roof, log, clusters)
             cpu = inside.cpu_s - cpu
         finally:
@@ -180,6 +184,7 @@ def _route(
     routed: int,
     rate: float,
     chance: random.Random,
+    new: float,
     tell: Callable[[str], None],
 ) -> dict[str, _Came]:
     """By job, how it came."""
@@ -189,8 +194,11 @@ def _route(
         wait = begin + number / rate - time.perf_counter()
         if wait > 0:
             time.sleep(wait)
+        kind = kinds[chance.randrange(len(kinds))]
+        if new and chance.random() < new:
+            kind = replace(kind, walltime=kind.walltime + 1 + number)
         came, cpu = time.perf_counter(), time.thread_time()
-        job = roof.submit(OWNER, submission(kinds[chance.randrange(len(kinds))]))
+        job = roof.submit(OWNER, submission(kind))
         at[job.id] = _Came(came, time.thread_time() - cpu, bool(job.attempts))
         if number % 50 == 0:
             tell(f"{number} of {routed} jobs are routed")
