@@ -14,6 +14,7 @@ from starlette.responses import Response
 from schedd.plan.plan import WorkSpent
 from schedd.service.cluster.errors import Overloaded, PlannerStopped, UnknownCluster
 from schedd.service.read.reading import CursorError
+from schedd.store import StoreError
 
 __all__ = ["KINDS", "Fault", "Problem", "ProblemError", "answers", "install", "problem_response"]
 
@@ -174,6 +175,12 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(PlannerStopped)
     async def _(request: Request, error: PlannerStopped) -> Response:
         return problem_response(request.url.path, ProblemError("not-ready", str(error), headers=_LATER))
+
+    @app.exception_handler(StoreError)
+    async def _(request: Request, error: StoreError) -> Response:
+        hint = "nothing was kept that was not confirmed: send it again, with the same `key` where it has one"
+        problem = ProblemError("not-ready", f"database unavailable: {error}", hint=hint, headers=_LATER)
+        return problem_response(request.url.path, problem)
 
     @app.exception_handler(Overloaded)
     async def _(request: Request, error: Overloaded) -> Response:

@@ -194,8 +194,8 @@ def test_an_offer_that_cannot_be_kept_is_not_told(
         raise StoreError("the disk is full")
 
     monkeypatch.setattr(desk.log, "append", fail)
-    with pytest.raises(StoreError):
-        ann.post(OFFERS, json=bag(desk))
+    answer = ann.post(OFFERS, json=bag(desk))
+    assert (answer.status_code, answer.json()["detail"]) == (503, "database unavailable: the disk is full")
 
 
 def test_an_offer_that_expired_or_is_somebody_elses_is_refused_with_what_to_do(

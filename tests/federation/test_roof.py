@@ -34,6 +34,23 @@ def test_a_job_is_kept_before_it_is_acknowledged_and_once_for_a_key(desk: Desk) 
     assert ann.post(HERE, json={**JOB, "key": "k2"}).json()["id"] == "3"
 
 
+def test_a_job_that_cannot_be_kept_is_refused_with_why_and_may_be_sent_again(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: object) -> None:
+        raise StoreError("the disk is full")
+
+    ann = desk.client("ann@org")
+    with monkeypatch.context() as full:
+        full.setattr(desk.log, "append", fail)
+        answer = ann.post(HERE, json=JOB)
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "2")
+    assert answer.json()["detail"] == "database unavailable: the disk is full"
+    assert "send it again, with the same `key`" in answer.json()["hint"]
+    assert ann.get(HERE).json()["jobs"] == []
+    assert ann.post(HERE, json=JOB).status_code == 201
+
+
 def test_a_job_goes_to_the_cluster_whose_plan_ends_it_first(desk: Desk) -> None:
     job = desk.client("ann@org").post(HERE, json=JOB).json()["id"]
     for name, end in (("north", 900), ("south", 500)):
