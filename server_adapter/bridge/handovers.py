@@ -74,7 +74,7 @@ class _Outcome:
 
 
 class Handovers:
-    """`barred` tells in words why nothing may be changed at the server, or nothing."""
+    """`barred` tells in words why no job may be handed over here, or nothing; ``waits`` why not now."""
 
     def __init__(
         self,
@@ -84,11 +84,13 @@ class Handovers:
         look: Callable[[], None],
         clock: Callable[[], float] = time.time,
         *,
+        waits: Callable[[], str] = str,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._server = server
         self._delivery = delivery
         self._barred = barred
+        self._waits = waits
         self._look = look
         self._clock = clock
         self._sleep = sleep
@@ -115,8 +117,8 @@ class Handovers:
             await self.step()
 
     async def finish(self) -> None:
-        """Carries out all that waits."""
-        while self._waiting:
+        """Carries out all that waits, as far as that can be done now."""
+        while self._waiting and not self._waits():
             await self.step()
 
     async def step(self) -> None:
@@ -127,7 +129,8 @@ class Handovers:
             try:
                 outcome = await self._carry_out(decision)
             except (ServerUnreachableError, ProtocolError) as error:
-                _log.warning("%s of handover %s: %s; it is tried again", decision.step, handover, error)
+                if handover not in self._tried:
+                    _log.warning("%s of handover %s: %s; it is tried again", decision.step, handover, error)
                 self._tried.add(handover)
                 self._waiting.move_to_end(handover)
                 await self._sleep(_SETTLING)
@@ -157,6 +160,8 @@ class Handovers:
         server, barred = self._server, self._barred()
         if barred:
             return _Outcome(False, decision.server_job, text=barred)
+        if waits := self._waits():
+            raise ServerUnreachableError(waits)  # no refusal: what was begun may be there
         if not isinstance(server, Taker):
             return _Outcome(False, text="no jobs can be handed over to this family of servers")
         job = decision.server_job

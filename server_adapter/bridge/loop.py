@@ -99,7 +99,9 @@ class Adapter:
         self._accepted = AcceptedRuns()
         self._accepted.recall(self.journal.asked, clock())
         self._runs = Runs(dispatcher, self.delivery, self._accepted, self.look, clock)
-        self._handovers = Handovers(self.server, self.delivery, self._taken, self.look, clock)
+        self._handovers = Handovers(
+            self.server, self.delivery, self._taken, self.look, clock, waits=self.server.barred
+        )
         kept = settings.state_dir / "drained"
         self._drain = Drain(self.server, settings.drain, drain_token, self._barred, kept, transport=transport)
         self._begun = self._finished = 0
@@ -378,7 +380,9 @@ class Adapter:
         return self.server.barred() if mode == "scheduler" else f"the adapter is in {mode} mode"
 
     def _taken(self) -> str:
-        return self._barred() or ("" if self.settings.handovers else "the adapter's setting handovers is off")
+        if self.settings.mode != "scheduler":
+            return self._barred()
+        return "" if self.settings.handovers else "the adapter's setting handovers is off"
 
     async def _write(self) -> None:
         waits = Waits(first=1.0, longest=30.0)

@@ -30,6 +30,7 @@ from server_adapter.openpbs.connection import Connection
 from server_adapter.openpbs.receiver import MovedJob, Receiver
 from server_adapter.openpbs.replies import Deletions
 from server_adapter.openpbs.requests import DeleteJobsRequest, ManageRequest, MoveRequest, StatusRequest
+from server_adapter.openpbs.values import select
 from server_adapter.servers.drained import drained
 from server_adapter.servers.openpbs.requests import modify_request
 from server_adapter.settings import DrainSettings
@@ -43,8 +44,10 @@ MOVING: Final = READ_ONLY | {RequestCode.MOVE_JOB}
 _HOLD: Final = "o"
 _GONE: Final = (ServerCode.UNKJOBID, ServerCode.HISTJOBID, ServerCode.BADSTATE)
 _FATES: Final[dict[str, Fate]] = {"M": "went", "F": "deleted", "X": "deleted", "T": "moving"}
-_FROM_NODES: Final = frozenset({"ncpus", "place", "select"})
+_FROM_NODES: Final = frozenset({"ncpus", "mpiprocs", "place", "select"})
 """What the server makes of ``nodes``, beside it."""
+_FROM_SELECT: Final = frozenset({"ncpus", "mem", "mpiprocs"})
+"""What it makes of a ``select``, beside what that names. It is sent once the server was restarted since."""
 _WORD: Final = re.compile(r"<jsdl-hpcpa:\w+>(.*?)</jsdl-hpcpa:\w+>", re.DOTALL)
 
 
@@ -170,12 +173,20 @@ class Router:
 
 
 def _described(job: Drained, moved: MovedJob) -> Drained:
-    """What came, which has only what its owner asked for."""
+    """What came, with what its owner asked for alone."""
     found = drained(job.id, {entry.key: entry.value for entry in moved.attributes})
     if "nodes" in found.resources:
-        asked = {name: value for name, value in found.resources.items() if name not in _FROM_NODES}
-        return replace(found, resources=asked)
-    return found
+        derived = _FROM_NODES
+    elif "select" in found.resources:
+        try:
+            chunks = [asked for _, asked in select(found.resources["select"])]
+        except ValueError:
+            raise DrainError(f"its select={found.resources['select']} cannot be read") from None
+        derived = _FROM_SELECT.union(*chunks)
+    else:
+        return found
+    asked = {name: value for name, value in found.resources.items() if name not in derived}
+    return replace(found, resources=asked)
 
 
 def script_of(moved: MovedJob) -> str:

@@ -54,6 +54,7 @@ class Counter:
         }
         self.settings = load_settings(None, values | options)
         self.barred = ""
+        self.waits = ""
         self.told: list[HandoverDone] = []
         self.numbers = count(1)
         self.begin()
@@ -64,7 +65,12 @@ class Counter:
         names = (f"e:{number}" for number in count(1))
         delivery: Any = SimpleNamespace(ids=names, put=self._put)
         self.handovers = Handovers(
-            self.torque, delivery, lambda: self.barred, lambda: None, sleep=lambda _: asyncio.sleep(0)
+            self.torque,
+            delivery,
+            lambda: self.barred,
+            lambda: None,
+            waits=lambda: self.waits,
+            sleep=lambda _: asyncio.sleep(0),
         )
 
     async def _put(self, event: HandoverDone) -> None:
@@ -297,6 +303,34 @@ def test_nothing_is_taken_unless_the_site_says_so(tmp_path: Path) -> None:
         counter.barred = "the adapter's setting handovers is off"
         done = await counter.do("submit")
         assert (done.done, done.text) == (False, "the adapter's setting handovers is off")
+
+    run(tmp_path, scene)
+
+
+def test_while_the_server_is_not_ours_a_handover_waits_and_is_not_refused(tmp_path: Path) -> None:
+    """What was begun may be there: a refusal would send the job elsewhere, too."""
+
+    async def scene(counter: Counter) -> None:
+        told = await counter.do("submit")
+        counter.waits = "the adapter is not registered as scheduler"
+        counter.told.clear()
+        counter.handovers.want(
+            Handover(
+                id="d900000000000",
+                cause="e",
+                time=int(counter.server.now) + 120,
+                handover="f.1.1",
+                step="release",
+                submission=None,
+                server_job=told.server_job,
+            )
+        )
+        await counter.handovers.finish()
+        await counter.handovers.step()
+        assert counter.told == []
+        counter.waits = ""
+        await asyncio.wait_for(counter.handovers.finish(), 20)
+        assert [(one.step, one.done) for one in counter.told] == [("release", True)]
 
     run(tmp_path, scene)
 

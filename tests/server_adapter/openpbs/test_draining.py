@@ -11,6 +11,7 @@ import pytest
 from server_adapter.batch.errors import RequestForbiddenError
 from server_adapter.bridge.draining import GOING, Drain
 from server_adapter.bridge.rates import Pace
+from server_adapter.dis import Attribute
 from server_adapter.emulator import EmulatedOpenPBS, NodeSpec, State, lifecycle
 from server_adapter.emulator.jobs import Job, Order, Queue
 from server_adapter.families import connector
@@ -135,6 +136,26 @@ async def test_a_job_by_nodes_and_one_that_names_a_program_go_as_they_were_asked
     nodes, program = desk.federation.jobs.values()
     assert nodes["resources"] == {"nodes": "1:ppn=2"}
     assert program["script"] == "#!/bin/sh\nexec /bin/sleep 'a & b'\n"
+
+
+async def test_what_the_server_makes_of_a_select_does_not_go(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As seen of one that was restarted since: it sends the sums of the chunks, too."""
+    desk.server.cluster.resources["scratch"] = ("size", "nh")
+    desk.give(resources={"select": "2:ncpus=2:mem=1gb:scratch=3gb", "walltime": "00:10:00"})
+    whole = desk.server.mover._send
+
+    async def send(to: Any, queued: Any, script: bytes) -> bool:
+        sums = {"ncpus": "4", "mem": "2gb", "nodect": "2", "scratch": "6gb", "mpiprocs": "2", "place": "free"}
+        derived = [Attribute("Resource_List", value, name) for name, value in sums.items()]
+        return await whole(to, replace(queued, attributes=(*queued.attributes, *derived)), script)
+
+    monkeypatch.setattr(desk.server.mover, "_send", send)
+    assert await desk.drain.round() == 1
+    (body,) = desk.federation.jobs.values()
+    select = "2:ncpus=2:mem=1gb:scratch=3gb"
+    assert body["resources"] == {"select": select, "walltime": "00:10:00", "place": "free"}
 
 
 @pytest.mark.parametrize("lost", ["requests", "answers"])
