@@ -37,6 +37,7 @@ from server_adapter.openpbs.requests import (
 )
 from server_adapter.openpbs.values import indices, subjob
 from server_adapter.servers.handed import demand_none_ran, is_array, what_is_wrong
+from server_adapter.servers.openpbs.requests import modify_request
 
 __all__ = ["OWN", "REQUESTS", "Desk", "attributes_of"]
 
@@ -46,6 +47,7 @@ OWN: Final = READ_ONLY | {RequestCode.QUEUE_JOB, RequestCode.JOB_SCRIPT, Request
 """What leaves over a connection that is the user's."""
 _CHUNK: Final = 65_536  # bytes of a script in one request
 _HOLD, _USERS = "o", "u"
+_WORDS: Final = "held until the federation lets it start"
 _OF_TORQUE: Final = frozenset({"init_work_dir", "submit_args", "submit_host"})
 """Attributes that this family does not have; what the first says is the variable PBS_O_WORKDIR, too."""
 _DEFAULTS: Final[Mapping[str, str]] = {
@@ -128,6 +130,9 @@ class Desk:
             if _HOLD not in values.get("Hold_Types", ""):
                 await connection.request(_hold(RequestCode.HOLD_JOB, job, _HOLD))
                 await connection.request(_hold(RequestCode.RELEASE_JOB, job, _USERS))
+            # A hold that leaves the job's state as it was is kept in memory alone until something is altered:
+            # killed before, the server would come back with the owner's hold, which nobody lifts.
+            await connection.request(modify_request(job, [Attribute("comment", _WORDS)]))
 
     async def marked(self, mark: str) -> str:
         """The id of the job with the mark; one that is not over goes before those that are."""

@@ -106,6 +106,8 @@ async def test_a_job_comes_in_its_users_name_waits_on_our_hold_and_runs_when_it_
     job = counter.server.cluster.jobs[done.server_job]
     assert (job.order.user, job.order.name, job.queue) == ("alice", "relax", "workq")
     assert (job.state, job.holds) == (State.HELD, {"o"})
+    # Altered after that, so that a server that is killed does not come back with the owner's hold.
+    assert job.attributes["comment"] == "held until the federation lets it start"
     assert job.order.script == "sleep 1\n"
     assert job.order.variables.split(",PBS_O")[0] == f"CASE=7\\,8,{MARK}=f.1.1"
     assert "PBS_O_WORKDIR=/work" in job.order.variables
@@ -139,6 +141,7 @@ async def test_a_submission_that_was_broken_off_is_found_and_put_on_our_hold(
     assert list(counter.server.cluster.jobs) == [done.server_job]
     job = counter.server.cluster.jobs[done.server_job]
     assert (job.state, job.holds) == (State.HELD, {"o"})
+    assert "comment" in job.attributes
 
 
 async def test_a_hold_of_its_owner_stays_his(counter: Counter) -> None:
