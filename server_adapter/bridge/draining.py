@@ -60,6 +60,8 @@ _NEVER: Final = {
     "interactive": "it is interactive: its owner waits for it here",
     "block": "its qsub waits here for its end",
 }
+_LEAST: Final = {"nodes": "1"}
+"""What a job asks for that asks for nothing: both families make one processor of it."""
 _NO: Final = ("", "False", "0")
 _RAN_THERE: Final = ("ended", "deleted")
 _NEVER_RAN: Final = ("cancelled", "refused")
@@ -144,8 +146,6 @@ def demand_may_go(job: Drained) -> None:
             raise DrainError(words)
     if "[" in job.id:
         raise DrainError("it is a part of an array")
-    if not job.resources:
-        raise DrainError("it asks for nothing")
 
 
 def submission_of(job: Drained, script: str, realm: str, key: str) -> dict[str, Any]:
@@ -155,7 +155,7 @@ def submission_of(job: Drained, script: str, realm: str, key: str) -> dict[str, 
     return {
         "owner": f"{user}@{realm}",
         "script": script,
-        "resources": dict(job.resources),
+        "resources": dict(job.resources or _LEAST),
         "attributes": {n: v for n, v in job.attributes.items() if n in HANDED_ATTRIBUTES and v},
         "variables": dict(job.variables),
         "key": key,

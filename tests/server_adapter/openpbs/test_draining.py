@@ -138,6 +138,14 @@ async def test_a_job_by_nodes_and_one_that_names_a_program_go_as_they_were_asked
     assert program["script"] == "#!/bin/sh\nexec /bin/sleep 'a & b'\n"
 
 
+async def test_a_job_that_asks_for_nothing_goes_for_one_processor(desk: Desk) -> None:
+    name = desk.give(resources={})
+    assert await desk.drain.round() == 1
+    (body,) = desk.federation.jobs.values()
+    assert body["resources"] == {"nodes": "1"}
+    assert name not in desk.open()
+
+
 async def test_what_the_server_makes_of_a_select_does_not_go(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
