@@ -270,10 +270,9 @@ async def test_the_server_is_down(house: House) -> None:
 
 
 async def test_the_disk_is_full_or_the_database_is_down(house: House) -> None:
-    process = house.daemon._process
-    assert process is not None
-    before = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
-    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (4096, before[1]))
+    process = house.daemon.pid
+    before = resource.prlimit(process, resource.RLIMIT_FSIZE)
+    resource.prlimit(process, resource.RLIMIT_FSIZE, (4096, before[1]))
     try:
         short(house, nodes="1:ppn=1")
         said = await until(house, lambda found: "the database is unavailable" in found[1], "showq")
@@ -281,7 +280,7 @@ async def test_the_disk_is_full_or_the_database_is_down(house: House) -> None:
         code, said = await command(house, "pause", "--reason", "the disk is full")
         assert (code, "was not paused: the database is unavailable" in said) == (4, True)
     finally:
-        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, before)
+        resource.prlimit(process, resource.RLIMIT_FSIZE, before)
     await settled(house)
     assert (await house.ask(""))["paused"] == ""
 

@@ -5,7 +5,6 @@ processes that may be killed, and between them is a network that may be cut.
 import asyncio
 import contextlib
 import re
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -18,7 +17,6 @@ from server_adapter.emulator import NodeSpec
 from tests.server_adapter.bridge.processes import House, Program, _says_yes, free_port
 
 FEDERATION, ALICE, CAROL = "the-federations-token-there", "the-token-of-alice", "the-token-of-carol"
-FEDERATE = [sys.executable, "-m", "schedd.cli.main", "federate"]
 _MARK = re.compile(r"SCHEDD_HANDOVER=fed\.(\d+)\.(\d+)")
 
 
@@ -112,7 +110,7 @@ class Town:
             self.houses[name] = house
             self.wires[name] = Wire(int(house.urls[0].rpartition(":")[2]))
         config = directory / "federation.toml"
-        self.federation = Program([*FEDERATE, "--config", str(config)], directory / "federation.log")
+        self.federation = Program("federate", ["--config", str(config)], directory / "federation.log")
         self._stack = contextlib.AsyncExitStack()
 
     async def __aenter__(self) -> Self:

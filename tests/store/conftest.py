@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from schedd.store import Store
-from tests.store.daemons import Nursery
+from tests.store.daemons import Nursery, the_nursery
 from tests.store.postgres import PostgresServer
 
 _NUMBER = count(1)
@@ -25,11 +25,9 @@ def postgres() -> Iterator[PostgresServer]:
 
 
 @pytest.fixture(scope="session")
-def nursery() -> Iterator[Nursery]:
+def nursery() -> Nursery:
     """Where daemons come from."""
-    opened = Nursery()
-    yield opened
-    opened.close()
+    return the_nursery()
 
 
 NewDatabase = Callable[[], str]

@@ -1,7 +1,9 @@
 """Real daemons for tests: started, asked, killed."""
 
+import atexit
 import contextlib
 import copy
+import functools
 import hashlib
 import http.client
 import json
@@ -15,7 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Literal, Protocol, Self
 from urllib.parse import urlencode
 
 from tests.conftest import ROOT
@@ -39,7 +41,7 @@ class Asked(Protocol):
 
 
 class Nursery:
-    """Starts daemons fast; see the module that it runs."""
+    """Starts programs fast; see the module that it runs."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -52,19 +54,44 @@ class Nursery:
         assert self._process.stdout is not None
         assert self._process.stdout.readline() == "ready\n"
 
-    def fork(self, args: list[str], log: Path, skew: str, environment: Mapping[str, str]) -> int:
-        """A new daemon with so much more in its environment; returns its process id."""
+    def fork(
+        self,
+        args: list[str],
+        log: Path,
+        skew: str = "",
+        environment: Mapping[str, str] | None = None,
+        *,
+        program: Literal["serve", "federate", "adapter"] = "serve",
+        status: Path | None = None,
+    ) -> int:
+        """A new process with so much more in its environment; returns its id. ``status`` is the file in which
+        it leaves its exit status when it ends by itself.
+        """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(
-            json.dumps({"args": args, "log": str(log), "skew": skew, "environment": dict(environment)}) + "\n"
-        )
+        order = {
+            "program": program,
+            "args": args,
+            "log": str(log),
+            "skew": skew,
+            "environment": {**os.environ, **(environment or {})},
+            "status": str(status or ""),
+        }
+        self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
         return int(self._process.stdout.readline())
 
     def close(self) -> None:
         """No more daemons."""
         self._process.communicate()
+
+
+@functools.cache
+def the_nursery() -> Nursery:
+    """The one of this process; it ends with it."""
+    opened = Nursery()
+    atexit.register(opened.close)
+    return opened
 
 
 class Daemon:
@@ -120,7 +147,7 @@ class Daemon:
         if self.pid:
             self.signal(how)
             until = time.monotonic() + _PATIENCE
-            while _alive(self.pid):
+            while alive(self.pid):
                 assert time.monotonic() < until, f"{how.name} did not end the daemon"
                 time.sleep(0.002)
             self.pid = 0
@@ -133,7 +160,7 @@ class Daemon:
 
     @property
     def alive(self) -> bool:
-        return bool(self.pid) and _alive(self.pid)
+        return bool(self.pid) and alive(self.pid)
 
     def await_ready(self, *, leads: bool = True) -> None:
         """Wait until it answers, and until it leads; `/readyz` says no to a doubted snapshot, too."""
@@ -197,7 +224,7 @@ class Daemon:
             self._connection = None
 
 
-def _alive(pid: int) -> bool:
+def alive(pid: int) -> bool:
     """Also of a process whose threads are still ending: until then it holds its port and its locks."""
     try:
         os.kill(pid, 0)

@@ -1,21 +1,30 @@
-"""Daemons that start at once: a process that has loaded and compiled everything, and forks.
+"""Programs that start at once: a process that has loaded and compiled everything, and forks.
 
-Each line of its input is JSON: the arguments of `schedd serve`, a file for its log, a file that skews its
-clock, what more its environment has. It answers with the child's process id. The child runs the very program
-that `schedd serve` runs.
+Each line of its input is JSON: which program, its arguments, a file for its log, a file that skews its clock,
+its environment, and a file for the exit status of one that ends by itself. It answers with the child's
+process id. The child runs the very program that `schedd serve`, `schedd federate` or `pbs-adapter` run.
 """
 
+import importlib
 import json
 import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
-from schedd.cli import serve as command
+import server_adapter.main
+from schedd.cli import federate, serve
 from schedd.service.warmup import warm_up
 from tests.store.faults import fail_at_random
 from tests.store.killing import die_at
+
+_PROGRAMS: dict[str, Callable[[list[str]], int]] = {
+    "serve": serve.run,
+    "federate": federate.run,
+    "adapter": server_adapter.main.main,
+}
 
 
 def _say(what: object) -> None:
@@ -31,8 +40,8 @@ def _skew(file: str) -> None:
 
 def main() -> None:
     """Fork until the input ends."""
-    import schedd.cli.serving  # noqa: F401, PLC0415
-
+    for name in ("schedd.api.federating", "schedd.cli.serving"):  # what those load when they run
+        importlib.import_module(name)
     warm_up()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel buries the children
     _say("ready")
@@ -45,6 +54,7 @@ def main() -> None:
             null = os.open(os.devnull, os.O_RDONLY)
             for to, number in ((null, 0), (log, 1), (log, 2)):
                 os.dup2(to, number)
+            os.environ.clear()
             os.environ |= order["environment"]
             if order["skew"]:
                 _skew(order["skew"])
@@ -53,7 +63,10 @@ def main() -> None:
             if faults := os.environ.get("SCHEDD_TEST_FAULTS"):
                 switch, *how = json.loads(faults)
                 fail_at_random(Path(switch), *how)
-            os._exit(command.run(order["args"]))
+            status = _PROGRAMS[order["program"]](order["args"])
+            if order["status"]:
+                Path(order["status"]).write_text(str(status))
+            os._exit(status)
         _say(child)
 
 

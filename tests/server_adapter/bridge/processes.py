@@ -1,19 +1,22 @@
 """Emulated server, the real adapter and the real daemon, each a process of its own that may be killed."""
 
 import asyncio
+import contextlib
 import json
+import os
+import signal
 import socket
 import sqlite3
-import subprocess
-import sys
+import time
 import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from server_adapter.emulator import EmulatedOpenPBS, EmulatedServer, NodeSpec, State, Timing
+from tests.store.daemons import alive, the_nursery
 
 TOKEN = "an-adapter-token-for-tests"
 ADMIN = "an-admins-token-for-tests"
@@ -21,35 +24,42 @@ MEMORY = 16 << 20
 """KiB of each node."""
 NODES = [NodeSpec(f"node{number}", 8, ("odd" if number % 2 else "even",), MEMORY) for number in range(1, 17)]
 TIMING = Timing(obit=0.1, kill=0.2, refused=0.1, report=5.0, node_check=0.5)
-SERVE = [sys.executable, "-m", "schedd.cli.main", "serve"]
-ADAPT = [sys.executable, "-m", "server_adapter.main"]
 
 
 class Program:
-    """A command that is started and killed again and again."""
+    """A program that is started and killed again and again."""
 
-    def __init__(self, command: list[str], log: Path) -> None:
-        self._command = command
+    def __init__(self, program: Literal["serve", "federate", "adapter"], args: list[str], log: Path) -> None:
+        self._program = program
+        self._args = args
         self.log = log
-        self._process: subprocess.Popen[bytes] | None = None
+        self._status = log.with_suffix(".status")
+        self.pid = 0
 
     def start(self) -> None:
-        with self.log.open("ab") as file:
-            self._process = subprocess.Popen(self._command, stdout=file, stderr=subprocess.STDOUT)
+        self.pid = the_nursery().fork(self._args, self.log, program=self._program, status=self._status)
 
     def kill(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
+        self._end(signal.SIGKILL)
 
     @property
     def ended(self) -> bool:
-        return self._process is not None and self._process.poll() is not None
+        return bool(self.pid) and not alive(self.pid)
 
     def terminate(self) -> int:
-        assert self._process is not None
-        self._process.terminate()
-        return self._process.wait(60)
+        self._status.unlink(missing_ok=True)
+        self._end(signal.SIGTERM)
+        return int(self._status.read_text())
+
+    def _end(self, how: signal.Signals) -> None:
+        if self.pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, how)
+            until = time.monotonic() + 60
+            while alive(self.pid):
+                assert time.monotonic() < until, f"{how.name} did not end it"
+                time.sleep(0.002)
+            self.pid = 0
 
 
 class House:
@@ -110,7 +120,7 @@ class House:
         self.daemon = self.daemons[0]
         config = f"{directory}/adapter.toml"
         self.adapter = Program(
-            [*ADAPT, "--config", config, "--log-level", "debug"], directory / "adapter.log"
+            "adapter", ["--config", config, "--log-level", "debug"], directory / "adapter.log"
         )
 
     def _daemon(self, number: int, port: int, store: str) -> Program:
@@ -135,7 +145,7 @@ class House:
             alone_starts = {self._alone_starts}
             """
         )
-        return Program([*SERVE, "--config", str(config)], self.directory / f"daemon{number}.log")
+        return Program("serve", ["--config", str(config)], self.directory / f"daemon{number}.log")
 
     def configure(self) -> None:
         """Once the server has its port."""
