@@ -226,31 +226,26 @@ class Planner:
         An error met on the way may not have been met before, and leads elsewhere: then it is tried again, as
         where a batch fails. Raises CallFailed where one does again and again.
         """
-        succession, tries, now = self._succession, 0, int(self._clock.now())
-        while True:
-            tries += 1
-            found: Engine | None
-            promised: Promised | None = None
+        for left in reversed(range(TRIES)):
             try:
-                if succession is not None:
-                    bare = self._passing.hopeless
-                    found, promised = self._retries.insist(
-                        lambda: succession.rebuild(now, without_log=bare)  # noqa: B023
-                    )
-                else:
-                    found = rebuilt(self.engine, failed, self.watch)
+                found, promised = self._through_the_log(failed)
             except CallFailed:
-                if tries < TRIES:
-                    continue
-                if succession is not None or not self._passing.hopeless:
+                if not left and (self._succession is not None or not self._passing.hopeless):
                     raise
-                found = None
+                continue
             if found is None:
                 break
-            if not found.strayed or tries >= TRIES:
+            if not (found.strayed and left):
                 return found, promised, False
         state = self.engine.state
         return Engine(state.settings, state.now), None, True
+
+    def _through_the_log(self, failed: CallFailed) -> tuple[Engine | None, Promised | None]:
+        """From the last checkpoint; no engine where the calls since are not known. Raises CallFailed."""
+        succession, now, bare = self._succession, int(self._clock.now()), self._passing.hopeless
+        if succession is None:
+            return rebuilt(self.engine, failed, self.watch), None
+        return self._retries.insist(lambda: succession.rebuild(now, without_log=bare))
 
     def _go_on_without(self, failed: CallFailed, *, anew: bool = False) -> None:
         """Tell the engine what to set aside, in a batch of its own. Raises CallFailed."""

@@ -186,15 +186,8 @@ class Fork:
 
         None: there is no such moment. Raises NotUnderstood, and WorkSpent.
         """
-        moment = max(now, self.as_of)
-        with self._lock, ExitStack() as stack:
-            request, understood = self._read(facts)
-            plan = self._without(instead_of, moment) if instead_of else self._plan
-            stack.enter_context(limited(plan))
-            if self._before_any_plan(facts, request) is not None:
-                return None
-            asking = self._asking(plan, facts, understood, moment, best=False)
-            found = asking.start(request, lasts)
+        with self._earliest(facts, now, instead_of) as (asking, request, _):
+            found = asking.start(request, lasts) if asking is not None else None
         return found.placement.start if isinstance(found, StartKnown) else None
 
     def tried(
@@ -205,15 +198,22 @@ class Fork:
         It gets the plan, which it must not change, and the job's slot. None: there is no such place. Raises
         NotUnderstood, and WorkSpent.
         """
+        with self._earliest(facts, now, instead_of) as (asking, request, walltime):
+            return asking.tried(request, walltime, ask) if asking is not None else None
+
+    @contextmanager
+    def _earliest(
+        self, facts: JobFacts, now: int, instead_of: str
+    ) -> Iterator[tuple["_Asking | None", Request, int]]:
+        """Who asks for a job's earliest place, None where it may not be planned; its request and walltime."""
         moment = max(now, self.as_of)
-        with self._lock, ExitStack() as stack:
+        with self._lock:
             request, understood = self._read(facts)
             plan = self._without(instead_of, moment) if instead_of else self._plan
-            stack.enter_context(limited(plan))
-            if self._before_any_plan(facts, request) is not None:
-                return None
-            asking = self._asking(plan, facts, understood, moment, best=False)
-            return asking.tried(request, understood.walltime, ask)
+            with limited(plan):
+                may = self._before_any_plan(facts, request) is None
+                asking = self._asking(plan, facts, understood, moment, best=False) if may else None
+                yield asking, request, understood.walltime
 
     def over(self, plan: Plan) -> "Fork":
         """The same with another plan, which is of no use to anybody else then."""
