@@ -7,16 +7,15 @@ from typing import Annotated, Final, Literal
 
 import structlog
 from fastapi import APIRouter, Path, Request, Response
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from schedd.api.access import Cluster, User
 from schedd.api.bodies import Dated, dated
-from schedd.api.messages import RequestText, Resources
+from schedd.api.booking_asked import Accepting, BookingAsked, Moment
 from schedd.api.problems import ProblemError, answers
 from schedd.api.replies import documented, reply
 from schedd.api.text import TextRoute
 from schedd.api.waiting import answer_of
-from schedd.dialect import RequestError, format_walltime, resource_list
 from schedd.engine.facts.booking import LIVE, Booking, BookingPhase, Option
 from schedd.engine.show.view import Published
 from schedd.plan.columns import CPUS, GPUS, MEM
@@ -30,10 +29,8 @@ router = APIRouter(prefix="/v1/clusters/{cluster}/bookings", tags=["bookings"], 
 _log = structlog.get_logger(__name__)
 _PATIENCE: Final = 10.0
 _HINT: Final = "it is done as soon as the planner is free; GET the bookings to see what became of it"
-_TIME_END: Final = 1 << 36
 _PUT: Final = ("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid", "bad-request")
 _ACT: Final = ("no-token", "not-allowed", "unknown-cluster", "unknown-booking", "not-ready", "invalid")
-_Moment = Annotated[int | None, Field(ge=0, lt=_TIME_END)]
 _Name = Annotated[
     str,
     Path(
@@ -44,46 +41,13 @@ _Name = Annotated[
 ]
 
 
-class BookingRequest(BaseModel):
+class BookingRequest(BookingAsked):
     """What is wanted, for how long, and when. With a `start` it must begin then; with a `deadline` alone it
     may begin at any time that lets it end by then; with `ready` and `deadline`, within that window.
     """
 
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={
-            "examples": [
-                {"request": "nodes=2:ppn=4", "duration": 7200, "deadline": 4_000_000_000},
-                {"request": "procs=64", "duration": 3600, "start": 4_000_000_000},
-            ]
-        },
-    )
-
-    request: RequestText = None
-    resources: Resources = None
-    duration: Annotated[int, Field(description="Seconds.", ge=60, le=366 * 86_400)]
-    start: Annotated[_Moment, Field(description="It begins at this second, and no other.")] = None
-    ready: Annotated[_Moment, Field(description="It begins then or later; without it, now or later.")] = None
-    deadline: Annotated[_Moment, Field(description="It is over by then.")] = None
-    freeze: Annotated[
-        int,
-        Field(
-            description="It may be moved within its window until so many percent of its wait are over.",
-            ge=0,
-            le=100,
-        ),
-    ] = 50
-    account: Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")] = ""
-    owner: Annotated[
-        str,
-        Field(
-            description="Whose it is. An operator, an admin or a federation may name others.",
-            max_length=200,
-            pattern=r"^[^\x00-\x1f\x7f]*$",
-        ),
-    ] = ""
     until: Annotated[
-        _Moment, Field(description="It is given up at that second unless it was confirmed by then.")
+        Moment, Field(description="It is given up at that second unless it was confirmed by then.")
     ] = None
     handover: Annotated[
         str,
@@ -122,35 +86,32 @@ class BookingRequest(BaseModel):
     ] = ""
 
     @model_validator(mode="after")
-    def _make_sense(self) -> "BookingRequest":
-        if (self.request is None) == (self.resources is None):
-            raise ValueError("give either request or resources")
-        if self.start is not None and (self.ready is not None or self.deadline is not None):
-            raise ValueError("start says it all: give it alone, or ready and deadline")
-        if self.start is None and self.deadline is None:
-            raise ValueError("say when: start, or deadline (and ready)")
+    def _for_a_handover(self) -> "BookingRequest":
         if (self.guard or self.late) and not self.handover:
             raise ValueError("guard and late are for a handover's job")
-        try:
-            _ = self.asked
-        except RequestError as error:
-            raise ValueError(error.comment) from None
         return self
 
-    @property
-    def asked(self) -> dict[str, str]:
-        """Name by name, its length as walltime. Raises RequestError."""
-        found = resource_list(self.request) if self.request is not None else dict(self.resources or {})
-        found = {name: value for name, value in found.items() if name.lower() != "walltime"}
-        return found | {"walltime": format_walltime(self.duration)}
-
-
-class Accepting(BaseModel):
-    """Which counter-offer is taken."""
-
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"option": 1}]})
-
-    option: Annotated[int, Field(description="Its number, from 1 on.", ge=1, le=100)]
+    def event(self, *, id: str, now: int, name: str, owner: str, by: str) -> Book:  # noqa: A002
+        """As the planner takes it."""
+        start = self.start
+        return Book(
+            id=id,
+            time=now,
+            name=name,
+            owner=owner,
+            resources=self.asked,
+            duration=self.duration,
+            ready=start if start is not None else self.ready if self.ready is not None else now,
+            deadline=start + self.duration if start is not None else self.deadline or 0,
+            freeze=0 if start is not None else self.freeze,
+            account=self.account,
+            by=by,
+            until=self.until,
+            handover=self.handover,
+            guard=self.guard,
+            late=self.late,
+            instead=self.instead,
+        )
 
 
 @documented
@@ -305,25 +266,7 @@ async def put_booking(
     if known is not None and not _is_his(asker, known):
         raise ProblemError("not-now", f"somebody else has a booking {name}", hint="choose another name")
     now = cluster.now()
-    start = body.start
-    event = Book(
-        id=f"api:{secrets.token_hex(8)}",
-        time=now,
-        name=name,
-        owner=owner,
-        resources=body.asked,
-        duration=body.duration,
-        ready=start if start is not None else body.ready if body.ready is not None else now,
-        deadline=start + body.duration if start is not None else body.deadline or 0,
-        freeze=0 if start is not None else body.freeze,
-        account=body.account,
-        by=asker.name,
-        until=body.until,
-        handover=body.handover,
-        guard=body.guard,
-        late=body.late,
-        instead=body.instead,
-    )
+    event = body.event(id=f"api:{secrets.token_hex(8)}", now=now, name=name, owner=owner, by=asker.name)
     await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
     await asyncio.to_thread(cluster.audit, asker.name, "book", f"{name}: {body.duration} s for {owner}")
     return _outcome(request, cluster, name)

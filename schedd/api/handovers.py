@@ -99,6 +99,14 @@ class Submission(BaseModel):
     booked: Annotated[
         bool, Field(description="It starts in the booking that is made for it, and nowhere else.")
     ] = False
+    booking: Annotated[
+        str,
+        Field(
+            description="It runs in this booking of its user's; once that is over, like any other job.",
+            max_length=63,
+            pattern=r"^[A-Za-z0-9._-]*$",
+        ),
+    ] = ""
     array: Annotated[
         str,
         Field(
@@ -116,8 +124,10 @@ class Submission(BaseModel):
                 f"array {self.array}: the last index is not before the first, and there are at most "
                 f"{_MOST_TASKS} of them"
             )
-        if dash and (self.booked or self.keep_for):
+        if dash and (self.booked or self.booking or self.keep_for):
             raise ValueError("an array has no booking, and no place is kept for it on hold")
+        if self.booking and (self.booked or self.keep_for):
+            raise ValueError("give booking alone: booked and keep_for are for jobs that have no such booking")
         return self
 
     @field_validator("user")
@@ -302,6 +312,7 @@ async def put_handover(
         by=asker.name,
         keep_until=now + body.keep_for if body.keep_for else 0,
         booked=body.booked,
+        booking=body.booking,
     )
     await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
     await asyncio.to_thread(cluster.audit, asker.name, "hand over", f"{name}: a job of {body.user}")

@@ -95,7 +95,8 @@ class HandOver:
 
     ``handover`` is the name by which it can be asked after, chosen by who hands it over and used once. Until
     ``keep_until`` (seconds since the epoch) it has a place in the plan although it is on hold. A
-    ``booked`` one starts in the booking that was made for it, and nowhere else.
+    ``booked`` one starts in the booking that was made for it, and nowhere else; one with a ``booking`` runs
+    in that one of its user's, as if he had named it.
     """
 
     id: str
@@ -105,6 +106,7 @@ class HandOver:
     by: str = ""
     keep_until: int = 0
     booked: bool = False
+    booking: str = ""
     type: Literal["hand_over"] = "hand_over"
 
 

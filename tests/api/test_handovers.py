@@ -108,6 +108,9 @@ def test_a_handover_taken_back_before_it_came_stays_away(fed: TestClient, loop: 
         ({"variables": {"A,B": "1"}}, "body.variables"),
         ({"resources": {"nodes": "1\n2"}}, "body.resources"),
         ({"hold": "u"}, "body.hold"),
+        ({"booking": "a b"}, "body.booking"),
+        ({"booking": "b", "booked": True}, "body"),
+        ({"booking": "b", "array": "0-3"}, "body"),
     ],
 )
 def test_what_a_manager_could_and_the_user_could_not_is_refused(

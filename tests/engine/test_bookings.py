@@ -7,7 +7,19 @@ import pytest
 
 from schedd.engine import Engine
 from schedd.engine.facts.booking import Booking
-from schedd.wire import AccountSet, Book, BookingStep, ClockSet, Run, RunRefused
+from schedd.wire import (
+    AccountSet,
+    Book,
+    BookingStep,
+    ClockSet,
+    HandOver,
+    Handover,
+    HandoverDone,
+    LetRun,
+    Run,
+    RunRefused,
+    SubmissionFacts,
+)
 from tests.engine.cluster import Cluster, T
 
 HOUR = 3_600
@@ -202,6 +214,30 @@ def test_jobs_of_a_booking_start_in_it_when_it_begins_and_others_wait() -> None:
     assert site.start("4") == 400
     site.at(401)
     assert (site.booking("b").phase, site.runs("4")) == ("over", [400])
+
+
+@pytest.mark.parametrize(
+    ("owner", "booking", "runs"),
+    [("ann", "b", [50]), ("ann", "", [0]), ("bob", "b", [0]), ("ann", "gone", [0])],
+)
+def test_a_job_that_was_handed_over_runs_in_the_booking_that_is_named_for_it(
+    owner: str, booking: str, runs: list[int]
+) -> None:
+    site = Site()
+    site.book("b", length=150, within=(50, 200))
+    facts = SubmissionFacts(owner, "sleep 1", resources={"nodes": "1:ppn=4", "walltime": "100"})
+    about: dict[str, Any] = {"time": T, "handover": "fed.1.1"}
+    made = site.tell(
+        HandOver(id=site.server.event_id(), submission=facts, by="fed", booking=booking, **about)
+    )
+    (submit,) = [one for one in made if isinstance(one, Handover)]
+    done: dict[str, Any] = {"decision_id": submit.id, "step": "submit", "done": True, "server_job": "1"}
+    site.submit("1", walltime=100, owner=f"{owner}@login", state="H", holds="o")
+    site.tell(HandoverDone(id=site.server.event_id(), **done, **about))
+    site.tell(LetRun(id=site.server.event_id(), **about), *site.server.release("1"))
+    site.at(60)
+    assert site.runs("1") == runs
+    assert ("1" in site.booking("b").jobs) == (runs == [50])
 
 
 def test_a_job_too_long_for_its_booking_runs_after_it_like_any_other() -> None:

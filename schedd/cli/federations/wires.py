@@ -1,6 +1,7 @@
 """What a federation takes for a client of a cluster's schedd, over an engine in the same process."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import Any, Self
 
 from schedd.api.bookings import BookingRequest, view
@@ -13,7 +14,6 @@ from schedd.model import Never, StartKnown
 from schedd.service.questions.forks import Fork
 from schedd.wire import (
     Act,
-    Book,
     BookingStep,
     Event,
     HandOver,
@@ -57,25 +57,7 @@ class EngineWire:
     def book(self, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """A booking as the federation asks for it. Raises Refused."""
         asked = BookingRequest.model_validate(body)
-        start = asked.start or 0
-        self._tell(
-            Book(
-                **self._id(),
-                name=name,
-                owner=asked.owner,
-                resources=asked.asked,
-                duration=asked.duration,
-                ready=start,
-                deadline=start + asked.duration,
-                freeze=0,
-                by="ours",
-                until=asked.until,
-                handover=asked.handover,
-                guard=asked.guard,
-                late=asked.late,
-                instead=asked.instead,
-            )
-        )
+        self._tell(asked.event(id=self._fresh_id(), now=self._now(), name=name, owner=asked.owner, by="ours"))
         return self._booking(name, wanted=True)
 
     def _booking(self, name: str, *, wanted: bool = False) -> dict[str, Any]:
@@ -83,10 +65,10 @@ class EngineWire:
         one = published.bookings.get(name)
         if one is None:
             raise Refused("unknown-booking", 404, "there is none")
+        found = asdict(view(published, one))
         if wanted and one.phase not in LIVE:
-            raise Refused("no-room", 409, one.text)
-        found = view(published, one)
-        return {field: getattr(found, field) for field in ("name", "phase", "start", "confirmed")}
+            raise Refused("no-room", 409, one.text, options=found["options"])
+        return found
 
     def do_with_booking(self, name: str, act: Act) -> dict[str, Any]:
         """Confirm or keep it, or give it back. Raises Refused."""
@@ -99,7 +81,8 @@ class EngineWire:
 
     def bookings(self) -> list[dict[str, Any]]:
         """All of them."""
-        return [{"name": one.name, "phase": one.phase} for one in self._engine.state.bookings.values()]
+        published = publish(self._engine.state)
+        return [asdict(view(published, one)) for one in published.bookings.values()]
 
     def hand_over(self, name: str, body: Mapping[str, Any]) -> None:
         """A job, to be submitted on hold."""
@@ -110,8 +93,8 @@ class EngineWire:
             variables=body.get("variables", {}),
             array=body.get("array", ""),
         )
-        booked = body.get("booked", False)
-        self._tell(HandOver(**self._id(), handover=name, submission=submission, by="ours", booked=booked))
+        bound = {field: body[field] for field in ("booked", "booking") if field in body}
+        self._tell(HandOver(**self._id(), handover=name, submission=submission, by="ours", **bound))
 
     def let_run(self, name: str) -> None:
         """Release its hold."""

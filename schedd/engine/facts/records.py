@@ -345,6 +345,8 @@ class HandedOver:
     """Until then it has a place in the plan although it is on hold."""
     booked: bool = False
     """It starts in the booking that is made for it, and nowhere else."""
+    booking: str = ""
+    """The booking of its user's in which it runs, as if he had named it himself."""
     forced: bool = False
     """It is taken back though it may run."""
     tasks: int = 0

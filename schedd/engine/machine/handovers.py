@@ -54,6 +54,7 @@ def hand_over(state: EngineState, event: HandOver) -> None:
         state.now,
         keep_until=event.keep_until,
         booked=event.booked,
+        booking=event.booking,
         tasks=event.submission.tasks,
         first_task=int(event.submission.array.partition("-")[0] or 0),
     )

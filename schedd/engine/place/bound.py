@@ -39,9 +39,13 @@ def booking_of(state: EngineState, record: JobRecord) -> Booking | None:
     if not state.bookings:
         return None
     handover = state.handed.get(record.id)
+    handed = state.handovers.get(handover) if handover is not None else None
     if handover is not None:
-        return booking_for(state, handover)
-    found = state.bookings.get(read_advres(record.facts.resources))
+        its = booking_for(state, handover)
+        if its is not None or handed is None or handed.booked:
+            return its
+    named = handed.booking if handed is not None else ""
+    found = state.bookings.get(named or read_advres(record.facts.resources))
     if found is None or found.phase not in LIVE or found.event.handover:
         return None
     return found if record.facts.owner.partition("@")[0] == found.event.owner else None
