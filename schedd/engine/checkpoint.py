@@ -292,7 +292,7 @@ def _save_ranks(ranks: Ranks) -> dict[str, Any]:
         "factors": [[list(path), factor] for path, factor in seen.factors.items()],
         "pressures": dict(seen.pressures),
         "demand": [seen.tree is not None, seen.shortest, seen.relaxed],
-        "rest": [ranks.again, ranks.matter, ranks.left, ranks.tries],
+        "rest": [ranks.again, ranks.matter, ranks.left, ranks.tries, ranks.anew],
     }
 
 

@@ -185,7 +185,7 @@ def _queue(state: EngineState, event: QueueChanged) -> None:
     if before is None or before.defaults != queue.defaults:
         reread(state, event.id, queue.name, f"the defaults of queue {queue.name} were changed")
     if queue.priority != (before.priority if before is not None else 0):
-        state.ranks.again, state.ranks.matter = state.now, True
+        state.ranks.again, state.ranks.matter, state.ranks.anew = state.now, True, True
     if queue.started == (before is None or before.started):
         return
     words = f"queue {queue.name} was {'started' if queue.started else 'stopped'}"
@@ -242,6 +242,7 @@ def _watts(state: EngineState, event: WattsRead) -> None:
 def take_site(state: EngineState, event: str) -> None:
     """Plan under the site's policy as it is now, which is another than before."""
     state.site_changed = False
+    state.ranks.again, state.ranks.matter, state.ranks.anew = state.now, True, True
     state.limits.set_polled(state.site.polled)
     state.intake.set_shared(state.limits.shared)
     words = "the site's policy was changed"

@@ -1,7 +1,7 @@
 """What all jobs together come to at one moment: the circumstances under which priorities are computed."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from schedd.policy.fair_share import FairShare, Path, factors
 from schedd.policy.protocol import Applicant
@@ -30,6 +30,12 @@ class Demand:
     def pressure(self, licence: str) -> float:
         """How much is asked of ``licence``, over what there is."""
         return self.pressures.get(licence, 0.0)
+
+    def beside(self, walltime: int) -> "Demand":
+        """With one more waiting job of this length, which may be the shortest."""
+        if walltime > 0 and not 0 < self.shortest <= walltime:
+            return replace(self, shortest=walltime)
+        return self
 
 
 def demand(

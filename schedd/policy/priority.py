@@ -56,6 +56,7 @@ class SiteWeights:
     counts, in hours; 0: any. ``deadline_lead`` (k) says how many times its length before the latest start
     the pressure of a deadline begins; it rises from ``deadline_least`` to ``deadline_most``. A job that
     cannot meet its deadline any more falls back to ``deadline_least``, unless ``deadline_lost`` is ``keep``.
+    ``mode`` is ``light`` where a priority is that at the job's submission, and stays (multilevel.md §8, 13).
     """
 
     queue: float = 1.0
@@ -72,6 +73,7 @@ class SiteWeights:
     deadline_least: float = 0.1
     deadline_most: float = 20.0
     deadline_lost: Literal["demote", "keep"] = "demote"
+    mode: Literal["full", "light"] = "full"
     queues: Mapping[str, float] = field(default_factory=dict)
     classes: Mapping[str, JobClass] = field(default_factory=dict)
 
@@ -205,9 +207,12 @@ TERMS: Mapping[str, Callable[[Applicant, int, Shares, SiteWeights], float]] = {
 def priority(job: Applicant, now: int, shares: Shares, weights: Weights) -> Breakdown:
     """The sum of all terms that have a weight, rounded to whole points (halves up), and the terms.
 
-    Implements ``protocol.Priority``; ``weights`` must be ``SiteWeights``.
+    In the light mode that at the job's submission, whenever it is asked for. Implements
+    ``protocol.Priority``; ``weights`` must be ``SiteWeights``.
     """
     assert isinstance(weights, SiteWeights)
+    if weights.mode == "light":
+        now = job.submitted
     terms = []
     total = 0.0
     for name, find in TERMS.items():

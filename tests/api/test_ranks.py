@@ -53,6 +53,26 @@ def test_a_job_tells_its_priority_term_by_term(ranked: TestClient) -> None:
     assert get(ranked, "/jobs/4/priority")["breaks_promises"] is False
 
 
+def test_in_light_mode_a_priority_is_told_as_it_was_at_the_submission(ranked: TestClient) -> None:
+    policy = {**SITE, "priority": {"wish": 2.0, "waiting": 1.0, "mode": "light"}}
+    assert ranked.put(f"{MAIN}/policy", json=policy).status_code == 200
+    found = get(ranked, "/jobs/4/priority")
+    terms = {term["name"]: term["points"] for term in found["terms"]}
+    assert terms == {"class": 0.0, "wish": 6.0, "waiting": 0.0, "queue": 0.0}, "it has waited for an hour"
+    assert found["rank"] == found["total"] == 6
+
+
+def test_a_user_of_another_class_has_another_priority_at_once(ranked: TestClient) -> None:
+    before = get(ranked, "/jobs/4/priority")
+    owner = get(ranked, "/jobs/4")["owner"].partition("@")[0]
+    policy = {**SITE, "classes": {"gold": {"points": 70, "users": [owner]}}}
+    assert ranked.put(f"{MAIN}/policy", json=policy).status_code == 200
+    found = get(ranked, "/jobs/4/priority")
+    terms = {term["name"]: term["points"] for term in found["terms"]}
+    assert terms["class"] == 70.0
+    assert found["rank"] == found["total"] == before["total"] + 70
+
+
 def test_shares_are_told_place_by_place(ranked: TestClient) -> None:
     found = get(ranked, "/fair-share")
     places = {place["path"]: place for place in found["places"]}

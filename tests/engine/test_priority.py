@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 
 from schedd.engine import Engine
-from schedd.wire import QueueFacts
+from schedd.engine.rank.priorities import breakdown_of, demand_now
+from schedd.engine.rank.ranking import next_rerank
+from schedd.wire import PolicyChanged, QueueFacts
 from tests.engine.cluster import Cluster
 
 WISH = {"priority": {"wish": 1.0}}
@@ -13,6 +15,15 @@ WISH = {"priority": {"wish": 1.0}}
 
 def cluster_with(site: dict[str, Any], **more: Any) -> Cluster:
     return Cluster(site=site, **{"slack": 1000, **more})
+
+
+def change(cluster: Cluster, site: dict[str, Any], version: int = 1) -> None:
+    cluster.tell(PolicyChanged(id=f"p{version}", time=cluster.server.now, version=version, site=site))
+
+
+def ranks(cluster: Cluster, jobs: str) -> list[int]:
+    state = cluster.engine.state
+    return [int(state.rank[state.records[job].slot]) for job in jobs]
 
 
 def starts(cluster: Cluster, jobs: str) -> list[int | None]:
@@ -141,6 +152,76 @@ def test_priorities_that_grow_with_time_are_worked_out_again() -> None:
     )
 
 
+def test_in_light_mode_a_job_keeps_the_priority_of_its_submission() -> None:
+    weights = {"waiting": 1.0, "deadline": 1.0, "wish": 1.0}
+    light = cluster_with({"priority": {**weights, "mode": "light"}}, slack=1_000_000)
+    full = cluster_with({"priority": weights}, slack=1_000_000)
+    for cluster in (light, full):
+        cluster.submit("1", walltime=30_000)
+        for job in "234":
+            cluster.submit(job, walltime=1000)
+        late = cluster.server.now + 31_500
+        cluster.alter("4", resources={**cluster.server.jobs["4"].resources, "deadline": str(late)})
+    assert starts(light, "234") == starts(full, "234") == [30_000, 31_000, 32_000]
+    assert ranks(light, "234") == ranks(full, "234")
+    for cluster in (light, full):
+        cluster.at(29_000)
+    assert ranks(full, "4")[0] > ranks(full, "2")[0] > 0, "the deadline comes near, and all have waited"
+    assert starts(full, "234") == [31_000, 32_000, 30_000]
+    assert ranks(light, "234") == [0, 0, 0]
+    assert starts(light, "234") == [30_000, 31_000, 32_000]
+    assert next_rerank(light.engine.state) is None, "the planner is not even woken"
+    light.alter("3", priority=7)
+    assert starts(light, "234") == [31_000, 30_000, 32_000]
+
+
+@pytest.mark.parametrize("mode", ["light", "full"])
+def test_a_user_of_another_class_starts_at_another_time(mode: str) -> None:
+    def site(**users: list[str]) -> dict[str, Any]:
+        points = {"gold": 100.0, "silver": 50.0, "regular": 0.0}
+        classes = {name: {"points": points[name], "users": of} for name, of in users.items()}
+        return {"classes": classes, "priority": {"mode": mode}}
+
+    cluster = cluster_with(site(gold=["ann"], silver=["bob"], regular=["eve"]), slack=100_000)
+    cluster.submit("1", owner="joe@login")
+    for job, owner in (("2", "eve"), ("3", "bob"), ("4", "ann")):
+        cluster.submit(job, owner=f"{owner}@login")
+    assert starts(cluster, "234") == [300, 200, 100]
+    change(cluster, site(gold=["eve"], silver=["bob"], regular=["ann"]))
+    assert starts(cluster, "234") == [100, 200, 300]
+    assert ranks(cluster, "234") == [100, 50, 0]
+    state = cluster.engine.state
+    (term,) = (one for one in breakdown_of(state, state.records["2"], demand_now(state)).terms if one.points)
+    assert (term.name, term.value, term.points) == ("class", 100.0, 100.0)
+    moved = cluster.view("4").last_change
+    assert moved is not None
+    assert moved.cause == "a job of higher priority"
+
+
+def test_the_mode_may_be_changed_while_jobs_wait() -> None:
+    weights = {"waiting": 1.0, "wish": 1.0}
+    cluster = cluster_with({"priority": {**weights, "mode": "light"}}, slack=100_000)
+    cluster.submit("1", walltime=10_000)
+    cluster.submit("2")
+    cluster.at(8_000)
+    assert ranks(cluster, "2") == [0]
+    change(cluster, {"priority": weights})
+    assert ranks(cluster, "2") == [2], "two hours"
+    change(cluster, {"priority": {**weights, "mode": "light"}}, 2)
+    assert ranks(cluster, "2") == [0]
+
+
+def test_in_light_mode_a_priority_comes_of_what_is_asked_for_at_the_submission() -> None:
+    cluster = cluster_with({"priority": {"short": 100.0, "mode": "light"}}, slack=1_000_000)
+    cluster.submit("1", walltime=5_000)
+    cluster.submit("2", walltime=1_000)
+    cluster.at(301)
+    cluster.submit("3", walltime=100)
+    cluster.submit("4", walltime=200)
+    assert ranks(cluster, "234") == [100, 100, 50], "the second was the shortest when it came"
+    assert starts(cluster, "234") == [5_000, 6_000, 6_100]
+
+
 def test_a_class_that_may_break_promises_does_so_by_name() -> None:
     urgent = {"points": 100.0, "queues": ["urgent"], "breaks_promises": True}
     cluster = cluster_with({"classes": {"urgent": urgent}}, slack=0)
@@ -174,9 +255,11 @@ def test_limits_hold_for_those_who_go_before_others() -> None:
     assert starts(cluster, "12345") == [0, 200, 0, 300, 100]
 
 
+@pytest.mark.parametrize("mode", ["full", "light"])
 @pytest.mark.parametrize("moment", [0, 301])
-def test_ranks_survive_a_checkpoint(moment: int) -> None:
-    cluster = cluster_with({"priority": {"waiting": 1.0, "fair_share": 100.0}, "fair_share": {}}, nodes=2)
+def test_ranks_survive_a_checkpoint(moment: int, mode: str) -> None:
+    priority = {"waiting": 1.0, "fair_share": 100.0, "mode": mode}
+    cluster = cluster_with({"priority": priority, "fair_share": {}}, nodes=2)
     for i in range(6):
         cluster.submit(str(i), owner=f"u{i % 2}", walltime=1000, priority=i)
     cluster.at(moment)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from schedd.cli.bench import run as run_bench
+from schedd.cli.experiments import modes as experiment_modes
 from schedd.cli.experiments import routing as experiment_routing
 from schedd.cli.federations.bench import bench_federation
 from schedd.cli.federations.bench_figures import to_json
@@ -140,6 +141,26 @@ def test_the_experiment_writes_a_page_and_figures(tmp_path: Path, monkeypatch: p
         experiment_routing.run_routing(tmp_path, tmp_path, quick=True, only=("x",))
     with pytest.raises(TraceError, match="it has no"):
         experiment_routing.run_routing(tmp_path / "none", tmp_path, quick=True, only=("logs",))
+
+
+def test_light_and_full_mode_are_compared_by_deadlines_and_cycles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(experiment_modes, "_STREAMS", (5.0,))
+    monkeypatch.setattr(experiment_modes, "at_once", lambda run, todo, _: [run(*args) for args in todo])
+    experiment_modes.run_modes(tmp_path, tmp_path, quick=False, only=(), jobs=400, repetitions=1)
+    document = json.loads((tmp_path / "modes.json").read_text())
+    rows = {row["setup"]: row for row in document["results"]}
+    assert set(rows) == {"no heuristics", "no priorities", "light", "full"}
+    # What full mode has more is going through all jobs again and again.
+    assert rows["light"]["cycles"] < 0.95 * rows["full"]["cycles"]
+    assert rows["light"]["planner_s"] < rows["full"]["planner_s"]
+    assert 0 < rows["light"]["late"]["all"] < 1
+    assert "| light | " in (tmp_path / "modes.md").read_text()
+    with pytest.raises(TraceError, match="has no parts"):
+        experiment_modes.run_modes(tmp_path, tmp_path, quick=True, only=("x",))
+    with pytest.raises(TraceError, match="at least 1"):
+        experiment_modes.run_modes(tmp_path, tmp_path, quick=True, only=(), jobs=-1)
 
 
 def test_a_bench_routes_through_real_planners_and_states_the_traffic() -> None:

@@ -73,6 +73,10 @@ def write(path: Path, text: str, mode: int = 0o600) -> Path:
         ),
         (AUTH + "[clusters.main.site.priority]\nfair_share = 1", "there is no table fair_share"),
         (AUTH + "[clusters.main.site.priority]\ndeadline_least = 30", "must not be more than deadline_most"),
+        (
+            AUTH + '[clusters.main.site.priority]\nmode = "heavy"',
+            "priority.mode: Input should be 'full' or 'light'",
+        ),
         (LIMIT + "first = 2026-01-05T08:00:00", "first and last are needed together"),
         (LIMIT + 'rule = "FREQ=DAILY"', "rule and without need first and last"),
         (LIMIT + "first = 2026-01-05T08:00:00Z\nlast = 2026-01-05T09:00:00", "without an offset"),

@@ -16,6 +16,7 @@ from schedd.cli.experiments import arrays as experiment_arrays
 from schedd.cli.experiments import energy as experiment_energy
 from schedd.cli.experiments import flexco as experiment_flexco
 from schedd.cli.experiments import front as experiment_front
+from schedd.cli.experiments import modes as experiment_modes
 from schedd.cli.experiments import offers as experiment_offers
 from schedd.cli.experiments import prediction as experiment_prediction
 from schedd.cli.experiments import routing as experiment_routing
@@ -37,13 +38,16 @@ _WHOLE: Final[dict[str, tuple[str, Callable[..., None]]]] = {
     experiment_thesis.NAME: (experiment_thesis.ABOUT, experiment_thesis.run_thesis),
     experiment_prediction.NAME: (experiment_prediction.ABOUT, experiment_prediction.run_prediction),
     experiment_routing.NAME: (experiment_routing.ABOUT, experiment_routing.run_routing),
+    experiment_modes.NAME: (experiment_modes.ABOUT, experiment_modes.run_modes),
     experiment_offers.NAME: (experiment_offers.ABOUT, experiment_offers.run_offers),
     experiment_arrays.NAME: (experiment_arrays.ABOUT, experiment_arrays.run_arrays),
     experiment_flexco.NAME: (experiment_flexco.ABOUT, experiment_flexco.run_flexco),
 }
 """Experiments that are not made of cells: what each is about, and what runs it."""
+_STREAMED: Final = (experiment_routing.NAME, experiment_modes.NAME)
+"""Those whose jobs come in streams of a chosen length."""
 _REPEATED: Final = (
-    experiment_routing.NAME,
+    *_STREAMED,
     experiment_offers.NAME,
     experiment_arrays.NAME,
     experiment_flexco.NAME,
@@ -84,7 +88,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--workers", type=int, metavar="N", help="so many processes on this host (default: one for each core)"
     )
-    parser.add_argument("--jobs", type=int, metavar="N", help=f"{experiment_routing.NAME}: of each stream")
+    parser.add_argument("--jobs", type=int, metavar="N", help=f"{', '.join(_STREAMED)}: of each stream")
     parser.add_argument("--repetitions", type=int, metavar="N", help=f"{', '.join(_REPEATED)}: of each run")
     return parser
 
@@ -100,8 +104,8 @@ def run(argv: Sequence[str]) -> int:
         for name, (about, _) in _WHOLE.items():
             print(f"{name}\n    {about}\n")
         return 0
-    if args.name != experiment_routing.NAME and args.jobs is not None:
-        return _fail(f"--jobs is for {experiment_routing.NAME} alone", 2)
+    if args.name not in _STREAMED and args.jobs is not None:
+        return _fail(f"--jobs is for {', '.join(_STREAMED)} alone", 2)
     if args.name not in _REPEATED and args.repetitions is not None:
         return _fail(f"--repetitions is for {', '.join(_REPEATED)} alone", 2)
     if args.name in _WHOLE:
@@ -128,7 +132,7 @@ def _run_whole(args: argparse.Namespace) -> int:
     if args.part != "whole" or args.dask or (args.workers is not None and not repeated):
         return _fail(f"{name} has no --part, --dask or --workers: it runs as a whole, in one process", 2)
     more = {"workers": args.workers, "repetitions": args.repetitions} if repeated else {}
-    more |= {"jobs": args.jobs} if name == experiment_routing.NAME else {}
+    more |= {"jobs": args.jobs} if name in _STREAMED else {}
     try:
         _WHOLE[name][1](args.logs.resolve(), args.out, quick=args.quick, only=args.only, **more)
     except NoPymoo as error:

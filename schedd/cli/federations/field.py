@@ -2,11 +2,14 @@
 
 import heapq
 import zlib
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from time import thread_time_ns
 from typing import Any, Final, Literal
 
 from schedd.engine import Engine, EngineSettings
+from schedd.engine.facts.slack import NONE, Slack
 from schedd.engine.show.view import publish
 from schedd.federation.routing.ordering import Backlog
 from schedd.federation.routing.policies import Candidate, Policy
@@ -83,11 +86,15 @@ class Ran:
 class Place:
     """One cluster's engine, and what runs there."""
 
-    def __init__(self, spec: ClusterSpec, local: str, first: int, site: Mapping[str, Any]) -> None:
+    def __init__(
+        self, spec: ClusterSpec, local: str, first: int, site: Mapping[str, Any], slack: Slack
+    ) -> None:
         self.spec = spec
         settings = EngineSettings(
             policy=local,
             site=site,
+            slack=slack.seconds,
+            slack_share=slack.share,
             end_allowance=0,
             tell=False,
             repair_slice=1 << 60,
@@ -136,7 +143,8 @@ class Place:
 
 class Field:
     """The clusters, and the jobs on their way to them. ``site`` is the policy of every cluster, as plain
-    values.
+    values, ``slack`` what its promises leave. ``cycles`` are nanoseconds of the processor for each call of
+    an engine.
     """
 
     def __init__(
@@ -146,6 +154,7 @@ class Field:
         routing: Routing,
         local: str,
         site: Mapping[str, Any] | None = None,
+        slack: Slack = NONE,
     ) -> None:
         self._jobs = list(jobs)
         self._coming = len(jobs)
@@ -153,7 +162,8 @@ class Field:
         # The engine's clock counts from the epoch.
         self._offset = 1_000_000_000 - jobs[0].submit
         first = jobs[0].submit + self._offset
-        self._places = {spec.name: Place(spec, local, first, site or {}) for spec in clusters}
+        self._places = {spec.name: Place(spec, local, first, site or {}, slack) for spec in clusters}
+        self.cycles = array("q")
         self._at = [""] * len(jobs)
         self._start = [-1] * len(jobs)
         self._end = [-1] * len(jobs)
@@ -221,7 +231,9 @@ class Field:
 
     def _handle(self, place: Place, t: int, batch: Sequence[Event]) -> None:
         for _ in range(_MOST_ROUNDS):
+            began = thread_time_ns()
             outcome = place.engine.handle(batch, t)
+            self.cycles.append(thread_time_ns() - began)
             batch = [event for one in outcome.decisions for event in self._carry_out(place, one, t)]
             wake = place.engine.next_wake
             if not batch and (wake is None or wake > t):

@@ -193,7 +193,8 @@ class Ranks:
 
     ``demand`` is what was asked for when it last began, ``again`` when it begins next. ``left`` are slots
     whose ranks are still to be worked out, ``tries`` those that are then to go before others; each from its
-    end on. ``matter``: ranks may differ at all.
+    end on. ``matter``: ranks may differ at all. ``anew``: all are to be worked out though each is kept
+    otherwise.
     """
 
     demand: Demand = field(default_factory=Demand)
@@ -201,6 +202,7 @@ class Ranks:
     matter: bool = False
     left: list[int] = field(default_factory=list)
     tries: list[int] = field(default_factory=list)
+    anew: bool = True
 
     @property
     def under_way(self) -> bool:

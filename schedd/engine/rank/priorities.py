@@ -10,14 +10,14 @@ from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.rank.fair_use import running
 from schedd.model import FOREVER
 from schedd.policy.demand import Demand, demand
-from schedd.policy.priority import priority
+from schedd.policy.priority import SiteWeights, priority
 from schedd.policy.protocol import Applicant, Breakdown
 from schedd.wire import JobFacts, QueueFacts
 
 if TYPE_CHECKING:
     from schedd.engine.facts.state import EngineState
 
-__all__ = ["applicant_of", "breakdown_of", "demand_now"]
+__all__ = ["applicant_of", "breakdown_of", "demand_now", "looks_around"]
 
 
 def applicant_of(state: "EngineState", record: JobRecord) -> Applicant:
@@ -59,7 +59,7 @@ def _applicant(
 def demand_now(state: "EngineState") -> Demand:
     """What all jobs ask for together now, as far as the site's weights look at it."""
     site = state.site
-    if not (site.weights.licences or site.weights.short or site.weights.fair_share):
+    if not looks_around(site.weights):
         return Demand()
     tree = site.fair_share if site.weights.fair_share else None
     return demand(
@@ -69,6 +69,11 @@ def demand_now(state: "EngineState") -> Demand:
         tree=tree,
         used=state.usage.decayed(tree, state.now, running(state)) if tree and state.usage else None,
     )
+
+
+def looks_around(weights: SiteWeights) -> bool:
+    """Whether a priority hangs on what other jobs ask for."""
+    return bool(weights.licences or weights.short or weights.fair_share)
 
 
 def breakdown_of(state: "EngineState", record: JobRecord, shares: Demand) -> Breakdown:

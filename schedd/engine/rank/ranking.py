@@ -3,14 +3,15 @@
 A job's *rank* is the total of its priority, in a column by slot. It is worked out when the job arrives or is
 altered, and for all jobs every ``priority_every`` seconds, in slices; then the plan is gone through in the
 order of ranks, under the same test. Among equal ranks nobody gives way, so a site without priorities has the
-plan that it would have anyway.
+plan that it would have anyway. In the light mode a job keeps the rank of its submission, and the plan is gone
+through once after the policy or a queue's priority changed.
 """
 
 import numpy as np
 
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import HORIZON, EngineState
-from schedd.engine.rank.priorities import applicant_of, breakdown_of, demand_now
+from schedd.engine.rank.priorities import applicant_of, breakdown_of, demand_now, looks_around
 from schedd.engine.rank.promises import note
 from schedd.model import FOREVER
 from schedd.plan.columns import PLANNED
@@ -39,6 +40,10 @@ def set_rank(state: EngineState, record: JobRecord) -> None:
     if not state.ranks.matter:
         state.ranks.matter = state.site.weights.active or (queue is not None and queue.priority != 0)
     if state.ranks.matter and record.slot >= 0:
+        if state.site.weights.mode == "light" and state.now >= state.ranks.again:
+            _look_around(state)  # the rank is kept: it is not to come of what was asked for long ago
+        if state.site.weights.short and record.phase is Phase.WAITING:
+            state.ranks.demand = state.ranks.demand.beside(record.understood.walltime)
         total = breakdown_of(state, record, state.ranks.demand).total
         state.rank[record.slot] = max(-_HIGHEST, min(total, _HIGHEST))
 
@@ -83,15 +88,20 @@ def next_rerank(state: EngineState) -> int | None:
     """When ranks are to be worked out again; None: not as long as nothing happens."""
     if not state.ranks.matter or state.policy is not None or state.soonest() == FOREVER:
         return None
-    return state.now if state.ranks.under_way else state.ranks.again
+    ranks, weights = state.ranks, state.site.weights
+    if ranks.under_way:
+        return state.now
+    return ranks.again if weights.mode == "full" or ranks.anew or looks_around(weights) else None
 
 
 def rank_all(state: EngineState, event: str) -> None:
     """Go on with working out all ranks, and then with the plan in their order, for one slice."""
     ranks = state.ranks
     if not ranks.under_way:
-        ranks.again = state.now + state.settings.priority_every
-        ranks.demand = demand_now(state)
+        _look_around(state)
+        if state.site.weights.mode == "light" and not ranks.anew:
+            return
+        ranks.anew = bool(state.arriving)  # what all ask for is not known yet
         ranks.left = [r.slot for r in state.records.values() if r.slot >= 0 and r.phase is Phase.WAITING]
         ranks.left.reverse()
     if ranks.left:
@@ -112,6 +122,12 @@ def rank_all(state: EngineState, event: str) -> None:
         if forward(state, slot, event, thorough=True):
             moved = (np.array([value], np.int64) for value in (slot, old, state.plan.start(slot)))
             note(state, event, Cause.PRIORITY, _WORDS, *moved)
+
+
+def _look_around(state: EngineState) -> None:
+    """Know what all jobs ask for together."""
+    state.ranks.again = state.now + state.settings.priority_every
+    state.ranks.demand = demand_now(state)
 
 
 def _hopeful(state: EngineState) -> list[int]:

@@ -110,6 +110,10 @@ class PrioritySettings(Section):
     """Pressure at the latest start that meets the deadline."""
     deadline_lost: Literal["demote", "keep"] = _WEIGHTS.deadline_lost
     """A job that can no longer meet its deadline falls back to `deadline_least`, or keeps `deadline_most`."""
+    mode: Literal["full", "light"] = _WEIGHTS.mode
+    """`full`: priorities are worked out again every `priority_every`. `light`: a job keeps that of its
+    submission, until it is altered or the policy changes; this costs less, and its place does not change as
+    it waits."""
     queues: dict[Name, Weight] = Field(default_factory=dict)
     """Priorities of queues instead of the server's: `{ urgent = 500 }`; `"*"` is for all others."""
 
