@@ -73,6 +73,11 @@ class Contents:
         """The arrays, for kernels: of no concern to who is outside of this package."""
         return self.slabs.tb
 
+    @property
+    def repairs(self) -> Repairs:
+        """What was freed and not yet used; the same."""
+        return self._repairs
+
     # ---- reading ----------------------------------------------------------------------------------
 
     @property

@@ -32,6 +32,7 @@ from schedd.plan.kernels.undo import OLD_ALLOC, OLD_ALLOCS, OLD_START
 from schedd.plan.machine import Machine
 from schedd.plan.records import Moves, Take, no_moves
 from schedd.plan.repairs import WHOLE_PASS, Repairs
+from schedd.plan.schema import take_over
 from schedd.plan.shapes import Shapes
 from schedd.plan.slabs import MOST_WORK, Slabs
 from schedd.plan.turns import Wholes
@@ -58,6 +59,13 @@ class Plan(Contents):
     def fork(self) -> "Plan":
         """An independent copy for what-if and searches; slots mean the same jobs."""
         return self._copied(Plan)
+
+    def rewind(self, to: "Plan") -> None:
+        """Be again as ``to`` is, of which this is a copy in which jobs were placed and moved, and no more: in
+        a fifth of the time that a new copy takes.
+        """
+        self.slabs.rewind(to.slabs)
+        take_over(self._repairs, to.repairs)
 
     # ---- nodes and pools ------------------------------------------------------------------------
 

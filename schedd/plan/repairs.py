@@ -7,6 +7,7 @@ import numpy as np
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.freed import drop_seen, forget_freed, note, note_entries
 from schedd.plan.kernels.layout import Ints
+from schedd.plan.kernels.onward import MOST_NOW, WHOLE_PASS
 from schedd.plan.kernels.repair import PAUSED, repair
 from schedd.plan.records import Moves, moves_of, no_moves
 from schedd.plan.schema import NUMBER, SLOTS, declared
@@ -15,14 +16,8 @@ from schedd.plan.turns import Wholes, by_age, by_completion, by_start
 
 __all__ = ["WHOLE_PASS", "Repairs"]
 
-WHOLE_PASS = 1 << 60
-"""A budget that no repair spends."""
-
 _MOST_TAKEN = 1 << 16
 """A slice with a larger budget may run out of room for allocations."""
-
-_MOST_NOW = 4_000_000
-"""Visited segments after which it is left to the next call who else can start at once: some 0.2 s."""
 
 _LEAST_SHARE = 4
 """This part of a slice's budget is left for searching when a pass begins with putting the jobs in order."""
@@ -97,6 +92,26 @@ class Repairs:
         ctl = self._slabs.tb.ctl
         return bool(self._under_way or ctl[at.FREED] or ctl[at.LOOK] or self._left.shape[0])
 
+    @property
+    def looked(self) -> int:
+        """The number of the first hole for which nobody was tried for a start at once."""
+        return self._looked
+
+    @looked.setter
+    def looked(self, number: int) -> None:
+        self._looked = number
+
+    def entries_for(self, budget: int) -> int:
+        """So many entries of the allocations are free when a slice begins that may do so much."""
+        return min(budget, _MOST_TAKEN) // 4 + 2 * int(self._slabs.tb.out.shape[0])
+
+    def go_on_from(self, order: Ints, cursor: int, began_at: int) -> None:
+        """Let the next slice go on with a pass over ``order`` that a kernel began, and came to ``cursor``,
+        when the next hole had the number ``began_at``: it found a slab full.
+        """
+        self._order, self._cursor, self._began_at = order, cursor, began_at
+        self._under_way = True
+
     def now(self, now: int, arrays: Wholes | None = None) -> Moves:
         """Move to ``now`` planned jobs that can start there, who waits longest first; with ``arrays`` as in
         ``run``.
@@ -140,7 +155,7 @@ class Repairs:
     def _try_now(self, order: Ints, now: int, since: int, arrays: Wholes | None, moves: list[Ints]) -> None:
         """Let those of ``order`` start now that can; who could not be tried is left for the next call."""
         look = int(self._slabs.tb.ctl[at.LOOK])
-        cursor, how = self._slice(order, 0, now, True, since, _MOST_NOW, moves)
+        cursor, how = self._slice(order, 0, now, True, since, MOST_NOW, moves)
         if how != PAUSED:
             return
         if self._left.shape[0]:
@@ -245,7 +260,7 @@ class Repairs:
         ctl = self._slabs.tb.ctl
         self._slabs.fit_log()
         # So much that a slice does not run out of it: how far it comes depends on nothing but the plan.
-        self._slabs.tidy(min(budget, _MOST_TAKEN) // 4 + 2 * self._slabs.tb.out.shape[0])
+        self._slabs.tidy(self.entries_for(budget))
         while True:
             if ctl[at.NO_ROOM]:
                 ctl[at.NO_ROOM] = 0

@@ -33,6 +33,7 @@ __all__ = [
     "load_part",
     "mapped",
     "save_part",
+    "take_over",
 ]
 
 Arrays = dict[str, Ints]
@@ -137,6 +138,13 @@ def fork_part(part: _P, **others: Any) -> _P:
             for name, how in _fields_of(part)
         },
     )
+
+
+def take_over(part: _P, other: _P) -> None:
+    """Let a part be as ``other`` is; its references stay."""
+    for name, how in _fields_of(part):
+        if how is not None:
+            setattr(part, name, how.copy(getattr(other, name)))
 
 
 def save_part(part: Any) -> Generator[bytes, None, tuple[dict[str, Any], Arrays]]:

@@ -168,17 +168,26 @@ class Slabs:
 
     def fork(self) -> Self:
         """An independent copy."""
+        tb, freed = _bundled(self._copied({}))
+        return fork_part(self, tb=tb, freed=freed)
+
+    def rewind(self, to: Self) -> None:
+        """Be again as those are of which this is a copy: as ``fork``, in the memory that this has."""
+        self.tb, self.freed = _bundled(to._copied(self._arrays))
+        self._ahead = self._former = None
+
+    def _copied(self, memory: Mapping[str, Ints]) -> dict[str, Ints]:
+        """Copies of all arrays, in ``memory`` where that has one of the size."""
         used = self._used
         new = {}
         for name, array in self._arrays.items():
-            table = _TABLES[name]
-            new[name] = table.make(*array.shape)
+            table, copy = _TABLES[name], memory.get(name)
+            new[name] = copy if copy is not None and copy.shape == array.shape else table.make(*array.shape)
             if not table.passing:
                 part = table.used(used)
                 new[name][part] = array[part]
         new["ctl"][at.STOP] = 0
-        tb, freed = _bundled(new)
-        return fork_part(self, tb=tb, freed=freed)
+        return new
 
     def save(self) -> Generator[bytes, None, tuple[dict[str, Any], Arrays]]:
         """As ``save_part``: of every array what is in use, the allocations in the order of their jobs."""

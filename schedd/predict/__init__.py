@@ -1,7 +1,6 @@
 """Predicted run times and expected starts: learned from events, pure functions of what was learned."""
 
 from schedd.predict.accuracy import Figures, Outcomes, figures
-from schedd.predict.ahead import Ahead, run_on
 from schedd.predict.decode import decode, running, waiting
 from schedd.predict.draws import drawn, lasting
 from schedd.predict.layout import LEVELS, P50, P90, Ask, Prediction
@@ -16,7 +15,6 @@ __all__ = [
     "LEVELS",
     "P50",
     "P90",
-    "Ahead",
     "Ask",
     "Calibration",
     "Drawn",
@@ -37,7 +35,6 @@ __all__ = [
     "kind_of",
     "lasting",
     "likely",
-    "run_on",
     "running",
     "waiting",
 ]

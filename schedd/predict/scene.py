@@ -8,9 +8,9 @@ import numpy as np
 
 from schedd.model import FOREVER
 from schedd.plan.columns import PLANNED, UNPLACED, Ints
+from schedd.plan.onward import run_on
 from schedd.plan.plan import Plan
 from schedd.plan.turns import Wholes
-from schedd.predict.ahead import run_on
 from schedd.predict.decode import decode, running, waiting
 from schedd.predict.draws import MEDIAN, drawn, lasting
 from schedd.predict.layout import Prediction
@@ -120,22 +120,36 @@ class Scene:
 
         With ``until`` only these slots' starts are known. ``ready`` gets each plan before it is worked on.
         """
-        return [self._draw(k, until, ready) for k in range(self.lasts.shape[0])]
+        found = []
+        for k in range(self.lasts.shape[0]):
+            fork = self.plan.fork()
+            ready(fork)
+            found.append(Drawn(fork, *self._draw(k, until, fork)))
+        return found
 
-    def _draw(self, k: int, until: Collection[int], ready: Callable[[Plan], None]) -> Drawn:
+    def starts(self, until: Collection[int]) -> Ints:
+        """The starts alone, (draws, slots)."""
         fork = self.plan.fork()
-        ready(fork)
+        found = np.empty(self.lasts.shape, np.int64)
+        for k in range(self.lasts.shape[0]):
+            if k:
+                fork.rewind(self.plan)
+            _, found[k] = self._draw(k, until, fork)
+        return found
+
+    def _draw(self, k: int, until: Collection[int], fork: Plan) -> tuple[int, Ints]:
+        """The moment to which ``fork`` was run on, and the starts."""
         lasts, order = self.lasts[k], self.order
         starts, now = np.full(lasts.shape[0], -1, np.int64), self.now
         if self._all_planned:
             at = run_on(fork, lasts, now, self.work, until, self.arrays)
             starts, now = at.started, at.now
         if until and (starts[list(until)] >= 0).all():
-            return Drawn(fork, now, starts)
+            return now, starts
         rest = order[starts[order] < 0]
         rest = rest[np.argsort(fork.jobs.starts[rest], kind="stable")] if self._all_planned else rest
         starts[rest] = decode(fork, rest, lasts, now)
-        return Drawn(fork, now, starts)
+        return now, starts
 
 
 def likely(starts: Ints) -> Likely:

@@ -6,12 +6,13 @@ of asking.
 """
 
 from bisect import insort
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, overload
 
 import numpy as np
 
+from schedd.engine.facts.records import JobRecord
 from schedd.engine.facts.state import EngineState
 from schedd.plan.columns import Ints
 from schedd.predict import Ask, Calibration, Learner, Scene, likely
@@ -43,6 +44,28 @@ class ToldFigures:
     told_hour_p90_coverage: float | None = None
     runtime_p90_coverage: float | None = None
     runtime_median_error_s: float | None = None
+
+
+class _Ids(Sequence[str]):
+    """The ids of jobs by slot, of those that are asked for: a list of all took as long as two draws."""
+
+    def __init__(self, by_slot: Sequence[JobRecord | None]) -> None:
+        self._by_slot = by_slot
+
+    def __len__(self) -> int:
+        return len(self._by_slot)
+
+    @overload
+    def __getitem__(self, slot: int) -> str: ...
+
+    @overload
+    def __getitem__(self, slot: slice) -> Sequence[str]: ...
+
+    def __getitem__(self, slot: int | slice) -> str | Sequence[str]:
+        if isinstance(slot, slice):
+            return _Ids(self._by_slot[slot])
+        record = self._by_slot[slot]
+        return record.id if record is not None else ""
 
 
 class Teller:
@@ -113,7 +136,7 @@ class Teller:
         self, state: EngineState, now: int, asked: Collection[int]
     ) -> dict[int, tuple[int, int, int]]:
         """Of these jobs: when the plan has them, when they start in half of the draws, and in nine of ten."""
-        ids = [record.id if record is not None else "" for record in state.by_slot]
+        ids = _Ids(state.by_slot)
         scene = Scene.of(
             state.plan,
             now,
@@ -125,7 +148,7 @@ class Teller:
         )
         at = [k for k, slot in enumerate(scene.order.tolist()) if int(ids[slot]) in asked]
         slots = scene.order[at]
-        found = likely(np.stack([one.starts[slots] for one in scene.draws(slots.tolist())]))
+        found = likely(scene.starts(slots.tolist())[:, slots])
         rows = zip(
             slots.tolist(), scene.planned[at].tolist(), found.p50.tolist(), found.late.tolist(), strict=True
         )

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from schedd.engine.show.foretelling import outset
 from schedd.plan.columns import FIXED, Ints
-from schedd.predict import Scene, decode, likely, run_on, waiting
+from schedd.plan.onward import run_on
+from schedd.predict import Scene, decode, likely, waiting
 from tests.engine.cluster import Cluster, T
 
 MUCH = 1 << 40

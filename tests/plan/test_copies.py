@@ -59,7 +59,7 @@ def _plan(seed: int) -> Plan:
             plan.look_at(slot)
     plan.repair(0, 200)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(repairs, "_MOST_NOW", 0)
+        patch.setattr(repairs, "MOST_NOW", 0)
         plan.look_at(int(plan.planned()[-1]))
         plan.repair_now(0)  # most are left for the next call
     return plan

@@ -180,7 +180,7 @@ def test_who_can_start_at_once_is_found_in_steps_too(seed: int, monkeypatch: pyt
         for slot in one.slots(at.PLANNED)[:5]:
             one.plan.look_at(slot)
     at_once = set(whole.plan.repair_now(0).slots.tolist())
-    monkeypatch.setattr(repairs, "_MOST_NOW", 1)
+    monkeypatch.setattr(repairs, "MOST_NOW", 1)
     steps: list[set[int]] = []
     while mirror.plan._repairs._left.shape[0] or not steps:
         steps.append(set(mirror.plan.repair_now(0).slots.tolist()))

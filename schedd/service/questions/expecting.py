@@ -12,8 +12,9 @@ from schedd.engine.rank.promises import slack_of
 from schedd.engine.show.foretelling import Foretold, within
 from schedd.model import FOREVER, StartKnown
 from schedd.plan.columns import Ints
+from schedd.plan.onward import run_on
 from schedd.plan.plan import Plan
-from schedd.predict import Ask, Prediction, Scene, drawn, lasting, likely, run_on
+from schedd.predict import Ask, Prediction, Scene, drawn, lasting, likely
 from schedd.service.questions.asking import tried_in
 from schedd.service.questions.forks import Asked, Fork
 from schedd.wire import JobFacts

@@ -1,8 +1,4 @@
-"""The planner run on into the future, on a fork: jobs end when they are drawn to, and who can starts earlier.
-
-The plan goes by walltimes, as it does in truth: what an early end is worth to others shows when it comes, not
-before.
-"""
+"""A plan run on by its own operations, event by event: slow, and obvious."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field

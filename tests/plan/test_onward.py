@@ -1,0 +1,147 @@
+"""A plan run on by one kernel is the plan run on by its own operations, event by event."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schedd.model import Chunk, Node, Request
+from schedd.plan.columns import FIXED, PLANNED, Ints
+from schedd.plan.kernels import layout as at
+from schedd.plan.kernels import onward as on
+from schedd.plan.onward import run_on
+from schedd.plan.plan import Plan
+from schedd.plan.turns import Wholes
+from tests.plan import plain_onward
+
+MUCH = 1 << 40
+
+Job = tuple[int, int, int, float, int, int]
+JOBS = st.lists(
+    st.tuples(
+        st.integers(1, 3),  # units
+        st.integers(1, 4),  # cpus of each
+        st.integers(10, 2_000),  # walltime
+        st.floats(0.0, 1.0),  # the share of it that the job runs
+        st.integers(0, 2),  # licences
+        st.integers(0, 300),  # the earliest start allowed
+    ),
+    min_size=1,
+    max_size=18,
+)
+
+
+def planned(jobs: list[Job], ended: int | None) -> tuple[Plan, Ints, int]:
+    """A plan at a moment, and how long its jobs last; one may have ended just then: nothing is repaired."""
+    plan = Plan([Node("a", cpus=4), Node("b", cpus=4), Node("c", cpus=2)], 0)
+    plan.set_pool("licences", 2, 0)
+    for units, cpus, walltime, _, licences, ready in jobs:
+        request = Request((Chunk(units, min(cpus, 2 if units == 3 else 4)),))
+        plan.place(plan.new(request, walltime, ready, {"licences": licences}), 0)
+    for slot in plan.due(0).tolist():
+        plan.begin(slot)
+    lasts = plan.jobs.durations.copy()
+    lasts[: len(jobs)] = [max(1, round(walltime * share)) for _, _, walltime, share, _, _ in jobs]
+    running = np.flatnonzero(plan.jobs.states == FIXED)
+    if ended is None or not running.shape[0]:
+        return plan, lasts, 0
+    slot = int(running[ended % running.shape[0]])
+    now = max(1, plan.end(slot) // 3)
+    for other in plan.due(now).tolist():
+        plan.begin(other)
+    plan.set_duration(slot, now, now)
+    return plan, lasts, now
+
+
+def cut(plan: Plan) -> None:
+    """Leave no room in the slabs."""
+    tb = plan.slabs.tb
+    top = int(tb.ctl[at.SLAB_TOP])
+    plan.slabs.tb = tb._replace(T=tb.T[:top].copy(), F=tb.F[:, :top].copy())
+
+
+def same(
+    plan: Plan, lasts: Ints, now: int, work: int, until: list[int], arrays: Wholes | None = None
+) -> None:
+    mine, reference = plan.fork(), plan.fork()
+    found = run_on(mine, lasts, now, work, until, arrays)
+    plain = plain_onward.run_on(reference, lasts, now, work, until, arrays)
+    assert (found.started.tolist(), found.now) == (plain.started.tolist(), plain.now)
+    assert mine.work == reference.work
+    for field in (at.START, at.DUR, at.STATE, at.SEEN):
+        assert mine.tables.jobs[field].tolist() == reference.tables.jobs[field].tolist()
+    for row in range(mine.tables.rows.shape[0]):
+        a, b = mine.timeline(row), reference.timeline(row)
+        assert a.times.tolist() == b.times.tolist()
+        assert a.free.tolist() == b.free.tolist()
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    JOBS,
+    st.none() | st.integers(0, 20),
+    st.sampled_from([MUCH, 0, 4_000, 20_000]),
+    st.booleans(),
+    st.booleans(),
+    st.data(),
+)
+def test_the_kernel_does_what_the_operations_of_a_plan_do(
+    jobs: list[Job], ended: int | None, work: int, full: bool, some: bool, data: st.DataObject
+) -> None:
+    plan, lasts, now = planned(jobs, ended)
+    if full:
+        cut(plan)
+    waiting = np.flatnonzero(plan.jobs.states == PLANNED).tolist()
+    until = data.draw(st.lists(st.sampled_from(waiting), unique=True)) if some and waiting else []
+    same(plan, lasts, now, work, until)
+
+
+@settings(deadline=None, max_examples=40)
+@given(JOBS, st.none() | st.integers(0, 20), st.lists(st.integers(0, 2), min_size=18, max_size=18))
+def test_arrays_as_wholes_go_by_their_ends(jobs: list[Job], ended: int | None, of: list[int]) -> None:
+    plan, lasts, now = planned(jobs, ended)
+    number = np.zeros(lasts.shape[0], np.int64)
+    number[: len(of)] = of
+    same(plan, lasts, now, MUCH, [], Wholes(number, np.zeros_like(number)))
+
+
+def busy() -> tuple[Plan, Ints]:
+    """Many jobs of all sizes, all of which end early, and nothing left to repair."""
+    jobs: list[Job] = [
+        (1 + i % 3, 1 + i % 4, 300 + 37 * (i * i % 29), 0.2 + 0.02 * (i % 17), 0, 0) for i in range(60)
+    ]
+    plan, lasts, _ = planned(jobs, None)
+    plan.repair(0)
+    return plan, lasts
+
+
+@pytest.mark.parametrize("how", [on.ROOM, on.REST, on.BY_HAND])
+def test_what_the_kernel_leaves_to_its_caller_is_done(how: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of its ways out is taken, and makes no difference."""
+    plan, lasts = busy()
+    if how == on.REST:  # the first end fits into its row, those who move to it leave rows that are full
+        plan.slabs.tidy(1 << 15)
+        cut(plan)
+        rows = plan.tables.rows
+        rows[1:3, at.ROOM] = rows[1:3, at.LEN]
+        running = np.flatnonzero(plan.jobs.states == FIXED).tolist()
+        lasts[next(slot for slot in running if {take.row for take in plan.takes(slot)} == {0})] = 1
+    if how == on.ROOM:
+        plan.slabs.tb = plan.slabs.tb._replace(
+            alloc=plan.slabs.tb.alloc[: int(plan.slabs.tb.ctl[at.ALLOC_TOP])]
+        )
+    if how == on.BY_HAND:
+        plan.look_at_all()
+    ways = set()
+    kernel: Any = on.run_on
+
+    def told(*args: Any) -> int:
+        way = kernel(*args)
+        ways.add(way)
+        return int(way)
+
+    monkeypatch.setattr(on, "run_on", told)
+    same(plan, lasts, 0, MUCH, [])
+    assert {how, on.ENDED} <= ways
