@@ -15,12 +15,14 @@ from schedd.dialect import (
     resource_list,
 )
 from schedd.federation.bags.offers import Balance
+from schedd.federation.routing.jobs import tasks_of
 from schedd.model import Request
 from schedd.wire import HANDED_ATTRIBUTES
 
 __all__ = ["Asked", "Bag", "NewJob", "WhatIf", "Words", "Work"]
 
 _WALLTIME: Final = 3600
+_MOST_TASKS: Final = 100_000
 Words = Annotated[dict[str, str], Field(max_length=500)]
 
 
@@ -69,7 +71,35 @@ class Asked(BaseModel):
         return _read(self.asked).cpus * self.walltime
 
 
-class WhatIf(Asked):
+class MaybeArray(Asked):
+    """A job, or with ``array`` many: what is asked for is one's."""
+
+    array: Annotated[
+        str,
+        Field(
+            description="A job array of these indices, first and last. It goes to one cluster as a whole and "
+            "stays there; its end is that of the last of its jobs.",
+            pattern=r"^([0-9]{1,9}-[0-9]{1,9})?$",
+            examples=["0-99"],
+        ),
+    ] = ""
+
+    @model_validator(mode="after")
+    def _an_array(self) -> "MaybeArray":
+        if self.array and not 0 < tasks_of(self.array) <= _MOST_TASKS:
+            raise ValueError(
+                f"array {self.array}: the last index is not before the first, and there are at most "
+                f"{_MOST_TASKS} of them"
+            )
+        return self
+
+    @property
+    def cpu_seconds(self) -> int:
+        """Of all its jobs."""
+        return super().cpu_seconds * max(1, tasks_of(self.array))
+
+
+class WhatIf(MaybeArray):
     """A job that is not submitted yet."""
 
 
@@ -104,7 +134,7 @@ class Work(BaseModel):
         return words
 
 
-class NewJob(Asked, Work):
+class NewJob(MaybeArray, Work):
     """A job for the federation."""
 
     data: Annotated[

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from schedd.federation.bags.bag import Bag, count, how_over, missing
+from schedd.federation.report import spread_of
 from schedd.federation.roof.roof import Roof
 from schedd.federation.routing.jobs import Job
 
@@ -20,6 +21,8 @@ def bag_row(roof: Roof, bag: Bag) -> dict[str, Any]:
     left = 0 if bag.cancelled or bag.failed else count(missing(bag, roof.jobs))
     ends = [one["end"] for one in there]
     end = max(ends) if ends and not left and None not in ends else None
+    firsts = [one["first_end"] for one in there if one["first_end"] is not None]
+    spread = spread_of(bag.submitted, min(firsts, default=None), end)
     return {
         "id": bag.id,
         "owner": bag.owner,
@@ -30,6 +33,9 @@ def bag_row(roof: Roof, bag: Bag) -> dict[str, Any]:
         "deadline": bag.deadline,
         "told_end": bag.told,
         "end": end,
+        "first_end": min(firsts, default=None),
+        "stretch_s": spread.seconds if spread is not None else None,
+        "stretch": spread.share if spread is not None else None,
         "deadline_kept": _kept_deadline(bag, over, end),
         "without_cluster": left,
         **{name: sum(one[name] for one in there) for name in _COUNTED},
@@ -81,6 +87,7 @@ def _share_row(roof: Roof, job: Job) -> dict[str, Any]:
         end = known.get("last_end") or job.over_at
     elif job.over:
         end = known.get("last_end") or None
+    first_end: int | None = known.get("first_end") if shown or ended else None
     return {
         "job": job.id,
         "cluster": cluster,
@@ -92,6 +99,8 @@ def _share_row(roof: Roof, job: Job) -> dict[str, Any]:
         "planned_start": seen.planned_start if seen is not None and shown else None,
         "told_end": told,
         "end": end,
+        "first_end": first_end,
+        "stretch_s": end - first_end if end is not None and first_end is not None else None,
         "waiting": 0 if job.over else tasks - known.get("running", 0) - ended - deleted,
         "running": 0 if job.over else known.get("running", 0),
         "ended": ended,

@@ -173,6 +173,8 @@ class TasksView:
     deleted: int
     last_end: int | None
     """When the last of those that are over ended."""
+    first_end: int | None
+    """When the first of all ended; until then, when it ends as planned."""
 
 
 @documented
@@ -465,6 +467,7 @@ def _array_view(published: Published, record: HandedOver) -> HandoverView:
             failed=record.tasks_failed,
             deleted=record.tasks_deleted,
             last_end=record.last_end or None,
+            first_end=record.first_end or (int(ends.min()) if ends.shape[0] else None),
         ),
     )
 

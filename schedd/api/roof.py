@@ -16,7 +16,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from schedd import __version__
 from schedd.api import problems
 from schedd.api.app import Lifespan
-from schedd.api.asked import Asked, NewJob, WhatIf
+from schedd.api.asked import Asked, MaybeArray, NewJob, WhatIf
 from schedd.api.bag_rows import bag_row
 from schedd.api.headers import Closed
 from schedd.api.limits import BodyLimit
@@ -24,9 +24,10 @@ from schedd.api.persons import Person, Persons
 from schedd.api.problems import Fault, ProblemError, answers
 from schedd.api.text import TextRoute
 from schedd.client import ClientError
-from schedd.federation.report import bags_of, groups_of, jobs_of
+from schedd.federation.report import arrays_of, bags_of, groups_of, jobs_of
 from schedd.federation.roof.roof import Roof
-from schedd.federation.routing.jobs import Job
+from schedd.federation.routing.jobs import Job, tasks_of
+from schedd.federation.routing.seen import HandoverSeen
 from schedd.federation.threads.peers import client_of
 from schedd.service.access.roles import Bearer
 from schedd.service.access.tokens import Tokens
@@ -157,14 +158,20 @@ def cluster_rows(roof: Roof) -> list[dict[str, Any]]:
 def _report(roof: TheRoof, _: Asker) -> dict[str, Any]:
     """What became of jobs, groups and bags that are kept, and whose moves found holes."""
     groups = asdict(groups_of(list(roof.groups.by_id.values())))
+    jobs = list(roof.jobs.by_id.values())
+
+    def counts(job: Job) -> dict[str, Any] | None:
+        return _tasks_of(_seen_of(roof, job))
+
     return {
-        "jobs": asdict(jobs_of(list(roof.jobs.by_id.values()))),
+        "jobs": asdict(jobs_of(jobs)),
+        "arrays": asdict(arrays_of(jobs, counts)),
         "groups": {
             **groups,
             "holes_asked": roof.of_groups.holes["asked"],
             "holes_found": roof.of_groups.holes["found"],
         },
-        "bags": asdict(bags_of(list(roof.bags.by_id.values()), roof.jobs)),
+        "bags": asdict(bags_of(list(roof.bags.by_id.values()), roof.jobs, counts)),
     }
 
 
@@ -233,10 +240,22 @@ def job_row(roof: Roof, job: Job) -> dict[str, Any]:
         "cancelled": job.cancelled,
         "moves": job.moves,
         "bag": job.bag,
-        "tasks": job.submission.get("array", ""),
+        "tasks": job.array,
+        "standing": _tasks_of(_seen_of(roof, job)),
         "text": job.text,
         "attempts": attempts,
     }
+
+
+def _seen_of(roof: Roof, job: Job) -> HandoverSeen | None:
+    """What its cluster said last of it."""
+    where = job.active or job.newest or (job.attempts[-1] if job.attempts else None)
+    return roof.standing(job).get(where.number) if where is not None else None
+
+
+def _tasks_of(seen: HandoverSeen | None) -> dict[str, Any] | None:
+    """How many jobs of an array stand where; None for what is none, or is not known yet."""
+    return dict(seen.tasks) if seen is not None and seen.tasks is not None else None
 
 
 def _sees(asker: Bearer, job: Job) -> bool:
@@ -267,6 +286,7 @@ async def _submit(roof: TheRoof, asker: Asker, body: NewJob) -> Response:
         "data": list(body.data),
         "cpu_seconds": body.cpu_seconds,
         "walltime": body.walltime,
+        **({"array": body.array} if body.array else {}),
         **claimed_by(asker, owner),
     }
     more = {"clusters": tuple(body.clusters), "key": body.key, "deadline": body.deadline}
@@ -289,10 +309,12 @@ async def _what_if(roof: TheRoof, asker: Asker, body: WhatIf) -> dict[str, Any]:
     return {"clusters": await run_in_threadpool(first, roof, owner, users, body)}
 
 
-def first(roof: Roof, owner: str, users: Mapping[str, str], body: Asked) -> list[dict[str, Any]]:
+def first(roof: Roof, owner: str, users: Mapping[str, str], body: MaybeArray) -> list[dict[str, Any]]:
     """What each cluster's plan says of the job, the earliest end first; ``users``: whom he is where."""
     names = [name for name in roof.settings.clusters if not body.clusters or name in body.clusters]
     tokens: Mapping[str, str] = roof.peer_tokens
+    tasks = tasks_of(body.array)
+    sizes = (tasks,) if tasks else ()
 
     def ask(name: str) -> dict[str, Any]:
         chosen = roof.settings.clusters[name]
@@ -304,13 +326,14 @@ def first(roof: Roof, owner: str, users: Mapping[str, str], body: Asked) -> list
         try:
             with client_of(chosen, tokens[name]) as client:
                 answer = client.what_if(
-                    resources=body.asked, queue=body.queues.get(name, ""), owner=users[name]
+                    resources=body.asked, queue=body.queues.get(name, ""), owner=users[name], tasks=sizes
                 )
         except ClientError as error:
             return found | {"why": str(error)}
         start, end = answer["planned_start"], answer["planned_end"]
         if start is not None and end is not None:
-            end = start + int((end - start) / chosen.speed)
+            last = max([end, *(one["end"] for one in answer["tasks"] if tasks)])
+            end = last - (end - start) + int((end - start) / chosen.speed)
         return found | {"start": start, "end": end, "cost": answer.get("cost"), "why": answer["why"]}
 
     if not names:

@@ -37,6 +37,7 @@ COMMANDS: Final = {
     "emulate": ("schedd.cli.emulate", "Run an emulated pbs_server over a simulated cluster."),
     "experiment": ("schedd.cli.experiments.command", "Run a study of policies in parallel."),
     "federate": ("schedd.cli.federate", "Run a federation of several clusters."),
+    "federation": ("schedd.cli.user.federation", "Show a federation's clusters and report."),
     "group": ("schedd.cli.user.group", "Group many short tasks into few jobs."),
     "history": ("schedd.cli.history", "Show what happened to a job or a node."),
     "hold": ("schedd.cli.user.hold", "Drain nodes or hold queues."),

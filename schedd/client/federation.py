@@ -29,6 +29,21 @@ class AttemptRow(TypedDict):
     promised_start: int | None
 
 
+class TasksRow(TypedDict):
+    """How many jobs of an array there are, and how many of them stand where. ``first_end`` and ``last_end``:
+    when the first has ended, or ends as planned, and when the last of those that are over ended.
+    """
+
+    tasks: int
+    planned: int
+    running: int
+    ended: int
+    failed: int
+    deleted: int
+    first_end: int | None
+    last_end: int | None
+
+
 class JobRow(TypedDict):
     """A job of the federation."""
 
@@ -47,7 +62,9 @@ class JobRow(TypedDict):
     bag: str
     """The bag of which it is a share; empty: none."""
     tasks: str
-    """The numbers of its tasks, first and last, where it is one."""
+    """Of an array, and of a bag's share, which is one: its indices, first and last; empty: it is none."""
+    standing: TasksRow | None
+    """Of an array: how its jobs stand at its cluster; null where that is not known."""
     text: str
     attempts: list[AttemptRow]
 
@@ -123,6 +140,9 @@ class ShareRow(TypedDict):
     planned_start: int | None
     told_end: int
     end: int | None
+    first_end: int | None
+    """When the first of its tasks ended, or ends as planned; null: that is not known, or not disclosed."""
+    stretch_s: int | None
     waiting: int
     running: int
     ended: int
@@ -133,7 +153,9 @@ class ShareRow(TypedDict):
 
 
 class BagRow(TypedDict):
-    """A bag of tasks. ``end``: when the last is expected to end, or has ended."""
+    """A bag of tasks. ``end``: when the last is expected to end, or has ended; ``first_end``: when the first
+    does, of those of which it is known. ``stretch_s`` lie between; ``stretch``: their share of the response.
+    """
 
     id: str
     owner: str
@@ -144,6 +166,9 @@ class BagRow(TypedDict):
     deadline: int
     told_end: int
     end: int | None
+    first_end: int | None
+    stretch_s: int | None
+    stretch: float | None
     deadline_kept: bool | None
     without_cluster: int
     waiting: int
@@ -238,8 +263,8 @@ class FederationClient:
         """Take back what waits of it."""
         return cast("BagRow", self._http.ask("DELETE", f"/v1/federation/bags/{name}"))
 
-    def what_if(self, request: str, clusters: Sequence[str] = ()) -> list[WhatIfRow]:
-        """Where it would start; the earliest end stands first."""
-        body = {"request": request, "clusters": list(clusters)}
+    def what_if(self, request: str, clusters: Sequence[str] = (), array: str = "") -> list[WhatIfRow]:
+        """Where it would start; the earliest end stands first. Of an ``array`` the last end counts."""
+        body = {"request": request, "clusters": list(clusters), "array": array}
         found = self._http.ask("POST", "/v1/federation/what-if", body=body)
         return cast("list[WhatIfRow]", found["clusters"])

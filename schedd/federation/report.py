@@ -4,15 +4,32 @@ The measures of Netto, *Adaptive co-allocation of distributed resources* (2009),
 that the federation saw, as late as it looks at a cluster.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from statistics import mean
+from typing import Any
 
 from schedd.federation.bags.bag import Bag, how_over, over_at
 from schedd.federation.groups.group import Group, Round
 from schedd.federation.routing.jobs import Job, Jobs
 
-__all__ = ["Deadlines", "GroupFigures", "JobFigures", "bags_of", "groups_of", "jobs_of"]
+__all__ = [
+    "ArrayFigures",
+    "BagFigures",
+    "Deadlines",
+    "GroupFigures",
+    "JobFigures",
+    "Spread",
+    "StretchFigures",
+    "arrays_of",
+    "bags_of",
+    "groups_of",
+    "jobs_of",
+    "spread_of",
+]
+
+Counts = Callable[[Job], Mapping[str, Any] | None]
+"""What a cluster says of how an array's tasks stand: ``TasksView``; None: it is not known any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +58,49 @@ class JobFigures:
 
 
 @dataclass(frozen=True, slots=True)
+class Spread:
+    """The stretch factor of an array or a bag (5.2): ``seconds`` between the first end of a task and the
+    last, and their ``share`` of the response, from submission to the last end.
+    """
+
+    seconds: int
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class StretchFigures:
+    """Means over those of which both ends are ``known``; None: of none."""
+
+    known: int
+    stretch_s: float | None
+    stretch: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class BagFigures:
+    """As of jobs, and how far the ends of tasks lay apart."""
+
+    ended: int
+    moved: int
+    clusters: float | None
+    deadlines: Deadlines
+    stretch: StretchFigures
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayFigures:
+    """Arrays that are no share of a bag."""
+
+    ended: int
+    stretch: StretchFigures
+
+
+@dataclass(frozen=True, slots=True)
 class GroupFigures:
-    """``shifts`` and ``remaps``: moves to an earlier end, on the same clusters and on others; ``to_one``:
-    groups that were told a start on several clusters and ran on one; ``earlier``: those that began before the
-    start that they were told first. ``refused``: moves for which a cluster had no room any more.
+    """``shifts`` and ``remaps``: moves to an earlier end, on the same clusters and on others; ``refused``:
+    moves for which a cluster had no room any more. ``several``: groups that ended and were told a start on
+    several clusters first; ``to_one``: those of them that ran on one; ``earlier``: those that began before
+    the start that they were told first. Shares are of ``several`` and of ``ended``; None: there are none.
     """
 
     ended: int
@@ -53,8 +109,11 @@ class GroupFigures:
     shifts: int
     remaps: int
     refused: int
+    several: int
     to_one: int
+    to_one_share: float | None
     earlier: int
+    earlier_share: float | None
 
 
 def jobs_of(jobs: Iterable[Job]) -> JobFigures:
@@ -70,12 +129,25 @@ def jobs_of(jobs: Iterable[Job]) -> JobFigures:
     )
 
 
-def bags_of(bags: Iterable[Bag], jobs: Jobs) -> JobFigures:
+def spread_of(submitted: int, first: int | None, last: int | None) -> Spread | None:
+    """None where one of the ends is not known."""
+    if first is None or last is None or last < first:
+        return None
+    return Spread(last - first, (last - first) / max(1, last - submitted))
+
+
+def arrays_of(jobs: Iterable[Job], counts: Counts) -> ArrayFigures:
+    """Arrays that ended as a whole, by what their clusters say of their tasks."""
+    ended = [one for one in jobs if one.over == "ended" and one.array and not one.bag]
+    return ArrayFigures(len(ended), _stretch((one.submitted, *_ends([one], counts)) for one in ended))
+
+
+def bags_of(bags: Iterable[Bag], jobs: Jobs, counts: Counts = lambda _: None) -> BagFigures:
     """Of whole bags; ``moved``: those of which a share was refused and went elsewhere."""
     ended = [one for one in bags if how_over(one, jobs) == "ended"]
     shares = {one.id: [jobs[name] for name in one.shares] for one in ended}
     ran = {name: [job for job in of if job.over == "ended"] for name, of in shares.items()}
-    return JobFigures(
+    return BagFigures(
         ended=len(ended),
         moved=sum(any(job.over == "refused" for job in of) for of in shares.values()),
         clusters=mean(len({_where(job) for job in of}) for of in ran.values()) if ended else None,
@@ -89,7 +161,25 @@ def bags_of(bags: Iterable[Bag], jobs: Jobs) -> JobFigures:
             )
             for one in ended
         ),
+        stretch=_stretch((one.submitted, *_ends(ran[one.id], counts)) for one in ended),
     )
+
+
+def _ends(of: Iterable[Job], counts: Counts) -> tuple[int | None, int | None]:
+    """The first and the last end of their tasks; None unless all clusters say them."""
+    told = [counts(job) or {} for job in of]
+    firsts, lasts = ([one.get(name) for one in told] for name in ("first_end", "last_end"))
+    if not told or not all(firsts) or not all(lasts):
+        return None, None
+    return min(one for one in firsts if one), max(one for one in lasts if one)
+
+
+def _stretch(ends: Iterable[tuple[int, int | None, int | None]]) -> StretchFigures:
+    """Of (submitted, first end, last end)."""
+    known = [found for one in ends if (found := spread_of(*one)) is not None]
+    if not known:
+        return StretchFigures(0, None, None)
+    return StretchFigures(len(known), mean(one.seconds for one in known), mean(one.share for one in known))
 
 
 def groups_of(groups: Iterable[Group]) -> GroupFigures:
@@ -97,6 +187,9 @@ def groups_of(groups: Iterable[Group]) -> GroupFigures:
     known = list(groups)
     ended = [one for one in known if one.over == "ended"]
     ran = {one.id: {copy.cluster for copy in one.copies if copy.started} for one in ended}
+    several = [one for one in ended if _told_on(one) > 1]
+    to_one = sum(len(ran[one.id]) == 1 for one in several)
+    earlier = sum(_began(one) < one.told[0] for one in ended if one.told is not None)
     moves = [one.why for group in known for one in group.rounds if one.text == "moved"]
     return GroupFigures(
         ended=len(ended),
@@ -105,8 +198,11 @@ def groups_of(groups: Iterable[Group]) -> GroupFigures:
         shifts=sum(why.startswith("shift") for why in moves),
         remaps=sum(why.startswith("remap") for why in moves),
         refused=sum("has no room" in one.text for group in known for one in group.rounds[1:]),
-        to_one=sum(len(ran[one.id]) == 1 and _told_on(one) > 1 for one in ended),
-        earlier=sum(_began(one) < one.told[0] for one in ended if one.told is not None),
+        several=len(several),
+        to_one=to_one,
+        to_one_share=to_one / len(several) if several else None,
+        earlier=earlier,
+        earlier_share=earlier / len(ended) if ended else None,
     )
 
 

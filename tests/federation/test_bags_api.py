@@ -281,6 +281,7 @@ def test_a_bag_tells_how_its_tasks_stand_by_cluster(desk: Desk, plan: Plan, ann:
     row = ann.post(BAGS, json={**bag(desk), **WORK}).json()
     north, south = (one["job"] for one in row["shares"])
     none = {"planned": 0, "running": 0, "ended": 0, "failed": 0, "deleted": 0, "last_end": None, "tasks": 5}
+    none["first_end"] = None
 
     def seen(name: str, share: str, state: str, **more: Any) -> None:
         counts = {**none, **{key: value for key, value in more.items() if key in none}}
@@ -291,7 +292,20 @@ def test_a_bag_tells_how_its_tasks_stand_by_cluster(desk: Desk, plan: Plan, ann:
     for name, share in (("north", north), ("south", south)):
         desk.report(name, None, **{f"fed_{share}_1": HandoverSeen("held", f"7[].{name}")})
         seen(name, share, "planned", planned=5)
-    seen("north", north, "running", running=2, ended=2, failed=1, planned=1, planned_end=desk.now + 70)
+    assert [row[name] for name in ("first_end", "stretch_s", "stretch")] == [None] * 3
+    seen("south", south, "planned", planned=5, first_end=desk.now + 1)
+    first = desk.now + 20
+    seen(
+        "north",
+        north,
+        "running",
+        running=2,
+        ended=2,
+        failed=1,
+        planned=1,
+        planned_end=desk.now + 70,
+        first_end=first,
+    )
     row = ann.get(f"{BAGS}/{row['id']}").json()
     assert {name: row[name] for name in ("waiting", "running", "ended", "failed")} == {
         "waiting": 6,
@@ -300,13 +314,21 @@ def test_a_bag_tells_how_its_tasks_stand_by_cluster(desk: Desk, plan: Plan, ann:
         "failed": 1,
     }
     assert (row["state"], row["end"], row["deadline_kept"]) == ("running", desk.now + 70, False)
+    # The south discloses no plan: what it says of ends to come is not told.
+    assert (row["first_end"], row["stretch_s"], row["stretch"]) == (first, 50, 50 / 70)
+    assert [one["stretch_s"] for one in row["shares"]] == [50, None]
     assert desk.client("bob@org").get(f"{BAGS}/{row['id']}").status_code == 404
     assert desk.client("bob@org").get(BAGS).json() == {"bags": []}
     assert len(desk.client("eyes").get(BAGS).json()["bags"]) == 1
     for name, share in (("north", north), ("south", south)):
-        seen(name, share, "", ended=5, last_end=desk.now + 40, end="ended", exit_status=0)
+        ends = {"first_end": desk.now + (10 if name == "south" else 20), "last_end": desk.now + 40}
+        seen(name, share, "", ended=5, end="ended", exit_status=0, **ends)
     row = ann.get(f"{BAGS}/{row['id']}").json()
     assert (row["over"], row["ended"], row["end"], row["deadline_kept"]) == ("ended", 10, desk.now + 40, True)
+    assert (row["stretch_s"], row["stretch"]) == (30, 0.75)
+    assert [one["stretch_s"] for one in row["shares"]] == [20, 30]
+    report = ann.get("/v1/federation/report").json()["bags"]["stretch"]
+    assert report == {"known": 1, "stretch_s": 30, "stretch": 0.75}
     assert ann.get(BAGS, params={"state": "open"}).json() == {"bags": []}
     jobs = ann.get("/v1/federation/jobs").json()["jobs"]
     assert [(one["bag"], one["tasks"]) for one in jobs] == [(row["id"], "0-4"), (row["id"], "5-9")]
@@ -386,6 +408,7 @@ def test_a_bag_is_offered_taken_shown_and_taken_back(
     assert shell("bag", "show", name) == 0
     shown = capsys.readouterr().out
     assert "10: 10 waiting" in shown
+    assert re.search(r"stretch factor +not known", shown), shown
     assert re.search(r"north +- +0-4", shown), shown
     assert shell("bag", "--json", "list") == 0
     (row,) = json.loads(capsys.readouterr().out)["bags"]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
@@ -96,6 +97,61 @@ def test_users_commands_show_the_jobs_of_all_clusters(
     )
     assert shell("checkjob", "--federation", "1", "--json") == 0
     assert json.loads(capsys.readouterr().out)["server_job"] == "7.north"
+
+
+def test_the_clusters_of_a_federation_and_its_report_are_shown(
+    desk: Desk, shell: Callable[..., int], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert shell("federation") == 0
+    heads, north, south = capsys.readouterr().out.splitlines()[-3:]
+    assert heads.split("  ")[0] == "CLUSTER"
+    assert north.split() == ["north", "8", "1", "0", "1.5", "answers"]
+    assert south.split()[0] == "south"
+    assert shell("federation", "report") == 0
+    shown = capsys.readouterr().out
+    assert [part.splitlines()[0] for part in shown.split("\n\n")] == ["jobs", "arrays", "groups", "bags"]
+    assert re.search(r"late +none had a deadline", shown), shown
+    assert re.search(r"came to one cluster +0 of 0 told on several$", shown, re.MULTILINE), shown
+    assert shell("federation", "--json", "report") == 0
+    assert json.loads(capsys.readouterr().out)["arrays"]["ended"] == 0
+    report: dict[str, Any] = {
+        "jobs": {"ended": 3, "moved": 1, "clusters": 1.0, "deadlines": due(2, 1, 0.5, 1234.0)},
+        "arrays": {"ended": 1, "stretch": {"known": 1, "stretch_s": 90.0, "stretch": 0.25}},
+        "groups": {
+            **dict.fromkeys(("failed", "shifts", "remaps", "refused", "holes_asked", "holes_found"), 1),
+            "ended": 4,
+            "clusters": 1.5,
+            "several": 3,
+            "to_one": 1,
+            "to_one_share": 1 / 3,
+            "earlier": 3,
+            "earlier_share": 0.75,
+        },
+        "bags": {
+            "ended": 0,
+            "moved": 0,
+            "clusters": None,
+            "deadlines": due(0, 0, 0.0, 0.0),
+            "stretch": {"known": 0, "stretch_s": None, "stretch": None},
+        },
+    }
+    monkeypatch.setattr("schedd.client.federation.FederationClient.report", lambda _: report)
+    assert shell("federation", "report") == 0
+    shown = re.sub(" +", " ", capsys.readouterr().out)
+    for words in (
+        "late 1 of 2 with a deadline",
+        "work of these 50.0 %",
+        "TWDelay 1,234",
+        "stretch factor 00:01:30, 25.0 % of the response (mean of 1)",
+        "came to one cluster 1 of 3 told on several (33 %)",
+        "earlier than told 3 of 4 that ended (75 %)",
+        "stretch factor not known of any",
+    ):
+        assert words in shown, shown
+
+
+def due(had: int, late: int, work: float, delay: float) -> dict[str, float]:
+    return {"with_deadline": had, "late": late, "late_work": work, "tw_delay": delay}
 
 
 def test_a_job_is_taken_back(shell: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:

@@ -108,6 +108,8 @@ def _submit(args: argparse.Namespace, now: int) -> bool:
     except (OSError, UnicodeDecodeError, ValueError) as error:
         raise ClientError(str(error)) from None
     request, queues = work.pop("request"), work.pop("queues")
+    if work.pop("array"):
+        raise ClientError("the script asks for an array (#PBS -t or -J): a bag's tasks are numbered by -n")
     if args.offer is None:
         body = {**work, **_asked(args, request.split(",") if request else (), queues, now), "late": args.late}
     elif args.tasks is not None or args.by or args.only or args.late or args.request or args.queue:
@@ -202,6 +204,7 @@ def _show(one: BagRow, now: int) -> str:
         ("deadline", f"{moment(one['deadline'], now)}, {_kept(one)}"),
         ("expected end", when(one["end"], now)),
         ("told end", when(one["told_end"], now)),
+        ("stretch factor", _stretch(one)),
     ]
     if one["text"]:
         told.append(("why", one["text"]))
@@ -221,6 +224,14 @@ def _show(one: BagRow, now: int) -> str:
     heads = ("CLUSTER", "JOB THERE", "TASKS", "STATE", "RUNNING", "ENDED", "END", "WHY")
     name = f" {one['name']}" if one["name"] else ""
     return "\n\n".join((f"bag {one['id']}{name}: {one['owner']}", rows(told), table(heads, lines, last=10)))
+
+
+def _stretch(one: BagRow) -> str:
+    """How far the first end and the last lie apart."""
+    if one["stretch_s"] is None or one["stretch"] is None:
+        return "not known"
+    share = f"{100 * one['stretch']:.1f} % of the response"
+    return f"{span(one['stretch_s'])} from the first end to the last, {share}"
 
 
 def _clusters(one: BagRow) -> str:

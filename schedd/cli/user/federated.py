@@ -153,10 +153,24 @@ def _told(job: JobRow, now: int) -> Iterator[tuple[str, str]]:
             yield "promised", f"no later than {moment(one['promised_start'], now)}"
     elif not job["over"]:
         yield "planned start", "not known: the cluster does not tell it, or has no start for it"
+    if job["tasks"]:
+        yield "array", _standing(job)
     if job["moves"]:
         yield "moved", f"{job['moves']} times from one cluster to another"
     if job["text"]:
         yield "why", job["text"]
+
+
+def _standing(job: JobRow) -> str:
+    """The indices of an array, and how many of its jobs stand where."""
+    counts = job["standing"]
+    if counts is None:
+        return job["tasks"]
+    known = {name: counts[name] for name in ("planned", "running", "ended", "failed", "deleted")}
+    words = [f"{count} {name}" for name, count in known.items() if count]
+    if counts["first_end"] is not None and counts["last_end"] is not None and job["over"]:
+        words.append(f"{span(counts['last_end'] - counts['first_end'])} from the first end to the last")
+    return ", ".join((f"{job['tasks']}: {counts['tasks']} jobs", *words))
 
 
 def _attempts(job: JobRow, now: int) -> str:

@@ -18,6 +18,7 @@ from schedd.client import ClientError, Refused
 __all__ = ["add_work", "make_parser", "queues_of", "read", "read_script", "read_work", "run"]
 
 _DIRECTIVE: Final = re.compile(r"^#PBS\s+(.*)$")
+_RANGE: Final = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 _ATTRIBUTES: Final = {
     "N": "Job_Name",
     "A": "Account_Name",
@@ -53,8 +54,9 @@ def make_parser(name: str = "schedd submit", *, of_script: bool = False) -> argp
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_work(found)
+    add = found.add_argument
+    add("-t", "-J", dest="array", metavar="FIRST-LAST", help="a job array of these indices, as one job")
     if not of_script:
-        add = found.add_argument
         add("--only", metavar="CLUSTER,…", default="", help="clusters it may run on (default: all)")
         add("--data", metavar="NAME,…", default="", help="data sets that it reads")
         add("--key", default="", help="idempotency key: submitting the same key again creates no second job")
@@ -87,7 +89,7 @@ def run(argv: Sequence[str]) -> int:
         body = read(args, read_script(args.script), os.environ)
         with client(args.url) as federation:
             if args.where:
-                rows = federation.what_if(body["request"], body["clusters"])
+                rows = federation.what_if(body["request"], body["clusters"], body["array"])
                 if args.json:
                     show_json(rows)
                 for row in () if args.json else rows:
@@ -124,13 +126,27 @@ def read(args: argparse.Namespace, script: str, environment: Mapping[str, str]) 
     }
 
 
+def _indices(text: str) -> str:
+    """The first and the last index that an array is asked for with. Raises ValueError."""
+    found = _RANGE.fullmatch(text)
+    if found is None:
+        more = "; a step, a list and a limit (%) cannot be handed over" if set(text) & set(":,%") else ""
+        raise ValueError(f"-t {text}: give the first and the last index, such as 0-99{more}")
+    first, last = int(found[1]), int(found[2] or found[1])
+    if last < first:
+        raise ValueError(f"-t {text}: the last index is before the first")
+    return f"{first}-{last}"
+
+
 def read_script(name: str) -> str:
     """The script of that name, `-`: from the standard input. Raises OSError and UnicodeDecodeError."""
     return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
 
 
 def read_work(args: argparse.Namespace, script: str, environment: Mapping[str, str]) -> dict[str, Any]:
-    """What runs and what it asks for, which may be nothing (``request`` is empty). Raises ValueError."""
+    """What runs and what it asks for, which may be nothing (``request`` is empty); the indices of an
+    ``array``, empty where it is none. Raises ValueError.
+    """
     if not script:
         raise ValueError("the script is empty")
     found = _Options(environment)
@@ -149,6 +165,7 @@ def read_work(args: argparse.Namespace, script: str, environment: Mapping[str, s
         "attributes": attributes,
         "variables": {**variables, **found.variables},
         "queues": found.queues,
+        "array": found.array,
         "key": args.key or f"{getpass.getuser()}.{socket.gethostname()}.{os.getpid()}.{os.urandom(6).hex()}",
     }
 
@@ -174,11 +191,14 @@ class _Options:
         self.attributes: dict[str, str] = {}
         self.variables: dict[str, str] = {}
         self.directory = ""
+        self.array = ""
 
     def take(self, args: argparse.Namespace) -> None:
         self.request += args.request or ()
         self.directory = args.directory or self.directory
         self.queues |= queues_of(args.queue or ())
+        if getattr(args, "array", None) is not None:
+            self.array = _indices(args.array)
         for name in _ATTRIBUTES.values():
             value = getattr(args, name)
             if value is not None:

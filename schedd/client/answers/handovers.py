@@ -18,6 +18,7 @@ class TasksView(TypedDict):
     failed: int
     deleted: int
     last_end: int | None
+    first_end: int | None
 
 
 class HandoverView(TypedDict):

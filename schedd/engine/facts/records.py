@@ -363,3 +363,5 @@ class HandedOver:
     tasks_deleted: int = 0
     last_end: int = 0
     """When the last of them ended."""
+    first_end: int = 0
+    """When the first of them ended; 0: none has."""

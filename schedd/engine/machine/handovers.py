@@ -166,6 +166,7 @@ def _task_gone(state: EngineState, record: HandedOver, event: JobEnded | JobDele
             tasks_ended=record.tasks_ended + 1,
             tasks_failed=record.tasks_failed + (event.exit_status != 0),
             last_end=max(record.last_end, event.time),
+            first_end=min(record.first_end or event.time, event.time),
             exit_status=event.exit_status or record.exit_status or 0,
         )
     else:

@@ -379,7 +379,7 @@ class Roof:
                 break
             del self._due[name]
             job = self.jobs.by_id.get(name)
-            if job is None or job.bag or not job.waits or job.moves >= routing.moves:
+            if job is None or job.array or not job.waits or job.moves >= routing.moves:
                 continue
             self._due[name] = now
             alike = (job.owner, job.asks, job.clusters, str(job.submission.get("queues")))

@@ -43,7 +43,7 @@ class About:
     def candidates(self, job: Job, rules: Rules, now: int, without: set[str]) -> Sequence[Candidate]:
         """The clusters that have room for the job in their plans, but for these."""
         more = (job.submission.get("queues"), job.submission.get("data"))
-        key = (job.asks, job.owner, job.clusters, job.priority, str(more))
+        key = (job.asks, job.owner, job.clusters, job.priority, job.tasks, str(more))
         if key not in self.known:
             self.known[key] = candidates_of(job, rules, self, now)
         return [one for one in self.known[key] if one.cluster not in without]

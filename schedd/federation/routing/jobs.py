@@ -21,7 +21,7 @@ from schedd.federation.routing.events import (
     Withdrawn,
 )
 
-__all__ = ["Attempt", "ImpossibleError", "Job", "Jobs", "Over", "Phase", "Question"]
+__all__ = ["Attempt", "ImpossibleError", "Job", "Jobs", "Over", "Phase", "Question", "tasks_of"]
 
 Phase = Literal["asking", "held", "letting", "out", "withdrawing", "withdrawn", "refused", "over"]
 Over = Literal["", "ended", "deleted", "cancelled", "refused"]
@@ -38,6 +38,14 @@ class Question(NamedTuple):
     resources: tuple[tuple[str, str], ...]
     queue: str
     user: str
+    tasks: int = 0
+    """Of an array: so many such jobs; its end is that of the last of them."""
+
+
+def tasks_of(array: str) -> int:
+    """How many indices there are from the first to the last, such as ``0-9``; 0: there are none."""
+    first, _, last = array.partition("-")
+    return int(last) - int(first) + 1 if array else 0
 
 
 class ImpossibleError(Exception):
@@ -98,7 +106,18 @@ class Job:
     def question(self, cluster: str, user: str) -> Question:
         """What a cluster is asked of it."""
         queues: Mapping[str, str] = self.submission.get("queues") or {}
-        return Question(self.asks, queues.get(cluster, ""), user)
+        return Question(self.asks, queues.get(cluster, ""), user, self.tasks)
+
+    @property
+    def array(self) -> str:
+        """The first and the last of its indices, where it is an array; such a job stays where it was sent."""
+        found: str = self.submission.get("array", "")
+        return found
+
+    @property
+    def tasks(self) -> int:
+        """How many jobs an array is; 0: it is none."""
+        return tasks_of(self.array)
 
     @property
     def active(self) -> Attempt | None:

@@ -56,8 +56,8 @@ def actions(jobs: Jobs, rules: Rules, cluster: str) -> Iterator[Action]:
         what = handover(rules, job, attempt)
         if attempt.phase == "asking":
             body = {name: value for name, value in job.submission.items() if name in _SENT}
-            if job.bag:
-                body["array"] = job.submission["array"]
+            if job.array:
+                body["array"] = job.array
             body |= {"user": attempt.user, "queue": job.submission.get("queues", {}).get(cluster, "")}
             if job.active is not None:
                 body["keep_for"] = _KEEP_S
@@ -228,7 +228,7 @@ def _better(
 
 def _move(job: Job, active: Attempt, rules: Rules, about: About, now: int) -> JobEvent | None:
     there = seen_of(about.clusters, rules, job, active)
-    if job.bag or active.phase != "out" or there is None or there.state not in _WAITS:
+    if job.array or active.phase != "out" or there is None or there.state not in _WAITS:
         return None
     if about.clusters[active.cluster].away or job.moves >= rules.moves:
         return None

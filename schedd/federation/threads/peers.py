@@ -214,12 +214,13 @@ class Peer(threading.Thread):
 
     def _answer(self, client: Client, question: Question) -> tuple[Offer, int]:
         """What its plan says of a job, and the generation of that plan."""
-        resources, queue, user = question
+        resources, queue, user, tasks = question
         cannot = self._roof.cannot(self.cluster, dict(resources))
         if cannot:
             return Offer(None, None, cannot, never=True), -1
         try:
-            found: Any = client.what_if(resources=dict(resources), queue=queue, owner=user)
+            sizes = (tasks,) if tasks else ()
+            found: Any = client.what_if(resources=dict(resources), queue=queue, owner=user, tasks=sizes)
         except Refused as error:
             if error.kind not in _OF_THE_JOB:
                 raise
@@ -229,6 +230,8 @@ class Peer(threading.Thread):
         start = found.get("expected_start") or found["planned_start"]
         length = (found["planned_end"] or 0) - (found["planned_start"] or 0)
         end = start + length if start is not None else None
+        if end is not None and found.get("tasks"):
+            end = max(end, found["tasks"][-1]["end"])
         offer = Offer(start, end, found["why"], found["answer"] == "never", found.get("cost"))
         return offer, found["generation"]
 

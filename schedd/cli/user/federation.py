@@ -1,0 +1,114 @@
+"""``schedd federation``: the clusters of a federation, and what became of its jobs, groups and bags."""
+
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from schedd.cli.user.acts import show
+from schedd.cli.user.asking import EXIT_CODES, described, exit_code
+from schedd.cli.user.federated import client
+from schedd.cli.user.text import rows, span, table
+from schedd.client.federation import ClusterRow
+
+__all__ = ["make_parser", "run"]
+
+
+def make_parser(name: str = "schedd federation") -> argparse.ArgumentParser:
+    """Its options."""
+    about = (
+        "Show the clusters of a federation, or a report of what became of the jobs, arrays, groups and bags "
+        "that it keeps (a week). docs/metrics.md says how each figure is reckoned."
+    )
+    codes = {code: words for code, words in EXIT_CODES.items() if code != 1}
+    found = described(name, about, "", codes)
+    found.add_argument("--json", action="store_true", help="print the federation's answer as JSON")
+    found.add_argument("--url", metavar="URL", help="address of the federation (default: SCHEDD_FEDERATION)")
+    acts = found.add_subparsers(dest="act", metavar="ACT", title="acts")
+    acts.add_parser("clusters", help="show its clusters (without an act, too)", allow_abbrev=False)
+    acts.add_parser("report", help="show what became of jobs, arrays, groups and bags", allow_abbrev=False)
+    return found
+
+
+def run(argv: Sequence[str], name: str = "schedd federation") -> int:
+    """The command."""
+    return exit_code(make_parser(name), _act, argv)
+
+
+def _act(args: argparse.Namespace) -> bool:
+    with client(args.url) as federation:
+        if args.act == "report":
+            report = federation.report()
+            show(args, report, lambda: _report(report))
+            return True
+        clusters = federation.clusters()
+    show(args, {"clusters": clusters}, lambda: table(_HEADS, [_line(one) for one in clusters], last=20))
+    return True
+
+
+_HEADS = ("CLUSTER", "CPUS", "OUR JOBS", "RUNNING", "WAITING CPU HOURS", "STATE")
+
+
+def _line(one: ClusterRow) -> tuple[str, ...]:
+    cpus = str(one["cpus"]) if one["cpus"] is not None else "-"
+    hours = f"{one['load'][0] / 3_600:,.1f}"
+    state = one["away"] or one["trouble"] or "answers"
+    return one["name"], cpus, str(one["ours"]), str(one["running"]), hours, state
+
+
+def _report(found: Mapping[str, Any]) -> str:
+    jobs, arrays, groups, bags = (found[name] for name in ("jobs", "arrays", "groups", "bags"))
+    parts = (
+        (
+            "jobs",
+            [("ended", str(jobs["ended"])), ("on more than one cluster", str(jobs["moved"])), *_late(jobs)],
+        ),
+        ("arrays", [("ended", str(arrays["ended"])), *_stretch(arrays["stretch"])]),
+        ("groups", list(_of_groups(groups))),
+        (
+            "bags",
+            [
+                ("ended", str(bags["ended"])),
+                ("with a share that was refused", str(bags["moved"])),
+                ("clusters for each", _mean(bags["clusters"])),
+                *_late(bags),
+                *_stretch(bags["stretch"]),
+            ],
+        ),
+    )
+    return "\n\n".join(f"{name}\n{rows(lines)}" for name, lines in parts)
+
+
+def _late(of: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    due = of["deadlines"]
+    if not due["with_deadline"]:
+        yield "late", "none had a deadline"
+        return
+    yield "late", f"{due['late']} of {due['with_deadline']} with a deadline"
+    yield "work of these", f"{100 * due['late_work']:.1f} %"
+    yield "TWDelay", f"{due['tw_delay']:,.0f}"
+
+
+def _stretch(of: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if of["known"]:
+        told = f"{span(round(of['stretch_s']))}, {100 * of['stretch']:.1f} % of the response"
+        yield "stretch factor", f"{told} (mean of {of['known']})"
+    else:
+        yield "stretch factor", "not known of any"
+
+
+def _of_groups(of: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "ended, failed", f"{of['ended']}, {of['failed']}"
+    yield "clusters for each", _mean(of["clusters"])
+    yield "shifts, remaps, refused", f"{of['shifts']}, {of['remaps']}, {of['refused']}"
+    yield "came to one cluster", _share(of["to_one"], of["several"], of["to_one_share"], "told on several")
+    yield "earlier than told", _share(of["earlier"], of["ended"], of["earlier_share"], "that ended")
+    yield "holes asked for, found", f"{of['holes_asked']}, {of['holes_found']}"
+
+
+def _share(some: int, of: int, share: float | None, which: str) -> str:
+    told = f"{some} of {of} {which}"
+    return told if share is None else f"{told} ({100 * share:.0f} %)"
+
+
+def _mean(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
