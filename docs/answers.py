@@ -35,7 +35,10 @@ ROOMS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
             *("JobCostView", "Searched", "SearchesView"),
         ),
     ),
-    "bookings": ("Cores that users have for a time.", ("BookingsView", "BookingView", "BookingDone")),
+    "bookings": (
+        "Cores that users have for a time.",
+        ("BookingsView", "BookingView", "BookingDone", "OrdersView"),
+    ),
     "choices": ("Alternative plans.", ("Sought", "PlanSet", "Applied", "Stopped")),
     "handovers": (
         "Jobs that a federation handed over.",

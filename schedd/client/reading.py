@@ -39,6 +39,7 @@ from schedd.client.answers import (
     NodeView,
     ObjectivesView,
     OpenAlert,
+    OrdersView,
     PolicyView,
     PowerView,
     PriorityView,
@@ -238,6 +239,10 @@ class Reading:
         """One's own, or all for who may see all jobs, by start."""
         found: BookingsView = self._get("/bookings")
         return found["bookings"]
+
+    def booking_orders(self) -> OrdersView:
+        """What each order of replanning would make of the bookings that there are."""
+        return cast("OrdersView", self._get("/plan/booking-orders"))
 
     def holds(self) -> list[HoldView]:
         """Nodes and queues whose planning is held."""

@@ -100,3 +100,27 @@ def test_a_user_books_in_his_own_name_and_touches_his_own_alone(open_site: TestC
     assert open_site.delete(f"{HERE}/b", headers=bob).status_code == 404
     assert put(open_site, "b", "bob").status_code == 409
     assert open_site.get(HERE, headers=bob).json()["bookings"] == []
+
+
+def test_an_operator_is_told_what_each_order_would_make_of_the_bookings(open_site: TestClient) -> None:
+    wide: dict[str, Any] = {"request": "nodes=2:ppn=4", "deadline": T + 200_000, "freeze": 100}
+    none = get(open_site, "/plan/booking-orders")
+    assert (none["order"], {one["asked"] for one in none["orders"]}) == ("edf", {0})
+    assert put(open_site, "a", **wide).status_code == 200
+    assert put(open_site, "b", **{**wide, "deadline": T + 103_700}).status_code == 200
+    before = get(open_site, "/bookings")["bookings"]
+    found = {one["order"]: one for one in get(open_site, "/plan/booking-orders")["orders"]}
+    assert {name: (one["asked"], one["taken"], one["lost"]) for name, one in found.items()} == {
+        "edf": (2, 2, 0),
+        "lff": (2, 2, 0),
+        "bjf": (2, 1, 1),
+        "fifo": (2, 1, 1),
+    }
+    assert (found["edf"]["core_hours"], found["fifo"]["core_hours"]) == (16.0, 8.0)
+    assert 0 < found["fifo"]["used"] < found["edf"]["used"] < 1
+    assert get(open_site, "/bookings")["bookings"] == before
+
+
+def test_only_who_may_steer_compares_orders(open_site: TestClient) -> None:
+    user = {"Authorization": f"Bearer {token('user')}"}
+    assert open_site.get(f"{MAIN}/plan/booking-orders", headers=user).status_code == 403

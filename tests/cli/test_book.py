@@ -77,6 +77,24 @@ def test_what_has_no_room_gets_offers_and_accept_takes_one(run: Run) -> None:
     assert "has 0 counter-offers" in run("accept", "second", "1")[2]
 
 
+def test_orders_are_compared_by_who_may_steer(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    code, out, err = run("orders")
+    assert (code != 0, "role" in out + err) == (True, True), (code, out, err)
+    monkeypatch.setenv("SCHEDD_TOKEN", token("operator"))
+    assert run("orders")[:2] == (
+        0,
+        "no booking may move, and none was refused lately; the site's order is edf\n",
+    )
+    assert run("add", "a", "-l", "nodes=1:ppn=8", "--for", "60m", "--after", "+1h", "--by", "+9h")[0] == 0
+    lines = run("orders")[1].splitlines()
+    assert lines[0].split() == ["ORDER", "BOOKED", "LOST", "WON", "MOVED", "CORE", "HOURS", "USED", "%"]
+    assert lines[1].split() == ["edf", "(now)", "1", "of", "1", "0", "0", "0", "8.0", "5.6"]
+    assert [line.split()[0] for line in lines[2:5]] == ["lff", "bjf", "fifo"]
+    assert lines[-1].endswith("nothing was changed")
+    found = json.loads(run("--json", "orders")[1])
+    assert (found["order"], len(found["orders"])) == ("edf", 4)
+
+
 @pytest.mark.parametrize(
     ("args", "words"),
     [

@@ -7,6 +7,8 @@ import pytest
 
 from schedd.engine import Engine
 from schedd.engine.facts.booking import Booking
+from schedd.engine.machine.orders import ordered
+from schedd.policy.bookings import Order
 from schedd.wire import (
     AccountSet,
     Book,
@@ -422,3 +424,52 @@ def test_a_booking_costs_a_share_of_a_job_and_is_charged_when_it_begins() -> Non
 def test_under_a_queue_policy_nothing_is_booked() -> None:
     site = Site(nodes=1, policy="fcfs")
     assert "plans no starts" in site.book("b").text
+
+
+@pytest.mark.parametrize(
+    ("order", "taken", "lost", "won"),
+    [(Order.EDF, {"long", "short"}, 0, 1), (Order.FIFO, {"long"}, 0, 0), (Order.BJF, {"long"}, 0, 0)],
+)
+def test_each_order_says_what_it_would_make_of_the_same_bookings(
+    order: Order, taken: set[str], lost: int, won: int
+) -> None:
+    site = Site(nodes=1, rules={"order": "fifo"})
+    site.submit("1", walltime=50)
+    site.book("long", length=200, within=(100, 1000))
+    assert site.book("short", length=100, within=(100, 250)).phase == "refused"
+    before = (site.starts(), site.start("1"))
+    copy = site.engine.fork()
+    found = ordered(copy.state, order)
+    assert {name for name, one in copy.state.bookings.items() if one.phase != "refused"} == taken
+    assert (found.asked, found.taken, found.lost, found.won) == (2, len(taken), lost, won)
+    assert found.moved == ("short" in taken)
+    hours = 4 * (200 + 100 * ("short" in taken)) / 3_600
+    assert found.until == T + 1000
+    assert found.core_hours == pytest.approx(hours)
+    assert found.used == pytest.approx((50 * 4 + hours * 3_600) / 4_000)
+    assert (site.starts(), site.start("1")) == before
+    assert copy.state.plan.start(copy.state.records["1"].slot) == T
+
+
+def test_what_is_frozen_or_can_be_taken_no_more_is_not_booked_anew() -> None:
+    site = Site(nodes=1, rules={"order": "fifo"})
+    site.book("fixed", length=100, within=(100, 200), freeze=0)
+    site.book("late", length=100, within=(100, 200))
+    site.at(101)
+    found = ordered(site.engine.fork().state, Order.EDF)
+    assert (found.asked, found.taken, found.core_hours, found.used) == (0, 0, 0.0, 0.0)
+
+
+def test_an_order_that_would_lose_a_booking_says_so_and_what_is_held_for_it_counts_once() -> None:
+    site = Site(nodes=1, rules={"order": "edf", "cost": 0.5}, site={"accounts": {"by": "user"}})
+    site.tell(AccountSet(id="a:1", time=T, name="ann", unit="core_hours", amount=1200))
+    site.book("long", length=400, within=(100, 1000))
+    site.book("short", length=200, within=(100, 300))
+    held = dict(site.engine.state.books.holds)
+    assert (site.starts(), sum(amount for _, amount in held.values())) == ({"long": 300, "short": 100}, 1200)
+    for order, lost in ((Order.EDF, 0), (Order.FIFO, 1)):
+        copy = site.engine.fork()
+        found = ordered(copy.state, order)
+        assert (found.taken, found.lost, found.won, found.moved) == (2 - lost, lost, 0, lost)
+        assert len(copy.state.books.holds) == 2 - lost
+    assert site.engine.state.books.holds == held

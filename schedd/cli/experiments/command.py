@@ -13,6 +13,7 @@ from schedd.choice.pareto import NoPymoo
 from schedd.cli import pictures
 from schedd.cli.arguments import Parser
 from schedd.cli.experiments import arrays as experiment_arrays
+from schedd.cli.experiments import bookings as experiment_bookings
 from schedd.cli.experiments import energy as experiment_energy
 from schedd.cli.experiments import flexco as experiment_flexco
 from schedd.cli.experiments import front as experiment_front
@@ -42,6 +43,7 @@ _WHOLE: Final[dict[str, tuple[str, Callable[..., None]]]] = {
     experiment_offers.NAME: (experiment_offers.ABOUT, experiment_offers.run_offers),
     experiment_arrays.NAME: (experiment_arrays.ABOUT, experiment_arrays.run_arrays),
     experiment_flexco.NAME: (experiment_flexco.ABOUT, experiment_flexco.run_flexco),
+    experiment_bookings.NAME: (experiment_bookings.ABOUT, experiment_bookings.run_bookings),
 }
 """Experiments that are not made of cells: what each is about, and what runs it."""
 _STREAMED: Final = (experiment_routing.NAME, experiment_modes.NAME)
@@ -51,6 +53,7 @@ _REPEATED: Final = (
     experiment_offers.NAME,
     experiment_arrays.NAME,
     experiment_flexco.NAME,
+    experiment_bookings.NAME,
 )
 """Of these, those that repeat their runs with other jobs, in several processes."""
 _PARTS: Final = ("whole", "first third", "rest", "busiest")

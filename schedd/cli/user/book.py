@@ -9,7 +9,7 @@ from schedd.cli.user.asking import Session, answer, parser, show_json
 from schedd.cli.user.reservation import time_of
 from schedd.cli.user.text import few, moment, span, table
 from schedd.client import ClientError, Refused
-from schedd.client.answers import BookingView
+from schedd.client.answers import BookingView, OrdersView
 
 __all__ = ["make_parser", "run"]
 
@@ -44,6 +44,8 @@ def make_parser(name: str = "schedd book") -> argparse.ArgumentParser:
         ("cancel", "give it back"),
     ):
         acts.add_parser(act, help=about, allow_abbrev=False).add_argument("name", metavar="NAME")
+    orders = "show what each order of replanning would make of the bookings (operators)"
+    acts.add_parser("orders", help=orders, allow_abbrev=False)
     accept = acts.add_parser("accept", help="take an offer of one that was refused", allow_abbrev=False)
     accept.add_argument("name", metavar="NAME")
     accept.add_argument("option", metavar="NUMBER", type=int)
@@ -63,6 +65,13 @@ def _act(session: Session, args: argparse.Namespace) -> bool:
             show_json({"bookings": found})
         else:
             print(_table(found, now) if found else "you have no bookings")
+        return True
+    if args.act == "orders":
+        by_order = client.booking_orders()
+        if args.json:
+            show_json(by_order)
+        else:
+            print(_orders(by_order, now))
         return True
     try:
         match args.act:
@@ -131,6 +140,27 @@ def _table(found: Sequence[BookingView], now: int) -> str:
         ],
         last=34,
     )
+
+
+def _orders(found: OrdersView, now: int) -> str:
+    first = found["orders"][0]
+    if not first["asked"]:
+        return f"no booking may move, and none was refused lately; the site's order is {found['order']}"
+    shown = [
+        (
+            f"{one['order']}{' (now)' if one['order'] == found['order'] else ''}",
+            f"{one['taken']} of {one['asked']}",
+            str(one["lost"]),
+            str(one["won"]),
+            str(one["moved"]),
+            f"{one['core_hours']:,.1f}",
+            f"{100 * one['used']:.1f}",
+        )
+        for one in found["orders"]
+    ]
+    head = ("ORDER", "BOOKED", "LOST", "WON", "MOVED", "CORE HOURS", "USED %")
+    until = moment(first["until"], now)
+    return f"{table(head, shown)}\n\nused: of all cores until {until}; nothing was changed"
 
 
 def _room(one: BookingView) -> str:

@@ -38,7 +38,15 @@ from schedd.client.answers.admin import (
     SearchView,
     ServerFacts,
 )
-from schedd.client.answers.bookings import BookingDone, BookingsView, BookingView, MoveView, OptionView
+from schedd.client.answers.bookings import (
+    BookingDone,
+    BookingsView,
+    BookingView,
+    MoveView,
+    OptionView,
+    OrdersView,
+    OrderView,
+)
 from schedd.client.answers.choices import Applied, OfferedMove, OfferedPlan, PlanSet, Sought, Stopped
 from schedd.client.answers.handovers import HandoverDoneView, HandoversView, HandoverView, LentView, TasksView
 from schedd.client.answers.jobs import (
@@ -169,6 +177,8 @@ __all__ = [
     "On",
     "OpenAlert",
     "OptionView",
+    "OrderView",
+    "OrdersView",
     "Past",
     "PastMoment",
     "PlanSet",

@@ -7,7 +7,7 @@ from typing import Literal, TypedDict
 
 from schedd.client.answers.jobs import ShareFacts
 
-__all__ = ["BookingDone", "BookingView", "BookingsView", "MoveView", "OptionView"]
+__all__ = ["BookingDone", "BookingView", "BookingsView", "MoveView", "OptionView", "OrderView", "OrdersView"]
 
 
 class MoveView(TypedDict):
@@ -69,3 +69,27 @@ class BookingDone(TypedDict):
     generation: int
     stale: str
     booking: BookingView
+
+
+class OrderView(TypedDict):
+    """The same bookings, booked anew under one order."""
+
+    order: str
+    asked: int
+    taken: int
+    lost: int
+    won: int
+    moved: int
+    core_hours: float
+    used: float
+    until: int
+
+
+class OrdersView(TypedDict):
+    """What would be made of the bookings by each order of replanning."""
+
+    as_of: int
+    generation: int
+    stale: str
+    order: str
+    orders: list[OrderView]

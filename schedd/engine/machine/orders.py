@@ -1,0 +1,90 @@
+"""What each order of replanning would make of the bookings that there are; found on copies of the state.
+
+Criterion by criterion as in Netto, *Adaptive co-allocation of distributed resources* (2009), 3.6.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from schedd.engine.facts.booking import LIVE, Booking
+from schedd.engine.facts.state import EngineState
+from schedd.engine.machine.bookings import book
+from schedd.engine.place.bound import drop_pieces
+from schedd.plan.columns import CPUS
+from schedd.policy.bookings import Order
+
+__all__ = ["OrderFigures", "ordered"]
+
+
+@dataclass(frozen=True, slots=True)
+class OrderFigures:
+    """The bookings that may move, and those that were refused lately, booked anew under one order.
+
+    ``asked`` there are; ``taken`` find a place. ``lost``: so many have a place now, and would have none;
+    ``won``: so many were refused, and would have one; ``moved``: so many would begin at another time.
+    ``core_hours`` are those of the ones taken; ``used`` is the share of all cores' time from now to
+    ``until``, the latest deadline, that running and planned jobs and all bookings hold then.
+    """
+
+    order: Order
+    asked: int
+    taken: int
+    lost: int
+    won: int
+    moved: int
+    core_hours: float
+    used: float
+    until: int
+
+
+def ordered(state: EngineState, order: Order) -> OrderFigures:
+    """Book them anew, in the order of asking, as if ``order`` had been the site's; ``state`` is a copy, of no
+    use afterwards. Jobs, and bookings that may not move, stay where they are. Raises WorkSpent.
+    """
+    now = state.now
+    known = [one for one in state.bookings.values() if one.phase == "flexible" or _may_still(one, now)]
+    known.sort(key=lambda one: (one.event.time, one.name))
+    state.site = replace(state.site, bookings=replace(state.site.bookings, order=order))
+    for one in known:
+        if one.phase == "flexible":
+            drop_pieces(state, one)
+            state.books.free(f"booking {one.name}")
+        del state.bookings[one.name]
+    for one in known:
+        book(state, one.event)
+    after = {one.name: state.bookings[one.name] for one in known}
+    had = {one.name for one in known if one.phase == "flexible"}
+    taken = [one for one in after.values() if one.phase in LIVE]
+    until = max((one.event.deadline for one in known), default=now)
+    moved = sum(one.phase == "flexible" and after[one.name].start not in (one.start, -1) for one in known)
+    return OrderFigures(
+        order=order,
+        asked=len(known),
+        taken=len(taken),
+        lost=len(had - {one.name for one in taken}),
+        won=sum(one.name not in had for one in taken),
+        moved=moved,
+        core_hours=sum(one.cpus * one.event.duration for one in taken) / 3_600,
+        used=_used(state, until),
+        until=until,
+    )
+
+
+def _may_still(one: Booking, now: int) -> bool:
+    """Whether it was refused and could still be taken."""
+    event = one.event
+    return one.phase == "refused" and max(now, event.ready) + event.duration <= event.deadline
+
+
+def _used(state: EngineState, until: int) -> float:
+    """The share of all cores' time until then that somebody holds."""
+    plan, now = state.plan, state.now
+    starts, durations = plan.jobs.starts, plan.jobs.durations
+    held = sum(
+        entry.amounts[CPUS]
+        * max(0, min(until, int(starts[slot] + durations[slot])) - max(now, int(starts[slot])))
+        for slot, entry in plan.held(np.flatnonzero(starts >= 0))
+    )
+    there = sum(node.cpus for node in plan.nodes.values()) * (until - now)
+    return held / there if there > 0 else 0.0
