@@ -48,7 +48,7 @@ ROOMS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "power": ("Nodes that are switched off and on.", ("PowerView",)),
     "quality": (
         "How well the plan's words were kept; users, priorities, fair shares, licences.",
-        ("AccuracyView", "UsersView", "PriorityView", "FairShareView", "LicencesView"),
+        ("AccuracyView", "UsersView", "PriorityView", "FairShareView", "LicencesView", "QualityReport"),
     ),
 }
 """By module: what it is about, and the answers in it; what these consist of stands with the first of them."""

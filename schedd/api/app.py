@@ -33,6 +33,7 @@ from schedd.api import (
     quality,
     questions,
     ranks,
+    report,
     reservations,
     searches,
     stream,
@@ -127,7 +128,19 @@ def create_app(
     app.state.desks = desks or {}
     app.state.life = secrets.token_hex(4)
     problems.install(app)
-    reading = (clusters_router, alerts, jobs, ranks, plan, stream, questions, quality, objectives, notices)
+    reading = (
+        clusters_router,
+        alerts,
+        jobs,
+        ranks,
+        plan,
+        stream,
+        questions,
+        quality,
+        report,
+        objectives,
+        notices,
+    )
     for module in (
         *reading,
         reservations,

@@ -13,7 +13,7 @@ import structlog
 import uvicorn
 from fastapi import FastAPI
 
-from schedd.api import bags, groups
+from schedd.api import bags, balance, groups
 from schedd.api.persons import Persons
 from schedd.api.roof import create_app
 from schedd.federation.log import Log
@@ -92,6 +92,7 @@ def federate(
         worker.join()
 
     app = create_app(tokens, life, persons)
+    balance.add(app)
     groups.add(app)
     bags.add(app)
     config = uvicorn.Config(

@@ -53,6 +53,7 @@ COMMANDS: Final = {
     "power": ("schedd.cli.user.power", "Show or switch the power of nodes."),
     "release": ("schedd.cli.user.release", "Release drained nodes or held queues."),
     "replay": ("schedd.cli.replay", "Replay logs under one or more policies and compare."),
+    "report": ("schedd.cli.user.report", "Show balance, deadlines, use and waits of clusters."),
     "rerun": ("schedd.cli.rerun", "Replay an incident from the event log."),
     "reservation": ("schedd.cli.user.reservation", "Show, create or remove reservations."),
     "resume": ("schedd.cli.user.resume", "Start jobs on a cluster again."),

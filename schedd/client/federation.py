@@ -208,6 +208,13 @@ class FederationClient:
         """What became of jobs, groups and bags."""
         return cast("dict[str, Any]", self._http.ask("GET", "/v1/federation/report"))
 
+    def balance(self, *, since: int | None = None, until: int | None = None) -> dict[str, Any]:
+        """What each cluster was worth in ``[since, until)``, and its share of the work: the last day unless
+        given.
+        """
+        query = {"since": since, "until": until}
+        return cast("dict[str, Any]", self._http.ask("GET", "/v1/federation/balance", query))
+
     def jobs(self, *, over: bool = True) -> list[JobRow]:
         """Jobs that the asker may see."""
         query = {"state": "all" if over else "open"}

@@ -43,6 +43,7 @@ from schedd.client.answers import (
     PolicyView,
     PowerView,
     PriorityView,
+    QualityReport,
     ReportView,
     ReservationsView,
     ReservationView,
@@ -394,3 +395,12 @@ class Reading:
         """
         query: Query = {"since": since, "until": until, "queue": queue or None, "user": user or None}
         return cast("AccuracyView", self._get("/accuracy", query))
+
+    def quality_report(
+        self, *, since: int | None = None, until: int | None = None, cluster: str = ""
+    ) -> QualityReport:
+        """What all clusters that may be seen, or one of them, were worth in ``[since, until)``: the last day
+        unless given.
+        """
+        query: Query = {"since": since, "until": until, "cluster": cluster or None}
+        return cast("QualityReport", self._http.ask("GET", "/v1/report", query))

@@ -10,11 +10,20 @@ from sqlalchemy import Connection, func, or_, select
 
 from schedd.store.codec import decode_event, plain
 from schedd.store.noting import Row, noted, said_by
-from schedd.store.records import JobPast, Moment, NodeAlert, NodePast
+from schedd.store.records import JobPast, JobRun, Moment, NodeAlert, NodePast, Within
 from schedd.store.tables import breaches, decisions, events, expected, jobs, nodes, promises, told
 from schedd.wire import Event, JobAltered, JobDeleted, JobEnded, JobQueued, JobStarted
 
-__all__ = ["cpus", "ended_since", "job_past", "moments", "node_alerts", "node_past", "started_since"]
+__all__ = [
+    "cpus",
+    "ended_since",
+    "job_past",
+    "moments",
+    "node_alerts",
+    "node_past",
+    "started_since",
+    "within",
+]
 
 _OF_NODES = frozenset({"black_hole", "overrun", "power"})
 """Kinds of alerts that say why a node gets no new jobs, or could not be switched."""
@@ -100,6 +109,51 @@ def ended_since(connection: Connection, cluster: int, since: int, most: int) -> 
     query = select(jobs).where(jobs.c.cluster == cluster, jobs.c.ended >= since, jobs.c.started.is_not(None))
     rows = connection.execute(query.order_by(jobs.c.ended.desc()).limit(most)).mappings()
     return [_past({str(key): value for key, value in row.items()}) for row in rows]
+
+
+def within(connection: Connection, cluster: int, since: int, until: int, most: int) -> Within:
+    """What there was in ``[since, until)``: jobs that started, were submitted before its end and had not
+    ended at its begin, at most so many; and cpus. As far as is noted by now.
+    """
+    return Within(
+        runs=_runs(connection, cluster, since, until, most), cpus=_cpus_over_time(connection, cluster, until)
+    )
+
+
+def _runs(connection: Connection, cluster: int, since: int, until: int, most: int) -> Sequence[JobRun]:
+    names = ("queue", "resources", "submitted", "started", "held", "ended", "how")
+    query = select(*(jobs.c[name] for name in names)).where(
+        jobs.c.cluster == cluster,
+        jobs.c.submitted < until,
+        jobs.c.started.is_not(None),
+        or_(jobs.c.ended >= since, jobs.c.ended.is_(None)),
+    )
+    return [
+        JobRun(
+            row.queue,
+            json.loads(row.resources),
+            row.submitted,
+            row.started,
+            sum(held for _, held in json.loads(row.held or "[]")),
+            row.ended,
+            row.how,
+        )
+        for row in connection.execute(query.limit(most))
+    ]
+
+
+def _cpus_over_time(connection: Connection, cluster: int, until: int) -> Sequence[tuple[int, int]]:
+    columns = (nodes.c.time, nodes.c.node, nodes.c.state, nodes.c.cpus)
+    query = select(*columns).where(nodes.c.cluster == cluster, nodes.c.time < until)
+    here: dict[str, int] = {}
+    found: list[tuple[int, int]] = []
+    for row in connection.execute(query.order_by(nodes.c.event)):
+        now = row.cpus if row.state != "down" else 0
+        before = here.get(row.node, 0)
+        here[row.node] = now
+        if now != before:
+            found.append((row.time, now - before))
+    return sorted(found)
 
 
 def moments(connection: Connection, cluster: int, job: str) -> Sequence[Moment]:

@@ -1,6 +1,6 @@
 """What goes into the store and comes out of it, in plain values. Times are seconds since the epoch (UTC)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -16,6 +16,7 @@ __all__ = [
     "Evaluated",
     "Foreseen",
     "JobPast",
+    "JobRun",
     "Lead",
     "Limits",
     "Moment",
@@ -27,6 +28,7 @@ __all__ = [
     "Tail",
     "Token",
     "Told",
+    "Within",
 ]
 
 _DAY = 86_400
@@ -211,6 +213,31 @@ class JobPast:
     ended: int | None
     exit_status: int | None
     how: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobRun:
+    """A job that started: what reports count of it. ``cpus`` it held, ``ended`` None: it runs; ``how``: see
+    JobPast.
+    """
+
+    queue: str
+    resources: Mapping[str, str]
+    submitted: int
+    started: int
+    cpus: int
+    ended: int | None
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """What there was within a period: jobs that started, in no order, and how many ``cpus`` came (above 0) or
+    went at which moment up to its end, in order; those of nodes that were down did not count.
+    """
+
+    runs: Sequence[JobRun]
+    cpus: Sequence[tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)

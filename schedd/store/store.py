@@ -46,6 +46,7 @@ from schedd.store.records import (
     Token,
     Told,
     Wish,
+    Within,
 )
 from schedd.store.tables import clusters
 from schedd.store.unseen import Unseen
@@ -254,6 +255,11 @@ class Store:
         """The last jobs that ran and ended at ``since`` or later, as far as is noted; the latest first."""
         with self.database.read() as connection:
             return history.ended_since(connection, cluster, since, most)
+
+    def within(self, cluster: int, since: int, until: int, most: int) -> Within:
+        """The jobs that started, and the cpus there were, within ``[since, until)``; see ``history``."""
+        with self.database.read() as connection:
+            return history.within(connection, cluster, since, until, most)
 
     def moments(self, cluster: int, job: str) -> Sequence[Moment]:
         """What happened to a job, in order: events, decisions, told starts, promises, breaches, as kept."""

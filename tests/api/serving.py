@@ -1,7 +1,7 @@
 """An application of a test, served on a socket."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -9,13 +9,13 @@ import uvicorn
 from fastapi import FastAPI
 
 from schedd.api.listening import listen
-from schedd.service.clusters import Clusters
+from schedd.service.cluster.loop import PlanLoop
 
 WAIT = 30
 
 
 @contextmanager
-def serving(app: FastAPI, clusters: Clusters, path: Path | None = None) -> Iterator[str]:
+def serving(app: FastAPI, clusters: Iterable[PlanLoop], path: Path | None = None) -> Iterator[str]:
     """The URL of the application on loopback, or on the UNIX socket ``path``."""
     listening = [listen("127.0.0.1", 0)] if path is None else None
     uds = str(path) if path is not None else None

@@ -63,6 +63,7 @@ SIMPLE = [
     ("/leadz", "get"),
     ("/metrics", "get"),
     ("/v1/clusters", "get"),
+    ("/v1/report", "get"),
     (_ONE, "get"),
     (f"{_ONE}/jobs/{{job}}", "get"),
     (f"{_ONE}/jobs/{{job}}/explain", "get"),

@@ -70,6 +70,7 @@ METHODS: dict[tuple[str, str], Callable[[Client], object]] = {
     ("get", f"{C}/jobs/{{job}}/cost"): lambda client: client.cost("3"),
     ("get", f"{C}/plan/evaluation/history"): lambda client: list(client.evaluations(since=0)),
     ("get", f"{C}/accuracy"): Client.accuracy,
+    ("get", "/v1/report"): Client.quality_report,
     ("get", f"{C}/searches"): lambda client: list(client.searches()),
     ("post", f"{C}/what-if"): lambda client: client.what_if("walltime=60"),
     ("post", f"{C}/pause"): lambda client: client.pause("a test"),

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from schedd.cli.federations.field import ClusterSpec, FieldJob, Ran
 from schedd.plan.columns import Ints
+from schedd.plan.usage import Spans, usage
 
 __all__ = ["Worth", "worth"]
 
@@ -84,14 +85,9 @@ def _mean(values: NDArray[Any]) -> float | None:
 
 def _usage(submit: Ints, start: Ints, end: Ints, amount: Ints | None, there: int) -> float | None:
     """In use of the smaller of what is ``there`` and what is asked for, over the time in which any is."""
-    if not submit.size or not there:
+    if not submit.size or not there or int(end.max()) <= int(submit.min()):
         return None
     much = np.ones(submit.shape, np.int64) if amount is None else amount
-    times = np.concatenate([submit, start, end])
-    asked = np.concatenate([much, np.zeros_like(much), -much])
-    used = np.concatenate([np.zeros_like(much), much, -much])
-    order = np.argsort(times, kind="stable")
-    moments = times[order]
-    width = np.diff(moments, append=moments[-1])
-    level = np.minimum(np.cumsum(asked[order]), there) * width
-    return float((np.cumsum(used[order]) * width).sum() / level.sum()) if level.sum() else None
+    since, until = int(submit.min()), int(end.max())
+    always = Spans(*(np.array([one], np.int64) for one in (since, until, there)))
+    return usage(always, Spans(submit, end, much), Spans(start, end, much), since, until).share

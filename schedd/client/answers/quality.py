@@ -7,13 +7,17 @@ from typing import Literal, TypedDict
 
 __all__ = [
     "AccuracyView",
+    "ClusterReport",
     "ErrorView",
     "FairShareView",
     "Figures",
     "HorizonView",
     "Licence",
+    "LicenceReport",
     "LicencesView",
     "PriorityView",
+    "QualityReport",
+    "QueueReport",
     "ShareEntry",
     "Term",
     "UserSummary",
@@ -148,3 +152,52 @@ class LicencesView(TypedDict):
     generation: int
     stale: str
     licences: list[Licence]
+
+
+class LicenceReport(TypedDict):
+    """One licence of a cluster."""
+
+    name: str
+    copies: int
+    used: float
+    share: float | None
+
+
+class QueueReport(TypedDict):
+    """One queue of a cluster."""
+
+    queue: str
+    ended: int
+    with_deadline: int
+    late: int
+    mean_wait: float | None
+    longest_wait: int | None
+    waiting: int
+    longest_waiting: int
+
+
+class ClusterReport(TypedDict):
+    """One cluster over the period."""
+
+    cluster: str
+    kept: bool
+    cpus: float
+    cpus_used: float
+    processors: float | None
+    work: float
+    share: float | None
+    optimal: float | None
+    ended: int
+    with_deadline: int
+    late: int
+    slowdown: float | None
+    licences: list[LicenceReport]
+    queues: list[QueueReport]
+
+
+class QualityReport(TypedDict):
+    """Clusters over a period."""
+
+    since: int
+    until: int
+    clusters: list[ClusterReport]

@@ -104,6 +104,8 @@ class Published:
     """By licence: copies asked for by waiting jobs and held by running ones, over the copies there are; as at
     the last reckoning of priorities, where these look at licences.
     """
+    copies: Mapping[str, int]
+    """By licence: how many there are."""
     ledger: tuple[LedgerEntry, ...]
     """Entries that the database does not have yet."""
     books_read: int
@@ -255,6 +257,7 @@ def publish(state: EngineState) -> Published:
         accounts=dict(state.books.accounts),
         account_held=dict(state.books.held),
         pressures=dict(state.ranks.demand.pressures),
+        copies=state.limits.copies,
         ledger=tuple(state.books.entries),
         books_read=state.books.read,
         bookings=dict(state.bookings),

@@ -13,6 +13,7 @@ from schedd.engine.facts.alerts import KINDS
 from schedd.service.cluster.loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.read.reading import counts
+from schedd.service.read.report import longest_waits
 
 __all__ = ["Only", "StateOf"]
 
@@ -60,6 +61,11 @@ class StateOf(Collector):
             "Copies that waiting jobs ask for and running ones hold, over the copies there are",
             labels=["cluster", "licence"],
         )
+        oldest = GaugeMetricFamily(
+            "schedd_longest_wait_seconds",
+            "For how long the oldest job of a queue waits that may run; 0 where none waits",
+            labels=["cluster", "queue"],
+        )
         breaches = _counter("schedd_promise_breaches", "Promises that were not kept")
         for loop in self._shown:
             name, published = [loop.name], loop.published
@@ -99,6 +105,8 @@ class StateOf(Collector):
             breaches.add_metric(name, published.breaches)
             for licence, pressure in published.pressures.items():
                 pressures.add_metric([*name, licence], pressure)
+            for queue, wait in longest_waits(published).items():
+                oldest.add_metric([*name, queue], wait)
         yield from (
             jobs,
             nodes,
@@ -114,7 +122,7 @@ class StateOf(Collector):
             busy,
         )
         yield from (paused, halted, stale, failing, alerts, covered, leading, generations, at_risk, breaches)
-        yield pressures
+        yield from (pressures, oldest)
         durable = self._clusters.durable
         if durable is not None and durable.opened.is_set():
             about = "The leader's term; 0 while it is not this daemon"

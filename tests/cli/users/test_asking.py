@@ -247,6 +247,16 @@ def test_accuracy_needs_a_database_and_says_so(run: Run) -> None:
     assert told_line(HorizonView(kind="submission", lead=None, figures=part)) == line
 
 
+def test_report_shows_waits_by_queue_and_says_where_nothing_is_kept(run: Run, loop: PlanLoop) -> None:
+    code, out, err = run("report", "--cluster", loop.name)
+    assert (code, err) == (0, "")
+    assert f"{loop.name}: without a database nothing is kept of jobs that ended" in out
+    assert re.search(rf"^{loop.name} +batch +0 +- +- +- +2 +", out, re.MULTILINE), "two wait, one is held"
+    assert run("report", "--since", "yesterday")[0] == 2
+    assert run("report", "--since", "+2h")[0] == 2
+    assert run("report", "--cluster", "nowhere")[0] == 3
+
+
 def test_showplan_draws_nodes_against_time(run: Run) -> None:
     code, out, _ = run("showplan", "--hours", "2")
     assert code == 0

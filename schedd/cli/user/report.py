@@ -1,0 +1,117 @@
+"""``schedd report``: how work was balanced over clusters, and how well it went, over a period."""
+
+import argparse
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from schedd.cli.user import federated
+from schedd.cli.user.asking import EXIT_CODES, described, exit_code, show_json
+from schedd.cli.user.reservation import time_of
+from schedd.cli.user.text import moment, span, table
+from schedd.client import Client, ClientError, find_endpoint
+
+__all__ = ["make_parser", "run"]
+
+_DAY: Final = 86_400
+_HEADS: Final = ("CLUSTER", "WORK", "OPTIMAL", "CPUS", "USED", "LICENCES", "ENDED", "LATE", "SLOWDOWN")
+_QUEUES: Final = ("CLUSTER", "QUEUE", "ENDED", "LATE", "MEAN WAIT", "LONGEST", "WAITING", "LONGEST NOW")
+
+
+def make_parser(name: str = "schedd report") -> argparse.ArgumentParser:
+    """Its options."""
+    found = described(
+        name,
+        "Show for each cluster over a period: its share of the work beside the share of the cpus that it "
+        "has, how much of its cpus and licences was in use of what there was and was asked for, how many of "
+        "the jobs with a deadline ended after it, and the mean slowdown of the others; and waits by queue.",
+        "TIME is 2026-12-01T08:00 or 08:00; times ahead have no report.",
+        EXIT_CODES,
+    )
+    add = found.add_argument
+    add("--since", metavar="TIME", help="start of the period (default: a day before its end)")
+    add("--until", metavar="TIME", help="end of the period (default: now)")
+    add("--cluster", metavar="NAME", default="", help="only this cluster")
+    federated.add_option(found, "clusters")
+    add("--json", action="store_true", help="print the answer as JSON")
+    add("--url", metavar="URL", help="address of the daemon: http://HOST:PORT, https://HOST or unix:/PATH")
+    return found
+
+
+def run(argv: Sequence[str]) -> int:
+    """The command."""
+    return exit_code(make_parser(), _show, argv)
+
+
+def _show(args: argparse.Namespace) -> bool:
+    now = int(time.time())
+    since = time_of(args.since, now) if args.since else None
+    until = time_of(args.until, now) if args.until else None
+    if since is None and until is not None:
+        since = until - _DAY
+    found: Mapping[str, Any]
+    if args.federation:
+        with federated.client(args.url) as federation:
+            found = federation.balance(since=since, until=until)
+    else:
+        endpoint = find_endpoint()
+        with Client(endpoint._replace(url=args.url or endpoint.url, cluster="")) as client:
+            found = client.quality_report(since=since, until=until, cluster=args.cluster)
+    rows: list[Mapping[str, Any]] = [one for one in found["clusters"] if args.cluster in ("", one["cluster"])]
+    if args.cluster and not rows:
+        raise ClientError(f"the federation has no cluster {args.cluster}")
+    if args.json:
+        show_json({**found, "clusters": rows})
+        return True
+    print(f"{moment(found['since'], now)} to {moment(found['until'], now)}\n")
+    told = [one for one in rows if not one.get("why")]
+    if told:
+        print(table(_HEADS, [_line(one) for one in told], right="12345678"))
+    for one in rows:
+        if one.get("why"):
+            print(f"{one['cluster']}: {one['why']}")
+        elif not one["kept"]:
+            print(f"{one['cluster']}: without a database nothing is kept of jobs that ended")
+    queues = [_queue(one["cluster"], queue) for one in told for queue in one["queues"]]
+    if queues:
+        print()
+        print(table(_QUEUES, queues, right="234567"))
+    return bool(told)
+
+
+def _line(one: Mapping[str, Any]) -> tuple[str, ...]:
+    licences = [f"{licence['name']} {_share(licence['share'])}" for licence in one["licences"]]
+    slowdown = one["slowdown"]
+    return (
+        one["cluster"],
+        _share(one["share"]),
+        _share(one["optimal"]),
+        f"{one['cpus']:.0f}",
+        _share(one["processors"]),
+        ", ".join(licences) or "-",
+        str(one["ended"]),
+        _of(one["late"], one["with_deadline"]),
+        f"{slowdown:.2f}" if slowdown is not None else "-",
+    )
+
+
+def _queue(cluster: str, one: Mapping[str, Any]) -> tuple[str, ...]:
+    mean, longest = one["mean_wait"], one["longest_wait"]
+    return (
+        cluster,
+        one["queue"],
+        str(one["ended"]),
+        _of(one["late"], one["with_deadline"]),
+        span(round(mean)) if mean is not None else "-",
+        span(longest) if longest is not None else "-",
+        str(one["waiting"]),
+        span(one["longest_waiting"]) if one["waiting"] else "-",
+    )
+
+
+def _share(part: float | None) -> str:
+    return f"{100 * part:.1f} %" if part is not None else "-"
+
+
+def _of(late: int, of: int) -> str:
+    return f"{late} of {of}, {_share(late / of)}" if of else "-"

@@ -1,0 +1,66 @@
+"""How far something was in use, of what there was and was asked for; pure."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from schedd.plan.columns import Ints
+
+__all__ = ["Spans", "Usage", "usage"]
+
+_Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """(n,) amounts, each from a begin up to an end, in seconds."""
+
+    begin: Ints
+    end: Ints
+    amount: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Means over a period of what there is (``there``) and what is in use (``used``), and the ``share`` in
+    use of the smaller of what there is and what is asked for at each moment; None where that is nothing.
+
+    Source of the share: multilevel.md §4, whose denominator shrinks where less is asked for than there is.
+    """
+
+    there: float
+    used: float
+    share: float | None
+
+
+def usage(there: Spans, asked: Spans, used: Spans, since: int, until: int) -> Usage:
+    """Over ``[since, until)``; what is ``asked`` for counts what is in use, too.
+
+    What is used beyond what there is, on nodes that went down under their jobs, does not count in the share.
+    Raises ValueError where the period is empty.
+    """
+    if since >= until:
+        raise ValueError(f"from {since} to {until}: that is no time at all")
+    kinds = (there, asked, used)
+    edges = [np.clip(times, since, until) for one in kinds for times in (one.begin, one.end)]
+    moments = np.unique(np.concatenate([np.array([since, until]), *edges]))
+    width = np.diff(moments).astype(np.float64)
+    have, want, hold = (_level(one, moments, since, until) for one in kinds)
+    floor = np.minimum(have, want)
+    whole = float((floor * width).sum())
+    long = float(until - since)
+    return Usage(
+        there=float((have * width).sum()) / long,
+        used=float((hold * width).sum()) / long,
+        share=float((np.minimum(hold, floor) * width).sum()) / whole if whole else None,
+    )
+
+
+def _level(spans: Spans, moments: Ints, since: int, until: int) -> _Floats:
+    """What all come to between each two ``moments``."""
+    change = np.zeros(moments.shape[0], np.float64)
+    np.add.at(change, np.searchsorted(moments, np.clip(spans.begin, since, until)), spans.amount)
+    np.add.at(change, np.searchsorted(moments, np.clip(spans.end, since, until)), -spans.amount)
+    level: _Floats = np.cumsum(change)[:-1]
+    return level

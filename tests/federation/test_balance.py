@@ -1,0 +1,106 @@
+"""How the work was balanced over the clusters of a federation, as their own daemons tell it."""
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schedd.api import balance
+from schedd.api.app import create_app
+from schedd.cli.main import main
+from schedd.engine import EngineSettings
+from schedd.federation.routing.seen import HandoverSeen
+from schedd.federation.settings import Settings
+from schedd.service.access.roles import Bearer
+from schedd.service.access.tokens import Tokens
+from schedd.service.clusters import Clusters
+from tests.api.serving import serving
+from tests.federation.desk import HERE, JOB, Desk, released
+from tests.service.build import StillClock, T
+
+PERIOD = {"since": T - 3_600, "until": T}
+
+
+@pytest.fixture
+def clusters() -> Iterator[Clusters]:
+    made = Clusters({"main": EngineSettings(), "other": EngineSettings()}, StillClock())
+    made.start(warm=False)
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def desk(clusters: Clusters, tmp_path: Path) -> Iterator[Desk]:
+    """Over a real daemon with two clusters, of which one discloses no load, and one that is away."""
+    ours = Tokens([(Bearer("ours", "federation"), hashlib.sha256(b"x").digest())])
+    with serving(create_app(clusters, ours), clusters) as url:
+        made = Desk(tmp_path)
+        made.log.close()
+        balance.add(made.app)
+        common = {"token_file": str(tmp_path), "realms": ["org"], "timeout": 5.0}
+        chosen = {
+            "north": {**common, "url": url, "cluster": "main", "disclosure": "load"},
+            "south": {**common, "url": url, "cluster": "other", "disclosure": "offers"},
+            "west": {**common, "url": "http://127.0.0.1:9", "cluster": "main", "disclosure": "plan"},
+        }
+        made.begin(Settings.model_validate({"clusters": chosen}))
+        made.roof.peer_tokens = dict.fromkeys(chosen, "x")
+        yield made
+        made.log.close()
+
+
+def rows(desk: Desk, **query: int) -> dict[str, dict[str, Any]]:
+    answer = desk.client("eyes").get("/v1/federation/balance", params=query or PERIOD)
+    assert answer.status_code == 200, answer.text
+    found = answer.json()
+    assert (found["since"], found["until"]) == (PERIOD["since"], PERIOD["until"])
+    return {one["cluster"]: one for one in found["clusters"]}
+
+
+def test_clusters_tell_what_they_disclose(desk: Desk) -> None:
+    found = rows(desk)
+    assert found["north"]["why"] == ""
+    assert (found["north"]["kept"], found["north"]["queues"]) == (False, [])
+    assert found["south"]["why"] == "it does not disclose its load"
+    assert "127.0.0.1:9" in found["west"]["why"]
+    assert found["south"]["share"] is found["west"]["share"] is None
+
+
+def test_the_federations_own_jobs_count_where_they_ran_and_when(desk: Desk) -> None:
+    desk.client("ann@org").post(HERE, json={**JOB, "deadline": desk.now + 10})
+    desk.report("north", 100)
+    desk.report("south", 900)
+    desk.report("west", 900)
+    desk.roof.work("north")
+    released(desk, "north", "1")
+    desk.report("north", fed_1_1=HandoverSeen("released", job="1.north", end="ended", exit_status=0))
+    ended = desk.roof.jobs["1"].over_at
+    assert ended == desk.now
+    period = {"since": ended, "until": ended + 1}
+    answer = desk.client("eyes").get("/v1/federation/balance", params=period).json()
+    ours = {one["cluster"]: one["ours"]["ended"] for one in answer["clusters"]}
+    assert ours == {"north": 1, "south": 0, "west": 0}
+    before = desk.client("eyes").get("/v1/federation/balance", params=PERIOD).json()
+    assert [one["ours"]["ended"] for one in before["clusters"]] == [0, 0, 0]
+
+
+def test_a_period_without_a_second_is_refused(desk: Desk) -> None:
+    answer = desk.client("eyes").get("/v1/federation/balance", params={"since": 10, "until": 10})
+    assert answer.status_code == 422
+    assert "has no second in it" in answer.json()["detail"]
+
+
+def test_schedd_report_asks_the_federation(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SCHEDD_TOKEN", "token-of-eyes")
+    with serving(desk.app, ()) as url:
+        asked = ("report", "--federation", "--url", url, "--since", "2023-11-14T00:00")
+        assert main((*asked, "--until", "2023-11-14T20:00")) == 0
+        told = capsys.readouterr().out
+        assert main((*asked, "--cluster", "east")) == 2
+    assert "south: it does not disclose its load" in told
+    assert "north: without a database nothing is kept of jobs that ended" in told
+    assert "the federation has no cluster east" in capsys.readouterr().err

@@ -1,0 +1,40 @@
+"""How far something was in use, of what there was and was asked for."""
+
+import numpy as np
+import pytest
+
+from schedd.plan.usage import Spans, usage
+
+
+def spans(*rows: tuple[int, int, int]) -> Spans:
+    table = np.array(rows, np.int64).reshape(-1, 3)
+    return Spans(table[:, 0], table[:, 1], table[:, 2])
+
+
+def test_where_less_is_asked_for_than_there_is_that_counts() -> None:
+    asked, used = spans((0, 100, 2), (50, 150, 4)), spans((0, 100, 2), (100, 150, 4))
+    found = usage(spans((0, 200, 4)), asked, used, 0, 200)
+    assert (found.there, found.used) == (4.0, 2 * 100 / 200 + 4 * 50 / 200)
+    # Up to 50 two are asked for and held; up to 100 six, of which four could be; then four, all held.
+    assert found.share == (2 * 50 + 2 * 50 + 4 * 50) / (2 * 50 + 4 * 50 + 4 * 50)
+
+
+def test_only_the_period_counts() -> None:
+    asked, used = spans((0, 1_000, 4)), spans((500, 1_000, 4))
+    assert usage(spans((0, 1_000, 4)), asked, used, 400, 600).share == 0.5
+    assert usage(spans((0, 1_000, 4)), asked, used, 600, 700).share == 1.0
+    assert usage(spans((0, 1_000, 4)), asked, used, 0, 500).share == 0.0
+
+
+def test_what_comes_and_goes_is_counted_as_it_was() -> None:
+    there = spans((0, 100, 8), (50, 100, -4))  # half of it fails
+    found = usage(there, spans((0, 100, 8)), spans((0, 100, 8)), 0, 100)
+    assert found.there == 6.0
+    assert found.share == 1.0, "what runs on where it counts as gone is not more than all"
+
+
+def test_of_nothing_there_is_no_share() -> None:
+    assert usage(spans((0, 10, 4)), spans(), spans(), 0, 10).share is None
+    assert usage(spans(), spans((0, 10, 1)), spans((0, 10, 1)), 0, 10).share is None
+    with pytest.raises(ValueError, match="no time at all"):
+        usage(spans(), spans(), spans(), 5, 5)
