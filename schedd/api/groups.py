@@ -11,6 +11,7 @@ from starlette.responses import JSONResponse, Response
 from schedd.api.asked import Asked, Words
 from schedd.api.problems import ProblemError, answers
 from schedd.api.roof import Asker, TheRoof, claimed_by, owner_of
+from schedd.federation.groups.divided import piece, unit_cores
 from schedd.federation.groups.group import Copy, Group, Round
 from schedd.federation.groups.steps import handover_name
 from schedd.federation.roof.roof import Roof
@@ -29,6 +30,15 @@ class GroupPart(Asked):
     attributes: Words = Field(default_factory=dict)
     variables: Words = Field(default_factory=dict)
     optional: bool = False
+    cores: Annotated[
+        int | None,
+        Field(
+            description="So many in all, divided over up to `most` clusters as these have room: what is "
+            "asked for is one unit then, `nodes=1:ppn=P`, `select=1:ncpus=P` or `procs=1`.",
+            ge=1,
+            le=10_000_000,
+        ),
+    ] = None
 
     @field_validator("attributes")
     @classmethod
@@ -44,6 +54,16 @@ class GroupPart(Asked):
         if self.owner:
             raise ValueError("the owner is the group's, not a part's")
         return self
+
+    @property
+    def units(self) -> int:
+        """How many units it has in all, where it is divided; else 0. Raises ValueError."""
+        if self.cores is None:
+            return 0
+        each = unit_cores(self.asked)
+        if self.cores % each:
+            raise ValueError(f"cores: {self.cores} cannot be divided into units of {each}")
+        return self.cores // each
 
 
 class GroupRequest(BaseModel):
@@ -73,6 +93,11 @@ class GroupRequest(BaseModel):
     def _make_sense(self) -> "GroupRequest":
         if all(part.optional for part in self.parts):
             raise ValueError("one part at least must not be optional")
+        if any(part.units for part in self.parts):
+            if len(self.parts) > 1:
+                raise ValueError("parts: one that is divided (cores) stands alone")
+            if not self.most:
+                raise ValueError("most: over how many clusters may it be divided at most?")
         longest = max(part.walltime for part in self.parts)
         if self.deadline is not None and self.deadline < self.ready + longest:
             raise ValueError(f"deadline: it runs for {longest} s from {self.ready} on, and ends after that")
@@ -128,6 +153,7 @@ async def _submit(roof: TheRoof, asker: Asker, body: GroupRequest) -> Response:
             }
         )
     options = body.model_dump(include={"ready", "deadline", "overhead", "remap", "most"})
+    options["units"] = body.parts[0].units
     group = await run_in_threadpool(partial(roof.of_groups.submit, owner, tuple(parts), options, body.key))
     return JSONResponse(group_row(roof, group), 201)
 
@@ -163,11 +189,13 @@ def group_row(roof: Roof, group: Group) -> dict[str, Any]:
     parts = []
     for i, part in enumerate(group.parts):
         place = placed.get(i)
+        if group.options.units and place is None and placed:
+            continue  # a piece that it does not need
         copy = group.copy_of(place) if place is not None and place.copy <= len(group.copies) else None
         parts.append(
             {
                 "part": i + 1,
-                "resources": part.submission.get("resources", {}),
+                "resources": piece(part.submission.get("resources", {}), place.units if place else 0),
                 "optional": part.optional,
                 "cluster": place.cluster if place is not None else "",
                 **_copy_row(roof, group, copy),
@@ -183,13 +211,20 @@ def group_row(roof: Roof, group: Group) -> dict[str, Any]:
         "told_start": group.told[0] if group.told is not None else None,
         "told_end": group.told[1] if group.told is not None else None,
         "moves": group.moves,
-        "parts": parts,
+        "cores": _cores(group),
+        "parts": parts if placed or not group.options.units else parts[:1],
         "rounds": [_round_row(one) for one in group.rounds],
         "over": group.over,
         "over_at": group.over_at or None,
         "cancelled": group.cancelled,
         "text": group.text or group.released or _waits(roof, group),
     }
+
+
+def _cores(group: Group) -> int | None:
+    """In all, of one that is divided."""
+    units = group.options.units
+    return units * unit_cores(group.parts[0].submission.get("resources", {})) if units else None
 
 
 def _copy_row(roof: Roof, group: Group, copy: Copy | None) -> dict[str, Any]:
@@ -213,6 +248,7 @@ def _round_row(one: Round) -> dict[str, Any]:
         "start": one.start,
         "end": one.end,
         "clusters": {str(place.part + 1): place.cluster for place in one.places},
+        "units": {str(place.part + 1): place.units for place in one.places if place.units},
         "phase": one.phase,
         "since": one.since,
         "why": one.why,

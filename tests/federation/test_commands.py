@@ -247,6 +247,39 @@ def test_a_group_is_handed_over_shown_and_taken_back(
     assert "999" in capsys.readouterr().err
 
 
+def test_cores_on_any_clusters_are_handed_over_by_options(
+    desk: Desk, shell: Callable[..., int], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    script = tmp_path / "job.sh"
+    script.write_text("#!/bin/sh\nmpirun ./a\n")
+    first = ("coallocate", "divide", "--cores", "12", "--most", "2", "--overhead", "20", "--no-remap")
+    words = (*first, "-l", "nodes=1:ppn=4,walltime=100", "--only", "south,north", "--key", "g")
+    assert shell(*words, str(script)) == 0
+    name = capsys.readouterr().out.split()[-1]
+    assert shell(*words, str(script)) == 0
+    assert capsys.readouterr().out.strip() == name, "the same key is the same group"
+    group = desk.roof.groups[name]
+    options = group.options
+    assert (options.units, options.most, options.overhead, options.remap) == (3, 2, 20, False)
+    assert group.parts[0].clusters == ("south", "north")
+    assert group.parts[0].submission["script"] == "#!/bin/sh\nmpirun ./a\n"
+    now = desk.now
+    places = (Place(0, "north", "ann", 1, 2), Place(1, "south", "ann", 2, 1))
+    about: dict[str, Any] = {"job": name, "time": now, "number": 1}
+    desk.roof.of_groups.take([RoundProposed(**about, start=now + 60, length=120, places=places, why="x")])
+    for i in (0, 1):
+        desk.roof.of_groups.take([PlaceBooked(**about, part=i, plan=1)])
+    desk.roof.of_groups.take([RoundCommitted(**about)])
+    assert shell("coallocate", "show", name) == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"^cores +12$", shown, re.MULTILINE)
+    assert "nodes=2:ppn=4,walltime=00:01:40" in shown
+    assert shell(*words[:-2], "--key", "h", str(tmp_path / "no.sh")) == 2
+    assert "no.sh" in capsys.readouterr().err
+    assert shell("coallocate", "divide", "--cores", "10", *words[4:-2], "--key", "h", str(script)) == 2
+    assert "10 cannot be divided into units of 4" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

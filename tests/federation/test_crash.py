@@ -166,9 +166,16 @@ async def test_parts_on_two_clusters_start_together_though_the_federation_is_kil
         await asyncio.sleep(1)
         await town.restart()
         await town.submit_group("g2", {"request": "nodes=2:ppn=4,walltime=60"}, {}, overhead=10)
-        rows = await town.groups_over(2)
-        assert [row["over"] for row in rows] == ["ended", "ended"], rows
+        divided = {"request": "nodes=1:ppn=4,walltime=60", "cores": 12}
+        third = await town.submit_group("g3", divided, most=2)
+        await asyncio.sleep(1)
+        await town.restart()
+        rows = await town.groups_over(3)
+        assert [row["over"] for row in rows] == ["ended"] * 3, rows
         starts = town.starts()
+        pieces = [part for row in rows if row["id"] == third["id"] for part in row["parts"]]
+        assert sorted(part["resources"]["nodes"] for part in pieces) == ["1:ppn=4", "2:ppn=4"]
+        assert {part["cluster"] for part in pieces} == {"a", "b"}
         assert {name: len(starts[name]) for name in starts} == {row["id"]: 2 for row in rows}
         for row in rows:
             assert max(starts[row["id"]]) - min(starts[row["id"]]) <= 2

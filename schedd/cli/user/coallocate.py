@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +20,11 @@ _FILE = """the file:
   {"parts": [{"request": "nodes=4:ppn=8,walltime=2:00:00", "script": "…"},
              {"request": "nodes=2:ppn=8,walltime=2:00:00", "script_file": "b.sh",
               "clusters": ["north"], "optional": true}],
-   "overhead": 20, "remap": true, "most": 2, "deadline": 1800000000}"""
+   "overhead": 20, "remap": true, "most": 2, "deadline": 1800000000}
+
+a part with "cores" is divided over up to "most" clusters as these have room;
+it asks for one unit, nodes=1:ppn=P. The same by options:
+  schedd coallocate divide --cores 96 --most 3 -l nodes=1:ppn=8,walltime=2:00:00 job.sh"""
 
 
 def make_parser(name: str = "schedd coallocate") -> argparse.ArgumentParser:
@@ -32,6 +37,23 @@ def make_parser(name: str = "schedd coallocate") -> argparse.ArgumentParser:
     submit = add("submit", "hand a group over")
     submit.add_argument("file", metavar="FILE", help="the group as JSON")
     submit.add_argument("--key", default="", help="idempotency key: the same key again is the same group")
+    divide = add("divide", "hand over so many cores on any clusters, which start at the same moment")
+    divide.add_argument("script", metavar="SCRIPT", help="what each cluster runs on its cores; - reads it")
+    divide.add_argument("--cores", type=int, required=True, metavar="N", help="so many in all")
+    divide.add_argument("--most", type=int, required=True, metavar="K", help="on so many clusters at most")
+    divide.add_argument(
+        "-l",
+        dest="request",
+        required=True,
+        metavar="UNIT",
+        help="one unit and its walltime: nodes=1:ppn=8,walltime=2:00:00",
+    )
+    divide.add_argument("--only", metavar="CLUSTER,…", default="", help="on these clusters alone")
+    divide.add_argument(
+        "--overhead", type=int, default=0, metavar="PERCENT", help="so much longer on several clusters"
+    )
+    divide.add_argument("--no-remap", action="store_true", help="it keeps its clusters while it waits")
+    divide.add_argument("--key", default="", help="idempotency key: the same key again is the same group")
     name_one(add, "group", {"show": "show where its parts are, and how it moved", "cancel": "take it back"})
     return found
 
@@ -47,6 +69,8 @@ def _act(args: argparse.Namespace) -> bool:
         match args.act:
             case "submit":
                 done = federation.submit_group({**_read(Path(args.file)), "key": args.key})
+            case "divide":
+                done = federation.submit_group(_divided(args))
             case "show":
                 done = federation.group(args.group)
             case "cancel":
@@ -57,6 +81,7 @@ def _act(args: argparse.Namespace) -> bool:
                 return True
     words = {
         "submit": lambda: done["id"],
+        "divide": lambda: done["id"],
         "cancel": lambda: f"group {done['id']}: {'it had ' + done['over'] if done['over'] else 'taken back'}",
         "show": lambda: _show(done, now),
     }
@@ -78,6 +103,27 @@ def _read(file: Path) -> dict[str, Any]:
     return dict(group)
 
 
+def _divided(args: argparse.Namespace) -> dict[str, Any]:
+    """The group that ``divide`` says. Raises ClientError."""
+    try:
+        script = sys.stdin.read() if args.script == "-" else Path(args.script).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ClientError(f"{args.script}: {error}") from None
+    part = {
+        "request": args.request,
+        "cores": args.cores,
+        "script": script,
+        "clusters": [name for name in args.only.split(",") if name],
+    }
+    return {
+        "parts": [part],
+        "most": args.most,
+        "overhead": args.overhead,
+        "remap": not args.no_remap,
+        "key": args.key,
+    }
+
+
 def _list(found: Sequence[dict[str, Any]], now: int) -> str:
     lines = [
         (
@@ -94,7 +140,8 @@ def _list(found: Sequence[dict[str, Any]], now: int) -> str:
 
 
 def _show(one: dict[str, Any], now: int) -> str:
-    told = [("state", one["state"]), ("start", when(one["start"], now)), ("end", when(one["end"], now))]
+    told = [("cores", str(one["cores"]))] if one["cores"] is not None else []
+    told += [("state", one["state"]), ("start", when(one["start"], now)), ("end", when(one["end"], now))]
     if one["told_start"] is not None:
         told.append(("first told", f"{when(one['told_start'], now)} to {when(one['told_end'], now)}"))
     if one["text"]:

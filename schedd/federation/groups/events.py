@@ -36,17 +36,22 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A part at a cluster, as ``user`` there; ``copy`` is the number of its job."""
+    """A part at a cluster, as ``user`` there; ``copy`` is the number of its job. ``units``: of a part that is
+    divided, so many; 0: it is not.
+    """
 
     part: int
     cluster: str
     user: str
     copy: int
+    units: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSubmitted:
-    """A group was handed to the federation; ``parts`` and ``options`` are as ``Part`` and ``Options``."""
+    """A group was handed to the federation; ``parts`` and ``options`` are as ``Part`` and ``Options``. Of one
+    that is divided there is one part, whatever its pieces.
+    """
 
     job: str
     time: int

@@ -50,7 +50,8 @@ class Part:
 class Options:
     """``ready`` and ``deadline`` (seconds since the epoch) bound start and end; ``overhead`` is by how many
     percent it runs longer on more than one cluster; ``remap``: parts may change their clusters while they
-    wait; ``most`` clusters at once (0: any number).
+    wait; ``most`` clusters at once (0: any number). ``units``: so many of what its part asks for, divided
+    into at most ``most`` pieces at a cluster each; 0: parts are not divided.
     """
 
     ready: int = 0
@@ -58,6 +59,7 @@ class Options:
     overhead: int = 0
     remap: bool = True
     most: int = 0
+    units: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A part's job at one cluster; ``length`` is its walltime in seconds."""
+    """A part's job at one cluster; ``length`` is its walltime in seconds, ``units`` are as in ``Place``."""
 
     number: int
     part: int
@@ -102,12 +104,14 @@ class Copy:
     how: str = ""
     exit_status: int | None = None
     text: str = ""
+    units: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
     """``told`` is the first (start, end) that was committed: later ones are no later, unless a cluster broke
-    its word. ``let_go``, ``began`` and ``over_at`` are moments, 0 before them.
+    its word. ``let_go``, ``began`` and ``over_at`` are moments, 0 before them. Of one that is divided the
+    ``parts`` are its pieces, all alike, of which a round has some.
     """
 
     id: str
@@ -197,7 +201,10 @@ class Groups:
         if event.job in self.by_id:
             raise ImpossibleError(f"group {event.job} came twice")
         parts = tuple(Part(**{**one, "clusters": tuple(one.get("clusters", ()))}) for one in event.parts)
-        group = Group(event.job, event.owner, parts, Options(**event.options), event.time, event.key)
+        options = Options(**event.options)
+        if options.units:
+            parts *= max(1, options.most)
+        group = Group(event.job, event.owner, parts, options, event.time, event.key)
         self.by_id[group.id] = group
         self.open[group.id] = None
         if event.key:
@@ -270,9 +277,8 @@ def _committed(group: Group, event: RoundCommitted) -> Group:
     copies = list(group.copies)
     for place in sorted(places, key=lambda one: one.copy):
         if place.copy == len(copies) + 1:
-            copies.append(
-                Copy(place.copy, place.part, place.cluster, place.user, new.length, "wanted", event.time)
-            )
+            where = (place.part, place.cluster, place.user)
+            copies.append(Copy(place.copy, *where, new.length, "wanted", event.time, units=place.units))
         _must(group, place.copy <= len(copies), event)
     wanted = {one.copy for one in places}
     copies = [

@@ -5,13 +5,13 @@ say for each part alone gives the moments that are tried; parts at one cluster a
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from schedd.dialect import format_walltime
 from schedd.federation.groups.group import Options, Part
 
-__all__ = ["Ask", "Found", "find", "together"]
+__all__ = ["Ask", "Found", "find", "together", "too_late"]
 
 Ask = Callable[
     [Iterable[tuple[str, tuple[int, ...], int]], int], Mapping[tuple[str, tuple[int, ...]], int | None]
@@ -29,12 +29,13 @@ _SELECT: Final = frozenset({"select", "place", "walltime"})
 @dataclass(frozen=True, slots=True)
 class Found:
     """A common start, for ``length`` seconds; the cluster of each part, optional ones left out where there is
-    no room for them.
+    no room for them. ``units`` are those of each piece of a part that is divided.
     """
 
     start: int
     length: int
     places: Mapping[int, str]
+    units: Mapping[int, int] = field(default_factory=dict)
 
 
 def together(parts: Sequence[Part], seconds: int) -> dict[str, str] | None:
@@ -83,13 +84,13 @@ def find(
     names = names[first % len(names) :] + names[: first % len(names)]
     moment = max(after, options.ready)
     for _ in range(_TRIES):
-        if _too_late(moment, length, options, ends_before):
+        if too_late(moment, length, options, ends_before):
             return None
         later: list[int] = []
         for seconds, most in ((length, 1), (longer, options.most or len(names))):
             if most > 1 and len(names) == 1:
                 continue
-            if _too_late(moment, seconds, options, ends_before):
+            if too_late(moment, seconds, options, ends_before):
                 continue
             placed = _at(moment, seconds, most, must, wished, allowed, names, ask, later)
             if placed is not None:
@@ -101,7 +102,8 @@ def find(
     return None
 
 
-def _too_late(moment: int, seconds: int, options: Options, ends_before: int | None) -> bool:
+def too_late(moment: int, seconds: int, options: Options, ends_before: int | None) -> bool:
+    """Whether what starts at ``moment`` for so long ends after its deadline, or after ``ends_before``."""
     ends = [one for one in (options.deadline, ends_before) if one is not None]
     return bool(ends) and moment + seconds > min(ends)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from schedd.dialect import format_walltime
+from schedd.federation.groups.divided import piece, unit_cores
 from schedd.federation.groups.events import (
     CopyBack,
     CopyGone,
@@ -143,7 +144,7 @@ def _booking(group: Group, rules: GroupRules, one: Round, now: int) -> Iterator[
             (old.part, old.cluster) == (place.part, place.cluster) for old in before.places
         ):
             instead = booking_name(rules, group, before.number, place.part)
-        asked = dict(group.parts[place.part].submission.get("resources", {}))
+        asked = piece(group.parts[place.part].submission.get("resources", {}), place.units)
         body = {
             "resources": {name: value for name, value in asked.items() if name.lower() != "walltime"},
             "duration": one.length + rules.limit,
@@ -172,9 +173,24 @@ def _holding(group: Group, rules: GroupRules, one: Round) -> Iterator[Call]:
 def _submission(group: Group, copy: Copy) -> dict[str, Any]:
     given = group.parts[copy.part].submission
     body = {name: given[name] for name in _SENT if name in given}
-    resources = {**given.get("resources", {}), "walltime": format_walltime(copy.length)}
+    resources = {
+        **piece(given.get("resources", {}), copy.units),
+        "walltime": format_walltime(copy.length),
+    }
+    if copy.units:
+        body["variables"] = {**body.get("variables", {}), **_told_of(group, copy)}
     queue = given.get("queues", {}).get(copy.cluster, "")
     return body | {"resources": resources, "user": copy.user, "queue": queue, "booked": True}
+
+
+def _told_of(group: Group, copy: Copy) -> dict[str, str]:
+    """What the job of a piece finds in its environment."""
+    cores = unit_cores(group.parts[copy.part].submission.get("resources", {}))
+    return {
+        "SCHEDD_PIECE": str(copy.part + 1),
+        "SCHEDD_PIECE_CORES": str(copy.units * cores),
+        "SCHEDD_ALL_CORES": str(group.options.units * cores),
+    }
 
 
 # ---- what is seen ---------------------------------------------------------------------------------
@@ -358,7 +374,10 @@ def _missing(place: Place, copy: Copy, group: Group, rules: GroupRules, looks: M
 
 
 def excluded(group: Group) -> frozenset[tuple[int, str]]:
-    """Where parts were refused: they are not tried there again."""
+    """Where parts were refused: they are not tried there again; neither is any piece where one was."""
+    if group.options.units:
+        refused = {copy.cluster for copy in group.copies if copy.phase == "refused"}
+        return frozenset((i, cluster) for cluster in refused for i in range(len(group.parts)))
     return frozenset((copy.part, copy.cluster) for copy in group.copies if copy.phase == "refused")
 
 
@@ -376,18 +395,20 @@ def propose(group: Group, found: Found, users: Mapping[str, str], now: int, why:
     places: list[Place] = []
     copies = len(group.copies)
     for part, cluster in sorted(found.places.items()):
+        units = found.units.get(part, 0)
+        wanted = (part, cluster, found.length, units)
         known = next(
             (
                 copy
                 for copy in group.copies
-                if (copy.part, copy.cluster, copy.length) == (part, cluster, found.length)
+                if (copy.part, copy.cluster, copy.length, copy.units) == wanted
                 and copy.phase in ("wanted", "held")
             ),
             None,
         )
         if known is None:
             copies += 1
-        places.append(Place(part, cluster, users[cluster], known.number if known else copies))
+        places.append(Place(part, cluster, users[cluster], known.number if known else copies, units))
     if before is not None and (before.start, before.length) == (found.start, found.length):
         return None
     return RoundProposed(

@@ -14,6 +14,8 @@ from typing import Any, Final, TypeVar
 import structlog
 
 from schedd.client import Client, ClientError, Refused
+from schedd.dialect import format_walltime
+from schedd.federation.groups.divided import divide, numbered, piece, unit_cores
 from schedd.federation.groups.events import CopyGone, PlaceBooked, PlaceConfirmed, RoundCleared, RoundDropped
 from schedd.federation.groups.group import Group, Round
 from schedd.federation.groups.search import Found, find, together
@@ -170,15 +172,8 @@ class Keeper(threading.Thread):
         known.asked, known.generation = self._clock(), generation
         users = roof.users_of(group.owner)
         allowed = self._allowed(group, users, moving=moving)
-        found = find(
-            group.parts,
-            group.options,
-            allowed,
-            lambda asked, after: self._ask(group, users, asked, after),
-            now + rules.notice,
-            ends_before=_latest_end(group.committed, rules.gain) if moving else None,
-            first=int(group.id),
-        )
+        ends_before = _latest_end(group.committed, rules.gain) if moving else None
+        found = self._found(group, users, allowed, now + rules.notice, ends_before)
         if moving:
             roof.of_groups.holes["asked"] += 1
             roof.of_groups.holes["found"] += found is not None
@@ -190,6 +185,36 @@ class Keeper(threading.Thread):
         if event is not None:
             roof.of_groups.take([event])
 
+    def _found(
+        self,
+        group: Group,
+        users: Mapping[str, str],
+        allowed: Mapping[int, tuple[str, ...]],
+        after: int,
+        ends_before: int | None,
+    ) -> Found | None:
+        """The earliest common start that the plans have for the group."""
+        bounds: dict[str, Any] = {"ends_before": ends_before, "first": int(group.id)}
+        if not group.options.units:
+            return find(
+                group.parts,
+                group.options,
+                allowed,
+                lambda asked, after: self._ask(group, users, asked, after),
+                after,
+                **bounds,
+            )
+        names = sorted({name for some in allowed.values() for name in some})
+        found = divide(
+            group.options,
+            group.parts[0].walltime,
+            names,
+            lambda asked, after: self._ask_units(group, users, asked, after),
+            after,
+            **bounds,
+        )
+        return numbered(group, found) if found is not None else None
+
     def _allowed(self, group: Group, users: Mapping[str, str], *, moving: bool) -> dict[int, tuple[str, ...]]:
         """By part, the clusters that are asked: those that answer, where its owner has a user, and that did
         not refuse it; one that waits keeps its clusters unless it may be mapped anew.
@@ -198,6 +223,8 @@ class Keeper(threading.Thread):
         fixed: dict[int, str] = {}
         if moving and not group.options.remap and group.committed is not None:
             fixed = {place.part: place.cluster for place in group.committed.places}
+            if group.options.units:  # pieces that it does not have are nowhere
+                fixed = dict.fromkeys(range(len(group.parts)), "") | fixed
         found = {}
         for i, part in enumerate(group.parts):
             names = part.clusters or tuple(seen)
@@ -229,8 +256,20 @@ class Keeper(threading.Thread):
             for copy in group.copies
             if copy.phase == "refused"
         ]
-        words = "; ".join([*refused, *away, *strangers])
+        words = "; ".join([*refused, *away, *strangers, *self._too_few(group)])
         return f"no moment was found at which all parts can start{': ' + words if words else ''}"
+
+    def _too_few(self, group: Group) -> list[str]:
+        """That no clusters have so many cores as a group wants that is divided, where all tell how many."""
+        options = group.options
+        if not options.units:
+            return []
+        there = [self._roof.seen[name].cpus for name in self._roof.settings.clusters]
+        most = sum(sorted(there)[-options.most :])
+        wanted = options.units * unit_cores(group.parts[0].submission.get("resources", {}))
+        if not all(there) or most >= wanted:
+            return []
+        return [f"it wants {wanted} cores, and {options.most} clusters have {most} at most"]
 
     def _ask(
         self,
@@ -248,6 +287,28 @@ class Keeper(threading.Thread):
             (cluster, parts): start for (cluster, parts, _), start in zip(questions, answers, strict=True)
         }
 
+    def _ask_units(
+        self,
+        group: Group,
+        users: Mapping[str, str],
+        asked: Iterable[tuple[str, int, int]],
+        after: int,
+    ) -> dict[tuple[str, int], int | None]:
+        """When so many units could start at a cluster, for as long as is booked for them."""
+        questions = list(asked)
+        if not questions:
+            return {}
+        given = group.parts[0].submission.get("resources", {})
+        limit = self._roof.of_groups.rules.limit
+
+        def ask(one: tuple[str, int, int]) -> int | None:
+            cluster, units, seconds = one
+            resources = {**piece(given, units), "walltime": format_walltime(seconds + limit)}
+            return self._start(group, users, cluster, (0,), resources, after)
+
+        answers = self._each(ask, questions)
+        return {(name, units): start for (name, units, _), start in zip(questions, answers, strict=True)}
+
     def _ask_one(
         self,
         group: Group,
@@ -256,10 +317,21 @@ class Keeper(threading.Thread):
         after: int,
     ) -> int | None:
         cluster, parts, seconds = asked
+        limit = self._roof.of_groups.rules.limit
+        resources = together([group.parts[i] for i in parts], seconds + limit)
+        return self._start(group, users, cluster, parts, resources, after) if resources is not None else None
+
+    def _start(
+        self,
+        group: Group,
+        users: Mapping[str, str],
+        cluster: str,
+        parts: tuple[int, ...],
+        resources: Mapping[str, str],
+        after: int,
+    ) -> int | None:
+        """When the cluster's plan has room for these resources, not before a moment."""
         rules, before = self._roof.of_groups.rules, group.committed
-        resources = together([group.parts[i] for i in parts], seconds + rules.limit)
-        if resources is None:
-            return None
         own: list[str] = []
         if before is not None:
             own = [
