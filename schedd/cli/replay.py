@@ -9,6 +9,7 @@ from rich.console import Console
 
 if TYPE_CHECKING:
     from schedd.cli.replay_options import SiteRun
+    from schedd.cli.replay_steps import Stops
     from schedd.replay.compare import Comparison
     from schedd.replay.result import ReplayResult
 
@@ -115,6 +116,28 @@ def command(
         bool,
         typer.Option("--tell", help="Measure the starts that users would be told, too, in a second run."),
     ] = False,
+    until: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--until",
+            metavar="T",
+            help="Run until T and show the plan there, instead of figures: a second of the log (86400), a "
+            "time from its second 0 on (36h, 2d), or a date in UTC. May be repeated, or several with commas.",
+            show_default=False,
+            rich_help_panel=_OUTPUT,
+        ),
+    ] = None,
+    step: Annotated[
+        str | None,
+        typer.Option(
+            "--step",
+            metavar="S",
+            help="Then ask on the standard input how to go on: Enter is a step of S (600, 30m, 2h) or, with "
+            "event, to the next event; a moment runs until then; q ends it.",
+            show_default=False,
+            rich_help_panel=_OUTPUT,
+        ),
+    ] = None,
     kill: Annotated[
         bool, typer.Option("--kill", help="End jobs at their limit.", rich_help_panel=_WORKLOAD)
     ] = False,
@@ -214,6 +237,7 @@ def command(
 
     results: list[ReplayResult] = []
     try:
+        stops = _stops(until, step, tell=tell, plot=plot)
         policies, paths = policies_of(policy or [], logs or [])
         _check_outputs(json, plot)
         if estimates not in ("exact", "user"):
@@ -248,7 +272,14 @@ def command(
             )
         searches = searches_of(kind, (every, patience, newcomers, pause), bounds, weights)
         runs = [run for name in policies for run in runs_of(name, slacks_of(slack), searches)]
-        _run(wanted, runs, site_of(policy_file, bounds), results, tell=tell, validate=validate)
+        site = site_of(policy_file, bounds)
+        if stops is not None:
+            runs = [_of_site(site)] if site is not None and not policy else runs
+            if len(runs) > 1 or (site is not None and policy):
+                raise TraceError("--until and --step go through one policy: name one, or --policy-file alone")
+            _go_through(wanted, runs[0], stops, json, validate=validate, site=site)
+            return
+        _run(wanted, runs, site, results, tell=tell, validate=validate)
     except (TraceError, OSError) as error:
         _fail(str(error), 2)
     except Defect as defect:
@@ -258,6 +289,57 @@ def command(
             _finish(results, json, plot)
         _fail(f"interrupted; {len(results)} complete", 130)
     _finish(results, json, plot)
+
+
+def _stops(until: list[str] | None, step: str | None, *, tell: bool, plot: Path | None) -> "Stops | None":
+    """Where to stop and show the plan; None: nowhere. Raises TraceError."""
+    from schedd.cli.replay_steps import stops_of  # noqa: PLC0415
+    from schedd.replay.workload import TraceError  # noqa: PLC0415
+
+    if until is None and step is None:
+        return None
+    if tell or plot is not None:
+        raise TraceError("--until and --step show the plan at a moment: leave --tell and --plot out")
+    return stops_of(until or [], step)
+
+
+def _of_site(site: "SiteRun") -> tuple[str, str, dict[str, Any]]:
+    """The run of a site's settings: as its name says, the policy of the engine, what else it is told."""
+    from schedd.replay.driver import PLANNING_POLICY  # noqa: PLC0415
+
+    own = {"settings": site.settings, "searching": site.searching}
+    return f"{PLANNING_POLICY} site", PLANNING_POLICY, own
+
+
+def _go_through(
+    wanted: "Comparison",
+    run: tuple[str, str, dict[str, Any]],
+    stops: "Stops",
+    json: Path | None,
+    *,
+    validate: bool,
+    site: "SiteRun | None",
+) -> None:
+    """Stop at moments of one log. Raises TraceError, Defect and OSError."""
+    from schedd.cli.replay_steps import go_through  # noqa: PLC0415
+    from schedd.replay.compare import warm_up  # noqa: PLC0415
+    from schedd.replay.limits import within_limits  # noqa: PLC0415
+    from schedd.replay.workload import TraceError  # noqa: PLC0415
+
+    warm_up(search=run[2].get("searching") is not None)
+    made = list(wanted.ready())
+    if len(made) > 1:
+        raise TraceError("--until and --step go through one log: name one")
+    (ready,) = made
+    for note in ready.notes:
+        print(f"schedd replay: {note}", file=sys.stderr)
+    prepared = ready.prepared
+    if site is not None:
+        prepared, left_out = within_limits(prepared, site.settings.site)
+        if left_out:
+            note = f"{prepared.name}: {left_out:,} jobs left out: the limits never allow them"
+            print(f"schedd replay: {note}", file=sys.stderr)
+    go_through(prepared, run, stops, asked=sys.stdin, to_json=json, validate=validate)
 
 
 def _check_outputs(json: Path | None, plot: Path | None) -> None:
@@ -288,7 +370,7 @@ def _run(
     """Replay everything, showing how far it is; appends to `results` as they come."""
     from schedd.cli.progress import Watch  # noqa: PLC0415
     from schedd.replay.compare import warm_up  # noqa: PLC0415
-    from schedd.replay.driver import PLANNING_POLICY, replay  # noqa: PLC0415
+    from schedd.replay.driver import replay  # noqa: PLC0415
     from schedd.replay.limits import within_limits  # noqa: PLC0415
 
     with Watch() as watch:
@@ -309,8 +391,7 @@ def _run(
                 if left_out:
                     note = f"{prepared.name}: {left_out:,} jobs left out: the limits never allow them"
                     print(f"schedd replay: {note}", file=sys.stderr)
-                own = {"settings": site.settings, "searching": site.searching}
-                runs.append((f"{PLANNING_POLICY} site", PLANNING_POLICY, own))
+                runs.append(_of_site(site))
             for name, policy, how in runs:
                 with watch.replay(f"{prepared.name} {name}", prepared.unix_start_time) as on_progress:
                     results.append(

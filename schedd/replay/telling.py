@@ -18,7 +18,7 @@ from schedd.plan.columns import Ints
 from schedd.predict import Ask, Calibration, Learner, Scene, likely
 from schedd.replay.prepare import Prepared
 
-__all__ = ["HORIZONS", "Teller", "ToldFigures"]
+__all__ = ["HORIZONS", "Ids", "Teller", "ToldFigures"]
 
 HORIZONS: Final = ("submission", "half", "hour")
 _HOUR: Final = 3600
@@ -46,7 +46,7 @@ class ToldFigures:
     runtime_median_error_s: float | None = None
 
 
-class _Ids(Sequence[str]):
+class Ids(Sequence[str]):
     """The ids of jobs by slot, of those that are asked for: a list of all took as long as two draws."""
 
     def __init__(self, by_slot: Sequence[JobRecord | None]) -> None:
@@ -63,7 +63,7 @@ class _Ids(Sequence[str]):
 
     def __getitem__(self, slot: int | slice) -> str | Sequence[str]:
         if isinstance(slot, slice):
-            return _Ids(self._by_slot[slot])
+            return Ids(self._by_slot[slot])
         record = self._by_slot[slot]
         return record.id if record is not None else ""
 
@@ -136,7 +136,7 @@ class Teller:
         self, state: EngineState, now: int, asked: Collection[int]
     ) -> dict[int, tuple[int, int, int]]:
         """Of these jobs: when the plan has them, when they start in half of the draws, and in nine of ten."""
-        ids = _Ids(state.by_slot)
+        ids = Ids(state.by_slot)
         scene = Scene.of(
             state.plan,
             now,

@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 from schedd.engine import EngineSettings
 from schedd.engine.facts.slack import Slack
 from schedd.policy.queue import QUEUE_POLICIES
-from schedd.replay.driver import Defect, Progress, Schedule, _Simulation, replay, run
+from schedd.replay.driver import Defect, Progress, Schedule, replay, run
 from schedd.replay.failures import Outage, check_outages, random_outages
 from schedd.replay.floor import Floor, check_room
 from schedd.replay.limits import peaks, within_limits
 from schedd.replay.prepare import Prepared, prepare
 from schedd.replay.report import to_json
 from schedd.replay.result import TIMINGS
+from schedd.replay.simulation import Simulation
 from schedd.replay.site import Site, equal_nodes, one_node
 from schedd.replay.workload import Trace, TraceError, TraceJob, select
 from schedd.wire import NodeFacts, ShareFacts
@@ -320,7 +321,7 @@ def test_a_start_on_a_full_node_is_found_from_outside() -> None:
 
 def test_a_start_after_its_promise_counts_as_a_breach_though_the_engine_saw_none() -> None:
     settings = EngineSettings(end_allowance=0, tell=False)
-    simulation = _Simulation(prepared([Job(0, 10, 1, 10), Job(1, 10, 1, 10)], 1), settings)
+    simulation = Simulation(prepared([Job(0, 10, 1, 10), Job(1, 10, 1, 10)], 1), settings)
     for _ in range(2):
         moment = simulation._next_moment()
         assert moment is not None

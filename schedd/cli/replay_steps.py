@@ -1,0 +1,229 @@
+"""``schedd replay --until`` and ``--step``: runs to a moment of the log, and shows the plan there."""
+
+import json
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+from schedd.cli.user.text import span
+from schedd.replay.driver import walk
+from schedd.replay.moment import Foreteller, PlanAt, plan_at
+from schedd.replay.prepare import Prepared
+from schedd.replay.simulation import Simulation
+from schedd.replay.workload import TIME_LIMIT, TraceError
+
+__all__ = ["EVENT", "Stops", "go_through", "stops_of"]
+
+EVENT: Final = "event"
+"""The step from one moment at which something happens to the next."""
+_SPAN: Final = re.compile(r"([0-9]{1,9})([smhd]?)")
+_UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400}
+_SHOWN: Final = 50
+_HELP: Final = "Enter: a step; a moment: run until then; e: to the next event; a: to the end; q: leave off"
+
+
+@dataclass(frozen=True, slots=True)
+class Stops:
+    """Moments at which the plan is shown, in words, and the step that is asked for after the last of them
+    (None: none; 0: to the next event).
+    """
+
+    until: tuple[str, ...] = ()
+    step: int | None = None
+
+    @property
+    def wanted(self) -> bool:
+        """Whether there are any: else a replay runs to its end, and is measured."""
+        return bool(self.until) or self.step is not None
+
+
+def stops_of(until: Sequence[str], step: str | None) -> Stops:
+    """What the options say. Raises TraceError."""
+    words = tuple(one for text in until for one in text.split(",") if one)
+    if until and not words:
+        raise TraceError("--until: give a moment of the log")
+    if step is None:
+        return Stops(words)
+    if step == EVENT:
+        return Stops(words, 0)
+    found = _SPAN.fullmatch(step)
+    seconds = int(found[1]) * _UNITS[found[2]] if found is not None else 0
+    if not seconds:
+        raise TraceError(f"--step {step}: a time above 0, such as 600, 30m, 2h or 1d, or {EVENT}")
+    return Stops(words, seconds)
+
+
+def moment_of(word: str, prepared: Prepared) -> int:
+    """A second of the log: ``86400``, ``36h``, or a date, where the log says when it began. Raises
+    TraceError.
+    """
+    found = _SPAN.fullmatch(word)
+    if found is not None:
+        return int(found[1]) * _UNITS[found[2]]
+    try:
+        date = datetime.fromisoformat(word)
+    except ValueError:
+        raise TraceError(
+            f"{word}: no moment; a second of the log (86400), a time from its second 0 on (36h, 2d), or a "
+            "date in UTC (2002-07-28T12:00)"
+        ) from None
+    if prepared.unix_start_time is None:
+        raise TraceError(f"{word}: {prepared.name} does not say when it began (UnixStartTime): give seconds")
+    at = int((date if date.tzinfo is not None else date.replace(tzinfo=UTC)).timestamp())
+    moment = at - prepared.unix_start_time
+    if not -TIME_LIMIT < moment < TIME_LIMIT:
+        raise TraceError(f"{word}: too far from the log's beginning")
+    return moment
+
+
+@dataclass(slots=True)
+class _Walk:
+    """A replay that is gone through; what was shown, for ``--json``."""
+
+    prepared: Prepared
+    name: str
+    simulation: Simulation
+    told: Foreteller
+    at: int
+    shown: list[PlanAt] = field(default_factory=list)
+
+    def go(self, moment: int) -> PlanAt:
+        """To that second, which is not before this one."""
+        self.simulation.run_until(moment)
+        self.at = moment
+        found = plan_at(self.simulation, self.prepared, self.name, moment, self.told)
+        self.shown.append(found)
+        return found
+
+
+def go_through(
+    prepared: Prepared,
+    run: tuple[str, str, dict[str, Any]],
+    stops: Stops,
+    *,
+    asked: TextIO,
+    to_json: Path | None,
+    validate: bool = False,
+) -> None:
+    """Run to each moment and show the plan there; then step by step, as the lines of ``asked`` say.
+
+    Raises TraceError, Defect and OSError.
+    """
+    name, policy, how = run
+    moments = sorted({moment_of(word, prepared) for word in stops.until})
+    told = Foreteller(prepared)
+    simulation = walk(prepared, policy, **how, observer=told, validate=validate)
+    went = _Walk(prepared, name, simulation, told, min(0, prepared.jobs[0].submit))
+    for moment in moments:
+        print(told_in_words(went.go(moment)))
+    if stops.step is not None:
+        if not moments:
+            print(told_in_words(went.go(prepared.jobs[0].submit)))
+        _step(went, stops.step, asked)
+    if to_json is not None:
+        rows = [one.as_row() for one in went.shown]
+        to_json.write_text(json.dumps(rows, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def _step(went: _Walk, step: int, asked: TextIO) -> None:
+    """Ask after each plan how to go on; the end of the lines, or of the log, ends it."""
+    print(f"schedd replay: {_HELP}", file=sys.stderr)
+    while went.simulation.next_moment is not None:
+        line = _next(asked)
+        if line is None or line == "q":
+            return
+        if line == "a":
+            print(told_in_words(_to_the_end(went)))
+            return
+        try:
+            moment = _where(went, line, step)
+        except TraceError as error:
+            print(f"schedd replay: {error}; {_HELP}", file=sys.stderr)
+            continue
+        print(told_in_words(went.go(moment)))
+    print("schedd replay: the log is through", file=sys.stderr)
+
+
+def _next(asked: TextIO) -> str | None:
+    if asked.isatty():
+        print("> ", end="", file=sys.stderr, flush=True)
+    line = asked.readline()
+    return line.strip() if line else None
+
+
+def _where(went: _Walk, line: str, step: int) -> int:
+    """The moment that a line asks for. Raises TraceError."""
+    if line == "e" or (not line and not step):
+        return went.simulation.next_moment or went.at
+    moment = went.at + step if not line else moment_of(line, went.prepared)
+    if moment < went.at:
+        raise TraceError(f"{line}: it is {went.at} already, and a replay goes on only")
+    return moment
+
+
+def _to_the_end(went: _Walk) -> PlanAt:
+    went.simulation.run()
+    return went.go(went.simulation.now)
+
+
+# ---- in words ------------------------------------------------------------------------------------------
+
+
+def told_in_words(plan: PlanAt) -> str:
+    """The plan as a table."""
+    return "\n".join(_lines(plan))
+
+
+def _lines(plan: PlanAt) -> Iterator[str]:
+    yield f"{plan.log}, {plan.policy}, at {_moment(plan, plan.time)}"
+    counts = f"{plan.running:,} running, {plan.planned:,} planned, {plan.waiting:,} waiting"
+    past = f"{plan.ended:,} ended, {plan.to_come:,} to come"
+    yield f"{counts}, {past}; {plan.procs_used:,} of {plan.procs:,} cpus in use"
+    yield "next event: " + (_moment(plan, plan.next) if plan.next is not None else "none, the log is through")
+    if not plan.jobs:
+        return
+    heads = ("JOB", "USER", "CPUS", "WALLTIME", "STATE", "START", "TOLD", "PROMISED", "EXPECTED", "END", "ON")
+    lines = [
+        (
+            one.id,
+            one.user,
+            str(one.procs),
+            span(one.walltime),
+            one.standing,
+            *(
+                _moment(plan, moment)
+                for moment in (
+                    one.started if one.started is not None else one.planned_start,
+                    one.told_start,
+                    one.promised_start,
+                    one.expected_start,
+                    one.planned_end,
+                )
+            ),
+            one.waits_for or _few(one.nodes),
+        )
+        for one in plan.jobs[:_SHOWN]
+    ]
+    yield ""
+    widths = [max(map(len, column)) for column in zip(heads, *lines, strict=True)]
+    for line in (heads, *lines):
+        yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+    if len(plan.jobs) > _SHOWN:
+        yield f"… and {len(plan.jobs) - _SHOWN:,} more; --json has all"
+
+
+def _few(nodes: Sequence[str]) -> str:
+    return ", ".join(nodes[:3]) + (f" and {len(nodes) - 3} more" if len(nodes) > 3 else "")
+
+
+def _moment(plan: PlanAt, moment: int | None) -> str:
+    """As a date in UTC where the log says when it began, else as its second."""
+    if moment is None:
+        return "-"
+    if plan.unix_time is None:
+        return str(moment)
+    return f"{datetime.fromtimestamp(plan.unix_time - plan.time + moment, UTC):%Y-%m-%d %H:%M:%S}"

@@ -1,0 +1,186 @@
+"""The plan at one moment of a replay: who runs, who waits until when; what was told, promised, expected."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from schedd.engine.facts.records import JobRecord, Phase
+from schedd.engine.facts.state import EngineState
+from schedd.model import FOREVER, Never, WaitingFor
+from schedd.predict import Ask, Learner, Scene, likely
+from schedd.replay.prepare import Prepared
+from schedd.replay.simulation import Simulation
+from schedd.replay.telling import Ids
+
+__all__ = ["Foreteller", "JobAt", "PlanAt", "plan_at"]
+
+Standing = Literal["running", "planned", "waiting", "never"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobAt:
+    """A job that has arrived and has not ended. Times are the log's seconds, ``id`` is the log's.
+
+    ``planned_start`` is None for who has no place: under a policy that plans nobody, or since it waits for
+    something else, which ``waits_for`` says. ``told_start`` is what was told at its arrival,
+    ``promised_start`` what its start is no later than, ``expected_start`` by how long jobs really run.
+    """
+
+    id: str
+    user: str
+    procs: int
+    walltime: int
+    standing: Standing
+    submitted: int
+    started: int | None
+    planned_start: int | None
+    planned_end: int | None
+    told_start: int | None
+    promised_start: int | None
+    expected_start: int | None
+    nodes: tuple[str, ...]
+    waits_for: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanAt:
+    """The plan when all up to and at the second ``time`` of the log has happened.
+
+    ``unix_time`` is the same since the epoch, where the log says when it began; ``next`` is when something
+    happens next, None after the last job's end. ``procs_used`` of ``procs`` are held by jobs that run;
+    ``to_come`` jobs have not arrived yet. ``jobs``: those that run by their ends, then those that wait by
+    their planned starts, those without one last.
+    """
+
+    log: str
+    policy: str
+    time: int
+    unix_time: int | None
+    next: int | None
+    procs: int
+    procs_used: int
+    running: int
+    planned: int
+    waiting: int
+    ended: int
+    to_come: int
+    jobs: tuple[JobAt, ...]
+
+    def as_row(self) -> dict[str, Any]:
+        """As plain values."""
+        return asdict(self)
+
+
+class Foreteller:
+    """Learns in a replay how long jobs run, and says when those that wait are expected to start."""
+
+    def __init__(self, prepared: Prepared) -> None:
+        self._jobs = prepared.jobs
+        self._learner = Learner()
+
+    def queued(self, i: int, now: int) -> None:
+        """It arrives."""
+        job = self._jobs[i]
+        self._learner.queued(str(i), Ask(job.user, job.estimate, job.procs, job.name), now)
+
+    def started(self, i: int, now: int) -> None:
+        """It starts."""
+        self._learner.started(str(i), now)
+
+    def ended(self, i: int, now: int, *, killed: bool) -> None:
+        """It ends; what a node cut short teaches nothing."""
+        if killed:
+            self._learner.forget(str(i), now)
+        else:
+            self._learner.ended(str(i), now)
+
+    def tell(self, _state: EngineState, _before: int | None) -> None:
+        """Nothing is told unless somebody asks."""
+
+    def expected(self, state: EngineState, now: int) -> Mapping[str, int]:
+        """By job, when it starts in half of the draws of run times, asked ``now``: the engine's clock."""
+        ids = Ids(state.by_slot)
+        predictions, release = self._learner.predictions(), state.columns.release
+        scene = Scene.of(state.plan, now, release, ids, predictions, queued=state.queue, arrays=state.arrays)
+        slots = scene.order
+        if not slots.shape[0]:
+            return {}
+        found = likely(scene.starts(slots.tolist())[:, slots])
+        both = zip(slots.tolist(), found.p50.tolist(), strict=True)
+        return {ids[slot]: p50 for slot, p50 in both if p50 >= 0}
+
+
+def plan_at(simulation: Simulation, prepared: Prepared, policy: str, moment: int, told: Foreteller) -> PlanAt:
+    """The plan at that second of the log, to which the ``simulation`` has run."""
+    state = simulation.state
+    expected = told.expected(state, max(state.now, moment + prepared.offset))
+    jobs = [_job(simulation, prepared, record, expected) for record in state.records.values()]
+    jobs.sort(key=_order)
+    standing = Counter(one.standing for one in jobs)
+    unix = prepared.unix_start_time
+    return PlanAt(
+        log=prepared.name,
+        policy=policy,
+        time=moment,
+        unix_time=unix + moment if unix is not None else None,
+        next=simulation.next_moment,
+        procs=prepared.site.procs,
+        procs_used=sum(one.procs for one in jobs if one.standing == "running"),
+        running=standing["running"],
+        planned=standing["planned"],
+        waiting=standing["waiting"] + standing["never"],
+        ended=simulation.ended,
+        to_come=len(prepared.jobs) - simulation.arrived,
+        jobs=tuple(jobs),
+    )
+
+
+def _order(one: JobAt) -> tuple[int, int, int, str]:
+    if one.standing == "running":
+        return 0, one.planned_end or 0, one.submitted, one.id
+    start = one.planned_start
+    return (1, start, one.submitted, one.id) if start is not None else (2, one.submitted, 0, one.id)
+
+
+def _job(simulation: Simulation, prepared: Prepared, record: JobRecord, expected: Mapping[str, int]) -> JobAt:
+    state, i, offset = simulation.state, int(record.id), prepared.offset
+    job, slot = prepared.jobs[i], record.slot
+    running = record.phase is Phase.RUNNING
+    start = state.plan.start(slot) if slot >= 0 else -1
+    promise = int(state.promise[slot]) if slot >= 0 else FOREVER
+    soon = expected.get(record.id)
+    takes = state.plan.takes(slot) if start >= 0 else ()
+    return JobAt(
+        id=str(job.id),
+        user=job.user,
+        procs=job.procs,
+        walltime=job.estimate,
+        standing=_standing(record, start),
+        submitted=job.submit,
+        started=simulation.began(i) if running else None,
+        planned_start=start - offset if start >= 0 and not running else None,
+        planned_end=state.plan.end(slot) - offset if start >= 0 else None,
+        told_start=simulation.told(i),
+        promised_start=promise - offset if promise < FOREVER and not running else None,
+        expected_start=soon - offset if soon is not None and not running else None,
+        nodes=tuple(dict.fromkeys(state.plan.name_of[take.row] for take in takes)),
+        waits_for=_why(record) if not running and start < 0 else "",
+    )
+
+
+def _standing(record: JobRecord, start: int) -> Standing:
+    if record.phase is Phase.RUNNING:
+        return "running"
+    if start >= 0:
+        return "planned"
+    return "never" if isinstance(record.answer, Never) else "waiting"
+
+
+def _why(record: JobRecord) -> str:
+    match record.answer:
+        case WaitingFor() as answer:
+            return answer.what
+        case Never() as answer:
+            return answer.requirement
+    return "its turn"

@@ -1,0 +1,387 @@
+"""The shell around the engine in a replay: a simulated clock, and what happens at each of its moments.
+
+Jobs arrive as the log says, a run decision starts its job in the same second, a job ends after its run time
+or with a node that fails under it. What happens in one second is handled together: ends, then nodes, then
+arrivals, before anything starts.
+"""
+
+import heapq
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from schedd.dialect import KILLED
+from schedd.engine import Engine, EngineSettings
+from schedd.engine.facts.state import EngineState
+from schedd.engine.searching import SearchHistory
+from schedd.plan.columns import PLANNED, Ints
+from schedd.replay.boards import Boards, PowerPlay, PowerUse
+from schedd.replay.chains import Chains
+from schedd.replay.failures import Outage, check_outages
+from schedd.replay.floor import Defect, Floor
+from schedd.replay.prepare import Prepared
+from schedd.replay.result import SearchTotals
+from schedd.replay.searching import Improver, Searches, Searching
+from schedd.replay.telling import ToldFigures
+from schedd.replay.timing import TimedPlan
+from schedd.wire import (
+    Decision,
+    Event,
+    JobEnded,
+    JobQueued,
+    JobStarted,
+    NodeChanged,
+    Run,
+    ShareFacts,
+    Switch,
+)
+
+__all__ = ["PLANNING_POLICY", "Observer", "Progress", "Schedule", "Simulation"]
+
+PLANNING_POLICY = "conservative"
+_REPORT_EVERY = 256
+_MOST_ROUNDS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a replay is: jobs ended of all, events handled, the simulated clock in the log's seconds."""
+
+    ended: int
+    jobs: int
+    events: int
+    time: int
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """When each job of a selection ran, in the log's seconds, and what the engine did for it.
+
+    ``told`` is the start that was told of each job when it arrived, -1 for none; ``killed`` says who ended
+    with a node, ``where`` on which nodes each ran; ``power`` is what the nodes drew, where their boards were
+    played.
+    """
+
+    start: Ints
+    end: Ints
+    told: Ints
+    killed: Ints
+    where: tuple[tuple[str, ...], ...]
+    events: int
+    promise_breaches: int
+    plan: TimedPlan | None
+    searched: SearchTotals = SearchTotals()
+    inversions: int | None = None
+    told_figures: ToldFigures | None = None
+    power: PowerUse | None = None
+
+
+class Observer(Protocol):
+    """Is told of each job, by its number. Times are those of the engine's clock."""
+
+    def queued(self, i: int, now: int) -> None:
+        """It arrives."""
+
+    def started(self, i: int, now: int) -> None:
+        """It starts."""
+
+    def ended(self, i: int, now: int, *, killed: bool) -> None:
+        """It ends, by itself or with its node."""
+
+    def tell(self, state: EngineState, before: int | None) -> None:
+        """The plan is at rest until ``before``; None: for ever."""
+
+
+class Simulation:
+    """The shell around the engine: a clock, the arrivals still to come, a heap of ends, nodes that fail."""
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        settings: EngineSettings,
+        searching: Searching | None = None,
+        outages: Sequence[Outage] = (),
+        teller: Observer | None = None,
+        boards: Boards | None = None,
+        improver: Improver | None = None,
+    ) -> None:
+        self._prepared = prepared
+        self._teller = teller
+        self._jobs = prepared.jobs
+        # The engine's clock counts from the epoch, a log's own perhaps from before its first job.
+        self._offset = prepared.offset
+        first = self._jobs[0].submit + self._offset
+        if searching is not None:
+            settings = searching.among(settings)
+        self._engine = Engine(settings, first)
+        self._plan: TimedPlan | None = None
+        if settings.policy == PLANNING_POLICY:
+            self._plan = TimedPlan(first)
+            self._engine.state.plan = self._plan
+        nodes = [NodeChanged(id=f"n{i}", time=first, node=node) for i, node in enumerate(prepared.site.nodes)]
+        self._engine.handle(nodes, first)
+        self._engine.handle((), first)  # what the nodes gave room for is not a repair of this replay
+        if self._plan is not None:
+            self._plan.clear_timings()
+        self._floor = Floor(prepared.site.nodes)
+        self._power: PowerPlay | None = None
+        if boards is not None:
+            self._power = PowerPlay(boards, self._engine.state.node_facts, first)
+            self._engine.state.since = first  # as after a snapshot: what runs is known
+        self._start = np.full(len(self._jobs), -1, np.int64)
+        self._end = np.full(len(self._jobs), -1, np.int64)
+        self._told = np.full(len(self._jobs), -1, np.int64)
+        self._killed = np.zeros(len(self._jobs), np.int64)
+        self._ends: list[tuple[int, int]] = []
+        self._arrived = 0
+        self._ended = 0
+        self._events = 0
+        self._late = 0
+        self._inverted = 0
+        self._searches: Improver | None = improver
+        self._chains = Chains(prepared.jobs)
+        self._where: list[tuple[str, ...]] = [()] * len(self._jobs)
+        if searching is not None:
+            self._searches = Searches(searching.search, SearchHistory(whole=first, tried=first))
+        check_outages(outages, len(prepared.site.nodes))
+        # Who comes back goes before who fails, last first: they are taken from the end.
+        changes = [(o.begin + self._offset, 1, o.node) for o in outages]
+        changes += [(o.end + self._offset, 0, o.node) for o in outages]
+        self._changes = sorted(changes, reverse=True)
+
+    @property
+    def state(self) -> EngineState:
+        """The engine's, to be read."""
+        return self._engine.state
+
+    @property
+    def now(self) -> int:
+        """The simulated clock, in the log's seconds."""
+        return self._engine.state.now - self._offset
+
+    @property
+    def next_moment(self) -> int | None:
+        """When something happens next, in the log's seconds; None: nothing does, the log is through."""
+        moment = self._next_moment()
+        return moment - self._offset if moment is not None else None
+
+    @property
+    def arrived(self) -> int:
+        """So many jobs have arrived, the first of the log."""
+        return self._arrived
+
+    @property
+    def ended(self) -> int:
+        """So many of them have ended."""
+        return self._ended
+
+    def began(self, job: int) -> int | None:
+        """When a job started, in the log's seconds."""
+        return int(self._start[job]) - self._offset if self._start[job] >= 0 else None
+
+    def told(self, job: int) -> int | None:
+        """The start that was told of a job when it arrived, in the log's seconds."""
+        return int(self._told[job]) - self._offset if self._told[job] >= 0 else None
+
+    def run_until(
+        self, moment: int | None = None, on_progress: Callable[[Progress], None] | None = None
+    ) -> None:
+        """All that happens up to and at this second of the log; None: to the end. Raises Defect."""
+        rounds = 0
+        last = moment + self._offset if moment is not None else None
+        while (t := self._next_moment()) is not None and (last is None or t <= last):
+            self._second(t)
+            if self._teller is not None:
+                self._teller.tell(self._engine.state, self._next_moment())
+            rounds += 1
+            if on_progress is not None and rounds % _REPORT_EVERY == 0:
+                on_progress(self._progress(t))
+
+    def run(self, on_progress: Callable[[Progress], None] | None = None) -> None:
+        """To the end of the last job. Raises Defect."""
+        engine = self._engine
+        self.run_until(None, on_progress)
+        if self._ended < len(self._jobs):
+            waiting = int(np.argmax(self._start < 0))
+            raise Defect(
+                f"{len(self._jobs) - self._ended} jobs never ran, the first of them job "
+                f"{self._jobs[waiting].id} of the log: nothing more happens after "
+                f"{engine.state.now - self._offset}"
+            )
+        if on_progress is not None:
+            on_progress(self._progress(engine.state.now))
+
+    def schedule(self) -> Schedule:
+        """When each job ran."""
+        return Schedule(
+            start=self._start - self._offset,
+            end=self._end - self._offset,
+            told=np.where(self._told < 0, -1, self._told - self._offset),
+            killed=self._killed,
+            where=tuple(self._where),
+            events=self._events,
+            promise_breaches=self._engine.state.breaches + self._late,
+            plan=self._plan,
+            searched=self._searches.totals() if self._searches is not None else SearchTotals(),
+            inversions=self._inverted if self._engine.state.ranks.matter else None,
+            power=self._power.use(int(self._end.max())) if self._power is not None else None,
+        )
+
+    def _progress(self, t: int) -> Progress:
+        return Progress(self._ended, len(self._jobs), self._events, t - self._offset)
+
+    def _next_moment(self) -> int | None:
+        """The next end, arrival, change of a node or wish of the engine; None when the log is through."""
+        while self._ends and self._killed[self._ends[0][1]]:
+            heapq.heappop(self._ends)
+        if self._ended == len(self._jobs):
+            return None
+        moments = []
+        if self._ends:
+            moments.append(self._ends[0][0])
+        if self._arrived < len(self._jobs):
+            moments.append(self._jobs[self._arrived].submit + self._offset)
+        if self._changes:
+            moments.append(self._changes[-1][0])
+        if self._power is not None and (due := self._power.next()) is not None:
+            moments.append(due)
+        wake = self._engine.next_wake
+        if wake is not None:
+            moments.append(wake)
+        if self._searches is not None and (due := self._searches.first_due(self._engine)) is not None:
+            moments.append(due)
+        return min(moments) if moments else None
+
+    def _second(self, t: int) -> None:
+        """All that happens at ``t``: ends and arrivals in one batch, then starts until none is left."""
+        before = self._arrived
+        batch = self._batch(t)
+        for rounds in range(_MOST_ROUNDS):
+            self._events += len(batch)
+            outcome = self._engine.handle(batch, t)
+            if self._searches is not None:
+                self._searches.heard(outcome)
+            if rounds == 0 and self._plan is not None:
+                self._note_told(range(before, self._arrived))
+            batch = self._starts(outcome.decisions, t)
+            if not batch and self._searches is not None:
+                wake = self._engine.next_wake
+                at_rest = wake is None or wake > t  # else this second comes again
+                improved = self._searches.improved(self._engine) if at_rest else None
+                batch = [improved] if improved is not None else []
+            if not batch:
+                return
+        raise Defect(f"the engine does not come to rest at {t - self._offset}")
+
+    def _batch(self, t: int) -> list[Event]:
+        batch: list[Event] = []
+        ends = self._ends
+        while ends and ends[0][0] == t:
+            _, job = heapq.heappop(ends)
+            if not self._killed[job]:
+                batch += (self._leave(job, t), *self._chains.ended(job, t))
+        while self._changes and self._changes[-1][0] == t:
+            batch += self._change(self._changes.pop(), t)
+        if self._power is not None:
+            batch += self._switched(self._power, t)
+        jobs, facts, offset = self._jobs, self._prepared.facts, self._offset
+        i = self._arrived
+        while i < len(jobs) and jobs[i].submit + offset == t:
+            batch.append(JobQueued(id=f"q{i}", time=t, job=self._chains.queued(i, facts(i))))
+            if self._teller is not None:
+                self._teller.queued(i, t)
+            i += 1
+        self._arrived = i
+        return batch
+
+    def _leave(self, job: int, t: int) -> JobEnded:
+        shares = self._floor.leave(job)
+        self._ended += 1
+        self._end[job] = t
+        if self._power is not None:
+            self._power.left(shares, t - int(self._start[job]), t)
+        if self._teller is not None:
+            self._teller.ended(job, t, killed=bool(self._killed[job]))
+        status = KILLED if self._killed[job] else 0
+        return JobEnded(id=f"e{job}", time=t, job_id=str(job), exit_status=status)
+
+    def _change(self, change: tuple[int, int, int], t: int) -> list[Event]:
+        """A node fails with all that runs on it, or is back."""
+        _, fails, number = change
+        node = self._prepared.site.nodes[number]
+        if not fails:
+            self._floor.restore(node.name)
+            return [NodeChanged(id=f"u{number}:{t}", time=t, node=node)]
+        killed = self._floor.fail(node.name)
+        self._killed[killed] = 1
+        gone: list[Event] = []
+        for job in killed:
+            gone += (self._leave(job, t), *self._chains.ended(job, t))
+        return [*gone, NodeChanged(id=f"d{number}:{t}", time=t, node=replace(node, state="down"))]
+
+    def _switched(self, power: PowerPlay, t: int) -> list[Event]:
+        """Nodes that are up or down now, as far as the server tells of it: where others switch them, it
+        shows them up.
+        """
+        events: list[Event] = []
+        nodes = self._engine.state.node_facts
+        for name, up in power.arrived(t):
+            if power.obeys:
+                now_is = replace(nodes[name], state="up" if up else "down")
+                events.append(NodeChanged(id=f"p{name}:{t}", time=t, node=now_is))
+        return events
+
+    def _note_told(self, arrived: range) -> None:
+        state = self._engine.state
+        for i in arrived:
+            record = state.records.get(str(i))
+            if record is not None and record.slot >= 0:
+                self._told[i] = state.plan.start(record.slot)
+
+    def _starts(self, decisions: tuple[Decision, ...], t: int) -> list[Event]:
+        """Do what the engine decided: what it starts does start."""
+        events: list[Event] = []
+        for decision in decisions:
+            if isinstance(decision, Switch) and self._power is not None:
+                events.append(self._power.order(decision, t))
+                continue
+            if not isinstance(decision, Run):
+                raise Defect(f"at {t - self._offset}: {decision}")
+            job = int(decision.job_id)
+            # Beside what the engine counts itself: did the job really start by the moment it was promised?
+            state = self._engine.state
+            self._late += t > int(state.promise[state.records[decision.job_id].slot])
+            self._inverted += state.ranks.matter and self._passes_over(job, t)
+            if self._start[job] >= 0:
+                raise Defect(f"job {self._jobs[job].id} was started twice, at {t - self._offset} again")
+            wrong = self._floor.enter(job, decision.shares)
+            if wrong:
+                raise Defect(f"job {self._jobs[job].id} was started at {t - self._offset} on {wrong}")
+            began = t + (self._power.began(decision.shares, t) if self._power is not None else 0)
+            self._start[job] = began
+            self._where[job] = tuple(dict.fromkeys(share.node for share in decision.shares))
+            if self._teller is not None:
+                self._teller.started(job, t)
+            heapq.heappush(self._ends, (began + self._run_time(job, decision.shares), job))
+            events.append(JobStarted(id=f"s{job}", time=t, job_id=decision.job_id, shares=decision.shares))
+        return events
+
+    def _run_time(self, job: int, shares: Sequence[ShareFacts]) -> int:
+        """How long a job runs: where faster nodes run it sooner, by the slowest of its own."""
+        run, site = self._jobs[job].run, self._prepared.site
+        if not site.paced:
+            return run
+        own = min(site.speeds[share.node] for share in shares)
+        return max(1, round(run * min(site.speeds.values()) / own))
+
+    def _passes_over(self, job: int, t: int) -> bool:
+        """Whether a job of higher priority waits that would have room where this one starts."""
+        state, columns = self._engine.state, self._engine.state.plan.jobs
+        slot = state.records[str(job)].slot
+        waits = (columns.states == PLANNED) & (columns.ready <= t)
+        waits &= columns.durations <= columns.durations[slot]
+        waits &= state.rank > state.rank[slot]
+        ahead = (state.by_slot[other] for other in np.flatnonzero(waits).tolist())
+        return any(self._jobs[int(one.id)].procs <= self._jobs[job].procs for one in ahead if one is not None)

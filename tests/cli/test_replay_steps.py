@@ -1,0 +1,183 @@
+"""``schedd replay --until`` and ``--step``: the plan at moments of a log."""
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schedd.cli.main import main
+from tests.cli.test_replay import text
+
+DATED = "; MaxProcs: 4\n; UnixStartTime: 1000000000\n"
+JOBS = [(0, 100, 3, 200), (1, 100, 4, 300), (2, 50, 1, 60), (3, 10, 4, 20)]
+"""Submission, run time, processors, limit: the first runs, and the third beside it."""
+
+Plans = Callable[..., list[dict[str, Any]]]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "small.swf"
+    path.write_text(text(JOBS))
+    return path
+
+
+@pytest.fixture
+def plans(tmp_path: Path, log: Path) -> Plans:
+    """Calls `schedd replay`; gives its JSON."""
+
+    def run(*args: str) -> list[dict[str, Any]]:
+        out = tmp_path / "out.json"
+        assert main(["replay", str(log), "--estimates", "user", *args, "--json", str(out)]) == 0
+        found: list[dict[str, Any]] = json.loads(out.read_text())
+        return found
+
+    return run
+
+
+def starts(plan: dict[str, Any]) -> dict[str, tuple[str, int]]:
+    return {
+        one["id"]: (one["standing"], one["started"] if one["started"] is not None else one["planned_start"])
+        for one in plan["jobs"]
+    }
+
+
+def test_the_plan_is_shown_at_each_moment_with_all_that_happened_at_it(plans: Plans) -> None:
+    first, second, third = plans("--until", "3", "--until", "99,100")
+    assert [plan["time"] for plan in (first, second, third)] == [3, 99, 100]
+    assert starts(first) == {
+        "1": ("running", 0),
+        "3": ("running", 2),
+        "2": ("planned", 200),
+        "4": ("planned", 500),
+    }
+    counts = ("running", "planned", "waiting", "ended", "to_come", "procs", "procs_used", "next")
+    assert [first[name] for name in counts] == [2, 2, 0, 0, 0, 4, 4, 52]
+    assert [second[name] for name in counts] == [1, 2, 0, 1, 0, 4, 3, 100]
+    # The first ended early, and the second began in the same second.
+    assert starts(third) == {"2": ("running", 100), "4": ("planned", 400)}
+    one = next(one for one in first["jobs"] if one["id"] == "2")
+    assert (one["told_start"], one["planned_end"], one["procs"], one["walltime"]) == (200, 500, 4, 300)
+    assert (one["user"], one["submitted"], one["nodes"]) == ("2", 1, ["machine"])
+    assert first["unix_time"] is None
+
+
+def test_what_is_promised_and_expected_is_told_of_those_that_wait(plans: Plans, log: Path) -> None:
+    """Of forty jobs that asked for ten times what they took, the next is known to take less."""
+    jobs = [(600 * n, 50, 4, 500) for n in range(40)]
+    log.write_text(text([*jobs, (24_000, 50, 4, 500), (24_001, 50, 4, 500)]))
+    (plan,) = plans("--until", "24001", "--slack", "100")
+    last = plan["jobs"][-1]
+    assert (last["planned_start"], last["promised_start"]) == (24_500, 24_600)
+    assert 24_001 < last["expected_start"] < 24_200
+    running = plan["jobs"][0]
+    assert (running["expected_start"], running["promised_start"]) == (None, None)
+
+
+def test_under_a_policy_that_plans_nobody_jobs_wait_for_their_turn(plans: Plans) -> None:
+    (plan,) = plans("--until", "3", "--policy", "fcfs")
+    waiting = [one for one in plan["jobs"] if one["standing"] != "running"]
+    assert {one["waits_for"] for one in waiting} != {""}
+    assert {one["planned_start"] for one in waiting} == {None}
+    assert plan["waiting"] == len(waiting) > 0
+
+
+def test_before_the_first_job_and_after_the_last_there_is_no_plan(plans: Plans) -> None:
+    early, late = plans("--until", "0,7d")
+    assert (early["to_come"], early["running"]) == (3, 1)
+    assert (late["ended"], late["next"], late["jobs"]) == (4, None, [])
+
+
+def test_a_date_is_one_of_the_log_in_utc(plans: Plans, log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log.write_text(text(JOBS, DATED))
+    (plan,) = plans("--until", "2001-09-09T01:46:43")
+    assert (plan["time"], plan["unix_time"]) == (3, 1_000_000_003)
+    shown = capsys.readouterr().out
+    assert "small, conservative, at 2001-09-09 01:46:43" in shown
+    assert "2001-09-09 01:50:00" in shown, "the second job's planned start"
+
+
+@pytest.mark.parametrize(
+    ("typed", "times"),
+    [
+        ("", [0]),
+        ("\n\n", [0, 40, 80]),
+        ("100\n\nq\n\n", [0, 100, 140]),
+        ("e\ne\n", [0, 1, 2]),
+        ("a\n", [0, 210]),
+        ("50\n1\nsoon\n\n", [0, 50, 90]),
+        ("30d\n\n\n", [0, 2_592_000]),
+    ],
+)
+def test_steps_are_taken_as_the_lines_say(
+    plans: Plans, monkeypatch: pytest.MonkeyPatch, typed: str, times: list[int]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(typed))
+    assert [plan["time"] for plan in plans("--step", "40")] == times
+
+
+def test_a_step_may_be_to_the_next_event_and_begin_at_a_moment(
+    plans: Plans, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n\n"))
+    found = plans("--until", "50", "--step", "event")
+    assert [plan["time"] for plan in found] == [50, 52, 100]
+
+
+def test_what_is_typed_wrong_is_said_and_asked_again(
+    log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("50\n1\nsoon\n2001-01-01\n"))
+    assert main(["replay", str(log), "--step", "40"]) == 0
+    said = capsys.readouterr().err
+    assert "1: it is 50 already" in said
+    assert "soon: no moment" in said
+    assert "does not say when it began" in said
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("--until", "soon"), "soon: no moment"),
+        (("--until", ","), "--until: give a moment"),
+        (("--until", "2001-09-09"), "does not say when it began"),
+        (("--step", "0"), "--step 0: a time above 0"),
+        (("--step", "often"), "--step often"),
+        (("--until", "3", "--policy", "fcfs,easy"), "go through one policy"),
+        (("--until", "3", "--tell"), "leave --tell and --plot out"),
+        (("--until", "3", "--estimates", "none"), "exact or user"),
+    ],
+)
+def test_what_cannot_be_gone_through_is_one_clear_line(
+    log: Path, capsys: pytest.CaptureFixture[str], args: tuple[str, ...], said: str
+) -> None:
+    assert main(["replay", str(log), *args]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_two_logs_cannot_be_gone_through_at_once(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = log.with_name("other.swf")
+    other.write_text(text(JOBS))
+    assert main(["replay", str(log), str(other), "--until", "3"]) == 2
+    assert "go through one log: name one" in capsys.readouterr().err
+
+
+def test_a_sites_settings_alone_are_gone_through(plans: Plans, tmp_path: Path) -> None:
+    settings = tmp_path / "schedd.toml"
+    limit = '[[clusters.main.site.limits]]\nwhat = "cpus"\nwho = "user"\namount = 3\n'
+    settings.write_text(f"[clusters.main]\nslack = 50\n\n{limit}")
+    (plan,) = plans("--until", "3", "--policy-file", str(settings))
+    assert plan["policy"] == "conservative site"
+    assert starts(plan) == {"1": ("running", 0), "3": ("running", 2)}, "the limit leaves the wide ones out"
+
+
+def test_many_jobs_are_cut_in_the_table_and_whole_in_the_file(
+    plans: Plans, log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log.write_text(text([(0, 100, 4, 100) for _ in range(80)]))
+    (plan,) = plans("--until", "0")
+    assert len(plan["jobs"]) == 80
+    assert "… and 30 more; --json has all" in capsys.readouterr().out
