@@ -19,7 +19,7 @@ from schedd.federation.routing.jobs import tasks_of
 from schedd.model import Request
 from schedd.wire import HANDED_ATTRIBUTES
 
-__all__ = ["Asked", "Bag", "NewJob", "WhatIf", "Words", "Work"]
+__all__ = ["Asked", "Bag", "NewJob", "WhatIf", "Words", "Work", "read_request"]
 
 _WALLTIME: Final = 3600
 _MOST_TASKS: Final = 100_000
@@ -46,7 +46,7 @@ class Asked(BaseModel):
         if (self.request is None) == (self.resources is None):
             raise ValueError("give either request or resources")
         try:
-            _read(self.asked)
+            read_request(self.asked)
         except RequestError as error:
             raise ValueError(error.comment) from None
         return self
@@ -63,12 +63,12 @@ class Asked(BaseModel):
     @property
     def walltime(self) -> int:
         """In seconds; an hour for a job that names none."""
-        return _read(self.asked).walltime or _WALLTIME
+        return read_request(self.asked).walltime or _WALLTIME
 
     @property
     def cpu_seconds(self) -> int:
         """Its cores for its walltime."""
-        return _read(self.asked).cpus * self.walltime
+        return read_request(self.asked).cpus * self.walltime
 
 
 class MaybeArray(Asked):
@@ -147,8 +147,24 @@ class NewJob(MaybeArray, Work):
         int | None,
         Field(description="When it should have ended: a priority under the policy `load`.", ge=0, lt=1 << 36),
     ] = None
+    booking: Annotated[
+        str,
+        Field(
+            description="It runs in this booking of its owner's, at the cluster where that is.",
+            max_length=63,
+            pattern=r"^[A-Za-z0-9._-]*$",
+        ),
+    ] = ""
+
+    @model_validator(mode="after")
+    def _one_place(self) -> "NewJob":
+        if self.booking and self.clusters:
+            raise ValueError("a job in a booking goes to the cluster where that is: leave clusters out")
+        if self.booking and self.array:
+            raise ValueError("an array does not run in a booking: leave array or booking out")
+        return self
 
 
-def _read(asked: Mapping[str, str]) -> Request:
+def read_request(asked: Mapping[str, str]) -> Request:
     """In the words of TORQUE, or of OpenPBS where there is a select. Raises RequestError."""
     return parse_openpbs(asked) if family_of(asked) == "openpbs" else parse_torque(asked)

@@ -2,15 +2,24 @@
 
 from typing import Annotated, Final
 
+from fastapi import Path
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from schedd.api.messages import RequestText, Resources
 from schedd.dialect import RequestError, format_walltime, resource_list
 
-__all__ = ["Accepting", "BookingAsked", "Moment"]
+__all__ = ["Accepting", "BookingAsked", "BookingName", "Moment"]
 
 _TIME_END: Final = 1 << 36
 Moment = Annotated[int | None, Field(ge=0, lt=_TIME_END)]
+BookingName = Annotated[
+    str,
+    Path(
+        description="The booking's name, chosen by who makes it: letters, digits, '.', '_' and '-'.",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$",
+        examples=["review"],
+    ),
+]
 
 
 class BookingAsked(BaseModel):

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from schedd.api.access import Cluster, User
 from schedd.api.bodies import Dated, dated
-from schedd.api.booking_asked import Accepting, BookingAsked, Moment
+from schedd.api.booking_asked import Accepting, BookingAsked, BookingName, Moment
 from schedd.api.problems import ProblemError, answers
 from schedd.api.replies import documented, reply
 from schedd.api.text import TextRoute
@@ -31,14 +31,6 @@ _PATIENCE: Final = 10.0
 _HINT: Final = "it is done as soon as the planner is free; GET the bookings to see what became of it"
 _PUT: Final = ("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid", "bad-request")
 _ACT: Final = ("no-token", "not-allowed", "unknown-cluster", "unknown-booking", "not-ready", "invalid")
-_Name = Annotated[
-    str,
-    Path(
-        description="The booking's name, chosen by who makes it: letters, digits, '.', '_' and '-'.",
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$",
-        examples=["review"],
-    ),
-]
 
 
 class BookingRequest(BookingAsked):
@@ -241,7 +233,7 @@ def list_bookings(request: Request, cluster: Cluster, asker: User) -> Response:
 
 
 @router.get("/{name}", response_model=BookingDone, responses=answers(*_ACT))
-def get_booking(request: Request, cluster: Cluster, name: _Name, asker: User) -> Response:
+def get_booking(request: Request, cluster: Cluster, name: BookingName, asker: User) -> Response:
     """One booking: when it begins, how far it may still move, what was offered instead."""
     _known(cluster, name, asker)
     return _done(request, cluster, name)
@@ -253,7 +245,7 @@ def get_booking(request: Request, cluster: Cluster, name: _Name, asker: User) ->
     responses=answers(*_PUT, "too-much", "no-room", "too-large", "not-now"),
 )
 async def put_booking(
-    request: Request, cluster: Cluster, name: _Name, body: BookingRequest, asker: User
+    request: Request, cluster: Cluster, name: BookingName, body: BookingRequest, asker: User
 ) -> Response:
     """Book cores. The same name again, while it holds cores, is the same booking.
 
@@ -284,7 +276,7 @@ def _owner(asker: Bearer, body: BookingRequest) -> str:
 
 
 @router.delete("/{name}", response_model=BookingDone, responses=answers(*_ACT, "too-much"))
-async def delete_booking(request: Request, cluster: Cluster, name: _Name, asker: User) -> Response:
+async def delete_booking(request: Request, cluster: Cluster, name: BookingName, asker: User) -> Response:
     """Give a booking back. Jobs that run in it go on; those that wait for it are planned like any other."""
     return await _step(request, cluster, name, asker, "cancel")
 
@@ -295,7 +287,7 @@ async def delete_booking(request: Request, cluster: Cluster, name: _Name, asker:
     responses=answers(*_ACT, "bad-request", "too-large", "too-much", "no-room", "not-now"),
 )
 async def accept_option(
-    request: Request, cluster: Cluster, name: _Name, body: Accepting, asker: User
+    request: Request, cluster: Cluster, name: BookingName, body: Accepting, asker: User
 ) -> Response:
     """Take a counter-offer of a booking that was refused; where it is gone by now there are new ones."""
     booking = _known(cluster, name, asker)
@@ -309,7 +301,7 @@ async def accept_option(
 async def do_with_booking(
     request: Request,
     cluster: Cluster,
-    name: _Name,
+    name: BookingName,
     act: Annotated[Literal["freeze", "confirm", "keep"], Path(description="What is done with it.")],
     asker: User,
 ) -> Response:

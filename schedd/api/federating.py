@@ -13,13 +13,14 @@ import structlog
 import uvicorn
 from fastapi import FastAPI
 
-from schedd.api import bags, balance, groups
+from schedd.api import bags, balance, federated_bookings, groups
 from schedd.api.persons import Persons
 from schedd.api.roof import create_app
 from schedd.federation.log import Log
 from schedd.federation.roof.roof import Roof
 from schedd.federation.settings import Settings, SettingsError
 from schedd.federation.threads.bags import BagKeeper
+from schedd.federation.threads.bookings import BookingKeeper
 from schedd.federation.threads.groups import Keeper
 from schedd.federation.threads.peers import Peer
 from schedd.service.access.tokens import Tokens, read_token_file
@@ -95,6 +96,7 @@ def federate(
     balance.add(app)
     groups.add(app)
     bags.add(app)
+    federated_bookings.add(app)
     config = uvicorn.Config(
         app, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=10
     )
@@ -125,7 +127,7 @@ def _lead(settings: Settings, own: dict[str, str], app: FastAPI, stopping: threa
         _log.info("leading", term=log.lead.term, jobs=len(roof.jobs.by_id), open=len(roof.jobs.open))
         ending = threading.Event()
         peers = [Peer(name, roof, own[name], ending) for name in settings.clusters]
-        keepers = (Keeper(roof, own, ending), BagKeeper(roof, ending))
+        keepers = (Keeper(roof, own, ending), BagKeeper(roof, ending), BookingKeeper(roof, ending))
         for thread in (*peers, *keepers):
             thread.start()
         app.state.roof = roof

@@ -1,11 +1,11 @@
 """The federation over HTTP: jobs handed to it, the clusters under it, and where a job would start first."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path as File
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Protocol
 
 import jinja2
 from fastapi import Depends, FastAPI, Path, Request
@@ -16,15 +16,17 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from schedd import __version__
 from schedd.api import problems
 from schedd.api.app import Lifespan
-from schedd.api.asked import Asked, MaybeArray, NewJob, WhatIf
+from schedd.api.asked import MaybeArray, NewJob, WhatIf
 from schedd.api.bag_rows import bag_row
+from schedd.api.booking_rows import page_rows
 from schedd.api.headers import Closed
 from schedd.api.limits import BodyLimit
 from schedd.api.persons import Person, Persons
 from schedd.api.problems import Fault, ProblemError, answers
 from schedd.api.text import TextRoute
 from schedd.client import ClientError
-from schedd.federation.report import arrays_of, bags_of, groups_of, jobs_of
+from schedd.federation.bookings.steps import name_there
+from schedd.federation.report import arrays_of, bags_of, bookings_of, groups_of, jobs_of
 from schedd.federation.roof.roof import Roof
 from schedd.federation.routing.jobs import Job, tasks_of
 from schedd.federation.routing.seen import HandoverSeen
@@ -97,7 +99,7 @@ def create_app(tokens: Tokens, lifespan: Lifespan | None = None, persons: Person
         _submit,
         methods=["POST"],
         status_code=201,
-        responses=answers(*_READ, "not-allowed", "bad-request", "too-large"),
+        responses=answers(*_READ, "not-allowed", "bad-request", "too-large", "not-now"),
     )
     one = "/v1/federation/jobs/{job}"
     add(one, _job, methods=["GET"], responses=answers(*_READ, "unknown-job"))
@@ -156,7 +158,7 @@ def cluster_rows(roof: Roof) -> list[dict[str, Any]]:
 
 
 def _report(roof: TheRoof, _: Asker) -> dict[str, Any]:
-    """What became of jobs, groups and bags that are kept, and whose moves found holes."""
+    """What became of jobs, groups, bags and bookings that are kept, and whose moves found holes."""
     groups = asdict(groups_of(list(roof.groups.by_id.values())))
     jobs = list(roof.jobs.by_id.values())
 
@@ -172,6 +174,7 @@ def _report(roof: TheRoof, _: Asker) -> dict[str, Any]:
             "holes_found": roof.of_groups.holes["found"],
         },
         "bags": asdict(bags_of(list(roof.bags.by_id.values()), roof.jobs, counts)),
+        "bookings": asdict(bookings_of(list(roof.bookings.by_id.values()))),
     }
 
 
@@ -240,6 +243,7 @@ def job_row(roof: Roof, job: Job) -> dict[str, Any]:
         "cancelled": job.cancelled,
         "moves": job.moves,
         "bag": job.bag,
+        "booking": _name_of(roof, job.booking),
         "tasks": job.array,
         "standing": _tasks_of(_seen_of(roof, job)),
         "text": job.text,
@@ -256,6 +260,12 @@ def _seen_of(roof: Roof, job: Job) -> HandoverSeen | None:
 def _tasks_of(seen: HandoverSeen | None) -> dict[str, Any] | None:
     """How many jobs of an array stand where; None for what is none, or is not known yet."""
     return dict(seen.tasks) if seen is not None and seen.tasks is not None else None
+
+
+def _name_of(roof: Roof, booking: str) -> str:
+    """Of one that may be forgotten by now."""
+    found = roof.bookings.by_id.get(booking)
+    return found.name if found is not None else booking
 
 
 def _sees(asker: Bearer, job: Job) -> bool:
@@ -290,8 +300,28 @@ async def _submit(roof: TheRoof, asker: Asker, body: NewJob) -> Response:
         **claimed_by(asker, owner),
     }
     more = {"clusters": tuple(body.clusters), "key": body.key, "deadline": body.deadline}
+    if body.booking:
+        booking, cluster, name = _booking_of(roof, owner, body.booking)
+        if cannot := roof.cannot(cluster, body.asked):
+            what = f"booking {body.booking} is at {cluster}: {cannot}"
+            raise ProblemError("invalid", what, errors=[Fault(where="body.request", what=what)])
+        submission["booking"] = name
+        more |= {"clusters": (cluster,), "booking": booking}
     job = await run_in_threadpool(partial(roof.submit, owner, submission, **more))
     return JSONResponse(job_row(roof, job), 201)
+
+
+def _booking_of(roof: Roof, owner: str, name: str) -> tuple[str, str, str]:
+    """The owner's booking: its number, its cluster, its name there. Raises ProblemError."""
+    booking = roof.bookings.named(name)
+    if booking is None or booking.owner != owner:
+        what = f"{owner} has no booking {name} in the federation"
+        raise ProblemError("invalid", what, errors=[Fault(where="body.booking", what=what)])
+    placed = booking.placed
+    if booking.over or booking.cancelled or placed is None or not booking.booked:
+        words = booking.over or ("being given back" if booking.cancelled else "being booked")
+        raise ProblemError("not-now", f"booking {name} is {words}: no job can be bound to it")
+    return booking.id, placed.cluster, name_there(roof.of_bookings.rules, booking, placed)
 
 
 async def _cancel(roof: TheRoof, asker: Asker, job: _JobName) -> dict[str, Any]:
@@ -343,7 +373,25 @@ def first(roof: Roof, owner: str, users: Mapping[str, str], body: MaybeArray) ->
     return sorted(rows, key=lambda row: (row["end"] is None, row["end"] or 0, row["cluster"]))
 
 
-def owner_of(roof: Roof, asker: Bearer, body: Asked) -> str:
+class Asks(Protocol):
+    """What somebody asks a federation for, who for, and where."""
+
+    owner: str
+
+    @property
+    def clusters(self) -> Sequence[str]:
+        """It may go to these alone."""
+
+    @property
+    def queues(self) -> Mapping[str, str]:
+        """By cluster."""
+
+    @property
+    def asked(self) -> Mapping[str, str]:
+        """Resources by name."""
+
+
+def owner_of(roof: Roof, asker: Bearer, body: Asks) -> str:
     """Whose it is. Raises ProblemError."""
     unknown = [name for name in (*body.clusters, *body.queues) if name not in roof.settings.clusters]
     if unknown:
@@ -375,8 +423,8 @@ def users_of(roof: Roof, asker: Bearer, owner: str) -> Mapping[str, str]:
     return roof.settings.users(owner, said["users"]) if said else roof.users_of(owner)
 
 
-_BAGS: Final = 50
-"""So many bags are shown on the page."""
+_SHOWN: Final = 50
+"""So many bags and bookings are shown on the page."""
 _PAGES: Final = jinja2.Environment(
     loader=jinja2.FileSystemLoader(File(__file__).with_name("pages")), autoescape=True
 )
@@ -387,12 +435,15 @@ def _page(request: Request) -> Response:
     roof: Roof | None = request.app.state.roof
     open_ones = list(roof.bags.open) if roof is not None else []
     bags = [row for name in open_ones if roof and not (row := bag_row(roof, roof.bags[name]))["over"]]
+    bookings = page_rows(roof) if roof is not None else []
     text = _PAGES.get_template("federation.html").render(
         clusters=cluster_rows(roof) if roof is not None else [],
         totals=_totals(roof) if roof is not None else {},
         licences=licence_rows(roof) if roof is not None else [],
-        bags=bags[:_BAGS],
-        more_bags=len(bags[_BAGS:]),
+        bags=bags[:_SHOWN],
+        more_bags=len(bags[_SHOWN:]),
+        bookings=bookings[:_SHOWN],
+        more_bookings=len(bookings[_SHOWN:]),
         name=roof.settings.name if roof is not None else "",
         policy=roof.settings.routing.policy.value if roof is not None else "",
         leads=roof is not None,

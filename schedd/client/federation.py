@@ -2,11 +2,21 @@
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self, TypedDict, cast
+from urllib.parse import quote
 
 from schedd.client.endpoint import Endpoint
 from schedd.client.http import Connection
 
-__all__ = ["AttemptRow", "BagOfferRow", "BagRow", "ClusterRow", "FederationClient", "JobRow", "WhatIfRow"]
+__all__ = [
+    "AttemptRow",
+    "BagOfferRow",
+    "BagRow",
+    "ClusterRow",
+    "FederatedBookingRow",
+    "FederationClient",
+    "JobRow",
+    "WhatIfRow",
+]
 
 
 class AttemptRow(TypedDict):
@@ -61,6 +71,8 @@ class JobRow(TypedDict):
     moves: int
     bag: str
     """The bag of which it is a share; empty: none."""
+    booking: str
+    """The booking in which it is to run; empty: none."""
     tasks: str
     """Of an array, and of a bag's share, which is one: its indices, first and last; empty: it is none."""
     standing: TasksRow | None
@@ -184,6 +196,71 @@ class BagRow(TypedDict):
     shares: list[ShareRow]
 
 
+class BookingAttemptRow(TypedDict):
+    """A booking at one cluster; ``name`` is what it is called there."""
+
+    number: int
+    cluster: str
+    user: str
+    name: str
+    phase: str
+    since: int
+    ready: int
+    deadline: int
+    why: str
+    text: str
+
+
+class BookingMoveRow(TypedDict):
+    """A move of the planned start; a start of null: there was none."""
+
+    time: int
+    before: int | None
+    after: int
+
+
+class BookingOptionRow(TypedDict):
+    """A counter-offer of one cluster; ``stretch``: how far it is outside the window, in lengths."""
+
+    option: int
+    cluster: str
+    start: int
+    end: int
+    stretch: float
+
+
+class FederatedBookingRow(TypedDict):
+    """A booking of the federation. Times are seconds since the epoch. ``away``: why its cluster does not
+    answer.
+    """
+
+    id: str
+    name: str
+    owner: str
+    state: str
+    cluster: str
+    away: str
+    resources: dict[str, str]
+    cpus: int | None
+    duration: int
+    ready: int
+    deadline: int
+    start: int | None
+    end: int | None
+    spare: int | None
+    freezes: int | None
+    clusters: list[str]
+    submitted: int
+    jobs: list[str]
+    moves: list[BookingMoveRow]
+    attempts: list[BookingAttemptRow]
+    options: list[BookingOptionRow]
+    cancelled: bool
+    over: Literal["", "ended", "cancelled", "lost", "refused"]
+    over_at: int | None
+    text: str
+
+
 class FederationClient:
     """Every method raises ``Unreachable`` when nobody answers and ``Refused`` when the federation says no."""
 
@@ -269,6 +346,38 @@ class FederationClient:
     def cancel_bag(self, name: str) -> BagRow:
         """Take back what waits of it."""
         return cast("BagRow", self._http.ask("DELETE", f"/v1/federation/bags/{name}"))
+
+    def bookings(self, *, over: bool = True) -> list[FederatedBookingRow]:
+        """Bookings that the asker may see."""
+        query = {"state": "all" if over else "open"}
+        found = self._http.ask("GET", "/v1/federation/bookings", query)
+        return cast("list[FederatedBookingRow]", found["bookings"])
+
+    def booking(self, name: str) -> FederatedBookingRow:
+        """One of them."""
+        return self._booking("GET", name, "")
+
+    def book(self, name: str, what: Mapping[str, Any]) -> FederatedBookingRow:
+        """Book cores: ``request`` or ``resources``, ``duration``, ``start`` or ``ready`` and ``deadline``,
+        and so on. ``Refused`` of kind ``no-room`` has ``options``.
+        """
+        return self._booking("PUT", name, "", dict(what))
+
+    def accept_option(self, name: str, option: int) -> FederatedBookingRow:
+        """Take a counter-offer of one that was refused."""
+        return self._booking("POST", name, "/accept", {"option": option})
+
+    def freeze_booking(self, name: str) -> FederatedBookingRow:
+        """Let it stay where it is planned."""
+        return self._booking("POST", name, "/freeze")
+
+    def cancel_booking(self, name: str) -> FederatedBookingRow:
+        """Give it back."""
+        return self._booking("DELETE", name, "")
+
+    def _booking(self, method: str, name: str, what: str, body: object = None) -> FederatedBookingRow:
+        path = f"/v1/federation/bookings/{quote(name, safe='')}{what}"
+        return cast("FederatedBookingRow", self._http.ask(method, path, body=body))
 
     def what_if(self, request: str, clusters: Sequence[str] = (), array: str = "") -> list[WhatIfRow]:
         """Where it would start; the earliest end stands first. Of an ``array`` the last end counts."""

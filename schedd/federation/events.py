@@ -5,13 +5,14 @@ from typing import Annotated
 from pydantic import Field, TypeAdapter
 
 from schedd.federation.bags.events import BagEvent, BagOffered
+from schedd.federation.bookings.events import BookingEvent
 from schedd.federation.groups.events import GroupEvent
 from schedd.federation.licences import Leased
 from schedd.federation.routing.events import JobEvent
 
 __all__ = ["Event", "Logged", "decode", "encode"]
 
-Event = JobEvent | GroupEvent | BagEvent
+Event = JobEvent | GroupEvent | BagEvent | BookingEvent
 Logged = Event | Leased | BagOffered
 _ADAPTER: TypeAdapter[Logged] = TypeAdapter(Annotated[Logged, Field(discriminator="type")])
 

@@ -1,4 +1,4 @@
-"""What a federation was worth: of jobs, groups and bags that are over, from its own log.
+"""What a federation was worth: of jobs, groups, bags and bookings that are over, from its own log.
 
 The measures of Netto, *Adaptive co-allocation of distributed resources* (2009), 2.6 and 6.4. Ends are those
 that the federation saw, as late as it looks at a cluster.
@@ -10,12 +10,14 @@ from statistics import mean
 from typing import Any
 
 from schedd.federation.bags.bag import Bag, how_over, over_at
+from schedd.federation.bookings.booking import Booking
 from schedd.federation.groups.group import Group, Round
 from schedd.federation.routing.jobs import Job, Jobs
 
 __all__ = [
     "ArrayFigures",
     "BagFigures",
+    "BookingFigures",
     "Deadlines",
     "GroupFigures",
     "JobFigures",
@@ -23,6 +25,7 @@ __all__ = [
     "StretchFigures",
     "arrays_of",
     "bags_of",
+    "bookings_of",
     "groups_of",
     "jobs_of",
     "spread_of",
@@ -114,6 +117,41 @@ class GroupFigures:
     to_one_share: float | None
     earlier: int
     earlier_share: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class BookingFigures:
+    """Of all that were asked for: those that got a place (``booked``), of these ``by_offer`` by a
+    counter-offer; those that are ``refused``; what became of the others. ``moves`` are those of planned
+    starts, as far as their clusters remember; ``declined`` counts clusters that had no room.
+    """
+
+    asked: int
+    booked: int
+    by_offer: int
+    refused: int
+    declined: int
+    ended: int
+    cancelled: int
+    lost: int
+    moves: int
+
+
+def bookings_of(bookings: Iterable[Booking]) -> BookingFigures:
+    """Of all that are kept."""
+    known = list(bookings)
+    booked = [one for one in known if one.start is not None]
+    return BookingFigures(
+        asked=len(known),
+        booked=len(booked),
+        by_offer=sum(one.first > 1 for one in booked),
+        refused=sum(one.over == "refused" for one in known),
+        declined=sum(it.phase == "declined" for one in known for it in one.attempts),
+        ended=sum(one.over == "ended" for one in known),
+        cancelled=sum(one.over == "cancelled" for one in known),
+        lost=sum(one.over == "lost" for one in known),
+        moves=sum(before is not None for one in known for _, before, _ in one.moves),
+    )
 
 
 def jobs_of(jobs: Iterable[Job]) -> JobFigures:

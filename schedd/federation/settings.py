@@ -10,6 +10,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import Field, ValidationError, model_validator
 
 from schedd.dialect import family_of
+from schedd.federation.bookings.steps import BookingRules
 from schedd.federation.groups.steps import GroupRules
 from schedd.federation.routing.policies import Policy
 from schedd.federation.routing.seen import Rules
@@ -96,7 +97,7 @@ class GroupSettings(Section):
     notice: Annotated[Seconds, Field(ge=5, le=86_400)] = 60
     """A start is planned so long ahead at least; more than `lead`."""
     expiry: Annotated[Seconds, Field(ge=10, le=3_600)] = 30
-    """A booking that is not confirmed is given up after this."""
+    """A booking that is not confirmed is given up after this; also one of a user's."""
     gain: Annotated[Seconds, Field(ge=1, le=864_000)] = 60
     """A group that waits is moved where that ends it earlier by at least so much."""
     moves: int = Field(default=20, ge=0, le=1_000)
@@ -263,6 +264,12 @@ class Settings(Section):
         one = self.groups
         times = (one.limit, one.lead, one.notice, one.expiry, one.gain)
         return GroupRules(self.name, *times, one.moves, one.apart, self.routing.patience)
+
+    @property
+    def booking_rules(self) -> BookingRules:
+        """As bookings take them."""
+        one = self.routing
+        return BookingRules(self.name, one.policy, self.groups.expiry, one.patience)
 
     def users(self, owner: str, claimed: Mapping[str, str] | None = None) -> dict[str, str]:
         """By cluster, whom the owner is there; ``claimed``: by cluster, what his token says."""

@@ -4,10 +4,12 @@ After Netto, *Adaptive co-allocation of distributed resources* (2009), chapter 3
 reservations.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Protocol, TypeVar
 
-__all__ = ["BookingRules", "Order", "Window", "sort_key", "stretch"]
+__all__ = ["BookingRules", "Order", "Window", "nearest", "sort_key", "stretch"]
 
 
 class Order(StrEnum):
@@ -76,3 +78,26 @@ def stretch(one: Window, start: int) -> float:
     if start < one.ready:
         return (start - one.ready) / one.duration
     return max(0, start + one.duration - one.deadline) / one.duration
+
+
+class _Off(Protocol):
+    @property
+    def start(self) -> int: ...
+    @property
+    def stretch(self) -> float: ...
+
+
+_Option = TypeVar("_Option", bound=_Off)
+
+
+def nearest(options: Iterable[_Option], most: int) -> tuple[_Option, ...]:
+    """So many places outside a window, the nearest first, and of both sides where there are both."""
+    found = sorted(options, key=_distance)
+    before = [one for one in found if one.stretch < 0]
+    after = [one for one in found if one.stretch >= 0]
+    few = min(len(before), max(most // 2, most - len(after)))
+    return tuple(sorted(before[:few] + after[: most - few], key=_distance))
+
+
+def _distance(one: _Off) -> tuple[float, int]:
+    return abs(one.stretch), one.start

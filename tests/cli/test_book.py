@@ -17,7 +17,7 @@ from tests.api.serving import WAIT, serving
 from tests.service.build import StillClock, node
 
 Run = Callable[..., tuple[int, str, str]]
-SITE: dict[str, Any] = {"bookings": {"most": 2}}
+SITE: dict[str, Any] = {"bookings": {"most": 3}}
 
 
 @pytest.fixture
@@ -93,6 +93,20 @@ def test_orders_are_compared_by_who_may_steer(run: Run, monkeypatch: pytest.Monk
     assert lines[-1].endswith("nothing was changed")
     found = json.loads(run("--json", "orders")[1])
     assert (found["order"], len(found["orders"])) == ("edf", 4)
+
+
+def test_how_a_booking_moved_is_shown(run: Run) -> None:
+    whole = ("-l", "nodes=1:ppn=8", "--for", "60m")
+    assert run("add", "a", *whole, "--at", "+2h")[0] == 0
+    assert run("add", "b", *whole, "--after", "+2h", "--by", "+9h")[0] == 0
+    assert "MOVED" not in run("show", "b")[1]
+    assert run("add", "c", *whole, "--at", "+2h")[0] == 0
+    code, out, _ = run("show", "b")
+    head, _, moved = out.partition("\n\n")
+    assert (code, head.splitlines()[1].split()[:2]) == (0, ["b", "flexible"])
+    assert moved.splitlines()[0].split() == ["MOVED", "FROM", "TO"]
+    assert moved.splitlines()[1].endswith("Wed 15 Nov 00:13:20  Wed 15 Nov 01:13:20")
+    assert run("show", "other")[0] == 3
 
 
 @pytest.mark.parametrize(

@@ -17,16 +17,20 @@ from schedd.cli.federations.wires import EngineWire
 from schedd.client import Unreachable
 from schedd.dialect import family_of
 from schedd.engine.show.view import publish
+from schedd.federation.bookings.booking import Booking
+from schedd.federation.bookings.steps import LIVE
 from schedd.federation.groups.group import Group
 from schedd.federation.log import Log
 from schedd.federation.roof.roof import Report, Roof
 from schedd.federation.routing.seen import HandoverSeen
 from schedd.federation.settings import ClusterSettings, Settings
 from schedd.federation.threads.bags import BagKeeper
+from schedd.federation.threads.bookings import BookingKeeper
 from schedd.federation.threads.groups import Keeper
 from schedd.service.questions.forks import Fork
 from schedd.wire import (
     Act,
+    BookingStep,
     Event,
     Handover,
     HandoverDone,
@@ -40,8 +44,8 @@ from tests.engine.cluster import Cluster, T
 SEEN = tuple(HandoverSeen.__dataclass_fields__)
 
 
-class Killed(Exception):
-    """The federation's process is gone, in the middle of what it did."""
+class Killed(BaseException):
+    """The federation's process is gone, in the middle of what it did: nothing there catches that."""
 
 
 class Provider(Cluster):
@@ -60,7 +64,7 @@ class Provider(Cluster):
         self.handed: dict[str, str] = {}
         self.began: dict[str, int] = {}
         self.starts: Counter[str] = Counter()
-        super().__init__(nodes)
+        super().__init__(nodes, site={"bookings": {"most": 20}})
 
     def _handle(self, events: tuple[Event, ...]) -> None:
         while True:
@@ -171,6 +175,10 @@ class Wire(EngineWire):
         with self._at.turn:
             self._at.tell(event)
         self._region.weather(self._at)
+        what = event.act if isinstance(event, BookingStep) else event.type
+        if self._region.after.get(what, 0):
+            self._region.after[what] -= 1
+            raise Unreachable("the answer is lost")
 
     def _fork(self) -> Fork:
         state = self._at.engine.state
@@ -215,6 +223,10 @@ class Region:
         self.loss = self.death = 0.0
         self.lost = ""
         """An act on bookings that never gets through."""
+        self.after: dict[str, int] = {}
+        """By act: so many requests get through, and their answers do not."""
+        self.dies_at = 0
+        """The request or answer at which the federation dies; 0: none."""
         self.clusters = {name: Provider(name) for name in names}
         self.cut: set[str] = set()
         (directory / "token").write_text("x")
@@ -244,6 +256,7 @@ class Region:
         self.keeper = Tender(self.roof, self.roof.peer_tokens, Flag(), lambda: self.now)
         self.keeper.region = self
         self.bags = BagKeeper(self.roof, Flag(), lambda: self.now, self.connect)
+        self.bookings = BookingKeeper(self.roof, Flag(), lambda: self.now, self.connect)
         self.look()
 
     def connect(self, settings: ClusterSettings, token: str) -> Any:
@@ -268,6 +281,10 @@ class Region:
 
     def weather(self, provider: Provider) -> None:
         """A request, or an answer, is on its way."""
+        if self.dies_at:
+            self.dies_at -= 1
+            if not self.dies_at:
+                raise Killed
         if self.death and self.chance.random() < self.death:
             raise Killed
         if provider.name in self.cut or self.chance.random() < self.loss:
@@ -293,6 +310,7 @@ class Region:
                 self.act()
                 for name in list(self.roof.bags.open):
                     self.bags.tend(name)
+                self.bookings.round()
             except Killed:
                 self.begin()
 
@@ -311,6 +329,38 @@ class Region:
             for one in parts
         )
         return self.roof.of_groups.submit(owner, made, options).id
+
+    def book(
+        self,
+        name: str,
+        within: tuple[int, int] = (0, 10_000),
+        owner: str = "ann@org",
+        duration: int = 100,
+        **more: Any,
+    ) -> str:
+        """A booking of a whole cluster, within so many seconds after the beginning; its number."""
+        asked = {
+            "resources": {"nodes": "2:ppn=4"},
+            "duration": duration,
+            "ready": T + within[0],
+            "deadline": T + within[1],
+            "freeze": 50,
+            **more,
+        }
+        return self.roof.of_bookings.ask(owner, name, asked).id
+
+    def booking(self, name: str) -> Booking:
+        """By its number, as it is now."""
+        return self.roof.bookings[name]
+
+    def booked(self) -> dict[str, list[tuple[str, int]]]:
+        """By booking of the federation: at which clusters cores are kept for it, and from when on."""
+        found: dict[str, list[tuple[str, int]]] = {}
+        for name, provider in self.clusters.items():
+            for one in provider.engine.state.bookings.values():
+                if one.phase in LIVE and not one.event.handover:
+                    found.setdefault(one.name.split(".")[1], []).append((name, one.start - T))
+        return found
 
     def group(self, name: str) -> Group:
         """As it is now."""

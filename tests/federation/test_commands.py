@@ -109,7 +109,13 @@ def test_the_clusters_of_a_federation_and_its_report_are_shown(
     assert south.split()[0] == "south"
     assert shell("federation", "report") == 0
     shown = capsys.readouterr().out
-    assert [part.splitlines()[0] for part in shown.split("\n\n")] == ["jobs", "arrays", "groups", "bags"]
+    assert [part.splitlines()[0] for part in shown.split("\n\n")] == [
+        "jobs",
+        "arrays",
+        "groups",
+        "bags",
+        "bookings",
+    ]
     assert re.search(r"late +none had a deadline", shown), shown
     assert re.search(r"came to one cluster +0 of 0 told on several$", shown, re.MULTILINE), shown
     assert shell("federation", "--json", "report") == 0
@@ -134,6 +140,10 @@ def test_the_clusters_of_a_federation_and_its_report_are_shown(
             "deadlines": due(0, 0, 0.0, 0.0),
             "stretch": {"known": 0, "stretch_s": None, "stretch": None},
         },
+        "bookings": {
+            **dict.fromkeys(("asked", "booked", "by_offer", "refused", "declined"), 2),
+            **dict.fromkeys(("ended", "cancelled", "lost", "moves"), 1),
+        },
     }
     monkeypatch.setattr("schedd.client.federation.FederationClient.report", lambda _: report)
     assert shell("federation", "report") == 0
@@ -146,6 +156,7 @@ def test_the_clusters_of_a_federation_and_its_report_are_shown(
         "came to one cluster 1 of 3 told on several (33 %)",
         "earlier than told 3 of 4 that ended (75 %)",
         "stretch factor not known of any",
+        "refused 2; 2 times a cluster had no room",
     ):
         assert words in shown, shown
 

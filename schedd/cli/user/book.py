@@ -1,11 +1,16 @@
-"""``schedd book``: cores for oneself at some moment within a window: asked for, moved, taken, given back."""
+"""``schedd book``: cores for oneself at some moment within a window: asked for, moved, taken, given back.
+
+With ``--federation`` at whichever cluster of a federation has them.
+"""
 
 import argparse
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from schedd.cli.user.asking import Session, answer, parser, show_json
+from schedd.cli.user import book_federated
+from schedd.cli.user.asking import Session, answer, exit_code, parser, show_json
+from schedd.cli.user.federated import add_option
 from schedd.cli.user.reservation import time_of
 from schedd.cli.user.text import few, moment, span, table
 from schedd.client import ClientError, Refused
@@ -23,9 +28,11 @@ def make_parser(name: str = "schedd book") -> argparse.ArgumentParser:
         name,
         "Book cores: they are kept for your jobs at some moment within a window. It goes into a gap of the "
         "plan; where there is none in the window, offers before and after it are shown, and `accept` takes "
-        "one. A job runs in a booking with `qsub -W x=advres:NAME`. The site says how much may be booked.",
+        "one. A job runs in a booking with `qsub -W x=advres:NAME`, in one of a federation with `schedd "
+        "submit --booking NAME`. The site says how much may be booked.",
         "times:\n  2026-12-01T08:00   in local time; 08:00 is today's\n  +2h, +30m, +7d     from now on",
     )
+    add_option(found, "bookings")
     acts = found.add_subparsers(dest="act", metavar="ACT", title="acts")
     acts.add_parser("list", help="show your bookings (without an act, too)", allow_abbrev=False)
     make = acts.add_parser("add", help="book", allow_abbrev=False)
@@ -39,7 +46,9 @@ def make_parser(name: str = "schedd book") -> argparse.ArgumentParser:
     add("--freeze", metavar="PERCENT", type=int, help="of its wait, until which it may be moved (50)")
     add("--account", metavar="NAME", default="", help="pays for it, where the site has accounts")
     add("--owner", metavar="USER", default="", help="whose it is (operators)")
+    add("--only", metavar="CLUSTER,…", default="", help="clusters it may be at (with --federation)")
     for act, about in (
+        ("show", "show one, and how it moved"),
         ("freeze", "let it stay where it is planned"),
         ("cancel", "give it back"),
     ):
@@ -54,7 +63,10 @@ def make_parser(name: str = "schedd book") -> argparse.ArgumentParser:
 
 def run(argv: Sequence[str], name: str = "schedd book") -> int:
     """The command."""
-    return answer(make_parser(name), _act, argv)
+    found = make_parser(name)
+    if "--federation" in argv:
+        return exit_code(found, lambda args: book_federated.act(args, lambda now: _asked(args, now)), argv)
+    return answer(found, _act, argv)
 
 
 def _act(session: Session, args: argparse.Namespace) -> bool:
@@ -77,6 +89,8 @@ def _act(session: Session, args: argparse.Namespace) -> bool:
         match args.act:
             case "add":
                 done = client.book(args.name, _asked(args, now))
+            case "show":
+                done = client.booking(args.name)
             case "accept":
                 done = client.accept_option(args.name, args.option)
             case "freeze":
@@ -95,6 +109,8 @@ def _act(session: Session, args: argparse.Namespace) -> bool:
         show_json(done)
     elif args.act == "cancel":
         print(f"booking {args.name} is given back")
+    elif args.act == "show":
+        print("\n\n".join((_table([done], now), *book_federated.moves(done["moves"], now))))
     else:
         print(_table([done], now))
     return True
@@ -108,6 +124,8 @@ def _asked(args: argparse.Namespace, now: int) -> dict[str, Any]:
             body[name] = time_of(text, now)
     if args.start is None and args.deadline is None:
         raise ClientError("say when: --at, or --by (and --after)")
+    if args.only and not args.federation:
+        raise ClientError("--only is for bookings of a federation: say --federation, too")
     more = {"freeze": args.freeze, "account": args.account or None, "owner": args.owner or None}
     return body | {name: value for name, value in more.items() if value is not None}
 
@@ -181,5 +199,5 @@ def _offers(name: str, error: Refused, now: int) -> str:
 
 
 def _offer(one: Mapping[str, Any], now: int) -> tuple[str, str, str, str]:
-    off = f"{abs(one['stretch']):.2f} lengths {'before' if one['stretch'] < 0 else 'after'}"
+    off = book_federated.off_by(one)
     return str(one["option"]), moment(one["start"], now), moment(one["end"], now), off

@@ -146,6 +146,8 @@ def _told(job: JobRow, now: int) -> Iterator[tuple[str, str]]:
             yield "exit status", str(job["exit_status"])
     if job["cluster"]:
         yield "cluster", f"{job['cluster']}, as job {job['server_job'] or 'not known yet'}"
+    if job["booking"]:
+        yield "booking", job["booking"]
     start, one = _start(job), _newest(job)
     if start is not None and one is not None:
         yield "planned start", moment(start, now)

@@ -16,8 +16,8 @@ __all__ = ["make_parser", "run"]
 def make_parser(name: str = "schedd federation") -> argparse.ArgumentParser:
     """Its options."""
     about = (
-        "Show the clusters of a federation, or a report of what became of the jobs, arrays, groups and bags "
-        "that it keeps (a week). docs/metrics.md says how each figure is reckoned."
+        "Show the clusters of a federation, or a report of what became of the jobs, arrays, groups, bags and "
+        "bookings that it keeps (a week). docs/metrics.md says how each figure is reckoned."
     )
     codes = {code: words for code, words in EXIT_CODES.items() if code != 1}
     found = described(name, about, "", codes)
@@ -25,7 +25,7 @@ def make_parser(name: str = "schedd federation") -> argparse.ArgumentParser:
     found.add_argument("--url", metavar="URL", help="address of the federation (default: SCHEDD_FEDERATION)")
     acts = found.add_subparsers(dest="act", metavar="ACT", title="acts")
     acts.add_parser("clusters", help="show its clusters (without an act, too)", allow_abbrev=False)
-    acts.add_parser("report", help="show what became of jobs, arrays, groups and bags", allow_abbrev=False)
+    acts.add_parser("report", help="show what became of jobs, groups, bags and bookings", allow_abbrev=False)
     return found
 
 
@@ -74,6 +74,7 @@ def _report(found: Mapping[str, Any]) -> str:
                 *_stretch(bags["stretch"]),
             ],
         ),
+        ("bookings", list(_of_bookings(found["bookings"]))),
     )
     return "\n\n".join(f"{name}\n{rows(lines)}" for name, lines in parts)
 
@@ -103,6 +104,14 @@ def _of_groups(of: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "came to one cluster", _share(of["to_one"], of["several"], of["to_one_share"], "told on several")
     yield "earlier than told", _share(of["earlier"], of["ended"], of["earlier_share"], "that ended")
     yield "holes asked for, found", f"{of['holes_asked']}, {of['holes_found']}"
+
+
+def _of_bookings(of: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "asked for, booked", f"{of['asked']}, {of['booked']}"
+    yield "of these by an offer", str(of["by_offer"])
+    yield "refused", f"{of['refused']}; {of['declined']} times a cluster had no room"
+    yield "ended, cancelled, lost", f"{of['ended']}, {of['cancelled']}, {of['lost']}"
+    yield "moves", str(of["moves"])
 
 
 def _share(some: int, of: int, share: float | None, which: str) -> str:

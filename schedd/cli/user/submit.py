@@ -59,6 +59,7 @@ def make_parser(name: str = "schedd submit", *, of_script: bool = False) -> argp
     if not of_script:
         add("--only", metavar="CLUSTER,…", default="", help="clusters it may run on (default: all)")
         add("--data", metavar="NAME,…", default="", help="data sets that it reads")
+        add("--booking", metavar="NAME", default="", help="run it in this booking (schedd book --federation)")
         add("--key", default="", help="idempotency key: submitting the same key again creates no second job")
         add("--where", action="store_true", help="only show where it would start first; submit nothing")
         add("--json", action="store_true", help="print the federation's answer as JSON")
@@ -104,7 +105,7 @@ def run(argv: Sequence[str]) -> int:
             print(found["id"])
     except Refused as error:
         print(f"schedd submit: {error.places[0] if error.places else error}", file=sys.stderr)
-        return 2 if error.places else 5
+        return 2 if error.places or error.kind == "not-now" else 5
     except (ClientError, OSError, UnicodeDecodeError, ValueError) as error:
         print(f"schedd submit: {error}", file=sys.stderr)
         return 2 if isinstance(error, ValueError | OSError) or "where is" in str(error) else 4
@@ -123,6 +124,7 @@ def read(args: argparse.Namespace, script: str, environment: Mapping[str, str]) 
         **work,
         "clusters": [one for one in args.only.split(",") if one],
         "data": [one for one in args.data.split(",") if one],
+        **({"booking": args.booking} if args.booking else {}),
     }
 
 

@@ -22,7 +22,7 @@ from schedd.engine.place.places import make_way, plan_job
 from schedd.engine.rank.accounts import account_of, amount_in_words, most_of
 from schedd.model import Request, WaitingFor
 from schedd.plan.plan import WorkSpent
-from schedd.policy.bookings import Window, sort_key, stretch
+from schedd.policy.bookings import Window, nearest, sort_key, stretch
 from schedd.wire import Book, BookingStep, JobFacts, TakeBack
 
 __all__ = ["advance", "book", "job_gone", "next_edge", "step", "yield_nodes"]
@@ -315,16 +315,7 @@ def _options(state: EngineState, new: Booking, request: Request) -> tuple[Option
         pass  # what was found so far is offered
     finally:
         state.drop_slot(slot)
-    nearest = sorted(found.values(), key=lambda one: (abs(one.stretch), one.start))
-    return tuple(sorted(_mixed(nearest), key=lambda one: (abs(one.stretch), one.start)))
-
-
-def _mixed(nearest: Sequence[Option]) -> list[Option]:
-    """Some of them, the nearest, and of both sides where there are both."""
-    before = [one for one in nearest if one.stretch < 0]
-    after = [one for one in nearest if one.stretch >= 0]
-    few = min(len(before), max(_OPTIONS // 2, _OPTIONS - len(after)))
-    return before[:few] + after[: _OPTIONS - few]
+    return nearest(found.values(), _OPTIONS)
 
 
 def _before(state: EngineState, slot: int, window: Window) -> dict[int, Option]:

@@ -1,4 +1,7 @@
-"""What the log holds, applied: jobs, groups, bags and licences. Nothing is applied before it is durable."""
+"""What the log holds, applied: jobs, groups, bags, bookings, licences.
+
+Nothing is applied before it is durable.
+"""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -9,6 +12,8 @@ import structlog
 from schedd.federation.bags.bag import Bags
 from schedd.federation.bags.events import BagEvent, BagOffered, BagSubmitted
 from schedd.federation.bags.told import BagOffer, Told, offer_of
+from schedd.federation.bookings.booking import Bookings
+from schedd.federation.bookings.events import BookingAsked, BookingEvent
 from schedd.federation.events import Event
 from schedd.federation.groups.events import GroupEvent, GroupSubmitted
 from schedd.federation.groups.group import Groups
@@ -37,14 +42,16 @@ class Record:
         self.jobs = Jobs()
         self.groups = Groups()
         self.bags = Bags()
+        self.bookings = Bookings()
         self.licences = Licences(settings.licences, settings.clusters)
         self.users = Users(settings)
         self.renamed: dict[str, None] = {}
         """Owners whose token named other users than before, until somebody has looked."""
         self.number = 0
-        """The last that was given to a job, a group or a bag."""
+        """The last that was given to a job, a group, a bag or a booking."""
         self.group_bell = threading.Event()
         self.bag_bell = threading.Event()
+        self.booking_bell = threading.Event()
         self._swept = 0
         for event in log.read():
             if isinstance(event, Leased):
@@ -93,7 +100,8 @@ class Record:
         self._swept = now
         before = now - _KEPT_S
         bags = self.bags.forget(self.jobs, before)
-        old = (*self.jobs.forget(before), *self.groups.forget(before), *bags)
+        booked = self.bookings.forget(before)
+        old = (*self.jobs.forget(before), *self.groups.forget(before), *bags, *booked)
         if expired := self.offers.forget(now - _SWEEP_S):
             self._log.forget(expired)
         if old:  # the newest stays: its number is not to be given again
@@ -105,15 +113,17 @@ class Record:
         """Those that can follow what was and one another. Others are a defect: they are said loudly and kept
         nowhere, since a log that holds one could not be followed again. It concerns that job alone.
         """
-        jobs, groups, bags, bad = Jobs(), Groups(), Bags(), set[str]()
+        jobs, groups, bags, bookings, bad = Jobs(), Groups(), Bags(), Bookings(), set[str]()
         found: list[Event] = []
         for event in events:
-            tried: Jobs | Groups | Bags = jobs
-            known: Jobs | Groups | Bags = self.jobs
+            tried: Jobs | Groups | Bags | Bookings = jobs
+            known: Jobs | Groups | Bags | Bookings = self.jobs
             if isinstance(event, GroupEvent):
                 tried, known = groups, self.groups
             elif isinstance(event, BagEvent):
                 tried, known = bags, self.bags
+            elif isinstance(event, BookingEvent):
+                tried, known = bookings, self.bookings
             if event.job in bad:
                 continue
             if event.job in known.by_id:
@@ -136,9 +146,15 @@ class Record:
             self._claim(event.owner, event.submission)
             if event.offer:
                 self.offers.taken(event.offer, event.job)
+        elif isinstance(event, BookingAsked):
+            self._claim(event.owner, {"users": event.users} if event.users is not None else {})
         if isinstance(event, GroupEvent):
             self.groups.apply(event)
             self.group_bell.set()
+            return
+        if isinstance(event, BookingEvent):
+            self.bookings.apply(event)
+            self.booking_bell.set()
             return
         if isinstance(event, BagEvent):
             self.bags.apply(event)

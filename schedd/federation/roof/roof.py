@@ -16,12 +16,13 @@ import structlog
 from schedd.federation.events import Event
 from schedd.federation.log import Log
 from schedd.federation.roof.bags import RoofOfBags
+from schedd.federation.roof.bookings import RoofOfBookings
 from schedd.federation.roof.groups import RoofOfGroups
 from schedd.federation.roof.lending import Lending
 from schedd.federation.roof.record import Record
 from schedd.federation.roof.turns import Turns
 from schedd.federation.routing.choosing import Load, assigned, priority_of
-from schedd.federation.routing.events import Cancelled, Chosen, Out, Submitted
+from schedd.federation.routing.events import Cancelled, Chosen, OfAttempt, Out, Submitted
 from schedd.federation.routing.jobs import Job, Jobs, Question
 from schedd.federation.routing.machine import Action, actions, decide, observe
 from schedd.federation.routing.ordering import Backlog
@@ -81,6 +82,7 @@ class Roof:
         """Held by the one thread that looks whether waiting jobs should move."""
         self._record = record = Record(settings, log, clock)
         self.jobs, self.groups, self.bags = record.jobs, record.groups, record.bags
+        self.bookings = record.bookings
         self.licences, self._users = record.licences, record.users
         routing = settings.routing
         self._quotes = {name: Quotes(routing.poll, routing.again) for name in settings.clusters}
@@ -101,6 +103,7 @@ class Roof:
         self.bells = {name: threading.Event() for name in settings.clusters}
         self.of_groups = RoofOfGroups(settings.group_rules, record, self._turns, self._take, self._now)
         self.of_bags = RoofOfBags(settings, record, self._turns, self.seen, self.take_made, self._now)
+        self.of_bookings = RoofOfBookings(settings.booking_rules, record, self._turns, self._take, self._now)
         self.lending = Lending(record, self._turns, self.seen, self._now)
         self._scanned = 0
         self._load = assigned(self.jobs, self.seen, self._rules)
@@ -343,8 +346,8 @@ class Roof:
         """
         taken = self._record.take(events)
         for event in taken:
-            number = getattr(event, "attempt", 0)
-            if number:
+            if isinstance(event, OfAttempt):
+                number = event.attempt
                 cluster = self.jobs[event.job].attempts[number - 1].cluster
                 self._unreckoned.add(cluster)
                 if (event.job, number) in self.jobs.to_do.get(cluster, ()) and cluster in self.bells:
@@ -359,8 +362,8 @@ class Roof:
         return taken
 
     def _ask_for(self, job: Job, *, new: bool) -> None:
-        """Lets the clusters that could take the job say what they offer; of a share it is known."""
-        if job.bag:
+        """Lets the clusters that could take the job say what they offer; of one that is bound it is known."""
+        if job.bound:
             return
         now = self._now()
         for cluster, user in self._users[job.owner].items():
@@ -379,7 +382,7 @@ class Roof:
                 break
             del self._due[name]
             job = self.jobs.by_id.get(name)
-            if job is None or job.array or not job.waits or job.moves >= routing.moves:
+            if job is None or job.stays or not job.waits or job.moves >= routing.moves:
                 continue
             self._due[name] = now
             alike = (job.owner, job.asks, job.clusters, str(job.submission.get("queues")))

@@ -33,7 +33,9 @@ class Submitted:
     ``submission`` has ``script``, ``resources``, ``attributes``, ``variables`` and ``queues`` (by cluster).
     With ``clusters`` it may go to these alone. ``key`` is the sender's name for the request: the same
     again is the same job. ``priority`` is its own among the federation's jobs. As a share of a ``bag`` it is
-    an array of the bag's tasks (``array`` of its ``submission``) for its one cluster.
+    an array of the bag's tasks (``array`` of its ``submission``) for its one cluster. With a ``booking`` of
+    the federation it is for the one cluster where that is, by the name that it has there (``booking`` of its
+    ``submission``).
     """
 
     job: str
@@ -45,6 +47,7 @@ class Submitted:
     key: str = ""
     priority: int = 0
     bag: str = ""
+    booking: str = ""
     type: Literal["submitted"] = "submitted"
 
 

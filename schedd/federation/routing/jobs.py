@@ -102,6 +102,18 @@ class Job:
     """Its resources, in order of their names."""
     bag: str = ""
     """The bag of whose tasks it is an array; it goes to its one cluster and stays there."""
+    booking: str = ""
+    """The booking in which it is to run: it goes to the cluster where that is, and stays there."""
+
+    @property
+    def bound(self) -> bool:
+        """Whether it goes to its one cluster, whatever the plans say."""
+        return bool(self.bag or self.booking)
+
+    @property
+    def stays(self) -> bool:
+        """Whether it is not moved from the cluster where it was sent."""
+        return bool(self.array or self.booking)
 
     def question(self, cluster: str, user: str) -> Question:
         """What a cluster is asked of it."""
@@ -212,6 +224,7 @@ class Jobs:
             priority=event.priority,
             asks=tuple(sorted(event.submission.get("resources", {}).items())),
             bag=event.bag,
+            booking=event.booking,
         )
         if event.key:
             self.by_key[event.owner, event.key] = event.job

@@ -58,6 +58,8 @@ def actions(jobs: Jobs, rules: Rules, cluster: str) -> Iterator[Action]:
             body = {name: value for name, value in job.submission.items() if name in _SENT}
             if job.array:
                 body["array"] = job.array
+            if job.booking:
+                body["booking"] = job.submission["booking"]
             body |= {"user": attempt.user, "queue": job.submission.get("queues", {}).get(cluster, "")}
             if job.active is not None:
                 body["keep_for"] = _KEEP_S
@@ -228,7 +230,7 @@ def _better(
 
 def _move(job: Job, active: Attempt, rules: Rules, about: About, now: int) -> JobEvent | None:
     there = seen_of(about.clusters, rules, job, active)
-    if job.array or active.phase != "out" or there is None or there.state not in _WAITS:
+    if job.stays or active.phase != "out" or there is None or there.state not in _WAITS:
         return None
     if about.clusters[active.cluster].away or job.moves >= rules.moves:
         return None
@@ -269,9 +271,36 @@ def _choose_for_share(job: Job, rules: Rules, about: About, now: int) -> JobEven
     )
 
 
+def _choose_for_booked(job: Job, about: About, now: int) -> JobEvent | None:
+    """A job in a booking goes where that is; while its cluster does not answer it waits."""
+    (cluster,) = job.clusters
+    seen, user = about.clusters.get(cluster), about.users.get(job.owner, {}).get(cluster)
+    why = next((one.text for one in job.attempts if one.phase == _REFUSED), "")
+    if seen is None:
+        why = "it is not a cluster of the federation any more"
+    elif user is None:
+        why = f"{job.owner} has no user there"
+    elif not why and seen.away:
+        return None
+    if why or user is None:
+        return Failed(job=job.id, time=now, text=f"{cluster}: {why}")
+    return Chosen(
+        job=job.id,
+        attempt=len(job.attempts) + 1,
+        time=now,
+        cluster=cluster,
+        user=user,
+        start=None,
+        end=None,
+        why="its booking is there",
+    )
+
+
 def _choose(job: Job, rules: Rules, about: About, now: int) -> JobEvent | None:
     if job.bag:
         return _choose_for_share(job, rules, about, now)
+    if job.booking:
+        return _choose_for_booked(job, about, now)
     clusters, users = about.clusters, about.users.get(job.owner, {})
     refused = {one.cluster: one.text for one in job.attempts if one.phase == _REFUSED}
     wanted = [name for name in clusters if not job.clusters or name in job.clusters]

@@ -1,0 +1,158 @@
+"""A federation's bookings as rows: where each is, what became of it, what could be had instead."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from time import gmtime, strftime
+from typing import Any, Final
+
+from schedd.federation.bookings.booking import Booking
+from schedd.federation.roof.roof import Roof
+from schedd.policy.bookings import Window, nearest, stretch
+
+__all__ = ["Offer", "booking_row", "jobs_in", "options_of", "page_rows"]
+
+_OPTIONS: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A place that a cluster offers; ``stretch``: how far it is outside the window that was asked for, in
+    lengths of the booking, below 0 before it.
+    """
+
+    cluster: str
+    start: int
+    end: int
+    stretch: float
+
+
+def options_of(booking: Booking) -> tuple[Offer, ...]:
+    """What all clusters that declined offered last, the nearest first. Empty while it is not refused."""
+    if booking.over != "refused":
+        return ()
+    window = Window(
+        booking.submitted, booking.ready, booking.deadline, booking.duration, booking.cpus, booking.name
+    )
+    latest = {one.cluster: one.options for one in booking.attempts if one.phase == "declined"}
+    found = (
+        Offer(cluster, one.start, one.end, round(stretch(window, one.start), 4))
+        for cluster in sorted(latest)
+        for one in latest[cluster]
+    )
+    return nearest(found, _OPTIONS)
+
+
+def jobs_in(roof: Roof, bookings: Iterable[str]) -> dict[str, list[str]]:
+    """By booking, the federation's jobs that are to run in it, oldest first."""
+    found: dict[str, list[str]] = {name: [] for name in bookings}
+    for job in list(roof.jobs.by_id.values()):
+        if job.booking in found:
+            found[job.booking].append(job.id)
+    return found
+
+
+def booking_row(roof: Roof, one: Booking, jobs: Mapping[str, list[str]] | None = None) -> dict[str, Any]:
+    """A booking as its owner sees it; ``jobs``: of all bookings, where they were looked for."""
+    attempt = one.placed or one.wanted or next(iter(reversed(one.attempts)), None)
+    shown = attempt is not None and (attempt.wanted or attempt.phase in ("back", "over"))
+    cluster = attempt.cluster if attempt is not None and shown else ""
+    seen = roof.seen.get(cluster)
+    away = seen.away if seen is not None and not one.over else ""
+    live = one.placed is not None and not one.over
+    spare = one.deadline - max(one.ready, roof.now) - one.duration
+    return {
+        "id": one.id,
+        "name": one.name,
+        "owner": one.owner,
+        "state": _state(one),
+        "cluster": cluster,
+        "away": away,
+        "resources": dict(one.resources),
+        "cpus": one.cpus or None,
+        "duration": one.duration,
+        "ready": one.ready,
+        "deadline": one.deadline,
+        "start": one.start,
+        "end": one.start + one.duration if one.start is not None else None,
+        "spare": (max(0, spare) if one.phase == "flexible" else 0) if live else None,
+        "freezes": one.freezes if live else None,
+        "clusters": list(one.clusters),
+        "submitted": one.submitted,
+        "jobs": (jobs if jobs is not None else jobs_in(roof, [one.id])).get(one.id, []),
+        "moves": [{"time": at, "before": before, "after": after} for at, before, after in one.moves],
+        "attempts": [
+            {
+                "number": it.number,
+                "cluster": it.cluster,
+                "user": it.user,
+                "name": f"{roof.of_bookings.rules.name}.{one.id}.{it.number}",
+                "phase": it.phase,
+                "since": it.since,
+                "ready": it.ready,
+                "deadline": it.deadline,
+                "why": it.why,
+                "text": it.text,
+            }
+            for it in one.attempts
+        ],
+        "options": [
+            {"option": i, "cluster": it.cluster, "start": it.start, "end": it.end, "stretch": it.stretch}
+            for i, it in enumerate(options_of(one), 1)
+        ],
+        "cancelled": one.cancelled,
+        "over": one.over,
+        "over_at": one.over_at or None,
+        "text": _text(one, cluster, away),
+    }
+
+
+def page_rows(roof: Roof) -> list[dict[str, Any]]:
+    """For the page, of those that are not over, by start: nobody's names, since nobody is asked for a
+    token.
+    """
+    rows = [booking_row(roof, roof.bookings[name], {}) for name in list(roof.bookings.open)]
+    rows = sorted(
+        (row for row in rows if not row["over"]), key=lambda row: (row["start"] is None, row["start"] or 0)
+    )
+    return [
+        {
+            "id": row["id"],
+            "state": row["state"],
+            "cluster": row["cluster"],
+            "away": row["away"],
+            "cpus": row["cpus"],
+            "begins": _moment(row["start"]),
+            "ends": _moment(row["end"]),
+            "spare": row["spare"] or 0,
+            "moves": sum(one["before"] is not None for one in row["moves"]),
+        }
+        for row in rows
+    ]
+
+
+def _moment(seconds: int | None) -> str:
+    return strftime("%Y-%m-%d %H:%M:%S", gmtime(seconds)) if seconds is not None else ""
+
+
+def _state(one: Booking) -> str:
+    """In a word or three."""
+    if one.over:
+        return one.over
+    if one.cancelled:
+        return "being given back"
+    if not one.booked:
+        return "being booked"
+    if one.to_freeze and one.phase == "flexible":
+        return "being frozen"
+    return one.phase
+
+
+def _text(one: Booking, cluster: str, away: str) -> str:
+    """Why it stands so."""
+    if not away:
+        return one.text
+    if one.cancelled:
+        return f"{one.text}; it is given back once {cluster} answers: {away}"
+    if one.booked:
+        return f"{cluster} does not answer, the booking stays: {away}"
+    return f"{cluster} does not answer: {away}"

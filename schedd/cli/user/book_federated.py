@@ -1,0 +1,151 @@
+"""``schedd book --federation``: cores within a window, at whichever cluster of a federation has them."""
+
+import argparse
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from schedd.cli.user.acts import show, when
+from schedd.cli.user.asking import show_json
+from schedd.cli.user.federated import client
+from schedd.cli.user.text import moment, rows, span, table
+from schedd.client import ClientError, Refused
+from schedd.client.federation import FederatedBookingRow
+
+__all__ = ["act", "moves", "off_by"]
+
+
+def act(args: argparse.Namespace, asked: Callable[[int], dict[str, Any]]) -> bool:
+    """What is done; whether a start is known. ``asked`` is the body of a new booking. Raises ClientError."""
+    now = int(time.time())
+    if args.cluster:
+        raise ClientError("with --federation clusters are named by --only")
+    if args.act == "orders":
+        raise ClientError("the order of planning is each cluster's own: leave --federation out")
+    with client(args.url) as federation:
+        try:
+            match args.act:
+                case "add":
+                    only = [one for one in args.only.split(",") if one]
+                    done = federation.book(args.name, {**asked(now), "clusters": only})
+                case "accept":
+                    done = federation.accept_option(args.name, args.option)
+                case "freeze":
+                    done = federation.freeze_booking(args.name)
+                case "cancel":
+                    done = federation.cancel_booking(args.name)
+                case "show":
+                    done = federation.booking(args.name)
+                case _:
+                    found = federation.bookings(over=False)
+                    show(
+                        args,
+                        {"bookings": found},
+                        lambda: _table(found, now) if found else "you have no bookings",
+                    )
+                    return True
+        except Refused as error:
+            if error.kind != "no-room":
+                raise
+            if args.json:
+                show_json({"refused": error.detail, "options": [dict(one) for one in error.options]})
+            else:
+                print(_offers(args.name, error, now))
+            return False
+    words = {"cancel": lambda: _cancelled(done), "show": lambda: _show(done, now)}
+    show(args, done, words.get(args.act, lambda: _table([done], now)))
+    return args.act == "cancel" or done["start"] is not None
+
+
+def moves(found: Sequence[Mapping[str, Any]], now: int) -> Iterator[str]:
+    """A table of a booking's moves, if it moved."""
+    lines = [
+        (moment(one["time"], now), moment(one["before"], now), moment(one["after"], now))
+        for one in found
+        if one["before"] is not None
+    ]
+    if lines:
+        yield table(("MOVED", "FROM", "TO"), lines)
+
+
+def _table(found: Sequence[FederatedBookingRow], now: int) -> str:
+    return table(
+        ("NAME", "STATE", "CLUSTER", "FROM", "UNTIL", "CORES", "WHY"),
+        [
+            (
+                one["name"],
+                one["state"],
+                one["cluster"] or "-",
+                when(one["start"], now),
+                when(one["end"], now),
+                str(one["cpus"] or "-"),
+                one["text"] or _room(one),
+            )
+            for one in found
+        ],
+        last=20,
+    )
+
+
+def _room(one: FederatedBookingRow) -> str:
+    """By how much it may still be moved."""
+    return f"may move by {span(one['spare'])}" if one["state"] == "flexible" and one["spare"] else ""
+
+
+def _show(one: FederatedBookingRow, now: int) -> str:
+    told = [
+        ("state", one["state"]),
+        ("cluster", one["cluster"] or "-"),
+        ("from", f"{when(one['start'], now)} for {span(one['duration'])}"),
+        ("window", f"{moment(one['ready'], now)} to {moment(one['deadline'], now)}"),
+        (
+            "asks for",
+            ",".join(f"{name}={value}" for name, value in one["resources"].items() if name != "walltime"),
+        ),
+    ]
+    if room := _room(one):
+        told.append(("flexible", room))
+    if one["freezes"] is not None and one["state"] == "flexible":
+        told.append(("is frozen", moment(one["freezes"], now)))
+    if one["jobs"]:
+        told.append(("jobs", ", ".join(one["jobs"])))
+    if one["text"]:
+        told.append(("why", one["text"]))
+    tries = [
+        (it["cluster"], it["name"], it["phase"], moment(it["since"], now), it["text"] or it["why"])
+        for it in one["attempts"]
+    ]
+    parts = [f"booking {one['name']}: {one['owner']}", rows(told)]
+    if tries:
+        parts.append(table(("CLUSTER", "NAME THERE", "STATE", "SINCE", "WHY"), tries, last=20))
+    if one["options"]:
+        parts.append(_options(one["name"], one["options"], now))
+    return "\n\n".join((*parts, *moves(one["moves"], now)))
+
+
+def _cancelled(one: FederatedBookingRow) -> str:
+    if one["over"]:
+        return f"booking {one['name']} {'is given back' if one['cancelled'] else 'is over: ' + one['over']}"
+    return f"booking {one['name']}: {one['text'] or one['state']}"
+
+
+def _offers(name: str, error: Refused, now: int) -> str:
+    """Why not, and what could be had."""
+    words = rows([("not booked:", error.detail)])
+    return f"{words}\n\n{_options(name, error.options, now)}" if error.options else words
+
+
+def _options(name: str, options: Sequence[Mapping[str, Any]], now: int) -> str:
+    lines = [
+        (str(one["option"]), one["cluster"], moment(one["start"], now), moment(one["end"], now), off_by(one))
+        for one in options
+    ]
+    shown = table(("OFFER", "CLUSTER", "FROM", "UNTIL", "OFF BY"), lines, last=12)
+    return f"{shown}\n\nschedd book --federation accept {name} NUMBER takes one"
+
+
+def off_by(one: Mapping[str, Any]) -> str:
+    """How far an offer is from what was asked for."""
+    if not one["stretch"]:
+        return "within the window"
+    return f"{abs(one['stretch']):.2f} lengths {'before' if one['stretch'] < 0 else 'after'}"

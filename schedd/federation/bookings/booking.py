@@ -1,0 +1,321 @@
+"""Bookings and their attempts, and how each event changes them. Pure: events in, bookings out."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+from schedd.federation.bookings.events import (
+    BookingAccepted,
+    BookingAsked,
+    BookingCancelled,
+    BookingConfirmed,
+    BookingDeclined,
+    BookingEvent,
+    BookingFrozen,
+    BookingGivenBack,
+    BookingGivenUp,
+    BookingOver,
+    BookingRefused,
+    BookingStands,
+    BookingTaken,
+    BookingTried,
+    Move,
+    OfAttempt,
+    Option,
+)
+from schedd.federation.routing.jobs import ImpossibleError
+
+__all__ = ["Attempt", "Booking", "Bookings", "Over"]
+
+AttemptPhase = Literal["asking", "taken", "confirmed", "declined", "back", "gone", "over"]
+Over = Literal["", "ended", "cancelled", "lost", "refused"]
+_WANTED: Final = ("asking", "taken", "confirmed")
+_PLACED: Final = ("taken", "confirmed")
+_DONE: Final = ("declined", "gone", "over")
+_ALLOWED: Final[Mapping[type, tuple[str, ...]]] = {
+    BookingTaken: ("asking",),
+    BookingConfirmed: ("taken",),
+    BookingDeclined: ("asking",),
+    BookingGivenUp: _WANTED,
+    BookingGivenBack: ("back",),
+    BookingStands: _PLACED,
+    BookingOver: _PLACED,
+}
+"""In which phases of an attempt an event may come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A booking at one cluster. Times are seconds since the epoch."""
+
+    number: int
+    cluster: str
+    user: str
+    ready: int
+    deadline: int
+    until: int
+    phase: AttemptPhase
+    since: int
+    expected: int | None = None
+    why: str = ""
+    text: str = ""
+    options: tuple[Option, ...] = ()
+
+    @property
+    def wanted(self) -> bool:
+        """Whether it is to be booked, or is."""
+        return self.phase in _WANTED
+
+
+@dataclass(frozen=True, slots=True)
+class Booking:
+    """Times are seconds since the epoch, ``duration`` in seconds. ``ready`` and ``deadline`` are as asked
+    for; ``now_ready`` and ``now_deadline`` what is tried: of an option that was accepted, its own.
+
+    ``first`` is the number of the first attempt at that, ``since`` when it was asked for. ``start``,
+    ``phase`` and ``moves`` are what its cluster said last.
+    """
+
+    id: str
+    owner: str
+    name: str
+    resources: Mapping[str, str]
+    duration: int
+    ready: int
+    deadline: int
+    freeze: int
+    account: str
+    submitted: int
+    since: int
+    now_ready: int
+    now_deadline: int
+    clusters: tuple[str, ...] = ()
+    now_clusters: tuple[str, ...] = ()
+    first: int = 1
+    attempts: tuple[Attempt, ...] = ()
+    phase: Literal["", "flexible", "frozen", "open"] = ""
+    start: int | None = None
+    cpus: int = 0
+    freezes: int | None = None
+    moves: tuple[Move, ...] = ()
+    to_freeze: bool = False
+    cancelled: bool = False
+    over: Over = ""
+    over_at: int = 0
+    text: str = ""
+
+    @property
+    def wanted(self) -> Attempt | None:
+        """The attempt that is to be booked, or is."""
+        return next((one for one in self.attempts if one.wanted), None)
+
+    @property
+    def placed(self) -> Attempt | None:
+        """The attempt that a cluster keeps cores for."""
+        return next((one for one in self.attempts if one.phase in _PLACED), None)
+
+    @property
+    def booked(self) -> bool:
+        """Whether cores are kept for it, and not given up by themselves."""
+        return any(one.phase == "confirmed" for one in self.attempts)
+
+    @property
+    def seeks(self) -> bool:
+        """Whether a cluster is to be found for it."""
+        return not self.over and not self.cancelled and self.wanted is None
+
+    @property
+    def declined(self) -> dict[str, Attempt]:
+        """By cluster, the attempt at what is tried now that it declined."""
+        tried = self.attempts[self.first - 1 :]
+        return {one.cluster: one for one in tried if one.phase == "declined"}
+
+    @property
+    def missed(self) -> Counter[str]:
+        """By cluster, how often what is tried now was given up there, unheard."""
+        tried = self.attempts[self.first - 1 :]
+        return Counter(one.cluster for one in tried if one.phase in ("back", "gone"))
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing is left to be done for it, at any cluster."""
+        return bool(self.over) and all(one.phase in _DONE for one in self.attempts)
+
+
+class Bookings:
+    """All bookings, as the events so far made them."""
+
+    def __init__(self) -> None:
+        self.by_id: dict[str, Booking] = {}
+        self.by_name: dict[str, str] = {}
+        """By name, the newest of that name."""
+        self.open: dict[str, None] = {}
+        """Bookings for which something is left to be done, oldest first."""
+
+    def __getitem__(self, booking: str) -> Booking:
+        return self.by_id[booking]
+
+    def named(self, name: str) -> Booking | None:
+        """The newest of that name."""
+        found = self.by_name.get(name)
+        return self.by_id.get(found) if found is not None else None
+
+    def check(self, event: BookingEvent) -> None:
+        """Raises ImpossibleError where the event cannot follow."""
+        trial = Bookings()
+        if event.job in self.by_id:
+            trial.by_id[event.job] = self.by_id[event.job]
+        trial.apply(event)
+
+    def apply(self, event: BookingEvent) -> None:
+        """Takes one event in. Raises ImpossibleError."""
+        match event:
+            case BookingAsked():
+                self._asked(event)
+            case BookingTried():
+                self._tried(event)
+            case BookingRefused():
+                one = self._known(event.job)
+                if not one.seeks:
+                    raise ImpossibleError(f"booking {one.id} is refused while it is {one.over or 'booked'}")
+                self._put(replace(one, over="refused", over_at=event.time, text=event.text))
+            case BookingAccepted():
+                self._accepted(event)
+            case BookingFrozen():
+                self._put(replace(self._known(event.job), to_freeze=True))
+            case BookingCancelled():
+                self._cancelled(event)
+            case _:
+                self._of_attempt(event)
+
+    def forget(self, before: int) -> tuple[str, ...]:
+        """Drops bookings that were settled before that moment; returns them."""
+        gone = tuple(one.id for one in self.by_id.values() if one.settled and one.over_at < before)
+        for name in gone:
+            one = self.by_id.pop(name)
+            if self.by_name.get(one.name) == name:
+                del self.by_name[one.name]
+        return gone
+
+    def _asked(self, event: BookingAsked) -> None:
+        if event.job in self.by_id:
+            raise ImpossibleError(f"booking {event.job} came twice")
+        names = ("owner", "name", "resources", "duration", "ready", "deadline", "freeze", "account")
+        own: dict[str, Any] = {name: getattr(event, name) for name in names}
+        clusters = tuple(event.clusters)
+        self.by_name[event.name] = event.job
+        self._put(
+            Booking(
+                event.job,
+                **own,
+                submitted=event.time,
+                since=event.time,
+                now_ready=event.ready,
+                now_deadline=event.deadline,
+                clusters=clusters,
+                now_clusters=clusters,
+            )
+        )
+
+    def _tried(self, event: BookingTried) -> None:
+        one = self._known(event.job)
+        if event.attempt != len(one.attempts) + 1 or not one.seeks:
+            raise ImpossibleError(f"booking {one.id}: attempt {event.attempt} cannot be made now")
+        attempt = Attempt(
+            event.attempt,
+            event.cluster,
+            event.user,
+            one.now_ready,
+            one.now_deadline,
+            event.until,
+            "asking",
+            event.time,
+            event.expected,
+            event.why,
+        )
+        self._put(replace(one, attempts=(*one.attempts, attempt)))
+
+    def _accepted(self, event: BookingAccepted) -> None:
+        one = self._known(event.job)
+        if one.over != "refused":
+            raise ImpossibleError(f"booking {one.id} was not refused: no option can be accepted")
+        self._put(
+            replace(
+                one,
+                over="",
+                over_at=0,
+                text="",
+                since=event.time,
+                now_ready=event.start,
+                now_deadline=event.start + one.duration,
+                now_clusters=(event.cluster,),
+                first=len(one.attempts) + 1,
+            )
+        )
+
+    def _cancelled(self, event: BookingCancelled) -> None:
+        one = self._known(event.job)
+        if one.over or one.cancelled:
+            raise ImpossibleError(f"booking {one.id} is {one.over or 'cancelled'} already")
+        words = f"taken back by {event.by}"
+        attempts = tuple(
+            replace(it, phase="back", since=event.time, text=words) if it.wanted else it
+            for it in one.attempts
+        )
+        one = replace(one, attempts=attempts, cancelled=True, text=words)
+        self._put(self._if_all_back(one, event.time))
+
+    def _of_attempt(self, event: OfAttempt) -> None:
+        one = self._known(event.job)
+        if not 0 < event.attempt <= len(one.attempts):
+            raise ImpossibleError(f"booking {one.id} has no attempt {event.attempt}")
+        attempt = one.attempts[event.attempt - 1]
+        if attempt.phase not in _ALLOWED[type(event)]:
+            raise ImpossibleError(
+                f"booking {one.id}: {event.type} of attempt {attempt.number}, {attempt.phase}"
+            )
+        about: dict[str, Any] = {}
+        match event:
+            case BookingTaken():
+                attempt = replace(attempt, phase="taken")
+                about = {"start": event.start, "cpus": event.cpus}
+            case BookingConfirmed():
+                attempt = replace(attempt, phase="confirmed")
+            case BookingDeclined():
+                attempt = replace(attempt, phase="declined", text=event.text, options=tuple(event.options))
+            case BookingGivenUp():
+                attempt = replace(attempt, phase="back", text=event.why)
+                about = {"start": None, "phase": "", "moves": (), "freezes": None}
+            case BookingGivenBack():
+                attempt = replace(attempt, phase="gone")
+            case BookingStands():
+                moves = tuple((at, before, after) for at, before, after in event.moves)
+                about = {"phase": event.phase, "start": event.start, "freezes": event.freezes, "moves": moves}
+            case BookingOver():
+                attempt = replace(attempt, phase="over", text=event.text)
+                about = {"over": event.how, "over_at": event.time, "text": event.text}
+        if not isinstance(event, BookingStands):
+            attempt = replace(attempt, since=event.time)
+        attempts = (*one.attempts[: event.attempt - 1], attempt, *one.attempts[event.attempt :])
+        self._put(self._if_all_back(replace(one, attempts=attempts, **about), event.time))
+
+    @staticmethod
+    def _if_all_back(one: Booking, now: int) -> Booking:
+        """One that was cancelled is over when nothing is left of it anywhere."""
+        if one.cancelled and not one.over and all(it.phase in _DONE for it in one.attempts):
+            return replace(one, over="cancelled", over_at=now)
+        return one
+
+    def _known(self, name: str) -> Booking:
+        found = self.by_id.get(name)
+        if found is None:
+            raise ImpossibleError(f"there is no booking {name}")
+        return found
+
+    def _put(self, one: Booking) -> None:
+        self.by_id[one.id] = one
+        if one.settled:
+            self.open.pop(one.id, None)
+        else:
+            self.open[one.id] = None

@@ -1,0 +1,72 @@
+"""A federation over real engines whose bookings are kept by the production thread, and its application."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event as Flag
+
+from fastapi.testclient import TestClient
+
+from schedd.api import federated_bookings, groups
+from schedd.api.roof import create_app
+from schedd.federation.threads.bookings import BookingKeeper
+from schedd.service.access.tokens import Tokens
+from tests.engine.cluster import T
+from tests.federation.desk import bearer
+from tests.federation.region import Region
+
+__all__ = ["HERE", "WIDE", "Office"]
+
+HERE = "/v1/federation/bookings"
+WIDE = {"request": "nodes=2:ppn=4", "duration": 600}
+"""All of a cluster."""
+
+
+class Office:
+    """Ann and bob are users of both clusters; carol is an admin, eyes only reads."""
+
+    def __init__(self, path: Path) -> None:
+        self.region = Region(path)
+        people = {"ann@org": "user", "bob@org": "user", "carol": "admin", "eyes": "reader"}
+        self.app = create_app(Tokens([bearer(name, role) for name, role in people.items()]))
+        federated_bookings.add(self.app)
+        groups.add(self.app)
+        self.begin()
+
+    def begin(self) -> None:
+        """A federation that has the log alone; its thread of bookings works."""
+        region = self.region
+        region.begin()
+        self.stopping = Flag()
+        self.keeper = BookingKeeper(region.roof, self.stopping, lambda: region.now, region.connect)
+        self.keeper.start()
+        self.app.state.roof = region.roof
+
+    def stop(self) -> None:
+        self.stopping.set()
+        self.region.roof.of_bookings.bell.set()
+        self.keeper.join(10)
+        assert not self.keeper.is_alive()
+
+    def close(self) -> None:
+        self.stop()
+        self.region.close()
+
+    def client(self, name: str) -> TestClient:
+        return TestClient(self.app, headers={"Authorization": f"Bearer token-of-{name}"})
+
+    def later(self, seconds: int) -> None:
+        """Time passes at the clusters, and the federation looks at them."""
+        for provider in self.region.clusters.values():
+            with provider.turn:
+                provider.at(provider.server.now - T + seconds)
+        self.region.look()
+        self.region.roof.of_bookings.bell.set()
+
+    def until(self, reached: Callable[[], bool], seconds: float = 20) -> None:
+        """The thread does its rounds until it is so; its clock goes on meanwhile."""
+        end = time.monotonic() + seconds
+        while not reached():
+            assert time.monotonic() < end, "it did not come to that"
+            self.later(1)
+            time.sleep(0.02)

@@ -1,0 +1,313 @@
+"""A federation's bookings over HTTP: made, refused with offers, taken, frozen, given back; and by whom."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from schedd.store import StoreError
+from tests.engine.cluster import T
+from tests.federation.office import HERE, WIDE, Office
+
+
+@pytest.fixture
+def office(tmp_path: Path) -> Iterator[Office]:
+    made = Office(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def ann(office: Office) -> TestClient:
+    return office.client("ann@org")
+
+
+def put(client: TestClient, name: str, **body: Any) -> Any:
+    return client.put(f"{HERE}/{name}", json={**WIDE, **body})
+
+
+def test_a_booking_is_made_where_it_begins_first_shown_frozen_and_given_back(
+    office: Office, ann: TestClient
+) -> None:
+    office.region.busy("a", 2, 5_000)
+    made = put(ann, "exam", ready=T + 100, deadline=T + 9_000)
+    assert made.status_code == 200, made.text
+    row = made.json()
+    assert (row["state"], row["cluster"], row["start"], row["end"]) == ("flexible", "b", T + 100, T + 700)
+    assert (row["spare"], row["cpus"], row["owner"], row["away"]) == (8_300, 8, "ann@org", "")
+    assert row["freezes"] == T + 50
+    assert [(one["cluster"], one["name"], one["user"], one["phase"]) for one in row["attempts"]] == [
+        ("b", "fed.1.1", "ann", "confirmed")
+    ]
+    assert ann.get(f"{HERE}/exam").json() == row
+    assert ann.get(HERE).json() == {"bookings": [row]}
+    assert put(ann, "exam", deadline=T + 50_000).json()["id"] == row["id"], (
+        "the same name is the same booking"
+    )
+    frozen = ann.post(f"{HERE}/exam/freeze").json()
+    assert (frozen["state"], frozen["spare"]) == ("frozen", 0)
+    again = ann.post(f"{HERE}/exam/freeze")
+    assert (again.status_code, "exam is frozen" in again.text) == (409, True)
+    gone = ann.delete(f"{HERE}/exam").json()
+    assert (gone["state"], gone["over"], gone["text"]) == ("cancelled", "cancelled", "taken back by ann@org")
+    assert ann.delete(f"{HERE}/exam").json()["over"] == "cancelled"
+    assert office.region.booked() == {}
+    assert ann.get(HERE, params={"state": "open"}).json() == {"bookings": []}
+
+
+def test_moves_are_shown(office: Office, ann: TestClient) -> None:
+    for name in "ab":
+        put(ann, f"first-{name}", ready=T + 100, deadline=T + 9_000, clusters=[name])
+    late = put(ann, "late", start=T + 100).json()
+    assert (late["state"], late["start"]) == ("frozen", T + 100)
+    office.until(lambda: len(ann.get(f"{HERE}/first-{late['cluster']}").json()["moves"]) == 2)
+    row = ann.get(f"{HERE}/first-{late['cluster']}").json()
+    assert [(one["before"], one["after"]) for one in row["moves"]] == [(None, T + 100), (T + 100, T + 700)]
+    assert row["start"] == T + 700
+
+
+def test_a_refusal_has_offers_of_all_clusters_and_one_call_takes_one(office: Office, ann: TestClient) -> None:
+    for name in "ab":
+        put(ann, f"first-{name}", start=T + 1_000, clusters=[name])
+    refused = put(ann, "second", start=T + 1_100)
+    problem = refused.json()
+    assert (refused.status_code, problem["type"]) == (409, "urn:schedd:problem:no-room")
+    assert problem["detail"] == (
+        "a: there is no room for it in its window; b: there is no room for it in its window"
+    )
+    assert "POST …/accept takes one" in problem["hint"]
+    options = problem["options"]
+    assert [one["option"] for one in options] == list(range(1, len(options) + 1))
+    assert {(one["cluster"], one["stretch"] < 0) for one in options} == {
+        (name, before) for name in "ab" for before in (True, False)
+    }
+    assert [abs(one["stretch"]) for one in options] == sorted(abs(one["stretch"]) for one in options)
+    assert ann.get(f"{HERE}/second").json()["options"] == options
+    wanted = next(one for one in options if one["cluster"] == "b")
+    taken = ann.post(f"{HERE}/second/accept", json={"option": wanted["option"]})
+    assert taken.status_code == 200, taken.text
+    row = taken.json()
+    assert (row["cluster"], row["start"], row["state"]) == ("b", wanted["start"], "frozen")
+    again = ann.post(f"{HERE}/second/accept", json={"option": 1})
+    assert (again.status_code, "has 0 counter-offers" in again.text) == (409, True)
+
+
+def test_an_offer_that_is_past_cannot_be_taken(office: Office, ann: TestClient) -> None:
+    for name in "ab":
+        put(ann, f"first-{name}", start=T + 1_000, clusters=[name])
+    put(ann, "second", start=T + 1_100)
+    options = ann.get(f"{HERE}/second").json()["options"]
+    before = next(one for one in options if one["stretch"] < 0)
+    office.later(before["start"] - T + 5)
+    late = ann.post(f"{HERE}/second/accept", json={"option": before["option"]})
+    assert (late.status_code, "began at" in late.text) == (409, True)
+
+
+def test_a_site_that_opens_nothing_to_users_says_so(office: Office, ann: TestClient) -> None:
+    for provider in office.region.clusters.values():
+        provider.engine.state.site = type(provider.engine.state.site)()
+    refused = put(ann, "exam", deadline=T + 9_000)
+    assert refused.status_code == 409
+    assert "a: users may book nothing here" in refused.json()["detail"]
+    assert not refused.json().get("options")
+
+
+# ---- who may ----------------------------------------------------------------------------------------------
+
+
+def test_a_user_sees_and_cancels_his_own_alone_and_an_admin_all(office: Office, ann: TestClient) -> None:
+    put(ann, "exam", ready=T + 100, deadline=T + 9_000)
+    bob, carol, eyes = (office.client(name) for name in ("bob@org", "carol", "eyes"))
+    assert bob.get(HERE).json() == {"bookings": []}
+    for answer in (
+        bob.get(f"{HERE}/exam"),
+        bob.delete(f"{HERE}/exam"),
+        bob.post(f"{HERE}/exam/freeze"),
+        bob.post(f"{HERE}/exam/accept", json={"option": 1}),
+    ):
+        assert (answer.status_code, answer.json()["type"]) == (404, "urn:schedd:problem:unknown-booking")
+    named = put(bob, "exam", deadline=T + 9_000)
+    assert (named.status_code, "somebody else has a booking exam" in named.text) == (409, True)
+    assert [one["name"] for one in eyes.get(HERE).json()["bookings"]] == ["exam"]
+    for answer in (eyes.delete(f"{HERE}/exam"), put(eyes, "x", deadline=T + 9_000)):
+        assert (answer.status_code, "may only read" in answer.text) == (403, True)
+    assert put(bob, "for-ann", deadline=T + 9_000, owner="ann@org").status_code == 403
+    made = put(carol, "for-ann", deadline=T + 9_000, owner="ann@org").json()
+    assert (made["owner"], made["attempts"][0]["user"]) == ("ann@org", "ann")
+    assert carol.delete(f"{HERE}/exam").json()["text"] == "taken back by carol"
+    nobody = TestClient(office.app).get(HERE)
+    assert nobody.status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("body", "where"),
+    [
+        ({"deadline": T + 9_000, "start": T + 50}, "body"),
+        ({}, "body"),
+        ({"deadline": T + 500}, "body.deadline"),
+        ({"start": T - 100}, "body.start"),
+        ({"deadline": T + 9_000, "duration": 5}, "body.duration"),
+        ({"deadline": T + 9_000, "request": "nodes=x:ppn=y"}, "body"),
+        ({"deadline": T + 9_000, "request": None}, "body"),
+        ({"deadline": T + 9_000, "clusters": ["c"]}, "body.clusters"),
+        ({"deadline": T + 9_000, "request": "select=1:ncpus=2"}, "body.request"),
+        ({"deadline": T + 9_000, "freeze": 101}, "body.freeze"),
+        ({"deadline": T + 9_000, "until": T + 60}, "body.until"),
+        ({"deadline": 1 << 40}, "body.deadline"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_and_said_where(
+    office: Office, ann: TestClient, body: dict[str, Any], where: str
+) -> None:
+    answer = put(ann, "exam", **body)
+    assert answer.status_code == 422, answer.text
+    assert answer.json()["errors"][0]["where"] == where
+    assert not office.region.roof.bookings.by_id
+
+
+@pytest.mark.parametrize("name", ["a b", "-x", "a" * 64, "ä"])
+def test_a_name_is_one_of_a_booking(ann: TestClient, name: str) -> None:
+    assert put(ann, name, deadline=T + 9_000).status_code == 422
+    assert ann.get(f"{HERE}/{name}").status_code == 422
+
+
+# ---- the page and the report ------------------------------------------------------------------------------
+
+
+def test_the_page_shows_bookings_and_not_whose_they_are(office: Office, ann: TestClient) -> None:
+    assert "Bookings" not in TestClient(office.app).get("/").text
+    put(ann, "exam", ready=T + 100, deadline=T + 9_000, clusters=["b"])
+    page = TestClient(office.app).get("/").text
+    assert "<h2>Bookings</h2>" in page
+    assert "2023-11-14 22:15:00" in page
+    assert "2:18 h" in page
+    assert "exam" not in page
+    assert "ann@" not in page
+    office.region.cut = {"b"}
+    office.later(1)
+    assert '<span class="away">it does not answer</span>' in TestClient(office.app).get("/").text
+
+
+def test_what_became_of_bookings_is_told(office: Office, ann: TestClient) -> None:
+    for name in "ab":
+        put(ann, f"first-{name}", start=T + 1_000, clusters=[name])
+    put(ann, "second", start=T + 1_100)
+    put(ann, "third", start=T + 1_200)
+    ann.post(f"{HERE}/second/accept", json={"option": 1})
+    ann.delete(f"{HERE}/first-a")
+    found = ann.get("/v1/federation/report").json()["bookings"]
+    assert found == {
+        "asked": 4,
+        "booked": 3,
+        "by_offer": 1,
+        "refused": 1,
+        "declined": 4,
+        "ended": 0,
+        "cancelled": 1,
+        "lost": 0,
+        "moves": 0,
+    }
+
+
+# ---- jobs -------------------------------------------------------------------------------------------------
+
+JOB = {"script": "sleep 1", "request": "nodes=1:ppn=4,walltime=100"}
+
+
+def test_a_job_is_bound_to_a_booking_and_goes_to_its_cluster(office: Office, ann: TestClient) -> None:
+    put(ann, "exam", ready=T + 100, deadline=T + 9_000, clusters=["b"])
+    job = ann.post("/v1/federation/jobs", json={**JOB, "booking": "exam"})
+    assert job.status_code == 201, job.text
+    assert (job.json()["booking"], job.json()["cluster"]) == ("exam", "b")
+    (action,) = office.region.roof.work("b")
+    assert action.body is not None
+    assert (action.kind, action.body["booking"]) == ("submit", "fed.1.1")
+    assert ann.get(f"{HERE}/exam").json()["jobs"] == [job.json()["id"]]
+    ann.delete(f"{HERE}/exam")
+    gone = ann.post("/v1/federation/jobs", json={**JOB, "booking": "exam"})
+    assert (gone.status_code, "booking exam is cancelled" in gone.text) == (409, True)
+
+
+def test_only_ones_own_booking_takes_a_job_and_alone(office: Office, ann: TestClient) -> None:
+    put(ann, "exam", ready=T + 100, deadline=T + 9_000, clusters=["b"])
+    bob = office.client("bob@org")
+    for client, more, where in (
+        (bob, {"booking": "exam"}, "body.booking"),
+        (ann, {"booking": "other"}, "body.booking"),
+        (ann, {"booking": "exam", "clusters": ["a"]}, "body"),
+        (ann, {"booking": "exam", "array": "0-3"}, "body"),
+        (ann, {"booking": "a b"}, "body.booking"),
+    ):
+        answer = client.post("/v1/federation/jobs", json={**JOB, **more})
+        assert answer.status_code == 422, answer.text
+        assert answer.json()["errors"][0]["where"] == where
+
+
+# ---- what breaks ------------------------------------------------------------------------------------------
+
+
+def test_a_restart_changes_nothing(office: Office, ann: TestClient) -> None:
+    put(ann, "exam", ready=T + 100, deadline=T + 9_000)
+    for name in "ab":
+        put(ann, f"first-{name}", start=T + 5_000, clusters=[name])
+    put(ann, "second", start=T + 5_100)
+    before = ann.get(HERE).json()
+    office.stop()
+    office.begin()
+    assert ann.get(HERE).json() == before
+    number = before["bookings"][-1]["options"][0]["option"]
+    assert ann.post(f"{HERE}/second/accept", json={"option": number}).status_code == 200
+
+
+def test_while_its_cluster_is_cut_off_it_stays_says_so_and_is_given_back_later(
+    office: Office, ann: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("schedd.api.federated_bookings._MOMENT_S", 0.2)
+    row = put(ann, "exam", ready=T + 1_000, deadline=T + 9_000).json()
+    office.region.cut = {row["cluster"]}
+    office.later(1)
+    shown = ann.get(f"{HERE}/exam").json()
+    assert (shown["state"], shown["start"]) == ("flexible", row["start"])
+    assert shown["text"].startswith(f"{row['cluster']} does not answer, the booking stays")
+    frozen = ann.post(f"{HERE}/exam/freeze").json()
+    assert frozen["state"] == "being frozen"
+    gone = ann.delete(f"{HERE}/exam").json()
+    assert (gone["state"], gone["over"]) == ("being given back", "")
+    assert f"it is given back once {row['cluster']} answers" in gone["text"]
+    assert ann.post("/v1/federation/jobs", json={**JOB, "booking": "exam"}).status_code == 409
+    assert list(office.region.booked()) == [row["id"]]
+    office.region.cut = set()
+    office.until(lambda: ann.get(f"{HERE}/exam").json()["over"] == "cancelled")
+    assert office.region.booked() == {}
+
+
+def test_what_is_not_known_in_time_is_said_to_be_under_way(
+    office: Office, ann: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("schedd.api.federated_bookings._MORE_S", -29.5)
+    office.region.after = {"book": 99}
+    made = put(ann, "exam", ready=T + 1_000, deadline=T + 9_000, clusters=["a"])
+    assert (made.status_code, made.json()["state"], made.json()["cluster"]) == (202, "being booked", "a")
+    bound = ann.post("/v1/federation/jobs", json={**JOB, "booking": "exam"})
+    assert (bound.status_code, "exam is being booked" in bound.text) == (409, True)
+    office.region.after = {}
+    office.until(lambda: ann.get(f"{HERE}/exam").json()["state"] == "flexible")
+
+
+def test_where_the_log_cannot_be_written_nothing_is_booked(
+    office: Office, ann: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise StoreError("the disk is full")
+
+    monkeypatch.setattr(office.region.log, "append", fail)
+    answer = put(ann, "exam", deadline=T + 9_000)
+    assert (answer.status_code, "the disk is full" in answer.text) == (503, True)
+    assert not office.region.roof.bookings.by_id
+
+
+def test_a_daemon_that_stands_by_books_nothing(office: Office, ann: TestClient) -> None:
+    office.app.state.roof = None
+    assert put(ann, "exam", deadline=T + 9_000).status_code == 503
