@@ -5,6 +5,7 @@ from schedd.predict.decode import decode, running, waiting
 from schedd.predict.draws import drawn, lasting
 from schedd.predict.layout import LEVELS, P50, P90, Ask, Prediction
 from schedd.predict.learner import Learner
+from schedd.predict.open_jobs import OpenJobs
 from schedd.predict.outlook import KINDS, Kind, Outlook, calm, kind_of
 from schedd.predict.run_times import RunTimes
 from schedd.predict.scene import Drawn, Likely, Scene, likely
@@ -23,6 +24,7 @@ __all__ = [
     "Kind",
     "Learner",
     "Likely",
+    "OpenJobs",
     "Outcomes",
     "Outlook",
     "Prediction",

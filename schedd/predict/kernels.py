@@ -10,8 +10,8 @@ from typing import Annotated, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from schedd.plan.kernels.jit import inner, kernel
-from schedd.plan.kernels.layout import Ints
+from schedd.plan.kernels.jit import inner, kernel, maker
+from schedd.plan.kernels.layout import Ints, Table
 from schedd.predict.layout import Floats
 
 __all__ = [
@@ -23,9 +23,11 @@ __all__ = [
     "WAYS",
     "Templates",
     "copy_into",
+    "entries_of",
     "learn",
     "move",
     "predict",
+    "predict_open",
 ]
 
 Singles = npt.NDArray[np.float32]
@@ -121,28 +123,127 @@ def predict(
         left -= share
     value[m] = 0.0
     weight[m] = left
-    m += 1
-    order = np.argsort(value[:m])
-    raw = np.zeros(levels.shape[0])
-    total = 0.0
-    i = 0
-    for j in range(m):
-        total += weight[order[j]]
-        while i < levels.shape[0] and total >= levels[i] - 1e-9:
-            raw[i] = value[order[j]]
-            i += 1
+    raw = _quantiles(value[: m + 1], weight[: m + 1], levels)
     user = find(tb, keys[USER])
     if user >= 0:
         shift += tb.shift[user]
-    told = np.empty(levels.shape[0], np.int64)
+    return raw, _told(raw, offset, shift, shifted, walltime)
+
+
+@maker
+def _quantiles(value: Floats, weight: Floats, levels: Floats) -> Floats:
+    """The values at which so much of the weight, 1 in all, is reached; 0, the walltime, where it never is."""
+    order = np.argsort(value)
+    found = np.zeros(levels.shape[0])
+    total = 0.0
+    i = 0
+    for j in range(value.shape[0]):
+        total += weight[order[j]]
+        while i < levels.shape[0] and total >= levels[i] - 1e-9:
+            found[i] = value[order[j]]
+            i += 1
+    return found
+
+
+@maker
+def _told(raw: Floats, offset: Floats, shift: float, shifted: int, walltime: int) -> Ints:
+    """Seconds, calibrated, in order of size."""
+    told = np.empty(raw.shape[0], np.int64)
     least = 1
-    for i in range(levels.shape[0]):
+    for i in range(raw.shape[0]):
         log = raw[i] + offset[i] + (shift if i >= shifted else 0.0)
         # A millionth of a second off: what equals the walltime is not to be rounded beyond it.
         seconds = walltime if log >= 0.0 else int(np.ceil(np.exp(log) * walltime - 1e-6))
         least = max(least, min(seconds, walltime))
         told[i] = least
-    return raw, told
+    return told
+
+
+@kernel
+def entries_of(tb: Templates, keys: Table) -> Ints:
+    """The entries of all ``keys``, (jobs, KINDS), one job after the other; -1: there is none."""
+    found = np.empty(keys.shape[0] * KINDS, np.int64)
+    for i in range(keys.shape[0]):
+        for k in range(KINDS):
+            found[i * KINDS + k] = find(tb, keys[i, k]) if keys[i, k] != 0 else -1
+    return found
+
+
+@kernel
+def predict_open(
+    tb: Templates,
+    entries: Table,
+    keys: Table,
+    walltime: Ints,
+    running: Table,
+    ran: Floats,
+    own: Ints,
+    levels: Floats,
+    offset: Floats,
+    shift: float,
+    shifted: int,
+) -> Table:
+    """As ``predict``, (jobs, levels) seconds for many, of whom the templates are ``entries``, (jobs, KINDS).
+
+    Those that run count, too, in the templates that name their user: that they ran for so long already, and
+    may for longer (Kaplan and Meier 1958), up to the walltime. Ends alone tell of the short ones of many that
+    began together.
+    ``running``: the keys of those, who began last first; ``ran``: the logarithms of what they ran over the
+    walltime; ``own``: the job itself among them, or -1.
+    """
+    told = np.empty((keys.shape[0], levels.shape[0]), np.int64)
+    value = np.empty(2 * KINDS * RING + 1)
+    weight = np.empty(2 * KINDS * RING + 1)
+    ended = np.empty(2 * KINDS * RING + 1, np.int64)
+    for i in range(keys.shape[0]):
+        left = 1.0
+        unknown = 0.0  # how many run longer than all that ended, and nobody knows for how long
+        m = 0
+        for k in range(KINDS):
+            entry = entries[i, k]
+            if entry < 0 or tb.learned[entry] == 0:
+                continue
+            first = m
+            count = tb.learned[entry]
+            n = min(count, RING)
+            total = (1.0 - DECAY**n) / (1.0 - DECAY)
+            share = left * total / (total + DOUBT)
+            at_risk = total
+            w = 1.0
+            for j in range(n):
+                value[m] = tb.ends[entry, (count - 1 - j) % RING]
+                weight[m] = w
+                ended[m] = 1
+                w *= DECAY
+                m += 1
+            w = 1.0
+            for r in range(running.shape[0] if k <= USER else 0):
+                if r != own[i] and running[r, k] == keys[i, k]:
+                    value[m] = ran[r]
+                    weight[m] = w
+                    ended[m] = 0
+                    at_risk += w
+                    w *= DECAY
+                    m += 1
+                    if m - first - n == RING:
+                        break
+            beyond = 1.0  # the share of such jobs that runs longer
+            order = np.argsort(value[first:m], kind="mergesort")  # of equals ends come first
+            for j in range(m - first):
+                at = first + order[j]
+                w = weight[at]
+                part = beyond * min(1.0, w / at_risk) if ended[at] == 1 and at_risk > 1e-12 else 0.0
+                weight[at] = share * part
+                beyond -= part
+                at_risk -= w
+            unknown += share * beyond
+            left -= share
+        value[m] = 0.0
+        weight[m] = left + unknown
+        raw = _quantiles(value[: m + 1], weight[: m + 1], levels)
+        more = tb.shift[entries[i, USER]] if entries[i, USER] >= 0 else 0.0
+        told[i] = _told(raw, offset, shift + more, shifted, walltime[i])
+    return told
 
 
 @kernel

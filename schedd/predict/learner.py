@@ -8,7 +8,9 @@ from typing import Any, Self
 import numpy as np
 
 from schedd.plan.columns import Ints
+from schedd.predict.kernels import KINDS
 from schedd.predict.layout import LEVELS, Ask, Prediction
+from schedd.predict.open_jobs import OpenJobs
 from schedd.predict.run_times import RunTimes
 
 __all__ = ["Learner"]
@@ -51,9 +53,17 @@ class Learner:
         """What was predicted at its submission. Raises KeyError."""
         return self._jobs[job].prediction
 
-    def predictions(self) -> dict[str, Prediction]:
-        """Of all that are known; the dictionary is the caller's own."""
-        return {job: one.prediction for job, one in self._jobs.items()}
+    def open(self, now: int) -> OpenJobs:
+        """All that are known, as they are now."""
+        jobs = self._jobs.values()
+        at_first = tuple(one.prediction for one in jobs)
+        keys = np.concatenate([one.keys for one in at_first]) if at_first else np.zeros(0, np.int64)
+        known = self.run_times.known(keys.reshape(-1, KINDS))
+        return OpenJobs(tuple(self._jobs), at_first, tuple(one.started for one in jobs), now, known)
+
+    def predictions(self, now: int) -> dict[str, Prediction]:
+        """Of all that are known, renewed; the dictionary is the caller's own."""
+        return self.open(now).predictions()
 
     def started(self, job: str, now: int, at: int | None = None, *, counts: bool = True) -> None:
         """A known job began to run, ``at`` a moment before ``now`` where that is known.

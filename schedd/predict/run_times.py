@@ -7,6 +7,7 @@ docs/experiments/prediction.md.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from math import log
@@ -16,10 +17,21 @@ import numpy as np
 import numpy.typing as npt
 
 from schedd.plan.columns import Ints
-from schedd.predict.kernels import RING, USER, WAYS, Templates, copy_into, learn, move, predict
+from schedd.predict.kernels import (
+    RING,
+    USER,
+    WAYS,
+    Templates,
+    copy_into,
+    entries_of,
+    learn,
+    move,
+    predict,
+    predict_open,
+)
 from schedd.predict.layout import LEVELS, P90, Ask, Floats, Prediction
 
-__all__ = ["MOST_TEMPLATES", "RunTimes"]
+__all__ = ["MOST_TEMPLATES", "Known", "RunTimes"]
 
 MOST_TEMPLATES: Final = 1 << 20
 """Of them all, 150 MiB; beyond that, those give way that nobody learned from for longest."""
@@ -84,6 +96,30 @@ def _packed(values: npt.NDArray[np.float32]) -> Ints:
     return even.view(np.int64)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Known:
+    """What a moment knew of some jobs: the templates that are theirs."""
+
+    _tb: Templates
+    _entries: Ints
+    _keys: Ints
+    _offset: Floats
+    _shift: float
+
+    def predict(self, jobs: Ints, walltimes: Ints, running: Ints, ran: Floats) -> Ints:
+        """Seconds for the ``LEVELS``, (n, levels), of ``jobs``, (n,) positions among those that it knows.
+
+        ``running``: the positions of those that run, who began last first; ``ran``: logarithms of what they
+        ran over the walltime.
+        """
+        place = np.full(self._keys.shape[0], -1, np.int64)
+        place[running] = np.arange(running.shape[0])
+        return predict_open(
+            self._tb, self._entries[jobs], self._keys[jobs], walltimes, self._keys[running], ran,
+            place[jobs], LEVELS, self._offset, self._shift, _SHIFTED,
+        )  # fmt: skip
+
+
 class RunTimes:
     """What was learned of run times. It changes by ``ended`` and ``outlived`` alone; one thread at a time."""
 
@@ -114,6 +150,14 @@ class RunTimes:
         keys = _keys(ask)
         raw, told = predict(self._tb, keys, LEVELS, self._offset, self._shift, _SHIFTED, ask.walltime)
         return Prediction(ask.walltime, told, raw, keys)
+
+    def known(self, keys: Ints) -> Known:
+        """What is known of jobs with these keys, (jobs, KINDS): a copy, to be asked later, by any thread."""
+        entries, where = np.unique(entries_of(self._tb, keys), return_inverse=True)
+        absent = int(entries.shape[0] > 0 and entries[0] < 0)
+        columns = self._tb._asdict()
+        own = Templates(**{name: array[entries[absent:]] for name, array in columns.items()})
+        return Known(own, where.reshape(keys.shape) - absent, keys, self._offset.copy(), self._shift)
 
     def ended(self, prediction: Prediction, run: int, *, outlived: bool) -> None:
         """A job ended after ``run`` seconds for which this had been predicted at its submission.

@@ -101,7 +101,7 @@ class Foreteller:
     def expected(self, state: EngineState, now: int) -> Mapping[str, int]:
         """By job, when it starts in half of the draws of run times, asked ``now``: the engine's clock."""
         ids = Ids(state.by_slot)
-        predictions, release = self._learner.predictions(), state.columns.release
+        predictions, release = self._learner.predictions(now), state.columns.release
         scene = Scene.of(state.plan, now, release, ids, predictions, queued=state.queue, arrays=state.arrays)
         slots = scene.order
         if not slots.shape[0]:

@@ -142,7 +142,7 @@ class Teller:
             now,
             state.columns.release,
             ids,
-            self._learner.predictions(),
+            self._learner.predictions(now),
             queued=state.queue,
             arrays=state.arrays,
         )

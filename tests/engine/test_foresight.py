@@ -296,7 +296,7 @@ def test_a_checkpoint_that_knew_nothing_of_it_lets_it_begin_with_the_jobs_there_
     queue_of(cluster, "a", "b")
     settings = replace(cluster.engine.state.settings, predict=True)
     cluster.engine = Engine.restore(cluster.engine.checkpoint(), settings)
-    assert {"a", "b"} <= cluster.outlook.learner.predictions().keys()
+    assert {"a", "b"} <= cluster.outlook.learner.predictions(cluster.engine.state.now).keys()
     assert set(cluster.foretell()) == {"b"}
     cluster.at(60)
     assert cluster.outlook.learner.run_times.ends == 1
@@ -311,7 +311,7 @@ def test_switched_off_it_is_forgotten_wholly_or_of_a_queue() -> None:
     assert cluster.engine.state.outlook is None
     cluster.engine = Engine.restore(saved, replace(settings, queue_predict={"batch": False}))
     assert cluster.told("b") is None
-    assert cluster.outlook.learner.predictions() == {}
+    assert cluster.outlook.learner.predictions(cluster.engine.state.now) == {}
     assert cluster.outlook.learner.run_times.ends == 7
 
 

@@ -3,6 +3,8 @@
 import math
 from collections import defaultdict
 
+import numpy as np
+
 from schedd.predict import LEVELS, P90, Ask
 
 _DECAY, _DOUBT = 0.9, 2.0
@@ -40,7 +42,35 @@ class Oracle:
             share = left * sum(weights) / (sum(weights) + _DOUBT)
             atoms += [(v, share * w / sum(weights)) for v, w in zip(latest, weights, strict=True)]
             left -= share
-        atoms.append((0.0, left))
+        return self._quantiles(ask, [*atoms, (0.0, left)])
+
+    def predict_open(self, ask: Ask, running: list[tuple[Ask, int]]) -> list[int]:
+        """Seconds for a job while others, who began last first, have run for so long."""
+        atoms: list[tuple[float, float]] = []
+        left = 1.0
+        for template in self._templates(ask):
+            latest = [float(np.float32(one)) for one in self.ends[template][-32:][::-1]]
+            if not latest:
+                continue
+            ended = [(value, 0, _DECAY**age) for age, value in enumerate(latest)]
+            alike = [
+                math.log(max(ran, 1) / other.walltime)
+                for other, ran in running
+                if template[0] != "all" and template in self._templates(other)
+            ]
+            lives = ended + [(value, 1, _DECAY**age) for age, value in enumerate(alike[:32])]
+            share = left * (total := sum(weight for *_, weight in ended)) / (total + _DOUBT)
+            beyond = 1.0
+            for k, (value, still_runs, weight) in enumerate(order := sorted(lives)):
+                if not still_runs:
+                    part = beyond * weight / sum(one[2] for one in order[k:])
+                    atoms.append((value, share * part))
+                    beyond -= part
+            atoms.append((0.0, share * beyond))
+            left -= share
+        return self._quantiles(ask, [*atoms, (0.0, left)])[1]
+
+    def _quantiles(self, ask: Ask, atoms: list[tuple[float, float]]) -> tuple[list[float], list[int]]:
         atoms.sort()
         raw = []
         for level in LEVELS.tolist():

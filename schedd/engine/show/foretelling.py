@@ -14,6 +14,7 @@ from schedd.predict import (
     Drawn,
     Expected,
     Kind,
+    OpenJobs,
     Prediction,
     Scene,
     calm,
@@ -45,9 +46,14 @@ class Outset:
     promise: Ints
     expected: Ints
     expected_by: Ints
-    predictions: Mapping[str, Prediction]
+    open_jobs: OpenJobs
     kinds: Mapping[Kind, Calibration]
     arrays: Wholes | None = None
+
+    @property
+    def predictions(self) -> Mapping[str, Prediction]:
+        """How long each job runs, by what was known then; worked out at each call."""
+        return self.open_jobs.predictions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +95,7 @@ def outset(state: EngineState) -> Outset | None:
         promise=state.promise.copy(),
         expected=state.expected.copy(),
         expected_by=state.expected_by.copy(),
-        predictions=outlook.learner.predictions(),
+        open_jobs=outlook.learner.open(state.now),
         kinds={kind: one.copy() for kind, one in outlook.kinds.items()},
         arrays=_own(state.arrays),
     )
@@ -97,13 +103,13 @@ def outset(state: EngineState) -> Outset | None:
 
 def foretell(given: Outset, ready: Callable[[Plan], None] = lambda _: None) -> Foretold:
     """Work it all out. ``ready`` gets each plan that is worked on, which may be stopped from outside."""
-    now, ids = given.now, given.ids
+    now, ids, predictions = given.now, given.ids, given.predictions
     scene = Scene.of(
         given.plan,
         now,
         given.since,
         ids,
-        given.predictions,
+        predictions,
         queued=given.queued,
         arrays=given.arrays,
     )
@@ -119,7 +125,7 @@ def foretell(given: Outset, ready: Callable[[Plan], None] = lambda _: None) -> F
     rows = zip(order.tolist(), found.p50.tolist(), found.late.tolist(), planned.tolist(), strict=True)
     for slot, start, late, by_plan in rows:
         job = ids[slot]
-        if min(start, by_plan) < 0 or job not in given.predictions:
+        if min(start, by_plan) < 0 or job not in predictions:
             continue
         starts[job] = start
         kind, counts = kind_of(given.kinds, job, now, int(given.since[slot]), start)

@@ -1,0 +1,76 @@
+"""Predictions of open jobs are renewed, by what has ended and by who runs."""
+
+import math
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schedd.predict import Ask, Learner, RunTimes
+from tests.predict.oracle import Oracle
+
+HOUR = 3600
+ASKS = st.builds(
+    Ask,
+    user=st.sampled_from(["ann", "bob"]),
+    walltime=st.sampled_from([600, HOUR]),
+    procs=st.sampled_from([1, 4]),
+    name=st.sampled_from(["", "relax"]),
+)
+
+
+@settings(deadline=None, max_examples=80)
+@given(
+    st.lists(st.tuples(ASKS, st.integers(1, HOUR)), max_size=70),
+    st.lists(st.tuples(ASKS, st.integers(0, HOUR)), max_size=45),
+    st.lists(ASKS, max_size=4),
+)
+def test_open_jobs_are_predicted_as_by_the_plain_reference(
+    ended: list[tuple[Ask, int]], running: list[tuple[Ask, int]], waiting: list[Ask]
+) -> None:
+    run_times, oracle = RunTimes(), Oracle()
+    for ask, run in ended:
+        told = run_times.predict(ask)
+        run_times.ended(told, run, outlived=False)
+        oracle.outcome(ask, told.told.tolist(), told.raw.tolist(), run)
+    jobs = [ask for ask, _ in running] + waiting
+    keys = np.array([run_times.predict(ask).keys for ask in jobs], np.int64).reshape(-1, 6)
+    ran = np.array([math.log(max(ran, 1) / ask.walltime) for ask, ran in running])
+    walltimes = np.array([ask.walltime for ask in jobs], np.int64)
+    known = run_times.known(keys)
+    for other in jobs:  # what is learned later is not known
+        run_times.ended(run_times.predict(other), 1, outlived=False)
+    found = known.predict(np.arange(len(jobs)), walltimes, np.arange(len(running)), ran)
+    for i, ask in enumerate(jobs):
+        others = [one for j, one in enumerate(running) if j != i]
+        np.testing.assert_allclose(found[i], oracle.predict_open(ask, others), rtol=1e-5, atol=1)
+
+
+def a_bag(runs: list[int]) -> tuple[Learner, Ask]:
+    """Jobs that a stranger submits at once, of which some have ended after so many seconds."""
+    learner, ask = Learner(), Ask("ann", 10 * HOUR, 1)
+    for i in range(30):
+        learner.queued(str(i), ask, 0)
+    for i in range(20):
+        learner.started(str(i), 0)
+    for i, run in enumerate(runs):
+        learner.ended(str(i), run)
+    return learner, ask
+
+
+def test_who_was_submitted_together_is_told_by_those_that_ended_first() -> None:
+    learner, ask = a_bag([600] * 20)
+    assert learner.prediction("29").p50 == ask.walltime, "nothing was known at the submission"
+    assert learner.predictions(700)["29"].p50 == 600
+    assert learner.prediction("29").p50 == ask.walltime, "from what was predicted then is learned"
+
+
+def test_many_that_go_on_running_outweigh_few_that_ended_early() -> None:
+    few, ask = a_bag([60, 60])
+    all_of_them, _ = a_bag([60] * 20)
+    assert few.predictions(5 * HOUR)["29"].p90 == ask.walltime
+    assert all_of_them.predictions(5 * HOUR)["29"].p90 == 60
+
+
+def test_nothing_open_is_nothing_told() -> None:
+    assert Learner().predictions(0) == {}
