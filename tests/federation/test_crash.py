@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -102,6 +103,79 @@ async def test_every_task_of_a_bag_runs_once_though_the_federation_is_killed_at_
         assert len({share["cluster"] for row in rows for share in row["shares"]}) > 1
         jobs = [job for house in town.houses.values() for job in house.server.cluster.jobs.values()]
         assert {job.order.user for job in jobs} == {"alice"}
+
+
+async def test_a_booking_is_at_one_cluster_or_none_though_the_federation_is_killed_at_each_step(
+    tmp_path: Path,
+) -> None:
+    """A TORQUE, ``a``, and an OpenPBS, ``b``; wires that break within an answer, a daemon killed, cuts."""
+    async with Town(tmp_path, "ab", "[groups]\nexpiry = 10", openpbs="b") as town:
+        await town.open_to_bookings()
+        begin = int(time.time()) + 120
+        for number, wait in enumerate((0.0, 0.02, 0.05, 0.1, 0.2, 0.5)):
+            window = {"ready": begin, "deadline": begin + 3_000, "freeze": 100}
+            asking = asyncio.ensure_future(town.book(f"r{number}", **window))
+            await asyncio.sleep(wait)
+            if number in (2, 4):
+                town.wires["ab"[number // 4]].after = 300 * number  # in the middle of some answer
+            await town.restart()
+            if number == 3:
+                town.houses["a"].daemon.kill()
+                town.houses["a"].daemon.start()
+                await town.houses["a"].ready()
+            twice = await town.kept(confirmed=True)
+            assert all(len(places) == 1 for places in twice.values()), twice
+            for wire in town.wires.values():
+                wire.mend()
+            row = await asking
+            assert (await town.book(f"r{number}", **window))["id"] == row["id"], "sent again, it is the same"
+        names = [f"r{number}" for number in range(6)]
+        await town.bookings_as(dict.fromkeys(names, "flexible"))
+        rows = await town.bookings()
+        kept = await town.kept(confirmed=True)
+        where = {rows[name]["id"]: [(rows[name]["cluster"], "alice", rows[name]["start"])] for name in names}
+        assert kept == where
+        assert {rows[name]["cluster"] for name in names} == {"a", "b"}
+        # One is taken back while its cluster is cut off and the federation killed, one of the others is not.
+        lost, other = (next(n for n in names if rows[n]["cluster"] == cluster) for cluster in "ab")
+        town.wires["a"].drop()
+        gone = await town.cancel_booking(lost)
+        assert gone["state"] == "being given back", gone
+        await town.restart()
+        await town.cancel_booking(other)
+        await town.bookings_as({other: "cancelled", lost: "being given back"})
+        assert [place[0] for place in (await town.kept())[rows[lost]["id"]]] == ["a"]
+        town.wires["a"].mend()
+        await town.bookings_as({other: "cancelled", lost: "cancelled"})
+        for name in (lost, other):
+            del where[rows[name]["id"]]
+        assert await town.kept(confirmed=True) == where
+        # What was tried elsewhere meanwhile is nowhere any more.
+        async with asyncio.timeout(30):
+            while await town.kept() != where:
+                await asyncio.sleep(0.3)
+
+
+async def test_a_job_runs_once_in_its_booking_though_its_cluster_is_cut_off(tmp_path: Path) -> None:
+    async with Town(tmp_path, "ab", openpbs="b") as town:
+        await town.open_to_bookings()
+        made = {}
+        for name in "ab":
+            made[name] = await town.book(f"at-{name}", start=int(time.time()) + 25, clusters=[name])
+            assert (made[name]["state"], made[name]["cluster"]) == ("frozen", name), made[name]
+        town.wires["b"].drop()
+        jobs = {name: await town.submit(f"k{name}", booking=f"at-{name}") for name in "ab"}
+        await town.restart()
+        await asyncio.sleep(4)  # longer than it is waited for: others would go elsewhere
+        town.wires["b"].mend()
+        rows = {row["id"]: row for row in await town.until_over(2)}
+        starts, runs = town.starts(), town.runs()
+        for name, job in jobs.items():
+            row, begin = rows[job["id"]], made[name]["start"]
+            assert (row["over"], row["cluster"], runs[job["id"]]) == ("ended", name, 1), row
+            assert begin is not None
+            (start,) = starts[job["id"]]
+            assert begin <= start < begin + 60, (begin, start)
 
 
 GROUPS = "[groups]\nnotice = 8\nlead = 3\nlimit = 20\nexpiry = 20\ngain = 3"

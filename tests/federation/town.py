@@ -7,12 +7,14 @@ import contextlib
 import re
 import time
 from collections import Counter
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from schedd.client import ClientError, Endpoint
-from schedd.client.federation import BagRow, FederationClient, JobRow
+from schedd.client import ClientError, Endpoint, Refused
+from schedd.client.federation import BagRow, FederatedBookingRow, FederationClient, JobRow
+from schedd.federation.bookings.steps import LIVE
 from server_adapter.emulator import NodeSpec
 from tests.server_adapter.bridge.processes import House, Program, _says_yes, free_port
 
@@ -86,6 +88,15 @@ class Wire:
                 sink.write(data)
                 await sink.drain()
         sink.close()
+
+
+def _booked(client: FederationClient, name: str, asked: dict[str, Any]) -> FederatedBookingRow:
+    try:
+        return client.book(name, asked)
+    except Refused as error:
+        if error.kind != "no-room":
+            raise
+        return client.booking(name)
 
 
 class Town:
@@ -237,6 +248,67 @@ class Town:
                 return await asyncio.to_thread(ask)
             except ClientError:
                 await asyncio.sleep(0.2)
+
+    async def open_to_bookings(self) -> None:
+        """From now on users may book at all clusters."""
+        for house in self.houses.values():
+            await house.ask("/policy", "PUT", {"bookings": {"most": 50}})
+
+    async def book(self, name: str, **body: Any) -> FederatedBookingRow:
+        """Until it is known what became of it."""
+        asked = {"request": "nodes=2:ppn=4", "duration": 60, **body}
+        return await self._careful(lambda client: _booked(client, name, asked))
+
+    async def cancel_booking(self, name: str) -> FederatedBookingRow:
+        """Until it is known to be taken back, or to be going to be."""
+        return await self._careful(lambda client: client.cancel_booking(name))
+
+    async def _careful(self, ask: Callable[[FederationClient], FederatedBookingRow]) -> FederatedBookingRow:
+        def once() -> FederatedBookingRow:
+            with self.client() as client:
+                return ask(client)
+
+        while True:
+            try:
+                return await asyncio.to_thread(once)
+            except ClientError:
+                await asyncio.sleep(0.2)
+
+    async def bookings(self) -> dict[str, FederatedBookingRow]:
+        """By name."""
+
+        def ask() -> list[FederatedBookingRow]:
+            with self.client(CAROL) as client:
+                return client.bookings()
+
+        try:
+            return {one["name"]: one for one in await asyncio.to_thread(ask)}
+        except ClientError:
+            return {}
+
+    async def bookings_as(self, states: Mapping[str, str], seconds: float = 60) -> None:
+        """Waits until these bookings stand so."""
+        found: dict[str, str] = {}
+        try:
+            async with asyncio.timeout(seconds):
+                while found != states:
+                    await asyncio.sleep(0.2)
+                    rows = await self.bookings()
+                    found = {name: rows[name]["state"] for name in states if name in rows}
+        except TimeoutError:
+            raise AssertionError(f"they stand so: {found}") from None
+
+    async def kept(self, *, confirmed: bool = False) -> dict[str, list[tuple[str, str, int]]]:
+        """By booking of the federation: where cores are kept for it, whose, and from when on; those alone
+        that are ``confirmed``.
+        """
+        found: dict[str, list[tuple[str, str, int]]] = {}
+        for name, house in self.houses.items():
+            for one in (await house.ask("/bookings"))["bookings"]:
+                if one["phase"] in LIVE and (one["confirmed"] or not confirmed):
+                    number = one["name"].split(".")[1]
+                    found.setdefault(number, []).append((name, one["owner"], one["start"]))
+        return found
 
     async def bags_over(self, count: int, seconds: float = 120) -> list[BagRow]:
         """All bags, once each of so many is over."""
