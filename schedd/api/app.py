@@ -35,6 +35,7 @@ from schedd.api import (
     ranks,
     report,
     reservations,
+    run_times,
     searches,
     stream,
 )
@@ -139,6 +140,7 @@ def create_app(
         quality,
         report,
         objectives,
+        run_times,
         notices,
     )
     for module in (

@@ -64,6 +64,7 @@ COMMANDS: Final = {
     "showq": ("schedd.cli.user.showq", "Show running, planned and waiting jobs."),
     "showstart": ("schedd.cli.user.showstart", "Show when a job starts, and why not sooner."),
     "submit": ("schedd.cli.user.submit", "Submit a job to the federation."),
+    "throughput": ("schedd.cli.user.throughput", "Measure a command's units of work a second."),
     "token": ("schedd.cli.token", "Create, list and revoke access tokens."),
 }
 """Module and summary of every command, in the order in which the help names them."""

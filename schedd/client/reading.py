@@ -47,6 +47,7 @@ from schedd.client.answers import (
     ReportView,
     ReservationsView,
     ReservationView,
+    RunTimeView,
     SearchesView,
     SearchView,
     Sought,
@@ -357,6 +358,10 @@ class Reading:
         }
         body = {name: value for name, value in question.items() if value is not None}
         return cast("WhatIfAnswer", self._http.ask("POST", self._path("/what-if"), body=body))
+
+    def run_time(self, job: str) -> RunTimeView:
+        """How long a job is predicted to run, from what, and how good such predictions were."""
+        return cast("RunTimeView", self._get(f"/jobs/{quote(job, safe='')}/run-time"))
 
     # ---- what the plan is worth ------------------------------------------------------------------
 

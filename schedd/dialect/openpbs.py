@@ -15,6 +15,7 @@ from schedd.dialect.selectspec import Placing, SelectChunk, parse_place, parse_s
 from schedd.dialect.shared import shared_names
 from schedd.dialect.sharing import NodeKind, shared_or_not
 from schedd.dialect.span import Span, whole_number
+from schedd.dialect.throughput import work_names
 from schedd.dialect.units import looks_like_amount, parse_size
 from schedd.model.request import Chunk, NodeSets, Place, Request
 
@@ -80,6 +81,7 @@ def parse_openpbs(
             "schedselect",
             *deadline_names(asked.values),
             *cost_limit_names(asked.values),
+            *work_names(asked.values),
             *advres_names(asked.values),
         }
     )

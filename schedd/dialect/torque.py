@@ -14,6 +14,7 @@ from schedd.dialect.deadline import deadline_names
 from schedd.dialect.nodespec import NodeSpecPart, normal_form, parse_alternatives, parse_nodes
 from schedd.dialect.shared import shared_names
 from schedd.dialect.span import Span, whole_number
+from schedd.dialect.throughput import work_names
 from schedd.dialect.torque_access import access_policy, extension_list
 from schedd.model.request import Chunk, Features, Place, Request
 
@@ -73,6 +74,7 @@ def parse_torque(
     _refuse(asked)
     asked.ignore(_ADDED_BY_THE_SERVER)
     asked.ignore(deadline_names(asked.values) | cost_limit_names(asked.values) | advres_names(asked.values))
+    asked.ignore(work_names(asked.values))
     if shared:
         asked.ignore(shared_names(asked.values, shared))
     chosen, about = _geometry(asked)

@@ -80,6 +80,8 @@ class SitePolicy:
     """Of jobs that ask for nothing else themselves."""
     speeds: Mapping[str, float] = field(default_factory=dict)
     """How fast nodes are beside others, by name or property."""
+    throughput: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """By application, units of its work a second by node or property; ``*``: on all others, of speed 1."""
     placement: Placing = Placing.FIRST_GAP
     coordinate_arrays: bool = False
     """Whether room that comes back goes to who ends first, an array's jobs counting as one; else to who
@@ -133,6 +135,7 @@ def site_policy(plain: Mapping[str, Any]) -> SitePolicy:
             *(Limit(amount=amount, what=name) for name, amount in copies.items()),
         ),
         speeds=dict(plain.get("speeds") or {}),
+        throughput={app: dict(rates) for app, rates in (plain.get("throughput") or {}).items()},
         placement=Placing(plain.get("placement", Placing.FIRST_GAP)),
         coordinate_arrays=plain.get("coordinate_arrays", False),
         node_sets=_node_sets(sets) if (sets := plain.get("node_sets")) is not None else None,

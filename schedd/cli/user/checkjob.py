@@ -9,7 +9,7 @@ from schedd.cli.user.past import past
 from schedd.cli.user.showstart import start_rows, title
 from schedd.cli.user.text import moment, rows, span, wrapped
 from schedd.cli.user.words import blocked, moved, when
-from schedd.client import Refused
+from schedd.client import Client, Refused
 from schedd.client.answers import Explanation, History, JobView
 
 __all__ = ["make_parser", "run"]
@@ -58,7 +58,7 @@ def _show(session: Session, args: argparse.Namespace) -> bool:
         show_json({"job": job, "explain": found, "history": history})
         return job["planned_start"] is not None
     print(title(job) + "\n")
-    print(rows([*_request(job, now), *start_rows(job, found, now)]))
+    print(rows([*_request(job, now), *start_rows(job, found, now), *_run_time(client, job)]))
     for text in (_in_the_way(found, now), _moves(history, now)):
         if text:
             print("\n" + text)
@@ -82,6 +82,24 @@ def _request(job: JobView, now: int) -> Iterator[tuple[str, str]]:
         yield "holds", job["holds"]
     if job["depend"]:
         yield "depends on", job["depend"]
+
+
+def _run_time(client: Client, job: JobView) -> Iterator[tuple[str, str]]:
+    """Of a job that says how much it does, and how fast."""
+    if not any(name.removeprefix("x.") == "work_units" for name in job["resources"]):
+        return
+    found = client.run_time(job["id"])
+    if found["p50"] is not None and found["p90"] is not None:
+        by = "its throughput where it is planned" if found["source"] == "throughput" else "others like it"
+        yield "run time", f"{span(found['p50'])} by {by}; {span(found['p90'])} at most in nine of ten cases"
+    if found["too_short"]:
+        yield "", "longer than its walltime: it would be killed there"
+    for one in found["on"]:
+        where = f"{one['nodes']} nodes: {', '.join(one['some'][:3])}{' …' if one['nodes'] > 3 else ''}"
+        yield f"at {one['rate']:g}/s", f"{span(one['run_time'])} on {where}"
+    past = found["past"]
+    if past is not None and past["median_error"] is not None:
+        yield "so far", f"off by {100 * past['median_error']:.0f} % in the median of {past['jobs']} jobs"
 
 
 def _in_the_way(found: Explanation, now: int) -> str:

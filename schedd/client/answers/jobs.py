@@ -24,8 +24,11 @@ __all__ = [
     "On",
     "OpenAlert",
     "Past",
+    "PastError",
     "PastMoment",
+    "RateOn",
     "Risk",
+    "RunTimeView",
     "ShareFacts",
 ]
 
@@ -273,6 +276,42 @@ class Explanation(TypedDict):
     as_of: int
     generation: int
     stale: str
+
+
+class RateOn(TypedDict):
+    """Nodes on which a process of the job would do so many units a second, and run so many seconds. A job on
+    nodes of several kinds runs as long as on the slowest.
+    """
+
+    rate: float
+    run_time: int
+    nodes: int
+    some: list[str]
+
+
+class PastError(TypedDict):
+    """Of the latest jobs of the same owner that were predicted from a throughput and ran to their end."""
+
+    jobs: int
+    median_error: float | None
+    longer: float | None
+
+
+class RunTimeView(TypedDict):
+    """How long a job runs, as predicted; the plan holds its nodes for the walltime all the same."""
+
+    as_of: int
+    generation: int
+    stale: str
+    job: str
+    walltime: int
+    source: str
+    p50: int | None
+    p90: int | None
+    units: float | None
+    on: list[RateOn]
+    too_short: bool
+    past: PastError | None
 
 
 class OpenAlert(TypedDict):

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from schedd.engine.facts.state import EngineState
+from schedd.engine.facts.throughput import measured, with_measured
 from schedd.plan.columns import Ints
 from schedd.plan.plan import Plan
 from schedd.plan.turns import Wholes
@@ -47,13 +48,15 @@ class Outset:
     expected: Ints
     expected_by: Ints
     open_jobs: OpenJobs
+    measured: Mapping[str, int]
+    """How long jobs run by their throughput, where they are planned, in seconds."""
     kinds: Mapping[Kind, Calibration]
     arrays: Wholes | None = None
 
     @property
     def predictions(self) -> Mapping[str, Prediction]:
         """How long each job runs, by what was known then; worked out at each call."""
-        return self.open_jobs.predictions()
+        return with_measured(self.open_jobs.predictions(), self.measured)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,9 @@ class Foretold:
     drawn: tuple[Drawn, ...] = field(repr=False)
     starts: Mapping[str, int]
     told: tuple[ExpectedFacts, ...]
+    predictions: Mapping[str, Prediction] = field(repr=False)
+    """By job, how long it runs; ``measured`` are those whose throughput is known, in seconds."""
+    measured: Mapping[str, int]
     kinds: Mapping[Kind, Calibration] = field(repr=False)
 
     def events(self, name: str) -> Iterator[StartsExpected]:
@@ -96,6 +102,7 @@ def outset(state: EngineState) -> Outset | None:
         expected=state.expected.copy(),
         expected_by=state.expected_by.copy(),
         open_jobs=outlook.learner.open(state.now),
+        measured=measured(state),
         kinds={kind: one.copy() for kind, one in outlook.kinds.items()},
         arrays=_own(state.arrays),
     )
@@ -134,7 +141,9 @@ def foretell(given: Outset, ready: Callable[[Plan], None] = lambda _: None) -> F
         old = Expected(p50, int(given.expected_by[slot])) if p50 >= 0 else None
         if counts or not calm(old, new, now):
             told.append(ExpectedFacts(job, new.p50, new.p90, by_plan, kind if counts else "", late))
-    return Foretold(now, plan, scene, tuple(drawn), starts, tuple(told), given.kinds)
+    return Foretold(
+        now, plan, scene, tuple(drawn), starts, tuple(told), given.predictions, given.measured, given.kinds
+    )
 
 
 def _own(arrays: Wholes | None) -> Wholes | None:

@@ -472,6 +472,12 @@ class SiteSettings(Section):
     """Relative speed of nodes (default 1), by name or property: `{ epyc = 2.5, node17 = 0.5 }`. The largest
     counts. Fair share multiplies cpu-seconds by it, and `placement` may prefer fast nodes; jobs hold nodes
     for their walltime all the same."""
+    throughput: dict[Name, dict[str, Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)]]] = Field(
+        default_factory=dict
+    )
+    """Units of work a second of an application's process, by node or property; `*`: on all other nodes, times
+    their speed: `{ emo = { epyc = 10.87, "*" = 5.8 } }`. Run times of jobs that name it are predicted by it;
+    walltimes remain decisive for the plan."""
     node_sets: NodeSetSettings | None = None
     """Sets of nodes; a job of several units is kept on one of them if possible."""
 

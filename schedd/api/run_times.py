@@ -1,0 +1,89 @@
+"""How long a job is predicted to run, and from what."""
+
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Path, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from schedd.api.access import Cluster, Seen
+from schedd.api.bodies import Dated, dated
+from schedd.api.jobs import found_job
+from schedd.api.problems import answers
+from schedd.api.replies import documented, reply
+from schedd.api.waiting import the_database
+from schedd.service.clusters import Clusters
+from schedd.service.read.past_jobs import ended_jobs
+from schedd.service.read.run_times import PastError, RateOn, past_error, run_time_of
+
+__all__ = ["RunTimeView", "router"]
+
+router = APIRouter(prefix="/v1/clusters/{cluster}", tags=["jobs"])
+documented(RateOn)
+documented(PastError)
+_LOOKED_AT: Final = 2_000
+"""Jobs that ended last, among which those like it are looked for."""
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunTimeView(Dated):
+    """How long a job runs, as predicted; the plan holds its nodes for the walltime all the same."""
+
+    job: str
+    walltime: int
+    source: str
+    """`throughput`: from the units of work and rates that the job or the site names, on the nodes where it is
+    planned; `templates`: from how long jobs like it ran; empty: nothing is predicted, or not yet."""
+    p50: int | None
+    """Seconds that are not exceeded in half of the cases,"""
+    p90: int | None
+    """in nine of ten."""
+    units: float | None
+    """The work of each of its processes; null where the job names none."""
+    on: tuple[RateOn, ...]
+    """What it would need on the nodes of this cluster, the fastest first; empty without a throughput."""
+    too_short: bool
+    """Whether it would be killed at its walltime, by this prediction."""
+    past: PastError | None
+    """Null without a throughput, and where nothing is kept."""
+
+
+@router.get(
+    "/jobs/{job}/run-time",
+    response_model=RunTimeView,
+    responses=answers("no-token", "unknown-cluster", "unknown-job", "not-ready", "invalid"),
+)
+async def get_run_time(
+    request: Request,
+    cluster: Cluster,
+    seen: Seen,
+    job: Annotated[str, Path(description="The server's id of the job.", examples=["123.server"])],
+) -> Response:
+    """How long a job is predicted to run, from what, and how good such predictions were.
+
+    A job that is planned on nodes of another kind is predicted anew within a minute or so.
+    """
+    clusters: Clusters = request.app.state.clusters
+    published = cluster.published
+    record = found_job(cluster.name, published, seen, job)
+    latest = clusters.foretellers[cluster.name].latest
+    found = run_time_of(published, record, latest.found if latest is not None else None)
+    past = None
+    if found.units is not None and clusters.durable is not None:
+        with the_database():
+            ended = await run_in_threadpool(ended_jobs, clusters, cluster, 0, _LOOKED_AT)
+        past = past_error(published, record.facts.owner, ended)
+    view = RunTimeView(
+        job=record.id,
+        walltime=record.understood.walltime,
+        source=found.source,
+        p50=found.p50,
+        p90=found.p90,
+        units=found.units,
+        on=found.on,
+        too_short=found.longest is not None and found.longest > record.understood.walltime,
+        past=past,
+        **dated(published),
+    )
+    return reply(request, view, published)

@@ -1,0 +1,136 @@
+"""``schedd throughput``: how many units of work a second a command does on this node."""
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from schedd.cli.user.asking import described
+
+__all__ = ["make_parser", "measure", "run"]
+
+_COUNTS: Final = "1,3,5,10,50,100,500,1000"
+_MORE: Final = """examples:
+  schedd throughput --kind epyc ./iterate --count {}
+  schedd throughput --counts 10,100,1000 ./render scene.pov --frames {}
+
+{} stands for the number of units. Run it on a node of each kind, as a job of its own."""
+_CODES: Final = {
+    0: "measured",
+    1: "measured, but it is not steady yet: the last rate is shown",
+    2: "wrong usage",
+    3: "the command failed",
+}
+Took = Callable[[Sequence[str]], float]
+
+
+def make_parser(name: str = "schedd throughput") -> argparse.ArgumentParser:
+    """Its options."""
+    about = (
+        "Run a command with growing numbers of units of work, such as iterations, until the units that it "
+        "does in a second are steady, and print them as qsub takes them."
+    )
+    found = described(name, about, _MORE, _CODES)
+    add = found.add_argument
+    add("--counts", default=_COUNTS, metavar="N,…", help="numbers of units, growing (%(default)s)")
+    add(
+        "--steady",
+        type=float,
+        default=5.0,
+        metavar="PERCENT",
+        help="leave off when the rate changes by less than this (%(default)s)",
+    )
+    add("--kind", default="", metavar="NAME", help="node or property for which the rate is printed")
+    add("--json", action="store_true", help="print all that was measured as JSON")
+    add("command", metavar="COMMAND", nargs=argparse.REMAINDER, help="the command, with {} for the number")
+    return found
+
+
+def run(argv: Sequence[str], name: str = "schedd throughput") -> int:
+    """The command."""
+    parser = make_parser(name)
+    args = parser.parse_args(argv)
+    args.command = args.command[args.command[:1] == ["--"] :]
+    try:
+        counts = _counts(args.counts)
+        _check(args)
+        rates = list(measure(args.command, counts, args.steady / 100, _took))
+    except ValueError as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        return 2
+    except (OSError, subprocess.CalledProcessError) as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        return 3
+    except KeyboardInterrupt:
+        return 130
+    steady = _is_steady(rates, args.steady / 100)
+    rate = f"{rates[-1][2]:.4g}"
+    if args.json:
+        rows = [{"units": units, "seconds": seconds, "rate": one} for units, seconds, one in rates]
+        print(json.dumps({"kind": args.kind, "rate": float(rate), "steady": steady, "measured": rows}))
+    else:
+        for units, seconds, one in rates:
+            print(f"{units:>8} units {seconds:>10.2f} s {one:>12.4g} a second")
+        kind = f"{args.kind}/" if args.kind else ""
+        print(f"\nqsub -W 'x=work_units:UNITS;work_rate:{kind}{rate}'")
+        if not steady:
+            print("it is not steady yet: give larger --counts", file=sys.stderr)
+    return 0 if steady else 1
+
+
+def measure(
+    command: Sequence[str], counts: Sequence[int], steady: float, took: Took
+) -> Iterator[tuple[int, float, float]]:
+    """Units, seconds that they took, and units a second of what was added since the run before, which
+    leaves out what a command needs to begin; until two in a row differ by less than ``steady``. Raises what
+    ``took`` raises.
+    """
+    before: list[tuple[int, float, float]] = []
+    for units in counts:
+        seconds = max(took([one.replace("{}", str(units)) for one in command]), 1e-6)
+        rate = units / seconds
+        if before:
+            last_units, last_seconds, _ = before[-1]
+            if seconds > last_seconds:
+                rate = (units - last_units) / (seconds - last_seconds)
+        before.append((units, seconds, rate))
+        yield before[-1]
+        if _is_steady(before, steady):
+            return
+
+
+def _is_steady(rates: Sequence[tuple[int, float, float]], steady: float) -> bool:
+    """Of three runs at least: the first has nothing taken off."""
+    return len(rates) > 2 and abs(rates[-1][2] / rates[-2][2] - 1) <= steady
+
+
+def _took(command: Sequence[str]) -> float:
+    """Seconds by the clock. Raises OSError and CalledProcessError."""
+    begin = time.monotonic()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return time.monotonic() - begin
+
+
+def _counts(text: str) -> list[int]:
+    words = text.split(",")
+    if not all(re.fullmatch(r"[1-9][0-9]{0,11}", word) for word in words):
+        raise ValueError(f"--counts {text}: numbers above 0, with commas")
+    found = [int(word) for word in words]
+    if len(found) < 2 or found != sorted(set(found)):
+        raise ValueError(f"--counts {text}: at least two, each above the one before")
+    return found
+
+
+def _check(args: argparse.Namespace) -> None:
+    if not args.command:
+        raise ValueError("which command? Give it at the end, with {} for the number of units")
+    if not any("{}" in word for word in args.command):
+        raise ValueError("the command has no {}: where does the number of units stand?")
+    if not 0 < args.steady < 100:
+        raise ValueError(f"--steady {args.steady:g}: percent, between 0 and 100")
+    if args.kind and not re.fullmatch(r"[A-Za-z0-9_.-]+", args.kind):
+        raise ValueError(f"--kind {args.kind}: one node or property")

@@ -1,0 +1,118 @@
+"""How long a job is predicted to run, from what, on which nodes, and how good such predictions were."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Final
+
+import numpy as np
+
+from schedd.dialect.throughput import Work, read_work
+from schedd.engine.facts.records import JobRecord
+from schedd.engine.facts.throughput import Kind, rate_on, run_time
+from schedd.engine.show.foretelling import Foretold
+from schedd.engine.show.view import Published
+from schedd.policy.site import SitePolicy, site_policy
+from schedd.store.records import JobPast
+
+__all__ = ["PastError", "RateOn", "RunTime", "past_error", "run_time_of"]
+
+_PLAUSIBLE: Final = 1 << 36
+
+
+@dataclass(frozen=True, slots=True)
+class RateOn:
+    """Nodes on which a process of the job would do so many units a second, and run so many seconds. A job on
+    nodes of several kinds runs as long as on the slowest.
+    """
+
+    rate: float
+    run_time: int
+    nodes: int
+    some: tuple[str, ...]
+    """Their names, the first ten."""
+
+
+@dataclass(frozen=True, slots=True)
+class PastError:
+    """Of the latest jobs of the same owner that were predicted from a throughput and ran to their end."""
+
+    jobs: int
+    median_error: float | None
+    """Median of abs(run time - predicted) / predicted, with the nodes on which they ran; null: of none."""
+    longer: float | None
+    """The share of them that ran longer than predicted."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunTime:
+    """``source``: `throughput`, `templates` (how long others like it ran), or empty: nothing is predicted.
+
+    ``p50`` and ``p90`` seconds are not exceeded in half and in nine of ten cases.
+    """
+
+    source: str
+    p50: int | None
+    p90: int | None
+    units: float | None
+    longest: int | None
+    """By its throughput where it is planned; ``p50`` is never above the walltime."""
+    on: tuple[RateOn, ...]
+
+
+def run_time_of(published: Published, record: JobRecord, found: Foretold | None) -> RunTime:
+    """By the latest round of predictions; what the job would need on each kind of nodes is known at once."""
+    work = read_work(record.facts.resources)
+    site = site_policy(published.settings.site)
+    on = tuple(_kinds(published, work, site)) if work is not None else ()
+    prediction = found.predictions.get(record.id) if found is not None else None
+    longest = found.measured.get(record.id) if found is not None else None
+    by = "throughput" if longest is not None else "templates"
+    return RunTime(
+        source=by if prediction is not None else "",
+        p50=prediction.p50 if prediction is not None else None,
+        p90=prediction.p90 if prediction is not None else None,
+        units=work.units if work is not None else None,
+        longest=longest,
+        on=on,
+    )
+
+
+def _kinds(published: Published, work: Work, site: SitePolicy) -> Iterable[RateOn]:
+    by_rate: dict[float, list[str]] = {}
+    for name, kind in kinds_of(published, site).items():
+        rate = rate_on(work, kind, site.throughput)
+        if rate is not None:
+            by_rate.setdefault(rate, []).append(name)
+    for rate, names in sorted(by_rate.items(), reverse=True):
+        seconds = min(_PLAUSIBLE, max(1, int(np.ceil(work.units / rate))))
+        yield RateOn(rate, seconds, len(names), tuple(sorted(names)[:10]))
+
+
+def kinds_of(published: Published, site: SitePolicy) -> Mapping[str, Kind]:
+    """Name, properties and speed of each node."""
+    return {
+        name: (name, one.properties, site.speed(name, one.properties, one.speed))
+        for name, one in published.nodes.items()
+    }
+
+
+def past_error(published: Published, owner: str, past: Sequence[JobPast]) -> PastError:
+    """Of ``past``, those of the owner that ended by themselves and say their throughput: how long they ran,
+    beside what that says of the nodes on which they ran.
+    """
+    site = site_policy(published.settings.site)
+    kinds = kinds_of(published, site)
+    errors = []
+    for one in past:
+        work = read_work(one.resources) if one.owner == owner and one.how == "ended" else None
+        if work is None or one.started is None or one.ended is None:
+            continue
+        nodes = [kinds[name] for name, _ in one.held if name in kinds]
+        predicted = run_time(work, nodes, site.throughput)
+        if predicted is not None:
+            errors.append((one.ended - one.started - predicted) / predicted)
+    if not errors:
+        return PastError(0, None, None)
+    longer = sum(error > 0 for error in errors) / len(errors)
+    return PastError(len(errors), median(abs(error) for error in errors), longer)

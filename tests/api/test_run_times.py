@@ -1,0 +1,166 @@
+"""A job's predicted run time over HTTP: what it comes from, what it is on each kind of nodes, past errors."""
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from schedd.cli.main import main
+from schedd.engine import Engine, EngineSettings
+from schedd.engine.show.view import publish
+from schedd.service.cluster.durable import Durable
+from schedd.service.clusters import Clusters
+from schedd.service.read.run_times import PastError, past_error
+from schedd.service.settings.file import StoreSettings
+from schedd.store.records import JobPast
+from schedd.wire import NodeChanged, NodeFacts
+from tests.api.conftest import EVENTS, token
+from tests.api.serving import serving
+from tests.api.test_answers import MAIN, get
+from tests.service.build import StillClock, T
+
+RATES = {"x.work_units": "12000", "x.work_rate": "epyc/10+old/2"}
+SITE: dict[str, Any] = {"throughput": {"emo": {"epyc": 8.0}}}
+
+
+def events() -> list[dict[str, Any]]:
+    """A fast node and a slow one; jobs 3 to 5 wait, of which 3 says its throughput, 4 that of too short a
+    walltime, and 5 an application of which the site knows the fast nodes alone.
+    """
+    found = [dict(one) for one in EVENTS]
+    for event, kind in zip(found, ("epyc", "old"), strict=False):
+        event["node"] = {**event["node"], "properties": [kind]}
+    more = (RATES, {**RATES, "x.work_units": "120000"}, {"x.work_units": "80", "x.work_app": "emo"})
+    for event, resources in zip(found[-3:], more, strict=True):
+        event["job"] = {**event["job"], "resources": {**event["job"]["resources"], **resources}}
+    return found
+
+
+@pytest.fixture(params=[False, True], ids=["without a database", "with one"])
+def site(the_app: FastAPI, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[TestClient]:
+    kept = Durable(StoreSettings(url=f"sqlite:///{tmp_path}/schedd.sqlite")) if request.param else None
+    clusters = Clusters({"main": EngineSettings(predict=True, site=SITE)}, StillClock(), durable=kept)
+    clusters.start(warm=False)
+    the_app.state.clusters = clusters
+    with TestClient(the_app, headers={"Authorization": f"Bearer {token('admin')}"}) as client:
+        end = time.monotonic() + 30
+        while client.get("/leadz").status_code != 200:
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        assert client.post(f"{MAIN}/events", json={"events": events()}).status_code == 200
+        clusters.foretellers["main"].turn()
+        yield client
+    clusters.stop()
+
+
+def test_a_job_with_a_throughput_is_predicted_by_it_and_told_what_it_needs_on_each_kind(
+    site: TestClient,
+) -> None:
+    found = get(site, "/jobs/3/run-time")
+    node = get(site, "/jobs/3")["planned_nodes"][0]["node"]
+    seconds = {"n1": 1_200, "n2": 6_000}[node]
+    assert (found["source"], found["walltime"], found["units"]) == ("throughput", 3_600, 12_000)
+    assert found["p50"] == min(3_600, seconds)
+    assert found["too_short"] == (node == "n2")
+    assert [(one["rate"], one["run_time"], one["nodes"], one["some"]) for one in found["on"]] == [
+        (10, 1_200, 1, ["n1"]),
+        (2, 6_000, 1, ["n2"]),
+    ]
+    kept = site.app.state.clusters.durable is not None  # type: ignore[attr-defined]
+    assert found["past"] == ({"jobs": 0, "median_error": None, "longer": None} if kept else None)
+
+
+def test_one_that_would_be_killed_is_told_so(site: TestClient) -> None:
+    found = get(site, "/jobs/4/run-time")
+    assert (found["too_short"], found["p50"], found["p90"]) == (True, 3_600, 3_600)
+
+
+def test_others_are_predicted_by_jobs_like_them(site: TestClient) -> None:
+    plain = get(site, "/jobs/1/run-time")
+    assert (plain["source"], plain["units"], plain["on"], plain["past"]) == ("templates", None, [], None)
+    assert plain["p50"] <= plain["p90"] <= 3_600
+    app = get(site, "/jobs/5/run-time")
+    node = get(site, "/jobs/5")["planned_nodes"][0]["node"]
+    assert (app["source"], [one["some"] for one in app["on"]]) == (
+        "throughput" if node == "n1" else "templates",
+        [["n1"]],
+    )
+    assert site.get(f"{MAIN}/jobs/99/run-time").status_code == 404
+
+
+def test_before_the_first_round_nothing_is_predicted(busy_cluster: TestClient) -> None:
+    found = get(busy_cluster, "/jobs/3/run-time")
+    assert (found["source"], found["p50"], found["too_short"]) == ("", None, False)
+
+
+def past(owner: str, run: int, node: str, how: str = "ended", **resources: str) -> JobPast:
+    return JobPast(
+        id="9.server",
+        owner=owner,
+        queue="batch",
+        name="",
+        resources={"nodes": "1", **resources},
+        submitted=T,
+        state="C",
+        runs=1,
+        started=T + 10,
+        held=((node, 4),),
+        ended=T + 10 + run,
+        exit_status=0,
+        how=how,
+    )
+
+
+def test_past_errors_are_those_of_the_owners_jobs_on_the_nodes_where_they_ran() -> None:
+    engine = Engine(EngineSettings(), T)
+    nodes = [
+        NodeFacts(name="n1", cpus=4, properties=("epyc",)),
+        NodeFacts(name="n2", cpus=4, properties=("old",)),
+    ]
+    engine.handle([NodeChanged(id=one.name, time=T, node=one) for one in nodes], T)
+    published = publish(engine.state)
+    some = [
+        past("ann@login", 1_320, "n1", **RATES),  # of 1,200 predicted
+        past("ann@login", 5_400, "n2", **RATES),  # of 6,000
+        past("ann@login", 1_212, "n1", **RATES),
+        past("ann@login", 1, "n1", "deleted", **RATES),
+        past("bob@login", 1, "n1", **RATES),
+        past("ann@login", 1, "n1"),
+        past("ann@login", 1, "n9", **RATES),
+    ]
+    found = past_error(published, "ann@login", some)
+    assert found.jobs == 3
+    assert found.median_error == pytest.approx(0.1)
+    assert found.longer == pytest.approx(2 / 3)
+    assert past_error(published, "eve@login", some) == PastError(0, None, None)
+
+
+def test_checkjob_shows_it(
+    the_app: FastAPI, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    clusters = Clusters({"main": EngineSettings(predict=True, site=SITE, tell=False)}, StillClock())
+    clusters.start(warm=False)
+    the_app.state.clusters = clusters
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("SCHEDD_TOKEN", token("admin"))
+    monkeypatch.setenv("COLUMNS", "100")
+    run: Callable[..., int] = main
+    with serving(the_app, clusters) as url:
+        monkeypatch.setenv("SCHEDD_URL", url)
+        client = TestClient(the_app, headers={"Authorization": f"Bearer {token('admin')}"})
+        assert client.post(f"{MAIN}/events", json={"events": events()}).status_code == 200
+        clusters.foretellers["main"].turn()
+        assert run(["checkjob", "4"]) == 0
+        shown = capsys.readouterr().out
+        assert run(["checkjob", "1"]) == 0
+        plain = capsys.readouterr().out
+    clusters.stop()
+    assert "run time" in shown
+    assert "01:00:00 by its throughput where it is planned" in shown
+    assert "longer than its walltime: it would be killed there" in shown
+    assert "03:20:00 on 1 nodes: n1" in shown
+    assert "run time" not in plain

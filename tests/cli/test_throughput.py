@@ -1,0 +1,74 @@
+"""``schedd throughput``: a command is run with more and more units until its rate is steady."""
+
+import json
+import sys
+from collections.abc import Sequence
+
+import pytest
+
+from schedd.cli.main import main
+from schedd.cli.user.throughput import measure
+
+
+def test_it_leaves_off_when_what_is_added_takes_as_long_as_before() -> None:
+    """Three seconds to begin, then two a unit; the rates are those of what was added."""
+    asked: list[Sequence[str]] = []
+
+    def took(command: Sequence[str]) -> float:
+        asked.append(command)
+        return 3.0 + 2.0 * int(command[2])
+
+    found = list(measure(["run", "-n", "{}"], [1, 5, 10, 50, 100], 0.05, took))
+    assert [units for units, _, _ in found] == [1, 5, 10]
+    assert found[0][2] == pytest.approx(1 / 5)
+    assert [rate for _, _, rate in found[1:]] == [pytest.approx(0.5), pytest.approx(0.5)]
+    assert asked[1] == ["run", "-n", "5"]
+
+
+def test_it_goes_on_while_the_rate_changes() -> None:
+    def took(command: Sequence[str]) -> float:
+        return float(int(command[0]) * int(command[0]))
+
+    assert len(list(measure(["{}"], [1, 5, 10, 50, 100], 0.05, took))) == 5
+
+
+SLEEP = "import sys, time; time.sleep(0.05 + 0.02 * int(sys.argv[1]))"
+
+
+def test_the_command_prints_what_qsub_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["throughput", "--kind", "epyc", "--counts", "1,20,40", "--steady", "90"]
+    assert main([*words, "--", sys.executable, "-c", SLEEP, "{}"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:2] for line in lines[:3]] == [["1", "units"], ["20", "units"], ["40", "units"]]
+    assert lines[-1].startswith("qsub -W 'x=work_units:UNITS;work_rate:epyc/")
+    rate = float(lines[-1].rpartition("/")[2].rstrip("'"))
+    assert 5 < rate < 60, "fifty a second, on a machine that does much else"
+
+
+def test_what_is_not_steady_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    grows = "import sys, time; time.sleep(0.002 * int(sys.argv[1]) ** 2)"
+    words = ["throughput", "--json", "--counts", "1,10,20", sys.executable, "-c", grows, "{}"]
+    assert main(words) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert (found["steady"], len(found["measured"]), found["kind"]) == (False, 3, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ((), 2, "which command?"),
+        (("true",), 2, "the command has no {}"),
+        (("--counts", "5", "echo", "{}"), 2, "at least two"),
+        (("--counts", "5,1", "echo", "{}"), 2, "each above the one before"),
+        (("--counts", "1,x", "echo", "{}"), 2, "numbers above 0"),
+        (("--steady", "0", "echo", "{}"), 2, "between 0 and 100"),
+        (("--kind", "a b", "echo", "{}"), 2, "one node or property"),
+        (("no-such-program-here", "{}"), 3, "no-such-program-here"),
+        (("false", "{}"), 3, "returned non-zero"),
+    ],
+)
+def test_what_cannot_be_measured_is_said(
+    words: tuple[str, ...], code: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["throughput", *words]) == code
+    assert said in capsys.readouterr().err

@@ -1,0 +1,109 @@
+"""Run times from a throughput: by the nodes of the plan, rescaled when they change, and what follows."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from schedd.dialect.throughput import Work
+from schedd.engine.facts.throughput import measured, rate_on, run_time
+from schedd.engine.show.foretelling import foretell, outset
+from schedd.wire import NodeChanged, NodeFacts
+from tests.engine.cluster import Cluster, T
+
+FAST, SLOW = ("n1", ("epyc",), 2.0), ("n2", ("old",), 1.0)
+APPS = {"emo": {"epyc": 10.0, "*": 3.0}}
+
+
+@pytest.mark.parametrize(
+    ("work", "fast", "slow"),
+    [
+        (Work(100, 4), 8, 4),
+        (Work(100, 4, (("old", 1),)), 8, 1),
+        (Work(100, 0, (("epyc", 5),)), 5, None),
+        (Work(100, 0, (("epyc", 5), ("n1", 6))), 6, None),
+        (Work(100, app="emo"), 10, 3),
+        (Work(100, 0, (("epyc", 7),), "emo"), 7, 3),
+        (Work(100, 4, app="emo"), 8, 4),
+        (Work(100, app="other"), None, None),
+    ],
+)
+def test_the_rate_of_a_node_is_what_is_said_of_it_else_by_its_speed(
+    work: Work, fast: float | None, slow: float | None
+) -> None:
+    assert (rate_on(work, FAST, APPS), rate_on(work, SLOW, APPS)) == (fast, slow)
+
+
+def test_the_slowest_node_says_how_long_and_one_that_is_not_known_that_nobody_does() -> None:
+    work = Work(1_000, 0, (("epyc", 10), ("old", 4)))
+    assert run_time(work, [FAST], APPS) == 100
+    assert run_time(work, [FAST, SLOW], APPS) == 250
+    assert run_time(work, [FAST, ("n3", (), 1.0)], APPS) is None
+    assert run_time(work, [], APPS) is None
+    assert run_time(Work(1, 1e9), [FAST], APPS) == 1
+
+
+class Site(Cluster):
+    """A fast node and a slow one, each of four cpus; run times are predicted."""
+
+    def __init__(self, **site: Any) -> None:
+        super().__init__(2, predict=True, site=site)
+        kinds = (("n1", ("epyc",)), ("n2", ("old",)))
+        nodes = [NodeFacts(name=name, cpus=4, properties=of) for name, of in kinds]
+        for node in nodes:
+            self.server.nodes[node.name] = node
+        self.tell(*(NodeChanged(id=f"c{one.name}", time=T, node=one) for one in nodes))
+
+    def seconds(self) -> dict[str, int]:
+        return measured(self.engine.state)
+
+
+RATES = {"x.work_units": "1000", "x.work_rate": "epyc/10+old/4"}
+
+
+def test_a_job_is_predicted_by_where_it_is_planned_and_anew_when_it_moves() -> None:
+    site = Site()
+    site.submit("1", "1:epyc:ppn=4", 400)
+    site.submit("2", "1:ppn=4", 3_600, resources=RATES)
+    assert (site.start("2"), site.seconds()) == (0, {"2": 250}), "it runs on the old one at once"
+    site.submit("3", "1:epyc:ppn=4", 3_600, resources=RATES)
+    site.submit("4", "1:ppn=4", 3_600)
+    assert site.seconds()["3"] == 100
+    site.submit("5", "1:ppn=4", 3_600, resources=RATES)
+    assert site.seconds()["5"] in (100, 250)
+    before = site.seconds()["5"]
+    lost = "n1" if before == 100 else "n2"
+    down = replace(site.server.nodes[lost], state="drain")
+    site.tell(NodeChanged(id="down", time=T, node=down))
+    assert site.seconds()["5"] == 350 - before, "the other kind of node"
+
+
+def test_expected_starts_behind_it_follow_its_throughput_and_the_plan_its_walltime() -> None:
+    site = Site()
+    site.submit("1", "2:ppn=4", 3_600, resources={"x.work_units": "2000", "x.work_rate": "epyc/10+old/4"})
+    site.submit("2", "2:ppn=4", 3_600)
+    assert site.start("2") == 3_600
+    given = outset(site.engine.state)
+    assert given is not None
+    found = foretell(given)
+    assert (found.measured, found.predictions["1"].p50, found.predictions["1"].p90) == ({"1": 500}, 500, 550)
+    assert 400 <= found.starts["2"] - T <= 600
+
+
+def test_a_prediction_is_never_longer_than_the_walltime() -> None:
+    site = Site()
+    site.submit("1", "1:old:ppn=4", 100, resources=RATES)
+    given = outset(site.engine.state)
+    assert given is not None
+    assert foretell(given).measured == {"1": 250}
+    assert given.predictions["1"].p90 == 100
+
+
+def test_the_site_says_rates_of_an_application_and_what_is_not_known_is_left_to_templates() -> None:
+    site = Site(throughput={"emo": {"old": 2.0}})
+    site.submit("1", "1:old:ppn=4", 3_600, resources={"x.work_units": "100", "x.work_app": "emo"})
+    site.submit("2", "1:epyc:ppn=4", 3_600, resources={"x.work_units": "100", "x.work_app": "emo"})
+    assert site.seconds() == {"1": 50}
+    given = outset(site.engine.state)
+    assert given is not None
+    assert set(given.predictions) == {"1", "2"}
