@@ -210,7 +210,7 @@ def test_a_bag_and_its_shares_are_forgotten_together(town: Town) -> None:
     name = town.bag(10, clusters=("a",))
     town.go(300, 5)
     assert settled(town[name], town.roof.jobs)
-    gone = town.roof.bags.forget(town.roof.jobs, T + 10_000)
+    gone = town.roof.bags.forget(town.roof.jobs, T + 10_000, list(town.roof.bags.by_id))
     assert gone == (name, *gone[1:])
     assert len(gone) == 2
     assert name not in town.roof.bags.by_id

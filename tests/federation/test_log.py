@@ -1,14 +1,17 @@
 """What a federation's log holds is what its memory knows, whatever a defect or the database does."""
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from sqlalchemy import select
 
+from schedd.federation.events import Event
 from schedd.federation.groups.events import GroupLetGo
-from schedd.federation.routing.events import LetGo, Submitted
+from schedd.federation.routing.events import Cancelled, Failed, LetGo, Submitted
 from schedd.store import StoreError
 from schedd.store.tables import federation
 from tests.federation.desk import Desk
@@ -83,3 +86,39 @@ def test_a_number_is_never_given_twice_though_all_is_forgotten(desk: Desk) -> No
     assert not desk.roof.jobs.by_id
     again(desk)
     assert desk.roof.submit("ann@org", ASKED).id == "2"
+
+
+def test_what_is_old_goes_a_little_at_a_time_and_requests_go_in_between(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[Event] = []
+    for number in range(1, 1_001):
+        events += [submitted(str(number)), Cancelled(job=str(number), time=6, by="ann@org")]
+        events.append(Failed(job=str(number), time=7, text="taken back"))
+    desk.now = 1_000  # young enough to be read
+    desk.log.append(events)
+    again(desk)
+    assert len(desk.roof.jobs.by_id) == 1_000
+    desk.now += 8 * 86_400
+    forget = desk.log.forget
+    asked: list[Future[Any]] = []
+    between: list[bool] = []
+
+    def slowly(names: Sequence[str]) -> None:
+        """As one goes, somebody comes: he has his turn before the next."""
+        between.append(asked[-1].done() if asked else True)
+        asked.append(pool.submit(desk.roof.users_of, "ann@org"))
+        while not desk.roof._turns.waiting[0]:
+            time.sleep(0.001)
+        sizes.append(len(names))
+        forget(names)
+
+    sizes: list[int] = []
+    monkeypatch.setattr(desk.log, "forget", slowly)
+    with ThreadPoolExecutor(1) as pool:
+        desk.report("north")
+    assert sizes == [250, 250, 250, 249]  # the newest stays: its number is not to be given again
+    assert between == [True] * 4
+    assert not desk.roof.jobs.by_id
+    again(desk)
+    assert desk.roof.submit("ann@org", ASKED).id == "1001"

@@ -1,6 +1,6 @@
 """Bags, and which of their tasks have a share. Pure: events in, bags out."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -70,11 +70,14 @@ class Bags:
         bag = self._known(job.bag)
         self.by_id[bag.id] = replace(bag, shares=(*bag.shares, job.id))
 
-    def forget(self, jobs: Jobs, before: int) -> tuple[str, ...]:
-        """Drops bags that were over before that moment, with their shares; returns all their numbers."""
+    def forget(self, jobs: Jobs, before: int, among: Iterable[str]) -> tuple[str, ...]:
+        """Drops those of the bags ``among`` these that were over before that moment, with their shares;
+        returns all their numbers.
+        """
         gone = []
-        for bag in list(self.by_id.values()):
-            if settled(bag, jobs) and over_at(bag, jobs) < before:
+        for name in among:
+            bag = self.by_id.get(name)
+            if bag is not None and settled(bag, jobs) and over_at(bag, jobs) < before:
                 del self.by_id[bag.id]
                 self.open.pop(bag.id, None)
                 self.by_key.pop((bag.owner, bag.key), None)

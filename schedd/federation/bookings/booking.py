@@ -1,7 +1,7 @@
 """Bookings and their attempts, and how each event changes them. Pure: events in, bookings out."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
@@ -189,9 +189,10 @@ class Bookings:
             case _:
                 self._of_attempt(event)
 
-    def forget(self, before: int) -> tuple[str, ...]:
-        """Drops bookings that were settled before that moment; returns them."""
-        gone = tuple(one.id for one in self.by_id.values() if one.settled and one.over_at < before)
+    def forget(self, before: int, among: Iterable[str]) -> tuple[str, ...]:
+        """Drops those of the bookings ``among`` these that were settled before that moment; returns them."""
+        known = (self.by_id[name] for name in among if name in self.by_id)
+        gone = tuple(one.id for one in known if one.settled and one.over_at < before)
         for name in gone:
             one = self.by_id.pop(name)
             if self.by_name.get(one.name) == name:

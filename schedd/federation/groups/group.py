@@ -1,6 +1,6 @@
 """Groups, their rounds and copies, and how each event changes them. Pure: events in, groups out."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
@@ -189,9 +189,10 @@ class Groups:
             raise ImpossibleError(f"there is no group {event.job}")
         _changed(group, event)
 
-    def forget(self, before: int) -> tuple[str, ...]:
-        """Drops groups that were settled before that moment; returns them."""
-        gone = tuple(one.id for one in self.by_id.values() if one.settled and one.over_at < before)
+    def forget(self, before: int, among: Iterable[str]) -> tuple[str, ...]:
+        """Drops those of the groups ``among`` these that were settled before that moment; returns them."""
+        known = (self.by_id[name] for name in among if name in self.by_id)
+        gone = tuple(one.id for one in known if one.settled and one.over_at < before)
         for name in gone:
             group = self.by_id.pop(name)
             self.by_key.pop((group.owner, group.key), None)

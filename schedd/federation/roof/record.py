@@ -4,7 +4,7 @@ Nothing is applied before it is durable.
 """
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import structlog
@@ -31,6 +31,10 @@ _KEPT_S: Final = 7 * 86_400
 """For how long what became of a job can be asked after."""
 _SWEEP_S: Final = 3_600
 """How often those that are older are dropped."""
+_AT_ONCE: Final = 250
+"""So many jobs, groups or offers are looked at in one step of that."""
+_BAGS_AT_ONCE: Final = 10
+"""So many bags, each with its shares."""
 
 
 class Record:
@@ -67,7 +71,8 @@ class Record:
                 # Nothing was ever done upon it: whoever wrote it could not apply it, either.
                 _log.error("the log holds what cannot have been; it is passed over", why=str(error))
         self.renamed.clear()
-        self.sweep(int(clock()))
+        for _ in self.sweep(int(clock())):
+            pass  # nobody waits yet
 
     def take(self, events: Sequence[Event]) -> Sequence[Event]:
         """Keeps events and applies them; returns those that could be. Raises StoreError: none is kept."""
@@ -93,21 +98,42 @@ class Record:
         self.offers.keep(offer)
         _log.info("bag_offered", offer=offer.id)
 
-    def sweep(self, now: int) -> None:
-        """Drops now and then what nobody asks after any more. Raises StoreError."""
-        if now - self._swept < _SWEEP_S:
+    def sweep(self, now: int) -> Iterator[None]:
+        """Drops now and then what nobody asks after any more, a little in each step; what a step drops goes
+        from the log in one transaction. Steps raise StoreError.
+        """
+        if not self.sweep_due(now):
             return
         self._swept = now
         before = now - _KEPT_S
-        bags = self.bags.forget(self.jobs, before)
-        booked = self.bookings.forget(before)
-        old = (*self.jobs.forget(before), *self.groups.forget(before), *bags, *booked)
-        if expired := self.offers.forget(now - _SWEEP_S):
-            self._log.forget(expired)
-        if old:  # the newest stays: its number is not to be given again
-            self._log.forget([name for name in old if int(name) != self.number])
+        for names in _slices(self.bags.by_id, _BAGS_AT_ONCE):
+            self._forget(self.bags.forget(self.jobs, before, names))
+            yield
+        for names in _slices(self.groups.by_id, _AT_ONCE):
+            self._forget(self.groups.forget(before, names))
+            yield
+        for names in _slices(self.bookings.by_id, _AT_ONCE):
+            self._forget(self.bookings.forget(before, names))
+            yield
+        for names in _slices(self.jobs.by_id, _AT_ONCE):
+            self._forget(self.jobs.forget(before, names))
+            yield
+        expired = self.offers.forget(now - _SWEEP_S)
+        for names in _slices(expired, _AT_ONCE):
+            self._log.forget(names)
+            yield
         if self.licences.pools:
             self._log.lease_anew(self.licences.events(now))
+
+    def sweep_due(self, now: int) -> bool:
+        """Whether it is time to drop what is old."""
+        return now - self._swept >= _SWEEP_S
+
+    def _forget(self, old: Sequence[str]) -> None:
+        """The newest stays in the log: its number is not to be given again."""
+        gone = [name for name in old if int(name) != self.number]
+        if gone:
+            self._log.forget(gone)
 
     def _possible(self, events: Sequence[Event]) -> list[Event]:
         """Those that can follow what was and one another. Others are a defect: they are said loudly and kept
@@ -171,3 +197,9 @@ class Record:
         """Follow what the token said that came with a submission, if one did."""
         if "users" in submission and self.users.claim(owner, submission["users"]):
             self.renamed[owner] = None
+
+
+def _slices(names: Iterable[str], size: int) -> Iterator[list[str]]:
+    """The names as they are now, so many at a time."""
+    known = list(names)
+    return (known[first : first + size] for first in range(0, len(known), size))

@@ -26,6 +26,7 @@ from schedd.federation.routing.events import Cancelled, Chosen, OfAttempt, Out, 
 from schedd.federation.routing.jobs import Job, Jobs, Question
 from schedd.federation.routing.machine import Action, actions, decide, observe
 from schedd.federation.routing.ordering import Backlog
+from schedd.federation.routing.promising import most_promising
 from schedd.federation.routing.quotes import Quotes
 from schedd.federation.routing.seen import ClusterSeen, HandoverSeen, Offer
 from schedd.federation.routing.seen import standing as standing_of
@@ -42,6 +43,10 @@ _CHECKED: Final = 500
 _KIND: Final = 100
 """Of these, so many alike in one turn."""
 _NAMED: Final = {"torque": "TORQUE", "openpbs": "OpenPBS"}
+_KINDS: Final = 20
+"""Kinds of jobs for which more clusters are asked in one turn."""
+_SLOW_S: Final = 1
+"""A job that is not decided after this has all clusters asked: one of the first may hang."""
 _STEPS: Final = 4
 """So often it is looked at once what follows from what was decided."""
 
@@ -93,6 +98,7 @@ class Roof:
                 "it was not asked yet",
                 self._now(),
                 offers=self._quotes[name].offers,
+                bounds=self._quotes[name].bounds,
                 speed=one.speed,
                 handicap=one.handicap,
                 data=frozenset(one.data),
@@ -105,6 +111,7 @@ class Roof:
         self.of_bags = RoofOfBags(settings, record, self._turns, self.seen, self.take_made, self._now)
         self.of_bookings = RoofOfBookings(settings.booking_rules, record, self._turns, self._take, self._now)
         self.lending = Lending(record, self._turns, self.seen, self._now)
+        self._sweeping = threading.Lock()
         self._scanned = 0
         self._load = assigned(self.jobs, self.seen, self._rules)
         self._unreckoned: set[str] = set()
@@ -208,6 +215,8 @@ class Roof:
             self._quotes[cluster].take(answers, self._now())
             waiting = [name for name in self.jobs.stirring if self.jobs[name].active is None]
             self._try(waiting)
+            said = {question.resources for question in answers}
+            self._ask_more(name for name in waiting if self._asks(name) in said)
 
     def report(self, cluster: str, report: Report) -> bool:
         """Takes in what was found; False where the database fails: then it is to be told again as a whole.
@@ -237,7 +246,10 @@ class Roof:
                 names |= self.jobs.stirring
         with self._turns.look():
             self._try(list(names))
-            self._record.sweep(self._now())
+            # Some cluster is slow: who waits for more than a moment hears all others, too.
+            slow = [name for name in names if self._came(name) < now - _SLOW_S]
+            self._ask_more(slow, all_=True)
+        self._sweep()
         self._look_for_moves()
         return True
 
@@ -297,6 +309,20 @@ class Roof:
         finally:
             self._moving.release()
 
+    def _sweep(self) -> None:
+        """Drops what is old, now and then: each step in a turn of its own."""
+        if not self._record.sweep_due(self._now()) or not self._sweeping.acquire(blocking=False):
+            return
+        try:
+            steps, more = self._record.sweep(self._now()), True
+            while more:
+                with self._turns.look():
+                    more = next(steps, self) is None
+        except StoreError as error:
+            _log.error("the log cannot be written; what is old stays", why=str(error))
+        finally:
+            self._sweeping.release()
+
     def refused(self, action: Action, text: str) -> None:
         """The cluster's schedd refuses a submission as it is. Raises StoreError."""
         seen = {action.handover: HandoverSeen("refused", text=text)}
@@ -321,6 +347,14 @@ class Roof:
             if not taken:
                 return
             names = dict.fromkeys(event.job for event in taken)
+
+    def _asks(self, name: str) -> object:
+        job = self.jobs.by_id.get(name)
+        return job.asks if job is not None else None
+
+    def _came(self, name: str) -> int:
+        job = self.jobs.by_id.get(name)
+        return job.submitted if job is not None and not job.attempts else 1 << 40
 
     def _with(self, event: Submitted) -> Sequence[Event]:
         """The choice for a job that comes, if all offers are known: both are kept in one go, since it is the
@@ -361,17 +395,33 @@ class Roof:
             self._record.renamed.clear()
         return taken
 
-    def _ask_for(self, job: Job, *, new: bool) -> None:
-        """Lets the clusters that could take the job say what they offer; of one that is bound it is known."""
+    def _ask_for(self, job: Job, *, new: bool, all_: bool = False) -> None:
+        """Lets the clusters that could take the job say what they offer; of one that is bound it is known. Of
+        a ``new`` job first those that can be best for it, unless all are to be asked.
+        """
         if job.bound:
             return
         now = self._now()
-        for cluster, user in self._users[job.owner].items():
-            if job.clusters and cluster not in job.clusters:
-                continue
-            known = self._quotes[cluster].want(job.question(cluster, user), now, new=new)
-            if not known and new:
+        users = self._users[job.owner]
+        names = [name for name in users if not job.clusters or name in job.clusters]
+        if new and not all_:
+            names = most_promising(job, users, names, self._quotes, self.seen, self._rules, self._load, now)
+        for cluster in names:
+            quotes, question = self._quotes[cluster], job.question(cluster, users[cluster])
+            asked = quotes.asked(question)
+            known = quotes.want(question, now, new=new)
+            if new and not known and not asked:
                 self.bells[cluster].set()
+
+    def _ask_more(self, names: Iterable[str], *, all_: bool = False) -> None:
+        """Lets more clusters answer for jobs that are not decided yet; of jobs alike one speaks for all."""
+        kinds: dict[tuple[object, ...], Job] = {}
+        for name in names:
+            job = self.jobs.by_id.get(name)
+            if job is not None and not job.attempts and not job.over:
+                kinds.setdefault((job.owner, job.asks, job.clusters, job.tasks), job)
+        for job in list(kinds.values())[:_KINDS]:
+            self._ask_for(job, new=True, all_=all_)
 
     def _to_check(self, now: int) -> list[list[str]]:
         """Waiting jobs of which it is to be looked now whether they should move, by kinds."""

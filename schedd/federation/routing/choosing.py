@@ -10,7 +10,7 @@ from schedd.federation.routing.ordering import Backlog, deadline_value, licence_
 from schedd.federation.routing.policies import Candidate
 from schedd.federation.routing.seen import ClusterSeen, Rules, seen_of
 
-__all__ = ["About", "Load", "assigned", "counts_later", "priority_of"]
+__all__ = ["About", "Load", "assigned", "counts_later", "hoped_for", "priority_of"]
 
 _WINDOW: Final = 100
 """Jobs over which margins of deadlines are averaged; the paper names no number."""
@@ -77,6 +77,18 @@ def candidates_of(job: Job, rules: Rules, about: About, now: int) -> Sequence[Ca
             )
         )
     return found
+
+
+def hoped_for(
+    job: Job, name: str, seen: ClusterSeen, user: str, rules: Rules, load: Load, now: int, bound: int
+) -> Candidate:
+    """The best that a cluster can be for a job of which it was not asked yet, whose start is no earlier than
+    ``bound`` there.
+    """
+    ahead = int(load.sent.get(name, 0.0) / seen.cpus) if seen.cpus else 0
+    start = max(now, bound) + ahead
+    length = int(int(job.submission.get("walltime", 0)) / seen.speed)
+    return Candidate(name, user, start, start + length, handicap=counts_later(job, seen, rules))
 
 
 def assigned(

@@ -196,9 +196,11 @@ class Jobs:
             case _:
                 raise ImpossibleError(f"{event.type} is no event of a job")
 
-    def forget(self, before: int) -> tuple[str, ...]:
-        """Drops jobs that were settled before that moment; returns them. Shares go with their bags."""
-        jobs = (job for job in self.by_id.values() if not job.bag)
+    def forget(self, before: int, among: Iterable[str]) -> tuple[str, ...]:
+        """Drops those of the jobs ``among`` these that were settled before that moment; returns them. Shares
+        go with their bags.
+        """
+        jobs = (job for name in among if (job := self.by_id.get(name)) is not None and not job.bag)
         gone = tuple(job.id for job in jobs if job.settled and job.over_at < before)
         self.drop(gone)
         return gone

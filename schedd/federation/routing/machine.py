@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from schedd.federation.routing.choosing import About, Load, assigned, counts_later
+from schedd.federation.routing.choosing import About, Load, assigned, counts_later, hoped_for
 from schedd.federation.routing.events import (
     Chosen,
     Ended,
@@ -306,13 +306,18 @@ def _choose(job: Job, rules: Rules, about: About, now: int) -> JobEvent | None:
     wanted = [name for name in clusters if not job.clusters or name in job.clusters]
     here = [name for name in wanted if not clusters[name].away and name not in refused and name in users]
     offers = {name: clusters[name].offers.get(job.question(name, users[name])) for name in here}
+    unheard = []
     for name in wanted:
         seen = clusters[name]
         since = seen.since if seen.away else max(job.submitted, seen.since)
         silent = seen.away or (name in offers and offers[name] is None)
         if silent and name in users and name not in refused and now - since < rules.patience:
-            return None  # it will have said it in a moment
+            if seen.away:
+                return None  # it may be back in a moment
+            unheard.append(name)
     best = rules.policy.best(about.candidates(job, rules, now, set(refused)), now, job.id)
+    if unheard and (best is None or not _wins(best, job, unheard, rules, about, now)):
+        return None  # one of these may be better, and will have said so in a moment
     if best is not None:
         return _chosen(job, best, now, rules.policy.value)
     away = [name for name in wanted if clusters[name].away and name in users and name not in refused]
@@ -326,6 +331,22 @@ def _choose(job: Job, rules: Rules, about: About, now: int) -> JobEvent | None:
         return None  # it may have room one day
     text = "; ".join(f"{name}: {why}" for name, why in sorted(words.items()))
     return Failed(job=job.id, time=now, text=text or "there is no such cluster")
+
+
+def _wins(best: Candidate, job: Job, unheard: Iterable[str], rules: Rules, about: About, now: int) -> bool:
+    """Whether none of the clusters that have not answered can be better, by what they said of smaller
+    jobs.
+    """
+    users = about.users.get(job.owner, {})
+    for name in unheard:
+        seen = about.clusters[name]
+        bound = seen.bounds.get(job.question(name, users[name]))
+        if bound is None:
+            return False
+        hoped = hoped_for(job, name, seen, users[name], rules, about.load, now, bound)
+        if not rules.policy.goes_before(best, hoped):
+            return False
+    return True
 
 
 def _chosen(job: Job, best: Candidate, now: int, why: str) -> Chosen:

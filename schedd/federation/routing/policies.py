@@ -50,6 +50,18 @@ class Policy(StrEnum):
             places = [(one.cluster, one.cpus, one.backlog) for one in candidates]
             name = least(places, candidates[0].priority, zlib.crc32(job.encode()))
             return next(one for one in candidates if one.cluster == name)
-        if self is Policy.LEAST_LOADED:
-            return min(candidates, key=lambda one: (one.start + one.handicap, one.cluster))
-        return min(candidates, key=lambda one: (one.end + one.handicap, one.cluster))
+        return min(candidates, key=self.key)
+
+    @property
+    def by_plan(self) -> bool:
+        """Whether it goes by what the plans say of each job."""
+        return self in (Policy.PLAN, Policy.LEAST_LOADED)
+
+    def goes_before(self, one: Candidate, other: Candidate) -> bool:
+        """Whether ``one`` is chosen of the two, whatever else is said; False where that hangs on others."""
+        return self.by_plan and self.key(one) <= self.key(other)
+
+    def key(self, one: Candidate) -> tuple[int, str]:
+        """By which the least is chosen, where it goes by the plans."""
+        at = one.start if self is Policy.LEAST_LOADED else one.end
+        return at + one.handicap, one.cluster

@@ -6,13 +6,19 @@ from typing import Final
 
 from schedd.federation.routing.jobs import Question
 from schedd.federation.routing.seen import Offer
+from schedd.federation.routing.sizes import no_larger, size_of
 
-__all__ = ["Quotes"]
+__all__ = ["NEVER", "Quotes"]
+
+NEVER: Final = 1 << 40
+"""A moment after all others."""
 
 _FRESH_S: Final = 60
 """For so long an answer counts after the plan has changed."""
 _KEPT_S: Final = 300
 """A question in which nobody was interested for so long is forgotten."""
+_BOUND_S: Final = 2
+"""For so long a bound counts."""
 _HOT_S: Final = 60
 """For so long after a job that asked it, a question is put again with every change of the plan."""
 
@@ -40,6 +46,33 @@ class Quotes:
         self._asked: dict[Question, _Asked] = {}
         self.offers: dict[Question, Offer] = {}
         """The answers that count."""
+        self._bounded: dict[Question, int] = {}
+        """When bounds were worked out."""
+        self.bounds: dict[Question, int] = {}
+        """Of questions that were not answered yet: the plan starts such a job no earlier, by what it said of
+        smaller ones.
+        """
+
+    def bound(self, question: Question, now: int) -> int | None:
+        """The start before which the plan has none for such a job, by its answers for smaller ones; None: it
+        cannot be said. ``NEVER``: not even a smaller one has a place.
+        """
+        if now - self._bounded.get(question, -_BOUND_S) >= _BOUND_S:
+            size = size_of(question)
+            starts = [
+                offer.start if offer.start is not None else NEVER
+                for other, offer in self.offers.items()
+                if no_larger(size_of(other), size)
+            ]
+            self.bounds.pop(question, None)
+            if starts:
+                self.bounds[question] = max(starts)
+            self._bounded[question] = now
+        return self.bounds.get(question)
+
+    def asked(self, question: Question) -> bool:
+        """Whether it is to be asked, and was not answered yet."""
+        return question in self._asked and question not in self.offers
 
     def want(self, question: Question, now: int, *, new: bool) -> bool:
         """Somebody is interested; whether there is an answer."""
@@ -54,12 +87,15 @@ class Quotes:
 
     def due(self, generation: int, now: int, most: int) -> list[Question]:
         """What its plan is to be asked now that it is of this generation; first what it was never asked."""
+        for question in [one for one, at in self._bounded.items() if now - at > _KEPT_S]:
+            self._unbound(question)
         found: list[Question] = []
         first: list[Question] = []
         for question, one in list(self._asked.items()):
             if now - one.wanted > _KEPT_S:
                 del self._asked[question]
                 self.offers.pop(question, None)
+                self._unbound(question)
                 continue
             if question not in self.offers:
                 first.append(question)
@@ -79,6 +115,7 @@ class Quotes:
             one = self._asked.setdefault(question, _Asked(now, -_HOT_S))
             one.at, one.generation = now, generation
             self.offers[question] = offer
+            self._unbound(question)
 
     def look(self, generation: int, now: int) -> None:
         """The plan is of this generation: answers of older ones count for a while yet."""
@@ -86,3 +123,7 @@ class Quotes:
             one = self._asked[question]
             if one.generation != generation and now - one.at > max(_FRESH_S, 2 * self._again):
                 del self.offers[question]
+
+    def _unbound(self, question: Question) -> None:
+        self.bounds.pop(question, None)
+        self._bounded.pop(question, None)

@@ -48,7 +48,8 @@ class ClusterSeen:
     """What is seen of one cluster. ``away``: why it does not answer; empty: it does. ``since``: for so long.
 
     ``cpus`` is 0 where the cluster does not tell. ``speed`` divides run times, ``handicap`` is added to ends
-    (seconds). ``data`` are the sets of data that are there. ``offers`` are what its plan said last.
+    (seconds). ``data`` are the sets of data that are there. ``offers`` are what its plan said last,
+    ``bounds`` the starts before which it has none for what it was not asked yet.
     ``family`` is what its schedd says of its server; empty: it did not say. ``trouble``: what is wrong with
     its settings here.
     """
@@ -57,6 +58,7 @@ class ClusterSeen:
     since: int = 0
     handovers: Mapping[str, HandoverSeen] = field(default_factory=dict)
     offers: Mapping[Question, Offer] = field(default_factory=dict)
+    bounds: Mapping[Question, int] = field(default_factory=dict)
     cpus: int = 0
     speed: float = 1.0
     handicap: int = 0

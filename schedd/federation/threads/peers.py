@@ -208,9 +208,24 @@ class Peer(threading.Thread):
             _log.error("the log cannot be written; no licence is lent", why=str(failed))
 
     def _ask(self, questions: list[Question]) -> None:
-        if questions and self._known:
-            client = self._open()
-            self._roof.answered(self.cluster, {one: self._answer(client, one) for one in questions})
+        if not questions or not self._known:
+            return
+        client, bell, roof = self._open(), self._roof.bells[self.cluster], self._roof
+        answers: dict[Question, tuple[Offer, int]] = {}
+        done: set[Question] = set()
+        for one in questions:
+            if done and bell.is_set():  # jobs wait for what was never asked, and not for what is asked again
+                first = [new for new in roof.questions(self.cluster) if new not in done]
+                if first:
+                    answers |= {new: self._answer(client, new) for new in first}
+                    roof.answered(self.cluster, answers)
+                    answers = {}
+                    done.update(first)
+            if one not in done:
+                answers[one] = self._answer(client, one)
+                done.add(one)
+        if answers:
+            roof.answered(self.cluster, answers)
 
     def _answer(self, client: Client, question: Question) -> tuple[Offer, int]:
         """What its plan says of a job, and the generation of that plan."""
