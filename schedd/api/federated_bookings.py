@@ -142,7 +142,8 @@ async def _freeze(roof: TheRoof, asker: Asker, name: BookingName) -> dict[str, A
     booking = _his(roof, asker, name)
     if booking.over or booking.cancelled or booking.phase != "flexible":
         raise ProblemError("not-now", f"booking {name} is {booking_row(roof, booking)['state']}")
-    await _step(partial(roof.of_bookings.freeze, booking.id, asker.name))
+    if not booking.to_freeze:
+        await _step(partial(roof.of_bookings.freeze, booking.id, asker.name))
     await _until(lambda: roof.bookings[booking.id].phase != "flexible", _MOMENT_S)
     return booking_row(roof, roof.bookings[booking.id])
 

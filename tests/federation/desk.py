@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi.testclient import TestClient
 
-from schedd.api import bags, groups
+from schedd.api import bags, federated_bookings, groups
 from schedd.api.roof import create_app
 from schedd.federation.log import Log
 from schedd.federation.roof.roof import Report, Roof
@@ -56,6 +56,7 @@ class Desk:
         )
         groups.add(self.app)
         bags.add(self.app)
+        federated_bookings.add(self.app)
         self.begin()
 
     def begin(self, chosen: Settings | None = None) -> None:

@@ -1,12 +1,14 @@
 """Bookings of a federation: one place at one cluster or none, whatever is cut, killed, lost or refused."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from schedd.api.booking_rows import booking_row, options_of
+from schedd.client import Unreachable
 from schedd.federation.bookings.booking import Bookings
 from schedd.federation.bookings.events import (
     BookingAccepted,
@@ -23,7 +25,7 @@ from schedd.federation.bookings.events import (
 from schedd.federation.events import decode, encode
 from schedd.federation.roof.bookings import TakenError
 from schedd.federation.routing.jobs import ImpossibleError
-from schedd.federation.settings import Settings
+from schedd.federation.settings import ClusterSettings, Settings
 from tests.engine.cluster import T
 from tests.federation.region import Provider, Region
 
@@ -349,6 +351,27 @@ def test_no_cluster_answers(region: Region) -> None:
         "refused",
         "a does not answer: it does not answer; b does not answer: it does not answer",
     )
+
+
+def test_a_cluster_that_hangs_is_asked_seldom(region: Region) -> None:
+    name = region.book("review", (500, 9_000), clusters=("a",))
+    region.go(2)
+    asked: list[int] = []
+
+    def hang(settings: ClusterSettings, token: str) -> Any:
+        asked.append(region.now - T)
+        for provider in region.clusters.values():
+            provider.at(provider.server.now - T + 10)
+        raise Unreachable("it takes too long")
+
+    region.bookings._connect = hang
+    region.roof.of_bookings.cancel(name, "ann@org")
+    for _ in range(100):
+        region.bookings.round()
+        for provider in region.clusters.values():
+            provider.at(provider.server.now - T + 1)
+    assert [after - before for before, after in pairwise(asked)] == [50] * (len(asked) - 1), asked
+    assert len(asked) > 1
 
 
 def test_a_cluster_that_leaves_the_federation_takes_its_booking_along(region: Region) -> None:

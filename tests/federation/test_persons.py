@@ -131,6 +131,17 @@ def test_a_group_is_the_users_whom_the_token_names(hall: Desk, provider: Any) ->
     assert hall.roof.users_of("ann@org") == {"north": "ann", "south": "a.smith"}
 
 
+def test_a_booking_is_the_users_whom_the_token_names(
+    hall: Desk, provider: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("schedd.api.federated_bookings._MORE_S", -30)  # nobody looks after it here
+    shown = token(provider, south="a.smith")
+    asked = {"request": "nodes=1:ppn=4", "duration": 600, "deadline": hall.now + 9_000}
+    made = client(hall, shown).put("/v1/federation/bookings/exam", json=asked)
+    assert (made.status_code, made.json()["owner"]) == (202, "ann@org")
+    assert hall.roof.users_of("ann@org") == {"north": "ann", "south": "a.smith"}
+
+
 def test_what_somebody_may_is_by_grants_and_nobody_without_one_is_let_in(hall: Desk, provider: Any) -> None:
     job = client(hall, token(provider)).post(HERE, json=JOB).json()["id"]
     for name, groups, status in (("bob", ["hpc"], 404), ("carol", [], 200), ("olga", ["hpc", "ops"], 200)):

@@ -46,6 +46,8 @@ _AT_ONCE: Final = 16
 """Questions to clusters at once."""
 _AGAIN_S: Final = 3.0
 """Until a cluster that did not answer is asked again."""
+_RARER: Final = 4
+"""After so many times as long as it took to fail, if that is later."""
 _FOR_NOW: Final = ("not-ready", "too-much", "no-token", "unknown-cluster")
 """Refusals that are about the cluster's schedd, and not about the booking."""
 _GONE: Final = ("unknown-booking", "not-now")
@@ -71,6 +73,8 @@ class BookingKeeper(threading.Thread):
         self._connect = connect
         self._silent: dict[str, float] = {}
         """By cluster that did not answer: when it is asked again."""
+        self._begun: dict[str, float] = {}
+        """By cluster, when it was asked last."""
         self._look_at = 0.0
 
     def run(self) -> None:
@@ -133,6 +137,7 @@ class BookingKeeper(threading.Thread):
         return int(self._clock())
 
     def _client(self, cluster: str) -> Client:
+        self._begun[cluster] = self._clock()
         return self._connect(self._roof.settings.clusters[cluster], self._roof.peer_tokens[cluster])
 
     def _quiet(self, cluster: str) -> bool:
@@ -165,7 +170,9 @@ class BookingKeeper(threading.Thread):
             return None
 
     def _failed(self, cluster: str, what: str, error: ClientError) -> None:
-        self._silent[cluster] = self._clock() + _AGAIN_S
+        now = self._clock()
+        # One that hangs must not hold up the others for more than a part of the time.
+        self._silent[cluster] = now + max(_AGAIN_S, _RARER * (now - self._begun[cluster]))
         _log.info("not now", cluster=cluster, what=what, why=str(error))
 
     # ---- which cluster is next --------------------------------------------------------------------
