@@ -228,9 +228,10 @@ def test_the_next_such_job_is_decided_at_once(hall: Hall) -> None:
 def test_one_that_hangs_holds_up_a_job_for_a_moment_alone(hall: Hall) -> None:
     job = hall.submit("2").id
     hall.answer("c01", 2_750)
-    hall.now += 2
-    hall.look("c05")
-    assert hall.asked() == [name for name in NAMES if name != "c01"]
+    for count in (16, 24, 30):
+        hall.now += 2
+        hall.look("c05")
+        assert hall.asked() == [name for name in NAMES[:count] if name != "c01"]
     for name in NAMES[1:]:
         hall.answer(name, 9_000)
     assert hall.chosen(job) == "", "the first has not said anything"

@@ -46,7 +46,7 @@ _NAMED: Final = {"torque": "TORQUE", "openpbs": "OpenPBS"}
 _KINDS: Final = 20
 """Kinds of jobs for which more clusters are asked in one turn."""
 _SLOW_S: Final = 1
-"""A job that is not decided after this has all clusters asked: one of the first may hang."""
+"""For a job that is not decided after this, more clusters are asked each second: one of them may hang."""
 _STEPS: Final = 4
 """So often it is looked at once what follows from what was decided."""
 
@@ -246,9 +246,9 @@ class Roof:
                 names |= self.jobs.stirring
         with self._turns.look():
             self._try(list(names))
-            # Some cluster is slow: who waits for more than a moment hears all others, too.
+            # Some cluster is slow: who waits for more than a moment hears more of the others each second.
             slow = [name for name in names if self._came(name) < now - _SLOW_S]
-            self._ask_more(slow, all_=True)
+            self._ask_more(slow, more=True)
         self._sweep()
         self._look_for_moves()
         return True
@@ -395,17 +395,18 @@ class Roof:
             self._record.renamed.clear()
         return taken
 
-    def _ask_for(self, job: Job, *, new: bool, all_: bool = False) -> None:
+    def _ask_for(self, job: Job, *, new: bool, more: bool = False) -> None:
         """Lets the clusters that could take the job say what they offer; of one that is bound it is known. Of
-        a ``new`` job first those that can be best for it, unless all are to be asked.
+        a ``new`` job first those that can be best for it; ``more``: others, too, though some are to answer.
         """
         if job.bound:
             return
         now = self._now()
         users = self._users[job.owner]
         names = [name for name in users if not job.clusters or name in job.clusters]
-        if new and not all_:
-            names = most_promising(job, users, names, self._quotes, self.seen, self._rules, self._load, now)
+        if new:
+            known_by = (self._quotes, self.seen, self._rules, self._load)
+            names = most_promising(job, users, names, *known_by, now, more=more)
         for cluster in names:
             quotes, question = self._quotes[cluster], job.question(cluster, users[cluster])
             asked = quotes.asked(question)
@@ -413,7 +414,7 @@ class Roof:
             if new and not known and not asked:
                 self.bells[cluster].set()
 
-    def _ask_more(self, names: Iterable[str], *, all_: bool = False) -> None:
+    def _ask_more(self, names: Iterable[str], *, more: bool = False) -> None:
         """Lets more clusters answer for jobs that are not decided yet; of jobs alike one speaks for all."""
         kinds: dict[tuple[object, ...], Job] = {}
         for name in names:
@@ -421,7 +422,7 @@ class Roof:
             if job is not None and not job.attempts and not job.over:
                 kinds.setdefault((job.owner, job.asks, job.clusters, job.tasks), job)
         for job in list(kinds.values())[:_KINDS]:
-            self._ask_for(job, new=True, all_=all_)
+            self._ask_for(job, new=True, more=more)
 
     def _to_check(self, now: int) -> list[list[str]]:
         """Waiting jobs of which it is to be looked now whether they should move, by kinds."""

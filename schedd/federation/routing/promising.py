@@ -24,9 +24,12 @@ def most_promising(
     rules: Rules,
     load: Load,
     now: int,
+    *,
+    more: bool = False,
 ) -> list[str]:
     """Of the clusters in ``names`` those that have answered or are asked, those of which nothing can be said,
-    and, where few are to answer yet, the next of the others, by what they said of smaller jobs.
+    and, where few are to answer yet or there are to be ``more``, the next of the others, by what they said of
+    smaller jobs.
 
     ``users``: whom its owner is where. All where the policy does not go by the plans.
     """
@@ -46,7 +49,7 @@ def most_promising(
             under_way += not seen[name].away
         else:
             hoped.append(hoped_for(job, name, seen[name], users[name], rules, load, now, bound))
-    if under_way <= ASKED_FIRST // 2:
+    if more or under_way <= ASKED_FIRST // 2:
         hoped.sort(key=rules.policy.key)
         chosen += [one.cluster for one in hoped[:ASKED_FIRST]]
     return chosen
