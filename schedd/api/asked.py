@@ -102,6 +102,10 @@ class MaybeArray(Asked):
 class WhatIf(MaybeArray):
     """A job that is not submitted yet."""
 
+    deadline: Annotated[int | None, Field(description="It is to have ended by then.", ge=0, lt=1 << 36)] = (
+        None
+    )
+
 
 class Bag(Asked):
     """A bag of equal tasks that should all have ended by ``deadline``; what is asked for is one task's."""

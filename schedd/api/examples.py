@@ -76,6 +76,8 @@ WHAT_IF: Final[dict[str, Any]] = {
     "cost": 6.0,
     "currency": "EUR",
     "over": False,
+    "deadline": None,
+    "late_by": None,
     "waiting_for": "",
     "requirement": "",
     "why": "the plan has room for it then",

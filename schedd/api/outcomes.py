@@ -180,6 +180,16 @@ class VariantAnswer:
     ]
     currency: str
     over: Annotated[bool, Field(description="Whether that is more than its `cost_limit`.")]
+    deadline: Annotated[
+        int | None, Field(description="Until when it is to have ended, where that is asked for.")
+    ]
+    late_by: Annotated[
+        int | None,
+        Field(
+            description="So many seconds later the deadline would need to be; 0: it is met as planned; null: "
+            "no deadline, or no start is known."
+        ),
+    ]
     waiting_for: Annotated[str, Field(description="When `waiting`: the kind of what must happen first.")]
     requirement: Annotated[
         str, Field(description="When `never`: the first requirement that nothing on this cluster can meet.")

@@ -15,6 +15,7 @@ from schedd.api.problems import Fault, ProblemError, answers
 from schedd.api.replies import reply
 from schedd.api.waiting import a_copy
 from schedd.dialect.cost_limit import read_cost_limit
+from schedd.dialect.deadline import read_deadline
 from schedd.dialect.units import without_units
 from schedd.engine.facts.intake import why_stopped
 from schedd.engine.facts.records import JobRecord, Phase
@@ -132,6 +133,7 @@ def answered(
         asked = replace(asked, notes=notes)
         return asked, {
             **_common(asked, expected, promise),
+            **_by(asked, read_deadline(asks.resources, asks.submitted)),
             **_money(copy, asked, read_cost_limit(asks.resources)),
         }
 
@@ -207,6 +209,14 @@ def _common(asked: Asked, expected: Expectation, promise: int) -> dict[str, Any]
         "walltime_assumed": asked.walltime_assumed,
         "notes": asked.notes,
     }
+
+
+def _by(asked: Asked, deadline: int | None) -> dict[str, Any]:
+    """Until when it is to end, and by how much later it would."""
+    late = None
+    if deadline is not None and isinstance(asked.answer, StartKnown):
+        late = max(0, asked.answer.placement.end - deadline)
+    return {"deadline": deadline, "late_by": late}
 
 
 def _money(copy: Fork, asked: Asked, limit: float | None) -> dict[str, Any]:

@@ -333,10 +333,20 @@ async def _cancel(roof: TheRoof, asker: Asker, job: _JobName) -> dict[str, Any]:
 
 
 async def _what_if(roof: TheRoof, asker: Asker, body: WhatIf) -> dict[str, Any]:
-    """Where would it start first? Each cluster's plan is asked; the earliest end stands first."""
+    """Where would it start first? Each cluster's plan is asked; the earliest end stands first.
+
+    With a `deadline`, `fits` says whether one ends it by then, and `late_by` by how many seconds later the
+    deadline would need to be, there and in all; null: no end is known.
+    """
     owner = owner_of(roof, asker, body)
     users = users_of(roof, asker, owner)
-    return {"clusters": await run_in_threadpool(first, roof, owner, users, body)}
+    rows = await run_in_threadpool(first, roof, owner, users, body)
+    for row in rows:
+        late = row["end"] is not None and body.deadline is not None
+        row["late_by"] = max(0, row["end"] - body.deadline) if late else None
+    least = min((row["late_by"] for row in rows if row["late_by"] is not None), default=None)
+    fits = least == 0 if body.deadline is not None else None
+    return {"clusters": rows, "deadline": body.deadline, "fits": fits, "late_by": least}
 
 
 def first(roof: Roof, owner: str, users: Mapping[str, str], body: MaybeArray) -> list[dict[str, Any]]:

@@ -100,13 +100,16 @@ class ClusterRow(TypedDict):
 
 
 class WhatIfRow(TypedDict):
-    """What one cluster's plan says of a job."""
+    """What one cluster's plan says of a job; ``late_by``: by how many seconds it ends after its deadline,
+    null without one, or without an end.
+    """
 
     cluster: str
     start: int | None
     end: int | None
     cost: float | None
     why: str
+    late_by: int | None
 
 
 class OfferedRow(TypedDict):
@@ -379,8 +382,14 @@ class FederationClient:
         path = f"/v1/federation/bookings/{quote(name, safe='')}{what}"
         return cast("FederatedBookingRow", self._http.ask(method, path, body=body))
 
-    def what_if(self, request: str, clusters: Sequence[str] = (), array: str = "") -> list[WhatIfRow]:
+    def what_if(
+        self,
+        request: str,
+        clusters: Sequence[str] = (),
+        array: str = "",
+        deadline: int | None = None,
+    ) -> list[WhatIfRow]:
         """Where it would start; the earliest end stands first. Of an ``array`` the last end counts."""
-        body = {"request": request, "clusters": list(clusters), "array": array}
+        body = {"request": request, "clusters": list(clusters), "array": array, "deadline": deadline}
         found = self._http.ask("POST", "/v1/federation/what-if", body=body)
         return cast("list[WhatIfRow]", found["clusters"])

@@ -174,6 +174,32 @@ def test_what_if_agrees_with_what_then_happens(busy_cluster: TestClient) -> None
     assert job["planned_end"] == asked["planned_end"]
 
 
+def test_a_what_if_says_whether_a_deadline_is_met_and_how_much_later_it_would_have_to_be(
+    busy_cluster: TestClient,
+) -> None:
+    def ask(deadline: str) -> dict[str, Any]:
+        asked = {"request": f"nodes=1:ppn=4,walltime=3600,deadline={deadline}"}
+        answer = busy_cluster.post(
+            f"{MAIN}/what-if", json={**asked, "variants": [{"request": "walltime=600"}]}
+        )
+        assert answer.status_code == 200, answer.text
+        found: dict[str, Any] = answer.json()
+        return found
+
+    end = ask("+100:00:00")["planned_end"]
+    assert end > T + 3600, "it waits"
+    met = ask(str(end))
+    assert (met["deadline"], met["late_by"]) == (end, 0)
+    late = ask(str(end - 600))
+    assert (late["planned_end"], late["late_by"]) == (end, 600)
+    (shorter,) = late["variants"]
+    assert (shorter["deadline"], shorter["late_by"]) == (end - 600, 0)
+    none = busy_cluster.post(f"{MAIN}/what-if", json={"request": "nodes=1:ppn=4"}).json()
+    assert (none["deadline"], none["late_by"]) == (None, None)
+    never = busy_cluster.post(f"{MAIN}/what-if", json={"request": f"nodes=99,deadline={end}"}).json()
+    assert (never["deadline"], never["late_by"]) == (end, None)
+
+
 def test_what_if_says_what_it_assumed(busy_cluster: TestClient) -> None:
     found = ask(busy_cluster, request="nodes=1:ppn=1")
     assert found["walltime_assumed"]

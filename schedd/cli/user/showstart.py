@@ -207,6 +207,10 @@ def _answer(found: VariantAnswer, now: int) -> Iterator[tuple[str, str]]:
     else:
         yield "start", when(start, now)
         yield "end", when(end, now)
+        if found["deadline"] is not None:
+            late = found["late_by"]
+            met = f"cannot be met: it would have to be {span(late)} later" if late else "is met"
+            yield "deadline", f"{moment(found['deadline'], now)} {met}"
         yield "on", places(found["planned_nodes"])
         if found["expected_start"] is not None and found["expected_by"] is not None and start > now + 1:
             yield "expected", expected(found["expected_start"], found["expected_by"], now)

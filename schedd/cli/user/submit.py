@@ -6,6 +6,7 @@ import os
 import re
 import socket
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -13,6 +14,8 @@ from typing import Any, Final
 from schedd.cli.arguments import Parser
 from schedd.cli.user.asking import show_json
 from schedd.cli.user.federated import client
+from schedd.cli.user.reservation import time_of
+from schedd.cli.user.text import span
 from schedd.client import ClientError, Refused
 
 __all__ = ["add_work", "make_parser", "queues_of", "read", "read_script", "read_work", "run"]
@@ -59,6 +62,7 @@ def make_parser(name: str = "schedd submit", *, of_script: bool = False) -> argp
     if not of_script:
         add("--only", metavar="CLUSTER,…", default="", help="clusters it may run on (default: all)")
         add("--data", metavar="NAME,…", default="", help="data sets that it reads")
+        add("--by", metavar="WHEN", default="", help="deadline: 2026-12-01T08:00, 08:00 or +6h")
         add("--booking", metavar="NAME", default="", help="run it in this booking (schedd book --federation)")
         add("--key", default="", help="idempotency key: submitting the same key again creates no second job")
         add("--where", action="store_true", help="only show where it would start first; submit nothing")
@@ -90,13 +94,15 @@ def run(argv: Sequence[str]) -> int:
         body = read(args, read_script(args.script), os.environ)
         with client(args.url) as federation:
             if args.where:
-                rows = federation.what_if(body["request"], body["clusters"], body["array"])
+                rows = federation.what_if(
+                    body["request"], body["clusters"], body["array"], body.get("deadline")
+                )
                 if args.json:
                     show_json(rows)
                 for row in () if args.json else rows:
                     cost = f"  costs {row['cost']:,.2f}" if row["cost"] is not None else ""
                     when = f"{_when(row['start']):>20} {_when(row['end']):>20}"
-                    print(f"{row['cluster']:20} {when}  {row['why']}{cost}")
+                    print(f"{row['cluster']:20} {when}  {row['why']}{_lateness(row['late_by'])}{cost}")
                 return 0
             found = federation.submit(body)
         if args.json:
@@ -125,7 +131,16 @@ def read(args: argparse.Namespace, script: str, environment: Mapping[str, str]) 
         "clusters": [one for one in args.only.split(",") if one],
         "data": [one for one in args.data.split(",") if one],
         **({"booking": args.booking} if args.booking else {}),
+        **({"deadline": _deadline(args.by)} if args.by else {}),
     }
+
+
+def _deadline(text: str) -> int:
+    """The moment that `--by` names. Raises ValueError."""
+    try:
+        return time_of(text, int(time.time()))
+    except ClientError as error:
+        raise ValueError(f"--by {error}") from None
 
 
 def _indices(text: str) -> str:
@@ -228,6 +243,13 @@ def _directives(script: str) -> Iterator[list[str]]:
             yield shlex.split(found.group(1))
         elif line.strip() and not line.startswith(("#", ":")):
             return
+
+
+def _lateness(late: int | None) -> str:
+    """Whether the deadline is met, where there is one."""
+    if late is None:
+        return ""
+    return f"  ends {span(late)} after the deadline" if late else "  in time"
 
 
 def _when(moment: int | None) -> str:

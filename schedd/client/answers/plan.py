@@ -171,6 +171,8 @@ class VariantAnswer(TypedDict):
     cost: float | None
     currency: str
     over: bool
+    deadline: int | None
+    late_by: int | None
     waiting_for: str
     requirement: str
     why: str
@@ -202,6 +204,8 @@ class WhatIfAnswer(TypedDict):
     cost: float | None
     currency: str
     over: bool
+    deadline: int | None
+    late_by: int | None
     waiting_for: str
     requirement: str
     why: str

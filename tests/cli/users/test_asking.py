@@ -247,6 +247,16 @@ def test_accuracy_needs_a_database_and_says_so(run: Run) -> None:
     assert told_line(HorizonView(kind="submission", lead=None, figures=part)) == line
 
 
+def test_showstart_says_whether_a_deadline_would_be_met(run: Run) -> None:
+    asked = "nodes=1:ppn=8,walltime=600,deadline="
+    _, out, _ = run("showstart", "-l", f"{asked}+100:00:00")
+    assert re.search(r"^deadline +.* is met$", out, re.MULTILINE), out
+    _, out, _ = run("showstart", "-l", f"{asked}+0:05:00")
+    told = " ".join(out.split())
+    assert re.search(r"deadline .* cannot be met: it would have to be [0-9:]+ later", told), out
+    assert "deadline" not in run("showstart", "-l", "nodes=1:ppn=8,walltime=600")[1]
+
+
 def test_report_shows_waits_by_queue_and_says_where_nothing_is_kept(run: Run, loop: PlanLoop) -> None:
     code, out, err = run("report", "--cluster", loop.name)
     assert (code, err) == (0, "")
