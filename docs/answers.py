@@ -20,7 +20,17 @@ from schedd.service.clusters import Clusters
 ROOMS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "jobs": (
         "What is told of jobs: where each stands, why, what became of it, what changes.",
-        ("JobView", "JobPage", "JobColumns", "History", "Explanation", "RunTimeView", "News", "Counts"),
+        (
+            "JobView",
+            "JobPage",
+            "JobColumns",
+            "History",
+            "Explanation",
+            "RunTimeView",
+            "ArrayView",
+            "News",
+            "Counts",
+        ),
     ),
     "plan": (
         "Nodes, the plan over time, what is free, when a job would start.",

@@ -15,6 +15,7 @@ from schedd import __version__
 from schedd.api import (
     accounts,
     alerts,
+    arrays,
     bookings,
     exchange,
     handovers,
@@ -141,6 +142,7 @@ def create_app(
         report,
         objectives,
         run_times,
+        arrays,
         notices,
     )
     for module in (

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from schedd.federation.bags.bag import Bag, count, how_over, missing
-from schedd.federation.report import spread_of
 from schedd.federation.roof.roof import Roof
 from schedd.federation.routing.jobs import Job
+from schedd.service.read.arrays import spread_of
 
 __all__ = ["bag_row"]
 

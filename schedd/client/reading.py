@@ -9,6 +9,7 @@ from schedd.client.answers import (
     AccountsView,
     AccuracyView,
     AlertsView,
+    ArrayView,
     Bar,
     Bars,
     BookingsView,
@@ -362,6 +363,10 @@ class Reading:
     def run_time(self, job: str) -> RunTimeView:
         """How long a job is predicted to run, from what, and how good such predictions were."""
         return cast("RunTimeView", self._get(f"/jobs/{quote(job, safe='')}/run-time"))
+
+    def array(self, array: str) -> ArrayView:
+        """A job array as a whole: `123[].server`, or `123`."""
+        return cast("ArrayView", self._get(f"/arrays/{quote(array, safe='')}"))
 
     # ---- what the plan is worth ------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from schedd.federation.bags.bag import Bag, how_over, over_at
 from schedd.federation.bookings.booking import Booking
 from schedd.federation.groups.group import Group, Round
 from schedd.federation.routing.jobs import Job, Jobs
+from schedd.service.read.arrays import spread_of
 
 __all__ = [
     "ArrayFigures",
@@ -21,14 +22,12 @@ __all__ = [
     "Deadlines",
     "GroupFigures",
     "JobFigures",
-    "Spread",
     "StretchFigures",
     "arrays_of",
     "bags_of",
     "bookings_of",
     "groups_of",
     "jobs_of",
-    "spread_of",
 ]
 
 Counts = Callable[[Job], Mapping[str, Any] | None]
@@ -58,16 +57,6 @@ class JobFigures:
     moved: int
     clusters: float | None
     deadlines: Deadlines
-
-
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """The stretch factor of an array or a bag (5.2): ``seconds`` between the first end of a task and the
-    last, and their ``share`` of the response, from submission to the last end.
-    """
-
-    seconds: int
-    share: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,13 +154,6 @@ def jobs_of(jobs: Iterable[Job]) -> JobFigures:
             (one.submitted, one.deadline, one.over_at, _cpus(one), _work(one)) for one in ended
         ),
     )
-
-
-def spread_of(submitted: int, first: int | None, last: int | None) -> Spread | None:
-    """None where one of the ends is not known."""
-    if first is None or last is None or last < first:
-        return None
-    return Spread(last - first, (last - first) / max(1, last - submitted))
 
 
 def arrays_of(jobs: Iterable[Job], counts: Counts) -> ArrayFigures:

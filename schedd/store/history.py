@@ -111,6 +111,17 @@ def ended_since(connection: Connection, cluster: int, since: int, most: int) -> 
     return [_past({str(key): value for key, value in row.items()}) for row in rows]
 
 
+def of_array(connection: Connection, cluster: int, array: str, most: int) -> Sequence[JobPast]:
+    """The jobs of an array (`7[].server`, or `7[]`) that have ended, at most so many, as far as is noted."""
+    head, _, tail = array.partition("[]")
+    own = [jobs.c.id.startswith(f"{head}[", autoescape=True)]
+    if tail:
+        own.append(jobs.c.id.endswith(f"]{tail}", autoescape=True))
+    query = select(jobs).where(jobs.c.cluster == cluster, jobs.c.ended.is_not(None), *own).limit(most)
+    rows = connection.execute(query).mappings()
+    return [_past({str(key): value for key, value in row.items()}) for row in rows]
+
+
 def within(connection: Connection, cluster: int, since: int, until: int, most: int) -> Within:
     """What there was in ``[since, until)``: jobs that started, were submitted before its end and had not
     ended at its begin, at most so many; and cpus. As far as is noted by now.

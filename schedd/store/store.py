@@ -256,6 +256,11 @@ class Store:
         with self.database.read() as connection:
             return history.ended_since(connection, cluster, since, most)
 
+    def of_array(self, cluster: int, array: str, most: int) -> Sequence[JobPast]:
+        """The jobs of an array (`7[].server`) that have ended, as far as is noted."""
+        with self.database.read() as connection:
+            return history.of_array(connection, cluster, array, most)
+
     def within(self, cluster: int, since: int, until: int, most: int) -> Within:
         """The jobs that started, and the cpus there were, within ``[since, until)``; see ``history``."""
         with self.database.read() as connection:

@@ -85,6 +85,7 @@ SIMPLE = [
     (f"{_ONE}/jobs/{{job}}/priority", "get"),
     (f"{_ONE}/jobs/{{job}}/cost", "get"),
     (f"{_ONE}/jobs/{{job}}/run-time", "get"),
+    (f"{_ONE}/arrays/{{array}}", "get"),
     (f"{_ONE}/plan/objectives", "get"),
     (f"{_ONE}/plan/booking-orders", "get"),
     (f"{_ONE}/pareto", "get"),

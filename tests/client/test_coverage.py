@@ -35,6 +35,11 @@ def _apply(client: Client) -> None:
         client.apply_alternative(1, 999)
 
 
+def _array(client: Client) -> None:
+    with pytest.raises(Refused, match="knows no job array 3"):
+        client.array("3")
+
+
 def _accept(client: Client) -> None:
     with pytest.raises(Refused, match="has 0 counter-offers"):
         client.accept_option("b", 1)
@@ -53,6 +58,7 @@ METHODS: dict[tuple[str, str], Callable[[Client], object]] = {
     ("get", f"{C}/jobs/{{job}}"): lambda client: client.job("3"),
     ("get", f"{C}/jobs/{{job}}/explain"): lambda client: client.explain("3"),
     ("get", f"{C}/jobs/{{job}}/history"): lambda client: client.history("3"),
+    ("get", f"{C}/arrays/{{array}}"): _array,
     ("get", f"{C}/jobs/{{job}}/run-time"): lambda client: client.run_time("3"),
     ("get", f"{C}/jobs/{{job}}/priority"): lambda client: client.priority("3"),
     ("get", f"{C}/users"): Client.users,

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from schedd.cli.user.submit import make_parser, read
-from schedd.federation.report import Spread, StretchFigures, arrays_of, bags_of, spread_of
+from schedd.federation.report import StretchFigures, arrays_of, bags_of
 from schedd.federation.routing.events import Chosen, Refused, Submitted
 from schedd.federation.routing.jobs import Jobs, Question
 from schedd.federation.routing.machine import actions, decide
 from schedd.federation.routing.seen import ClusterSeen, HandoverSeen, Offer
+from schedd.service.read.arrays import Spread, spread_of
 from tests.federation.desk import HERE, JOB, Desk
 from tests.federation.test_machine import ASKED, OUT, RULES, USERS, of, seen
 from tests.federation.test_machine import JOB as ONE

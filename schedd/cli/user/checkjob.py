@@ -52,6 +52,8 @@ def _show(session: Session, args: argparse.Namespace) -> bool:
     try:
         job = client.job(args.job)
     except Refused as error:
+        if "[]" in args.job:
+            return _array(client, args.job, now, as_json=args.json)
         return past(session, args.job, error, as_json=args.json)
     found, history = client.explain(job["id"]), client.history(job["id"], limit=_MOVES)
     if args.json:
@@ -63,6 +65,29 @@ def _show(session: Session, args: argparse.Namespace) -> bool:
         if text:
             print("\n" + text)
     return job["planned_start"] is not None
+
+
+def _array(client: Client, name: str, now: int, *, as_json: bool) -> bool:
+    """An array as a whole."""
+    found = client.array(name)
+    if as_json:
+        show_json(found)
+        return found["last_end"] is not None
+    counts = ("waiting", "planned", "running", "ended", "failed", "deleted")
+    words = [f"{found[one]} {one}" for one in counts if found[one]]  # type: ignore[literal-required]
+    lines = [("jobs", ", ".join(words)), ("submitted", when(found["submitted"], now))]
+    if found["first_end"] is not None:
+        lines.append(("first end", when(found["first_end"], now)))
+    last = when(found["last_end"], now) if found["last_end"] is not None else "not known: a job has no start"
+    lines.append(("last end", last))
+    if found["stretch_s"] is not None and found["stretch"] is not None:
+        share = f"{100 * found['stretch']:.1f} % of the response"
+        lines.append(
+            ("stretch factor", f"{span(found['stretch_s'])} from the first end to the last, {share}")
+        )
+    print(f"array {found['array']}: {found['owner']}\n")
+    print(rows(lines))
+    return found["last_end"] is not None
 
 
 def _request(job: JobView, now: int) -> Iterator[tuple[str, str]]:

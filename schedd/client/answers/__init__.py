@@ -51,6 +51,7 @@ from schedd.client.answers.choices import Applied, OfferedMove, OfferedPlan, Pla
 from schedd.client.answers.handovers import HandoverDoneView, HandoversView, HandoverView, LentView, TasksView
 from schedd.client.answers.jobs import (
     Ahead,
+    ArrayView,
     Blocker,
     Breach,
     Change,
@@ -120,6 +121,7 @@ __all__ = [
     "Ahead",
     "AlertsView",
     "Applied",
+    "ArrayView",
     "Bar",
     "Bars",
     "Blocker",

@@ -7,6 +7,7 @@ from typing import Any, Literal, TypedDict
 
 __all__ = [
     "Ahead",
+    "ArrayView",
     "Blocker",
     "Breach",
     "Change",
@@ -312,6 +313,29 @@ class RunTimeView(TypedDict):
     on: list[RateOn]
     too_short: bool
     past: PastError | None
+
+
+class ArrayView(TypedDict):
+    """How the jobs of an array stand. Those that ended are counted as far as the database has noted them,
+    some minutes later; without one they are not known.
+    """
+
+    as_of: int
+    generation: int
+    stale: str
+    array: str
+    owner: str
+    submitted: int
+    waiting: int
+    planned: int
+    running: int
+    ended: int
+    failed: int
+    deleted: int
+    first_end: int | None
+    last_end: int | None
+    stretch_s: int | None
+    stretch: float | None
 
 
 class OpenAlert(TypedDict):

@@ -8,7 +8,7 @@ from schedd.service.clusters import Clusters
 from schedd.service.read.sight import Sight
 from schedd.store.records import JobPast, Moment
 
-__all__ = ["PastJob", "ended_jobs", "past_job"]
+__all__ = ["PastJob", "ended_jobs", "jobs_of_array", "past_job"]
 
 _MOST = 500
 
@@ -57,6 +57,17 @@ def ended_jobs(clusters: Clusters, loop: PlanLoop, since: int, most: int) -> Seq
     store = clusters.durable.store
     cluster = store.known_cluster(loop.name)
     return store.ended_since(cluster, since, most) if cluster is not None else ()
+
+
+def jobs_of_array(clusters: Clusters, loop: PlanLoop, array: str, most: int) -> Sequence[JobPast]:
+    """Jobs of an array that have ended, at most so many; none where nothing is kept. Waits for the database.
+    Raises StoreError.
+    """
+    if clusters.durable is None:
+        return ()
+    store = clusters.durable.store
+    cluster = store.known_cluster(loop.name)
+    return store.of_array(cluster, array, most) if cluster is not None else ()
 
 
 def _shown(moment: Moment, seen: Sight, loop: PlanLoop) -> Moment:

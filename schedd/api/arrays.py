@@ -1,0 +1,79 @@
+"""Job arrays as wholes."""
+
+from dataclasses import asdict, dataclass
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Path, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from schedd.api.access import Cluster, Seen
+from schedd.api.bodies import Dated, dated
+from schedd.api.problems import ProblemError, answers
+from schedd.api.replies import documented, reply
+from schedd.api.waiting import the_database
+from schedd.service.clusters import Clusters
+from schedd.service.read.arrays import array_as_a_whole, full_name, spread_of
+from schedd.service.read.past_jobs import jobs_of_array
+
+__all__ = ["ArrayView", "router"]
+
+router = APIRouter(prefix="/v1/clusters/{cluster}", tags=["jobs"])
+_MOST: Final = 100_000
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrayView(Dated):
+    """How the jobs of an array stand. Those that ended are counted as far as the database has noted them,
+    some minutes later; without one they are not known.
+    """
+
+    array: str
+    owner: str
+    submitted: int
+    waiting: int
+    """Those without a planned start."""
+    planned: int
+    running: int
+    ended: int
+    failed: int
+    """Of those that ended: with an exit status other than 0."""
+    deleted: int
+    first_end: int | None
+    """When the first of them ended, or ends as planned, in seconds since the epoch."""
+    last_end: int | None
+    """When the last ends as planned, or ended; null while one has no planned start."""
+    stretch_s: int | None
+    """The stretch factor: seconds between the two;"""
+    stretch: float | None
+    """as a share of the time from submission to the last end."""
+
+
+@router.get(
+    "/arrays/{array}",
+    response_model=ArrayView,
+    responses=answers("no-token", "unknown-cluster", "unknown-job", "not-ready", "invalid"),
+)
+async def get_array(
+    request: Request,
+    cluster: Cluster,
+    seen: Seen,
+    array: Annotated[str, Path(description="Its id, `123[].server`; `123` will do.", examples=["123[]"])],
+) -> Response:
+    """A job array as a whole: how its jobs stand, when the first and the last of them end."""
+    clusters: Clusters = request.app.state.clusters
+    published = cluster.published
+    name = full_name(published, array)
+    with the_database():
+        past = await run_in_threadpool(jobs_of_array, clusters, cluster, name, _MOST)
+    found = array_as_a_whole(published, name, past)
+    if found is None or not seen.sees_owner(found.owner):
+        raise ProblemError("unknown-job", f"cluster {cluster.name} knows no job array {array}")
+    spread = spread_of(found.submitted, found.first_end, found.last_end)
+    view = ArrayView(
+        **asdict(found),
+        stretch_s=spread.seconds if spread is not None else None,
+        stretch=spread.share if spread is not None else None,
+        **dated(published),
+    )
+    return reply(request, view, published)

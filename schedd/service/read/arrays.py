@@ -1,0 +1,103 @@
+"""A job array as a whole: how its jobs stand, and how far the first end and the last lie apart."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from schedd.engine.facts.arrays import array_number
+from schedd.engine.facts.records import JobRecord
+from schedd.engine.show.view import Published
+from schedd.plan.columns import FIXED, PLANNED, VACANT
+from schedd.store.records import JobPast
+
+__all__ = ["Array", "Spread", "array_as_a_whole", "full_name", "spread_of"]
+
+
+class Spread(NamedTuple):
+    """The stretch factor of an array or a bag (Netto 2009, 5.2): ``seconds`` between the first end of a task
+    and the last, and their ``share`` of the response, from submission to the last end.
+    """
+
+    seconds: int
+    share: float
+
+
+def spread_of(submitted: int, first: int | None, last: int | None) -> Spread | None:
+    """None where one of the ends is not known."""
+    if first is None or last is None or last < first:
+        return None
+    return Spread(last - first, (last - first) / max(1, last - submitted))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Array:
+    """Times are seconds since the epoch. ``first_end`` and ``last_end`` are of jobs that ended, and of those
+    that run or are planned as the plan has them: by walltimes. ``last_end`` is None while a job has no start.
+    """
+
+    array: str
+    owner: str
+    submitted: int
+    waiting: int
+    planned: int
+    running: int
+    ended: int
+    failed: int
+    deleted: int
+    first_end: int | None
+    last_end: int | None
+
+
+def full_name(published: Published, wanted: str) -> str:
+    """The id of an array in the plan that may lack its brackets or the server's name; else what was asked
+    for, with brackets.
+    """
+    known = {one.facts.array for one in published.records if one is not None and one.facts.array}
+    known |= {one.facts.array for one in published.slotless.values() if one.facts.array}
+    if wanted in known:
+        return wanted
+    number, _, server = wanted.partition(".")
+    like = [name for name in known if _means(name, number, server)]
+    if len(like) == 1:
+        return like[0]
+    return wanted if "[]" in wanted else wanted.replace(number, f"{number}[]", 1)
+
+
+def _means(name: str, number: str, server: str) -> bool:
+    its, _, where = name.partition(".")
+    return its in (number, f"{number}[]") and (
+        not server or where == server or where.startswith(f"{server}.")
+    )
+
+
+def array_as_a_whole(published: Published, array: str, past: Sequence[JobPast]) -> Array | None:
+    """Of its jobs in the plan, and of ``past`` ones; None where there are none."""
+    own = published.array_of == array_number(array)
+    slots = np.flatnonzero(own & (published.states != VACANT))
+    starts = published.starts[slots]
+    states = published.states[slots]
+    ends = (starts + published.durations[slots])[starts >= 0]
+    bare = [one for one in published.slotless.values() if one.facts.array == array]
+    records: list[JobRecord] = [*bare, *(one for slot in slots.tolist() if (one := published.records[slot]))]
+    known = {one.id for one in records}
+    over = [one for one in past if one.ended is not None and one.id not in known]
+    ran = [one for one in over if one.how == "ended"]
+    if not records and not over:
+        return None
+    without = len(bare) + int((starts < 0).sum())
+    all_ends = [*ends.tolist(), *(one.ended for one in ran if one.ended is not None)]
+    return Array(
+        array=array,
+        owner=records[0].facts.owner if records else over[0].owner,
+        submitted=min([*(one.facts.submitted for one in records), *(one.submitted for one in over)]),
+        waiting=without,
+        planned=int((states == PLANNED).sum()),
+        running=int((states == FIXED).sum()),
+        ended=len(ran),
+        failed=sum(bool(one.exit_status) for one in ran),
+        deleted=len(over) - len(ran),
+        first_end=min(all_ends, default=None),
+        last_end=max(all_ends, default=None) if not without else None,
+    )
