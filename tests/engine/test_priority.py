@@ -42,7 +42,7 @@ def test_a_job_of_higher_priority_goes_before_others_that_are_not_late_by_it() -
     assert change is not None
     assert (change.cause, change.words) == (
         "a job of higher priority",
-        "job 5 of higher priority goes before",
+        "job 5 of higher priority goes before, most by wish",
     )
     assert cluster.view("5").last_change.cause == "arrived"  # type: ignore[union-attr]
 
@@ -78,7 +78,9 @@ def test_to_whom_nothing_is_promised_makes_way() -> None:
     cluster.submit("4", walltime=5000, priority=10)
     assert starts(cluster, "1234") == [0, 100, 5200, 200]
     assert cluster.breaches("3") == []
-    assert cluster.view("3").last_change.words == "job 4 of higher priority goes before"  # type: ignore[union-attr]
+    moved = cluster.view("3").last_change
+    assert moved is not None
+    assert moved.words == "job 4 of higher priority goes before, most by wish"
 
 
 def test_only_the_jobs_in_the_way_move() -> None:
@@ -148,7 +150,7 @@ def test_priorities_that_grow_with_time_are_worked_out_again() -> None:
     assert change is not None
     assert (change.cause, change.words) == (
         "a job of higher priority",
-        "it goes before jobs of lower priority",
+        "it goes before jobs of lower priority, most by waiting",
     )
 
 
@@ -196,6 +198,7 @@ def test_a_user_of_another_class_starts_at_another_time(mode: str) -> None:
     moved = cluster.view("4").last_change
     assert moved is not None
     assert moved.cause == "a job of higher priority"
+    assert moved.words.endswith("goes before, most by class")
 
 
 def test_the_mode_may_be_changed_while_jobs_wait() -> None:

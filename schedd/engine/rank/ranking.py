@@ -69,9 +69,19 @@ def forward(state: EngineState, slot: int, event: str, *, thorough: bool = False
     state.due = None
     theirs = moves.slots != slot
     cause = Cause.CLASS if breaks else Cause.PRIORITY
-    words = f"job {record.id if record is not None else 'a job'} of higher priority goes before"
+    name = record.id if record is not None else "a job"
+    words = f"job {name} of higher priority goes before{_most_by(state, record)}"
     note(state, event, cause, words, moves.slots[theirs], moves.old[theirs], moves.new[theirs])
     return True
+
+
+def _most_by(state: EngineState, record: JobRecord | None) -> str:
+    """Which term gives the job most of its points; empty where none gives any."""
+    if record is None:
+        return ""
+    terms = breakdown_of(state, record, state.ranks.demand).terms
+    most = max(terms, key=lambda one: one.points, default=None)
+    return f", most by {most.name.replace('_', ' ')}" if most is not None and most.points > 0 else ""
 
 
 def _breaks_promises(state: EngineState, record: JobRecord) -> bool:
@@ -121,7 +131,8 @@ def rank_all(state: EngineState, event: str) -> None:
         old = state.plan.start(slot)
         if forward(state, slot, event, thorough=True):
             moved = (np.array([value], np.int64) for value in (slot, old, state.plan.start(slot)))
-            note(state, event, Cause.PRIORITY, _WORDS, *moved)
+            words = _WORDS + _most_by(state, state.by_slot[slot])
+            note(state, event, Cause.PRIORITY, words, *moved)
 
 
 def _look_around(state: EngineState) -> None:
