@@ -259,6 +259,15 @@ class Town:
         asked = {"request": "nodes=2:ppn=4", "duration": 60, **body}
         return await self._careful(lambda client: _booked(client, name, asked))
 
+    async def accept(self, name: str, option: int) -> FederatedBookingRow:
+        """Takes an offer."""
+
+        def ask() -> FederatedBookingRow:
+            with self.client() as client:
+                return client.accept_option(name, option)
+
+        return await asyncio.to_thread(ask)
+
     async def cancel_booking(self, name: str) -> FederatedBookingRow:
         """Until it is known to be taken back, or to be going to be."""
         return await self._careful(lambda client: client.cancel_booking(name))
