@@ -119,7 +119,7 @@ def test_windows_lie_over_the_whole_log_and_denser_ones_have_more_jobs() -> None
     fit = [(one.run, one.procs) for one in jobs if one.run >= 60 and one.procs <= PROCS]
     assert (fit[0] in first, fit[0] in last) == (True, False)
     assert (fit[-2] in first, fit[-2] in last) == (False, True)
-    with pytest.raises(TraceError, match=r"--repetitions 3: the log has 2 windows of 22 days"):
+    with pytest.raises(TraceError, match=r"3 windows of 22 days are needed, and the log has 2"):
         asked_of(jobs, 0, 3, 50, 0, 1, exact=True)
 
 
@@ -137,6 +137,7 @@ def test_the_experiment_writes_a_page_beside_what_the_thesis_says(
     (tmp_path / "log.swf").write_text("; MaxProcs: 128\n" + "".join(lines))
     monkeypatch.setattr(experiment_bookings, "_LOG", "log.swf")
     monkeypatch.setattr(experiment_bookings, "_QUICK", 12)
+    monkeypatch.setattr(experiment_bookings, "_WINDOWS", 2)
     monkeypatch.setattr(experiment_bookings, "at_once", _here)
     experiment_bookings.run_bookings(tmp_path, tmp_path, quick=True, only=(), repetitions=2)
     page = (tmp_path / "bookings-quick.md").read_text()
@@ -146,6 +147,8 @@ def test_the_experiment_writes_a_page_beside_what_the_thesis_says(
     assert page.count("| long, 100 % |") == 6
     assert "| EDF with flexible intervals uses most, at every load |" in page
     assert (tmp_path / "bookings-quick.png").stat().st_size > 10_000
+    with pytest.raises(TraceError, match=r"--repetitions 3: at most 2"):
+        experiment_bookings.run_bookings(tmp_path, tmp_path, quick=True, only=(), repetitions=3)
     with pytest.raises(TraceError, match=r"it has no log\.swf"):
         experiment_bookings.run_bookings(tmp_path / "none", tmp_path, quick=True, only=())
 

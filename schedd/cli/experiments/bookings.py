@@ -31,6 +31,8 @@ _FREEZE: Final = (0, 25, 50, 75, 100)
 _ACCEPT: Final = (0.25, 0.5, 1.0)
 _ORDERS: Final = tuple(one.value for one in Order)
 _PRINTED: Final = {0: "46.8 ± 3.3", 25: "50.9 ± 3.5", 50: "54.7 ± 3.7"}
+_WINDOWS: Final = 8
+"""Windows that lie evenly over the log; repetitions are the first of them."""
 _QUICK: Final = 120
 """Of each window, so many wishes of a trial."""
 Row = Mapping[str, Any]
@@ -50,8 +52,10 @@ def run_bookings(
     if (missing := pictures.lacking()) is not None:
         raise TraceError(missing)
     present((_LOG,), logs)
-    times = how_often(repetitions, 8, quick=quick)
-    todo = [(str(logs), window, times, quick, *run) for window in range(times) for run in _runs()]
+    times = how_often(repetitions, 3, quick=quick)
+    if times > _WINDOWS:
+        raise TraceError(f"--repetitions {times}: at most {_WINDOWS}")
+    todo = [(str(logs), window, quick, *run) for window in range(times) for run in _runs()]
     options = [f"--repetitions {repetitions}"] if repetitions else []
     results = Results.of(NAME, out, *options, "--logs LOGS", quick=quick)
     rows = sorted(at_once(_one, todo, workers), key=_key)
@@ -82,7 +86,6 @@ def _key(row: Row) -> tuple[Any, ...]:
 def _one(
     logs: str,
     window: int,
-    windows: int,
     quick: bool,
     more: int,
     exact: bool,
@@ -91,7 +94,7 @@ def _one(
     freeze: int,
     accept: float | None,
 ) -> dict[str, Any]:
-    wishes = asked_of(_jobs_of(Path(logs) / _LOG), window, windows, more, flex, window + 1, exact=exact)
+    wishes = asked_of(_jobs_of(Path(logs) / _LOG), window, _WINDOWS, more, flex, window + 1, exact=exact)
     began = process_time()
     found = book_all(wishes[:_QUICK] if quick else wishes, order, freeze, accept)
     how = {"window": window, "more": more, "exact": exact, "flex": flex, "order": order, "freeze": freeze}
@@ -110,7 +113,8 @@ def _jobs_of(path: Path) -> Sequence[TraceJob]:
 def _page(rows: Sequence[Row], command: str, times: int, picture: str) -> str:
     asked = [mean(row["asked"] for row in _of(rows, more=more, exact=True, flex=0)) for more in _MORE]
     about = (
-        f"{times} windows of {DAYS} days, evenly from the whole log, on {PROCS} processors; in the mean "
+        f"{times} windows of {DAYS} days, the first of {_WINDOWS} that lie evenly over the log, on {PROCS} "
+        "processors; in the mean "
         f"{', '.join(f'{one:,.0f}' for one in asked)} jobs of a minute or more, as submitted and 25 and 50 % "
         "denser. Each books its processors for its run time *Te*; its deadline lies *p* times that behind "
         "the submission (*p*: Poisson, mean 5, at least 1), and its interval is *Te* long: it has one "

@@ -76,7 +76,7 @@ def asked_of(
     first, last = fit[0].submit, fit[-1].submit
     if windows * span > last - first:
         most = (last - first) // span
-        raise TraceError(f"--repetitions {windows}: the log has {most} windows of {span // _DAY} days")
+        raise TraceError(f"{windows} windows of {span // _DAY} days are needed, and the log has {most}")
     begin = first + (last - first - span) * window // max(1, windows - 1)
     chosen = [one for one in fit if begin <= one.submit < begin + span]
     random = np.random.default_rng(seed)
