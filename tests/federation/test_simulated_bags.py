@@ -195,7 +195,7 @@ def test_the_experiments_write_pages_beside_the_printed_figures(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["arrays", "--jobs", "5"], "--jobs is for routing alone"),
+        (["arrays", "--jobs", "5"], "--jobs is for routing, modes alone"),
         (["energy", "--repetitions", "2"], "--repetitions is for"),
         (["arrays", "--part", "rest"], "no --part"),
         (["arrays", "--repetitions", "0"], "--repetitions: at least 1"),

@@ -16,7 +16,7 @@ Size = tuple[tuple[object, ...], tuple[int, ...]]
 """What must be alike in two requests to compare them, and how much is asked for of what."""
 _COUNTED: Final = frozenset({"procs", "ncpus", "ngpus", "gpus", "ppn"})
 _SIZES: Final = frozenset({"mem", "pmem", "vmem", "pvmem"})
-_UNITS: Final = re.compile(r"([1-9]\d{0,8})((?::[^+#:]+)*)")
+_UNITS: Final = re.compile(r"([1-9]\d{0,8})(:[^+#]*)?")
 """One kind of units: what stands behind the first colon is of each."""
 
 
@@ -43,7 +43,7 @@ def _size(resources: tuple[tuple[str, str], ...]) -> Size:
             continue
         alike.append(key)
         amounts.append(int(units[1]))
-        for part in units[2].split(":")[1:]:
+        for part in (units[2] or "").split(":")[1:]:
             of, equals, much = part.partition("=")
             _add(of.lower() if equals else of, much, alike, amounts)
     return tuple(alike), tuple(amounts)
