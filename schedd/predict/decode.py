@@ -1,5 +1,7 @@
 """The plan as it would be were jobs as long as predicted, decoded anew on a fork."""
 
+from contextlib import suppress
+
 import numpy as np
 
 from schedd.plan.columns import FIXED, PLANNED, UNPLACED, Ints
@@ -27,12 +29,13 @@ def waiting(plan: Plan, since: Ints) -> Ints:
     return order
 
 
-def decode(fork: Plan, order: Ints, duration: Ints, now: int) -> Ints:
+def decode(fork: Plan, order: Ints, duration: Ints, now: int, first: int | None = None) -> Ints:
     """When each job of ``order`` would start, were all as long as ``duration`` (seconds, by slot).
 
     Jobs that run keep their nodes and end that long after their start, or in a second if that is over. Each
     of the others is moved into the earliest gap that those before it leave. -1 for one that has no start, or
-    for which looking takes more work than the plan allows, and for all that come after the plan was stopped.
+    for which looking takes more work than the plan allows, and for all that come after the plan was stopped,
+    or after the ``first`` so many, which depend on none of them.
     """
     for slot in order[fork.jobs.states[order] == PLANNED].tolist():
         fork.take_back(slot)
@@ -41,14 +44,11 @@ def decode(fork: Plan, order: Ints, duration: Ints, now: int) -> Ints:
     for slot in held[fork.jobs.starts[held] + fork.jobs.durations[held] > now].tolist():
         left = max(fork.start(slot) + int(duration[slot]), now + 1)
         fork.set_duration(slot, left - fork.start(slot), now)
-    starts = np.empty(order.shape[0], np.int64)
+    starts = np.full(order.shape[0], -1, np.int64)
     fork.set_durations(order, duration[order])
-    for i, slot in enumerate(order.tolist()):
+    for i, slot in enumerate(order[:first].tolist()):
         if fork.stopped:
-            starts[i:] = -1
             break
-        try:
+        with suppress(WorkSpent):
             starts[i] = fork.place(slot, now)
-        except WorkSpent:
-            starts[i] = -1
     return starts

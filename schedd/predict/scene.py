@@ -148,7 +148,8 @@ class Scene:
             return now, starts
         rest = order[starts[order] < 0]
         rest = rest[np.argsort(fork.jobs.starts[rest], kind="stable")] if self._all_planned else rest
-        starts[rest] = decode(fork, rest, lasts, now)
+        asked = np.flatnonzero(np.isin(rest, list(until)))
+        starts[rest] = decode(fork, rest, lasts, now, int(asked[-1]) + 1 if asked.shape[0] else None)
         return now, starts
 
 

@@ -1,12 +1,14 @@
 """What is drawn of the future is what the engine does when that future comes: it is the reference here."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schedd.engine.show.foretelling import outset
 from schedd.plan.columns import FIXED, Ints
 from schedd.plan.onward import run_on
+from schedd.plan.plan import Plan
 from schedd.predict import Scene, decode, likely, waiting
 from tests.engine.cluster import Cluster, T
 
@@ -115,6 +117,27 @@ def test_a_question_for_some_jobs_gets_what_a_round_for_all_finds() -> None:
     for k, slot in enumerate(scene.order.tolist()):
         one = likely(np.stack([each.starts[[slot]] for each in scene.draws((slot,))]))
         assert (one.p50[0], one.late[0]) == (whole.p50[k], whole.late[k])
+
+
+def test_of_what_is_decoded_as_much_as_the_question_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("schedd.predict.scene._WORK", 0)
+    cluster = filled([(1 + i % 3, 1 + i % 4, 500 + 70 * i, 0.3, 0) for i in range(14)])
+    given = outset(cluster.engine.state)
+    assert given is not None
+    scene = Scene.of(given.plan, given.now, given.since, given.ids, given.predictions)
+    whole = np.stack([one.starts for one in scene.draws()])
+    placed: list[int] = []
+    place = Plan.place
+
+    def counted(plan: Plan, slot: int, now: int) -> int:
+        placed.append(slot)
+        return place(plan, slot, now)
+
+    monkeypatch.setattr(Plan, "place", counted)
+    for slot in scene.order.tolist():
+        assert (scene.starts((slot,))[:, slot] == whole[:, slot]).all()
+    every = len(scene.order) * whole.shape[0] * len(scene.order)
+    assert 0 < len(placed) < 0.75 * every
 
 
 def test_where_no_work_is_left_all_is_decoded() -> None:
