@@ -36,10 +36,11 @@ def command(
         typer.Option(
             "--policy",
             metavar="POLICY",
-            help="conservative (plan every job, fill gaps, repair), best-gap and best-gap-edf (the same, "
-            "with another placement), tabu (conservative, and search for a better plan), fcfs, sjf, edf, "
-            "easy, aggressive, flexible, easy-sjf-24h …; all: the classical five; rivals: the stronger. May "
-            "be repeated, or several with commas.  [default: conservative]",
+            help="conservative (plan every job, fill gaps, repair), backfill-shortest (the same, and free "
+            "room goes to who is expected to be shortest), best-gap and best-gap-edf (conservative with "
+            "another placement), tabu (conservative, and search for a better plan), fcfs, sjf, edf, easy, "
+            "aggressive, flexible, easy-sjf-24h …; all: the classical five; rivals: the stronger. May be "
+            "repeated, or several with commas.  [default: conservative]",
             show_default=False,
         ),
     ] = None,
@@ -57,7 +58,7 @@ def command(
         str,
         typer.Option(
             metavar="S",
-            help="What promises of conservative, best-gap and tabu leave for moves: seconds (600), a time "
+            help="What promises of all planning policies leave for moves: seconds (600), a time "
             "(4h), a share of the wait planned at arrival (0.5w), a sum of these (1h+0.5w); off: no promise "
             "holds. Several with commas: a replay of all but conservative for each.",
         ),

@@ -11,7 +11,7 @@ from schedd.engine.facts.slack import Slack
 from schedd.optimize import Kind, SearchSettings
 from schedd.plan.evaluate import Criterion, Weights, by_name
 from schedd.replay.compare import GROUPS, POLICIES
-from schedd.replay.driver import PLACEMENTS, PLANNING_POLICY
+from schedd.replay.driver import BACKFILL_POLICY, PLACEMENTS, PLANNING_POLICY
 from schedd.replay.searching import SEARCH_POLICY, Searching
 from schedd.replay.workload import TraceError
 from schedd.service.settings.file import SettingsError, load
@@ -101,6 +101,8 @@ def runs_of(
         ]
     if policy == PLANNING_POLICY:  # without a search, slack changes what is promised, and nothing else
         return [(policy, policy, {"slack": slacks[0]})]
+    if policy == BACKFILL_POLICY:
+        return [(policy, policy, {"slack": slack}) for slack in slacks]
     if policy in PLACEMENTS:
         weights = searches[0].weights
         return [(policy, policy, {"slack": slack, "weights": weights}) for slack in slacks]

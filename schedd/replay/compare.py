@@ -8,7 +8,7 @@ from typing import Final
 from schedd.engine.facts.slack import OFF
 from schedd.optimize import SearchSettings
 from schedd.policy.queue import QUEUE_POLICIES
-from schedd.replay.driver import PLACEMENTS, PLANNING_POLICY, replay
+from schedd.replay.driver import BACKFILL_POLICY, PLACEMENTS, PLANNING_POLICY, replay
 from schedd.replay.lublin import generate
 from schedd.replay.machines import read_machines
 from schedd.replay.prepare import Prepared, prepare
@@ -19,7 +19,7 @@ from schedd.replay.workload import Estimates, Trace, TraceError, TraceJob, selec
 
 __all__ = ["GROUPS", "POLICIES", "Comparison", "Machine", "Ready", "warm_up"]
 
-POLICIES = (PLANNING_POLICY, *PLACEMENTS, *QUEUE_POLICIES)
+POLICIES = (PLANNING_POLICY, BACKFILL_POLICY, *PLACEMENTS, *QUEUE_POLICIES)
 
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "all": (PLANNING_POLICY, "fcfs", "sjf", "easy", "aggressive"),
@@ -193,7 +193,7 @@ def warm_up(*, search: bool = False) -> None:
     chosen = select(Trace("warm-up", jobs, max_procs=4), estimates="user")
     for site in (one_node(4), equal_nodes(2, 2)):
         prepared = prepare(chosen, site)
-        for policy in (PLANNING_POLICY, "easy"):
+        for policy in (PLANNING_POLICY, BACKFILL_POLICY, "easy"):
             replay(prepared, policy)
         if search:
             replay(prepared, PLANNING_POLICY, slack=OFF, searching=Searching(1, SearchSettings(moves=5)))

@@ -20,8 +20,20 @@ from schedd.replay.searching import Improver, Searching
 from schedd.replay.simulation import PLANNING_POLICY, Observer, Progress, Schedule, Simulation
 from schedd.replay.telling import Teller
 
-__all__ = ["PLACEMENTS", "PLANNING_POLICY", "Defect", "Progress", "Schedule", "replay", "run", "walk"]
+__all__ = [
+    "BACKFILL_POLICY",
+    "PLACEMENTS",
+    "PLANNING_POLICY",
+    "Defect",
+    "Progress",
+    "Schedule",
+    "replay",
+    "run",
+    "walk",
+]
 
+BACKFILL_POLICY: Final = "backfill-shortest"
+"""Planning where free room goes to who is expected to be shortest; run times are predicted for it."""
 PLACEMENTS: Final[Mapping[str, str]] = {"best-gap": "best_gap", "best-gap-edf": "best_gap_edf"}
 """The same with another placement of arriving jobs, by the names that a replay has for them."""
 
@@ -175,9 +187,11 @@ def _settings(
 def _simulated(settings: EngineSettings, policy: str, *, validate: bool) -> EngineSettings:
     """As a replay runs them: without what a log cannot tell."""
     placed = {"placement": PLACEMENTS[policy]} if policy in PLACEMENTS else {}
+    if policy == BACKFILL_POLICY:
+        settings = replace(settings, backfill="shortest", predict=True)
     return replace(
         settings,
-        policy=PLANNING_POLICY if placed else policy,
+        policy=PLANNING_POLICY if placed or policy == BACKFILL_POLICY else policy,
         mode="scheduler",
         start_rate=0,
         start_rate_node=0,

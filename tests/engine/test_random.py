@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from schedd.engine.facts import arrivals, later
 from schedd.engine.run import rereading
-from tests.engine.chaos.lives import Chaos, Placed, Ranked, Strict, play
+from tests.engine.chaos.lives import Chaos, Placed, Ranked, Shortest, ShortestRanked, Strict, play
 from tests.engine.chaos.values import seeds
 
-KINDS = [Chaos, Ranked, Placed, Strict]
+KINDS = [Chaos, Ranked, Placed, Strict, Shortest, ShortestRanked]
 
 TestChaos = Chaos.TestCase
 TestRanked = Ranked.TestCase
@@ -38,7 +38,7 @@ def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("small_slices")
 @pytest.mark.parametrize("seed", range(12))
 def test_a_life_in_which_all_is_done_in_small_slices_breaks_nothing(seed: int) -> None:
-    play(KINDS[seed % 4](), Random(seed), 60)
+    play(KINDS[seed % len(KINDS)](), Random(seed), 60)
 
 
 @pytest.mark.soak
@@ -46,11 +46,11 @@ def test_a_life_in_which_all_is_done_in_small_slices_breaks_nothing(seed: int) -
 @pytest.mark.usefixtures("small_slices")
 @pytest.mark.parametrize("seed", range(1000, 1500))
 def test_a_long_life_in_which_all_is_done_in_small_slices_breaks_nothing(seed: int) -> None:
-    play(KINDS[seed % 4](), Random(seed), 400)
+    play(KINDS[seed % len(KINDS)](), Random(seed), 400)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", range(1000))
 def test_a_long_life_among_random_events_breaks_nothing(seed: int) -> None:
-    play(KINDS[seed % 4](), Random(seed), 400)
+    play(KINDS[seed % len(KINDS)](), Random(seed), 400)

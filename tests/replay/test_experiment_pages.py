@@ -124,6 +124,14 @@ def test_windows_are_told_by_their_ratios_to_easy_and_how_many_are_no_worse_in_a
     assert "1 of 2 windows are left out, since they were not run yet." in text
     assert "| **geometric mean** | 0.500 | 0.400 | 1.000 | 0.500 | 1 of 1 |" in text
     assert "None was run under both yet." in page(experiment, found[:1], "", "")
+    last = EXPERIMENTS["windows"].cells[-18]
+    assert (last.name, last.slack) == ("backfill-shortest", "1h+0.5w")
+    shortest = Found(last, {**found[1].row, "searches": 0, "avg_wait_s": 80}, "abc")
+    text = page(replace(experiment, cells=(*experiment.cells, last)), [*found, shortest], "", "")
+    own = text.split("### backfill-shortest")[1]
+    assert f"| {kth} | 0.80 | 0.40 | 1.00 | 0.50 | yes |" in own
+    assert "| **geometric mean** | 0.800 |" in own
+    assert f"| {kth} | 0.50 | 0.40 | 1.00 | 0.50 | yes |" in text
     figure = draw(experiment, lines_of(found))
     assert [len(axes.patches) for axes in figure.axes] == [2, 2, 2, 2]
     with pytest.raises(ValueError, match="under both"):
@@ -135,7 +143,7 @@ def test_the_windows_are_eighteen_beyond_the_first_thirds_and_none_overlaps_anot
     jobs = {"KTH": 28_481, "CTC": 77_205, "SDSC-SP2": 54_034, "SDSC-BLUE": 232_542, "HPC2N": 202_876}
     of = {(cell.workload.log, cell.workload.skip) for cell in experiment.cells}
     assert len(of) == 18
-    assert len(experiment.cells) == 36
+    assert len(experiment.cells) == 54
     for log, skip in of:
         all_jobs = next(n for name, n in jobs.items() if log.startswith(name))
         assert all_jobs // 3 <= skip <= all_jobs - 10_000

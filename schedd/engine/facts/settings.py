@@ -112,6 +112,9 @@ class EngineSettings:
     """Requests by node count (``nodes=``): every unit a node of its own, or units may share."""
     mem_per_core: int = 0
     """KiB per core planned for jobs that ask for no memory; 0 plans none."""
+    backfill: Literal["oldest", "shortest"] = "oldest"
+    """Who gets free room: who waits longest of those that fit, or who is expected to be shortest, guarded by
+    age and promises (``plan.backfill``)."""
     search_every: int = 300
     """A search begins so long after the last one, if the plan changed since; 0: none of any kind begins."""
     search_pause: int = 30

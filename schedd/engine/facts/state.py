@@ -321,6 +321,12 @@ class EngineState:
     changes: deque[ChangeSet] = declared(OWN, make=deque)
     changes_kept: int = declared(SHARED, default=0)
     change_number: int = declared(NUMBER, default=0)
+    backfilled: int = declared(NUMBER, default=-1)
+    """The change number up to which free room was given to whose turn it is; -1: never."""
+    room_given: int = declared(NUMBER, default=-1)
+    """When that was;"""
+    room_due: int = declared(NUMBER, default=FOREVER)
+    """and when it is done again though nothing happens: something happened in the same second."""
     breaches: int = declared(NUMBER, default=0)
     alerts: dict[str, OpenAlert] = declared(ALERTS, make=dict)
     """Those that are open, by kind and what they are about."""

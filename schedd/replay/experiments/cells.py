@@ -14,7 +14,7 @@ from schedd.engine.facts.slack import Slack
 from schedd.optimize import Kind, SearchSettings
 from schedd.plan.evaluate import by_name
 from schedd.replay.bound import mean_wait_bound
-from schedd.replay.driver import PLACEMENTS, PLANNING_POLICY, replay
+from schedd.replay.driver import BACKFILL_POLICY, PLACEMENTS, PLANNING_POLICY, replay
 from schedd.replay.failures import random_outages
 from schedd.replay.machines import read_machines
 from schedd.replay.prepare import Prepared, prepare
@@ -161,7 +161,9 @@ def run_cell(cell: Cell, logs: str) -> dict[str, Any]:
     result = replay(
         prepared,
         cell.policy,
-        slack=Slack.parse(cell.slack if cell.policy in (PLANNING_POLICY, *PLACEMENTS) else "0"),
+        slack=Slack.parse(
+            cell.slack if cell.policy in (PLANNING_POLICY, BACKFILL_POLICY, *PLACEMENTS) else "0"
+        ),
         searching=searching,
         weights=cell.weights,
         outages=random_outages(prepared, *failures, seed=1) if failures else (),

@@ -7,7 +7,7 @@ from typing import Final, Literal
 from schedd.engine.facts.settings import SITE_SLACK, SITE_SLACK_SHARE
 from schedd.engine.facts.slack import Slack
 from schedd.replay.compare import GROUPS
-from schedd.replay.driver import PLACEMENTS, PLANNING_POLICY
+from schedd.replay.driver import BACKFILL_POLICY, PLACEMENTS, PLANNING_POLICY
 from schedd.replay.experiments.cells import Cell, Part, Search, Workload
 from schedd.replay.searching import SEARCH_POLICY
 
@@ -119,16 +119,18 @@ _WINDOWS: Final = (
 
 def _windows() -> Experiment:
     cells: list[Cell] = []
+    shortest: list[Cell] = []
     for log, begins in _WINDOWS:
         for skip in begins:
             window = replace(log, estimates="user", skip=skip, jobs=_WINDOW)
             cells += [*_rivals(window, ("easy",)), *_searches(window, _DEFAULT, (1,))]
+            shortest += _rivals(window, (BACKFILL_POLICY,), _DEFAULT)
     return Experiment(
         name="windows",
         about=f"Users' estimates and the default slack ({_DEFAULT}) on 18 windows of 10,000 jobs of five "
         "logs, all beyond the first thirds, on which the search was tuned. A longest wait is that of one "
         "job: many windows say more of it than five whole logs.",
-        cells=tuple(cells),
+        cells=(*cells, *shortest),
         figures=("wait", "slowdown", "p999", "longest", "held"),
         ratios=True,
     )

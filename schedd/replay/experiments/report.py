@@ -233,15 +233,21 @@ class Ratios:
     values: Mapping[Figure, float]
 
 
-def ratios_of(lines: Sequence[Line]) -> list[Ratios]:
-    """Of the workloads that were run under both; of one whose figure is 0 under EASY there is none."""
-    searched = {line.workload: line for line in lines if any(row["searches"] for row in line.rows)}
+def ratios_of(lines: Sequence[Line], policy: str = "") -> list[Ratios]:
+    """Of the workloads that were run under ``policy`` (the search, unless one is named) and EASY; of
+    one whose figure is 0 under EASY there is none.
+    """
+    own = {
+        line.workload: line
+        for line in lines
+        if (line.name == policy if policy else any(row["searches"] for row in line.rows))
+    }
     found = []
     for easy in lines:
-        search = searched.get(easy.workload)
-        if easy.name != "easy" or search is None:
+        one = own.get(easy.workload)
+        if easy.name != "easy" or one is None:
             continue
-        pairs = {name: (search.mean(FIGURES[name]), easy.mean(FIGURES[name])) for name in _COMPARED}
+        pairs = {name: (one.mean(FIGURES[name]), easy.mean(FIGURES[name])) for name in _COMPARED}
         values = {
             name: ours / theirs for name, (ours, theirs) in pairs.items() if ours is not None and theirs
         }
@@ -251,13 +257,21 @@ def ratios_of(lines: Sequence[Line]) -> list[Ratios]:
 
 
 def _ratios(experiment: Experiment, lines: Sequence[Line]) -> Iterator[str]:
-    """The ratios of each workload, and all of them together."""
-    found = ratios_of(lines)
+    """The ratios of each workload, and all of them together: of the search, then of each other policy."""
+    yield from _ratios_of(experiment, lines, "")
+    for policy in dict.fromkeys(cell.name for cell in experiment.cells if not cell.search):
+        if policy != "easy" and any(line.name == policy for line in lines):
+            yield f"\n### {policy}\n"
+            yield from _ratios_of(experiment, lines, policy)
+
+
+def _ratios_of(experiment: Experiment, lines: Sequence[Line], policy: str) -> Iterator[str]:
+    found = ratios_of(lines, policy)
     windows = len({cell.workload for cell in experiment.cells})
     if not found:
         yield "None was run under both yet."
         return
-    yield "Below 1 the search is better.\n"
+    yield f"Below 1 {policy or 'the search'} is better.\n"
     yield _row(["", *(FIGURES[name].title.removesuffix(" s") for name in _COMPARED), "no worse in all four"])
     yield "|---|" + "--:|" * (len(_COMPARED) + 1)
     better = [all(value <= 1 for value in one.values.values()) for one in found]

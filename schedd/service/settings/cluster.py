@@ -123,6 +123,9 @@ class ClusterSettings(Section):
     nodes."""
     mem_per_core: int = Field(default=_DEFAULTS.mem_per_core, ge=0, le=1 << 40)
     """KiB per core planned for jobs that request no memory; 0: none."""
+    backfill: Literal["oldest", "shortest"] = _DEFAULTS.backfill
+    """Who gets free room: the job that waits longest of those that fit, or the one that is expected to be
+    shortest, with limits by age and promises (docs/optimisation.md)."""
     search_every: Whole = Field(default=_DEFAULTS.search_every, ge=0, le=86_400)
     """Time between two searches for a better plan, if the plan changed; 0: no searches of any kind."""
     search_pause: Whole = Field(default=_DEFAULTS.search_pause, ge=1, le=86_400)

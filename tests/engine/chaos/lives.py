@@ -151,6 +151,20 @@ class Strict(Ranked):
     settings = replace(Ranked.settings, slack=0)
 
 
+class Shortest(Chaos):
+    """Free room goes to the shortest; who waits for some minutes goes before them."""
+
+    settings = replace(
+        Chaos.settings, slack=400, slack_share=0.5, backfill="shortest", predict=True, search_patience=300
+    )
+
+
+class ShortestRanked(Ranked):
+    """The same with priorities, and promises that may be broken."""
+
+    settings = replace(Ranked.settings, backfill="shortest", search_patience=300)
+
+
 def play(world: Chaos, random: Random, steps: int) -> None:
     """Let any of the rules happen, many times: more of a life than the state machine's careful steps."""
     world.begin(random.randint(0, 1 << 30))

@@ -1,0 +1,171 @@
+"""Who gets room that is free: the shortest by what is expected, guarded by age and by promises.
+
+Planned starts come from walltimes, two to ten times too long: where they alone say who is next, a job of ten
+minutes waits behind one that asks for days. So waiting jobs are tried for a start at once, the shortest by
+expected run time first. Who has waited for the patience of the site goes before all these, and the first of
+them that cannot start keeps the earliest room that walltimes leave for it, as EASY keeps it for the head of
+its queue. Patience is shorter for wide jobs, for which the machine is drained, and for short ones.
+
+That room is kept in the plan itself, and those who wait on are planned again by age. Both are needed: a
+newcomer is promised the first gap that the plan has, and where older jobs stand late in it, many small
+promises take the room that these need (docs/decisions/062-who-gets-free-room.md).
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from schedd.plan.kernels.layout import Ints
+from schedd.plan.plan import Plan
+from schedd.plan.records import Moves, no_moves
+from schedd.plan.trials import asked_and_free
+
+__all__ = ["FRONT", "Waiting", "backfill"]
+
+Floats = npt.NDArray[np.float64]
+
+FRONT: Final = 200
+"""So many jobs at most are given in one call: those to start next."""
+_WORK: Final = 100_000
+"""Segments that planning others anew may visit in one call: some ten milliseconds. What is not tried then is
+tried when something changes again."""
+
+_LEAST_S: Final = 30
+"""Shorter jobs count as this long."""
+_BY_CPUS: Final = 0.08
+_BY_WALLTIME: Final = 0.24
+_BY_DAY: Final = 2.7
+"""Exponents: a job counts as its expected run time, times so much for its cpus and its walltime, and e to so
+much less for each day that it has waited."""
+
+_WIDE: Final = 0.79
+"""For a job that takes the whole machine patience is so much less, for half of it a quarter of that."""
+_DAY: Final = 86_400
+_SHORT: Final = 0.26
+"""And one of less than a day for this power of its share of a day."""
+_TURN: Final = 0.64
+"""Of those who have waited long enough, they go by their arrival and so much of what they had to wait."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Waiting:
+    """Planned jobs by slot, as arrays alike, (n,): ``since`` when each waits and its ``latest`` start (both
+    seconds since the epoch), how long it is ``expected`` to run (seconds), its ``rank``.
+    """
+
+    slots: Ints
+    since: Ints
+    expected: Ints
+    latest: Ints
+    rank: Ints
+
+
+def backfill(plan: Plan, waiting: Waiting, now: int, patience: int) -> Moves:
+    """Let those start at ``now`` whose turn it is, and plan the others anew where that makes room for them.
+
+    Nobody is put past its ``latest`` start, or its present one where that is later. A higher rank goes first.
+    Returns who moved; who starts now is planned for ``now`` or before.
+    """
+    slots, before = waiting.slots, plan.starts(waiting.slots)
+    free = _room(plan, waiting, before, now)
+    if free is None:
+        return no_moves()
+    _Round(plan, waiting, now, patience).run(free)
+    after = plan.starts(slots)
+    moved = np.flatnonzero(after != before)
+    return Moves(slots[moved], before[moved], after[moved])
+
+
+def _room(plan: Plan, waiting: Waiting, starts: Ints, now: int) -> int | None:
+    """Cpus that are free now, with those of jobs that are due; None: nobody could start on them."""
+    if not waiting.slots.shape[0]:
+        return None
+    asked, free = asked_and_free(plan, waiting.slots, now)
+    ready = plan.jobs.ready[waiting.slots] <= now
+    free += int(asked[ready & (starts <= now)].sum())
+    return free if free and bool((ready & (asked <= free)).any()) else None
+
+
+class _Round:
+    """One look at the jobs ``of`` a plan."""
+
+    def __init__(self, plan: Plan, of: Waiting, now: int, patience: int) -> None:
+        jobs = plan.jobs
+        self._plan, self._of, self._now = plan, of, now
+        self._asked, _ = asked_and_free(plan, of.slots, now)
+        self._ready = jobs.ready[of.slots] <= now
+        self._latest = np.maximum(of.latest, plan.starts(of.slots))
+        walltime = jobs.durations[of.slots]
+        waited = now - of.since
+        enough = _enough(self._asked / _cpus(plan), walltime, patience)
+        self._aged = waited >= enough
+        key = (
+            np.log(np.maximum(of.expected, _LEAST_S))
+            + _BY_CPUS * np.log(np.maximum(self._asked, 1))
+            + _BY_WALLTIME * np.log(walltime)
+            - _BY_DAY * waited / _DAY
+        )
+        turn = np.where(self._aged, of.since + _TURN * enough, key)
+        self._turns = np.lexsort((of.slots, turn, ~self._aged, -of.rank))  # the last key goes first
+        self._by_latest = np.lexsort((of.slots, self._latest))
+        self._by_age = np.lexsort((of.slots, of.since))
+        self._settled = np.zeros(of.slots.shape[0], np.bool_)
+        self._end = plan.work + _WORK
+
+    def run(self, free: int) -> None:
+        """Try them in turn while ``free`` cpus are left."""
+        plan, now = self._plan, self._now
+        tried = False
+        for i in self._turns.tolist():
+            if free <= 0:
+                break
+            fits = bool(self._ready[i]) and int(self._asked[i]) <= free
+            if fits and (plan.start(int(self._of.slots[i])) <= now or self._alone(i) or self._before(i, now)):
+                self._settled[i] = True
+                free -= int(self._asked[i])
+            elif self._aged[i] and not tried:
+                tried = True
+                self._settled[i] = self._before(i, plan.start(int(self._of.slots[i])))
+        if self._settled.any():
+            self._displace(self._by_age[~self._settled[self._by_age]])
+
+    def _alone(self, i: int) -> bool:
+        """Let a job start now with all others where they are."""
+        return self._displace(np.array([i]), self._now)
+
+    def _before(self, i: int, by: int) -> bool:
+        """Let a job start ``by`` a moment, and plan all behind it that are not settled: by promise, as they
+        stand, or by age, whichever of these breaks no promise.
+        """
+        for order in (self._by_latest, None, self._by_age):
+            if self._plan.work >= self._end:
+                return False
+            if order is None:
+                order = np.lexsort((self._of.slots, self._plan.starts(self._of.slots)))
+            rest = order[~self._settled[order]]
+            if self._displace(np.concatenate(([i], rest[rest != i])), by):
+                return True
+        return False
+
+    def _displace(self, turn: Ints, first_by: int | None = None) -> bool:
+        """Plan these anew in this order, the first of them to start by a moment; or leave all as it is."""
+        if not turn.shape[0]:
+            return True
+        latest = self._latest[turn]
+        if first_by is not None:
+            latest[0] = min(int(latest[0]), first_by)
+        return self._plan.displace(self._of.slots[turn], latest, self._now) is not None
+
+
+def _enough(share: Floats, walltime: Ints, patience: int) -> Floats:
+    """How long a job waits until it goes before all shorter ones, in seconds: ``patience``, less for one that
+    takes a large ``share`` of the machine, and for one with a ``walltime`` of less than a day.
+    """
+    return patience * (1 - _WIDE * np.minimum(share, 1.0) ** 2) * np.minimum(walltime / _DAY, 1.0) ** _SHORT
+
+
+def _cpus(plan: Plan) -> int:
+    """Of all nodes."""
+    return max(1, sum(node.cpus for node in plan.nodes.values()))

@@ -1,0 +1,172 @@
+"""Who gets free room where the site wants the shortest first: by expectation, within age and promises."""
+
+from typing import Any
+
+import pytest
+
+from schedd.engine import Engine
+from tests.engine.cluster import Cluster, T
+
+HOUR = 3600
+
+
+def shortest(nodes: int = 1, **settings: Any) -> Cluster:
+    chosen = {"slack": 2 * HOUR, "slack_share": 0.5, "search_every": 0, "predict": True, **settings}
+    return Cluster(nodes, backfill="shortest", **chosen)
+
+
+def fill(cluster: Cluster, until: int, walltime: int = 10 * HOUR) -> None:
+    """One job holds everything until then."""
+    cluster.submit("busy", f"{len(cluster.server.nodes)}:ppn=4", walltime, runtime=until)
+
+
+def test_of_two_that_fit_the_shorter_starts_first_though_it_came_later() -> None:
+    cluster = shortest()
+    fill(cluster, HOUR)
+    cluster.submit("long", walltime=HOUR)
+    cluster.submit("short", walltime=600)
+    assert cluster.start("long") == 10 * HOUR  # by walltimes, in order of arrival
+    cluster.at(HOUR + 1)
+    assert cluster.runs("short") == [HOUR]
+    cluster.at(HOUR + 601)
+    assert cluster.runs("long") == [HOUR + 600]
+
+
+def test_by_default_it_is_the_one_that_waits_longest() -> None:
+    cluster = shortest()
+    oldest = Cluster(slack=2 * HOUR, slack_share=0.5)
+    for one in (cluster, oldest):
+        fill(one, HOUR)
+        one.submit("long", walltime=HOUR)
+        one.submit("short", walltime=600)
+        one.at(HOUR + 1)
+    assert oldest.runs("long") == [HOUR]
+    assert cluster.runs("long") == []
+
+
+def test_the_move_is_told_with_its_cause() -> None:
+    cluster = shortest()
+    fill(cluster, HOUR)
+    cluster.submit("long", walltime=HOUR)
+    cluster.submit("short", walltime=600)
+    cluster.at(HOUR)
+    words = [one.words for one in cluster.engine.state.changes]
+    assert "who is expected to be shorter goes first" in words
+
+
+def test_a_start_that_would_break_a_promise_is_not_made() -> None:
+    cluster = shortest(slack=0, slack_share=0.0)
+    fill(cluster, HOUR, walltime=HOUR)
+    cluster.submit("long", walltime=HOUR)
+    cluster.submit("short", walltime=600)
+    assert cluster.promise("long") == HOUR
+    cluster.at(HOUR + 1)
+    assert cluster.runs("long") == [HOUR]
+    assert cluster.runs("short") == []
+    cluster.at(3 * HOUR)
+    assert cluster.engine.state.breaches == 0
+
+
+def test_who_is_expected_to_be_short_goes_first_whatever_its_walltime() -> None:
+    cluster = shortest(slack=20 * HOUR)
+    for number in range(30):  # ann's jobs end after a minute, bob's use what they ask for
+        cluster.submit(f"a{number}", "1:ppn=2", 5 * HOUR, runtime=60, owner="ann@login")
+        cluster.submit(f"b{number}", "1:ppn=2", HOUR, runtime=HOUR, owner="bob@login")
+        cluster.at((number + 1) * HOUR)
+    fill(cluster, HOUR)
+    now = cluster.server.now - T
+    cluster.submit("bob", walltime=HOUR, owner="bob@login")
+    cluster.submit("ann", walltime=5 * HOUR, runtime=60, owner="ann@login")
+    cluster.at(now + HOUR + 1)
+    assert cluster.runs("ann") == [now + HOUR]
+    assert cluster.runs("bob") == []
+
+
+@pytest.mark.parametrize(("patience", "first"), [(24 * HOUR, "short"), (1800, "long")])
+def test_who_has_waited_for_the_patience_goes_before_shorter_ones(patience: int, first: str) -> None:
+    cluster = shortest(search_patience=patience)
+    fill(cluster, HOUR)
+    cluster.submit("long", walltime=HOUR)
+    cluster.at(HOUR - 60)
+    cluster.submit("short", walltime=600)
+    cluster.at(HOUR + 1)
+    assert cluster.runs(first) == [HOUR]
+
+
+def test_a_wide_job_that_waited_long_keeps_the_earliest_room_and_narrow_ones_do_not_take_it() -> None:
+    def narrow(patience: int) -> list[int]:
+        cluster = shortest(2, search_patience=patience)
+        cluster.submit("n1", "1:ppn=4", 2 * HOUR)
+        cluster.submit("n2", "1:ppn=4", 4 * HOUR, runtime=HOUR)
+        cluster.submit("wide", "2:ppn=4", HOUR)
+        assert cluster.start("wide") == 4 * HOUR
+        cluster.at(HOUR - 60)
+        cluster.submit("narrow", "1:ppn=4", 2 * HOUR)  # it fits at once when n2 ends, for longer than n1 runs
+        cluster.at(HOUR + 1)
+        if patience < HOUR:
+            assert cluster.start("wide") == 2 * HOUR
+        cluster.at(12 * HOUR)
+        assert cluster.engine.state.breaches == 0
+        return cluster.runs("narrow")
+
+    assert narrow(24 * HOUR) == [HOUR]
+    assert narrow(1800) == [3 * HOUR]
+
+
+def test_a_higher_priority_goes_before_shorter_ones() -> None:
+    cluster = shortest(site={"priority": {"wish": 1.0}})
+    fill(cluster, HOUR)
+    cluster.submit("long", walltime=HOUR, priority=100)
+    cluster.submit("short", walltime=600)
+    cluster.at(HOUR + 1)
+    assert cluster.runs("long") == [HOUR]
+
+
+def test_a_deadline_that_is_kept_is_not_missed_for_a_shorter_job() -> None:
+    for deadline, first in ((HOUR + HOUR + 300, "long"), (4 * HOUR, "short")):
+        cluster = shortest()
+        fill(cluster, HOUR, walltime=HOUR)
+        cluster.submit("long", walltime=HOUR, resources={"x.deadline": str(T + deadline)})
+        cluster.submit("short", walltime=600)
+        cluster.at(HOUR + 1)
+        assert cluster.runs(first) == [HOUR], deadline
+
+
+def test_nobody_moves_while_starts_are_paused() -> None:
+    cluster = shortest()
+    fill(cluster, HOUR)
+    cluster.submit("long", walltime=HOUR)
+    cluster.engine.pause("upgrade")
+    cluster.at(HOUR - 10)
+    cluster.submit("short", walltime=600)
+    cluster.at(HOUR + 1)
+    assert cluster.runs("short") == cluster.runs("long") == []
+    assert "who is expected to be shorter goes first" not in [
+        one.words for one in cluster.engine.state.changes
+    ]
+    assert cluster.engine.next_wake is None or cluster.engine.next_wake > cluster.server.now + 1
+
+
+def test_what_comes_in_the_second_in_which_room_was_given_is_looked_at_in_the_next() -> None:
+    cluster = shortest(slack=20 * HOUR)
+    fill(cluster, HOUR)
+    cluster.submit("long", walltime=5 * HOUR)
+    cluster.submit("other", "1:ppn=2", walltime=4 * HOUR)
+    state = cluster.engine.state
+    assert state.room_given == state.now
+    assert cluster.engine.next_wake == state.now + 1
+    cluster.at(1)
+    assert state.room_given == T + 1
+
+
+def test_a_checkpoint_keeps_when_room_was_given() -> None:
+    cluster = shortest()
+    fill(cluster, HOUR)
+    cluster.submit("long", walltime=HOUR)
+    cluster.at(600)
+    cluster.submit("short", walltime=600)
+    state = cluster.engine.state
+    again = Engine.restore(cluster.engine.checkpoint()).state
+    given = state.room_given, state.backfilled, state.room_due
+    assert (again.room_given, again.backfilled, again.room_due) == given
+    assert given[0] == T + 600
