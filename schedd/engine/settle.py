@@ -12,7 +12,9 @@ from schedd.engine.machine.switching import switch
 from schedd.engine.place.backfilling import give_room
 from schedd.engine.place.budgets import follow_budgets, follow_costs, next_period
 from schedd.engine.place.costs import next_look
+from schedd.engine.place.deadlines import hold_lost
 from schedd.engine.place.places import follow_chains
+from schedd.engine.rank.deadlines import next_loss
 from schedd.engine.rank.promises import next_unkept, note_moves, unkept
 from schedd.engine.rank.ranking import next_rerank, rank_all
 from schedd.engine.run.dispatch import catch_up, dispatch_due, due_by_policy
@@ -40,6 +42,8 @@ def settle(state: EngineState, event: str) -> None:
         lost_nodes(state, event)
     if state.out and state.begins("outcomes"):
         unanswered(state, event)
+    if state.site.weights.deadline_lost == "hold" and state.begins("deadlines"):
+        hold_lost(state, event)
     if state.chained and state.begins("dependencies"):
         follow_chains(state, event)
     if (state.books.due or next_period(state) <= state.now) and state.begins("budgets"):
@@ -136,6 +140,8 @@ def next_wake(state: EngineState) -> int | None:
         moments.append(next_switch(state))
     if "budgets" not in waits:
         moments.append(next_period(state))
+    if "deadlines" not in waits:
+        moments.append(next_loss(state))
     if state.ends:
         moments.append(state.ends[0][0])
     moments += [

@@ -55,7 +55,8 @@ class SiteWeights:
     ``queues`` are priorities of queues that go before the server's. ``waiting_most`` is the longest wait that
     counts, in hours; 0: any. ``deadline_lead`` (k) says how many times its length before the latest start
     the pressure of a deadline begins; it rises from ``deadline_least`` to ``deadline_most``. A job that
-    cannot meet its deadline any more falls back to ``deadline_least``, unless ``deadline_lost`` is ``keep``.
+    cannot meet its deadline any more falls back to ``deadline_least``, unless ``deadline_lost`` is ``keep``;
+    where that is ``hold``, it leaves the plan until its deadline or its walltime is altered.
     ``mode`` is ``light`` where a priority is that at the job's submission, and stays (multilevel.md §8, 13).
     """
 
@@ -72,7 +73,7 @@ class SiteWeights:
     deadline_lead: float = 2.0
     deadline_least: float = 0.1
     deadline_most: float = 20.0
-    deadline_lost: Literal["demote", "keep"] = "demote"
+    deadline_lost: Literal["demote", "keep", "hold"] = "demote"
     mode: Literal["full", "light"] = "full"
     queues: Mapping[str, float] = field(default_factory=dict)
     classes: Mapping[str, JobClass] = field(default_factory=dict)

@@ -166,3 +166,16 @@ def test_a_chained_job_that_somebody_starts_runs_on_whatever_its_head_does() -> 
     assert cluster.where("2") == ["n2"]
     cluster.submit("3", "n2:ppn=4")
     assert cluster.start("3") == 500
+
+
+def test_a_chain_has_no_start_while_its_head_is_held_and_one_when_it_is_released() -> None:
+    cluster = Cluster()
+    cluster.submit("0", walltime=100)
+    cluster.submit("1", walltime=100)
+    chained(cluster, "2", "afterok:1", walltime=50)
+    assert cluster.start("2") == 200
+    cluster.tell(*cluster.server.hold("1"))
+    assert cluster.start("2") is None
+    assert cluster.view("2").why == "waiting for job 1 (afterok), which waits for a user hold"
+    cluster.tell(*cluster.server.release("1"))
+    assert cluster.start("2") == 200

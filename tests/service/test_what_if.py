@@ -166,6 +166,17 @@ def test_a_what_if_is_answered_with_the_site_s_own_placement_and_the_reason_is_t
     )
 
 
+def test_a_lost_deadline_is_what_holds_it_also_under_a_policy_that_plans_no_starts() -> None:
+    site = {"priority": {"deadline_lost": "hold"}}
+    for policy in ("conservative", "fcfs"):
+        with planner(tell=False, end_allowance=0, site=site, policy=policy) as loop:
+            late = job("1", nodes="1:ppn=4", walltime="100", **{"x.deadline": str(T + 99)})
+            loop.submit([node("n1", 8), late]).result(WAIT)
+            found = explain(fork(loop), "1", T)
+        assert found is not None
+        assert [one.kind for one in found.blockers] == ["deadline"]
+
+
 def test_an_account_with_too_little_is_what_it_waits_for() -> None:
     site = {"accounts": {"otherwise": "common"}}
     with planner(tell=False, end_allowance=0, site=site) as loop:

@@ -78,6 +78,11 @@ def ready_after(state: "EngineState", links: tuple[Link, ...]) -> int:
     return max((moment for moment in moments if moment is not None), default=0)
 
 
+def without_start(state: "EngineState", links: tuple[Link, ...]) -> bool:
+    """Whether a job that is waited for has no start as planned now: nobody knows when its link is met."""
+    return any(moment(state, link.kind, one) is None for link in links for one in _jobs(state, link))
+
+
 def last_starts(state: "EngineState") -> Ints:
     """The last start that a search may give each job, by slot: none passes its promise, and none for whom
     others wait starts so late that one of these could not start where the plan would let it.

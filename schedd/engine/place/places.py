@@ -18,7 +18,8 @@ from schedd.engine.place.kept_places import is_kept
 from schedd.engine.place.placing import place
 from schedd.engine.place.waiting import no_node
 from schedd.engine.rank.accounts import budget
-from schedd.engine.rank.promises import make_promise, note, note_one
+from schedd.engine.rank.deadlines import KIND, lost_deadline
+from schedd.engine.rank.promises import end_promise, make_promise, note, note_one
 from schedd.engine.rank.quarantine import Concerning, block, tell_of
 from schedd.engine.rank.ranking import forward
 from schedd.model import Never, WaitingFor
@@ -126,6 +127,8 @@ def _seat(state: EngineState, record: JobRecord, event: str, *, ahead: bool) -> 
             wait = links
             if chains.may_be_planned(record):
                 state.chained[record.id] = None
+        if isinstance(wait, WaitingFor) and wait.kind == KIND:
+            record = end_promise(state, record, event, "it can no longer end by its deadline")
         state.queue.pop(record.slot, None)
         block(state, after(record, Step.CHAINED, behind=()), wait)
         return
@@ -189,7 +192,7 @@ def _must_wait(state: EngineState, record: JobRecord) -> WaitingFor | Never | No
     if is_kept(state, record):
         return None
     wait = waits_for(record.facts, state.why_stopped(record.facts.queue), chained=bool(record.behind))
-    return WaitingFor(*wait) if wait is not None else None
+    return WaitingFor(*wait) if wait is not None else lost_deadline(state, record)
 
 
 def follow_chains(state: EngineState, event: str) -> None:
@@ -212,6 +215,9 @@ def _follow_chain(state: EngineState, record: JobRecord, event: str) -> None:
             state.put(after(record, Step.ANSWERED, answer=found))
         return
     if state.plan.state(slot) != PLANNED:
+        return
+    if chains.without_start(state, record.behind):
+        replan(state, record, event, Cause.CHAIN, "what it waits for has no start any more")
         return
     ready = chains.ready_after(state, record.behind)
     ready = max(ready, record.facts.not_before or 0, record.back_off.until)

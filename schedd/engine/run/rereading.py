@@ -8,6 +8,7 @@ not allowed any more; until then the plan may show more than a lowered limit all
 
 from collections.abc import Iterable
 from itertools import islice
+from typing import Final
 
 import numpy as np
 
@@ -25,6 +26,8 @@ from schedd.plan.columns import PLANNED
 
 __all__ = ["follow_limits", "follow_queue", "look_again", "reread", "reread_slice"]
 
+_LIFTED: Final = ("limit", "deadline")
+"""What a job waits for that another policy may lift."""
 _LOOKS = 10 * SLICE
 """So many jobs are looked at by one call at most, where few of them are to be planned anew."""
 _STEP = 40
@@ -133,7 +136,7 @@ def _look(state: EngineState, record: JobRecord, event: str, words: str, cause: 
         return False
     answer = record.answer
     waits = answer.kind if isinstance(answer, WaitingFor) else ""
-    if record.phase is Phase.BLOCKED and (waits == "limit" or isinstance(answer, Never)):
+    if record.phase is Phase.BLOCKED and (waits in _LIFTED or isinstance(answer, Never)):
         plan_job(state, record, event, Cause.FREED, words)
     elif record.phase is Phase.WAITING and state.limits.too_much(state.plan.pools_of(record.slot)):
         replan(state, record, event, *_no_room(state, record, words, cause))

@@ -190,11 +190,11 @@ def _waits(published: Published, record: JobRecord) -> list[Blocker]:
         found.append(("quarantine", f"an admin: planning it failed ({record.quarantine})"))
     elif record.back_off.returns >= published.settings.returns_most:
         found.append(("returned", f"an admin: it came back to its queue {record.back_off.returns} times"))
+    if not found and record.phase is Phase.BLOCKED and isinstance(record.answer, WaitingFor):
+        found.append((record.answer.kind, record.answer.what))
     if not found and published.settings.policy != "conservative":
         policy = published.settings.policy
         found.append(("policy", f"its turn under the policy {policy}, which plans no starts"))
-    if not found and record.phase is Phase.BLOCKED and isinstance(record.answer, WaitingFor):
-        found.append((record.answer.kind, record.answer.what))
     return [_waiting(kind, words) for kind, words in found]
 
 

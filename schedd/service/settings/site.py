@@ -108,8 +108,9 @@ class PrioritySettings(Section):
     """Pressure of a distant deadline."""
     deadline_most: Weight = _WEIGHTS.deadline_most
     """Pressure at the latest start that meets the deadline."""
-    deadline_lost: Literal["demote", "keep"] = _WEIGHTS.deadline_lost
-    """A job that can no longer meet its deadline falls back to `deadline_least`, or keeps `deadline_most`."""
+    deadline_lost: Literal["demote", "keep", "hold"] = _WEIGHTS.deadline_lost
+    """A job that can no longer meet its deadline falls back to `deadline_least` (`demote`), keeps
+    `deadline_most` (`keep`), or is not started until its deadline or its walltime is altered (`hold`)."""
     mode: Literal["full", "light"] = _WEIGHTS.mode
     """`full`: priorities are worked out again every `priority_every`. `light`: a job keeps that of its
     submission, until it is altered or the policy changes; this costs less, and its place does not change as

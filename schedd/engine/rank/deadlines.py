@@ -1,0 +1,66 @@
+"""Deadlines that are lost, where the site holds such jobs (``deadline_lost = "hold"``; multilevel.md §8, 5).
+
+Whether one is lost follows from the job, the time and the policy alone. So nothing is kept: the same hold is
+there after a restart, and it goes when the deadline or the walltime is altered, or the policy.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from schedd.dialect.deadline import read_deadline
+from schedd.engine.facts.records import JobRecord
+from schedd.engine.facts.words import moment_in_words
+from schedd.model import FOREVER, WaitingFor
+from schedd.plan.columns import Ints
+from schedd.policy.priority import latest_start
+
+if TYPE_CHECKING:
+    from schedd.engine.facts.state import EngineState
+
+__all__ = ["KIND", "lost_deadline", "lost_now", "next_loss"]
+
+KIND = "deadline"
+"""Of ``WaitingFor``."""
+
+
+def lost_deadline(state: "EngineState", record: JobRecord) -> WaitingFor | None:
+    """What a job with a slot waits for that can no longer end by its deadline; None where it may start."""
+    if state.site.weights.deadline_lost != "hold" or record.slot < 0:
+        return None
+    # Not from the columns: they have what the job asked for before it was altered.
+    deadline = read_deadline(record.facts.resources, record.facts.submitted)
+    if deadline is None or latest_start(deadline, record.understood.walltime) >= state.now:
+        return None
+    return WaitingFor(
+        KIND,
+        f"its user or an admin, since it can no longer end by its deadline, {moment_in_words(deadline)}: "
+        "set a later deadline or a shorter walltime (qalter)",
+    )
+
+
+def lost_now(state: "EngineState") -> list[int]:
+    """The slots of jobs that are planned, or are to be, though their deadlines are lost; the first to start
+    first.
+    """
+    slots, latest = _latest(state)
+    slots = slots[latest < state.now]
+    found: list[int] = slots[np.lexsort((slots, state.plan.starts(slots)))].tolist()
+    return found
+
+
+def next_loss(state: "EngineState") -> int:
+    """The first second in which one more deadline is lost; FOREVER: none will be."""
+    _, latest = _latest(state)
+    return int(latest[latest >= state.now].min(initial=FOREVER - 1)) + 1
+
+
+def _latest(state: "EngineState") -> tuple[Ints, Ints]:
+    """The waiting jobs with a deadline, and when each must start at the latest."""
+    if state.site.weights.deadline_lost != "hold":
+        none = np.zeros(0, np.int64)
+        return none, none
+    unplaced = [*state.queue, *(state.records[job].slot for job in state.homeless)]
+    slots = np.union1d(state.plan.planned(), np.array(unplaced, np.int64))
+    slots = slots[state.due_by[slots] < FOREVER]
+    return slots, state.due_by[slots] - state.plan.jobs.durations[slots]
