@@ -1,4 +1,4 @@
-"""What a user wants to be told of starts: mail, or a command of the site."""
+"""What a user wants to be told of starts and lost deadlines: mail, or a command of the site."""
 
 import asyncio
 import re
@@ -32,7 +32,7 @@ _BODY: Final = answers("bad-request", "too-large", "unknown-job")
 
 
 class NoticeRequest(BaseModel):
-    """What is to be told, and how: at least one of `moved` and `ahead`."""
+    """What is to be told, and how: at least one of `moved`, `ahead` and `lost`."""
 
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"examples": [{"job": "123.server", "moved": 1800, "ahead": 900}]}
@@ -46,6 +46,9 @@ class NoticeRequest(BaseModel):
         _Span | None, Field(description="Tell when the start moved by more than so many seconds.")
     ] = None
     ahead: Annotated[_Span | None, Field(description="Tell so many seconds before the start.")] = None
+    lost: Annotated[
+        bool, Field(description="Tell when the job can no longer end by its deadline, with the planned end.")
+    ] = False
     way: Annotated[
         Literal["mail", "command"], Field(description="By mail, or by a command of the site's.")
     ] = "mail"
@@ -59,8 +62,8 @@ class NoticeRequest(BaseModel):
 
     @model_validator(mode="after")
     def _say_when(self) -> "NoticeRequest":
-        if self.moved is None and self.ahead is None:
-            raise ValueError("say when: moved, ahead, or both")
+        if self.moved is None and self.ahead is None and not self.lost:
+            raise ValueError("say when: moved, ahead, lost, or several of them")
         return self
 
 
@@ -72,6 +75,7 @@ class NoticeView:
     job: Annotated[str, Field(description="Empty: all own jobs.")]
     moved: Annotated[int | None, Field(description="When its start moved by more than so many seconds.")]
     ahead: Annotated[int | None, Field(description="So many seconds before its start.")]
+    lost: Annotated[bool, Field(description="When it can no longer end by its deadline.")]
     way: Literal["mail", "command"]
     to: Annotated[str, Field(description="The address, or the command's name.")]
     since: Annotated[int, Field(description="When it was asked for, in seconds since the epoch.")]
@@ -99,7 +103,9 @@ async def list_notices(request: Request, cluster: Cluster, asker: User) -> Respo
 async def add_notice(
     request: Request, cluster: Cluster, body: NoticeRequest, asker: User, seen: Seen
 ) -> Response:
-    """Ask to be told when a start moves or comes soon. A notice about one job ends with the job."""
+    """Ask to be told when a start moves or comes soon, or a deadline is lost. A notice about one job ends
+    with the job.
+    """
     desk = _desk(request, cluster)
     known = _known(request, asker)
     job = ""
@@ -111,7 +117,7 @@ async def add_notice(
             raise ProblemError("not-allowed", f"job {record.id} is another user's")
         job = record.id
     to = _address(desk, body, known)
-    wish = Wish(known, job, body.moved, body.ahead, body.way, to, cluster.now())
+    wish = Wish(known, job, body.moved, body.ahead, body.way, to, cluster.now(), lost=body.lost)
     cluster.check_leads()
     try:
         kept = await _kept(lambda: desk.add(wish))
@@ -182,6 +188,7 @@ async def _view(request: Request, cluster: PlanLoop, asker: Bearer) -> Response:
             job=one.job,
             moved=one.moved,
             ahead=one.ahead,
+            lost=one.lost,
             way=one.way,
             to=one.to,
             since=one.created,

@@ -112,11 +112,14 @@ class Client(Reading):
         job: str = "",
         moved: int | None = None,
         ahead: int | None = None,
+        lost: bool = False,
         way: Literal["mail", "command"] = "mail",
         to: str = "",
     ) -> NoticesView:
-        """Be told when the start of a job (or of all own ones) moved by more, or comes in so many seconds."""
-        body = {"job": job, "moved": moved, "ahead": ahead, "way": way, "to": to}
+        """Be told when the start of a job (or of all own ones) moved by more, or comes in so many seconds, or
+        when its deadline is ``lost``.
+        """
+        body = {"job": job, "moved": moved, "ahead": ahead, "lost": lost, "way": way, "to": to}
         return cast("NoticesView", self._http.ask("POST", self._path("/notices"), body=body))
 
     def remove_notice(self, number: int) -> NoticesView:

@@ -1,6 +1,7 @@
 """Who wants to be told of starts, and what they were told. Over one transaction."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select
@@ -24,6 +25,7 @@ def add(connection: Connection, cluster: int, wish: Wish) -> int:
         "way": wish.way,
         "address": plain(wish.to),
         "created": wish.created,
+        "lost": wish.lost,
     }
     number = connection.scalar(insert(notices).values(values).returning(notices.c.id))
     assert number is not None
@@ -40,7 +42,7 @@ def wishes(connection: Connection, cluster: int) -> Sequence[Wish]:
     """All of a cluster, the oldest first."""
     rows = connection.execute(select(notices).where(notices.c.cluster == cluster).order_by(notices.c.id))
     return [
-        Wish(row.who, row.job, row.moved, row.ahead, row.way, row.address, row.created, row.id)
+        Wish(row.who, row.job, row.moved, row.ahead, row.way, row.address, row.created, row.id, row.lost)
         for row in rows
     ]
 
@@ -48,7 +50,9 @@ def wishes(connection: Connection, cluster: int) -> Sequence[Wish]:
 def marks(connection: Connection, cluster: int) -> Mapping[tuple[int, str], Noticed]:
     """What was told last, by wish and job."""
     query = select(noticed).join(notices).where(notices.c.cluster == cluster)
-    return {(row.notice, row.job): Noticed(row.start, row.soon) for row in connection.execute(query)}
+    return {
+        (row.notice, row.job): Noticed(row.start, row.soon, row.lost) for row in connection.execute(query)
+    }
 
 
 def put_marks(
@@ -60,9 +64,9 @@ def put_marks(
     """Keep what is told now, and forget jobs that are gone. Made again it changes nothing."""
     dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
     for (number, job), mark in new.items():
-        row = {"notice": number, "job": job, "start": mark.start, "soon": mark.soon, "time": now}
+        row = {"notice": number, "job": job, **asdict(mark), "time": now}
         statement = dialect.insert(noticed).values(row)
-        update = {name: statement.excluded[name] for name in ("start", "soon", "time")}
+        update = {name: statement.excluded[name] for name in ("start", "soon", "lost", "time")}
         connection.execute(statement.on_conflict_do_update(index_elements=["notice", "job"], set_=update))
     for number, job in gone:
         connection.execute(delete(noticed).where(noticed.c.notice == number, noticed.c.job == job))

@@ -319,6 +319,8 @@ class Wish:
     """The address, or the command's name."""
     created: int
     number: int = 0
+    lost: bool = False
+    """It can no longer end by its deadline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,6 +329,8 @@ class Noticed:
 
     start: int
     soon: int = -1
+    lost: int = -1
+    """The deadline of which it was told that it is lost; -1 again as soon as it can be met."""
 
 
 @dataclass(frozen=True, slots=True)

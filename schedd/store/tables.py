@@ -17,6 +17,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    false,
 )
 
 __all__ = [
@@ -294,9 +295,11 @@ notices = Table(
     Column("way", Text, nullable=False),
     Column("address", Text, nullable=False),
     Column("created", BigInteger, nullable=False),
+    Column("lost", Boolean, nullable=False, server_default=false()),
 )
 
-# What was told last of a job: its `start` (-1: none), and the one of which it was told that it comes `soon`.
+# What was told last of a job: its `start` (-1: none), the one of which it was told that it comes `soon`, and
+# the deadline of which it was told that it is `lost`.
 noticed = Table(
     "noticed",
     metadata,
@@ -304,6 +307,7 @@ noticed = Table(
     Column("job", Text, primary_key=True),
     Column("start", BigInteger, nullable=False),
     Column("soon", BigInteger, nullable=False),
+    Column("lost", BigInteger, nullable=False, server_default="-1"),
     Column("time", BigInteger, nullable=False),
 )
 

@@ -43,15 +43,26 @@ def desk(app: FastAPI, loop: PlanLoop, tmp_path: Path) -> Iterator[Desk]:
 @pytest.mark.usefixtures("desk")
 def test_what_one_asks_for_is_kept_shown_and_removed(client: TestClient) -> None:
     made = client.post(NOTICES, json={"job": "1", "moved": 1800, "ahead": 900}, headers=USER).json()
-    first = {"number": 1, "job": "1.srv", "moved": 1800, "ahead": 900, "way": "mail", "since": T}
+    first = {
+        "number": 1,
+        "job": "1.srv",
+        "moved": 1800,
+        "ahead": 900,
+        "lost": False,
+        "way": "mail",
+        "since": T,
+    }
     assert made["notices"] == [{**first, "to": "our-user@example.org"}]
     assert (made["domains"], made["commands"]) == (["example.org"], ["sms"])
+    made = client.post(NOTICES, json={"lost": True}, headers=USER).json()
+    assert [(one["number"], one["lost"]) for one in made["notices"]] == [(1, False), (2, True)]
+    client.delete(f"{NOTICES}/2", headers=USER)
     made = client.post(NOTICES, json={"ahead": 60, "way": "command", "to": "sms"}, headers=USER).json()
     assert [one["job"] for one in made["notices"]] == ["1.srv", ""]
     assert client.get(NOTICES).json()["notices"] == []  # the admin's own
     assert client.delete(f"{NOTICES}/1").status_code == 422  # nor may the admin remove another's
     left = client.delete(f"{NOTICES}/1", headers=USER).json()["notices"]
-    assert [one["number"] for one in left] == [2]
+    assert [one["job"] for one in left] == [""]
 
 
 @pytest.mark.usefixtures("desk")

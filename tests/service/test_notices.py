@@ -118,6 +118,30 @@ def test_what_is_due() -> None:
     assert due(both, Noticed(T - 10), "2", T - 10, T)[1] is None  # it is over
 
 
+def test_a_lost_deadline_is_told_once_a_loss_and_before_all_else() -> None:
+    asked = wish(moved=600, ahead=900, lost=True)
+
+    def told_now(last: Noticed | None, told: int, lost: int) -> tuple[Noticed, tuple[Any, ...]]:
+        mark, notice = due(asked, last, "2", told, T, lost=lost, walltime=300)
+        return mark, (notice.kind, notice.start, notice.deadline, notice.end) if notice is not None else ()
+
+    mark, said = told_now(None, T + 500, T + 200)
+    assert (mark, said) == (Noticed(T + 500, -1, T + 200), ("lost", T + 500, T + 200, T + 800))
+    mark, said = told_now(mark, T + 500, T + 200)  # what else is due is told then
+    assert (mark, said[0]) == (Noticed(T + 500, T + 500, T + 200), "soon")
+    assert told_now(mark, T + 500, T + 200) == (mark, ())
+    # One that is held has no end, and that it has no start is not told twice.
+    mark, said = told_now(Noticed(T + 500), -1, T + 200)
+    assert said == ("lost", -1, T + 200, -1)
+    assert told_now(mark, -1, T + 200) == (mark, ())
+    # Another deadline, or the same after it could be met, is another loss.
+    assert told_now(mark, -1, T + 250)[1][:1] == ("lost",)
+    mark, said = told_now(mark, -1, -1)
+    assert (mark.lost, said) == (-1, ())
+    assert told_now(mark, -1, T + 200)[1][:1] == ("lost",)
+    assert due(wish(), Noticed(T), "2", T, T, lost=T + 200, walltime=300) == (Noticed(T), None)
+
+
 # ---- mail ----------------------------------------------------------------------------------------
 
 
@@ -147,6 +171,35 @@ def test_a_start_that_moved_is_told_by_mail_once_also_over_a_restart(
             desk.send()
             desk = Desk(loop, mail(relay), lambda: store)
         assert len(office.letters) == 1
+
+
+@pytest.mark.parametrize(
+    ("lost", "said"), [("demote", "; it is planned to end at "), ("hold", ", and has no planned start.")]
+)
+def test_a_lost_deadline_is_told_by_mail_once_also_over_a_restart(
+    post: tuple[Post, str], store: Store, lost: str, said: str
+) -> None:
+    office, relay = post
+    site = {"priority": {"deadline_lost": lost}}
+    with planner(tell_threshold=0, end_allowance=0, site=site) as loop:
+        clock = loop._clock
+        assert isinstance(clock, StillClock)
+        mine = job("2", user="ann", walltime="100", **{"x.deadline": str(T + 200)})
+        loop.submit([node("n1"), job("1", user="bob"), mine]).result(WAIT)
+        desk = Desk(loop, mail(relay), lambda: store)
+        kept = desk.add(wish(moved=None, lost=True))
+        assert desk.wishes("ann") == [kept]
+        desk.look()
+        clock.moment += 101
+        loop.submit([job("3", user="bob")]).result(WAIT)
+        for _ in range(2):  # a daemon that goes on tells what is due, and no more than once
+            desk = Desk(loop, mail(relay), lambda: store)
+            desk.look()
+            desk.look()
+            desk.send()
+        (letter,) = office.letters
+        assert letter["Subject"].startswith(f"[{loop.name}] job 2: its deadline is lost, ")
+        assert said in str(letter.get_payload())
 
 
 def test_all_own_jobs_are_told_of_and_nobody_elses(post: tuple[Post, str], store: Store) -> None:
@@ -399,6 +452,8 @@ def test_a_command_gets_the_notice_as_json_and_no_arguments(tmp_path: Path, stor
             "kind": "soon",
             "start": start(loop, "2"),
             "before": None,
+            "deadline": None,
+            "end": None,
             "now": loop.now(),
         }
         assert (tmp_path / "args").read_text() == "0||"

@@ -1,4 +1,6 @@
-"""``schedd notify``: mail, or a command of the site, when the start of a job moved or comes soon."""
+"""``schedd notify``: mail, or a command of the site, when the start of a job moved or comes soon, or when its
+deadline is lost.
+"""
 
 import argparse
 import re
@@ -19,8 +21,9 @@ def make_parser(name: str = "schedd notify") -> argparse.ArgumentParser:
     """Its options."""
     found = parser(
         name,
-        "Be told when the start of a job moved by more than you say, or comes soon: by mail, or by a command "
-        "that the site offers. Nobody is told who did not ask. A notice about one job ends with the job.",
+        "Be told when the start of a job moved by more than you say, or comes soon, or when it can no longer "
+        "end by its deadline: by mail, or by a command that the site offers. Nobody is told who did not ask. "
+        "A notice about one job ends with the job.",
         "examples:\n  schedd notify add --job 123 --moved 30m --before 15m\n"
         "  schedd notify add --all --before 1h --mail ann@example.org",
     )
@@ -33,6 +36,7 @@ def make_parser(name: str = "schedd notify") -> argparse.ArgumentParser:
     add = make.add_argument
     add("--moved", metavar="SPAN", help="when the start moves by more than this (30m, 2h, 1d)")
     add("--before", metavar="SPAN", help="this long before the start (15m, 1h)")
+    add("--lost", action="store_true", help="when it can no longer end by its deadline, with the planned end")
     ways = make.add_mutually_exclusive_group()
     ways.add_argument(
         "--mail",
@@ -58,12 +62,13 @@ def _act(session: Session, args: argparse.Namespace) -> bool:
     if args.act == "remove":
         found = client.remove_notice(args.number)
     elif args.act == "add":
-        if args.moved is None and args.before is None:
-            raise ClientError("say when: --moved SPAN, --before SPAN, or both")
+        if args.moved is None and args.before is None and not args.lost:
+            raise ClientError("say when: --moved SPAN, --before SPAN, --lost, or several of them")
         found = client.add_notice(
             job=args.job,
             moved=_seconds("--moved", args.moved),
             ahead=_seconds("--before", args.before),
+            lost=args.lost,
             way="command" if args.command is not None else "mail",
             to=args.command if args.command is not None else args.mail,
         )
@@ -97,8 +102,9 @@ def _table(found: list[NoticeView]) -> str:
             one["job"] or "all own",
             span(one["moved"]) if one["moved"] is not None else "-",
             span(one["ahead"]) if one["ahead"] is not None else "-",
+            "lost" if one["lost"] else "-",
             one["to"] if one["way"] == "mail" else f"command {one['to']}",
         )
         for one in found
     ]
-    return table(("NUMBER", "JOBS", "MOVED BY", "BEFORE", "TO"), lines, right="0", last=12)
+    return table(("NUMBER", "JOBS", "MOVED BY", "BEFORE", "DEADLINE", "TO"), lines, right="0", last=12)

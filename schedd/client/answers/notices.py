@@ -15,6 +15,7 @@ class NoticeView(TypedDict):
     job: str
     moved: int | None
     ahead: int | None
+    lost: bool
     way: Literal["mail", "command"]
     to: str
     since: int

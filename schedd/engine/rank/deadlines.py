@@ -51,15 +51,14 @@ def lost_now(state: "EngineState") -> list[int]:
 
 def next_loss(state: "EngineState") -> int:
     """The first second in which one more deadline is lost; FOREVER: none will be."""
+    if state.site.weights.deadline_lost != "hold":
+        return FOREVER
     _, latest = _latest(state)
     return int(latest[latest >= state.now].min(initial=FOREVER - 1)) + 1
 
 
 def _latest(state: "EngineState") -> tuple[Ints, Ints]:
     """The waiting jobs with a deadline, and when each must start at the latest."""
-    if state.site.weights.deadline_lost != "hold":
-        none = np.zeros(0, np.int64)
-        return none, none
     unplaced = [*state.queue, *(state.records[job].slot for job in state.homeless)]
     slots = np.union1d(state.plan.planned(), np.array(unplaced, np.int64))
     slots = slots[state.due_by[slots] < FOREVER]

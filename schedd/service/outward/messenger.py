@@ -64,6 +64,10 @@ class Messenger:
         lines = [f"Job {notice.job} on {self._cluster}: {_headline(notice)}."]
         if notice.kind == "moved" and notice.before >= 0:
             lines.append(f"It was told before: {_moment(notice.before)}.")
+        if notice.kind == "lost" and notice.end >= 0:
+            lines.append(f"It can no longer end by then; it is planned to end at {_moment(notice.end)}.")
+        elif notice.kind == "lost":
+            lines.append("It can no longer end by then, and has no planned start.")
         lines += ["", f"showstart {notice.job}   says why and where.", f"{_stop(notice)}   ends these mails."]
         letter.set_content("\n".join(lines) + "\n")
         return letter
@@ -79,6 +83,8 @@ class Messenger:
             "kind": notice.kind,
             "start": notice.start if notice.start >= 0 else None,
             "before": notice.before if notice.before >= 0 else None,
+            "deadline": notice.deadline if notice.deadline >= 0 else None,
+            "end": notice.end if notice.end >= 0 else None,
             "now": now,
         }
         try:
@@ -101,6 +107,8 @@ class Messenger:
 
 
 def _headline(notice: Notice) -> str:
+    if notice.kind == "lost":
+        return f"its deadline is lost, {_moment(notice.deadline)}"
     if notice.start < 0:
         return "its start is not known any more"
     if notice.kind == "soon":

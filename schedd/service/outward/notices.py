@@ -1,4 +1,5 @@
-"""Mail and commands for users who ask for them: when a start moved by more than they said, or comes soon.
+"""Mail and commands for users who ask for them: when a start moved by more than they said, or comes soon, and
+when a deadline is lost.
 
 A notice is marked in the database before it goes out, and goes out at most once: one that was marked and not
 sent when the daemon ends is lost, one that was not marked is told by the daemon that goes on. A relay that is
@@ -11,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import structlog
@@ -21,7 +22,7 @@ from schedd.engine.show.job_view import record_of, told_of
 from schedd.engine.show.view import Published
 from schedd.service.cluster.loop import PlanLoop
 from schedd.service.outward.messenger import Messenger
-from schedd.service.outward.notice_rule import Notice, due
+from schedd.service.outward.notice_rule import Notice, due, lost_deadline
 from schedd.service.read.reading import of_owner
 from schedd.service.settings.daemon import NotifySettings
 from schedd.store import Store, StoreError
@@ -88,7 +89,7 @@ class Desk:
             raise TooManyWishes(f"{wish.who} has {self.settings.most} already; remove one")
         number = store.add_wish(self._cluster(store), wish)
         self._wishes = None
-        return Wish(wish.who, wish.job, wish.moved, wish.ahead, wish.way, wish.to, wish.created, number)
+        return replace(wish, number=number)
 
     def remove(self, who: str, number: int) -> Wish | None:
         """Forget a wish of this user; None where there is no such. Raises StoreError."""
@@ -141,7 +142,10 @@ class Desk:
             if record.phase not in (Phase.WAITING, Phase.BLOCKED):
                 continue
             start = int(published.starts[record.slot]) if record.slot >= 0 else -1
-            mark, notice = due(wish, self._marks.get(key), record.id, told_of(published, record, start), now)
+            told = told_of(published, record, start)
+            lost = lost_deadline(record, now) if wish.lost else -1
+            length = record.understood.walltime
+            mark, notice = due(wish, self._marks.get(key), record.id, told, now, lost=lost, walltime=length)
             if notice is not None and not self._may(wish.who, notices):
                 if key not in self._put_off:
                     self._put_off.add(key)
@@ -157,8 +161,8 @@ class Desk:
         self._put_off &= seen
         if new or gone:
             moment = int(self._wall())
-            told = ([one.wish.who for one in notices], moment, moment - _HOUR_S)
-            store.put_noticed(self._cluster(store), new, gone, now, told)
+            whom = ([one.wish.who for one in notices], moment, moment - _HOUR_S)
+            store.put_noticed(self._cluster(store), new, gone, now, whom)
             for one in notices:
                 self._sent.setdefault(one.wish.who, deque()).append(moment)
             self._marks |= new

@@ -224,8 +224,11 @@ def test_notify_asks_shows_and_ends(run: Run, app: FastAPI, loop: PlanLoop, tmp_
         code, shown, _ = run("notify", "add", "--job", "2", "--moved", "30m", "--before", "1h")
         assert code == 0
         head, row = shown.splitlines()
-        assert head.split() == ["NUMBER", "JOBS", "MOVED", "BY", "BEFORE", "TO"]
-        assert row.split()[:4] == ["1", "2.srv.site", "00:30:00", "01:00:00"]
+        assert head.split() == ["NUMBER", "JOBS", "MOVED", "BY", "BEFORE", "DEADLINE", "TO"]
+        assert row.split()[:5] == ["1", "2.srv.site", "00:30:00", "01:00:00", "-"]
+        row = run("notify", "add", "--all", "--lost")[1].splitlines()[-1]
+        assert row.split()[:6] == ["2", "all", "own", "-", "-", "lost"]
+        run("notify", "remove", "2")
         assert "say when" in run("notify", "add", "--all")[2]
         assert "no span" in run("notify", "add", "--all", "--before", "soon")[2]
         assert "you are told of nothing" in run("notify", "remove", "1")[1]
