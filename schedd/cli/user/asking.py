@@ -30,9 +30,11 @@ EXIT_CODES: Final = {
     3: "no such job, cluster or reservation",
     4: "no daemon answers, or it is not ready",
     5: "access denied",
+    6: "refused as things are now; nothing was changed",
 }
 _NO_START: Final = 1
-_USAGE, _UNKNOWN, _UNREACHABLE, _NOT_ALLOWED = 2, 3, 4, 5
+_USAGE, _UNKNOWN, _UNREACHABLE, _NOT_ALLOWED, _REFUSED = 2, 3, 4, 5, 6
+_CONFLICT: Final = 409
 _OF_KIND: Final = {
     "unknown-job": _UNKNOWN,
     "unknown-cluster": _UNKNOWN,
@@ -119,7 +121,7 @@ def exit_code(
     except Refused as error:
         words = error.places[0].removeprefix("body.request: ") if error.places else str(error)
         _say(found, f"{error.detail}; {_TOKEN}" if error.kind == "no-token" else words)
-        return _OF_KIND.get(error.kind, _UNREACHABLE)
+        return _OF_KIND.get(error.kind, _REFUSED if error.status == _CONFLICT else _UNREACHABLE)
     except Unreachable as error:
         _say(found, str(error))
         return _UNREACHABLE
