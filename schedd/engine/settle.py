@@ -9,7 +9,7 @@ from schedd.engine.machine.nodes import lost_nodes, returns
 from schedd.engine.machine.power import next_switch
 from schedd.engine.machine.reservations import reservation_edges
 from schedd.engine.machine.switching import switch
-from schedd.engine.place.backfilling import give_room
+from schedd.engine.place.backfilling import give_room, gives_room, next_room
 from schedd.engine.place.budgets import follow_budgets, follow_costs, next_period
 from schedd.engine.place.costs import next_look
 from schedd.engine.place.deadlines import hold_lost
@@ -63,8 +63,7 @@ def settle(state: EngineState, event: str) -> None:
     if state.begins("promises"):
         unkept(state, event)
     # 3. Who can start now because of what was freed; then start all that is due, before anything slow.
-    busy = state.halted or state.arriving or state.rereading
-    if state.settings.backfill == "shortest" and not busy and state.begins("backfill"):
+    if gives_room(state) and state.begins("backfill"):
         give_room(state, event)
     later = state.rereading and state.generation % _REPAIRED
     if state.plan.freed and not later and state.begins("repair"):
@@ -118,8 +117,8 @@ def next_wake(state: EngineState) -> int | None:
         due = state.soonest()
         if due < FOREVER:
             moments.append(due + state.lateness + 1 if state.halted else due)
-        if "backfill" not in waits and not state.halted:
-            moments.append(state.room_due)
+        if "backfill" not in waits:
+            moments.append(next_room(state))
         if "promises" not in waits:
             moments.append(next_unkept(state))
         if "limits of cost" not in waits:

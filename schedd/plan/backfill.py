@@ -110,7 +110,7 @@ class _Round:
         turn = np.where(self._aged, of.since + _TURN * enough, key)
         self._turns = np.lexsort((of.slots, turn, ~self._aged, -of.rank))  # the last key goes first
         self._by_latest = np.lexsort((of.slots, self._latest))
-        self._by_age = np.lexsort((of.slots, of.since))
+        self._by_age = np.lexsort((of.slots, of.since, -of.rank))
         self._settled = np.zeros(of.slots.shape[0], np.bool_)
         self._end = plan.work + _WORK
 
@@ -125,7 +125,7 @@ class _Round:
             if fits and (plan.start(int(self._of.slots[i])) <= now or self._alone(i) or self._before(i, now)):
                 self._settled[i] = True
                 free -= int(self._asked[i])
-            elif self._aged[i] and not tried:
+            elif self._aged[i] and self._ready[i] and not tried:  # not yet ready: it needs no room kept yet
                 tried = True
                 self._settled[i] = self._before(i, plan.start(int(self._of.slots[i])))
         if self._settled.any():
@@ -137,23 +137,27 @@ class _Round:
 
     def _before(self, i: int, by: int) -> bool:
         """Let a job start ``by`` a moment, and plan all behind it that are not settled: by promise, as they
-        stand, or by age, whichever of these breaks no promise.
+        stand, or by age, whichever of these breaks no promise. Nobody of higher rank starts later for it.
         """
+        starts, rank = self._plan.starts(self._of.slots), self._of.rank
+        latest = np.where(rank > rank[i], np.minimum(self._latest, starts), self._latest)
         for order in (self._by_latest, None, self._by_age):
             if self._plan.work >= self._end:
                 return False
             if order is None:
-                order = np.lexsort((self._of.slots, self._plan.starts(self._of.slots)))
+                order = np.lexsort((self._of.slots, starts))
             rest = order[~self._settled[order]]
-            if self._displace(np.concatenate(([i], rest[rest != i])), by):
+            if self._displace(np.concatenate(([i], rest[rest != i])), by, latest):
                 return True
         return False
 
-    def _displace(self, turn: Ints, first_by: int | None = None) -> bool:
-        """Plan these anew in this order, the first of them to start by a moment; or leave all as it is."""
+    def _displace(self, turn: Ints, first_by: int | None = None, latest: Ints | None = None) -> bool:
+        """Plan these anew in this order, the first of them to start by a moment, nobody past its ``latest``
+        start (by index of all); or leave all as it is.
+        """
         if not turn.shape[0]:
             return True
-        latest = self._latest[turn]
+        latest = (self._latest if latest is None else latest)[turn]
         if first_by is not None:
             latest[0] = min(int(latest[0]), first_by)
         return self._plan.displace(self._of.slots[turn], latest, self._now) is not None

@@ -1,5 +1,6 @@
 """Who gets free room where the site wants the shortest first: by expectation, within age and promises."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -170,3 +171,79 @@ def test_a_checkpoint_keeps_when_room_was_given() -> None:
     given = state.room_given, state.backfilled, state.room_due
     assert (again.room_given, again.backfilled, again.room_due) == given
     assert given[0] == T + 600
+
+
+@pytest.mark.parametrize("backfill", ["shortest", "oldest"])
+def test_where_nobody_is_left_to_start_the_engine_does_not_ask_to_be_called_again(backfill: str) -> None:
+    cluster = shortest(2)
+    cluster.submit("a", "1:ppn=4", HOUR, runtime=600)
+    cluster.submit("b", "1:ppn=4", HOUR, runtime=600)
+    cluster.server.now = T + 600
+    for event in cluster.server.ends():  # the second of them in the second in which room was given
+        cluster.tell(event)
+    assert cluster.engine.next_wake == T + 601
+    settings = replace(cluster.engine.state.settings, backfill=backfill)
+    engine = Engine.restore(cluster.engine.checkpoint(), settings)
+    engine.handle((), T + 601)
+    assert engine.next_wake is None or engine.next_wake > T + 602
+
+
+def test_who_may_not_start_yet_takes_no_turn_from_a_wide_job_that_waited_long() -> None:
+    cluster = shortest(2, search_patience=1800, slack=100 * HOUR)
+    cluster.submit("n1", "1:ppn=4", 2 * HOUR)
+    cluster.submit("n2", "1:ppn=4", 4 * HOUR, runtime=HOUR)
+    cluster.submit("later", "2:ppn=4", HOUR, not_before=T + 50 * HOUR)  # it waits longest of all
+    cluster.at(10)
+    cluster.submit("wide", "2:ppn=4", HOUR)
+    cluster.at(HOUR - 60)
+    cluster.submit("narrow", "1:ppn=4", 2 * HOUR)
+    cluster.at(HOUR + 1)
+    assert cluster.start("wide") == 2 * HOUR
+    cluster.at(12 * HOUR)
+    assert cluster.runs("narrow") == [3 * HOUR]
+
+
+def test_a_place_for_which_a_job_is_not_released_is_given_up_though_much_happens() -> None:
+    cluster = shortest(2)
+    cluster.submit("elsewhere", "1:ppn=3", 20 * HOUR)
+    cluster.submit("first", walltime=HOUR, runtime=HOUR)
+    held = {"state": "H", "holds": "s", "depend": "afterany:first"}
+    cluster.submit("then", walltime=HOUR, **held)
+    cluster.submit("other", walltime=HOUR)
+    assert cluster.start("then") == HOUR
+    for moment in range(HOUR, HOUR + 120, 3):  # the server does not release it
+        cluster.at(moment)
+        cluster.submit(f"j{moment}", "1:ppn=1", 2)  # beside "elsewhere"
+    assert cluster.runs("other") == [HOUR + 60]
+
+
+def test_planned_jobs_stay_on_a_node_that_is_down_until_they_leave_it_after_the_grace() -> None:
+    cluster = shortest(2, node_grace=300)
+    cluster.submit("a", "1:ppn=4", HOUR, runtime=HOUR)
+    cluster.submit("b", "1:ppn=4", HOUR + 60)
+    cluster.submit("c", "1:ppn=4", HOUR)
+    assert (cluster.where("c"), cluster.start("c")) == (cluster.where("a"), HOUR)
+    cluster.at(HOUR - 100)
+    cluster.node(cluster.where("a")[0], state="down")
+    gone = cluster.where("c")
+    cluster.at(HOUR - 90)
+    cluster.submit("d", "1:ppn=2", 600)
+    cluster.at(HOUR + 100)
+    assert cluster.where("c") == gone
+    cluster.at(HOUR + 201)
+    assert cluster.where("c") != gone
+
+
+def test_a_shorter_job_of_lower_priority_does_not_delay_one_of_higher() -> None:
+    def wide(priority: int) -> int | None:
+        cluster = shortest(2, site={"priority": {"wish": 1.0}}, slack=20 * HOUR)
+        cluster.submit("n1", "1:ppn=4", 2 * HOUR)
+        cluster.submit("n2", "1:ppn=4", 2 * HOUR, runtime=HOUR)
+        cluster.submit("wide", "2:ppn=4", 5 * HOUR, priority=priority)
+        cluster.at(HOUR - 60)
+        cluster.submit("narrow", "1:ppn=4", 2 * HOUR)
+        cluster.at(HOUR + 1)
+        return cluster.start("wide")
+
+    assert wide(0) == 3 * HOUR
+    assert wide(100) == 2 * HOUR

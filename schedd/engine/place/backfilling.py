@@ -12,16 +12,27 @@ from schedd.model import FOREVER
 from schedd.plan.backfill import FRONT, Waiting, backfill
 from schedd.plan.columns import PLANNED, Ints
 
-__all__ = ["give_room"]
+__all__ = ["give_room", "gives_room", "next_room"]
 
 _LEVEL: Final = 7
 """Of what is predicted (``predict.LEVELS``): 60 % of such jobs run no longer."""
 
 
+def gives_room(state: EngineState) -> bool:
+    """Whether the site wants that, and jobs are started at all."""
+    busy = state.halted or state.arriving or state.rereading
+    return state.settings.backfill == "shortest" and not busy
+
+
+def next_room(state: EngineState) -> int:
+    """When it is to be done though nothing happens; FOREVER: not before something does."""
+    return state.room_due if gives_room(state) else FOREVER
+
+
 def give_room(state: EngineState, event: str) -> None:
     """Let those start now whose turn it is. No promise is broken by it, and no deadline missed that holds."""
     plan, now = state.plan, state.now
-    changed = plan.freed or state.change_number != state.backfilled
+    changed = plan.freed or state.change_number != state.backfilled or state.room_due <= now
     if not changed and state.soonest() > now:
         return
     if state.room_given == now:  # once a second: what it frees is repaired, and that is no news
@@ -29,13 +40,35 @@ def give_room(state: EngineState, event: str) -> None:
             state.room_due = now + 1
         return
     state.room_given, state.room_due = now, FOREVER
-    slots = np.flatnonzero(plan.jobs.states == PLANNED)
+    slots = _movable(state)
     slots = np.sort(slots[np.argsort(plan.starts(slots), kind="stable")[:FRONT]])
     moves = backfill(plan, _waiting(state, slots), now, state.settings.search_patience)
     if len(moves):
         note_moves(state, event, Cause.IMPROVED, "who is expected to be shorter goes first", moves)
         state.due = None
     state.backfilled = state.change_number
+
+
+def _movable(state: EngineState) -> Ints:
+    """The slots of planned jobs that may go elsewhere.
+
+    Who is due and waits for the server's release or for a node keeps its place until dispatch gives it up:
+    moved on each time, it would never be given up. Jobs leave a node that is down in their own time. Places
+    that are kept or booked, and those that a job can pay for, are not to be had elsewhere.
+    """
+    plan, now = state.plan, state.now
+    starts, ready = plan.jobs.starts, plan.jobs.ready
+    may = (plan.jobs.states == PLANNED) & ((starts > now) | (ready <= now))
+    booked = (job for booking in state.bookings.values() for job in booking.jobs)
+    for job in (*state.kept_places, *state.capped, *booked):
+        record = state.records.get(job)
+        if record is not None and record.slot >= 0:
+            may[record.slot] = False
+    down = [name for name in state.down_since if name in plan.row_of]
+    if down:
+        may[plan.on_nodes(down)] = False
+    found: Ints = np.flatnonzero(may)
+    return found
 
 
 def _waiting(state: EngineState, slots: Ints) -> Waiting:
