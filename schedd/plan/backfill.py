@@ -29,8 +29,9 @@ Floats = npt.NDArray[np.float64]
 FRONT: Final = 200
 """So many jobs at most are given in one call: those to start next."""
 _WORK: Final = 100_000
-"""Segments that planning others anew may visit in one call: some ten milliseconds. What is not tried then is
-tried when something changes again."""
+"""After visiting so many segments in one call no further order of others is tried, some ten milliseconds. The
+one that is under way is gone through, and one more at the end. What is not tried then is tried when something
+changes again."""
 
 _LEAST_S: Final = 30
 """Shorter jobs count as this long."""
