@@ -118,18 +118,22 @@ class _Round:
     def run(self, free: int) -> None:
         """Try them in turn while ``free`` cpus are left."""
         plan, now = self._plan, self._now
-        tried = False
+        tried = anew = False
         for i in self._turns.tolist():
             if free <= 0:
                 break
             fits = bool(self._ready[i]) and int(self._asked[i]) <= free
-            if fits and (plan.start(int(self._of.slots[i])) <= now or self._alone(i) or self._before(i, now)):
+            if fits and (plan.start(int(self._of.slots[i])) <= now or self._alone(i)):
                 self._settled[i] = True
+                free -= int(self._asked[i])
+            elif fits and self._before(i, now):
+                self._settled[i] = anew = True
                 free -= int(self._asked[i])
             elif self._aged[i] and self._ready[i] and not tried:  # not yet ready: it needs no room kept yet
                 tried = True
-                self._settled[i] = self._before(i, plan.start(int(self._of.slots[i])))
-        if self._settled.any():
+                anew |= self._before(i, plan.start(int(self._of.slots[i])))
+                self._settled[i] = True
+        if anew:
             self._displace(self._by_age[~self._settled[self._by_age]])
 
     def _alone(self, i: int) -> bool:
@@ -142,7 +146,7 @@ class _Round:
         """
         starts, rank = self._plan.starts(self._of.slots), self._of.rank
         latest = np.where(rank > rank[i], np.minimum(self._latest, starts), self._latest)
-        for order in (self._by_latest, None, self._by_age):
+        for order in (self._by_age, None, self._by_latest):
             if self._plan.work >= self._end:
                 return False
             if order is None:

@@ -1,7 +1,7 @@
 """Who gets free room where the site wants the shortest first: by expectation, within age and promises."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -174,7 +174,9 @@ def test_a_checkpoint_keeps_when_room_was_given() -> None:
 
 
 @pytest.mark.parametrize("backfill", ["shortest", "oldest"])
-def test_where_nobody_is_left_to_start_the_engine_does_not_ask_to_be_called_again(backfill: str) -> None:
+def test_where_nobody_is_left_to_start_the_engine_does_not_ask_to_be_called_again(
+    backfill: Literal["shortest", "oldest"],
+) -> None:
     cluster = shortest(2)
     cluster.submit("a", "1:ppn=4", HOUR, runtime=600)
     cluster.submit("b", "1:ppn=4", HOUR, runtime=600)

@@ -19,8 +19,10 @@ _LEVEL: Final = 7
 
 
 def gives_room(state: EngineState) -> bool:
-    """Whether the site wants that, and jobs are started at all."""
-    busy = state.halted or state.arriving or state.rereading
+    """Whether the site wants that, and jobs are started at all. Where jobs are kept on faster nodes that are
+    worth waiting for, repair alone knows how.
+    """
+    busy = state.halted or state.arriving or state.rereading or state.keeps_speed
     return state.settings.backfill == "shortest" and not busy
 
 
