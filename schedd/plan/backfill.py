@@ -24,6 +24,7 @@ from schedd.plan.trials import asked_and_free
 
 __all__ = ["FRONT", "Waiting", "backfill"]
 
+Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 
 FRONT: Final = 200
@@ -70,35 +71,25 @@ def backfill(plan: Plan, waiting: Waiting, now: int, patience: int) -> Moves:
     Returns who moved; who starts now is planned for ``now`` or before.
     """
     slots, before = waiting.slots, plan.starts(waiting.slots)
-    free = _room(plan, waiting, before, now)
-    if free is None:
+    asked, free = asked_and_free(plan, slots, now)
+    ready = plan.jobs.ready[slots] <= now
+    free += int(asked[ready & (before <= now)].sum())  # and of jobs that are due
+    if not free or not (ready & (asked <= free)).any():
         return no_moves()
-    _Round(plan, waiting, now, patience).run(free)
+    _Round(plan, waiting, asked, ready, now, patience).run(free)
     after = plan.starts(slots)
     moved = np.flatnonzero(after != before)
     return Moves(slots[moved], before[moved], after[moved])
 
 
-def _room(plan: Plan, waiting: Waiting, starts: Ints, now: int) -> int | None:
-    """Cpus that are free now, with those of jobs that are due; None: nobody could start on them."""
-    if not waiting.slots.shape[0]:
-        return None
-    asked, free = asked_and_free(plan, waiting.slots, now)
-    ready = plan.jobs.ready[waiting.slots] <= now
-    free += int(asked[ready & (starts <= now)].sum())
-    return free if free and bool((ready & (asked <= free)).any()) else None
-
-
 class _Round:
-    """One look at the jobs ``of`` a plan."""
+    """One look at the jobs ``of`` a plan: how many cpus each has ``asked`` for, whether it is ``ready``."""
 
-    def __init__(self, plan: Plan, of: Waiting, now: int, patience: int) -> None:
-        jobs = plan.jobs
+    def __init__(self, plan: Plan, of: Waiting, asked: Ints, ready: Bools, now: int, patience: int) -> None:
         self._plan, self._of, self._now = plan, of, now
-        self._asked, _ = asked_and_free(plan, of.slots, now)
-        self._ready = jobs.ready[of.slots] <= now
+        self._asked, self._ready = asked, ready
         self._latest = np.maximum(of.latest, plan.starts(of.slots))
-        walltime = jobs.durations[of.slots]
+        walltime = plan.jobs.durations[of.slots]
         waited = now - of.since
         enough = _enough(self._asked / _cpus(plan), walltime, patience)
         self._aged = waited >= enough
@@ -141,8 +132,8 @@ class _Round:
         return self._displace(np.array([i]), self._now)
 
     def _before(self, i: int, by: int) -> bool:
-        """Let a job start ``by`` a moment, and plan all behind it that are not settled: by promise, as they
-        stand, or by age, whichever of these breaks no promise. Nobody of higher rank starts later for it.
+        """Let a job start ``by`` a moment, and plan all behind it that are not settled: by age, or as they
+        stand, or by promise: the first of these orders that breaks none. Nobody of higher rank starts later.
         """
         starts, rank = self._plan.starts(self._of.slots), self._of.rank
         latest = np.where(rank > rank[i], np.minimum(self._latest, starts), self._latest)
