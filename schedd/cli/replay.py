@@ -409,6 +409,7 @@ def _finish(results: "list[ReplayResult]", json: Path | None, plot: Path | None)
         quality_table,
         speed_table,
         to_json,
+        told_parts_table,
         told_table,
     )
 
@@ -420,9 +421,9 @@ def _finish(results: "list[ReplayResult]", json: Path | None, plot: Path | None)
     promises = promises_table(results)
     if promises is not None:
         console.print(promises)
-    told = told_table(results)
-    if told is not None:
-        console.print(told)
+    for told in (told_table(results), told_parts_table(results)):
+        if told is not None:
+            console.print(told)
     console.print(speed_table(results))
     try:
         if json is not None:

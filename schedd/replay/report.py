@@ -9,7 +9,16 @@ from rich.text import Text
 
 from schedd.replay.result import ReplayResult
 
-__all__ = ["label", "limits_table", "promises_table", "quality_table", "speed_table", "to_json", "told_table"]
+__all__ = [
+    "label",
+    "limits_table",
+    "promises_table",
+    "quality_table",
+    "speed_table",
+    "to_json",
+    "told_parts_table",
+    "told_table",
+]
 
 
 def to_json(results: Sequence[ReplayResult]) -> str:
@@ -147,6 +156,29 @@ def told_table(results: Sequence[ReplayResult], box: Box = ROUNDED) -> Table | N
             _figures(figures.runtime_median_error_s),
             end_section=last,
         )
+    return table
+
+
+def told_parts_table(results: Sequence[ReplayResult], box: Box = ROUNDED) -> Table | None:
+    """How often P90 held, told at submission, by 30 days and by tenth of users; None where none was told."""
+    told = [result for result in results if result.told is not None and result.told.told_months]
+    if not told:
+        return None
+    table = _table(box, "log", "policy", "part", "jobs told", "P90 covers %")
+    for result, log, _ in _grouped(told):
+        assert result.told is not None
+        months, users = result.told.told_months or (), result.told.told_tenths or ()
+        days = [(f"days {30 * one.number - 29} to {30 * one.number}", one) for one in months]
+        parts = [*days, *((f"users, tenth {one.number}", one) for one in users)]
+        for at, (name, one) in enumerate(parts):
+            table.add_row(
+                log if not at else "",
+                label(result) if not at else "",
+                name,
+                f"{one.jobs:,}",
+                _percent(one.p90_coverage),
+                end_section=at + 1 == len(parts),
+            )
     return table
 
 

@@ -16,12 +16,14 @@ from schedd.engine.facts.records import JobRecord
 from schedd.engine.facts.state import EngineState
 from schedd.plan.columns import Ints
 from schedd.predict import Ask, Calibration, Learner, Scene, likely
+from schedd.replay.coverage import Covered, by_tenth, by_time, tenths
 from schedd.replay.prepare import Prepared
 
 __all__ = ["HORIZONS", "Ids", "Teller", "ToldFigures"]
 
 HORIZONS: Final = ("submission", "half", "hour")
 _HOUR: Final = 3600
+_MONTH: Final = 30 * 86_400
 _NOT: Final = -1
 
 
@@ -32,6 +34,8 @@ class ToldFigures:
     Shares are between 0 and 1. Unless its name says otherwise a figure is of jobs that wait, asked at their
     submission. ``told_error_ratio``: the median of |wait - P50| over that of |wait - what walltimes say|;
     ``told_sharpness``: the median P90 over the median P50, of waits. None: there is no such job.
+    ``told_months``: P90's coverage by 30 days from the log's first submission; ``told_tenths``: by tenth of
+    the users of whose jobs enough were told.
     """
 
     told_jobs: int | None = None
@@ -42,6 +46,8 @@ class ToldFigures:
     told_sharpness: float | None = None
     told_half_p90_coverage: float | None = None
     told_hour_p90_coverage: float | None = None
+    told_months: tuple[Covered, ...] | None = None
+    told_tenths: tuple[Covered, ...] | None = None
     runtime_p90_coverage: float | None = None
     runtime_median_error_s: float | None = None
 
@@ -184,10 +190,13 @@ class Teller:
             array[of[0]] for array in (self._start, self._p50[0], self._p90[0], self._planned[0])
         )
         submit = self._submit[of[0]]
+        held, users = start <= p90, np.array([job.user for job in self._jobs])[of[0]]
         error, of_plan = np.median(np.abs(start - p50)), np.median(np.abs(start - planned))
         return replace(
             found,
             told_p90_coverage=covered[0],
+            told_months=by_time(held, submit - self._submit[0], _MONTH),
+            told_tenths=by_tenth(held, users, tenths(users)),
             told_p50_coverage=_share(start <= p50),
             told_error_s=float(error),
             told_error_ratio=float(error / of_plan) if of_plan > 0 else None,

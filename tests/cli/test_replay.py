@@ -54,6 +54,16 @@ def rows(tmp_path: Path) -> Rows:
     return run
 
 
+def test_told_starts_are_shown_in_parts_of_the_log(
+    rows: Rows, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "waits.swf"
+    path.write_text(text([(i, 100, 4) for i in range(20)]))
+    (row,) = rows(path, "--policy", "conservative", "--tell")
+    assert row["told_months"] == [{"number": 1, "jobs": 18, "p90_coverage": row["told_p90_coverage"]}]
+    assert "days 1 to 30" in capsys.readouterr().out
+
+
 def test_policies_are_compared_on_one_log(rows: Rows, log: Path) -> None:
     waits = {
         row["policy"]: row["avg_wait_s"]

@@ -1,6 +1,7 @@
 """Told starts in replays: asked in a second run that goes like the first."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -49,6 +50,27 @@ def test_told_starts_are_much_nearer_to_the_truth_than_those_of_walltimes(policy
     assert told.runtime_median_error_s < 600
 
 
+def test_told_starts_are_counted_by_30_days_and_by_tenth_of_the_users_of_whom_enough_were_told() -> None:
+    jobs = busy(n=400)
+    month = 30 * 86_400
+    slow = [replace(job, submit=job.submit + month * (i >= 200)) for i, job in enumerate(jobs.jobs)]
+    told = replay(replace(jobs, jobs=tuple(slow)), "conservative", tell=True).told
+    assert told is not None
+    assert told.told_jobs is not None
+    assert told.told_p90_coverage is not None
+    months, users = told.told_months, told.told_tenths
+    assert months is not None
+    assert users is not None
+    assert [one.number for one in months] == [1, 2]
+    assert sum(one.jobs for one in months) == told.told_jobs
+    assert sum(one.jobs * one.p90_coverage for one in months) / told.told_jobs == pytest.approx(
+        told.told_p90_coverage
+    )
+    assert 1 <= len(users) <= 5, "there are five users"
+    assert all(one.jobs >= 30 for one in users)
+    assert sum(one.jobs for one in users) <= told.told_jobs
+
+
 def test_to_tell_changes_nothing_of_the_replay_and_is_the_same_twice() -> None:
     jobs = busy(100)
     plain = replay(jobs, "conservative").as_row()
@@ -77,4 +99,5 @@ def test_where_nobody_waits_nothing_is_told_but_run_times() -> None:
     told = replay(prepared, "conservative", tell=True).told
     assert told is not None
     assert (told.told_jobs, told.told_p90_coverage, told.told_error_ratio) == (0, None, None)
+    assert (told.told_months, told.told_tenths) == (None, None)
     assert told.runtime_p90_coverage is not None

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from schedd.predict import Ask, Learner
+from schedd.replay.coverage import Bools, by_tenth, by_time, tenths
 from schedd.replay.experiments.boosted import Boosted, is_installed
 from schedd.replay.workload import TraceJob
 
@@ -31,12 +32,8 @@ LOGS: Final = (
 
 _MONTH: Final = 30.4375 * 86_400
 _FEWEST_OF_MONTH: Final = 200
-_FEWEST_OF_USER: Final = 30
 _COLD: Final = 3
 _LOW, _HIGH = 0.88, 0.92
-
-Bools = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
 
 
 class Predictor(Protocol):
@@ -191,25 +188,17 @@ def _with_coverage(found: Fared, jobs: Sequence[TraceJob], covered: Bools) -> Fa
     users = np.array([job.user for job in jobs])
     submit = np.array([job.submit for job in jobs], np.float64)
     warm = _warm(users)
-    month = ((submit - submit[0]) // _MONTH).astype(np.int64)
-    months = [
-        float(covered[part].mean())
-        for part in (warm & (month == one) for one in np.unique(month).tolist())
-        if part.sum() >= _FEWEST_OF_MONTH
-    ]
-    names, counts = np.unique(users, return_counts=True)
-    often = names[np.lexsort((names, counts))][-int((counts >= _FEWEST_OF_USER).sum()) :]
-    many = often if (counts >= _FEWEST_OF_USER).any() else often[:0]
-    parts = [warm & np.isin(users, tenth) for tenth in np.array_split(many, 10)]
-    tenths = [float(covered[part].mean()) for part in parts if part.any()]
+    held, who, since = covered[warm], users[warm], (submit - submit[0])[warm]
+    months = [one.p90_coverage for one in by_time(held, since, _MONTH) if one.jobs >= _FEWEST_OF_MONTH]
+    of_users = [one.p90_coverage for one in by_tenth(held, who, tenths(users))]
     return Fared(
         **{
             **found.as_row(),
             "p90_coverage": float(covered.mean()),
             "months": tuple(months),
             "months_apart": _apart(months),
-            "tenths": tuple(tenths),
-            "tenths_apart": _apart(tenths),
+            "tenths": tuple(of_users),
+            "tenths_apart": _apart(of_users),
         }
     )
 

@@ -1,0 +1,55 @@
+"""How often a quantile held, in parts of a log: by time, and by tenth of the users."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["FEWEST_OF_USER", "Bools", "Covered", "by_tenth", "by_time", "tenths"]
+
+FEWEST_OF_USER: Final = 30
+"""Jobs; users with fewer are in no tenth."""
+
+Bools = npt.NDArray[np.bool_]
+Names = npt.NDArray[np.str_]
+
+
+@dataclass(frozen=True, slots=True)
+class Covered:
+    """A part with at least one job. ``number`` counts from 1; of how many ``jobs`` it is, and the share of
+    those that P90 covered.
+    """
+
+    number: int
+    jobs: int
+    p90_coverage: float
+
+
+def by_time(held: Bools, since: npt.ArrayLike, length: float) -> tuple[Covered, ...]:
+    """Whether it ``held`` for each job, by spans of ``length`` seconds; ``since``: each job's seconds from
+    the beginning of the first one.
+    """
+    span = (np.asarray(since, np.float64) // length).astype(np.int64)
+    return tuple(_covered(held[span == one], one + 1) for one in np.unique(span).tolist())
+
+
+def tenths(users: Names) -> tuple[Names, ...]:
+    """Who has so many jobs as ``FEWEST_OF_USER`` of these, by their users, in ten parts: who has fewest
+    first. Parts are empty where such users are fewer than ten.
+    """
+    names, counts = np.unique(users, return_counts=True)
+    order = np.lexsort((names, counts))
+    often = names[order[counts[order] >= FEWEST_OF_USER]]
+    return tuple(np.array_split(often, 10))
+
+
+def by_tenth(held: Bools, users: Names, parts: Sequence[Names]) -> tuple[Covered, ...]:
+    """Whether it ``held`` for each job, by the ``parts`` of the users."""
+    of = [np.isin(users, part) for part in parts]
+    return tuple(_covered(held[which], i) for i, which in enumerate(of, 1) if which.any())
+
+
+def _covered(held: Bools, number: int) -> Covered:
+    return Covered(number, int(held.size), float(held.mean()))
