@@ -46,17 +46,20 @@ def lasting(predictions: Sequence[Prediction], elapsed: Ints, levels: Floats) ->
     if not predictions:
         return np.zeros((0, levels.shape[1]), np.int64)
     n = len(predictions)
-    seconds = np.zeros((n, _CHANCES.shape[0]))
+    seconds = np.empty((n, _CHANCES.shape[0]))
+    seconds[:, 0] = [one.ran for one in predictions]
     seconds[:, 1:-1] = [one.told for one in predictions]
     seconds[:, -1] = [one.walltime for one in predictions]
+    np.maximum.accumulate(seconds, axis=1, out=seconds)  # it may have run for longer than its walltime
     ran = np.maximum(elapsed, 0)
+    further = ran > seconds[:, 0]
     # Where several levels have the same value, all of them are over once it has passed.
-    last = np.where(ran > 0, (seconds <= ran[:, None]).sum(axis=1) - 1, 0)
+    last = np.where(further, (seconds <= ran[:, None]).sum(axis=1) - 1, 0)
     following = np.minimum(last + 1, _CHANCES.shape[0] - 1)
     rows = np.arange(n)
     width = seconds[rows, following] - seconds[rows, last]
     part = np.where(width > 0, (ran - seconds[rows, last]) / np.where(width > 0, width, 1.0), 0.0)
-    past = _CHANCES[last] + np.where(ran > 0, part, 0.0) * (_CHANCES[following] - _CHANCES[last])
+    past = _CHANCES[last] + np.where(further, part, 0.0) * (_CHANCES[following] - _CHANCES[last])
     sought = past[:, None] + levels * (1.0 - past[:, None])
     after = np.clip(np.searchsorted(_CHANCES, sought, "right"), 1, _CHANCES.shape[0] - 1)
     low, high = _CHANCES[after - 1], _CHANCES[after]

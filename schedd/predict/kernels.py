@@ -40,6 +40,8 @@ DECAY: Final = 0.9
 """What an end counts of what the one after it does."""
 DOUBT: Final = 2.0
 """A template of weight n gets n / (n + DOUBT) of what more exact ones left over."""
+DOUBT_RUNNING: Final = 5.0
+"""The same of a job that runs; n is then the weight of the ends beyond what it has run."""
 KINDS: Final = 6
 """How many templates a job has; the most exact first."""
 USER: Final = 3
@@ -188,6 +190,9 @@ def predict_open(
     Those that run count, too, in the templates that name their user: that they ran for so long already, and
     may for longer (Kaplan and Meier 1958), up to the walltime. Ends alone tell of the short ones of many that
     began together.
+    A job that runs itself is told of by those alone that run longer than it did, in each template. Quantiles
+    of all jobs alike, cut off there, would rest on the few levels beyond; and by their calibration, which is
+    that of all, they would be moved for no reason.
     ``running``: the keys of those, who began last first; ``ran``: the logarithms of what they ran over the
     walltime; ``own``: the job itself among them, or -1.
     """
@@ -195,7 +200,11 @@ def predict_open(
     value = np.empty(2 * KINDS * RING + 1)
     weight = np.empty(2 * KINDS * RING + 1)
     ended = np.empty(2 * KINDS * RING + 1, np.int64)
+    uncalibrated = np.zeros(offset.shape[0])
     for i in range(keys.shape[0]):
+        runs = own[i] >= 0
+        past = ran[own[i]] if runs else -np.inf
+        doubt = DOUBT_RUNNING if runs else DOUBT
         left = 1.0
         unknown = 0.0  # how many run longer than all that ended, and nobody knows for how long
         m = 0
@@ -206,26 +215,34 @@ def predict_open(
             first = m
             count = tb.learned[entry]
             n = min(count, RING)
-            total = (1.0 - DECAY**n) / (1.0 - DECAY)
-            share = left * total / (total + DOUBT)
-            at_risk = total
+            total = 0.0
             w = 1.0
             for j in range(n):
-                value[m] = tb.ends[entry, (count - 1 - j) % RING]
-                weight[m] = w
-                ended[m] = 1
+                end = tb.ends[entry, (count - 1 - j) % RING]
+                if end > past:
+                    value[m] = end
+                    weight[m] = w
+                    ended[m] = 1
+                    total += w
+                    m += 1
                 w *= DECAY
-                m += 1
+            if total == 0.0:
+                continue
+            share = left * total / (total + doubt)
+            at_risk = total
             w = 1.0
+            seen = 0
             for r in range(running.shape[0] if k <= USER else 0):
                 if r != own[i] and running[r, k] == keys[i, k]:
-                    value[m] = ran[r]
-                    weight[m] = w
-                    ended[m] = 0
-                    at_risk += w
+                    if ran[r] > past:
+                        value[m] = ran[r]
+                        weight[m] = w
+                        ended[m] = 0
+                        at_risk += w
+                        m += 1
                     w *= DECAY
-                    m += 1
-                    if m - first - n == RING:
+                    seen += 1
+                    if seen == RING:
                         break
             beyond = 1.0  # the share of such jobs that runs longer
             order = np.argsort(value[first:m], kind="mergesort")  # of equals ends come first
@@ -241,8 +258,11 @@ def predict_open(
         value[m] = 0.0
         weight[m] = left + unknown
         raw = _quantiles(value[: m + 1], weight[: m + 1], levels)
-        more = tb.shift[entries[i, USER]] if entries[i, USER] >= 0 else 0.0
-        told[i] = _told(raw, offset, shift + more, shifted, walltime[i])
+        if runs:
+            told[i] = _told(raw, uncalibrated, 0.0, shifted, walltime[i])
+        else:
+            more = tb.shift[entries[i, USER]] if entries[i, USER] >= 0 else 0.0
+            told[i] = _told(raw, offset, shift + more, shifted, walltime[i])
     return told
 
 

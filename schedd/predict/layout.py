@@ -43,6 +43,7 @@ class Ask:
 class Prediction:
     """How long a job runs: ``told[i]`` seconds or less with probability ``LEVELS[i]``, in order of size.
 
+    Of a job that has run for ``ran`` seconds it tells of those alone that run longer; 0: of all.
     No value exceeds the walltime. To learn from the outcome it takes ``raw``, logarithms of the shares of the
     walltime before calibration, and ``keys``, the templates of the job.
     """
@@ -51,6 +52,7 @@ class Prediction:
     told: Ints
     raw: Floats
     keys: Ints
+    ran: int = 0
 
     @property
     def p50(self) -> int:

@@ -47,6 +47,6 @@ class OpenJobs:
         chosen = np.array(jobs, np.int64)
         told = self.known.predict(chosen, walltimes[chosen], running, ran)
         return {
-            job: replace(one, told=told[k])
-            for job, one, k in zip(self.ids, self.at_first, which, strict=True)
+            job: replace(one, told=told[k], ran=max(self.now - began, 0) if began >= 0 else 0)
+            for job, one, began, k in zip(self.ids, self.at_first, self.started, which, strict=True)
         }

@@ -3,11 +3,13 @@
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from schedd.dialect.throughput import Work
-from schedd.engine.facts.throughput import measured, rate_on, run_time
+from schedd.engine.facts.throughput import measured, rate_on, run_time, with_measured
 from schedd.engine.show.foretelling import foretell, outset
+from schedd.predict import LEVELS, Prediction
 from schedd.wire import NodeChanged, NodeFacts
 from tests.engine.cluster import Cluster, T
 
@@ -41,6 +43,15 @@ def test_the_slowest_node_says_how_long_and_one_that_is_not_known_that_nobody_do
     assert run_time(work, [FAST, ("n3", (), 1.0)], APPS) is None
     assert run_time(work, [], APPS) is None
     assert run_time(Work(1, 1e9), [FAST], APPS) == 1
+
+
+def test_what_a_throughput_says_of_a_running_job_is_of_its_whole_run() -> None:
+    width = LEVELS.shape[0]
+    ends = np.full(width, 900, np.int64)
+    one = Prediction(1_000, ends, np.zeros(width), np.ones(6, np.int64), ran=300)
+    found = with_measured({"1": one, "2": one}, {"1": 100})
+    assert (found["1"].p50, found["1"].ran) == (100, 0)
+    assert found["2"] is one
 
 
 class Site(Cluster):

@@ -7,7 +7,7 @@ import numpy as np
 
 from schedd.predict import LEVELS, P90, Ask
 
-_DECAY, _DOUBT = 0.9, 2.0
+_DECAY, _DOUBT, _DOUBT_RUNNING = 0.9, 2.0, 5.0
 
 
 class Oracle:
@@ -44,22 +44,25 @@ class Oracle:
             left -= share
         return self._quantiles(ask, [*atoms, (0.0, left)])
 
-    def predict_open(self, ask: Ask, running: list[tuple[Ask, int]]) -> list[int]:
-        """Seconds for a job while others, who began last first, have run for so long."""
+    def predict_open(self, ask: Ask, running: list[tuple[Ask, int]], ran: int | None = None) -> list[int]:
+        """Seconds for a job, which runs for ``ran`` already, while others, who began last first, do so."""
         atoms: list[tuple[float, float]] = []
         left = 1.0
+        past = -math.inf if ran is None else math.log(max(ran, 1) / ask.walltime)
+        doubt = _DOUBT if ran is None else _DOUBT_RUNNING
         for template in self._templates(ask):
             latest = [float(np.float32(one)) for one in self.ends[template][-32:][::-1]]
-            if not latest:
+            ended = [(value, 0, _DECAY**age) for age, value in enumerate(latest) if value > past]
+            if not ended:
                 continue
-            ended = [(value, 0, _DECAY**age) for age, value in enumerate(latest)]
             alike = [
                 math.log(max(ran, 1) / other.walltime)
                 for other, ran in running
                 if template[0] != "all" and template in self._templates(other)
             ]
-            lives = ended + [(value, 1, _DECAY**age) for age, value in enumerate(alike[:32])]
-            share = left * (total := sum(weight for *_, weight in ended)) / (total + _DOUBT)
+            going = [(value, 1, _DECAY**age) for age, value in enumerate(alike[:32]) if value > past]
+            lives = ended + going
+            share = left * (total := sum(weight for *_, weight in ended)) / (total + doubt)
             beyond = 1.0
             for k, (value, still_runs, weight) in enumerate(order := sorted(lives)):
                 if not still_runs:
@@ -68,9 +71,11 @@ class Oracle:
                     beyond -= part
             atoms.append((0.0, share * beyond))
             left -= share
-        return self._quantiles(ask, [*atoms, (0.0, left)])[1]
+        return self._quantiles(ask, [*atoms, (0.0, left)], calibrated=ran is None)[1]
 
-    def _quantiles(self, ask: Ask, atoms: list[tuple[float, float]]) -> tuple[list[float], list[int]]:
+    def _quantiles(
+        self, ask: Ask, atoms: list[tuple[float, float]], *, calibrated: bool = True
+    ) -> tuple[list[float], list[int]]:
         atoms.sort()
         raw = []
         for level in LEVELS.tolist():
@@ -85,7 +90,8 @@ class Oracle:
         told, least = [], 1
         for i, value in enumerate(raw):
             shift = self.shift + self.shift_of[ask.user] if i >= P90 - 1 else 0.0
-            seconds = math.exp(min(value + self.offset[i] + shift, 0.0)) * ask.walltime
+            by = self.offset[i] + shift if calibrated else 0.0
+            seconds = math.exp(min(value + by, 0.0)) * ask.walltime
             least = max(least, min(math.ceil(seconds - 1e-6), ask.walltime))
             told.append(least)
         return raw, told

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schedd.predict import Ask, Learner, RunTimes
+from schedd.predict import LEVELS, Ask, Learner, RunTimes, lasting
 from tests.predict.oracle import Oracle
 
 HOUR = 3600
@@ -43,7 +43,8 @@ def test_open_jobs_are_predicted_as_by_the_plain_reference(
     found = known.predict(np.arange(len(jobs)), walltimes, np.arange(len(running)), ran)
     for i, ask in enumerate(jobs):
         others = [one for j, one in enumerate(running) if j != i]
-        np.testing.assert_allclose(found[i], oracle.predict_open(ask, others), rtol=1e-5, atol=1)
+        own = running[i][1] if i < len(running) else None
+        np.testing.assert_allclose(found[i], oracle.predict_open(ask, others, own), rtol=1e-5, atol=1)
 
 
 def a_bag(runs: list[int]) -> tuple[Learner, Ask]:
@@ -74,3 +75,30 @@ def test_many_that_go_on_running_outweigh_few_that_ended_early() -> None:
 
 def test_nothing_open_is_nothing_told() -> None:
     assert Learner().predictions(0) == {}
+
+
+def test_who_runs_is_told_by_those_that_ran_longer() -> None:
+    learner, ask = Learner(), Ask("ann", 10 * HOUR, 1)
+    for run in [60] * 25 + [4 * HOUR] * 6:  # four of five fail at once
+        learner.queued("past", ask, 0)
+        learner.started("past", 0)
+        learner.ended("past", 0, run)
+    learner.queued("runs", ask, 0)
+    learner.queued("waits", ask, 0)
+    learner.started("runs", 0)
+    now = learner.predictions(HOUR)
+    assert now["runs"].ran == HOUR
+    assert now["runs"].told[LEVELS <= 0.4].tolist() == [4 * HOUR] * 6, "none of them has failed by now"
+    assert now["waits"].told[0] == 60
+    assert now["waits"].ran == 0
+    assert learner.prediction("runs").ran == 0, "learned from is what was predicted at the submission"
+
+
+def test_what_is_told_of_those_that_run_longer_is_not_cut_off_once_more() -> None:
+    learner, _ = a_bag([HOUR + 600 * i for i in range(16)])
+    told = learner.predictions(90 * 60)["16"]  # it began at 0
+    half, nearly = lasting([told], np.array([90 * 60]), np.array([[0.5, 0.9]]))[0].tolist()
+    assert half == told.p50
+    assert nearly == told.p90
+    later = lasting([told], np.array([3 * HOUR]), np.array([[0.5]]))[0, 0]
+    assert later > 3 * HOUR, "what it ran since is passed over"

@@ -78,5 +78,5 @@ def with_measured(predictions: Mapping[str, Prediction], seconds: Mapping[str, i
     for job, run in seconds.items():
         if (known := found.get(job)) is not None:
             told = np.clip(np.rint(run * shape), 1, known.walltime).astype(np.int64)
-            found[job] = replace(known, told=told)
+            found[job] = replace(known, told=told, ran=0)
     return found

@@ -48,7 +48,8 @@ class PastError:
 class RunTime:
     """``source``: `throughput`, `templates` (how long others like it ran), or empty: nothing is predicted.
 
-    ``p50`` and ``p90`` seconds are not exceeded in half and in nine of ten cases.
+    ``p50`` and ``p90`` seconds are not exceeded in half and in nine of ten cases; of a job that runs, by
+    those that run longer than it has.
     """
 
     source: str
