@@ -242,6 +242,20 @@ def test_a_job_that_was_handed_over_runs_in_the_booking_that_is_named_for_it(
     assert ("1" in site.booking("b").jobs) == (runs == [50])
 
 
+def test_a_job_altered_into_a_booking_is_promised_anew_and_breaks_nothing() -> None:
+    site = Site(nodes=1, slack=0)
+    site.book("b", "1:ppn=4", 300, within=(1_000, 2_000))
+    for job in "12":
+        site.submit(job, "1:ppn=4", 100)
+    assert site.promise("2") == 100
+    site.ask("2", advres="b")
+    ended = site.record("2").ended
+    assert ended is not None
+    assert ended.words == "it is to run in another booking, or in none"
+    site.at(1_000)
+    assert (site.runs("2"), site.record("2").breaches) == ([1_000], ())
+
+
 def test_a_job_too_long_for_its_booking_runs_after_it_like_any_other() -> None:
     site = Site(nodes=1)
     site.book("b", length=100, within=(50, 150))

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from schedd.dialect import dialect_of
+from schedd.dialect.advres import read_advres
 from schedd.engine.facts.foresight import ran_to_its_end
 from schedd.engine.facts.intake import Understood, held_by_limit, holds_resources, is_eligible, slot_limited
 from schedd.engine.facts.phases import Step, after
@@ -223,8 +224,8 @@ def resettle(
 ) -> None:
     """Plan a job anew that is not, or no longer, about to start, with the server's present word on it.
 
-    Enlarging its request, moving its queue and whatever makes it ineligible end its promise; shrinking
-    keeps it.
+    Enlarging its request, moving its queue, another booking and whatever makes it ineligible end its promise;
+    shrinking keeps it.
     """
     before = record.facts
     understood = state.intake.read(facts, state.queues.get(facts.queue), state.server.defaults)
@@ -232,6 +233,8 @@ def resettle(
         record = end_promise(state, record, event, "its request was enlarged")
     elif facts.queue != before.queue:
         record = end_promise(state, record, event, f"it was moved to queue {facts.queue}")
+    elif read_advres(facts.resources) != read_advres(before.resources):
+        record = end_promise(state, record, event, "it is to run in another booking, or in none")
     elif _counts_as(facts) != _counts_as(before):
         record = end_promise(state, record, event, "it counts as somebody else's")
     elif not is_eligible(facts, state.now):
