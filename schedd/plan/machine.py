@@ -73,6 +73,7 @@ class Machine:
         new = [node for name, node in changed.items() if name not in self.nodes]
         old = {name: self.nodes[name] for name in changed if name in self.nodes}
         first = self._slabs.tb.rows.shape[0]
+        tiers = self._slabs.tb.rows[:, at.USABLE].copy()
         columns = self._slabs.resources
         for i, node in enumerate(new):
             self.row_of[node.name] = first + i
@@ -103,6 +104,15 @@ class Machine:
             self._repairs.forget_half()
         for name, node in changed.items():
             self._set_usable(self.row_of[name], node, now)
+        if self._slabs.tb.ctl[at.KEEP_TIER]:
+            self._free_from(tiers)
+
+    def _free_from(self, tiers: Ints) -> None:
+        """Who is on a node of a lower tier than before, or on one that cannot be used, may go elsewhere."""
+        tb = self._slabs.tb
+        for row in np.flatnonzero(tb.rows[: tiers.shape[0], at.USABLE] < tiers).tolist():
+            for slot in on_row(tb, np.flatnonzero(tb.jobs[at.STATE] == at.PLANNED), row).tolist():
+                self._repairs.look_at(slot)
 
     def rank_speeds(self) -> None:
         """Work out the tiers of the nodes from their speeds: those of equal speed are one, the slowest 0."""

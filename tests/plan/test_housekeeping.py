@@ -1,6 +1,11 @@
 """What a plan does for itself beside planning: entries of pools packed, tiers of speeds, work of searches."""
 
-from schedd.model import Chunk, Node, Request
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from schedd.model import Chunk, Node, NodeState, Request
 from schedd.plan.kernels import layout as at
 from schedd.plan.plan import Plan
 from schedd.plan.slabs import MOST_WORK
@@ -37,6 +42,25 @@ def test_a_tier_is_as_fast_as_its_slowest_node() -> None:
     slowest = [many.slowest(tier) for tier in range(many.tiers)]
     assert slowest[0] == 1.0
     assert slowest == sorted(set(slowest))
+
+
+@pytest.mark.parametrize("slower", [{"state": NodeState.DOWN}, {"speed": 1.0}])
+def test_who_is_kept_on_a_fast_node_may_leave_it_when_it_goes_down_or_is_no_faster(
+    slower: dict[str, Any],
+) -> None:
+    fast, slow = Node("fast", 1, speed=2.0), Node("slow", 1, speed=1.0)
+    plan = Plan([fast, slow], 0)
+    plan.keep_tiers(True)
+    busy, short, waits = (plan.new(ONE, length, 0) for length in (100, 150, 100))
+    for slot in (busy, short, waits):
+        plan.place(slot, 0)
+    assert (plan.takes(waits)[0].row, plan.start(waits)) == (plan.row_of["fast"], 100)
+    plan.drop(short, 0)
+    plan.repair(0)
+    assert plan.start(waits) == 100, "it would start earlier on the slow node"
+    plan.set_nodes([replace(fast, **slower)], 0)
+    plan.repair(0)
+    assert (plan.takes(waits)[0].row, plan.start(waits)) == (plan.row_of["slow"], 0)
 
 
 def test_searches_do_half_as_much_each_time_but_no_less_than_a_hundredth() -> None:
