@@ -17,12 +17,12 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from schedd.plan.kernels.layout import Ints
+from schedd.plan.kernels.layout import PLANNED, Ints
 from schedd.plan.plan import Plan
 from schedd.plan.records import Moves, no_moves
 from schedd.plan.trials import asked_and_free
 
-__all__ = ["FRONT", "Waiting", "backfill"]
+__all__ = ["EXPECTED", "FRONT", "Rule", "Waiting", "backfill", "front"]
 
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
@@ -34,6 +34,8 @@ _WORK: Final = 100_000
 one that is under way is gone through, and one more at the end. What is not tried then is tried when something
 changes again."""
 
+EXPECTED: Final = 7
+"""Of what is predicted (``predict.LEVELS``): 60 % of such jobs run no longer."""
 _LEAST_S: Final = 30
 """Shorter jobs count as this long."""
 _BY_CPUS: Final = 0.08
@@ -62,6 +64,53 @@ class Waiting:
     expected: Ints
     latest: Ints
     rank: Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rule:
+    """The same by slot, (slots,); whether a job ``may`` be moved at all; the ``patience``, in seconds."""
+
+    since: Ints
+    expected: Ints
+    latest: Ints
+    rank: Ints
+    may: Bools
+    patience: int
+
+    def with_job(self, slots: int, slot: int, since: int, expected: int, latest: int) -> "Rule":
+        """For a plan of so many ``slots`` that has one job more, of rank 0."""
+
+        def wider(by: Ints, its: int) -> Ints:
+            found = np.zeros(slots, np.int64)
+            found[: by.shape[0]] = by
+            found[slot] = its
+            return found
+
+        return Rule(
+            wider(self.since, since),
+            wider(self.expected, expected),
+            wider(self.latest, latest),
+            wider(self.rank, 0),
+            wider(self.may.astype(np.int64), 1) > 0,
+            self.patience,
+        )
+
+    def follow(self, plan: Plan, now: int) -> None:
+        """Give free room in a copy of the plan, as it is given in the plan itself."""
+        slots = front(plan, self.may, now)
+        of = (by[slots] for by in (self.since, self.expected, self.latest, self.rank))
+        backfill(plan, Waiting(slots, *of), now, self.patience)
+
+
+def front(plan: Plan, may: Bools, now: int) -> Ints:
+    """The slots of those that are planned to start next, of jobs that ``may`` be moved (by slot).
+
+    Who is due and waits for the server's release or for a node keeps its place until dispatch gives it up:
+    moved on each time, it would never be given up.
+    """
+    starts, ready = plan.jobs.starts, plan.jobs.ready
+    slots = np.flatnonzero(may & (plan.jobs.states == PLANNED) & ((starts > now) | (ready <= now)))
+    return np.sort(slots[np.argsort(starts[slots], kind="stable")[:FRONT]])
 
 
 def backfill(plan: Plan, waiting: Waiting, now: int, patience: int) -> Moves:

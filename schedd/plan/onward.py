@@ -6,9 +6,11 @@ before.
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
+from schedd.plan.backfill import Rule
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels import onward as on
 from schedd.plan.kernels.layout import Ints
@@ -16,6 +18,10 @@ from schedd.plan.plan import Plan
 from schedd.plan.turns import Wholes, by_age
 
 __all__ = ["Ahead", "run_on"]
+
+
+_RULE_WORK: Final = 20_000
+"""What it costs to follow a rule after an event, in segments visited."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +35,21 @@ class Ahead:
 
 
 def run_on(
-    fork: Plan, lasts: Ints, now: int, work: int, until: Collection[int] = (), arrays: Wholes | None = None
+    fork: Plan,
+    lasts: Ints,
+    now: int,
+    work: int,
+    until: Collection[int] = (),
+    arrays: Wholes | None = None,
+    rule: Rule | None = None,
 ) -> Ahead:
     """Let the plan's jobs run for ``lasts`` seconds (by slot) in all, at most as long as planned.
 
     Each end is followed by what the engine does after one: who can start at once starts, who waits longest
-    first; then everybody moves to the earliest place. This ends when all jobs of ``until`` have started
-    (where that is empty: all that are planned), or when ``work`` segments of the plan were visited, which
-    depends on the plan alone. The fork is left at the moment reached.
+    first; then everybody moves to the earliest place. With a ``rule``, free room is given by that before, at
+    each event. This ends when all jobs of ``until`` have started (where that is empty: all that are planned),
+    or when ``work`` segments of the plan were visited, which depends on the plan alone. The fork is left at
+    the moment reached.
     """
     slabs, repairs = fork.slabs, fork.repairs
     slabs.fit_log()
@@ -45,6 +58,7 @@ def run_on(
     state = np.zeros(on.STATE_FIELDS, np.int64)
     state[on.NOW], state[on.WORK_LIMIT] = now, fork.work + work
     state[on.ENTRIES] = repairs.entries_for(on.MOST_NOW)
+    state[on.EVERY] = rule is not None
     turns = by_age(jobs, np.flatnonzero(jobs[at.STATE] == at.PLANNED))
     state[on.TURNS] = turns.shape[0]
     started = np.full(slots, -1, np.int64)
@@ -55,7 +69,7 @@ def run_on(
     wanted = np.fromiter(until, np.int64)
     longest, order = np.empty(slabs.freed.length.shape[0], np.int64), np.empty(slots, np.int64)
     moves = np.empty((slots, 3), np.int64)
-    by_hand = fork.freed  # what the plan has begun already is gone on with
+    by_hand = fork.freed or rule is not None  # what the plan has begun already is gone on with
     while True:
         tb = slabs.tb
         state[on.LOOKED] = repairs.looked
@@ -72,6 +86,9 @@ def run_on(
             slabs.tidy(int(state[on.ENTRIES]))
             continue
         if how == on.BY_HAND:
+            if rule is not None:
+                rule.follow(fork, moment)
+                state[on.WORK_LIMIT] -= _RULE_WORK
             fork.repair_now(moment, arrays)
             on.start_due(tb, turns, lasts, state, ends, started)
         elif state[on.BEGAN_AT] >= 0:
@@ -80,4 +97,4 @@ def run_on(
         while not fork.repair(moment, arrays=arrays)[1] and not fork.stopped:
             pass
         state[on.REPAIRED] = 1
-        by_hand = arrays is not None
+        by_hand = arrays is not None or rule is not None

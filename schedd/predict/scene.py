@@ -1,12 +1,13 @@
 """When all that waits is expected to start: the planner run on several times, with other run times each."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
 from schedd.model import FOREVER
+from schedd.plan.backfill import EXPECTED, Rule
 from schedd.plan.columns import PLANNED, UNPLACED, Ints
 from schedd.plan.onward import run_on
 from schedd.plan.plan import Plan
@@ -58,6 +59,7 @@ class Scene:
     lasts: Ints
     """the same as drawn, (draws, slots). Of who has no prediction it is what is planned."""
     arrays: Wholes | None = None
+    rule: Rule | None = None
 
     @classmethod
     def of(
@@ -70,6 +72,7 @@ class Scene:
         *,
         queued: Collection[int] = (),
         arrays: Wholes | None = None,
+        rule: Rule | None = None,
     ) -> "Scene":
         """By slot: the jobs' ``ids``, and ``since`` when they wait. ``queued``: slots that a policy has
         waiting without a plan. Who has no prediction lasts as planned.
@@ -92,7 +95,11 @@ class Scene:
         medians[slots] = np.minimum(lasting(told, elapsed, MEDIAN)[:, 0], longest)
         levels = drawn([ids[slot] for slot in slots.tolist()], draws)
         lasts[:, slots] = np.minimum(lasting(told, elapsed, levels).T, longest)
-        return cls(plan, now, order, medians, lasts, arrays)
+        if rule is not None:
+            expected = durations.copy()
+            expected[slots] = np.minimum([one.told[EXPECTED] for one in told], longest)
+            rule = replace(rule, expected=expected)
+        return cls(plan, now, order, medians, lasts, arrays, rule)
 
     @property
     def planned(self) -> Ints:
@@ -142,7 +149,7 @@ class Scene:
         lasts, order = self.lasts[k], self.order
         starts, now = np.full(lasts.shape[0], -1, np.int64), self.now
         if self._all_planned:
-            at = run_on(fork, lasts, now, self.work, until, self.arrays)
+            at = run_on(fork, lasts, now, self.work, until, self.arrays, self.rule)
             starts, now = at.started, at.now
         if until and (starts[list(until)] >= 0).all():
             return now, starts

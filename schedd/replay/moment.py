@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.facts.state import EngineState
+from schedd.engine.place.backfilling import rule_of
 from schedd.model import FOREVER, Never, WaitingFor
 from schedd.predict import Ask, Learner, Scene, likely
 from schedd.replay.prepare import Prepared
@@ -102,7 +103,16 @@ class Foreteller:
         """By job, when it starts in half of the draws of run times, asked ``now``: the engine's clock."""
         ids = Ids(state.by_slot)
         predictions, release = self._learner.predictions(now), state.columns.release
-        scene = Scene.of(state.plan, now, release, ids, predictions, queued=state.queue, arrays=state.arrays)
+        scene = Scene.of(
+            state.plan,
+            now,
+            release,
+            ids,
+            predictions,
+            queued=state.queue,
+            arrays=state.arrays,
+            rule=rule_of(state),
+        )
         slots = scene.order
         if not slots.shape[0]:
             return {}

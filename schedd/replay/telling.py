@@ -14,6 +14,7 @@ import numpy as np
 
 from schedd.engine.facts.records import JobRecord
 from schedd.engine.facts.state import EngineState
+from schedd.engine.place.backfilling import rule_of
 from schedd.plan.columns import Ints
 from schedd.predict import Ask, Calibration, Learner, Scene, likely
 from schedd.replay.coverage import Covered, by_tenth, by_time, tenths
@@ -151,6 +152,7 @@ class Teller:
             self._learner.predictions(now),
             queued=state.queue,
             arrays=state.arrays,
+            rule=rule_of(state),
         )
         at = [k for k, slot in enumerate(scene.order.tolist()) if int(ids[slot]) in asked]
         slots = scene.order[at]

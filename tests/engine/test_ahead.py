@@ -1,10 +1,13 @@
 """What is drawn of the future is what the engine does when that future comes: it is the reference here."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from schedd.engine.place.backfilling import rule_of
 from schedd.engine.show.foretelling import outset
 from schedd.plan.columns import FIXED, Ints
 from schedd.plan.onward import run_on
@@ -27,8 +30,8 @@ JOBS = st.lists(
 )
 
 
-def filled(jobs: list[tuple[int, int, int, float, int]]) -> Cluster:
-    cluster = Cluster(nodes=3, repair_slice=1 << 60, predict=True)
+def filled(jobs: list[tuple[int, int, int, float, int]], **settings: Any) -> Cluster:
+    cluster = Cluster(nodes=3, repair_slice=1 << 60, **{"predict": True, **settings})
     now = 0
     for i, (count, ppn, walltime, share, gap) in enumerate(jobs):
         now += gap
@@ -60,6 +63,25 @@ def test_run_on_with_true_run_times_every_job_starts_as_the_engine_starts_it(
     assert (given.plan.tables.jobs == before).all()
     slots = waiting(given.plan, given.since).tolist()
     foreseen = {given.ids[slot]: [int(found.started[slot]) - T] for slot in slots}
+    cluster.at(10**6)
+    assert foreseen == {job: cluster.runs(job) for job in foreseen}
+
+
+@settings(deadline=None, max_examples=100)
+@given(JOBS, st.integers(0, 3_000), st.sampled_from([0, 600, 5_000]))
+def test_where_free_room_is_given_by_a_rule_every_job_starts_as_the_engine_starts_it(
+    jobs: list[tuple[int, int, int, float, int]], patience: int, slack: int
+) -> None:
+    rules: dict[str, Any] = {"backfill": "shortest", "search_patience": patience, "slack": slack}
+    cluster = filled(jobs, predict=False, **rules)
+    state = cluster.engine.state
+    rule = rule_of(state)
+    found = run_on(state.plan.fork(), lasts_of(cluster), state.now, MUCH, rule=rule)
+    foreseen = {
+        record.id: [int(found.started[slot]) - T]
+        for slot, record in enumerate(state.by_slot)
+        if record is not None and found.started[slot] >= 0
+    }
     cluster.at(10**6)
     assert foreseen == {job: cluster.runs(job) for job in foreseen}
 

@@ -52,17 +52,18 @@ def view(loop: PlanLoop, name: str) -> JobView:
     return found
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=16, deadline=None)
 @given(
     lengths=st.lists(st.integers(600, 7_200), min_size=1, max_size=6),
     cpus=st.integers(1, 4),
     walltime=st.integers(600, 7_200),
     user=st.sampled_from(("ann", "bob")),
+    backfill=st.sampled_from(("oldest", "shortest")),
 )
 def test_a_what_if_says_what_the_job_is_told_when_it_comes(
-    lengths: list[int], cpus: int, walltime: int, user: str
+    lengths: list[int], cpus: int, walltime: int, user: str, backfill: str
 ) -> None:
-    with planner(end_allowance=0, tell=False, predict=True) as loop:
+    with planner(end_allowance=0, tell=False, predict=True, backfill=backfill) as loop:
         taught(loop, "ann")
         loop.submit([node("n1"), job("0")]).result(WAIT)
         for i, length in enumerate(lengths):
@@ -70,6 +71,7 @@ def test_a_what_if_says_what_the_job_is_told_when_it_comes(
         teller = Foreteller(loop)
         teller.turn()
         assert teller.latest is not None
+        assert (teller.latest.found.scene.rule is not None) == (backfill == "shortest")
         resources = {"nodes": f"1:ppn={cpus}", "walltime": str(walltime)}
         asked, found = ask(loop, teller.latest, asks(user, **resources))
         loop.submit([job("new", user=user, **resources)]).result(WAIT)

@@ -1,7 +1,5 @@
 """Free room goes to the shortest by what is expected, where the site wants that: see ``plan.backfill``."""
 
-from typing import Final
-
 import numpy as np
 
 from schedd.engine.facts.records import Cause
@@ -9,13 +7,10 @@ from schedd.engine.facts.state import EngineState
 from schedd.engine.place.chains import last_starts
 from schedd.engine.rank.promises import note_moves
 from schedd.model import FOREVER
-from schedd.plan.backfill import FRONT, Waiting, backfill
+from schedd.plan.backfill import EXPECTED, Bools, Rule, Waiting, backfill, front
 from schedd.plan.columns import PLANNED, Ints
 
-__all__ = ["give_room", "gives_room", "next_room"]
-
-_LEVEL: Final = 7
-"""Of what is predicted (``predict.LEVELS``): 60 % of such jobs run no longer."""
+__all__ = ["give_room", "gives_room", "next_room", "rule_of"]
 
 
 def gives_room(state: EngineState) -> bool:
@@ -42,8 +37,7 @@ def give_room(state: EngineState, event: str) -> None:
             state.room_due = now + 1
         return
     state.room_given, state.room_due = now, FOREVER
-    slots = _movable(state)
-    slots = np.sort(slots[np.argsort(plan.starts(slots), kind="stable")[:FRONT]])
+    slots = front(plan, _movable(state), now)
     moves = backfill(plan, _waiting(state, slots), now, state.settings.search_patience)
     if len(moves):
         note_moves(state, event, Cause.IMPROVED, "who is expected to be shorter goes first", moves)
@@ -51,16 +45,31 @@ def give_room(state: EngineState, event: str) -> None:
     state.backfilled = state.change_number
 
 
-def _movable(state: EngineState) -> Ints:
-    """The slots of planned jobs that may go elsewhere.
-
-    Who is due and waits for the server's release or for a node keeps its place until dispatch gives it up:
-    moved on each time, it would never be given up. Jobs leave a node that is down in their own time. Places
-    that are kept or booked, and those that a job can pay for, are not to be had elsewhere.
+def rule_of(state: EngineState) -> Rule | None:
+    """What free room is given by, for copies of the plan, with jobs expected to run as long as planned. None:
+    repair alone gives it.
     """
-    plan, now = state.plan, state.now
-    starts, ready = plan.jobs.starts, plan.jobs.ready
-    may = (plan.jobs.states == PLANNED) & ((starts > now) | (ready <= now))
+    if not gives_room(state):
+        return None
+    slots = np.arange(state.rank.shape[0])
+    return Rule(
+        state.waits_since.copy(),
+        state.plan.jobs.durations.copy(),
+        _latest(state, slots),
+        state.rank.copy(),
+        _movable(state),
+        state.settings.search_patience,
+    )
+
+
+def _movable(state: EngineState) -> Bools:
+    """By slot, whether a planned job may go elsewhere.
+
+    Jobs leave a node that is down in their own time. Places that are kept or booked, and those that a job can
+    pay for, are not to be had elsewhere.
+    """
+    plan = state.plan
+    may: Bools = plan.jobs.states == PLANNED
     booked = (job for booking in state.bookings.values() for job in booking.jobs)
     for job in (*state.kept_places, *state.capped, *booked):
         record = state.records.get(job)
@@ -69,17 +78,21 @@ def _movable(state: EngineState) -> Ints:
     down = [name for name in state.down_since if name in plan.row_of]
     if down:
         may[plan.on_nodes(down)] = False
-    found: Ints = np.flatnonzero(may)
-    return found
+    return may
 
 
 def _waiting(state: EngineState, slots: Ints) -> Waiting:
-    starts, durations = state.plan.starts(slots), state.plan.jobs.durations[slots]
-    latest, in_time = last_starts(state)[slots], state.due_by[slots] - durations
-    latest = np.where(starts <= in_time, np.minimum(latest, in_time), latest)
-    return Waiting(
-        slots, state.waits_since[slots], _expected(state, slots, durations), latest, state.rank[slots]
-    )
+    durations = state.plan.jobs.durations[slots]
+    expected = _expected(state, slots, durations)
+    return Waiting(slots, state.waits_since[slots], expected, _latest(state, slots), state.rank[slots])
+
+
+def _latest(state: EngineState, slots: Ints) -> Ints:
+    """The last start of each of these by promise, by those that wait for it, and by a deadline that holds."""
+    starts, in_time = state.plan.starts(slots), state.due_by[slots] - state.plan.jobs.durations[slots]
+    latest = last_starts(state)[slots]
+    found: Ints = np.where(starts <= in_time, np.minimum(latest, in_time), latest)
+    return found
 
 
 def _expected(state: EngineState, slots: Ints, durations: Ints) -> Ints:
@@ -90,6 +103,6 @@ def _expected(state: EngineState, slots: Ints, durations: Ints) -> Ints:
         for i, slot in enumerate(slots.tolist()):
             record = state.by_slot[slot]
             if record is not None and record.id in outlook.learner:
-                expected[i] = outlook.learner.prediction(record.id).told[_LEVEL]
+                expected[i] = outlook.learner.prediction(record.id).told[EXPECTED]
     least: Ints = np.minimum(expected, durations)
     return least

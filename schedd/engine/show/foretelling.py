@@ -7,6 +7,8 @@ import numpy as np
 
 from schedd.engine.facts.state import EngineState
 from schedd.engine.facts.throughput import measured, with_measured
+from schedd.engine.place.backfilling import rule_of
+from schedd.plan.backfill import Rule
 from schedd.plan.columns import Ints
 from schedd.plan.plan import Plan
 from schedd.plan.turns import Wholes
@@ -52,6 +54,7 @@ class Outset:
     """How long jobs run by their throughput, where they are planned, in seconds."""
     kinds: Mapping[Kind, Calibration]
     arrays: Wholes | None = None
+    rule: Rule | None = None
 
     @property
     def predictions(self) -> Mapping[str, Prediction]:
@@ -105,6 +108,7 @@ def outset(state: EngineState) -> Outset | None:
         measured=measured(state),
         kinds={kind: one.copy() for kind, one in outlook.kinds.items()},
         arrays=_own(state.arrays),
+        rule=rule_of(state),
     )
 
 
@@ -119,6 +123,7 @@ def foretell(given: Outset, ready: Callable[[Plan], None] = lambda _: None) -> F
         predictions,
         queued=given.queued,
         arrays=given.arrays,
+        rule=given.rule,
     )
     order = scene.order
     planned = scene.planned

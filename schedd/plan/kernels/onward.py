@@ -66,7 +66,8 @@ REPAIRED: Final = 4  # 1: of the present event only the starts are left
 CURSOR: Final = 5  # of a pass that found a slab full,
 BEGAN_AT: Final = 6  # and the number of the next hole when it began; -1: none is under way
 ENTRIES: Final = 7  # so many entries of the allocations are to be free when an event begins
-STATE_FIELDS: Final = 8
+EVERY: Final = 8  # 1: every event is the caller's, though nothing was freed
+STATE_FIELDS: Final = 9
 
 # How it went.
 ENDED: Final = 0  # all have started who were asked for, or the work is done
@@ -254,7 +255,7 @@ def run_on(
             state[NOW] = max(state[NOW], moment)
             if tb.ctl[ALLOC_TOP] + state[ENTRIES] > tb.alloc.shape[0] or not _end(tb, fr, state, ends):
                 return ROOM
-            if tb.ctl[FREED] or tb.ctl[LOOK]:
+            if tb.ctl[FREED] or tb.ctl[LOOK] or state[EVERY]:
                 state[BEGAN_AT] = -1
                 if by_hand:
                     return BY_HAND

@@ -11,6 +11,7 @@ from schedd.engine.facts.foresight import ask_of
 from schedd.engine.rank.promises import slack_of
 from schedd.engine.show.foretelling import Foretold, within
 from schedd.model import FOREVER, StartKnown
+from schedd.plan.backfill import EXPECTED
 from schedd.plan.columns import Ints
 from schedd.plan.onward import run_on
 from schedd.plan.plan import Plan
@@ -81,7 +82,7 @@ class Expecting:
         run_time = prediction.p50 if prediction is not None else -1
         if planned <= asked.now + 1:  # the plan is newer than what was predicted from it
             return Expectation(planned, planned, as_of, run_time)
-        found = likely(self._starts(facts, asked.now, understood.walltime, prediction, instead_of))
+        found = likely(self._starts(facts, asked.now, understood.walltime, prediction, promise, instead_of))
         start, late = int(found.p50[0]), int(found.late[0])
         if start < 0:
             return replace(UNKNOWN, run_time=run_time)
@@ -90,11 +91,20 @@ class Expecting:
         return Expectation(expected.p50, expected.p90, as_of, run_time)
 
     def _starts(
-        self, facts: JobFacts, now: int, walltime: int, prediction: Prediction | None, instead_of: str
+        self,
+        facts: JobFacts,
+        now: int,
+        walltime: int,
+        prediction: Prediction | None,
+        promise: int,
+        instead_of: str,
     ) -> Ints:
         """When it starts in each draw, (draws, 1); -1: not at all."""
         scene = self.found.scene
-        starts = self.fork.tried(facts, now, partial(_run_on, scene), instead_of=instead_of)
+        expected = walltime if prediction is None else min(prediction.told[EXPECTED], walltime)
+        starts = self.fork.tried(
+            facts, now, partial(_run_on, scene, expected, promise), instead_of=instead_of
+        )
         if starts is None:
             return np.full((len(self.after), 1), -1, np.int64)
         lasts = np.full(len(self.after), walltime, np.int64)
@@ -108,12 +118,14 @@ class Expecting:
         return starts.reshape(-1, 1)
 
 
-def _run_on(scene: Scene, plan: Plan, slot: int) -> Ints:
-    """When a further job of the scene's plan starts in each draw; -1: not within the work that a draw may do.
+def _run_on(scene: Scene, expected: int, latest: int, plan: Plan, slot: int) -> Ints:
+    """When a further job of the scene's plan, ``expected`` to run for so long, starts in each draw, by the
+    ``latest`` start that it would be promised.
 
-    Raises WorkSpent.
+    -1: not within the work that a draw may do. Raises WorkSpent.
     """
     size = plan.jobs.starts.shape[0]
+    rule = scene.rule.with_job(size, slot, scene.now, expected, latest) if scene.rule is not None else None
     starts = np.full(scene.lasts.shape[0], -1, np.int64)
     for k, drawn_lasts in enumerate(scene.lasts):
         fork = plan.fork()
@@ -121,6 +133,7 @@ def _run_on(scene: Scene, plan: Plan, slot: int) -> Ints:
         lasts = np.zeros(size, np.int64)
         lasts[: drawn_lasts.shape[0]] = drawn_lasts
         lasts[slot] = plan.jobs.durations[slot]  # how long it runs matters to its own start no more
-        starts[k] = run_on(fork, lasts, scene.now, scene.work, (slot,), scene.arrays).started[slot]
+        at = run_on(fork, lasts, scene.now, scene.work, (slot,), scene.arrays, rule)
+        starts[k] = at.started[slot]
         go_on()
     return starts
