@@ -96,15 +96,17 @@ class Machine:
         else:
             for name in old:
                 self._resize(name, now)
+        keeps = self._slabs.tb.ctl[at.KEEP_TIER]
         for name, before in old.items():
-            if before.features != changed[name].features:
+            faster = keeps and changed[name].speed > before.speed  # who is on as fast a node may come to it
+            if faster or before.features != changed[name].features:
                 self._repairs.note(self.row_of[name], now, FOREVER)
         if new or any(old[name].speed != changed[name].speed for name in old):
             self.rank_speeds()
             self._repairs.forget_half()
         for name, node in changed.items():
             self._set_usable(self.row_of[name], node, now)
-        if self._slabs.tb.ctl[at.KEEP_TIER]:
+        if keeps:
             self._free_from(tiers)
 
     def _free_from(self, tiers: Ints) -> None:

@@ -63,6 +63,23 @@ def test_who_is_kept_on_a_fast_node_may_leave_it_when_it_goes_down_or_is_no_fast
     assert (plan.takes(waits)[0].row, plan.start(waits)) == (plan.row_of["slow"], 0)
 
 
+def test_who_is_kept_on_a_fast_node_goes_to_another_that_becomes_as_fast() -> None:
+    fast, slow, other = Node("fast", 1, speed=2.0), Node("slow", 1, speed=1.0), Node("other", 1, speed=1.0)
+    plan = Plan([fast, slow, other], 0)
+    plan.keep_tiers(True)
+    slots = [plan.new(ONE, length, 0) for length in (100, 1_000, 1_000, 100)]
+    for slot in slots:
+        plan.place(slot, 0)
+    on = {plan.name_of[plan.takes(slot)[0].row]: slot for slot in slots[:3]}
+    waits = slots[3]
+    plan.drop(on["slow"], 0)
+    plan.repair(0)
+    assert (plan.takes(waits)[0].row, plan.start(waits)) == (plan.row_of["fast"], 100)
+    plan.set_nodes([replace(slow, speed=2.0)], 0)
+    plan.repair(0)
+    assert (plan.takes(waits)[0].row, plan.start(waits)) == (plan.row_of["slow"], 0)
+
+
 def test_searches_do_half_as_much_each_time_but_no_less_than_a_hundredth() -> None:
     plan = Plan([Node("n1", 1)], 0)
 
