@@ -1,13 +1,13 @@
 """When all that waits is expected to start: the planner run on several times, with other run times each."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from schedd.model import FOREVER
-from schedd.plan.backfill import EXPECTED, Rule
+from schedd.plan.backfill import Rule
 from schedd.plan.columns import PLANNED, UNPLACED, Ints
 from schedd.plan.onward import run_on
 from schedd.plan.plan import Plan
@@ -95,10 +95,6 @@ class Scene:
         medians[slots] = np.minimum(lasting(told, elapsed, MEDIAN)[:, 0], longest)
         levels = drawn([ids[slot] for slot in slots.tolist()], draws)
         lasts[:, slots] = np.minimum(lasting(told, elapsed, levels).T, longest)
-        if rule is not None:
-            expected = durations.copy()
-            expected[slots] = np.minimum([one.told[EXPECTED] for one in told], longest)
-            rule = replace(rule, expected=expected)
         return cls(plan, now, order, medians, lasts, arrays, rule)
 
     @property

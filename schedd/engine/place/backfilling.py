@@ -46,18 +46,18 @@ def give_room(state: EngineState, event: str) -> None:
 
 
 def rule_of(state: EngineState) -> Rule | None:
-    """What free room is given by, for copies of the plan, with jobs expected to run as long as planned. None:
-    repair alone gives it.
-    """
+    """What free room is given by, for copies of the plan. None: repair alone gives it."""
     if not gives_room(state):
         return None
-    slots = np.arange(state.rank.shape[0])
+    may, expected = _movable(state), state.plan.jobs.durations.copy()
+    waits = np.flatnonzero(may)
+    expected[waits] = _expected(state, waits, expected[waits])
     return Rule(
         state.waits_since.copy(),
-        state.plan.jobs.durations.copy(),
-        _latest(state, slots),
+        expected,
+        _latest(state, np.arange(state.rank.shape[0])),
         state.rank.copy(),
-        _movable(state),
+        may,
         state.settings.search_patience,
     )
 
@@ -96,7 +96,9 @@ def _latest(state: EngineState, slots: Ints) -> Ints:
 
 
 def _expected(state: EngineState, slots: Ints, durations: Ints) -> Ints:
-    """How long these jobs are expected to run; as long as planned where nothing is predicted."""
+    """How long these jobs are expected to run, as predicted at their submission; as long as planned where
+    nothing is predicted.
+    """
     expected = durations.copy()
     outlook = state.outlook
     if outlook is not None:
