@@ -78,7 +78,9 @@ class Rule:
     patience: int
 
     def with_job(self, slots: int, slot: int, since: int, expected: int, latest: int) -> "Rule":
-        """For a plan of so many ``slots`` that has one job more, of rank 0."""
+        """For a plan of so many ``slots`` that has one job more, of middling rank: its own is not known."""
+        ranks = np.sort(self.rank[np.flatnonzero(self.may)])
+        rank = int(ranks[ranks.shape[0] // 2]) if ranks.shape[0] else 0
 
         def wider(by: Ints, its: int) -> Ints:
             found = np.zeros(slots, np.int64)
@@ -90,7 +92,7 @@ class Rule:
             wider(self.since, since),
             wider(self.expected, expected),
             wider(self.latest, latest),
-            wider(self.rank, 0),
+            wider(self.rank, rank),
             wider(self.may.astype(np.int64), 1) > 0,
             self.patience,
         )

@@ -13,7 +13,7 @@ from schedd.service.background.foretelling import Foreteller
 from schedd.service.cluster.loop import PlanLoop
 from schedd.service.questions.expecting import UNKNOWN, Expectation, Expecting, promise_of
 from schedd.service.questions.forks import Asked
-from schedd.wire import JobFacts
+from schedd.wire import JobFacts, QueueChanged, QueueFacts
 from tests.service.build import T, job, node, planner
 
 WAIT = 30
@@ -82,6 +82,23 @@ def test_a_what_if_says_what_the_job_is_told_when_it_comes(
         assert (found.start, found.by) == (new.expected_start, new.expected_by)
         assert found.as_of == T
         assert promise_of(loop.fork().result(WAIT), asked, "batch") == new.promised_start
+
+
+def test_where_all_are_of_one_priority_a_what_if_is_given_free_room_like_them() -> None:
+    with planner(end_allowance=0, tell=False, predict=True, backfill="shortest") as loop:
+        taught(loop, "ann")
+        queue = QueueFacts(name="batch", priority=100)
+        loop.submit([QueueChanged(id="queue", time=T, queue=queue), node("n1"), job("0")]).result(WAIT)
+        for i, length in enumerate(("7000", "6000", "5000")):
+            loop.submit([job(str(i + 1), user="bob", walltime=length)]).result(WAIT)
+        teller = Foreteller(loop)
+        teller.turn()
+        assert teller.latest is not None
+        _, found = ask(loop, teller.latest, asks(nodes="1:ppn=4", walltime="600"))
+        loop.submit([job("new", walltime="600")]).result(WAIT)
+        teller.turn()
+        # It is by far the shortest, and goes next.
+        assert found.start == view(loop, "new").expected_start == T + 60
 
 
 def test_predicted_run_times_are_those_of_who_asks() -> None:
