@@ -6,6 +6,7 @@ from typing import Any, Literal
 import pytest
 
 from schedd.engine import Engine
+from schedd.engine.place.backfilling import gives_room, rule_of
 from tests.engine.cluster import Cluster, T
 
 HOUR = 3600
@@ -249,3 +250,14 @@ def test_a_shorter_job_of_lower_priority_does_not_delay_one_of_higher() -> None:
 
     assert wide(0) == 3 * HOUR
     assert wide(100) == 2 * HOUR
+
+
+def test_what_is_expected_follows_the_rule_while_requests_are_read_anew_but_not_while_paused() -> None:
+    cluster = shortest()
+    state = cluster.engine.state
+    assert (gives_room(state), rule_of(state) is not None) == (True, True)
+    state.rereading = {"a queue": ()}
+    assert (gives_room(state), rule_of(state) is not None) == (False, True)
+    state.rereading = {}
+    cluster.engine.pause("upgrade")
+    assert (gives_room(state), rule_of(state) is not None) == (False, False)

@@ -14,11 +14,15 @@ __all__ = ["give_room", "gives_room", "next_room", "rule_of"]
 
 
 def gives_room(state: EngineState) -> bool:
+    """Whether that is done now: not while much is taken in, of which the plan does not know yet."""
+    return _wanted(state) and not (state.arriving or state.rereading)
+
+
+def _wanted(state: EngineState) -> bool:
     """Whether the site wants that, and jobs are started at all. Where jobs are kept on faster nodes that are
     worth waiting for, repair alone knows how.
     """
-    busy = state.halted or state.arriving or state.rereading or state.keeps_speed
-    return state.settings.backfill == "shortest" and not busy
+    return state.settings.backfill == "shortest" and not (state.halted or state.keeps_speed)
 
 
 def next_room(state: EngineState) -> int:
@@ -47,7 +51,7 @@ def give_room(state: EngineState, event: str) -> None:
 
 def rule_of(state: EngineState) -> Rule | None:
     """What free room is given by, for copies of the plan. None: repair alone gives it."""
-    if not gives_room(state):
+    if not _wanted(state):
         return None
     may, expected = _movable(state), state.plan.jobs.durations.copy()
     waits = np.flatnonzero(may)
