@@ -58,15 +58,18 @@ def read_work(resources: Mapping[str, str]) -> Work | None:
     """What a job's resources say of it; None where they do not say both how much and how fast, or it is not
     understood.
     """
-    said = {name: _said(resources, name) for name in ("work_units", "work_rate", "work_app")}
-    units = _above_0(said["work_units"]) if said["work_units"] else None
-    if units is None or not (said["work_rate"] or said["work_app"]):
+    said = _said(resources, "work_units")
+    units = _above_0(said) if said else None
+    if units is None:
+        return None
+    rate, app = _said(resources, "work_rate"), _said(resources, "work_app")
+    if not (rate or app):
         return None
     try:
-        plain, rates = parse_rates(said["work_rate"]) if said["work_rate"] else (0.0, ())
+        plain, rates = parse_rates(rate) if rate else (0.0, ())
     except ValueError:
         return None
-    return Work(units, plain, rates, said["work_app"])
+    return Work(units, plain, rates, app)
 
 
 def work_names(resources: Mapping[str, str]) -> set[str]:

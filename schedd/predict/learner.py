@@ -53,6 +53,11 @@ class Learner:
         """What was predicted at its submission. Raises KeyError."""
         return self._jobs[job].prediction
 
+    def get(self, job: str) -> Prediction | None:
+        """The same; None of one that is not known."""
+        one = self._jobs.get(job)
+        return one.prediction if one is not None else None
+
     def open(self, now: int) -> OpenJobs:
         """All that are known, as they are now."""
         jobs = self._jobs.values()

@@ -26,6 +26,10 @@ class OpenJobs:
     now: int
     known: Known = field(repr=False)
 
+    def submitted(self) -> dict[str, Prediction]:
+        """By id, as predicted at their submission."""
+        return dict(zip(self.ids, self.at_first, strict=True))
+
     def predictions(self) -> dict[str, Prediction]:
         """By id; each with what is learned from of the first one."""
         started = np.array(self.started, np.int64)

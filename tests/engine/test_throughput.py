@@ -66,7 +66,8 @@ class Site(Cluster):
         self.tell(*(NodeChanged(id=f"c{one.name}", time=T, node=one) for one in nodes))
 
     def seconds(self) -> dict[str, int]:
-        return measured(self.engine.state)
+        state = self.engine.state
+        return measured(state.by_slot, state.plan, state.site.throughput)
 
 
 RATES = {"x.work_units": "1000", "x.work_rate": "epyc/10+old/4"}

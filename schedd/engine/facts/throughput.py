@@ -7,17 +7,16 @@ of the slowest node. A job that moves to nodes of another kind is predicted anew
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
 from schedd.dialect.throughput import Work, read_work
+from schedd.engine.facts.records import JobRecord
+from schedd.plan.plan import Plan
 from schedd.predict import LEVELS, Prediction
 
-if TYPE_CHECKING:
-    from schedd.engine.facts.state import EngineState
-
-__all__ = ["Kind", "measured", "rate_on", "run_time", "with_measured"]
+__all__ = ["Apps", "Kind", "measured", "rate_on", "run_time", "with_measured"]
 
 Kind = tuple[str, Iterable[str], float]
 """A node's name, its properties, and its speed."""
@@ -54,20 +53,19 @@ def run_time(work: Work, nodes: Iterable[Kind], apps: Apps) -> int | None:
     return max(1, math.ceil(work.units / min(known)))
 
 
-def measured(state: "EngineState") -> dict[str, int]:
+def measured(records: Iterable[JobRecord | None], plan: Plan, apps: Apps) -> dict[str, int]:
     """By job, how long it runs by its throughput on the nodes where it runs or is planned, in seconds."""
     found = {}
-    plan = state.plan
-    for job, record in state.records.items():
-        work = read_work(record.facts.resources)
-        if work is None or record.slot < 0 or plan.start(record.slot) < 0:
+    for record in records:
+        work = read_work(record.facts.resources) if record is not None else None
+        if record is None or work is None or record.slot < 0 or plan.start(record.slot) < 0:
             continue
         names = {plan.name_of[take.row] for take in plan.takes(record.slot)}
         nodes = (plan.nodes[name] for name in names)
         kinds = [(one.name, one.features, one.speed) for one in nodes]
-        seconds = run_time(work, kinds, state.site.throughput)
+        seconds = run_time(work, kinds, apps)
         if seconds is not None:
-            found[job] = seconds
+            found[record.id] = seconds
     return found
 
 

@@ -1,16 +1,23 @@
 """Free room goes to the shortest by what is expected, where the site wants that: see ``plan.backfill``."""
 
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
 import numpy as np
 
-from schedd.engine.facts.records import Cause
+from schedd.engine.facts.records import Cause, JobRecord
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.chains import last_starts
 from schedd.engine.rank.promises import note_moves
 from schedd.model import FOREVER
 from schedd.plan.backfill import EXPECTED, Bools, Rule, Waiting, backfill, front
 from schedd.plan.columns import PLANNED, Ints
+from schedd.predict import Prediction
 
-__all__ = ["give_room", "gives_room", "next_room", "rule_of"]
+__all__ = ["give_room", "gives_room", "next_room", "outline_of", "rule_of", "with_lengths"]
+
+Predicted = Callable[[str], Prediction | None]
+"""What was predicted of a job at its submission."""
 
 
 def gives_room(state: EngineState) -> bool:
@@ -51,19 +58,29 @@ def give_room(state: EngineState, event: str) -> None:
 
 def rule_of(state: EngineState) -> Rule | None:
     """What free room is given by, for copies of the plan. None: repair alone gives it."""
+    rule = outline_of(state)
+    return with_lengths(rule, state.by_slot, _predicted(state)) if rule is not None else None
+
+
+def outline_of(state: EngineState) -> Rule | None:
+    """The same as if nothing were predicted: to look up each job's prediction takes longer than all else."""
     if not _wanted(state):
         return None
-    may, expected = _movable(state), state.plan.jobs.durations.copy()
-    waits = np.flatnonzero(may)
-    expected[waits] = _expected(state, waits, expected[waits])
     return Rule(
         state.waits_since.copy(),
-        expected,
+        state.plan.jobs.durations.copy(),
         _latest(state, np.arange(state.rank.shape[0])),
         state.rank.copy(),
-        may,
+        _movable(state),
         state.settings.search_patience,
     )
+
+
+def with_lengths(rule: Rule, by_slot: Sequence[JobRecord | None], predicted: Predicted) -> Rule:
+    """An outline with what is expected of each job that may be moved, as predicted at its submission."""
+    may, expected = np.flatnonzero(rule.may), rule.expected.copy()
+    expected[may] = _expected(by_slot, may, expected[may], predicted)
+    return replace(rule, expected=expected)
 
 
 def _movable(state: EngineState) -> Bools:
@@ -87,7 +104,7 @@ def _movable(state: EngineState) -> Bools:
 
 def _waiting(state: EngineState, slots: Ints) -> Waiting:
     durations = state.plan.jobs.durations[slots]
-    expected = _expected(state, slots, durations)
+    expected = _expected(state.by_slot, slots, durations, _predicted(state))
     return Waiting(slots, state.waits_since[slots], expected, _latest(state, slots), state.rank[slots])
 
 
@@ -99,16 +116,19 @@ def _latest(state: EngineState, slots: Ints) -> Ints:
     return found
 
 
-def _expected(state: EngineState, slots: Ints, durations: Ints) -> Ints:
-    """How long these jobs are expected to run, as predicted at their submission; as long as planned where
-    nothing is predicted.
-    """
+def _predicted(state: EngineState) -> Predicted:
+    return state.outlook.learner.get if state.outlook is not None else lambda _: None
+
+
+def _expected(
+    by_slot: Sequence[JobRecord | None], slots: Ints, durations: Ints, predicted: Predicted
+) -> Ints:
+    """How long these jobs are expected to run; as long as planned where nothing is predicted."""
     expected = durations.copy()
-    outlook = state.outlook
-    if outlook is not None:
-        for i, slot in enumerate(slots.tolist()):
-            record = state.by_slot[slot]
-            if record is not None and record.id in outlook.learner:
-                expected[i] = outlook.learner.prediction(record.id).told[EXPECTED]
+    for i, slot in enumerate(slots.tolist()):
+        record = by_slot[slot]
+        prediction = predicted(record.id) if record is not None else None
+        if prediction is not None:
+            expected[i] = prediction.told[EXPECTED]
     least: Ints = np.minimum(expected, durations)
     return least

@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from schedd.engine.facts.records import JobRecord
 from schedd.engine.facts.state import EngineState
-from schedd.engine.facts.throughput import measured, with_measured
-from schedd.engine.place.backfilling import rule_of
+from schedd.engine.facts.throughput import Apps, measured, with_measured
+from schedd.engine.place.backfilling import outline_of, with_lengths
 from schedd.plan.backfill import Rule
 from schedd.plan.columns import Ints
 from schedd.plan.plan import Plan
@@ -41,8 +42,8 @@ class Outset:
 
     plan: Plan
     now: int
-    ids: tuple[str, ...]
-    """By slot; empty where there is no job."""
+    by_slot: tuple[JobRecord | None, ...]
+    apps: Apps
     queued: frozenset[int]
     """Slots of jobs that a queue policy has waiting."""
     since: Ints
@@ -50,16 +51,34 @@ class Outset:
     expected: Ints
     expected_by: Ints
     open_jobs: OpenJobs
-    measured: Mapping[str, int]
-    """How long jobs run by their throughput, where they are planned, in seconds."""
     kinds: Mapping[Kind, Calibration]
     arrays: Wholes | None = None
-    rule: Rule | None = None
+    outline: Rule | None = None
+    """The rule by which free room is given; nothing is predicted in it yet."""
+
+    # What follows goes through all jobs at each call: the engine waits for none of it.
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """By slot; empty where there is no job."""
+        return tuple(record.id if record is not None else "" for record in self.by_slot)
+
+    @property
+    def measured(self) -> Mapping[str, int]:
+        """How long jobs run by their throughput, where they are planned, in seconds."""
+        return measured(self.by_slot, self.plan, self.apps)
 
     @property
     def predictions(self) -> Mapping[str, Prediction]:
-        """How long each job runs, by what was known then; worked out at each call."""
+        """How long each job runs, by what was known then."""
         return with_measured(self.open_jobs.predictions(), self.measured)
+
+    @property
+    def rule(self) -> Rule | None:
+        """By what free room is given. None: repair alone gives it."""
+        if self.outline is None:
+            return None
+        return with_lengths(self.outline, self.by_slot, self.open_jobs.submitted().get)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,23 +117,24 @@ def outset(state: EngineState) -> Outset | None:
     return Outset(
         plan=plan,
         now=state.now,
-        ids=tuple(record.id if record is not None else "" for record in state.by_slot),
+        by_slot=tuple(state.by_slot),
+        apps=state.site.throughput,
         queued=frozenset(state.queue),
         since=state.columns.release.copy(),
         promise=state.promise.copy(),
         expected=state.expected.copy(),
         expected_by=state.expected_by.copy(),
         open_jobs=outlook.learner.open(state.now),
-        measured=measured(state),
         kinds={kind: one.copy() for kind, one in outlook.kinds.items()},
         arrays=_own(state.arrays),
-        rule=rule_of(state),
+        outline=outline_of(state),
     )
 
 
 def foretell(given: Outset, ready: Callable[[Plan], None] = lambda _: None) -> Foretold:
     """Work it all out. ``ready`` gets each plan that is worked on, which may be stopped from outside."""
-    now, ids, predictions = given.now, given.ids, given.predictions
+    now, ids, seconds = given.now, given.ids, given.measured
+    predictions = with_measured(given.open_jobs.predictions(), seconds)
     scene = Scene.of(
         given.plan,
         now,
@@ -146,9 +166,7 @@ def foretell(given: Outset, ready: Callable[[Plan], None] = lambda _: None) -> F
         old = Expected(p50, int(given.expected_by[slot])) if p50 >= 0 else None
         if counts or not calm(old, new, now):
             told.append(ExpectedFacts(job, new.p50, new.p90, by_plan, kind if counts else "", late))
-    return Foretold(
-        now, plan, scene, tuple(drawn), starts, tuple(told), given.predictions, given.measured, given.kinds
-    )
+    return Foretold(now, plan, scene, tuple(drawn), starts, tuple(told), predictions, seconds, given.kinds)
 
 
 def _own(arrays: Wholes | None) -> Wholes | None:
