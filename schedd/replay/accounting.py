@@ -6,6 +6,7 @@ from sys import intern
 
 from schedd.dialect import RequestError, parse_size, parse_walltime
 from schedd.dialect.accounting import is_record, parse_ended_run
+from schedd.engine.facts.arrays import whole_name
 from schedd.replay.text import lines_of
 from schedd.replay.workload import PROCS_LIMIT, TIME_LIMIT, UNKNOWN, Fault, Trace, TraceError, TraceJob
 
@@ -79,7 +80,7 @@ def parse_ended(line: str) -> TraceJob | None:
         select_spec=values.get("Resource_List.select"),
         wait=run.start - run.eligible,
         status=_status(exit_status),
-        name=intern(values.get("jobname", "")),
+        name=intern(whole_name(run.id, values.get("jobname", ""))),
     )
 
 

@@ -50,6 +50,19 @@ class Foreseen(Cluster):
         return view.expected_start - T, view.expected_by - T
 
 
+def test_jobs_of_an_array_are_known_by_the_name_of_the_whole() -> None:
+    cluster = Foreseen()
+    for i in range(20):
+        cluster.submit(f"7[{i}].past", walltime=HOUR, runtime=60, name=f"relax-{i}", array="7[].past")
+        cluster.at(cluster.server.now - T + 60)
+    cluster.habit(40, 3000, name="steep")
+    cluster.submit("8[5].server", walltime=HOUR, name="relax-5", array="8[].server")
+    cluster.submit("9.server", walltime=HOUR, name="relax")
+    cluster.submit("10.server", walltime=HOUR, name="relax-5")
+    p50 = {job: cluster.outlook.learner.prediction(job).p50 for job in ("8[5].server", "9.server", "10.server")}
+    assert p50["8[5].server"] == p50["9.server"] < 600 < p50["10.server"]
+
+
 def queue_of(cluster: Foreseen, *names: str) -> int:
     """A job that runs and others behind it; returns when that was, after the beginning."""
     for name in names:

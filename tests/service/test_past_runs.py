@@ -51,6 +51,15 @@ def test_a_new_site_knows_from_the_first_moment_how_long_jobs_run(tmp_path: Path
     assert learned(log).ends == 50
 
 
+def test_jobs_of_an_array_are_known_by_the_name_of_the_whole(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    arrays = (record(NOW - 2 * DAY + 100 * i).replace(".head", f"[{i}].head") for i in range(20))
+    named = [line.replace("=relax", f"=relax-{i}") for i, line in enumerate(arrays)]
+    others = [record(NOW - DAY + 100 * i, 3000).replace("=relax", "=steep") for i in range(40)]
+    log.write_text("".join(named + others))
+    assert learned(log).predict(ASK).p50 < 600
+
+
 def test_what_is_learned_is_the_same_in_whatever_order_the_files_have_it(tmp_path: Path) -> None:
     lines = [record(NOW - DAY + 37 * i, 20 + i % 7 * 50) for i in range(200)]
     for name, order in (("a", lines), ("b", lines[::-1])):

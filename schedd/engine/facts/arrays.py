@@ -4,7 +4,7 @@ import re
 from hashlib import blake2b
 from typing import Final
 
-__all__ = ["array_number", "array_of", "index_of"]
+__all__ = ["array_number", "array_of", "index_of", "whole_name"]
 
 _INDEX: Final = re.compile(r"\[(\d+)\]")
 
@@ -18,6 +18,12 @@ def index_of(job: str) -> int:
     """3 of `7[3].server`; 0 of a job of no array."""
     found = _INDEX.search(job)
     return int(found.group(1)) if found is not None else 0
+
+
+def whole_name(job: str, name: str) -> str:
+    """`relax`, as all jobs of an array were named by who submitted it: TORQUE calls `7[3].server` `relax-3`."""
+    found = _INDEX.search(job)
+    return name.removesuffix(f"-{found.group(1)}") if found is not None else name
 
 
 def array_number(array: str) -> int:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from schedd.engine.facts.arrays import whole_name
 from schedd.engine.facts.intake import Understood
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.predict import Ask, Expected, Outlook
@@ -31,7 +32,8 @@ def ask_of(facts: JobFacts, understood: Understood) -> Ask:
     """What a job's run time is predicted from. Hosts of owners are left out: people log in anywhere."""
     request = understood.request
     cpus = request.cpus if request is not None else sum(share.cpus for share in facts.shares)
-    return Ask(facts.owner.partition("@")[0], max(1, understood.walltime), cpus, facts.name)
+    name = whole_name(facts.id, facts.name)
+    return Ask(facts.owner.partition("@")[0], max(1, understood.walltime), cpus, name)
 
 
 def foresee(state: "EngineState", outlook: Outlook, before: JobRecord | None, record: JobRecord) -> None:

@@ -7,6 +7,7 @@ import structlog
 
 from schedd.dialect.accounting import EndedRun
 from schedd.dialect.units import parse_walltime
+from schedd.engine.facts.arrays import whole_name
 from schedd.engine.facts.settings import EngineSettings
 from schedd.predict import Ask, Learner, RunTimes
 from schedd.service.cluster.accounting_logs import ended_runs
@@ -58,4 +59,5 @@ def _ask(run: EndedRun) -> Ask | None:
         return None
     if walltime < 1:
         return None
-    return Ask(values.get("user", ""), walltime, run.procs, values.get("jobname", ""))
+    name = whole_name(run.id, values.get("jobname", ""))
+    return Ask(values.get("user", ""), walltime, run.procs, name)
