@@ -106,12 +106,16 @@ async def get_accuracy(
     seen: Seen,
     since: Annotated[
         int | None,
-        Query(description="What was told at this second and later; 30 days ago unless given.", ge=0, le=MOST),
+        Query(
+            description="What was told at this second and later; 30 days before its end unless given.",
+            ge=0,
+            le=MOST,
+        ),
     ] = None,
-    until: Annotated[int | None, Query(description="And before this second.", ge=0, le=MOST)] = None,
-    queue: Annotated[
-        str, Query(description="Expected starts of jobs in this queue alone.", max_length=512)
-    ] = "",
+    until: Annotated[
+        int | None, Query(description="And before this second; now unless given.", ge=0, le=MOST)
+    ] = None,
+    queue: Annotated[str, Query(description="Of jobs in this queue alone.", max_length=512)] = "",
     user: Annotated[
         str, Query(description="Of this owner's jobs alone: `ann`, or `ann@host`.", max_length=512)
     ] = "",
@@ -120,15 +124,22 @@ async def get_accuracy(
 
     `overall` and `by_lead` are of planned starts: errors are actual less told, in seconds, so that positive
     is later than told. `expected` is of expected starts; a job that waits beyond the moment told for nine of
-    ten cases is a miss already. A daemon without a database keeps none. What was told is noted some minutes
-    later.
+    ten cases is a miss already. Each is of the last 100,000 that were told in the period. A daemon without a
+    database keeps none. What was told is noted some minutes later.
     """
     if user and not seen.sees_owner(user):
         what = f"you may not see jobs of {user}"
         raise ProblemError("invalid", what, errors=[Fault(where="query.user", what=what)])
     now = cluster.now()
-    begin, end = since if since is not None else now - 30 * DAY, until if until is not None else MOST
-    found = await run_in_threadpool(_accuracy, daemon, cluster, begin, end, now, queue, user)
+    end = until if until is not None else now + 1
+    begin = since if since is not None else max(0, end - 30 * DAY)
+    if begin >= end:
+        why = "it lies ahead" if begin > now else f"it ends at {end}"
+        what = f"the period from {begin} on has no second in it: {why}"
+        fault = Fault(where="query.since", what=what, allowed=f"a moment before {end}")
+        raise ProblemError("invalid", what, errors=[fault])
+    last = end if until is not None else MOST
+    found = await run_in_threadpool(_accuracy, daemon, cluster, begin, last, now, queue, user)
     if found is None:
         none = AccuracyView(kept=False, overall=None, by_lead=(), expected=(), breaches=None)
         return reply(request, none)
@@ -148,7 +159,7 @@ def _accuracy(
         store = daemon.durable.store
         number = store.known_cluster(cluster.name) or 0
         right = rightness(store, number, since, until, now, queue=queue, user=user)
-        return store.accuracy(number, since), right
+        return store.accuracy(number, since, until, queue=queue, user=user), right
 
 
 def _error(error: Error, lead: int) -> ErrorView:

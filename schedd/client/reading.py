@@ -400,8 +400,8 @@ class Reading:
     def accuracy(
         self, *, since: int | None = None, until: int | None = None, queue: str = "", user: str = ""
     ) -> AccuracyView:
-        """How right the starts were that were told in ``[since, until)``, the last 30 days unless given:
-        planned ones, and expected ones of a queue or a user, where they are given.
+        """How right the planned and the expected starts were that were told in ``[since, until)``, the last
+        30 days unless given; of jobs in a queue, of a user, where they are given.
         """
         query: Query = {"since": since, "until": until, "queue": queue or None, "user": user or None}
         return cast("AccuracyView", self._get("/accuracy", query))

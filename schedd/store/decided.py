@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sqlalchemy import Connection, Table, bindparam, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Table, bindparam, func, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Row
 
@@ -213,11 +213,20 @@ def recent(connection: Connection, cluster: int, most: int) -> tuple[Decision, .
     return tuple(decision for row, decision in found if row.outcome is None)[::-1]
 
 
-def accuracy(connection: Connection, cluster: int, since: int) -> Accuracy:
-    """The errors of the starts told at ``since`` or later of jobs that have started: the last 100,000."""
-    query = select(told.c.time, told.c.start, told.c.actual).where(
+def accuracy(
+    connection: Connection, cluster: int, since: int, until: int, *, queue: str = "", user: str = ""
+) -> Accuracy:
+    """The errors of the starts told in ``[since, until)`` of jobs that have started: the last 100,000; of a
+    queue, of a user, where they are given.
+    """
+    query = select(told.c.time, told.c.start, told.c.actual)
+    if queue or user:
+        of_job = (jobs.c.cluster == told.c.cluster) & (jobs.c.id == told.c.job)
+        query = query.select_from(told.join(jobs, of_job)).where(*_of(queue, user))
+    query = query.where(
         told.c.cluster == cluster,
         told.c.time >= since,
+        told.c.time < until,
         told.c.start.is_not(None),
         told.c.actual.is_not(None),
     )
@@ -261,14 +270,18 @@ def broken_in(
     query = select(func.count()).select_from(breaches)
     if queue or user:
         of_job = (jobs.c.cluster == breaches.c.cluster) & (jobs.c.id == breaches.c.job)
-        query = select(func.count()).select_from(breaches.join(jobs, of_job))
-    if queue:
-        query = query.where(jobs.c.queue == plain(queue))
-    if user:
-        name = plain(user)
-        query = query.where(or_(jobs.c.owner == name, jobs.c.owner.startswith(name + "@", autoescape=True)))
+        query = select(func.count()).select_from(breaches.join(jobs, of_job)).where(*_of(queue, user))
     within = (breaches.c.time >= since, breaches.c.time < until, breaches.c.kind == "broken")
     return int(connection.scalar(query.where(breaches.c.cluster == cluster, *within)) or 0)
+
+
+def _of(queue: str, user: str) -> Iterator[ColumnElement[bool]]:
+    """Only jobs in this queue, and of this owner (`ann`, or `ann@host`), where they are given."""
+    if queue:
+        yield jobs.c.queue == plain(queue)
+    if user:
+        name = plain(user)
+        yield or_(jobs.c.owner == name, jobs.c.owner.startswith(name + "@", autoescape=True))
 
 
 def _error(error: npt.NDArray[np.int64]) -> Error:

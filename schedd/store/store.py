@@ -55,6 +55,7 @@ from schedd.wire import Decision, Event
 __all__ = ["Store"]
 
 _RECENT = 20_000
+_MOST_TIME = 1 << 62
 
 
 class Store:
@@ -216,10 +217,12 @@ class Store:
         with self.database.read() as connection:
             return decided.recent(connection, cluster, _RECENT)
 
-    def accuracy(self, cluster: int, since: int = 0) -> Accuracy:
-        """How wrong the starts told at ``since`` or later were, of jobs that have started: the last ones."""
+    def accuracy(
+        self, cluster: int, since: int = 0, until: int = _MOST_TIME, *, queue: str = "", user: str = ""
+    ) -> Accuracy:
+        """How wrong the starts told in ``[since, until)`` were, of jobs that have started."""
         with self.database.read() as connection:
-            return decided.accuracy(connection, cluster, since)
+            return decided.accuracy(connection, cluster, since, until, queue=queue, user=user)
 
     def foreseen(
         self,

@@ -147,8 +147,19 @@ def test_expected_starts_are_compared_with_actual_ones_of_a_queue_or_a_user(
             60 / 740,
         )
         assert found["breaches"] == 0
-    for asked in ({"user": "nobody"}, {"queue": "other"}, {"since": T + 1}):
-        assert not any(one["figures"]["count"] for one in get(durable, "/accuracy", **asked)["expected"])
+        assert found["overall"]["count"] > 0
+    for asked in ({"user": "nobody"}, {"queue": "other"}, {"until": T}, {"since": T - 100, "until": T}):
+        found = get(durable, "/accuracy", **asked)
+        assert not any(one["figures"]["count"] for one in found["expected"])
+        assert found["overall"]["count"] == 0
+
+
+def test_a_period_without_a_second_in_it_is_refused(busy_cluster: TestClient) -> None:
+    for asked, why in (({"since": T + 9}, "it lies ahead"), ({"since": T - 5, "until": T - 5}, "it ends at")):
+        answer = busy_cluster.get(f"{MAIN}/accuracy", params=asked)
+        assert answer.status_code == 422
+        assert answer.json()["errors"][0]["where"] == "query.since"
+        assert why in answer.json()["detail"]
 
 
 def test_searches_and_the_past_of_the_plan_outlive_the_daemon(durable: TestClient, the_app: FastAPI) -> None:

@@ -59,7 +59,9 @@ def test_jobs_of_an_array_are_known_by_the_name_of_the_whole() -> None:
     cluster.submit("8[5].server", walltime=HOUR, name="relax-5", array="8[].server")
     cluster.submit("9.server", walltime=HOUR, name="relax")
     cluster.submit("10.server", walltime=HOUR, name="relax-5")
-    p50 = {job: cluster.outlook.learner.prediction(job).p50 for job in ("8[5].server", "9.server", "10.server")}
+    p50 = {
+        job: cluster.outlook.learner.prediction(job).p50 for job in ("8[5].server", "9.server", "10.server")
+    }
     assert p50["8[5].server"] == p50["9.server"] < 600 < p50["10.server"]
 
 

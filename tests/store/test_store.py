@@ -122,6 +122,7 @@ def test_the_error_of_told_starts_is_reported_by_lead(store: Store) -> None:
     assert {lead: error.count for lead, error in found.by_lead.items()} == {0: 2, 3600: 1}
     assert store.accuracy(cluster, since=1200).overall.count == 1
     assert store.accuracy(cluster, since=9999).overall.count == 0
+    assert store.accuracy(cluster, until=1200).overall.count == 2
     rows = [(one.job, one.start, one.actual) for one in store.told(cluster)]
     assert rows == [("a", 2030, 2060), ("b", 9000, 8000), ("a", 2000, 2060)]
     assert [one.job for one in store.told(cluster, limit=1)] == ["a"]

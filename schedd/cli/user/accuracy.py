@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from schedd.cli.user.asking import Session, answer, parser, show_json
 from schedd.cli.user.reservation import time_of
 from schedd.cli.user.text import moment, span, table
+from schedd.client import ClientError
 from schedd.client.answers import HorizonView
 
 __all__ = ["line", "make_parser", "run"]
@@ -20,10 +21,11 @@ def make_parser(name: str = "schedd accuracy") -> argparse.ArgumentParser:
         name,
         "Show how right expected starts were: which share of the jobs started by the moments told for half "
         "and for nine of ten cases, and how wrong the expected and the planned start were.",
+        "TIME is 2026-12-01T08:00 or 08:00; of times ahead nothing is known.",
     )
     add = found.add_argument
-    add("--since", metavar="TIME", help="start of the period (default: 30 days ago)")
-    add("--until", metavar="TIME", help="end of the period")
+    add("--since", metavar="TIME", help="start of the period (default: 30 days before its end)")
+    add("--until", metavar="TIME", help="end of the period (default: now)")
     add("-q", dest="queue", metavar="QUEUE", default="", help="only jobs in this queue")
     add("-u", dest="user", metavar="USER", default="", help="only this user's jobs")
     add("--horizon", choices=tuple(_KINDS), help="only predictions made at this point")
@@ -37,8 +39,12 @@ def run(argv: Sequence[str], name: str = "schedd accuracy") -> int:
 
 def _show(session: Session, args: argparse.Namespace) -> bool:
     now = session.now
-    since = time_of(args.since, now) if args.since else now - 30 * _DAY
     until = time_of(args.until, now) if args.until else None
+    end = until if until is not None else now
+    since = time_of(args.since, now) if args.since else end - 30 * _DAY
+    if since >= end:
+        what = "--since has to be before --until" if until is not None else "--since lies ahead"
+        raise ClientError(f"{what}: {moment(since, now)} to {moment(end, now)}")
     found = session.client.accuracy(since=since, until=until, queue=args.queue, user=args.user)
     wanted = [one for one in found["expected"] if args.horizon in (None, one["kind"])]
     if args.json:
@@ -47,7 +53,11 @@ def _show(session: Session, args: argparse.Namespace) -> bool:
     if not found["kept"]:
         print("without a database nothing is kept of what was told")
         return False
-    period = f"{moment(since, now)} to {moment(until if until is not None else now, now)}"
+    period = f"{moment(since, now)} to {moment(end, now)}"
+    if args.queue:
+        period += f", jobs in queue {args.queue}"
+    if args.user:
+        period += f", jobs of {args.user}"
     if not any(one["figures"]["count"] for one in wanted):
         print(f"no expected start came true or was missed, of those told {period}")
         return False

@@ -239,6 +239,10 @@ def test_expected_starts_stand_beside_planned_and_promised_ones(
 def test_accuracy_needs_a_database_and_says_so(run: Run) -> None:
     assert run("accuracy", "-u", "ann", "--horizon", "hour") == (1, NO_ACCURACY, "")
     assert run("accuracy", "--since", "yesterday")[0] == 2
+    code, _, err = run("accuracy", "--since", "2020-02-02", "--until", "2020-02-01")
+    assert (code, "--since has to be before --until" in err) == (2, True)
+    code, _, err = run("accuracy", "--since", "+2h")
+    assert (code, "--since lies ahead" in err) == (2, True)
     part = Figures(
         count=120, p90_coverage=0.905, p50_coverage=0.5, median_error=600.0, plan_median_error=3000.0,
         error_ratio=0.2, pinball_50=1.0, pinball_90=1.0, sharpness=2.5,
