@@ -17,7 +17,7 @@ from schedd.service.read.accuracy import Rightness, rightness
 from schedd.store import Breach, StoreError
 from schedd.store.records import Accuracy, Told
 
-__all__ = ["Criteria", "Kept", "Share", "criteria_of", "kept_of", "worth_columns"]
+__all__ = ["PERIOD_S", "Criteria", "Kept", "Share", "criteria_of", "kept_of", "worth_columns"]
 
 _SHORTEST_S: Final = 10
 """Of the bounded slowdown: shorter jobs count as long as this."""
@@ -27,7 +27,8 @@ _MOST: Final = 2_000
 _SEARCHES: Final = 20
 _SEARCHES_SHOWN: Final = 500
 _POINTS: Final = 720
-_PERIOD_S: Final = 30 * 86_400
+PERIOD_S: Final = 30 * 86_400
+"""Told starts are those of so long, unless another period is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,16 +132,24 @@ class Kept:
 
     accuracy: Accuracy | None = None
     expected: Rightness | None = None
-    """Of the last 30 days."""
+    """Both of the period, the queue and the user asked for."""
     told: Sequence[Told] = ()
     breaches: Sequence[Breach] = ()
     searches: Sequence[SearchRun] = ()
     why_none: str = ""
 
 
-def kept_of(clusters: Clusters, loop: PlanLoop, *, singly: bool) -> Kept:
-    """Told starts against actual ones; ``singly``: those of each job, and broken promises. Waits for the
-    database.
+def kept_of(
+    clusters: Clusters,
+    loop: PlanLoop,
+    *,
+    singly: bool,
+    seconds: int = PERIOD_S,
+    queue: str = "",
+    user: str = "",
+) -> Kept:
+    """Starts told in the last ``seconds`` against actual ones; of jobs in a queue, of a user, where they are
+    given. ``singly``: those of each job, and broken promises, of all jobs. Waits for the database.
     """
     try:
         runs = clusters.tracks[loop.name].searches(_SEARCHES).runs
@@ -149,9 +158,10 @@ def kept_of(clusters: Clusters, loop: PlanLoop, *, singly: bool) -> Kept:
             return Kept(searches=runs, why_none=none)
         store = clusters.durable.store
         cluster = store.known_cluster(loop.name) or 0
-        accuracy = store.accuracy(cluster)
         now = loop.now()
-        expected = rightness(store, cluster, now - _PERIOD_S, now + 1, now)
+        begin, end = now - seconds, now + 1
+        accuracy = store.accuracy(cluster, begin, end, queue=queue, user=user)
+        expected = rightness(store, cluster, begin, end, now, queue=queue, user=user)
         if not singly:
             return Kept(accuracy, expected, searches=runs)
         return Kept(accuracy, expected, store.told(cluster, _MOST), store.broken(cluster, 100), runs)

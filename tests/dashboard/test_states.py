@@ -26,6 +26,7 @@ from schedd.service.cluster.durable import Durable
 from schedd.service.clusters import Clusters
 from schedd.service.settings.file import AuthSettings, StoreSettings
 from schedd.wire import (
+    ExpectedFacts,
     JobDeleted,
     JobEnded,
     JobStarted,
@@ -36,6 +37,7 @@ from schedd.wire import (
     RunAccepted,
     ShareFacts,
     Snapshot,
+    StartsExpected,
 )
 from tests.dashboard.conftest import WAIT_MS, Look, Site, token, tokens
 from tests.service.build import StillClock, T, event_id, job, node
@@ -333,6 +335,35 @@ def test_acts_are_in_the_audit_and_told_starts_on_the_page_of_quality(kept: Site
     row = "<td>our-admin</td><td>pause</td><td>new &lt;b&gt;disks&lt;/b&gt;</td>"
     assert row in page
     assert "Broken promises" in quality
+
+
+def test_the_page_of_quality_tells_told_starts_of_a_period_a_queue_and_a_user(kept: Site) -> None:
+    told = ExpectedFacts("3.server", T + 100, T + 500, T + 900, "submission")
+    kept.happen(job("3.server"), StartsExpected(id=event_id(), time=T, jobs=(told,)))
+    kept.happen(
+        JobStarted(id=event_id(), time=T + 160, job_id="3.server", shares=(ShareFacts(node="n1", cpus=4),))
+    )
+    store = kept.app.state.clusters.durable.store
+    for _ in store.note_past(store.known_cluster("main")):
+        pass
+    one = kept.ask("/jobs/3.server")
+    none = "No expected start to compare of these jobs in this period."
+    with httpx2.Client(base_url=f"{kept.url}/dashboard", headers={"Accept": "text/html"}) as client:
+        client.post("/login", data={"token": token("reader")})
+        for asked in (
+            {},
+            {"queue": one["queue"], "user": one["owner"].partition("@")[0]},
+            {"seconds": 86_400},
+        ):
+            page = client.get("/main/quality", params=asked).text
+            assert 'data-key="submission-"' in page
+            assert "<td>30 s, 34 s</td>" in page
+        for asked in ({"queue": "other"}, {"user": "<b>nobody"}):
+            page = client.get("/main/quality", params=asked).text
+            assert 'data-key="submission-"' not in page
+            assert none in page
+            assert "<b>nobody" not in page
+        assert client.get("/main/quality", params={"seconds": 5}).status_code == 422
 
 
 def test_a_job_that_ended_has_a_page_of_its_past(browser: Browser, kept: Site) -> None:

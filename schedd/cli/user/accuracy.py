@@ -9,7 +9,7 @@ from schedd.cli.user.text import moment, span, table
 from schedd.client import ClientError
 from schedd.client.answers import HorizonView
 
-__all__ = ["line", "make_parser", "run"]
+__all__ = ["line", "losses", "make_parser", "run"]
 
 _DAY = 86_400
 _KINDS = {"submission": "at submission", "waiting": "half-way", "hour": "last hour"}
@@ -64,7 +64,11 @@ def _show(session: Session, args: argparse.Namespace) -> bool:
     heads = ("TOLD", "AHEAD", "JOBS", "IN 5/10", "IN 9/10", "ERROR", "PLAN'S", "RATIO", "SHARP")
     print(f"expected starts told {period}\n")
     print(table(heads, [line(one) for one in wanted if one["figures"]["count"]], right="2345678", last=5))
-    print(f"\nbroken promises: {found['breaches']}")
+    print()
+    for one in wanted:
+        if (told := losses(one)) and one["lead"] is None:
+            print(told)
+    print(f"broken promises: {found['breaches']}")
     return True
 
 
@@ -81,6 +85,14 @@ def line(one: HorizonView) -> tuple[str, ...]:
         *(span(round(error)) if error is not None else "-" for error in errors),
         *(f"{part:.2f}" if part is not None else "-" for part in (told["error_ratio"], told["sharpness"])),
     )
+
+
+def losses(one: HorizonView) -> str:
+    """The mean pinball loss of both numbers; empty where nothing has started yet."""
+    half, nine = one["figures"]["pinball_50"], one["figures"]["pinball_90"]
+    if half is None or nine is None:
+        return ""
+    return f"pinball loss {_KINDS[one['kind']]}: {span(round(half))} in 5/10, {span(round(nine))} in 9/10"
 
 
 def _share(part: float | None) -> str:

@@ -1,6 +1,7 @@
 """Quality: what the plan is worth, told against actual starts, broken promises."""
 
 from typing import Annotated, Final
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
@@ -9,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 from schedd.api.outcomes import search_view
 from schedd.api.ranks import shares_of
 from schedd.api.waiting import a_copy, the_database
-from schedd.dashboard.quality import criteria_of, kept_of, worth_columns
+from schedd.dashboard.quality import PERIOD_S, criteria_of, kept_of, worth_columns
 from schedd.dashboard.rendering import page
 from schedd.dashboard.viewer import Cluster, Reader, Seen
 from schedd.plan.evaluate import Criterion
@@ -21,6 +22,8 @@ __all__ = ["router"]
 
 router = APIRouter()
 _YEAR_S: Final = 366 * 86_400
+_LONGEST_S: Final = 3660 * 86_400
+"""Told starts are kept no longer than that."""
 
 
 @router.get("/{cluster}/worth.json")
@@ -35,9 +38,16 @@ def worth(
 
 @router.get("/{cluster}/quality")
 async def quality(
-    request: Request, cluster: Cluster, viewer: Reader, seen: Seen, quick: bool = False
+    request: Request,
+    cluster: Cluster,
+    viewer: Reader,
+    seen: Seen,
+    quick: bool = False,
+    seconds: Annotated[int, Query(ge=60, le=_LONGEST_S)] = PERIOD_S,
+    queue: Annotated[str, Query(max_length=512)] = "",
+    user: Annotated[str, Query(max_length=512)] = "",
 ) -> Response:
-    """Criteria of the plan, and how well its words were kept.
+    """Criteria of the plan, and how well its words were kept: in the last ``seconds``, of a queue, of a user.
 
     ``quick``: without the evaluation and the shares, for which the planner must be asked, and which the page
     does not repeat by itself.
@@ -46,7 +56,18 @@ async def quality(
     all_seen = seen == EVERYTHING
     copy = await a_copy(cluster) if not quick else None
     published = copy.published if copy is not None else cluster.published
-    kept = await run_in_threadpool(kept_of, clusters, cluster, singly=all_seen)
+    user, queue = user.strip(), queue.strip()
+    of_others = bool(user) and not seen.sees_owner(user)
+    kept = await run_in_threadpool(
+        kept_of,
+        clusters,
+        cluster,
+        singly=all_seen,
+        seconds=seconds,
+        queue=queue,
+        user="" if of_others else user,
+    )
+    asked = {"seconds": seconds, "queue": queue, "user": user}
     return page(
         request,
         "quality",
@@ -56,6 +77,10 @@ async def quality(
         plan_at=copy.as_of if copy is not None else published.as_of,
         kept=kept,
         all_seen=all_seen,
+        asked=asked,
+        asked_again=urlencode({"quick": 1, **asked}),
+        of_others=of_others,
+        queues=sorted({*published.queues, *([queue] if queue else [])}),
         criteria=await run_in_threadpool(evaluated, copy) if copy is not None else (),
         searches=[search_view(run) for run in kept.searches],
         shares=await shares_of(cluster, seen) if not quick else None,

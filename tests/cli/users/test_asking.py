@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from schedd.cli.user.accuracy import line as told_line
+from schedd.cli.user.accuracy import losses
 from schedd.cli.user.showbf import lines
 from schedd.cli.user.showplan import chart
 from schedd.cli.user.showstart import asked
@@ -245,10 +246,13 @@ def test_accuracy_needs_a_database_and_says_so(run: Run) -> None:
     assert (code, "--since lies ahead" in err) == (2, True)
     part = Figures(
         count=120, p90_coverage=0.905, p50_coverage=0.5, median_error=600.0, plan_median_error=3000.0,
-        error_ratio=0.2, pinball_50=1.0, pinball_90=1.0, sharpness=2.5,
+        error_ratio=0.2, pinball_50=30.2, pinball_90=69.6, sharpness=2.5,
     )  # fmt: skip
     line = ("at submission", "any", "120", "50.0 %", "90.5 %", "00:10:00", "00:50:00", "0.20", "2.50")
-    assert told_line(HorizonView(kind="submission", lead=None, figures=part)) == line
+    told = HorizonView(kind="submission", lead=None, figures=part)
+    assert told_line(told) == line
+    assert losses(told) == "pinball loss at submission: 00:00:30 in 5/10, 00:01:10 in 9/10"
+    assert not losses({**told, "figures": {**part, "pinball_50": None, "pinball_90": None}})
 
 
 def test_showstart_says_whether_a_deadline_would_be_met(run: Run) -> None:
