@@ -82,6 +82,14 @@ def test_settings_that_can_be_used_are_said_to_be_with_advice(
         (
             (
                 '[auth]\nanonymous = "reader"\n[clusters.main]\nslack = 1\nmem_per_core = 1\n'
+                'predict_from = "/none/accounting"\n[clusters.other]\nslack = 1\nmem_per_core = 1\n'
+                'predict = false\npredict_from = "/none/accounting"\n'
+            ),
+            {"clusters.main.predict_from"},
+        ),
+        (
+            (
+                '[auth]\nanonymous = "reader"\n[clusters.main]\nslack = 1\nmem_per_core = 1\n'
                 '[clusters.main.site.fair_share]\naccounting = "/none/accounting"\n'
                 '[clusters.main.site.licences.matlab]\ncommand = ["/none/count"]\n'
                 '[clusters.main.site.licences.ansys]\ncommand = ["echo", "1"]\n'
