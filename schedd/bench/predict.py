@@ -138,7 +138,7 @@ def to_json(result: PredictResult) -> str:
 def table_of(result: PredictResult) -> Table:
     """One line."""
     table = Table(title=f"{result.profile}: {result.jobs:,} jobs wait for {result.nodes:,} nodes")
-    for name in ("ended", "users", "µs/job", "MiB", "templates", "draws", "starts of all [s]", "longest"):
+    for name in ("ended", "users", "µs/job", "MiB", "templates", "draws", "starts, s", "longest"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_row(
         f"{result.ended:,}",

@@ -1,10 +1,13 @@
 """`schedd bench predict`: what it writes, and what it refuses."""
 
 import json
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from schedd.bench.predict import PredictResult, table_of
 from schedd.cli.bench import run
 
 
@@ -31,6 +34,18 @@ def test_it_tells_what_was_measured(tmp_path: Path) -> None:
     assert found["draws"] == 9
     assert min(found["us_per_job"], found["mib"], found["starts_s"]) > 0
     assert found["starts_longest_s"] >= found["starts_s"]
+
+
+def test_its_table_fits_a_terminal_of_80_columns() -> None:
+    result = PredictResult(
+        "metacentrum", 219, 10_000, 1, 1_000_000, 10_000, 24.1, 160.2, 890_293, 5, 0.94, 0.97
+    )
+    out = StringIO()
+    Console(width=80, file=out).print(table_of(result))
+    shown = out.getvalue()
+    assert "…" not in shown
+    for part in ("µs/job", "MiB", "starts, s", " 24.1 ", " 160 ", " 890,293 ", " 0.97 "):
+        assert part in shown
 
 
 def test_too_few_jobs_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
