@@ -157,6 +157,7 @@ def test_a_start_that_moved_is_told_with_its_cause_and_signed(loop: PlanLoop, re
         "time": T,
         "expected_start": None,
         "expected_by": None,
+        "promised_start": T + 1000,
     }
     assert receiver.taken[0]["type"] == "planned_start_moved"
     assert receiver.taken[0]["cluster"] == "main"

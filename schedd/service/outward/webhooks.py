@@ -25,6 +25,7 @@ from schedd.engine.facts.alerts import OpenAlert
 from schedd.engine.facts.records import JobRecord
 from schedd.engine.show.job_view import expected_of, last_change
 from schedd.engine.show.view import Published
+from schedd.model import FOREVER
 from schedd.service.cluster.loop import PlanLoop
 from schedd.service.read.reading import of_owner
 from schedd.service.settings.file import SettingsError, WebhookSettings
@@ -72,6 +73,8 @@ class Moved:
     """About when it starts by how long jobs really run, as told now; null: nothing is."""
     expected_by: int | None = None
     """By when it starts in nine of ten cases."""
+    promised_start: int | None = None
+    """No later than this it starts, as promised; null: nothing is promised."""
 
 
 def hook_of(settings: WebhookSettings) -> Hook:
@@ -162,7 +165,13 @@ class _Watch:
             time=change.time if change is not None else published.as_of,
             expected_start=expected.start,
             expected_by=expected.by,
+            promised_start=_promised(published, record),
         )
+
+
+def _promised(published: Published, record: JobRecord) -> int | None:
+    promised = int(published.promise[record.slot]) if record.slot >= 0 else FOREVER
+    return promised if promised < FOREVER else None
 
 
 class _AlertWatch:
