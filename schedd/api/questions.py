@@ -129,7 +129,12 @@ def answered(
             )
         known = facts.resources if facts is not None else {}
         said = {name: text for name, text in asks.resources.items() if known.get(name) != text}
-        notes = (*asked.notes, *without_units(said), *_of_stopped(copy.published, asks.queue, asked))
+        notes = (
+            *asked.notes,
+            *without_units(said),
+            *_of_unknown(copy.published, asks.queue),
+            *_of_stopped(copy.published, asks.queue, asked),
+        )
         asked = replace(asked, notes=notes)
         return asked, {
             **_common(asked, expected, promise),
@@ -164,6 +169,14 @@ def stopped_queues(published: Published) -> dict[str, str]:
     held = {one.name: one for one in published.holds if one.kind == "queue"}
     names = sorted(published.queues.keys() | held.keys())
     return {name: why for name in names if (why := why_stopped(published.queues.get(name), held.get(name)))}
+
+
+def _of_unknown(published: Published, queue: str) -> Iterator[str]:
+    """Where the server has no such queue: it would not take the job."""
+    if queue and published.queues and queue.partition("@")[0] not in published.queues:
+        names = sorted(published.queues)
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        yield f"the server has no queue {queue}; it has {', '.join(names[:_NAMED])}{more}"
 
 
 def _of_stopped(published: Published, queue: str, asked: Asked) -> Iterator[str]:

@@ -200,6 +200,19 @@ def test_a_what_if_says_whether_a_deadline_is_met_and_how_much_later_it_would_ha
     assert (never["deadline"], never["late_by"]) == (end, None)
 
 
+def test_what_if_says_that_the_server_has_no_such_queue(busy_cluster: TestClient) -> None:
+    assert ask(busy_cluster, request="nodes=1", queue="nosuch")["notes"] == [], "no queue is known yet"
+    events = [
+        {"type": "queue_changed", "id": f"q:{name}", "time": T, "queue": {"name": name}}
+        for name in ("batch", "a", "b", "c")
+    ]
+    assert busy_cluster.post(f"{MAIN}/events", json={"events": events}).status_code == 200
+    assert ask(busy_cluster, request="nodes=1", queue="nosuch")["notes"] == [
+        "the server has no queue nosuch; it has a, b, batch and 1 more"
+    ]
+    assert ask(busy_cluster, request="nodes=1", queue="batch")["notes"] == []
+
+
 def test_what_if_says_what_it_assumed(busy_cluster: TestClient) -> None:
     found = ask(busy_cluster, request="nodes=1:ppn=1")
     assert found["walltime_assumed"]
