@@ -357,12 +357,14 @@ def test_the_page_of_quality_tells_told_starts_of_a_period_a_queue_and_a_user(ke
         ):
             page = client.get("/main/quality", params=asked).text
             assert 'data-key="submission-"' in page
+            assert ('id="errors"' in page) is ("queue" not in asked)
             assert "<td>30 s, 34 s</td>" in page
         for asked in ({"queue": "other"}, {"user": "<b>nobody"}):
             page = client.get("/main/quality", params=asked).text
             assert 'data-key="submission-"' not in page
             assert none in page
             assert "<b>nobody" not in page
+            assert 'id="errors"' not in page, "that chart is of all jobs"
         assert client.get("/main/quality", params={"seconds": 5}).status_code == 422
 
 
