@@ -33,6 +33,7 @@ class _Job(NamedTuple):
     planned_end: int | None
     expected_start: int | None
     expected_by: int | None
+    promised_start: int | None
     why: str = ""
 
     @property

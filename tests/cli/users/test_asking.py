@@ -1,11 +1,13 @@
 """Commands that ask: when a job starts, what is free, who is planned; against a daemon on a socket."""
 
+import json
 import re
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from schedd.cli.main import main
 from schedd.cli.user.accuracy import line as told_line
 from schedd.cli.user.accuracy import losses
 from schedd.cli.user.showbf import lines
@@ -222,7 +224,7 @@ def test_showq_sorts_planned_jobs_by_expected_start(run: Run, loop: PlanLoop, cl
 
 
 def test_expected_starts_stand_beside_planned_and_promised_ones(
-    run: Run, loop: PlanLoop, clusters: Clusters
+    run: Run, loop: PlanLoop, clusters: Clusters, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clusters.foretellers["main"].stop()  # else its own numbers come, sooner or later
     told = ExpectedFacts("2.srv.site", T + 1800, T + 3000, T + 3600, "submission")
@@ -235,6 +237,10 @@ def test_expected_starts_stand_beside_planned_and_promised_ones(
     queue = run("showq", "-i")[1]
     assert re.search(r"WALLTIME +START IN +EXPECTED +9 OF 10\n", queue)
     assert re.search(r"^2\.srv\.site .* 00:30:00 +00:50:00$", queue, re.MULTILINE)
+    assert main(["showq", "--json"]) == 0
+    (shown,) = json.loads(capsys.readouterr().out)["planned"]
+    numbers = [shown[name] for name in ("planned_start", "expected_start", "expected_by", "promised_start")]
+    assert numbers == [T + 1000, T + 1800, T + 3000, T + 1000]
 
 
 def test_accuracy_needs_a_database_and_says_so(run: Run) -> None:
