@@ -34,8 +34,8 @@ class Tell:
 
     With a start ``text`` is what else its owner should know: what of the request is not planned. By how long
     jobs really run it starts about ``expected_start``, by ``expected_by`` in nine of ten cases, where that is
-    known. Nine of ten jobs like it run no longer than ``runs_for`` seconds, where that is less than it asks
-    for.
+    known; no later than ``promised_start`` if that is promised. Nine of ten jobs like it run no longer than
+    ``runs_for`` seconds, where that is less than it asks for.
     """
 
     id: str
@@ -49,6 +49,7 @@ class Tell:
     expected_start: int | None = None
     expected_by: int | None = None
     runs_for: int | None = None
+    promised_start: int | None = None
     term: int = 0
     type: Literal["tell"] = "tell"
 

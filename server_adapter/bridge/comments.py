@@ -119,10 +119,15 @@ def _one_line(text: str) -> str:
 
 def _also(tell: Tell) -> str:
     """What stands in brackets behind a planned start."""
-    if tell.expected_start is None or tell.expected_by is None:
-        return _one_line(tell.text)
-    expected = f"expected about {_local(tell.expected_start)}, by {_local(tell.expected_by)} in 9 of 10 cases"
-    return _one_line(f"{expected}; {tell.text}" if tell.text else expected)
+    parts = []
+    if tell.expected_start is not None and tell.expected_by is not None:
+        about, by = _local(tell.expected_start), _local(tell.expected_by)
+        parts.append(f"expected about {about}, by {by} in 9 of 10 cases")
+    if tell.promised_start is not None:
+        parts.append(f"promised no later than {_local(tell.promised_start)}")
+    if tell.text:
+        parts.append(tell.text)
+    return _one_line("; ".join(parts))
 
 
 def _local(moment: int) -> str:

@@ -3,6 +3,7 @@
 import pytest
 
 from schedd.engine import Engine
+from schedd.wire import ShareFacts
 from tests.engine.cluster import Cluster, T
 
 
@@ -122,3 +123,14 @@ def test_the_owner_of_a_request_that_is_not_understood_is_told_why() -> None:
     assert len(cluster.tells("1")) == 2
     cluster.ask("1", nodes="1:ppn=4")
     assert (len(cluster.tells("1")), cluster.engine.state.unheard) == (2, {})
+
+
+@pytest.mark.parametrize(("mode", "promised"), [("scheduler", T + 2500), ("adviser", None)])
+def test_the_promised_start_is_told_where_schedd_starts_the_jobs(mode: str, promised: int | None) -> None:
+    cluster = Cluster(tell=True, slack=1500, mode=mode)
+    cluster.submit("1", walltime=1000)
+    if mode == "adviser":  # the server's own scheduler starts it
+        cluster.tell(*cluster.server.start("1", (ShareFacts("n1", 4),)))
+    cluster.submit("2", walltime=100)
+    told = cluster.tells("2")[-1]
+    assert (told.planned_start, told.promised_start) == (T + 1000, promised)

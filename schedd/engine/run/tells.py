@@ -142,7 +142,10 @@ def _tell(
     state: EngineState, record: JobRecord, event: str, start: int | None, nodes: tuple[str, ...], text: str
 ) -> Tell:
     slot = record.slot
-    expected = start is not None and slot >= 0 and state.expected[slot] >= 0
+    planned = start is not None and slot >= 0
+    expected = planned and state.expected[slot] >= 0
+    # What depends on others' walltimes that nobody named is told where there is room to say so.
+    promised = planned and state.promise[slot] < FOREVER and state.mode == "scheduler" and not record.weak
     return Tell(
         id=state.next_decision(),
         cause=event,
@@ -155,6 +158,7 @@ def _tell(
         expected_start=int(state.expected[slot]) if expected else None,
         expected_by=int(state.expected_by[slot]) if expected else None,
         runs_for=_runs_for(state, record) if start is not None else None,
+        promised_start=int(state.promise[slot]) if promised else None,
     )
 
 

@@ -17,6 +17,7 @@ from schedd.engine import Engine
 from schedd.engine.facts.alerts import KINDS
 from schedd.engine.facts.records import Cause, ChangeSet
 from schedd.engine.show.view import Published
+from schedd.predict import KINDS as TOLD
 from schedd.wire import Event, JobStarted, LogLost
 
 __all__ = ["ClusterMeters", "Meters"]
@@ -27,6 +28,7 @@ _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
 _ROUNDS: Final = (0.01, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 15.0, 60.0)
 _PARTS: Final = ("keep", "plan", "record", "publish")
 _ERRORS: Final = (-86_400, -3_600, -600, -60, 0, 60, 600, 3_600, 21_600, 86_400)
+_APART: Final = (60, 300, 900, 3_600, 3 * 3_600, 6 * 3_600, 12 * 3_600, 86_400, 3 * 86_400)
 NOTICES: Final = ("sent", "failed", "given_up", "limited", "late")
 """What becomes of a notice; ``failed`` is one try, after which another may follow."""
 
@@ -97,6 +99,13 @@ class Meters:
             registry=self.registry,
         )
 
+        self.expected = Histogram(
+            "schedd_expected_start_error_seconds",
+            "Actual start from the expected one, either way, by when that was told first",
+            [*one, "told"],
+            buckets=_APART,
+            registry=self.registry,
+        )
         self.objectives = Gauge(
             "schedd_plan_objective",
             "What the plan was last found to be worth, in the objective's unit; NaN where that is not known",
@@ -132,6 +141,7 @@ class ClusterMeters:
         self.foretold = meters.foretold.labels(cluster)
         self._losses = meters.losses.labels(cluster)
         self._errors = meters.errors.labels(cluster)
+        self._expected = {kind: meters.expected.labels(cluster, kind) for kind in TOLD}
         self._objectives = {one: meters.objectives.labels(cluster, one.value) for one in Objective}
         for gauge in self._objectives.values():
             gauge.set(math.nan)
@@ -182,6 +192,12 @@ class ClusterMeters:
             told = int(state.told[record.slot])
             if told >= 0:
                 self._errors.observe(event.time - told)
+            if state.outlook is None:
+                continue
+            for kind, calibration in state.outlook.kinds.items():
+                first = calibration.told.get(event.job_id)
+                if first is not None:
+                    self._expected[kind].observe(abs(event.time - first.expected.p50))
 
     def after(self, moves: Sequence[ChangeSet], published: Published) -> None:
         """Counts ``moves``; ``published`` is the plan from before them."""

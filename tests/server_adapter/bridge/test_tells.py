@@ -52,13 +52,13 @@ def written(tells: Tells, seen: State) -> list[str]:
 def test_an_expected_start_stands_in_the_comment_and_is_written_when_it_changes() -> None:
     tells, seen = Tells(), state("a")
     plain = tell("a", NOW + 9_000, text="its mem is not planned")
-    told = replace(plain, expected_start=NOW + 1_000, expected_by=NOW + 3_000)
+    told = replace(plain, expected_start=NOW + 1_000, expected_by=NOW + 3_000, promised_start=NOW + 12_600)
     tells.want(told)
     assert written(tells, seen) == ["a"]
     said = comment(told)
     assert re.fullmatch(
         r"schedd: planned start \S+ \S+ \S+ on n1 \(expected about \S+ \S+ \S+, "
-        r"by \S+ \S+ \S+ in 9 of 10 cases; its mem is not planned\)",
+        r"by \S+ \S+ \S+ in 9 of 10 cases; promised no later than \S+ \S+ \S+; its mem is not planned\)",
         said,
     )
     again = Tells()

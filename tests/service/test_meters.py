@@ -1,0 +1,50 @@
+"""What is counted when a job starts: how far told starts were off."""
+
+from prometheus_client import generate_latest
+
+from schedd.service.cluster.meters import Meters
+from schedd.wire import ExpectedFacts, JobStarted, ShareFacts, StartsExpected
+from tests.engine.cluster import Cluster, T
+
+HOUR = 3600
+
+
+def sums(meters: Meters) -> dict[str, tuple[float, float]]:
+    """By when they were told: how many, and their sum in seconds."""
+    by_kind = {}
+    for kind in ("submission", "waiting", "hour"):
+        labels = {"cluster": "main", "told": kind}
+        by_kind[kind] = tuple(
+            meters.registry.get_sample_value(f"schedd_expected_start_error_seconds_{part}", labels) or 0.0
+            for part in ("count", "sum")
+        )
+    return by_kind
+
+
+def test_the_error_of_expected_starts_is_of_those_told_first() -> None:
+    cluster = Cluster(predict=True)
+    meters = Meters()
+    counted = meters.of("main")
+    cluster.submit("runs", walltime=HOUR)
+    cluster.submit("waits", walltime=HOUR)
+    told = tuple(
+        ExpectedFacts("waits", T + at, T + HOUR, T + HOUR, kind, -1)
+        for at, kind in ((600, "submission"), (900, "waiting"))
+    )
+    for i, one in enumerate(told):
+        cluster.tell(StartsExpected(id=f"e{i}", time=T, jobs=(one,)))
+    counted.before(
+        cluster.engine, [JobStarted(id="s", time=T + 1_000, job_id="waits", shares=(ShareFacts("n1", 4),))]
+    )
+    assert sums(meters) == {"submission": (1, 400), "waiting": (1, 100), "hour": (0, 0)}
+    assert b'told="submission"' in generate_latest(meters.registry)
+
+
+def test_without_predictions_nothing_is_counted() -> None:
+    cluster = Cluster()
+    meters = Meters()
+    cluster.submit("a", walltime=HOUR)
+    meters.of("main").before(
+        cluster.engine, [JobStarted(id="s", time=T, job_id="a", shares=(ShareFacts("n1", 4),))]
+    )
+    assert sums(meters) == {"submission": (0, 0), "waiting": (0, 0), "hour": (0, 0)}
