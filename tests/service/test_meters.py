@@ -1,24 +1,27 @@
 """What is counted when a job starts: how far told starts were off."""
 
+from typing import Final
+
 from prometheus_client import generate_latest
 
+from schedd.predict import Kind
 from schedd.service.cluster.meters import Meters
 from schedd.wire import ExpectedFacts, JobStarted, ShareFacts, StartsExpected
 from tests.engine.cluster import Cluster, T
 
 HOUR = 3600
+TOLD: Final[tuple[tuple[Kind, int], ...]] = (("submission", 600), ("waiting", 900))
 
 
 def sums(meters: Meters) -> dict[str, tuple[float, float]]:
     """By when they were told: how many, and their sum in seconds."""
-    by_kind = {}
-    for kind in ("submission", "waiting", "hour"):
+
+    def value(kind: str, part: str) -> float:
         labels = {"cluster": "main", "told": kind}
-        by_kind[kind] = tuple(
-            meters.registry.get_sample_value(f"schedd_expected_start_error_seconds_{part}", labels) or 0.0
-            for part in ("count", "sum")
-        )
-    return by_kind
+        name = f"schedd_expected_start_error_seconds_{part}"
+        return meters.registry.get_sample_value(name, labels) or 0.0
+
+    return {kind: (value(kind, "count"), value(kind, "sum")) for kind in ("submission", "waiting", "hour")}
 
 
 def test_the_error_of_expected_starts_is_of_those_told_first() -> None:
@@ -27,12 +30,9 @@ def test_the_error_of_expected_starts_is_of_those_told_first() -> None:
     counted = meters.of("main")
     cluster.submit("runs", walltime=HOUR)
     cluster.submit("waits", walltime=HOUR)
-    told = tuple(
-        ExpectedFacts("waits", T + at, T + HOUR, T + HOUR, kind, -1)
-        for at, kind in ((600, "submission"), (900, "waiting"))
-    )
-    for i, one in enumerate(told):
-        cluster.tell(StartsExpected(id=f"e{i}", time=T, jobs=(one,)))
+    for kind, at in TOLD:
+        told = ExpectedFacts("waits", T + at, T + HOUR, T + HOUR, kind, -1)
+        cluster.tell(StartsExpected(id=kind, time=T, jobs=(told,)))
     counted.before(
         cluster.engine, [JobStarted(id="s", time=T + 1_000, job_id="waits", shares=(ShareFacts("n1", 4),))]
     )
