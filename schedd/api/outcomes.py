@@ -131,6 +131,10 @@ class AccuracyView:
     """Of expected starts, told in the period and of the jobs that were asked for."""
     breaches: int | None
     """Promises of the same that were broken in the period; null where none are kept."""
+    planned_since: int | None = None
+    """The latest 100,000 planned starts count: when the first of these was told. Null: all count."""
+    expected_since: int | None = None
+    """The same of expected starts."""
 
 
 @documented

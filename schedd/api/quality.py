@@ -124,8 +124,9 @@ async def get_accuracy(
 
     `overall` and `by_lead` are of planned starts: errors are actual less told, in seconds, so that positive
     is later than told. `expected` is of expected starts; a job that waits beyond the moment told for nine of
-    ten cases is a miss already. Each is of the last 100,000 that were told in the period. A daemon without a
-    database keeps none. What was told is noted some minutes later.
+    ten cases is a miss already. Each is of the latest 100,000 that were told in the period: `planned_since`
+    and `expected_since` say from when on, where there were more. A daemon without a database keeps none. What
+    was told is noted some minutes later.
     """
     if user and not seen.sees_owner(user):
         what = f"you may not see jobs of {user}"
@@ -146,7 +147,8 @@ async def get_accuracy(
     accuracy, right = found
     by_lead = tuple(_error(error, lead) for lead, error in sorted(accuracy.by_lead.items()))
     horizons = tuple(HorizonView(one.kind, one.lead, one.figures) for one in right.horizons)
-    view = AccuracyView(True, _error(accuracy.overall, 0), by_lead, horizons, right.breaches)
+    overall = _error(accuracy.overall, 0)
+    view = AccuracyView(True, overall, by_lead, horizons, right.breaches, accuracy.since, right.since)
     return reply(request, view)
 
 

@@ -17,13 +17,24 @@ from schedd.service.read.accuracy import Rightness, rightness
 from schedd.store import Breach, StoreError
 from schedd.store.records import Accuracy, Told
 
-__all__ = ["PERIOD_S", "Criteria", "Kept", "Share", "criteria_of", "kept_of", "worth_columns"]
+__all__ = [
+    "MOST_BROKEN",
+    "MOST_TOLD",
+    "PERIOD_S",
+    "Criteria",
+    "Kept",
+    "Share",
+    "criteria_of",
+    "kept_of",
+    "worth_columns",
+]
 
 _SHORTEST_S: Final = 10
 """Of the bounded slowdown: shorter jobs count as long as this."""
 _WAITS: Final = ((900, "up to 15 min"), (3600, "up to 1 h"), (14_400, "up to 4 h"), (86_400, "up to 1 day"))
 _SLACKS: Final = ((0, "none"), (900, "up to 15 min"), (7200, "up to 2 h"), (86_400, "up to 1 day"))
-_MOST: Final = 2_000
+MOST_TOLD: Final = 2_000
+MOST_BROKEN: Final = 100
 _SEARCHES: Final = 20
 _SEARCHES_SHOWN: Final = 500
 _POINTS: Final = 720
@@ -149,7 +160,8 @@ def kept_of(
     user: str = "",
 ) -> Kept:
     """Starts told in the last ``seconds`` against actual ones; of jobs in a queue, of a user, where they are
-    given. ``singly``: those of each job, and broken promises, of all jobs. Waits for the database.
+    given. ``singly``: each start told in them, too, and the promises broken last, of all jobs. Waits for the
+    database.
     """
     try:
         runs = clusters.tracks[loop.name].searches(_SEARCHES).runs
@@ -164,6 +176,7 @@ def kept_of(
         expected = rightness(store, cluster, begin, end, now, queue=queue, user=user)
         if not singly:
             return Kept(accuracy, expected, searches=runs)
-        return Kept(accuracy, expected, store.told(cluster, _MOST), store.broken(cluster, 100), runs)
+        told = [one for one in store.told(cluster, MOST_TOLD) if one.time >= begin]
+        return Kept(accuracy, expected, told, store.broken(cluster, MOST_BROKEN), runs)
     except StoreError as error:
         return Kept(why_none=f"Database unavailable: {error}")

@@ -235,7 +235,7 @@ def accuracy(
     error, lead = rows[:, 2] - rows[:, 1], np.maximum(rows[:, 2] - rows[:, 0], 0)
     place = np.searchsorted(np.array(_LEADS), lead, side="right") - 1
     by_lead = {_LEADS[at]: _error(error[place == at]) for at in np.unique(place).tolist()}
-    return Accuracy(_error(error), by_lead)
+    return Accuracy(_error(error), by_lead, int(rows[:, 0].min()) if len(rows) >= _LAST else None)
 
 
 def told_and_actual(connection: Connection, cluster: int, limit: int) -> Sequence[Told]:

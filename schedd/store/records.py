@@ -154,6 +154,8 @@ class Accuracy:
 
     overall: Error
     by_lead: Mapping[int, Error]
+    since: int | None = None
+    """When the first of them was told, where no more than the latest were looked at; None: all were."""
 
 
 @dataclass(frozen=True, slots=True)

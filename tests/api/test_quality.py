@@ -79,6 +79,7 @@ def test_the_past_of_the_plan_is_told_a_page_at_a_time(busy_cluster: TestClient,
 
 def test_without_a_database_nothing_is_kept(busy_cluster: TestClient) -> None:
     empty: dict[str, object] = {"by_lead": [], "expected": [], "breaches": None}
+    empty |= {"planned_since": None, "expected_since": None}
     assert get(busy_cluster, "/accuracy") == {"kept": False, "overall": None, **empty}
 
 
@@ -148,6 +149,7 @@ def test_expected_starts_are_compared_with_actual_ones_of_a_queue_or_a_user(
         )
         assert found["breaches"] == 0
         assert found["overall"]["count"] > 0
+        assert (found["planned_since"], found["expected_since"]) == (None, None)
     for asked in ({"user": "nobody"}, {"queue": "other"}, {"until": T}, {"since": T - 100, "until": T}):
         found = get(durable, "/accuracy", **asked)
         assert not any(one["figures"]["count"] for one in found["expected"])

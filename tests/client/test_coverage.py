@@ -205,4 +205,5 @@ def test_a_reservation_is_looked_at_before_it_is_made(client: Client) -> None:
 
 def test_without_a_database_no_told_starts_are_kept(client: Client) -> None:
     empty: dict[str, object] = {"by_lead": [], "expected": [], "breaches": None}
+    empty |= {"planned_since": None, "expected_since": None}
     assert client.accuracy(since=0, queue="batch", user="ann") == {"kept": False, "overall": None, **empty}

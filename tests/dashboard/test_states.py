@@ -1,5 +1,6 @@
 """What pages show when all is not well: nothing is known yet, the plan is stale, the daemon is not ready."""
 
+import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -337,7 +338,9 @@ def test_acts_are_in_the_audit_and_told_starts_on_the_page_of_quality(kept: Site
     assert "Broken promises" in quality
 
 
-def test_the_page_of_quality_tells_told_starts_of_a_period_a_queue_and_a_user(kept: Site) -> None:
+def test_the_page_of_quality_tells_told_starts_of_a_period_a_queue_and_a_user(
+    kept: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     told = ExpectedFacts("3.server", T + 100, T + 500, T + 900, "submission")
     kept.happen(job("3.server"), StartsExpected(id=event_id(), time=T, jobs=(told,)))
     kept.happen(
@@ -359,13 +362,24 @@ def test_the_page_of_quality_tells_told_starts_of_a_period_a_queue_and_a_user(ke
             assert 'data-key="submission-"' in page
             assert ('id="errors"' in page) is ("queue" not in asked)
             assert "<td>30 s, 34 s</td>" in page
+            assert "At most the latest 100,000 predictions count." in page
         for asked in ({"queue": "other"}, {"user": "<b>nobody"}):
             page = client.get("/main/quality", params=asked).text
             assert 'data-key="submission-"' not in page
             assert none in page
             assert "<b>nobody" not in page
             assert 'id="errors"' not in page, "that chart is of all jobs"
+        for module in ("schedd.store.expected", "schedd.service.read.accuracy"):
+            monkeypatch.setattr(f"{module}.MOST", 1)
+        page = client.get("/main/quality").text
+        assert re.search(
+            r"Only the latest 100,000 predictions count: those told from <time [^<]*</time> on", page
+        )
+        assert "At most the latest 100,000 planned starts count." in page
         assert client.get("/main/quality", params={"seconds": 5}).status_code == 422
+        kept.clock.moment += 7200
+        page = client.get("/main/quality", params={"seconds": 3600}).text
+        assert 'id="errors"' not in page, "that chart is of the period, too"
 
 
 def test_a_job_that_ended_has_a_page_of_its_past(browser: Browser, kept: Site) -> None:

@@ -112,3 +112,18 @@ def test_broken_promises_are_counted_of_a_period_a_queue_and_a_user(store: Store
     assert rightness(store, 1, 1002, MOST, 3000).breaches == 1
     assert rightness(store, 1, 0, MOST, 3000, user="ann", queue="q").breaches == 2
     assert rightness(store, 1, 0, MOST, 3000, user="bob").breaches == 0
+
+
+def test_where_only_the_latest_count_it_is_known_from_when_on(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    appended(store, *(queued(i) for i in range(1, 5)))
+    for i in range(1, 5):
+        appended(store, told(i, 1000 + i, expected(i, 1500, 2000, 4000)))
+    noted(store)
+    assert rightness(store, 1, 0, MOST, 3000).since is None
+    for module in ("schedd.store.expected", "schedd.service.read.accuracy"):
+        monkeypatch.setattr(f"{module}.MOST", 3)
+    found = rightness(store, 1, 0, MOST, 3000)
+    assert (found.since, found.of("submission").count) == (1002, 3)
+    assert rightness(store, 1, 1003, MOST, 3000).since is None

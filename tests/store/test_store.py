@@ -100,7 +100,7 @@ def test_outcomes_and_starts_are_noted_with_what_was_decided_and_told(store: Sto
     assert [decision.id for decision in store.recent(cluster)] == [run(3, "").id, tell(4, "", 1).id]
 
 
-def test_the_error_of_told_starts_is_reported_by_lead(store: Store) -> None:
+def test_the_error_of_told_starts_is_reported_by_lead(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = store.cluster("c", 1000)
     batch = appended(store, cluster, queued(1))
     store.record(
@@ -126,6 +126,10 @@ def test_the_error_of_told_starts_is_reported_by_lead(store: Store) -> None:
     rows = [(one.job, one.start, one.actual) for one in store.told(cluster)]
     assert rows == [("a", 2030, 2060), ("b", 9000, 8000), ("a", 2000, 2060)]
     assert [one.job for one in store.told(cluster, limit=1)] == ["a"]
+    assert found.since is None
+    monkeypatch.setattr("schedd.store.decided._LAST", 1)
+    found = store.accuracy(cluster)
+    assert (found.overall.count, found.since) == (1, 1500)
 
 
 def test_broken_promises_are_told_newest_first(store: Store) -> None:

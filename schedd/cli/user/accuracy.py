@@ -21,7 +21,9 @@ def make_parser(name: str = "schedd accuracy") -> argparse.ArgumentParser:
         name,
         "Show how right expected starts were: which share of the jobs started by the moments told for half "
         "and for nine of ten cases, and how wrong the expected and the planned start were.",
-        "TIME is 2026-12-01T08:00 or 08:00; of times ahead nothing is known.",
+        "TIME is 2026-12-01T08:00 or 08:00; of times ahead nothing is known.\n"
+        "Of the expected starts told in the period the latest 100,000 count.",
+        one="answered, but there is no expected start to compare",
     )
     add = found.add_argument
     add("--since", metavar="TIME", help="start of the period (default: 30 days before its end)")
@@ -68,6 +70,8 @@ def _show(session: Session, args: argparse.Namespace) -> bool:
     for one in wanted:
         if (told := losses(one)) and one["lead"] is None:
             print(told)
+    if (first := found["expected_since"]) is not None:
+        print(f"only the latest 100,000 count: those told from {moment(first, now)} on")
     print(f"broken promises: {found['breaches']}")
     return True
 

@@ -69,9 +69,13 @@ Command = Callable[[Session, argparse.Namespace], bool]
 """Asks and prints; whether a start is known, where one was asked for."""
 
 
-def parser(name: str, about: str, more: str = "", *, of_cluster: bool = False) -> argparse.ArgumentParser:
-    """A parser with the options of all commands; what is ``of_cluster`` names it as its argument."""
-    found = described(name, about, more, EXIT_CODES)
+def parser(
+    name: str, about: str, more: str = "", *, of_cluster: bool = False, one: str = EXIT_CODES[_NO_START]
+) -> argparse.ArgumentParser:
+    """A parser with the options of all commands; what is ``of_cluster`` names it as its argument. ``one``:
+    what exit status 1 means.
+    """
+    found = described(name, about, more, {**EXIT_CODES, _NO_START: one})
     add = found.add_argument
     add("--json", action="store_true", help="print the daemon's answer as JSON")
     if of_cluster:

@@ -65,6 +65,8 @@ class AccuracyView(TypedDict):
     by_lead: list[ErrorView]
     expected: list[HorizonView]
     breaches: int | None
+    planned_since: int | None
+    expected_since: int | None
 
 
 class UserSummary(TypedDict):

@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 from schedd.api.outcomes import search_view
 from schedd.api.ranks import shares_of
 from schedd.api.waiting import a_copy, the_database
-from schedd.dashboard.quality import PERIOD_S, criteria_of, kept_of, worth_columns
+from schedd.dashboard.quality import MOST_BROKEN, MOST_TOLD, PERIOD_S, criteria_of, kept_of, worth_columns
 from schedd.dashboard.rendering import page
 from schedd.dashboard.viewer import Cluster, Reader, Seen
 from schedd.plan.evaluate import Criterion
@@ -80,6 +80,8 @@ async def quality(
         asked=asked,
         asked_again=urlencode({"quick": 1, **asked}),
         of_others=of_others,
+        most_told=MOST_TOLD,
+        most_broken=MOST_BROKEN,
         queues=sorted({*published.queues, *([queue] if queue else [])}),
         criteria=await run_in_threadpool(evaluated, copy) if copy is not None else (),
         searches=[search_view(run) for run in kept.searches],

@@ -9,6 +9,7 @@ import numpy as np
 from schedd.predict import KINDS, Figures, Kind, Outcomes, figures
 from schedd.predict.accuracy import NOT_YET
 from schedd.store import Store
+from schedd.store.expected import MOST
 from schedd.store.records import Foreseen
 
 __all__ = ["LEADS", "Horizon", "Rightness", "rightness"]
@@ -32,6 +33,8 @@ class Rightness:
 
     horizons: tuple[Horizon, ...]
     breaches: int
+    since: int | None = None
+    """When the first of them was told, where no more than the latest were looked at; None: all were."""
 
     def of(self, kind: Kind) -> Figures:
         """Of one kind, however far ahead."""
@@ -53,7 +56,7 @@ def rightness(
         place = np.searchsorted(np.array(LEADS), told.p50 - told.at, side="right") - 1
         found += [Horizon(kind, lead, figures(told.of(place == i))) for i, lead in enumerate(LEADS)]
     broken = store.broken_in(cluster, since, until, queue=queue, user=user)
-    return Rightness(tuple(found), broken)
+    return Rightness(tuple(found), broken, rows[-1].time if len(rows) >= MOST else None)
 
 
 def _known(row: Foreseen, now: int) -> bool:

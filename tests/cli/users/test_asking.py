@@ -261,6 +261,26 @@ def test_accuracy_needs_a_database_and_says_so(run: Run) -> None:
     assert not losses({**told, "figures": {**part, "pinball_50": None, "pinball_90": None}})
 
 
+def test_accuracy_says_where_only_the_latest_count(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    part: dict[str, Any] = dict.fromkeys(Figures.__annotations__) | {"count": 9}
+    told = HorizonView(kind="submission", lead=None, figures=part)  # type: ignore[typeddict-item]
+    found: dict[str, Any] = {"kept": True, "expected": [told], "breaches": 2, "expected_since": None}
+    monkeypatch.setattr("schedd.client.Client.accuracy", lambda *_args, **_kwargs: found)
+    assert "latest" not in run("accuracy")[1]
+    found["expected_since"] = T
+    said = "only the latest 100,000 count: those told from Tue 14 Nov 22:13:20 on\n"
+    code, out, _ = run("accuracy")
+    assert (code, out.endswith(f"{said}broken promises: 2\n")) == (0, True)
+
+
+def test_the_help_of_accuracy_says_what_its_exit_status_means(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["accuracy", "--help"])
+    out = capsys.readouterr().out
+    assert "\n  1  answered, but there is no expected start to compare\n" in out
+    assert "planned start: it waits" not in out
+
+
 def test_showstart_says_whether_a_deadline_would_be_met(run: Run) -> None:
     asked = "nodes=1:ppn=8,walltime=600,deadline="
     _, out, _ = run("showstart", "-l", f"{asked}+100:00:00")
