@@ -52,11 +52,11 @@ SITE: dict[str, Any] = {
 PAGES = ["plan", "queue", "nodes", "what-if", "quality"]
 
 
-def put(server: tuple[str, FastAPI], clusters: Clusters) -> Site:
+def put(server: tuple[str, FastAPI], clusters: Clusters, clock: StillClock | None = None) -> Site:
     url, app = server
     app.state.clusters = clusters
     app.state.askers = Askers(tokens())
-    return Site(url, app, StillClock())
+    return Site(url, app, clock or StillClock())
 
 
 @pytest.fixture
@@ -72,11 +72,12 @@ def blank(server: tuple[str, FastAPI]) -> Iterator[Site]:
 def kept(server: tuple[str, FastAPI], tmp_path: Path) -> Iterator[Site]:
     """A cluster whose daemon has a database, with a job that has started as it was told."""
     durable = Durable(StoreSettings(url=f"sqlite:///{tmp_path}/main.sqlite"))
-    clusters = Clusters({"main": EngineSettings()}, StillClock(), durable=durable)
+    clock = StillClock()
+    clusters = Clusters({"main": EngineSettings()}, clock, durable=durable)
     clusters.start(warm=False)
     while clusters["main"].standing_by:
         time.sleep(0.01)
-    site = put(server, clusters)
+    site = put(server, clusters, clock)
     site.happen(node("n1"), job("1.server"))
     found = site.loop.decisions.after("", 100).decisions
     run = next(one for one in found if isinstance(one, Run))
