@@ -95,7 +95,11 @@ def _users_estimates() -> Experiment:
     cells: list[Cell] = []
     for workload in (_KTH, _CTC, _SDSC, _HPC2N, _BLUE):
         asked = replace(workload, estimates="user")
-        cells += [*_rivals(asked, _RIVALS, _DEFAULT), *_searches(asked, _DEFAULT)]
+        cells += [
+            *_rivals(asked, _RIVALS, _DEFAULT),
+            *_rivals(asked, (BACKFILL_POLICY,), _DEFAULT),
+            *_searches(asked, _DEFAULT, (1,)),
+        ]
     return Experiment(
         name="users-estimates",
         about=f"Users' own estimates and the default slack ({_DEFAULT}): what a site lives with. Every "
