@@ -21,7 +21,7 @@ def index_of(job: str) -> int:
 
 
 def whole_name(job: str, name: str) -> str:
-    """`relax`, as who submitted an array named it: TORQUE calls `7[3].server` `relax-3`."""
+    """`relax`, as who submitted an array named it: some servers call `7[3].server` `relax-3`."""
     found = _INDEX.search(job)
     return name.removesuffix(f"-{found.group(1)}") if found is not None else name
 
