@@ -42,7 +42,7 @@ def test_an_experiment_runs_on_workers_and_goes_on_where_it_ended(logs: Path, tm
     args = ("users-estimates", "--quick", "--only", "KTH", "--logs", logs, "--out", out, "--workers", "2")
     done = command(*args)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "16 of 80 replays" in done.stdout, "the other four logs are not here"
+    assert "17 of 85 replays" in done.stdout, "the other four logs are not here"
     page = (out / "users-estimates-quick.md").read_text()
     assert "schedd experiment users-estimates --quick --logs LOGS" in page
     assert "**64 more were not run yet.**" in page
