@@ -38,7 +38,7 @@ def _set_back(state: EngineState, event: ClockSet) -> None:
     state.now = event.time
     state.aside = dict.fromkeys(state.aside, state.now)
     state.left_out = {}
-    state.unsure -= ahead
+    state.lose_track()  # what the server starts now may have been decided before
     begin_anew(state, {job: state.now + left for job, left in out.items()})
     words = f"the clock was set back by {ahead} s; the plan is rebuilt from a snapshot"
     state.stale = words

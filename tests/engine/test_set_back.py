@@ -122,6 +122,28 @@ def test_starts_stamped_by_the_clock_that_was_ahead_are_no_strangers_though_told
     assert not cluster.engine.state.halted
 
 
+@pytest.mark.parametrize("stamped", [DAY - 5, 5])
+def test_starts_of_which_nothing_is_known_are_not_suspected_right_after_the_clock_was_set(
+    stamped: int,
+) -> None:
+    cluster = Cluster(nodes=3, decision_expiry=60, answer_grace=30)
+    cluster.obeys = False
+    jump(cluster, DAY)
+    cluster.server.now -= DAY
+    cluster.tell(ClockSet(id=cluster.server.event_id(), time=cluster.server.now))
+    cluster.engine.pause("so that nothing is decided")
+    for number in "123":
+        cluster.submit(number, walltime=500)
+    cluster.at(10)
+    for number in "123":
+        started = JobStarted(
+            id=f"s{number}", time=T + stamped, job_id=number, shares=(ShareFacts(f"n{number}", 4),)
+        )
+        cluster.tell(started)
+    assert {one.kind for one in publish(cluster.engine.state).alerts} & {"by_hand", "foreign"} == set()
+    assert cluster.engine.state.foreign == ""
+
+
 def test_what_people_have_set_stays_and_the_log_tells_the_same_again() -> None:
     cluster = Cluster(nodes=2)
     cluster.reserve("mine", "n2", start=5_000)

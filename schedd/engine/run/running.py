@@ -93,10 +93,12 @@ def suspect(state: EngineState, event: str, record: JobRecord, started: int, by:
     settings = state.settings
     if state.mode != "scheduler" or record.phase in (Phase.DISPATCHED, Phase.RUNNING):
         return
-    if record.facts.state == "S" or (not by and (state.strayed or started <= state.unsure)):
-        return
-    # A stamp that is ahead is of a clock that was wrong: it does not say that the decision had expired.
+    # A stamp that is ahead is of a clock that was wrong: it says neither when it was nor that a decision had
+    # expired.
     ahead = started > state.now + AHEAD
+    unsure = (state.now if ahead else started) <= state.unsure
+    if record.facts.state == "S" or (not by and (state.strayed or unsure)):
+        return
     if record.attempt.decided >= 0 and (ahead or started <= record.attempt.expires + settings.answer_grace):
         return
     who = by or "somebody else"
