@@ -139,8 +139,7 @@ async def get_accuracy(
         what = f"the period from {begin} on has no second in it: {why}"
         fault = Fault(where="query.since", what=what, allowed=f"a moment before {end}")
         raise ProblemError("invalid", what, errors=[fault])
-    last = end if until is not None else MOST
-    found = await run_in_threadpool(_accuracy, daemon, cluster, begin, last, now, queue, user)
+    found = await run_in_threadpool(_accuracy, daemon, cluster, begin, end, now, queue, user)
     if found is None:
         none = AccuracyView(kept=False, overall=None, by_lead=(), expected=(), breaches=None)
         return reply(request, none)

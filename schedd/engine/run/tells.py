@@ -164,10 +164,8 @@ def _tell(
 
 def _runs_for(state: EngineState, record: JobRecord) -> int | None:
     learner = state.outlook.learner if state.outlook is not None else None
-    if learner is None or record.id not in learner:
-        return None
-    found = learner.prediction(record.id).p90
-    return found if found < record.understood.walltime else None
+    found = learner.get(record.id) if learner is not None else None
+    return found.p90 if found is not None and found.p90 < record.understood.walltime else None
 
 
 def why_text(state: EngineState, record: JobRecord) -> str:

@@ -28,6 +28,7 @@ __all__ = [
     "job_history",
     "job_view",
     "last_change",
+    "promised_of",
     "record_of",
     "shares_of",
     "standing_of",
@@ -192,6 +193,12 @@ def expected_of(published: Published, record: JobRecord) -> ExpectedStart:
     )
 
 
+def promised_of(published: Published, record: JobRecord) -> int | None:
+    """The latest start that is promised; None: nothing is."""
+    promised = int(published.promise[record.slot]) if record.slot >= 0 else FOREVER
+    return promised if promised < FOREVER else None
+
+
 def job_view(published: Published, job_id: str) -> JobView | None:
     """The job as it stood after the published batch; None when it is not known."""
     record = record_of(published, job_id)
@@ -209,7 +216,6 @@ def view_of(published: Published, record: JobRecord, only: AbstractSet[str] | No
 
     facts, slot = record.facts, record.slot
     start = int(published.starts[slot]) if slot >= 0 else -1
-    promised = int(published.promise[slot]) if slot >= 0 else FOREVER
     walltime = record.understood.walltime
     standing = standing_of(record, start)
     told = told_of(published, record, start)
@@ -251,7 +257,7 @@ def view_of(published: Published, record: JobRecord, only: AbstractSet[str] | No
         expected_start=expected.start,
         expected_by=expected.by,
         expected_as_of=expected.as_of,
-        promised_start=promised if promised < FOREVER else None,
+        promised_start=promised_of(published, record),
         limited_by=limits,
         deadline=deadline,
         deadline_state=_deadline_state(deadline, walltime, start, standing, published.as_of),

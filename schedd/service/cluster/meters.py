@@ -98,7 +98,6 @@ class Meters:
             buckets=_ERRORS,
             registry=self.registry,
         )
-
         self.expected = Histogram(
             "schedd_expected_start_error_seconds",
             "Actual start from the expected one, either way, by when that was told first",
@@ -106,6 +105,7 @@ class Meters:
             buckets=_APART,
             registry=self.registry,
         )
+
         self.objectives = Gauge(
             "schedd_plan_objective",
             "What the plan was last found to be worth, in the objective's unit; NaN where that is not known",

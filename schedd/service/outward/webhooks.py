@@ -23,9 +23,8 @@ import structlog
 
 from schedd.engine.facts.alerts import OpenAlert
 from schedd.engine.facts.records import JobRecord
-from schedd.engine.show.job_view import expected_of, last_change
+from schedd.engine.show.job_view import expected_of, last_change, promised_of
 from schedd.engine.show.view import Published
-from schedd.model import FOREVER
 from schedd.service.cluster.loop import PlanLoop
 from schedd.service.read.reading import of_owner
 from schedd.service.settings.file import SettingsError, WebhookSettings
@@ -165,13 +164,8 @@ class _Watch:
             time=change.time if change is not None else published.as_of,
             expected_start=expected.start,
             expected_by=expected.by,
-            promised_start=_promised(published, record),
+            promised_start=promised_of(published, record),
         )
-
-
-def _promised(published: Published, record: JobRecord) -> int | None:
-    promised = int(published.promise[record.slot]) if record.slot >= 0 else FOREVER
-    return promised if promised < FOREVER else None
 
 
 class _AlertWatch:
