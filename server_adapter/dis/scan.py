@@ -1,10 +1,14 @@
 """The hot loop: attribute lists of a status reply to dictionaries, at well under a microsecond an entry."""
 
 from collections.abc import Collection
+from typing import Final
 
 from server_adapter.dis.decode import DEFAULT_LIMITS, Decoder, Limits
 from server_adapter.dis.errors import DisIncompleteError, DisSyntaxError
 from server_adapter.text import is_plain, text_of
+
+REPEATED: Final = ", "
+"""Between the values of attributes that a server sends more than once, as qmgr prints them."""
 
 _PLUS = 0x2B
 _ONES: tuple[int | None, ...] = tuple(b - 48 if 48 <= b < 58 else None for b in range(256))
@@ -44,9 +48,10 @@ class AttributeScanner:
         """The attribute list of `data` at `position`: values by key, and the position after the list.
 
         `text` is `data` decoded as latin-1, one character for each byte, made once by the caller for many
-        lists, and `plain` what `is_plain` says of it. Keys are `name` or `name.resource`. The operator of
-        every entry must be one digit, as in replies. Raises `DisIncompleteError`, `DisSyntaxError`,
-        `DisLimitError`.
+        lists, and `plain` what `is_plain` says of it. Keys are `name` or `name.resource`. The values of
+        entries with the same key are one list, joined by `REPEATED`: servers send the entries of a limit one
+        by one. The operator of every entry must be one digit, as in replies. Raises `DisIncompleteError`,
+        `DisSyntaxError`, `DisLimitError`.
         """
         decoder = Decoder(data, position, self._limits)
         count = decoder.count()
@@ -65,6 +70,8 @@ class AttributeScanner:
 
     def _entries(self, data: bytes, text: str, position: int, count: int) -> tuple[dict[str, str], int]:
         values: dict[str, str] = {}
+        begun = position
+        unwanted = 0
         starts = text.startswith
         ones, tens = _ONES, _TENS
         head = previous = self._start
@@ -101,10 +108,28 @@ class AttributeScanner:
                 raise DisSyntaxError("no operator after a value", end)
             if head.key is not None:
                 values[head.key] = text[begin:end]
+            else:
+                unwanted += 1
             position = end + 2
             previous = head
             head = head.successor
+        if len(values) + unwanted != count:
+            values = self._merged(data, text, begun, count)
         return values, position
+
+    def _merged(self, data: bytes, text: str, position: int, count: int) -> dict[str, str]:
+        """The values of a list in which a key occurs more than once."""
+        found: dict[str, list[str]] = {}
+        decoder = Decoder(data, position, self._limits)
+        for _ in range(count):
+            decoder.unsigned()
+            head = self._learn(data, text, decoder.position)
+            decoder.position += head.length
+            value = decoder.raw_string().decode("latin-1")
+            decoder.unsigned()
+            if head.key is not None:
+                found.setdefault(head.key, []).append(value)
+        return {key: REPEATED.join(several) for key, several in found.items()}
 
     def _learn(self, data: bytes, text: str, position: int) -> _Head:
         decoder = Decoder(data, position, self._limits)

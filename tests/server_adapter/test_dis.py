@@ -192,10 +192,10 @@ def test_the_scanner_reads_what_the_decoder_reads(lists: list[list[Attribute]], 
         values, position = scanner.scan(
             raw, raw.decode("latin-1"), position, plain=is_plain(raw.decode("latin-1"))
         )
-        expected: dict[str, str] = {}
+        expected: dict[str, list[str]] = {}
         for entry in entries:
-            expected[entry.key] = entry.value
-        assert values == expected
+            expected.setdefault(entry.key, []).append(entry.value)
+        assert values == {key: ", ".join(several) for key, several in expected.items()}
     assert position == len(raw)
 
 
@@ -214,6 +214,29 @@ def test_the_scanner_returns_only_what_is_wanted_with_all_resources_of_it() -> N
         "Resource_List.walltime": "00:20:00",
         "queue": "batch",
     }
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_an_attribute_that_is_sent_several_times_is_one_list(plain: bool) -> None:
+    raw = encode_attributes(
+        [
+            Attribute("max_run", "[u:PBS_GENERIC=3]"),
+            Attribute("comment", "not wanted"),
+            Attribute("max_run", "[u:ann=1]"),
+            Attribute("max_run_res", "[u:PBS_GENERIC=8]", "ncpus"),
+            Attribute("max_run_res", "[g:staff=20]", "ncpus"),
+            Attribute("max_run_res", "[u:PBS_GENERIC=8gb]", "mem"),
+        ]
+    )
+    scanner = AttributeScanner({"max_run", "max_run_res"})
+    for _ in range(2):
+        values, position = scanner.scan(raw, raw.decode("latin-1"), 0, plain=plain)
+        assert position == len(raw)
+        assert values == {
+            "max_run": "[u:PBS_GENERIC=3], [u:ann=1]",
+            "max_run_res.ncpus": "[u:PBS_GENERIC=8], [g:staff=20]",
+            "max_run_res.mem": "[u:PBS_GENERIC=8gb]",
+        }
 
 
 @given(st.lists(attributes, min_size=1, max_size=6), st.data())

@@ -1,5 +1,6 @@
 """Objects as OpenPBS's status replies have them: names and their order (section 5, and the captures)."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -63,6 +64,15 @@ _SUBSTATES = {
 }
 _KILLED_BY_WALLTIME = {-11: -29}
 """Exit status of the simulation's programs that ran into their limit, as this family says it."""
+
+_LIMITS = frozenset(
+    f"{limit}{suffix}"
+    for limit in ("max_run", "max_run_res", "max_queued", "max_queued_res", "queued_jobs_threshold")
+    for suffix in ("", "_soft", "_res")
+)
+"""Settings whose values are lists of entries such as `[u:ann=1]`."""
+
+_LIMIT_ENTRY = re.compile(r"\[[^\]]*\]")
 
 _STATE_NAMES = ("Transit", "Queued", "Held", "Waiting", "Running", "Exiting", "Begun")
 
@@ -259,7 +269,7 @@ def queue_attributes(cluster: PbsCluster, queue: Queue) -> list[Attribute]:
     """All attributes of a queue: the kind, the counts, its settings, and whether it is open at the end."""
     jobs = [job for job in cluster.jobs.values() if job.queue == queue.name]
     settings = {"queue_type": "Execution", "enabled": "False", "started": "False"} | queue.attributes
-    entries = [_setting(key, value) for key, value in settings.items()]
+    entries = [entry for key, value in settings.items() for entry in _setting(key, value)]
     entries += _counts(cluster, jobs)
     entries += _assigned(cluster, jobs) if queue.used else []
     return sorted(entries, key=lambda entry: _QUEUE_RANK.get(entry.name, _LAST))
@@ -273,7 +283,7 @@ def server_attributes(cluster: PbsCluster) -> list[Attribute]:
         state = "Idle"
     else:
         state = "Scheduling" if default.cycling else "Active"
-    entries = [_setting(key, value) for key, value in cluster.attributes.items()]
+    entries = [entry for key, value in cluster.attributes.items() for entry in _setting(key, value)]
     entries += _counts(cluster, jobs)
     entries += _assigned(cluster, jobs) if any(queue.used for queue in cluster.queues.values()) else []
     entries += [
@@ -384,9 +394,11 @@ def _assigned(cluster: PbsCluster, jobs: list[Job]) -> list[Attribute]:
     ]
 
 
-def _setting(key: str, value: str) -> Attribute:
+def _setting(key: str, value: str) -> list[Attribute]:
+    """A setting as the server sends it: each entry of a limit is an attribute of its own."""
     name, dot, resource = key.partition(".")
-    return Attribute(name, value, resource if dot else None)
+    values = (_LIMIT_ENTRY.findall(value) if name in _LIMITS else []) or [value]
+    return [Attribute(name, one, resource if dot else None) for one in values]
 
 
 def _ranges(numbers: Sequence[int]) -> str:
