@@ -14,6 +14,7 @@ from schedd.api.outcomes import VariantAnswer, WhatIfAnswer
 from schedd.api.problems import Fault, ProblemError, answers
 from schedd.api.replies import reply
 from schedd.api.waiting import a_copy
+from schedd.dialect.advres import read_advres
 from schedd.dialect.cost_limit import read_cost_limit
 from schedd.dialect.deadline import read_deadline
 from schedd.dialect.units import without_units
@@ -107,6 +108,8 @@ def answered(
         tasks: tuple[int, ...] = (),
     ) -> tuple[Asked, dict[str, Any]]:
         asks = question.facts(now, facts, variant)
+        if not asks.owner and read_advres(asks.resources):
+            asks = replace(asks, owner=who)  # a booking is its owner's
         try:
             asked = copy.what_if(
                 asks,

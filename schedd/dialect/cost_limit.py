@@ -3,6 +3,8 @@
 import math
 from collections.abc import Mapping
 
+from schedd.dialect.span import Span
+
 __all__ = ["cost_limit_names", "read_cost_limit"]
 
 _NAMES = ("cost_limit", "x.cost_limit")
@@ -22,5 +24,12 @@ def read_cost_limit(resources: Mapping[str, str]) -> float | None:
 
 
 def cost_limit_names(resources: Mapping[str, str]) -> set[str]:
-    """The names under which a limit stands that is understood."""
-    return {name for name in _NAMES if read_cost_limit({name: resources.get(name, "")}) is not None}
+    """The names under which a limit stands. Raises RequestError for one that is not understood."""
+    found = {name for name in _NAMES if resources.get(name, "").strip()}
+    for name in found:
+        if read_cost_limit({name: resources[name]}) is None:
+            raise Span.of(resources[name], name).error(
+                f"{Span.of(resources[name]).shown()} is no limit of a cost",
+                "a number of at least 0, for example 12.50",
+            )
+    return found

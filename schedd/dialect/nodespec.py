@@ -14,7 +14,15 @@ from schedd.dialect.errors import RequestError
 from schedd.dialect.span import Span, whole_number
 from schedd.model.request import Features
 
-__all__ = ["NAME", "NodeSpec", "NodeSpecPart", "normal_form", "parse_alternatives", "parse_nodes"]
+__all__ = [
+    "NAME",
+    "NodeSpec",
+    "NodeSpecPart",
+    "gpu_modes",
+    "normal_form",
+    "parse_alternatives",
+    "parse_nodes",
+]
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
 """What the servers take for a property or a node's name."""
@@ -146,13 +154,24 @@ def _conditions(pieces: list[Span], part: NodeSpecPart, spec: NodeSpec, amounts:
 
 def _word(piece: Span, word: str, part: NodeSpecPart, spec: NodeSpec) -> None:
     """A condition without a value: a property, or after ``gpus=`` how the server is to set them up."""
-    if "gpus" in part.given and word in _GPU_MODES:
-        spec.gpu_modes.add(word)
-    elif "gpus" in part.given and word == "prohibited":
-        raise piece.error("the servers refuse the gpu mode 'prohibited'", ", ".join(sorted(_GPU_MODES)))
+    if "gpus" in part.given and word in {*_GPU_MODES, "prohibited"}:
+        spec.gpu_modes.update(gpu_modes(piece))
     else:
         bare = _without_processor(str(piece))
         part.features.append(frozenset({bare}) if NAME.fullmatch(bare) else parse_alternatives(piece))
+
+
+def gpu_modes(span: Span) -> tuple[str, ...]:
+    """How the server is to set up gpus: modes joined by ``:``. Raises RequestError."""
+    for piece in span.split(":"):
+        if str(piece).lower() not in _GPU_MODES:
+            what = (
+                "the servers refuse the gpu mode"
+                if str(piece).lower() == "prohibited"
+                else "there is no gpu mode"
+            )
+            raise piece.error(f"{what} {piece.shown()}", ", ".join(sorted(_GPU_MODES)))
+    return tuple(sorted({str(piece).lower() for piece in span.split(":")}))
 
 
 def _without_processor(text: str) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
-from schedd.dialect.advres import advres_names
+from schedd.dialect.advres import advres_names, refuse_flags
 from schedd.dialect.asked import Asked, parse_amount
 from schedd.dialect.assemble import assemble, by_lower_name, resources_of, walltime_of
 from schedd.dialect.cost_limit import cost_limit_names
@@ -76,6 +76,7 @@ def parse_openpbs(
     where some are shared otherwise than jobs ask. Raises RequestError.
     """
     asked = Asked({**resources, **({"select": schedselect} if schedselect.strip() else {})}, defaults)
+    refuse_flags(asked.values)
     asked.ignore(
         {
             "schedselect",

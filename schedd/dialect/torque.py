@@ -6,44 +6,32 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, Literal
 
-from schedd.dialect.advres import advres_names
+from schedd.dialect.advres import advres_names, refuse_flags
 from schedd.dialect.asked import Asked
 from schedd.dialect.assemble import assemble, by_lower_name, divided, resources_of, walltime_of
 from schedd.dialect.cost_limit import cost_limit_names
 from schedd.dialect.deadline import deadline_names
-from schedd.dialect.nodespec import NodeSpecPart, normal_form, parse_alternatives, parse_nodes
+from schedd.dialect.nodespec import (
+    NAME,
+    NodeSpecPart,
+    gpu_modes,
+    normal_form,
+    parse_alternatives,
+    parse_nodes,
+)
 from schedd.dialect.shared import shared_names
 from schedd.dialect.span import Span, whole_number
 from schedd.dialect.throughput import work_names
 from schedd.dialect.torque_access import access_policy, extension_list
-from schedd.model.request import Chunk, Features, Place, Request
+from schedd.dialect.torque_names import ADDED_BY_THE_SERVER, plain_names, refuse_unplanned
+from schedd.model.request import Chunk, NodeSets, Place, Request
 
 __all__ = ["parse_torque"]
 
-_ADDED_BY_THE_SERVER: Final = frozenset({"nodect", "neednodes", "procct", "mppnodect", "energy_used"})
-
-_REFUSED: Final = frozenset(
-    {
-        *(
-            "geometry",
-            "procs_bitmap",
-            "hostlist",
-            "select",
-            "size",
-            "subnode",
-            "subnode_list",
-            "taskspn",
-            "tpn",
-        ),
-        *("mppwidth", "mppdepth", "mppnppn", "mppnodes", "mpplabels", "mpphost", "mpparch"),
-    }
-)
-"""Names that say how many cores or which nodes in a way that has no place in the plan."""
-
 _GRES: Final = re.compile(r"(?:^|[+%&,])(?P<name>[^:+=%&,]+)(?:[:=](?P<amount>[^+%&,]*))?(?=$|[+%&,])")
-_PROPERTY: Final = re.compile(r"[A-Za-z_][^\s=+:#]*")
-_NUMA: Final = frozenset({"l_request", "tasks", "lprocs"})
-_USE_INSTEAD: Final = "nodes=N:ppn=P, procs=N or ncpus=N"
+_SETS: Final = re.compile(r"(oneof|firstof|anyof):feature:(.+)", re.IGNORECASE)
+_ANY: Final = frozenset({"all", "any", "default", "[all]", "[default]"})
+"""Partitions that mean every node."""
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -69,10 +57,12 @@ def parse_torque(
     of the whole cluster, which are no part of the request. Raises RequestError.
     """
     amounts = by_lower_name(generic)
-    single = _one_by_one(resources, {"gpus", *amounts})
-    asked = Asked({**extension_list(extensions), **single}, defaults)
-    _refuse(asked)
-    asked.ignore(_ADDED_BY_THE_SERVER)
+    named = plain_names({**extension_list(extensions), **resources})
+    asked = Asked(_one_by_one(named, {"gpus", *amounts}), defaults)
+    refuse_unplanned(asked)
+    refuse_flags(asked.values)
+    _refuse_unknown_gres(asked, shared)
+    asked.ignore(ADDED_BY_THE_SERVER)
     asked.ignore(deadline_names(asked.values) | cost_limit_names(asked.values) | advres_names(asked.values))
     asked.ignore(work_names(asked.values))
     if shared:
@@ -90,11 +80,13 @@ def parse_torque(
         chunks, place = [Chunk(cpus=whole_number(about, "ncpus="))], Place.PACK
     _note_unfollowed(asked, chosen, chunks)
 
-    chunks = _on_nodes_of_the_queue(chunks, asked)
+    chunks = _on_nodes_of_the_queue(chunks, asked, known_nodes, amounts)
     chunks = _with_job_totals(chunks, asked, amounts)
+    chunks = _on_named_nodes(chunks, asked, known_nodes)
     chunks = _with_memory(chunks, asked, mem_per_core_default)
+    chunks, sets = _in_one_set(chunks, asked)
     policy = access_policy(asked, exclusive=exclusive)
-    return assemble(
+    request = assemble(
         chunks,
         Place.SCATTER if policy.one_task_per_node else place,
         exclusive=policy.exclusive,
@@ -102,6 +94,7 @@ def parse_torque(
         asked=asked,
         about=about,
     )
+    return replace(request, together=sets) if sets is not None and request.units > 1 else request
 
 
 def _one_by_one(resources: Mapping[str, str], known: Collection[str]) -> Mapping[str, str]:
@@ -122,31 +115,42 @@ def _one_by_one(resources: Mapping[str, str], known: Collection[str]) -> Mapping
     return {**found, "gres": rest.strip("+%&,")}
 
 
-def _refuse(asked: Asked) -> None:
-    for name in asked.names:
-        span = asked.whole(name)
-        if name in _NUMA or name.startswith("req_information"):
-            raise span.error("NUMA requests (qsub -L) are not planned", f"qsub -l with {_USE_INSTEAD}")
-        if name in _REFUSED:
-            raise span.error(
-                f"{name}= is not planned, and without it the job would run elsewhere", _USE_INSTEAD
-            )
+def _refuse_unknown_gres(asked: Asked, shared: Collection[str]) -> None:
+    """Raise RequestError for a generic resource that no node reports and the site does not count."""
+    if (text := asked.values.get("gres")) is None:
+        return
+    counted = {name.lower() for name in shared}
+    names = [part["name"].strip() for part in _GRES.finditer(text)]
+    unknown = [name for name in names if not name.isdecimal() and name.lower() not in counted]
+    if unknown:
+        raise asked.whole("gres").error(
+            f"no node reports {unknown[0]} and the site does not count it",
+            "gpus, resources that nodes report as gres, and the site's licences",
+        )
 
 
-def _on_nodes_of_the_queue(chunks: list[Chunk], asked: Asked) -> list[Chunk]:
+def _on_nodes_of_the_queue(
+    chunks: list[Chunk], asked: Asked, known_nodes: Collection[str], amounts: Collection[str]
+) -> list[Chunk]:
     """With the properties that ``resources_default.neednodes`` of the queue (or the server) names.
+
+    Raises RequestError where it names more than one kind of nodes.
 
     That is how queues are mapped to nodes. In a job's own list the server keeps its working copy of ``nodes``
     under this name, which says nothing new.
     """
     text = asked.defaults.get("neednodes", "")
-    words = [word for word in text.split(":") if word]
-    if not all(_PROPERTY.fullmatch(word) for word in words):
-        asked.note(f"neednodes={Span.of(text).brief()} of the queue was not followed: only properties are")
+    if not text:
         return chunks
-    wanted = {frozenset(word.split("|")) for word in words}
+    parts = parse_nodes(Span.of(text, "neednodes"), known_nodes=known_nodes, amounts=amounts).parts
+    if len(parts) > 1:
+        raise Span.of(text, "neednodes").error(
+            "this default of the queue or the server names several kinds of nodes",
+            "properties that every node has, for example neednodes=bigmem",
+        )
+    wanted = parts[0].features
     return [
-        replace(chunk, features=tuple(sorted({*chunk.features, *wanted}, key=sorted))) if wanted else chunk
+        replace(chunk, features=normal_form((*chunk.features, *wanted))) if wanted else chunk
         for chunk in chunks
     ]
 
@@ -195,7 +199,7 @@ def _node_chunks(
     chunks = []
     for part in parts:
         if "mics" in part.amounts and "mics" not in amounts:
-            asked.note(f"not planned: mics={part.amounts.pop('mics')}")
+            raise span.error("no node reports mics", "ppn=, gpus=, a property or a node's name")
         named = {amounts[name]: amount for name, amount in part.amounts.items()}
         chunks.append(
             Chunk(
@@ -232,6 +236,9 @@ def _hosts_once(parts: Sequence[NodeSpecPart], asked: Asked) -> list[NodeSpecPar
 def _with_job_totals(chunks: list[Chunk], asked: Asked, amounts: Mapping[str, str]) -> list[Chunk]:
     """Gpus, generic resources and features that were asked for the job as a whole."""
     if (span := asked.get("gpus")) is not None:
+        span, mode = span.partition(":")
+        if mode is not None:
+            asked.note(f"gpu mode {', '.join(gpu_modes(mode))}: left to the server")
         if any(chunk.gpus for chunk in chunks):
             asked.note(f"gpus={span.brief()} was not followed: nodes= names gpus")
         else:
@@ -243,10 +250,51 @@ def _with_job_totals(chunks: list[Chunk], asked: Asked, amounts: Mapping[str, st
         share = divided(span, chunks, size=not str(span)[-1].isdigit())
         if share:
             chunks = [_plus(chunk, amounts[name], share) for chunk in chunks]
-    if (span := asked.get("feature")) is not None:
-        wanted: Features = tuple(parse_alternatives(piece) for piece in span.split(":"))
-        chunks = [replace(chunk, features=normal_form((*chunk.features, *wanted))) for chunk in chunks]
+    if (span := asked.get("mics")) is not None and "mics" not in amounts:
+        raise span.error("no node reports mics", "gpus=N, or leave it out")
     return chunks
+
+
+def _on_named_nodes(chunks: list[Chunk], asked: Asked, known_nodes: Collection[str]) -> list[Chunk]:
+    """With the features, partition and host that were asked for the job as a whole."""
+    wanted: list[frozenset[str]] = []
+    if (span := asked.get("feature")) is not None:
+        wanted += [parse_alternatives(piece) for piece in span.split(":")]
+    if (span := asked.get("partition")) is not None and str(span).lower() not in _ANY:
+        wanted.append(_any_of(span))
+    if (span := asked.get("host")) is not None:
+        host = str(span)
+        wanted.append(frozenset({host}) if host in known_nodes else parse_alternatives(span))
+    if (span := asked.get("excludenodes")) is not None:
+        wanted += [frozenset({f"!{name}"}) for name in sorted(_any_of(span))]
+    if not wanted:
+        return chunks
+    return [replace(chunk, features=normal_form((*chunk.features, *wanted))) for chunk in chunks]
+
+
+def _any_of(span: Span) -> frozenset[str]:
+    """The names of a list, joined by ``:``, ``,``, ``+`` or ``|``. Raises RequestError."""
+    names = [name for name in re.split(r"[:,+|]", str(span).strip("[]")) if name]
+    if not names or not all(NAME.fullmatch(name) for name in names):
+        raise span.error(f"{span.shown()} is no list of names", "names joined by :")
+    return frozenset(names)
+
+
+def _in_one_set(chunks: list[Chunk], asked: Asked) -> tuple[list[Chunk], NodeSets | None]:
+    """Nodes of the sets that ``nodeset=ONEOF:FEATURE:a:b`` names, and the sets. Raises RequestError."""
+    if (span := asked.get("nodeset")) is None:
+        return chunks, None
+    match = _SETS.fullmatch(str(span))
+    if match is None:
+        raise span.error(
+            "this set of nodes is not planned, and without it the job would run elsewhere",
+            "ONEOF:FEATURE:PROPERTY:PROPERTY, FIRSTOF or ANYOF",
+        )
+    names = _any_of(replace(span, start=span.end - len(match[2])))
+    chunks = [replace(chunk, features=normal_form((*chunk.features, names))) for chunk in chunks]
+    if match[1].lower() == "anyof":
+        return chunks, None
+    return chunks, NodeSets(named=tuple((name, frozenset({name})) for name in sorted(names)), wait=None)
 
 
 def _plus(chunk: Chunk, name: str, share: int) -> Chunk:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from schedd.dialect import RequestError
 from schedd.dialect.cost_limit import cost_limit_names, read_cost_limit
 
 
@@ -21,7 +22,11 @@ from schedd.dialect.cost_limit import cost_limit_names, read_cost_limit
 def test_it_is_a_number_of_at_least_nothing(text: str, limit: float | None) -> None:
     assert read_cost_limit({"cost_limit": text}) == limit
     assert read_cost_limit({"x.cost_limit": text}) == limit
-    assert cost_limit_names({"cost_limit": text}) == ({"cost_limit"} if limit is not None else set())
+    if text and limit is None:
+        with pytest.raises(RequestError, match="is no limit of a cost"):
+            cost_limit_names({"cost_limit": text})
+    else:
+        assert cost_limit_names({"cost_limit": text}) == ({"cost_limit"} if text else set())
 
 
 def test_most_jobs_have_none() -> None:

@@ -18,6 +18,7 @@ from schedd.wire import (
     Handover,
     HandoverDone,
     LetRun,
+    Reserve,
     Run,
     RunRefused,
     SubmissionFacts,
@@ -204,7 +205,7 @@ def test_jobs_of_a_booking_start_in_it_when_it_begins_and_others_wait() -> None:
     site.submit("3", "1:ppn=2", 100, resources={"advres": "b"})
     site.submit("9", "1:ppn=2", 100, owner="bob@login", resources={"advres": "b"})
     assert "reservation b, which begins at" in site.view("1").why
-    assert site.runs("9") == [0]
+    assert (site.runs("9"), site.view("9").waiting_for) == ([], "reservation")
     site.at(100)
     assert (site.runs("1"), site.runs("2"), site.runs("3")) == ([100], [100], [])
     assert "room in reservation b" in site.view("3").why
@@ -487,3 +488,42 @@ def test_an_order_that_would_lose_a_booking_says_so_and_what_is_held_for_it_coun
         assert (found.taken, found.lost, found.won, found.moved) == (2 - lost, lost, 0, lost)
         assert len(copy.state.books.holds) == 2 - lost
     assert site.engine.state.books.holds == held
+
+
+@pytest.mark.parametrize("resources", [{"advres": "b"}, {"x.advres": "b"}, {"x.flags": "ADVRES:b"}])
+def test_a_job_that_names_no_booking_of_its_owner_waits_until_there_is_one(resources: dict[str, str]) -> None:
+    site = Site(nodes=2)
+    site.submit("1", walltime=50, resources=resources)
+    site.book("b", owner="bob", within=(0, 100))
+    site.submit("2", walltime=50, resources=resources)
+    unknown = "reservation b, which its owner does not have"
+    assert (site.runs("1"), site.runs("2")) == ([], [])
+    assert unknown in site.view("1").why
+    assert unknown in site.view("2").why
+    site.at(101)
+    site.book("b", within=(101, 201))
+    assert (site.runs("1"), site.runs("2")) == ([101], [])
+    site.at(200)
+    assert site.runs("2") == [151]
+
+
+def test_a_job_that_names_an_administrators_reservation_runs_nowhere_else_and_is_told_what_to_do() -> None:
+    site = Site(nodes=2)
+    site.tell(Reserve(id="r:1", time=T, name="school", start=T, end=T + HOUR, nodes=("n1",), users=("ann",)))
+    site.submit("1", resources={"x.flags": "ADVRES:school"})
+    assert site.runs("1") == []
+    assert "school, which is an administrator's" in site.view("1").why
+    assert "take advres out" in site.view("1").why
+    site.ask("1", **{"x.flags": "RESTARTABLE"})
+    assert site.runs("1") == [0]
+
+
+def test_a_job_whose_booking_is_long_over_does_not_wait_for_it() -> None:
+    site = Site(nodes=1)
+    site.book("b", length=100, within=(0, 100))
+    site.submit("1", walltime=200, resources={"advres": "b"}, state="H", holds="u")
+    site.at(3 * 86_400)
+    site.alter("1", state="Q", holds="")
+    assert site.runs("1") == [3 * 86_400]
+    site.at(7 * 86_400)
+    assert "b" not in site.engine.state.bookings

@@ -17,7 +17,7 @@ from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import HORIZON, EngineState
 from schedd.engine.machine.handovers import take_back
 from schedd.engine.machine.parts import bounds, overdue
-from schedd.engine.place.bound import booking_of, drop_pieces, fit, shares_of_takes
+from schedd.engine.place.bound import booking_of, drop_pieces, fit, names_booking, shares_of_takes
 from schedd.engine.place.places import make_way, plan_job
 from schedd.engine.rank.accounts import account_of, amount_in_words, most_of
 from schedd.model import Request, WaitingFor
@@ -116,6 +116,7 @@ def _admit(state: EngineState, event: Book) -> None:
         moves = one.moves if before == one.start else (*one.moves, (state.now, before, one.start))
         state.bookings[one.name] = replace(one, since=state.now, moves=moves[-_MOVES:])
         fit(state, one.name)
+    _wake(state, event.id, event.name)
 
 
 def _facts(event: Book) -> JobFacts:
@@ -360,7 +361,11 @@ def advance(state: EngineState, event: str) -> None:
         booking = state.bookings[name]
         if booking.phase not in LIVE:
             kept = _REFUSED_KEPT if booking.phase == "refused" else _KEPT
-            if booking.since + kept <= now:
+            if booking.since + kept > now:
+                pass
+            elif booking.phase != "refused" and names_booking(state, name):
+                _put(state, booking)  # its jobs run like any other, as long as it is known to be over
+            else:
                 del state.bookings[name]
             continue
         until = booking.event.until

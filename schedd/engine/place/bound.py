@@ -4,7 +4,7 @@ What a booking holds stands in the plan as *pieces*: slots that hold, each for a
 booking has. A job takes its place from them in the moment in which it may start.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -22,6 +22,8 @@ __all__ = [
     "booking_of",
     "drop_pieces",
     "fit",
+    "missing_booking",
+    "names_booking",
     "room_in",
     "shares_of_takes",
     "strays",
@@ -34,7 +36,8 @@ _PIECE = Request((Chunk(cpus=0),), Place.FREE)
 def booking_of(state: EngineState, record: JobRecord) -> Booking | None:
     """The booking in which a job is to run; None: it runs anywhere.
 
-    A job that names a booking which is not its owner's, or is over, runs like any other.
+    A job whose booking is over runs like any other. For one that names no booking of its owner's see
+    ``missing_booking``.
     """
     if not state.bookings:
         return None
@@ -49,6 +52,37 @@ def booking_of(state: EngineState, record: JobRecord) -> Booking | None:
     if found is None or found.phase not in LIVE or found.event.handover:
         return None
     return found if record.facts.owner.partition("@")[0] == found.event.owner else None
+
+
+def missing_booking(
+    name: str, owner: str, bookings: Mapping[str, Booking], reservations: Collection[str]
+) -> WaitingFor | None:
+    """What a job waits for that names a reservation in which it cannot run; None: it names none, or its own.
+
+    The words are the same whether somebody else has a booking of that name or nobody has.
+    """
+    if not name:
+        return None
+    found = bookings.get(name)
+    its = found is not None and not found.event.handover and found.event.owner == owner.partition("@")[0]
+    if its and found is not None and found.phase != "refused":
+        return None
+    if name in reservations:
+        words = (
+            f"reservation {name}, which is an administrator's: jobs with access use its nodes without naming "
+            "it; take advres out of the job (qalter)"
+        )
+    else:
+        words = (
+            f"reservation {name}, which its owner does not have: book it (schedd book) or take advres out of "
+            "the job (qalter)"
+        )
+    return WaitingFor("reservation", words)
+
+
+def names_booking(state: EngineState, name: str) -> bool:
+    """Whether a known job names this booking."""
+    return any(read_advres(record.facts.resources) == name for record in state.records.values())
 
 
 def booking_for(state: EngineState, handover: str) -> Booking | None:
@@ -66,7 +100,11 @@ def waits_for_booking(state: EngineState, record: JobRecord, booking: Booking | 
         handed = state.handovers.get(state.handed.get(record.id, ""))
         if handed is not None and handed.booked:
             return WaitingFor("reservation", "the other parts of its group")
-        return None
+        if handed is not None and handed.booking:
+            return None
+        facts = record.facts
+        name = read_advres(facts.resources)
+        return missing_booking(name, facts.owner, state.bookings, state.reservations)
     if booking.phase != "open":
         words = f"reservation {booking.name}, which begins at {moment_in_words(booking.start)}"
         return WaitingFor("reservation", words)

@@ -10,12 +10,15 @@ import numpy as np
 
 from schedd.choice.books import Books
 from schedd.dialect import canonical
+from schedd.dialect.advres import read_advres
 from schedd.dialect.cost_limit import read_cost_limit
 from schedd.dialect.deadline import read_deadline
+from schedd.engine.facts.booking import LIVE
 from schedd.engine.facts.intake import Intake, Understood, as_planned, not_counted, waits_for
 from schedd.engine.facts.pools import LimitBook
 from schedd.engine.facts.shares import shares_of
 from schedd.engine.facts.state import HORIZON, EngineState
+from schedd.engine.place.bound import missing_booking
 from schedd.engine.rank.accounts import account_of, most_of, too_little
 from schedd.engine.show.job_view import record_of
 from schedd.engine.show.view import Published
@@ -255,6 +258,15 @@ class Fork:
         wait = waits_for(facts, self.published.why_stopped(facts.queue))
         if wait is not None:
             return WaitingFor(*wait)
+        named = read_advres(facts.resources)
+        if named:
+            known = self.published
+            missing = missing_booking(
+                named, facts.owner, known.bookings, {one.name for one in known.reservations}
+            )
+            booking = known.bookings.get(named)
+            if missing is not None or booking is None or booking.phase in LIVE:
+                return missing or WaitingFor("reservation", f"room in reservation {named}")
         policy = self.published.settings.policy
         if policy != "conservative":
             return WaitingFor("policy", f"the policy {policy}, which plans no starts")

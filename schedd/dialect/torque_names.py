@@ -1,0 +1,166 @@
+"""Names in a TORQUE request: which of them the plan obeys, which it refuses, and which restrict nothing.
+
+The names are those of the server's resource table (``resc_def_all.c``) and of the resource manager extensions
+of Maui and Moab (``qsub -W x=``). A name is in exactly one of the tables.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from schedd.dialect.asked import Asked
+from schedd.dialect.errors import RequestError
+from schedd.dialect.span import Span
+
+__all__ = ["ADDED_BY_THE_SERVER", "HARMLESS", "OBEYED", "REFUSED", "plain_names", "refuse_unplanned"]
+
+_CORES: Final = "nodes=N:ppn=P, procs=N or ncpus=N"
+_PROPERTY: Final = "a property of the nodes, nodes=N:PROPERTY or feature=PROPERTY"
+_DEVICE: Final = "a resource that the nodes report as gres"
+_MEMORY: Final = "mem=SIZE for the job or pmem=SIZE for each core"
+
+OBEYED: Final = frozenset(
+    {
+        *("nodes", "procs", "ncpus", "mem", "pmem", "vmem", "pvmem", "gpus", "mics", "gres", "walltime"),
+        *("naccesspolicy", "feature", "partition", "host", "nodeset", "excludenodes"),
+        *("advres", "flags", "jobflags", "deadline", "cost_limit", "work_units", "work_rate", "work_app"),
+    }
+)
+"""Names that the plan follows, or else refuses by their value."""
+
+ADDED_BY_THE_SERVER: Final = frozenset(
+    {"nodect", "neednodes", "procct", "mppnodect", "energy_used", "cpaalloccookie", "cpaadmincookie"}
+)
+
+_ELSEWHERE: Final[Mapping[str, str]] = {
+    **dict.fromkeys(
+        (
+            *("geometry", "procs_bitmap", "hostlist", "select", "size", "subnode", "subnode_list"),
+            *("taskspn", "tpn", "trl", "vcores", "mppe", "nmatchpolicy", "maxproc"),
+            *("mppwidth", "mppdepth", "mppnppn", "mppnodes", "mpplabel", "mpplabels", "mpphost", "mpparch"),
+        ),
+        _CORES,
+    ),
+    **dict.fromkeys(
+        (
+            *("arch", "opsys", "os", "image", "minprocspeed", "reqattr", "gmetric", "template", "vc"),
+            *("nodemask", "pe_mask", "cpapartitionid", "latency", "bandwidth"),
+        ),
+        _PROPERTY,
+    ),
+    "nodesetcount": "nodeset=ONEOF:FEATURE:PROPERTY:PROPERTY",
+    "dmem": _MEMORY,
+    "ddisk": _DEVICE,
+    **dict.fromkeys(("mta", "mtb", "mtc", "mtd", "mte", "mtf", "mtg", "mth"), _DEVICE),
+}
+_OTHERWISE: Final[Mapping[str, str]] = {
+    "depend": "qsub -W depend=TYPE:JOB",
+    "queuejob": "qdel, for a job that is not to wait",
+}
+
+REFUSED: Final[Mapping[str, str]] = {**_ELSEWHERE, **_OTHERWISE}
+"""Names that say which nodes, how many cores or when in a way that the plan cannot follow; what to use
+instead.
+"""
+
+_LIMIT: Final = "a limit that the server or the node daemon enforces"
+_LAUNCH: Final = "how the job's processes are started on its nodes"
+_AFTER: Final = "what happens to the job after its start"
+_DESCRIPTION: Final = "a description"
+_GRANT: Final = "it asks for preference and keeps the job from no node"
+
+HARMLESS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(
+        (
+            *("cput", "pcput", "file", "nice", "maxmem", "cpupercent", "mppt", "pmppt", "mppmem", "mpptime"),
+            *("pf", "ppf", "sds", "psds", "srfs_tmp", "srfs_big", "srfs_fast", "srfs_assist"),
+        ),
+        _LIMIT,
+    ),
+    **dict.fromkeys(("prologue", "epilogue", "cpuclock", "taskdistpolicy", "stagein"), _LAUNCH),
+    **dict.fromkeys(
+        (
+            *("signal", "termsig", "termtime", "trig", "loglevel", "minpreempttime", "retrycount", "retrycc"),
+            *("wcrequeue", "resfailpolicy", "jobrejectpolicy", "mstageout", "ttc"),
+        ),
+        _AFTER,
+    ),
+    **dict.fromkeys(
+        ("jgroup", "gattr", "var", "tid", "sid", "rmtype", "other", "mstagein", "moabstagein"), _DESCRIPTION
+    ),
+    "software": "a description, unless the site counts a licence of that name: then it is obeyed",
+    **dict.fromkeys(("qos", "spriority", "pref", "nallocpolicy"), _GRANT),
+    "minwclimit": "the job is planned with its walltime, which is longer",
+    **dict.fromkeys(
+        ("nodesetdelay", "nodesetisoptional"), "the job waits for one set of nodes, which is stricter"
+    ),
+}
+"""Names that restrict neither where nor when a job runs, with the reason: the job's notes name them."""
+
+_READ_AS_EXTENSIONS: Final = frozenset(
+    {"deadline", "cost_limit", "advres", "flags", "jobflags", "work_units", "work_rate", "work_app"}
+)
+"""Names whose readers look for them among the extensions, too."""
+
+
+def plain_names(resources: Mapping[str, str]) -> Mapping[str, str]:
+    """The resources with known extensions (``x.feature``) under their plain name.
+
+    Lists of generic resources are joined. Raises RequestError where the job gives another name two values.
+    """
+    if not any(name.startswith("x.") for name in resources):
+        return resources
+    found = {name: value for name, value in resources.items() if not _plain(name)}
+    given = {name.lower(): name for name in found}
+    for name, value in resources.items():
+        plain = _plain(name)
+        if not plain:
+            continue
+        own = given.get(plain)
+        if own is None:
+            found[plain] = value
+        elif plain == "gres":
+            found[own] = f"{found[own]}%{value}"
+        elif found[own].strip().lower() != value.strip().lower():
+            raise Span.of(f"x={plain}:{value}").error(
+                f"-W x={plain} and -l {plain}={found[own]} contradict each other", "one of them"
+            )
+    return found
+
+
+def _plain(name: str) -> str:
+    """The plain name of a known extension; empty for all else."""
+    plain = name[2:].lower() if name.startswith("x.") else ""
+    known = plain in OBEYED or plain in REFUSED or plain in HARMLESS
+    return plain if known and plain not in _READ_AS_EXTENSIONS else ""
+
+
+def refuse_unplanned(asked: Asked) -> None:
+    """Raise RequestError for a request that the plan cannot follow and that restricts where or when."""
+    for name in asked.names:
+        if name in ("l_request", "tasks", "lprocs") or name.startswith("req_information"):
+            raise asked.whole(name).error("NUMA requests (qsub -L) are not planned", f"qsub -l with {_CORES}")
+        if name in _OTHERWISE:
+            raise _error(asked, name, "and without it the job would not wait for what it names")
+        if name in _ELSEWHERE:
+            raise _error(asked, name, "and without it the job would run elsewhere")
+
+
+def _error(asked: Asked, name: str, why: str) -> RequestError:
+    default = asked.defaults.get(name)
+    by_default = default is not None and asked.own.get(name, default) == default
+    source = " (a default of its queue or of the server)" if by_default else ""
+    remedy = _tasks_per_node(asked, name) if name in ("tpn", "taskspn") else REFUSED[name]
+    return asked.whole(name).error(f"{name}={source} is not planned, {why}", remedy)
+
+
+def _tasks_per_node(asked: Asked, name: str) -> str:
+    """The form that says the same as ``procs=8,tpn=4``: ``nodes=2:ppn=4``."""
+    tasks = asked.values[name].rstrip("+")
+    procs = asked.values.get("procs", "")
+    if tasks.isdecimal() and procs.isdecimal() and len(tasks + procs) < 12 and int(tasks):
+        whole, rest = divmod(int(procs), int(tasks))
+        parts = [f"{whole}:ppn={int(tasks)}"] if whole else []
+        parts += [f"1:ppn={rest}"] if rest else []
+        if parts:
+            return f"nodes={'+'.join(parts)}"
+    return f"nodes=N:ppn={tasks} for {tasks} tasks on each of N nodes" if tasks.isdecimal() else _CORES
