@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 PYTHONS ?= python3.15 python3.14 python3.13 python3.12 python3.11 python3 python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup install demo lint test soak bench docs packages clean
+.PHONY: help setup install demo lint test research soak bench docs packages clean
 
 help: ## list the verbs
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -36,6 +36,9 @@ test: $(STAMP) ## lint, then all tests but the long ones
 	@# A file's tests stay together: many share what is dear to start. Three workers for two cores: many tests wait.
 	$(VENV)/bin/pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
+research: $(STAMP) ## the tests of benchmarks, experiments and simulated federations (research/)
+	$(VENV)/bin/pytest -m "research and not soak" --numprocesses 3 --dist loadfile --no-loadscope-reorder tests/research
+
 soak: $(STAMP) ## the long runs, the property tests with new examples, the kernels with their indices checked
 	HYPOTHESIS_PROFILE=explore $(VENV)/bin/pytest -m "hypothesis and not soak"
 	@# Kernels of their own: those in the cache do not look whether an index is within its array.
@@ -45,15 +48,15 @@ soak: $(STAMP) ## the long runs, the property tests with new examples, the kerne
 
 bench: $(STAMP) ## measure the planner and the daemon; build/*.json has the figures
 	mkdir -p build
-	$(VENV)/bin/schedd bench plan --nodes 219 --jobs 5000 --json build/bench-5000.json
-	$(VENV)/bin/schedd bench plan --nodes 219 --jobs 25000 --json build/bench-25000.json
-	$(VENV)/bin/schedd bench plan --nodes 10000 --jobs 100000 --profile large --json build/bench-large.json
+	$(VENV)/bin/python -m research bench plan --nodes 219 --jobs 5000 --json build/bench-5000.json
+	$(VENV)/bin/python -m research bench plan --nodes 219 --jobs 25000 --json build/bench-25000.json
+	$(VENV)/bin/python -m research bench plan --nodes 10000 --jobs 100000 --profile large --json build/bench-large.json
 	for jobs in 1000 10000 25000; do \
-	  $(VENV)/bin/schedd bench events --jobs $$jobs --json build/events-$$jobs.json && \
-	  $(VENV)/bin/python -m tests.store.postgres $(VENV)/bin/schedd bench events --jobs $$jobs \
+	  $(VENV)/bin/python -m research bench events --jobs $$jobs --json build/events-$$jobs.json && \
+	  $(VENV)/bin/python -m tests.store.postgres $(VENV)/bin/python -m research bench events --jobs $$jobs \
 	    --json build/events-$$jobs-postgresql.json --database || exit; \
 	done
-	$(VENV)/bin/schedd bench http --json build/http.json
+	$(VENV)/bin/python -m research bench http --json build/http.json
 
 docs: $(STAMP) ## write the reference of commands, check the links between the documents
 	$(VENV)/bin/python docs/build.py

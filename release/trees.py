@@ -64,7 +64,7 @@ _UNUSED = (  # below site-packages: tests, compilers' input, other threading lay
 _SOURCES = {".pyi", ".pxd", ".pyx", ".c", ".cpp", ".h", ".hpp", ".a", ".map"}
 _SHOWN = "bokeh.min.js"
 _ADAPTER_NEEDS = ("httpx2", "pydantic", "python-dateutil", "tzdata")
-_ADAPTER_HAS_NOT = ("emulator", "bench_wire.py")
+_ADAPTER_HAS_NOT = ("emulator",)
 _ADAPTER_PAPERS = ("torque.md", "openpbs.md", "configuration.md")
 _LOADS = """
 import ctypes, sys

@@ -3,7 +3,7 @@
 Templates after Gibbons (1997) and Smith, Foster and Taylor (1998), the most exact first, each by the weight
 of its latest ends; conformal calibration of all quantiles (Romano, Patterson and Candès 2019), and for the
 high ones a correction in steps for each user and for all (Gibbs and Candès 2021). Figures:
-docs/experiments/prediction.md.
+research/results/prediction.md.
 """
 
 from collections.abc import Mapping

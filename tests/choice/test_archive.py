@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from schedd.bench.grow import Grower
+from research.benchmarks.grow import Grower
 from schedd.choice.archive import Archive
 from schedd.choice.pareto import hypervolume
 from schedd.model import FOREVER

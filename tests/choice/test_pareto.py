@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schedd.bench.grow import Grower
+from research.benchmarks.grow import Grower
 from schedd.choice.books import Books
 from schedd.choice.decode import Decoder
 from schedd.choice.front import Balance, front

@@ -65,7 +65,6 @@ def test_what_is_not_understood_is_one_line(name: str, capsys: pytest.CaptureFix
         (("token", "revoke"), "schedd token revoke: missing argument 'token'; `schedd token revoke --help`"),
         (("replay", "--nodes"), "schedd replay: option '--nodes' requires an argument; "),
         (("reservation", "make"), "schedd reservation: argument ACTION: invalid choice: 'make' (choose from"),
-        (("bench", "face", "--jobs", "x"), "schedd bench face: argument --jobs: invalid int value: 'x'; "),
     ],
 )
 def test_what_is_wrong_is_said_with_where(

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import sys
 
-from schedd.bench.browser import chromium
+from research.benchmarks.browser import chromium
 
 __all__ = ["HOW", "chromium"]
 

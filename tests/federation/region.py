@@ -12,8 +12,8 @@ from threading import Event as Flag
 from threading import RLock
 from typing import Any
 
+from research.federations.wires import EngineWire
 from schedd.api.handovers import view as handover_view
-from schedd.cli.federations.wires import EngineWire
 from schedd.client import Unreachable
 from schedd.dialect import family_of
 from schedd.engine.show.view import publish

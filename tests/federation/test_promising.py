@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schedd.cli.federations.field import ClusterSpec, Place
+from research.federations.field import ClusterSpec, Place
 from schedd.engine.facts.slack import NONE
 from schedd.federation.log import Log
 from schedd.federation.roof.roof import Report, Roof

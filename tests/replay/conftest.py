@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.replay.experiment import swf
+from tests.research.experiments.experiment import swf
 
 
 @pytest.fixture

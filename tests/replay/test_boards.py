@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from research.experiments.energy import RULES
 from schedd.cli.main import main
 from schedd.engine import EngineSettings
 from schedd.policy.economy import Draw
 from schedd.replay.boards import Boards, PowerPlay
 from schedd.replay.driver import Defect, Schedule, run
-from schedd.replay.experiments.energy import RULES
 from schedd.replay.prepare import Prepared, prepare
 from schedd.replay.site import equal_nodes
 from schedd.replay.workload import Trace, TraceJob, select
@@ -132,4 +132,4 @@ def test_the_experiment_tells_what_each_rule_saves(tmp_path: Path) -> None:
     assert (out / "energy-quick.png").stat().st_size > 5_000
     page = (out / "energy-quick.md").read_text()
     assert "| planned, idle 15 min, delay 30 min |" in page
-    assert "schedd experiment energy --quick --only KTH --logs LOGS" in page
+    assert "python -m research experiment energy --quick --only KTH --logs LOGS" in page

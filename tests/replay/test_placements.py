@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from research.experiments.cells import Cell, Workload, run_cell
 from schedd.cli.replay_options import policies_of, runs_of, searches_of, slacks_of
 from schedd.engine.facts.slack import OFF, Slack
 from schedd.replay.driver import PLACEMENTS, PLANNING_POLICY, replay, run
-from schedd.replay.experiments.cells import Cell, Workload, run_cell
 from schedd.replay.prepare import Prepared, prepare
 from schedd.replay.result import TIMINGS
 from schedd.replay.searching import Searching

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from schedd.cli.bench import run
+from research.benchmarks.command import run
 
 
 @pytest.mark.soak

@@ -1,0 +1,26 @@
+"""``python -m research bench …`` and ``python -m research experiment …``."""
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Final
+
+COMMANDS: Final = {
+    "bench": ("research.benchmarks.command", "measure planner, daemon, adapter and pages on this machine"),
+    "experiment": ("research.studies.command", "run a study of policies: a page, its figures and a picture"),
+}
+"""Module and summary of each command."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status; 2 for an unknown one."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    if not args or args[0] not in COMMANDS:
+        lines = [f"  python -m research {name:11} {about}" for name, (_, about) in COMMANDS.items()]
+        print("\n".join(["usage: python -m research COMMAND …", *lines]), file=sys.stderr)
+        return 0 if args and args[0] in ("-h", "--help") else 2
+    return int(import_module(COMMANDS[args[0]][0]).run(args[1:]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,279 @@
+"""Command `python -m research bench`: one subcommand per benchmark."""
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import structlog
+from rich.console import Console
+from rich.progress import Progress
+
+from research.benchmarks import wire
+from research.benchmarks.daemon import DaemonFailed
+from research.benchmarks.face import bench_face
+from research.benchmarks.face import table_of as face_table
+from research.benchmarks.face import to_json as face_to_json
+from research.benchmarks.grow import CheckFailed, run_bench
+from research.benchmarks.load import EventsResult, HttpResult, Load, bench_events, bench_http, table_of
+from research.benchmarks.load import to_json as load_to_json
+from research.benchmarks.optimise import bench_optimise
+from research.benchmarks.optimise import table_of as optimise_table
+from research.benchmarks.optimise import to_json as optimise_to_json
+from research.benchmarks.predict import bench_predict
+from research.benchmarks.predict import table_of as predict_table
+from research.benchmarks.predict import to_json as predict_to_json
+from research.benchmarks.restart import bench_restart
+from research.benchmarks.restart import table_of as restart_table
+from research.benchmarks.restart import to_json as restart_to_json
+from research.benchmarks.result import Step, step_table, summary_table, to_json
+from research.benchmarks.size import bench_size
+from research.benchmarks.size import table_of as size_table
+from research.benchmarks.size import to_json as size_to_json
+from research.benchmarks.workload import PROFILES
+from research.federations.bench import bench_federation
+from research.federations.bench_figures import table_of as federation_table
+from research.federations.bench_figures import to_json as federation_to_json
+from schedd.cli.arguments import Parser
+
+__all__ = ["make_parser", "run"]
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Its options."""
+    parser = Parser(prog="python -m research bench", description=__doc__)
+    what = parser.add_subparsers(dest="what", required=True)
+    plan = what.add_parser("plan", help="grow a plan and measure every operation")
+    plan.add_argument("--nodes", type=int, required=True)
+    plan.add_argument("--jobs", type=int, required=True, help="so many are planned in the end, at least 10")
+    optimise = what.add_parser("optimise", help="search a plan: moves a second, and what they gain")
+    optimise.add_argument("--nodes", type=int, default=219, help="(default: %(default)s)")
+    optimise.add_argument("--jobs", type=int, required=True, help="so many wait, at least 10")
+    predict = what.add_parser("predict", help="predicted run times, and the starts of a whole queue")
+    predict.add_argument("--nodes", type=int, default=219, help="(default: %(default)s)")
+    predict.add_argument("--jobs", type=int, required=True, help="so many wait, at least 10")
+    predict.add_argument(
+        "--ended", type=int, default=100_000, help="learn from so many jobs (default: %(default)s)"
+    )
+    predict.add_argument("--users", type=int, default=1_000, help="of so many users (default: %(default)s)")
+    plan.add_argument(
+        "--policy",
+        action="store_true",
+        help="measure the engine again, with priorities and limits on and two slacks",
+    )
+    events = what.add_parser(
+        "events", help="events at a real daemon: how many, and how long until it decides"
+    )
+    http = what.add_parser("http", help="reads of planned starts at a real daemon, alone and under events")
+    http.add_argument("--reads", type=float, default=1_500, help="reads a second (default: %(default)s)")
+    restart = what.add_parser("restart", help="a real daemon from its start until it leads")
+    restart.add_argument("--cold", action="store_true", help="also without any kernel in the cache: minutes")
+    size = what.add_parser("size", help="one snapshot of a whole large cluster, and what goes on meanwhile")
+    face = what.add_parser("face", help="pages, their data and commands at a real daemon; in a browser, too")
+    for one in (events, http, restart, size, face):
+        one.add_argument("--nodes", type=int, default=219, help="(default: %(default)s)")
+        one.add_argument("--jobs", type=int, default=10_000, help="queued throughout (default: %(default)s)")
+        one.add_argument(
+            "--database", default="", metavar="URL", help="an empty one; default: a new SQLite file in TMPDIR"
+        )
+    for one in (events, http, restart):
+        one.add_argument(
+            "--rate", type=float, default=500, help="events a second, 0: as many as it takes (default: 500)"
+        )
+        seconds = 10 if one is restart else 30
+        one.add_argument("--seconds", type=float, default=seconds, help="of each part (default: %(default)s)")
+    events.add_argument("--events", type=int, default=0, help="end the storm after so many")
+    events.add_argument(
+        "--keep",
+        type=float,
+        default=0,
+        metavar="DAYS",
+        help="keep all for so long, as by keep_*",
+    )
+    federation = what.add_parser("federation", help="routing decisions over many clusters, and their traffic")
+    for name, kind, default, words in (
+        ("clusters", int, 100, "so many"),
+        ("nodes", int, 1_000, "of each cluster"),
+        ("jobs", int, 100_000, "of the federation wait already"),
+        ("routed", int, 1_000, "jobs are routed and measured"),
+        ("rate", float, 5.0, "of these come in a second"),
+        ("shapes", int, 40, "different requests among the jobs"),
+        ("poll", float, 5.0, "seconds between two looks at a cluster"),
+        ("new", float, 0.0, "share of the routed jobs that ask for what nobody did before"),
+    ):
+        federation.add_argument(
+            f"--{name}", type=kind, default=default, help=f"{words} (default: %(default)s)"
+        )
+    federation.add_argument("--apart", action="store_true", help="the clusters have a process of their own")
+    for one in (plan, optimise, predict, events, http, restart, size, face, federation):
+        one.add_argument(
+            "--profile", choices=PROFILES, default="metacentrum", help="shapes of nodes and jobs"
+        )
+        one.add_argument("--seed", type=int, default=1)
+        one.add_argument("--json", type=Path, help="write the result there")
+    wire.add_arguments(what.add_parser("wire", help="read a whole server over a socket"))
+    return parser
+
+
+def run(argv: Sequence[str]) -> int:
+    """Measure as the arguments say; 0, 1 when the daemon fails, 2 for bad arguments, 3 when the planner is
+    found to be wrong.
+    """
+    args = make_parser().parse_args(argv)
+    if args.what == "wire":
+        return wire.run(args)
+    try:
+        known = {"plan": _plan, "optimise": _optimise, "predict": _predict, "federation": _federation}
+        return known.get(args.what, _load)(args)
+    except ValueError as error:
+        print(f"python -m research bench: {error}", file=sys.stderr)
+        return 2
+    except DaemonFailed as failure:
+        print(f"python -m research bench: {failure}", file=sys.stderr)
+        return 1
+    except CheckFailed as failure:
+        print(f"python -m research bench: a defect of the planner: {failure}", file=sys.stderr)
+        return 3
+
+
+def _plan(args: argparse.Namespace) -> int:
+    console = Console()
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("planning", total=args.jobs)
+
+        def tell(step: Step) -> None:
+            progress.update(task, completed=step.jobs)
+
+        result = run_bench(args.profile, args.nodes, args.jobs, args.seed, tell, policy=args.policy)
+    console.print(step_table(result))
+    console.print(summary_table(result))
+    if args.json is not None:
+        args.json.write_text(to_json(result), encoding="utf-8")
+    return 0
+
+
+def _optimise(args: argparse.Namespace) -> int:
+    with Console(stderr=True).status("") as status:
+
+        def tell(words: str) -> None:
+            status.update(f"{words} ...")
+
+        result = bench_optimise(args.profile, args.nodes, args.jobs, args.seed, tell=tell)
+    Console().print(optimise_table(result))
+    if args.json is not None:
+        args.json.write_text(optimise_to_json(result), encoding="utf-8")
+    return 0
+
+
+def _predict(args: argparse.Namespace) -> int:
+    with Console(stderr=True).status("") as status:
+
+        def tell(words: str) -> None:
+            status.update(f"{words} ...")
+
+        result = bench_predict(
+            args.profile, args.nodes, args.jobs, args.seed, ended=args.ended, users=args.users, tell=tell
+        )
+    Console().print(predict_table(result))
+    if args.json is not None:
+        args.json.write_text(predict_to_json(result), encoding="utf-8")
+    return 0
+
+
+def _federation(args: argparse.Namespace) -> int:
+    # A federation logs each step of each job to the journal; a terminal is not what is measured here.
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+    with Console(stderr=True).status("") as status:
+
+        def tell(words: str) -> None:
+            status.update(f"{words} ...")
+
+        result = bench_federation(
+            args.clusters,
+            args.nodes,
+            args.jobs,
+            args.routed,
+            args.rate,
+            args.shapes,
+            args.seed,
+            args.profile,
+            args.poll,
+            args.apart,
+            args.new,
+            tell,
+        )
+    Console().print(federation_table(result))
+    if args.json is not None:
+        args.json.write_text(federation_to_json(result), encoding="utf-8")
+    return 0
+
+
+def _load(args: argparse.Namespace) -> int:
+    load = Load(
+        profile=args.profile,
+        nodes=args.nodes,
+        jobs=args.jobs,
+        rate=getattr(args, "rate", 0),
+        seconds=getattr(args, "seconds", 0),
+        seed=args.seed,
+        database=args.database,
+        events=getattr(args, "events", 0),
+        keep=getattr(args, "keep", 0),
+    )
+    result: EventsResult | HttpResult
+    if args.what == "restart":
+        return _restart(load, args)
+    if args.what == "size":
+        return _size(load, args)
+    if args.what == "face":
+        return _face(load, args)
+    with Console(stderr=True).status("") as status:
+
+        def tell(words: str) -> None:
+            status.update(f"{words} ...")
+
+        result = bench_events(load, tell) if args.what == "events" else bench_http(load, args.reads, tell)
+    Console().print(table_of(result))
+    if args.json is not None:
+        args.json.write_text(load_to_json(result), encoding="utf-8")
+    return 0
+
+
+def _face(load: Load, args: argparse.Namespace) -> int:
+    with Console(stderr=True).status("") as status:
+
+        def tell(words: str) -> None:
+            status.update(f"{words} ...")
+
+        result = bench_face(load, tell)
+    Console().print(face_table(result))
+    if args.json is not None:
+        args.json.write_text(face_to_json(result), encoding="utf-8")
+    return 0
+
+
+def _size(load: Load, args: argparse.Namespace) -> int:
+    with Console(stderr=True).status("") as status:
+
+        def tell(words: str) -> None:
+            status.update(f"{words} ...")
+
+        result = bench_size(load, tell)
+    Console().print(size_table(result))
+    if args.json is not None:
+        args.json.write_text(size_to_json(result), encoding="utf-8")
+    return 0
+
+
+def _restart(load: Load, args: argparse.Namespace) -> int:
+    with Console(stderr=True).status("") as status:
+
+        def tell(words: str) -> None:
+            status.update(f"{words} ...")
+
+        result = bench_restart(load, cold=args.cold, tell=tell)
+    Console().print(restart_table(result))
+    if args.json is not None:
+        args.json.write_text(restart_to_json(result), encoding="utf-8")
+    return 0

@@ -1,0 +1,189 @@
+"""How many moves a search decides in a second, and what it gains the longer it goes on."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from statistics import median
+from threading import Thread
+from time import perf_counter
+
+import numpy as np
+from rich.table import Table
+
+from research.benchmarks.grow import Grower
+from research.benchmarks.workload import Profile
+from schedd.model import FOREVER
+from schedd.optimize import Search, SearchSettings
+from schedd.plan.columns import PLANNED
+from schedd.plan.evaluate import Criterion, JobColumns
+from schedd.plan.latest import latest_starts
+
+__all__ = ["LIFTED", "SECONDS", "OptimiseResult", "SearchFigures", "bench_optimise", "table_of", "to_json"]
+
+LIFTED = (2, 8, 32)
+SECONDS = (0.5, 2.0, 8.0)
+STOPS = 30
+_USERS = 97
+
+
+@dataclass(frozen=True, slots=True)
+class SearchFigures:
+    """One search of at most ``lifted`` jobs a move, for ``seconds``, always from the same plan.
+
+    A move counts when it was decided exactly: all criteria worked out, or a job found too late for its
+    promise. ``gain`` is the weighted mean of what the criteria of the default weights gained.
+    """
+
+    lifted: int
+    seconds: float
+    moves: int
+    moves_per_s: float
+    accepted: int
+    too_late: int
+    moved: int
+    gain: float
+    wait_s_before: float
+    wait_s_after: float
+
+
+@dataclass(frozen=True, slots=True)
+class StopFigures:
+    """Searches as the daemon makes them, stopped from another thread at moments that are drawn: how long each
+    still went on, in ms.
+    """
+
+    stops: int
+    median_ms: float
+    longest_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class OptimiseResult:
+    """All searches on one plan; ``slack_s`` is what its promises leave."""
+
+    profile: str
+    nodes: int
+    cpus: int
+    jobs: int
+    seed: int
+    slack_s: int
+    searches: tuple[SearchFigures, ...]
+    stopped: StopFigures
+
+
+def bench_optimise(
+    profile: Profile,
+    nodes: int,
+    jobs: int,
+    seed: int,
+    *,
+    slack: int = 4 * 3600,
+    lifted: Sequence[int] = LIFTED,
+    seconds: Sequence[float] = SECONDS,
+    tell: Callable[[str], None] = lambda _: None,
+) -> OptimiseResult:
+    """Grow a plan of ``jobs`` waiting jobs as ``python -m research bench plan`` does, and search it.
+
+    Every job waits since the plan began to grow and is promised its start with ``slack`` seconds. Raises
+    ValueError for fewer than 10 jobs, or no nodes.
+    """
+    if jobs < 10:
+        raise ValueError(f"{jobs} jobs: at least 10 are needed")
+    _warm_up()
+    tell(f"planning {jobs:,} jobs")
+    grower = Grower(profile, nodes, jobs, seed)
+    begin = grower.now
+    grower.fill(jobs)
+    plan = grower.plan
+    slots = plan.jobs.size
+    columns = JobColumns(
+        np.full(slots, begin, np.int64), np.full(slots, FOREVER, np.int64), np.arange(slots) % _USERS
+    )
+    promised = np.where(plan.jobs.states == PLANNED, plan.jobs.starts + slack, FOREVER)
+    latest = latest_starts(plan, promised, columns, begin)
+    found = []
+    for k in lifted:
+        for bound in seconds:
+            tell(f"searching for {bound} s, {k} jobs at a time")
+            settings = SearchSettings(moves=None, seconds=bound, seed=seed, lifted=k, whole=0)
+            fork = plan.fork()
+            before = perf_counter()
+            report = Search(fork, columns, latest, grower.now, settings).run().report
+            wait = next(change for change in report.changes if change.criterion is Criterion.WAIT)
+            found.append(
+                SearchFigures(
+                    lifted=k,
+                    seconds=bound,
+                    moves=report.tried,
+                    moves_per_s=report.tried / (perf_counter() - before),
+                    accepted=report.accepted,
+                    too_late=report.too_late,
+                    moved=report.moved,
+                    gain=report.gain,
+                    wait_s_before=wait.before,
+                    wait_s_after=wait.after,
+                )
+            )
+    tell(f"stopping {STOPS} searches")
+    waits = []
+    for after in np.random.default_rng(seed).uniform(0, seconds[-1] / 4, STOPS).tolist():
+        settings = SearchSettings(moves=None, seconds=seconds[-1], seed=seed)
+        waits.append(_stopped(Search(plan.fork(), columns, latest, grower.now, settings), after))
+    stopped = StopFigures(STOPS, 1e3 * median(waits), 1e3 * max(waits))
+    cpus = sum(node.cpus for node in grower.nodes)
+    return OptimiseResult(profile, nodes, cpus, jobs, seed, slack, tuple(found), stopped)
+
+
+def _stopped(search: Search, after: float) -> float:
+    """How long a search still goes on that is stopped ``after`` so many seconds."""
+    ended = []
+
+    def work() -> None:
+        search.search()
+        ended.append(perf_counter())
+
+    thread = Thread(target=work)
+    thread.start()
+    thread.join(after)
+    asked = perf_counter()
+    search.stop()
+    thread.join()
+    return max(0.0, ended[0] - asked)
+
+
+def _warm_up() -> None:
+    grower = Grower("metacentrum", 20, 60, 0)
+    grower.fill(60)
+    plan = grower.plan
+    columns = JobColumns.blank(plan.jobs.size)
+    latest = np.full(plan.jobs.size, FOREVER, np.int64)
+    Search(plan, columns, latest, grower.now, SearchSettings(moves=50)).run()
+
+
+def to_json(result: OptimiseResult) -> str:
+    """The whole result as JSON."""
+    return json.dumps(asdict(result), indent=2)
+
+
+def table_of(result: OptimiseResult) -> Table:
+    """One line for each search."""
+    stopped = result.stopped
+    table = Table(
+        title=f"{result.profile}: {result.jobs:,} jobs wait for {result.nodes:,} nodes, {result.cpus:,} cpus",
+        caption=f"{stopped.stops} stopped: ended within {stopped.median_ms:.2f} ms (median), "
+        f"{stopped.longest_ms:.2f} ms (longest)",
+    )
+    for name in ("lifted", "s", "moves", "moves/s", "accepted", "too late", "gain", "wait"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for one in result.searches:
+        table.add_row(
+            str(one.lifted),
+            f"{one.seconds:g}",
+            f"{one.moves:,}",
+            f"{one.moves_per_s:,.0f}",
+            f"{one.accepted:,}",
+            f"{one.too_late:,}",
+            f"{100 * one.gain:.1f} %",
+            f"{100 * (one.wait_s_after / max(one.wait_s_before, 1) - 1):+.1f} %",
+        )
+    return table

@@ -1,0 +1,231 @@
+"""Events at a real daemon as quickly as asked, and how long they took: to be kept, and to lead to a start.
+
+What is due goes out as soon as the delivery before it is acknowledged, as an adapter does it. Every event is
+due at a moment of its own; all waits count from there, so one that waited for its turn has waited.
+"""
+
+import contextlib
+import threading
+import time
+from collections import deque
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+import numpy as np
+from pydantic import TypeAdapter
+
+from research.benchmarks.daemon import BenchDaemon, Client, DaemonFailed, Size
+from research.benchmarks.site import Site
+from research.benchmarks.wait import Wait
+from schedd.wire import Decision, Event, Run
+from schedd.wire.events import Delivery
+
+__all__ = ["Sample", "Storm", "StormFigures", "slope_of"]
+
+_BODY: Final = TypeAdapter(Delivery)
+_DECISIONS: Final[TypeAdapter[tuple[Decision, ...]]] = TypeAdapter(tuple[Decision, ...])
+_MOST: Final = 2_000
+"""Events in one delivery."""
+_FEW: Final = 20_000
+_QUIET_S: Final = 2.0
+_PATIENCE_S: Final = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The daemon's size (MiB) after so many events of the storm."""
+
+    events: int
+    second: float
+    rss: float
+    database: float
+    wal: float
+
+
+@dataclass(frozen=True, slots=True)
+class StormFigures:
+    """What a storm found. ``acknowledged``: from when an event was due until the daemon had kept and handled
+    it. ``decided``: from when the event was due that begins a batch until the decisions were read to start
+    jobs because of that batch.
+    """
+
+    seconds: float
+    events: int
+    events_per_s: float
+    kinds: dict[str, int]
+    early_ends: float
+    """Share of all events."""
+    acknowledged: Wait
+    decided: Wait
+    deliveries: int
+    sent_again: int
+    samples: tuple[Sample, ...]
+
+
+class Storm:
+    """One daemon and one site, from the first snapshot to the last event."""
+
+    def __init__(self, daemon: BenchDaemon, site: Site) -> None:
+        self._daemon = daemon
+        self._site = site
+        self._post = daemon.client()
+        self._due: dict[str, float] = {}
+        self._came: deque[tuple[float, tuple[Decision, ...]]] = deque()
+        self._failure: BaseException | None = None
+        self._stop = threading.Event()
+        self._reader = threading.Thread(target=self._read, name="decisions", daemon=True)
+        self._acknowledged: list[float] = []
+        self._decided: list[float] = []
+        self._deliveries = self._again = 0
+
+    # ---- before and after -----------------------------------------------------------------------
+
+    def fill(self) -> float:
+        """Tell the daemon of the whole site, and let it start what it can; seconds of the snapshot."""
+        begun = time.monotonic()
+        self._send([(begun, self._site.snapshot(_now()))])
+        took = time.monotonic() - begun
+        self._reader.start()
+        self.settle()
+        self._site.begin()
+        return took
+
+    def settle(self) -> None:
+        """Carry out decisions until no more jobs are started. Raises DaemonFailed when that takes long."""
+        until = time.monotonic() + _PATIENCE_S
+        quiet = time.monotonic()
+        while time.monotonic() - quiet < _QUIET_S:
+            outbox = self._outcomes()
+            if outbox:
+                self._send(outbox)
+                quiet = time.monotonic()
+            if quiet > until:
+                raise DaemonFailed("jobs are started again and again")
+            time.sleep(0.02)
+
+    def close(self) -> None:
+        """Hang up."""
+        self._stop.set()
+        if self._reader.ident is not None:
+            self._reader.join()
+        self._post.close()
+
+    # ---- the storm ------------------------------------------------------------------------------
+
+    def blow(self, rate: float, seconds: float, events: int = 0, *, warm_up: float = 3.0) -> StormFigures:
+        """``rate`` events a second (0: as quick as it goes) for so long, or until there were so many.
+
+        What happens in the first ``warm_up`` seconds (a quarter at most) counts for the rate alone.
+        """
+        self._acknowledged, self._decided = [], []
+        self._site.counts.clear()
+        self._deliveries = self._again = 0
+        samples: list[Sample] = []
+        begun = time.monotonic()
+        counted = begun + (min(warm_up, seconds / 4) if seconds else warm_up)
+        made, next_sample = 0, begun
+        while True:
+            now = time.monotonic()
+            if now - begun >= seconds or (events and made >= events):
+                break
+            outbox = self._outcomes()
+            made += len(outbox)
+            more = min(int((now - begun) * rate) + 1 - made, _MOST) if rate else 200 - len(outbox)
+            for _ in range(more):
+                due = begun + made / rate if rate else now
+                outbox.append((min(due, now), self._site.next(_now())))
+                made += 1
+            if outbox:
+                self._send(outbox, counted)
+            else:
+                time.sleep(0.002)
+            if now >= next_sample:
+                next_sample += max(1.0, seconds / 200)
+                samples.append(self._sample(made, now - begun))
+        took = time.monotonic() - begun
+        samples.append(self._sample(made, took))
+        kinds = dict(sorted(self._site.counts.items()))
+        ends = kinds.get("end", 0)
+        return StormFigures(
+            seconds=round(took, 1),
+            events=made,
+            events_per_s=round(made / took, 1),
+            kinds=kinds,
+            early_ends=round(ends / max(made, 1), 3),
+            acknowledged=Wait.of(self._acknowledged),
+            decided=Wait.of(self._decided),
+            deliveries=self._deliveries,
+            sent_again=self._again,
+            samples=tuple(samples),
+        )
+
+    def _sample(self, made: int, second: float) -> Sample:
+        size: Size = self._daemon.size()
+        return Sample(made, round(second, 1), *(round(value, 2) for value in asdict(size).values()))
+
+    def _outcomes(self) -> list[tuple[float, Event]]:
+        """What becomes of the decisions that came."""
+        if self._failure is not None:
+            raise DaemonFailed("decisions cannot be read any more") from self._failure
+        found: list[tuple[float, Event]] = []
+        while self._came:
+            at, decisions = self._came.popleft()
+            for decision in decisions:
+                due = self._due.get(decision.cause)
+                if isinstance(decision, Run) and due is not None:
+                    self._decided.append(at - due)
+            found += [(at, event) for event in self._site.carry_out(decisions, _now())]
+        return found
+
+    def _send(self, outbox: list[tuple[float, Event]], counted: float = 0.0) -> None:
+        """Deliver these until they are acknowledged."""
+        for due, event in outbox:
+            if due >= counted:
+                self._due[event.id] = due
+        while len(self._due) > 100_000:
+            del self._due[next(iter(self._due))]
+        body = _BODY.dump_json(Delivery(events=tuple(event for _, event in outbox)))
+        self._deliveries += 1
+        while True:
+            status, text = self._post.raw("POST", self._daemon.cluster + "/events", body)
+            if status == 200:
+                break
+            if status not in (429, 503):
+                raise DaemonFailed(f"events were refused: {status} {text.decode(errors='replace')[:500]}")
+            self._again += 1
+            time.sleep(0.1)
+        now = time.monotonic()
+        self._acknowledged += [now - due for due, _ in outbox if due >= counted]
+
+    def _read(self) -> None:
+        """In a thread of its own: decisions as they come."""
+        client: Client = self._daemon.client()
+        place = ""
+        try:
+            while not self._stop.is_set():
+                path = f"{self._daemon.cluster}/decisions?after={place}&wait=1&limit=10000"
+                found: dict[str, Any] = client.ask("GET", path)
+                if found["decisions"]:
+                    self._came.append((time.monotonic(), _DECISIONS.validate_python(found["decisions"])))
+                place = found["last"]
+        except Exception as error:  # told by the other thread
+            self._failure = error
+        finally:
+            with contextlib.suppress(OSError):
+                client.close()
+
+
+def slope_of(samples: tuple[Sample, ...], name: str) -> float | None:
+    """MiB by which a size grows over a million events, by least squares over the second half.
+
+    None for fewer than 20,000 events: what is filled once would count as growth.
+    """
+    half = samples[len(samples) // 2 :]
+    if samples[-1].events < _FEW:
+        return None
+    events = np.array([sample.events for sample in half]) / 1e6
+    return round(float(np.polyfit(events, [getattr(sample, name) for sample in half], 1)[0]), 2)
+
+
+def _now() -> int:
+    return int(time.time())

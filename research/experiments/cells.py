@@ -1,0 +1,257 @@
+"""The cells of an experiment: one replay each, described by plain values, so that equal ones run once."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import numpy as np
+
+import schedd
+from schedd.engine.facts.slack import Slack
+from schedd.optimize import Kind, SearchSettings
+from schedd.plan.evaluate import by_name
+from schedd.replay.bound import mean_wait_bound
+from schedd.replay.driver import BACKFILL_POLICY, PLACEMENTS, PLANNING_POLICY, replay
+from schedd.replay.failures import random_outages
+from schedd.replay.machines import read_machines
+from schedd.replay.prepare import Prepared, prepare
+from schedd.replay.read import read_traces
+from schedd.replay.searching import Searching
+from schedd.replay.site import of_groups, one_node
+from schedd.replay.streams import stream
+from schedd.replay.workload import Trace, TraceError, TraceJob, select
+
+__all__ = ["Cell", "Part", "Search", "Workload", "busiest", "code_version", "run_cell"]
+
+Part = Literal["whole", "first third", "rest", "busiest"]
+
+_BUSIEST: Final = 20_000
+"""Jobs of the part that is called so."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """Jobs and the machine that they run on.
+
+    ``log`` is a file's name below the directory of logs, or ``stream``. ``estimates``: ``exact``, ``user``,
+    or ``xF``: run times of about F times, but never above the user's. ``part`` of the log (``busiest``: of
+    the rest the 20,000 jobs in a row that ask for most of the machine, none of them in the first third, on
+    which a search is tuned), of which ``skip`` are passed over and at most the next ``jobs`` taken. With
+    ``requirements`` off a log's node specifications and memory are ignored. ``failures``: hours for which
+    each node is up and then down, in the mean. ``paced`` of a stream: faster machines run jobs sooner.
+    """
+
+    log: str
+    procs: int | None = None
+    machines: str | None = None
+    estimates: str = "exact"
+    part: Part = "whole"
+    skip: int = 0
+    jobs: int | None = None
+    requirements: bool = True
+    failures: tuple[float, float] | None = None
+    every_s: int | None = None
+    stream_seed: int = 1
+    paced: bool = False
+
+    @property
+    def title(self) -> str:
+        """The log's name without what names its format."""
+        return self.log.removesuffix(".gz").removesuffix(".swf")
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """What must stand in the directory of logs."""
+        return () if self.every_s else tuple(name for name in (self.log, self.machines) if name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """A search every ``every`` simulated seconds; no ``weights``: the daemon's. See ``Searching``."""
+
+    kind: str = str(SearchSettings().kind)
+    moves: int = 200
+    every: int = 300
+    patience: int = Searching().patience
+    newcomers: int = Searching().newcomers
+    seed: int = 1
+    weights: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One replay: ``search`` only with the planning policy, ``slack`` as ``Slack.parse`` reads it.
+
+    ``name`` is what tables call the policy; ``weights`` are what a placement values by, without a search.
+    """
+
+    workload: Workload
+    name: str
+    policy: str
+    slack: str = "0"
+    search: Search | None = None
+    weights: Mapping[str, float] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, as JSON has them."""
+        found = asdict(self)
+        if not self.workload.skip:  # so it was before there were windows: what was found then still counts
+            del found["workload"]["skip"]
+        if self.workload.failures is not None:
+            found["workload"]["failures"] = list(self.workload.failures)
+        return found
+
+
+_DECIDES: Final = ("engine", "model", "optimize", "plan", "policy", "replay", "wire")
+"""The layers on which a replay's result hangs."""
+
+
+_TELLS: Final = frozenset(
+    f"replay/{name}.py"
+    for name in (
+        "compare", "plot", "report",
+    )
+)  # fmt: skip
+"""Sources that only say what to run, or tell what was found."""
+
+_SEARCH_ALONE: Final = (
+    "engine/improve.py", "engine/searching.py", "optimize/", "plan/choose.py", "plan/kernels/moves.py",
+    "plan/kernels/propose.py", "plan/latest.py", "plan/rebase.py", "plan/startable.py", "plan/trials.py",
+    "replay/searching.py",
+)  # fmt: skip
+"""Sources that a replay without a search, or a placement that values, never runs: rivals need not run again
+when a search gets better."""
+
+
+@cache
+def code_version(*, search: bool = True) -> str:
+    """A hash over the sources on which results hang: what has the same was found by the same program.
+
+    Without ``search``, of those on which a replay without searches hangs.
+    """
+    root = Path(schedd.__file__).parent
+    found = hashlib.sha256()
+    for layer in _DECIDES:
+        for path in sorted((root / layer).rglob("*.py")):
+            name = path.relative_to(root).as_posix()
+            if name not in _TELLS and (search or not name.startswith(_SEARCH_ALONE)):
+                found.update(name.encode())
+                found.update(path.read_bytes())
+    found.update(Path(__file__).read_bytes())
+    return found.hexdigest()[:12]
+
+
+def run_cell(cell: Cell, logs: str) -> dict[str, Any]:
+    """Replay one cell with the logs in that directory; the result's row, with the bound of the mean wait.
+
+    Raises TraceError, OSError, Defect.
+    """
+    prepared = _prepared(cell.workload, logs)
+    searching = None
+    if cell.search is not None:
+        how: dict[str, Any] = {"weights": by_name(cell.search.weights)} if cell.search.weights else {}
+        settings = SearchSettings(
+            kind=Kind(cell.search.kind), moves=cell.search.moves, seed=cell.search.seed, **how
+        )
+        searching = Searching(cell.search.every, settings, cell.search.patience, cell.search.newcomers)
+    failures = cell.workload.failures
+    result = replay(
+        prepared,
+        cell.policy,
+        slack=Slack.parse(
+            cell.slack if cell.policy in (PLANNING_POLICY, BACKFILL_POLICY, *PLACEMENTS) else "0"
+        ),
+        searching=searching,
+        weights=cell.weights,
+        outages=random_outages(prepared, *failures, seed=1) if failures else (),
+    )
+    return {
+        **result.as_row(),
+        "bound_wait_s": None if failures or cell.workload.paced else _bound(cell.workload, logs),
+    }
+
+
+@lru_cache(maxsize=1)
+def _trace(path: Path) -> Trace:
+    (trace,) = read_traces([path])
+    return trace
+
+
+@lru_cache(maxsize=2)
+def _prepared(workload: Workload, logs: str) -> Prepared:
+    if workload.every_s:
+        trace, site = stream(
+            workload.jobs or 3000, workload.every_s, workload.stream_seed, paced=workload.paced
+        )
+        return prepare(select(trace, procs=site.procs), site)
+    trace = _trace(Path(logs, workload.log))
+    groups = of_groups(read_machines(Path(logs, workload.machines))) if workload.machines else None
+    procs = groups.procs if groups is not None else workload.procs
+    trace = _blurred(trace, workload.estimates)
+    if not workload.requirements:
+        trace = replace(trace, jobs=tuple(_bare(job) for job in trace.jobs))
+    skip, jobs = _part(trace, workload)
+    exact = workload.estimates == "exact"
+    chosen = select(trace, estimates="exact" if exact else "user", skip=skip, jobs=jobs, procs=procs)
+    return prepare(chosen, groups or one_node(chosen.procs), trace.unix_start_time)
+
+
+@lru_cache(maxsize=2)
+def _bound(workload: Workload, logs: str) -> float:
+    prepared = _prepared(workload, logs)
+    jobs = prepared.jobs
+    return mean_wait_bound(
+        [job.submit for job in jobs],
+        [job.run for job in jobs],
+        [job.procs for job in jobs],
+        prepared.site.procs,
+    )
+
+
+def _part(trace: Trace, workload: Workload) -> tuple[int, int | None]:
+    """How many of the jobs that ran are passed over, and how many are taken then."""
+    jobs = sorted((job for job in trace.jobs if job.run > 0 and job.procs > 0), key=lambda job: job.submit)
+    ran, third = len(jobs), len(jobs) // 3
+    if workload.part == "busiest":
+        skip, most = third + busiest(jobs[third:], _BUSIEST), min(ran - third, _BUSIEST)
+    else:
+        parts = {"whole": (0, ran), "first third": (0, third), "rest": (third, ran - third)}
+        skip, most = parts[workload.part]
+    most = max(0, most - workload.skip)
+    return skip + workload.skip, max(1, most if workload.jobs is None else min(most, workload.jobs))
+
+
+def busiest(jobs: Sequence[TraceJob], most: int) -> int:
+    """Where those ``most`` jobs in a row begin whose areas are largest for the time in which they come."""
+    if len(jobs) <= most:
+        return 0
+    area = np.cumsum([0.0, *(job.run * job.procs for job in jobs)])
+    submit = np.array([job.submit for job in jobs], np.int64)
+    span = np.maximum(1, submit[most - 1 :] - submit[: len(jobs) - most + 1])
+    return int(np.argmax((area[most:] - area[:-most]) / span))
+
+
+def _bare(job: TraceJob) -> TraceJob:
+    return replace(job, nodes_spec=None, select_spec=None, mem_kib_per_proc=None, mem_kib_per_node=None)
+
+
+def _blurred(trace: Trace, estimates: str) -> Trace:
+    """Under ``xF``: min(user's limit, F * k * run time), k normal around 1 within 0.9 and 1.1 (§6.4)."""
+    if estimates in ("exact", "user"):
+        return trace
+    if not (estimates.startswith("x") and estimates[1:].isdecimal()):
+        raise TraceError(f"estimates {estimates!r}: exact, user, or x and a whole number")
+    random = np.random.default_rng(1)
+    factors = np.clip(random.normal(1.0, 0.05, len(trace.jobs)), 0.9, 1.1) * int(estimates[1:])
+    jobs = tuple(
+        replace(job, estimate=_least(int(job.run * factor), job.estimate))
+        for job, factor in zip(trace.jobs, factors.tolist(), strict=True)
+    )
+    return replace(trace, jobs=jobs)
+
+
+def _least(blurred: int, stated: int) -> int:
+    return min(blurred, stated) if stated > 0 else blurred

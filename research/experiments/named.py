@@ -1,0 +1,280 @@
+"""The experiments by name: which logs, policies, estimates, slacks and seeds make each, as data."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+from research.experiments.cells import Cell, Part, Search, Workload
+from schedd.engine.facts.settings import SITE_SLACK, SITE_SLACK_SHARE
+from schedd.engine.facts.slack import Slack
+from schedd.replay.compare import GROUPS
+from schedd.replay.driver import BACKFILL_POLICY, PLACEMENTS, PLANNING_POLICY
+from schedd.replay.searching import SEARCH_POLICY
+
+__all__ = ["EXPERIMENTS", "Experiment", "Figure", "of_part", "quick"]
+
+Figure = Literal[
+    "wait", "slowdown", "p999", "longest", "held", "late", "tardiness", "utilisation", "fairness", "killed"
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experiment:
+    """One question, the cells that answer it, and the figures that are told.
+
+    ``against``: the search is compared with all others, figure by figure. ``curve``: the picture has lines
+    over the workloads of a log or over slacks, instead of bars. ``ratios``: each workload is told by the
+    ratios of the search's figures to those of ``easy``, with their geometric means.
+    """
+
+    name: str
+    about: str
+    cells: tuple[Cell, ...]
+    figures: tuple[Figure, ...] = ("wait", "slowdown", "p999", "longest")
+    against: bool = False
+    curve: Literal["", "slack", "estimates", "every_s"] = ""
+    ratios: bool = False
+
+
+_SEEDS: Final = (1, 2, 3)
+_STREAMS: Final = (1, 2)
+"""Seeds of synthetic streams."""
+_RIVALS: Final = tuple(dict.fromkeys((*GROUPS["all"], *GROUPS["rivals"])))
+
+_KTH: Final = Workload(log="KTH-SP2-1996-2.swf.gz")
+_CTC: Final = Workload(log="CTC-SP2-1996-3.1-cln.swf.gz")
+_SDSC: Final = Workload(log="SDSC-SP2-1998-4.2-cln.swf.gz")
+_BLUE: Final = Workload(log="SDSC-BLUE-2000-4.1-cln.swf.gz")
+_HPC2N: Final = Workload(log="HPC2N-2002-2.1-cln.swf.gz")
+_META: Final = Workload(log="METACENTRUM-2009-2.swf.gz", procs=806)
+_THUNDER: Final = Workload(log="LLNL-Thunder-2007-1.1-cln.swf.gz")
+_WAGAP: Final = Workload(log="wagap-2013.swf.gz", machines="wagap-2013.swf.machines")
+
+_DEFAULT: Final = str(Slack(SITE_SLACK, SITE_SLACK_SHARE))
+"""The slack of a daemon whose settings say nothing of it."""
+
+
+def _rivals(workload: Workload, names: Iterable[str], slack: str = "0") -> list[Cell]:
+    return [Cell(workload=workload, name=name, policy=name, slack=slack) for name in names]
+
+
+def _searches(
+    workload: Workload,
+    slack: str,
+    seeds: Iterable[int] = _SEEDS,
+    name: str = SEARCH_POLICY,
+    every: int = Search().every,
+    **weights: float,
+) -> list[Cell]:
+    return [
+        Cell(
+            workload=workload,
+            name=name,
+            policy=PLANNING_POLICY,
+            slack=slack,
+            search=Search(seed=seed, every=every, weights=weights),
+        )
+        for seed in seeds
+    ]
+
+
+def _paper() -> Experiment:
+    cells: list[Cell] = []
+    for workload in (_KTH, _CTC, _SDSC, _META, _HPC2N, _BLUE):
+        cells += [*_rivals(workload, _RIVALS), *_searches(workload, "off")]
+    return Experiment(
+        name="paper",
+        about="The six logs of Chlumský, Klusáček and Ruda (2012) with exact estimates. No promise holds "
+        "(slack off), as there, so that the search is as free as its rivals.",
+        cells=tuple(cells),
+        against=True,
+    )
+
+
+def _users_estimates() -> Experiment:
+    cells: list[Cell] = []
+    for workload in (_KTH, _CTC, _SDSC, _HPC2N, _BLUE):
+        asked = replace(workload, estimates="user")
+        cells += [
+            *_rivals(asked, _RIVALS, _DEFAULT),
+            *_rivals(asked, (BACKFILL_POLICY,), _DEFAULT),
+            *_searches(asked, _DEFAULT, (1,)),
+        ]
+    return Experiment(
+        name="users-estimates",
+        about=f"Users' own estimates and the default slack ({_DEFAULT}): what a site lives with. Every "
+        "start told is promised, and the slack is all that the search has besides what early ends leave.",
+        cells=tuple(cells),
+        figures=("wait", "slowdown", "p999", "longest", "held"),
+        against=True,
+    )
+
+
+_WINDOW: Final = 10_000
+_WINDOWS: Final = (
+    (_KTH, (10_000,)),
+    (_CTC, (30_000, 40_000, 50_000, 60_000)),
+    (_SDSC, (20_000, 30_000, 40_000)),
+    (_BLUE, (80_000, 110_000, 140_000, 170_000, 200_000)),
+    (_HPC2N, (70_000, 100_000, 130_000, 160_000, 190_000)),
+)
+"""How many jobs of each log that ran are passed over: all beyond its first third."""
+
+
+def _windows() -> Experiment:
+    cells: list[Cell] = []
+    shortest: list[Cell] = []
+    for log, begins in _WINDOWS:
+        for skip in begins:
+            window = replace(log, estimates="user", skip=skip, jobs=_WINDOW)
+            cells += [*_rivals(window, ("easy",)), *_searches(window, _DEFAULT, (1,))]
+            shortest += _rivals(window, (BACKFILL_POLICY,), _DEFAULT)
+    return Experiment(
+        name="windows",
+        about=f"Users' estimates and the default slack ({_DEFAULT}) on 18 windows of 10,000 jobs of five "
+        "logs, all beyond the first thirds, on which the search was tuned. A longest wait is that of one "
+        "job: many windows say more of it than five whole logs.",
+        cells=(*cells, *shortest),
+        figures=("wait", "slowdown", "p999", "longest", "held"),
+        ratios=True,
+    )
+
+
+def _slack_curve() -> Experiment:
+    cells: list[Cell] = []
+    for estimates in ("user", "exact"):
+        for log in (_KTH, _SDSC):
+            workload = replace(log, estimates=estimates, jobs=10_000)
+            cells += _rivals(workload, ("easy", PLANNING_POLICY))
+            for slack in ("0", "30m", "1h", "4h", "12h", "1d", "0.25w", "0.5w", "1w", "1h+0.5w", "off"):
+                cells += _searches(workload, slack, (1, 2))
+    return Experiment(
+        name="slack-curve",
+        about="What a promise costs: the slack between the start told at arrival and the latest promised, "
+        "against waits and the share of jobs that started when told. The first 10,000 jobs of two logs.",
+        cells=tuple(cells),
+        figures=("wait", "slowdown", "longest", "held"),
+        curve="slack",
+    )
+
+
+_DEADLINE_WEIGHTS: Final = {
+    "tabu U+BSD": {"late_jobs": 1.0, "bounded_slowdown": 1.0},
+    "tabu U": {"late_jobs": 1.0, "tardiness": 0.1},
+}
+
+
+_PLACEMENT_WEIGHTS: Final = {"late_jobs": 1.0, "bounded_slowdown": 1.0, "weighted_utilisation": 1.0}
+"""Those of Klusáček's second experiment (2011)."""
+
+
+def _placed(workload: Workload, name: str, **weights: float) -> Cell:
+    return Cell(workload=workload, name=name, policy=name, slack="off", weights=weights)
+
+
+def _deadlines() -> Experiment:
+    cells: list[Cell] = []
+    for seed in _STREAMS:
+        for every in (1, 2, 3, 4, 5):
+            workload = Workload(log="stream", every_s=every, stream_seed=seed)
+            cells += _rivals(workload, ("fcfs", "edf", "easy", "flexible", PLANNING_POLICY))
+            cells += [_placed(workload, name, **_PLACEMENT_WEIGHTS) for name in PLACEMENTS]
+            for name, weights in _DEADLINE_WEIGHTS.items():
+                cells += _searches(workload, "off", (1,), name, 5 * every, **weights)
+    return Experiment(
+        name="deadlines",
+        about="Synthetic streams of 3,000 jobs on 150 machines, 70 % with a deadline, one job every 1 to 5 "
+        "s in the mean, two seeds each: 6 to 1.2 times what the machines can serve. After every five "
+        "arrivals in the mean there is a search; `tabu U+BSD` weighs late jobs and slowdown alike, `tabu U` "
+        "late jobs and, a tenth of that, tardiness; no promise holds. `best-gap` and `best-gap-edf` value "
+        "late jobs, slowdown and weighted utilisation alike when they place a job at its arrival.",
+        cells=tuple(cells),
+        figures=("late", "tardiness", "wait", "slowdown", "utilisation"),
+        curve="every_s",
+    )
+
+
+def _speeds() -> Experiment:
+    cells: list[Cell] = []
+    for seed in _STREAMS:
+        for every in (2, 3, 4):
+            workload = Workload(log="stream", every_s=every, stream_seed=seed, paced=True)
+            cells += _rivals(workload, ("edf", "easy", "flexible", PLANNING_POLICY))
+            cells += [_placed(workload, name, **_PLACEMENT_WEIGHTS) for name in PLACEMENTS]
+            cells += _searches(
+                workload, "off", (1,), "tabu U+BSD", 5 * every, **_DEADLINE_WEIGHTS["tabu U+BSD"]
+            )
+    return Experiment(
+        name="speeds",
+        about="The streams of the experiment `deadlines` on machines of three speeds, which run a job in its "
+        "walltime, in half of it, or in a third. The planner knows the speeds and plans walltimes all the "
+        "same. Two seeds each; weights as there.",
+        cells=tuple(cells),
+        figures=("late", "tardiness", "wait", "slowdown", "utilisation"),
+        curve="every_s",
+    )
+
+
+def _inaccurate() -> Experiment:
+    cells: list[Cell] = []
+    for log in (_SDSC, _HPC2N, _THUNDER):
+        for estimates in ("exact", "x2", "x5", "x10", "x20", "x50", "user"):
+            workload = replace(log, estimates=estimates)
+            cells += _rivals(workload, ("easy", "aggressive", PLANNING_POLICY))
+            cells += _searches(workload, "off", (1,))
+    return Experiment(
+        name="inaccurate",
+        about="Estimates that are too long by a factor, up to those of the users themselves; no promise "
+        "holds.",
+        cells=tuple(cells),
+        figures=("wait", "slowdown", "longest", "fairness"),
+        curve="estimates",
+    )
+
+
+def _failures() -> Experiment:
+    cells: list[Cell] = []
+    for requirements in (False, True):
+        for failures in (None, (720.0, 12.0)):
+            workload = replace(_WAGAP, requirements=requirements, failures=failures)
+            cells += _rivals(workload, ("fcfs", "easy", "aggressive", PLANNING_POLICY))
+            cells += _searches(workload, "off")
+    return Experiment(
+        name="failures",
+        about="Machines that fail and jobs that ask for certain nodes, each alone and both together. "
+        "Failures are drawn: every node is up for 30 days and then down for 12 hours in the mean; what "
+        "runs there is killed and not run again. Requirements are the log's node specifications and "
+        "memory; without them jobs ask for processors anywhere on the same nodes. Estimates are exact; the "
+        "search is bound by no promise. Killed jobs are in no mean; they are long ones, so that with "
+        "failures there is a sixth less to run, and all wait less.",
+        cells=tuple(cells),
+        figures=("wait", "slowdown", "p999", "longest", "killed"),
+    )
+
+
+EXPERIMENTS: Final = {
+    experiment.name: experiment
+    for experiment in (
+        _paper(), _users_estimates(), _windows(), _slack_curve(), _deadlines(), _speeds(), _inaccurate(),
+        _failures(),
+    )
+}  # fmt: skip
+
+_QUICK_JOBS: Final = 300
+
+
+def quick(experiment: Experiment) -> Experiment:
+    """The same on the first 300 jobs of each workload, with one seed: to see that all works."""
+    cells = [
+        replace(cell, workload=replace(cell.workload, jobs=_QUICK_JOBS))
+        for cell in experiment.cells
+        if (cell.search is None or cell.search.seed == 1) and cell.workload.stream_seed == 1
+    ]
+    return replace(experiment, name=f"{experiment.name}-quick", cells=tuple(cells))
+
+
+def of_part(experiment: Experiment, part: Part) -> Experiment:
+    """The same on a part of each log."""
+    cells = tuple(replace(cell, workload=replace(cell.workload, part=part)) for cell in experiment.cells)
+    name = experiment.name if part == "whole" else f"{experiment.name}-{part.replace(' ', '-')}"
+    return replace(experiment, name=name, cells=cells)

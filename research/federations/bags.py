@@ -1,0 +1,91 @@
+"""Bags of tasks over several clusters in simulated time: offers of the clusters' plans, composed as the
+federation composes them; after Netto, *Adaptive co-allocation of distributed resources* (2009), 6 and 7.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from heapq import merge
+from itertools import islice
+from typing import Any, Final, Literal
+
+from research.federations.field import ClusterSpec, Field, FieldJob, Ran
+from schedd.federation.bags.offers import Balance, Offered, compose
+from schedd.replay.floor import Defect
+from schedd.wire import JobFacts
+
+__all__ = ["PARTS", "Sharing", "simulate_bags"]
+
+Sharing = Literal["none", "offers", "power", "load", "free slots"]
+"""The federation's balances; with ``free slots`` all that a plan has room for is known, and the earliest of
+all clusters' places are taken (the thesis' FreeTimeSlots).
+"""
+PARTS: Final = (10, 25, 50, 75, 100)
+"""Per cent of a bag for which clusters make offers, as in the thesis."""
+
+
+class _Bags(Field):
+    """Jobs of one array are a bag: it is shared out. Other jobs stay at home."""
+
+    def __init__(
+        self,
+        clusters: Sequence[ClusterSpec],
+        jobs: Sequence[FieldJob],
+        sharing: Sharing,
+        site: Mapping[str, Any],
+        *,
+        known: bool,
+    ) -> None:
+        super().__init__(clusters, jobs, "home", "conservative", site)
+        self._sharing = sharing
+        self._known = known
+
+    def _facts(self, number: int, t: int) -> JobFacts:
+        facts = super()._facts(number, t)
+        return facts if self._known else replace(facts, array="")
+
+    def share(self, numbers: range, t: int) -> Sequence[str]:
+        job, tasks = self._jobs[numbers[0]], len(numbers)
+        if not job.array:
+            return super().share(numbers, t)
+        facts = self._facts(numbers[0], t)
+        if self._sharing == "free slots":
+            known = (
+                [(one.end, name) for one in self._places[name].many(facts, range(1, tasks + 1), t)]
+                for name in job.clusters
+            )
+            shared = [name for _, name in islice(merge(*known), tasks)]
+        else:
+            shared = self._composed(job, tasks, facts, t)
+        if len(shared) < tasks:
+            raise Defect(f"bag {job.array} has no place")
+        return shared
+
+    def _composed(self, job: FieldJob, tasks: int, facts: JobFacts, t: int) -> list[str]:
+        sizes = sorted({max(1, tasks * part // 100) for part in PARTS})
+        places = {name: self._places[name] for name in job.clusters}
+        offers = [
+            Offered(name, one.tasks, one.end)
+            for name, place in places.items()
+            for one in place.many(facts, sizes, t)
+        ]
+        power = {name: float(place.spec.cpus) for name, place in places.items()}
+        load = {name: float(place.backlog.count[0]) for name, place in places.items()}
+        # Without a deadline it is to end as early as can be.
+        deadline = t if job.deadline is None else job.deadline + self._offset
+        split = compose(offers, tasks, deadline, Balance(self._sharing), power, load)
+        shares = split.shares if split is not None else {}
+        return [name for name, share in shares.items() for _ in range(share)]
+
+
+def simulate_bags(
+    clusters: Sequence[ClusterSpec],
+    jobs: Sequence[FieldJob],
+    sharing: Sharing,
+    site: Mapping[str, Any] | None = None,
+    *,
+    known: bool = True,
+) -> Ran:
+    """Shares bags out as they come and runs all. ``site`` is the policy of every cluster, which is told which
+    tasks are of one bag where that is ``known``. Raises Defect.
+    """
+    return _Bags(clusters, jobs, sharing, site or {}, known=known).run()

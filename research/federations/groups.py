@@ -1,0 +1,406 @@
+"""Groups over clusters with jobs of their own, in simulated time: the federation's own roof and keeper over
+the daemon's own engines; after Netto, *Adaptive co-allocation of distributed resources* (2009), 4.
+"""
+
+import heapq
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import Event as Flag
+from typing import Any, Final, Literal, TypeVar, cast
+
+from research.federations.field import ClusterSpec, Field, FieldJob, Place, Ran
+from research.federations.wires import EngineWire
+from schedd.api.handovers import view
+from schedd.client import Client
+from schedd.dialect import parse_walltime
+from schedd.engine.show.view import publish
+from schedd.federation.events import Logged
+from schedd.federation.groups.group import Group
+from schedd.federation.licences import Leased
+from schedd.federation.log import Log
+from schedd.federation.roof.roof import Report, Roof
+from schedd.federation.routing.seen import HandoverSeen
+from schedd.federation.settings import Settings
+from schedd.federation.threads.groups import Keeper
+from schedd.replay.floor import Defect
+from schedd.wire import (
+    Decision,
+    Event,
+    Handover,
+    HandoverDone,
+    JobDeleted,
+    JobEnded,
+    JobFacts,
+    JobQueued,
+    JobReleased,
+)
+
+__all__ = ["GroupJob", "GroupRan", "Moving", "simulate_groups"]
+
+Moving = Literal["rigid", "shift", "remap"]
+"""A group keeps its first start; it may be moved where it is; its parts may change their clusters, too."""
+_One = TypeVar("_One")
+_Answer = TypeVar("_Answer")
+_SEEN: Final = tuple(HandoverSeen.__dataclass_fields__)
+_ROUNDS: Final = 200
+"""Rounds of the federation within one second; more never end."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupJob:
+    """A group: seconds; ``parts`` are the processors of each. On more than one cluster it runs ``overhead``
+    percent longer than ``run``, and has so much more than ``walltime``.
+    """
+
+    submit: int
+    run: int
+    walltime: int
+    parts: tuple[int, ...]
+    overhead: int
+
+    @property
+    def cpus(self) -> int:
+        """Of all parts."""
+        return sum(self.parts)
+
+    def lasts(self, length: int) -> int:
+        """How long its jobs run whose walltime is ``length``."""
+        return self.run if length == self.walltime else self.run + self.run * self.overhead // 100
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRan:
+    """``told`` and ``start`` are the start that was told first and the one that came, seconds like those of
+    the jobs; ``first`` and ``clusters`` how many clusters each had. ``moves`` by kind: shift, remap.
+    """
+
+    told: int
+    start: int
+    end: int
+    first: int
+    clusters: int
+    shifts: int
+    remaps: int
+
+
+class _Kept(Log):
+    """A log that is kept nowhere: simulated federations do not die. It counts its events."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def read(self) -> Sequence[Logged]:
+        return ()
+
+    def append(self, events: Iterable[Logged]) -> None:
+        self.count += len(list(events))
+
+    def lease_anew(self, leases: Iterable[Leased]) -> None:
+        pass
+
+    def forget(self, jobs: Sequence[str]) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class _Tender(Keeper):
+    """The keeper of groups, whose clusters are engines in this process; it asks one after the other."""
+
+    wires: Mapping[str, EngineWire]
+
+    def _client(self, cluster: str) -> Client:
+        return cast("Client", self.wires[cluster])
+
+    def _each(self, ask: Callable[[_One], _Answer], of: Sequence[_One]) -> list[_Answer]:
+        return [ask(one) for one in of]
+
+
+class _Wire(EngineWire):
+    """What was asked of the plan as it is counts until it changes: parts of one size ask alike."""
+
+    _known: dict[str, dict[str, Any]]
+    _generation = -1
+
+    def what_if(self, **asked: Any) -> dict[str, Any]:
+        if self._generation != self._engine.state.generation:
+            self._known, self._generation = {}, self._engine.state.generation
+        key = repr(asked)
+        if key not in self._known:
+            self._known[key] = super().what_if(**asked)
+        return self._known[key]
+
+
+class _Groups(Field):
+    """Jobs that stay at home, and groups over all clusters. ``again``: how often plans are asked whether a
+    group that waits could end earlier, in seconds at least; they are asked when a job ended early.
+    """
+
+    def __init__(
+        self,
+        clusters: Sequence[ClusterSpec],
+        jobs: Sequence[FieldJob],
+        groups: Sequence[GroupJob],
+        moving: Moving,
+        again: int,
+    ) -> None:
+        super().__init__(clusters, jobs, "home", "conservative")
+        self._local = len(jobs)
+        self._specs = sorted(groups, key=lambda one: one.submit)
+        self._came = 0
+        self._remap = moving == "remap"
+        self._again = again
+        self._now = 0
+        self._names = 0
+        self._asked = 0
+        self._early = False
+        self._wakes: list[tuple[int, str]] = []
+        self._copies: dict[str, tuple[str, int]] = {}
+        """By handover, the group and the number of the job."""
+        self._group_of: dict[int, str] = {}
+        self._withdrawn: set[int] = set()
+        self._stirred: dict[str, None] = {}
+        self._reported: dict[str, int] = {}
+        self._spec_of: dict[str, GroupJob] = {}
+        self.found: dict[str, GroupRan] = {}
+        one = {"url": "http://inside", "token_file": Path("none"), "realms": ["inside"]}
+        settings = Settings.model_validate(
+            {
+                "routing": {"again": again, "poll": 1.0},
+                "groups": {"moves": 0} if moving == "rigid" else {},
+                "clusters": {spec.name: {**one, "cluster": spec.name} for spec in clusters},
+            }
+        )
+        self._log = _Kept()
+        self._roof = Roof(settings, self._log, dict.fromkeys(settings.clusters, ""), lambda: self._now)
+        self._keeper = _Tender(self._roof, self._roof.peer_tokens, Flag(), lambda: self._now)
+        self._keeper.wires = {name: self._wire(place) for name, place in self._places.items()}
+
+    def _wire(self, place: Place) -> EngineWire:
+        return _Wire(
+            place.engine,
+            lambda event: self._handle(place, self._now, [event]),
+            self._fresh,
+            place.copy,
+            lambda: self._now,
+        )
+
+    def _fresh(self) -> str:
+        self._names += 1
+        return f"f{self._names}"
+
+    # ---- time -------------------------------------------------------------------------------------
+
+    def _over(self) -> bool:
+        ran = self._came == len(self._specs) and not self._roof.groups.open
+        busy = any(place.ends for place in self._places.values())
+        return ran and not busy and self._arrived == self._coming and min(self._start[: self._local]) >= 0
+
+    def _moments(self) -> list[int]:
+        moments = super()._moments()
+        if self._came < len(self._specs):
+            moments.append(self._specs[self._came].submit + self._offset)
+        if self._wakes:
+            moments.append(self._wakes[0][0])
+        return moments
+
+    def _second(self, t: int) -> None:
+        self._now = t
+        super()._second(t)
+        while self._wakes and self._wakes[0][0] <= t:
+            self._stirred[heapq.heappop(self._wakes)[1]] = None
+        while self._came < len(self._specs) and self._specs[self._came].submit + self._offset == t:
+            self._submit(self._specs[self._came])
+            self._came += 1
+        if self._early and t >= self._asked + self._again:
+            self._early, self._asked = False, t
+            self._stirred |= dict.fromkeys(self._waiting())
+        self._federate(t)
+
+    def _waiting(self) -> list[str]:
+        """Groups with a start that has not come near yet, in its order."""
+        groups = [self._roof.groups[name] for name in self._roof.groups.open]
+        waiting = [(one.committed.start, one.id) for one in groups if one.committed and not one.let_go]
+        return [name for _, name in sorted(waiting)]
+
+    def _submit(self, spec: GroupJob) -> None:
+        parts = tuple(
+            {
+                "submission": {
+                    "script": "",
+                    "resources": {"procs": str(cpus), "walltime": str(spec.walltime)},
+                },
+                "walltime": spec.walltime,
+            }
+            for cpus in spec.parts
+        )
+        options = {"overhead": spec.overhead, "remap": self._remap}
+        group = self._roof.of_groups.submit("group@inside", parts, options)
+        self._spec_of[group.id] = spec
+        self._stirred[group.id] = None
+
+    def _federate(self, t: int) -> None:
+        """Rounds of the federation until nothing follows any more."""
+        for _ in range(_ROUNDS):
+            if not self._stirred:
+                return
+            names = list(self._stirred)
+            before = self._log.count
+            self._look()
+            for name in names:
+                if name in self._roof.groups.open:
+                    self._keeper.tend(name)
+            if self._log.count == before:
+                self._rest(names, t)
+        raise Defect(f"the federation does not come to rest at {t}")
+
+    def _rest(self, names: Sequence[str], t: int) -> None:
+        """What is next for groups for which all is done that can be done now."""
+        for name in names:
+            del self._stirred[name]
+            group = self._roof.groups[name]
+            if group.over:
+                if group.over != "ended":
+                    raise Defect(f"group {name}: {group.over}, {group.text}")
+                self.found.setdefault(name, self._ran(group))
+            elif group.committed is None:
+                heapq.heappush(self._wakes, (t + self._again, name))
+            elif not group.let_go:
+                moment = group.committed.start - self._roof.of_groups.rules.lead
+                if moment <= t:
+                    raise Defect(f"group {name} is not let go in time")
+                heapq.heappush(self._wakes, (moment, name))
+
+    def _ran(self, group: Group) -> GroupRan:
+        first = next(one for one in group.rounds if one.plans and (one.start, one.end) == group.told)
+        jobs = [self._copies[name][1] for name in self._copies if self._copies[name][0] == group.id]
+        ran = [number for number in jobs if number not in self._withdrawn]
+        whys = [one.why.partition(":")[0] for one in group.rounds if one.text == "moved"]
+        starts = {self._start[number] for number in ran}
+        if len(starts) != 1 or len(ran) != len(group.parts) or group.told is None:
+            raise Defect(f"group {group.id}: parts began at {sorted(starts)}")
+        return GroupRan(
+            told=group.told[0] - self._offset,
+            start=starts.pop() - self._offset,
+            end=max(self._end[number] for number in ran) - self._offset,
+            first=len(first.clusters),
+            clusters=len({self._at[number] for number in ran}),
+            shifts=whys.count("shift"),
+            remaps=whys.count("remap"),
+        )
+
+    def _look(self) -> None:
+        """The federation looks at clusters that have changed."""
+        for name, place in self._places.items():
+            generation = place.engine.state.generation
+            if self._reported.get(name) == generation:
+                continue
+            self._reported[name] = generation
+            published = publish(place.engine.state)
+            seen = {}
+            for handover, (group, number) in self._copies.items():
+                record = published.handovers.get(handover)
+                if self._at[number] == name and record is not None and group in self._roof.groups.open:
+                    found = view(published, record)
+                    seen[handover] = HandoverSeen(**{one: getattr(found, one) for one in _SEEN})
+            report = Report(
+                handovers=seen, whole=False, cpus=place.spec.cpus, generation=generation, family="torque"
+            )
+            self._roof.report(name, report)
+
+    # ---- clusters ---------------------------------------------------------------------------------
+
+    def _ended(self, place: Place, t: int) -> list[Event]:
+        found = super()._ended(place, t)
+        for event in found:
+            assert isinstance(event, JobEnded)
+            number = int(event.job_id)
+            job = self._jobs[number]
+            self._early |= job.run < job.walltime
+            if number in self._group_of:
+                self._stirred[self._group_of[number]] = None
+        return found
+
+    def _carry_out(self, place: Place, decision: Decision, t: int) -> list[Event]:
+        if isinstance(decision, Handover):
+            return self._step(place, decision, t)
+        found = super()._carry_out(place, decision, t)
+        for event in found:
+            number = int(getattr(event, "job_id", -1))
+            if number in self._group_of:
+                self._stirred[self._group_of[number]] = None
+        return found
+
+    def _step(self, place: Place, one: Handover, t: int) -> list[Event]:
+        """What the server does upon a step of a handover."""
+        found: list[Event] = []
+        if one.step == "submit":
+            number = self._make(place, one)
+            found.append(JobQueued(id=self._fresh(), time=t, job=self._held(number, t)))
+        else:
+            number = self._copies[one.handover][1]
+            if one.step == "release":
+                found.append(JobReleased(id=self._fresh(), time=t, job_id=str(number)))
+            elif self._start[number] >= 0:
+                raise Defect(f"a job of group {self._group_of[number]} was to be deleted while it ran")
+            else:
+                self._withdrawn.add(number)
+                found.append(JobDeleted(id=self._fresh(), time=t, job_id=str(number)))
+        done = HandoverDone(
+            id=self._fresh(),
+            time=t,
+            decision_id=one.id,
+            handover=one.handover,
+            step=one.step,
+            done=True,
+            server_job=str(number),
+        )
+        return [*found, done]
+
+    def _make(self, place: Place, one: Handover) -> int:
+        assert one.submission is not None
+        number, group = len(self._jobs), one.handover.split(".")[1]
+        resources = one.submission.resources
+        length = parse_walltime(resources["walltime"])
+        job = FieldJob(
+            submit=self._now - self._offset,
+            run=self._spec_of[group].lasts(length),
+            walltime=length,
+            cpus=int(resources["procs"]),
+            resources=resources,
+            load=0.0,
+            clusters=(place.spec.name,),
+            user=one.submission.user,
+            home=place.spec.name,
+        )
+        self._jobs.append(job)
+        self._at.append(place.spec.name)
+        self._start.append(-1)
+        self._end.append(-1)
+        self._copies[one.handover] = (group, number)
+        self._group_of[number] = group
+        return number
+
+    def _held(self, number: int, t: int) -> JobFacts:
+        return replace(self._facts(number, t), state="H", holds="o")
+
+    def ran(self, ran: Ran) -> tuple[Ran, tuple[GroupRan, ...]]:
+        """Of the jobs at home, and of the groups in their order."""
+        local = slice(0, self._local)
+        jobs = Ran(ran.cluster[local], ran.start[local], ran.end[local])
+        return jobs, tuple(self.found[name] for name in self._spec_of)
+
+
+def simulate_groups(
+    clusters: Sequence[ClusterSpec],
+    jobs: Sequence[FieldJob],
+    groups: Sequence[GroupJob],
+    moving: Moving,
+    *,
+    again: int = 600,
+) -> tuple[Ran, tuple[GroupRan, ...]]:
+    """Runs all; the groups in order of their submission. Raises Defect."""
+    field = _Groups(clusters, jobs, groups, moving, again)
+    return field.ran(field.run())

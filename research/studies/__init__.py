@@ -1,0 +1,1 @@
+"""Experiments about policies: each writes a page, its figures and a picture."""

@@ -1,0 +1,59 @@
+"""Which logs a study runs, and where its results go."""
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from schedd.replay.workload import TraceError
+
+__all__ = ["Results", "chosen", "present"]
+
+
+def chosen(known: Collection[str], only: Sequence[str], logs: Path) -> list[str]:
+    """Those of the ``known`` logs whose names begin as ``only`` says; without it all.
+
+    Raises TraceError where there is none, or one is not in the folder ``logs``.
+    """
+    names = [name for name in known if name.startswith(tuple(only or [""]))]
+    if not names:
+        raise TraceError(f"--only {' '.join(only)}: the experiment has no such log")
+    present(names, logs)
+    return names
+
+
+def present(names: Collection[str], logs: Path) -> None:
+    """Raises TraceError for logs that are not in the folder."""
+    lacking = [name for name in names if not (logs / name).exists()]
+    if lacking:
+        raise TraceError(f"--logs {logs}: it has no {', '.join(lacking)} (see research/results)")
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """The files of a study's results in ``out``, and the ``command`` that makes them."""
+
+    out: Path
+    stem: str
+    command: str
+
+    @classmethod
+    def of(cls, name: str, out: Path, *options: str, quick: bool) -> "Results":
+        """``options`` are what the command has beside its name and ``--quick``. Makes the folder."""
+        out.mkdir(parents=True, exist_ok=True)
+        words = ("python -m research experiment", name, *(["--quick"] if quick else []), *options)
+        return cls(out, f"{name}-quick" if quick else name, " ".join(words))
+
+    @property
+    def picture(self) -> Path:
+        """Where the picture goes; the page names it without its folder."""
+        return self.out / f"{self.stem}.png"
+
+    def write(self, figures: Mapping[str, Any], page: str, what: str) -> None:
+        """Write figures and page, and say so: ``what`` is in them."""
+        document = {"command": self.command, **figures}
+        (self.out / f"{self.stem}.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        (self.out / f"{self.stem}.md").write_text(page, encoding="utf-8")
+        picture = ", .png" if self.picture.exists() else ""
+        print(f"{what} in {self.out / self.stem}.md, .json{picture}")

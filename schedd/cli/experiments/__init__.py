@@ -1,1 +1,0 @@
-"""``schedd experiment``: studies of policies, each a page, its figures and a picture."""
