@@ -11,11 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from schedd.api.problems import Fault
 from schedd.dialect import Family, RequestError, resource_list
 from schedd.wire import Event, JobFacts, Told
+from schedd.wire.bounds import AMOUNT_END, CORES_END, TIME_END
 
 __all__ = ["Delivery", "Hold", "Pause", "Reservation", "Variant", "WhatIf", "out_of_bounds"]
 
-_TIME_END: Final = 1 << 36
-_AMOUNT_END: Final = 1 << 48
 _TIMES: Final = frozenset(
     {"time", "submitted", "eligible", "not_before", "started", "start", "end", "server_age"}
 )
@@ -192,11 +191,9 @@ class Reservation(BaseModel):
     features: Annotated[_Names, Field(description="Nodes that have all of these.")] = ()
     everywhere: Annotated[bool, Field(description="All nodes.")] = False
     start: Annotated[
-        int | None, Field(description="Seconds since the epoch; without it, now.", ge=0, lt=_TIME_END)
+        int | None, Field(description="Seconds since the epoch; without it, now.", ge=0, lt=TIME_END)
     ] = None
-    end: Annotated[int | None, Field(description="Without it, until it is lifted.", ge=0, lt=_TIME_END)] = (
-        None
-    )
+    end: Annotated[int | None, Field(description="Without it, until it is lifted.", ge=0, lt=TIME_END)] = None
     reason: Annotated[
         str,
         Field(
@@ -313,7 +310,7 @@ class WhatIf(_Asked):
     ] = None
     queue: Annotated[str, Field(description="Its defaults count.", max_length=200)] = ""
     not_before: Annotated[
-        int | None, Field(description="As `qsub -a`: seconds since the epoch.", ge=0, lt=_TIME_END)
+        int | None, Field(description="As `qsub -a`: seconds since the epoch.", ge=0, lt=TIME_END)
     ] = None
     owner: Annotated[
         str,
@@ -340,7 +337,7 @@ class WhatIf(_Asked):
         Field(
             description="Where it would cost least by the site's prices, if it is to end by this second.",
             ge=0,
-            lt=_TIME_END,
+            lt=TIME_END,
         ),
     ] = None
     tasks: Annotated[
@@ -464,18 +461,18 @@ def _check(value: Any, where: str) -> Iterator[Fault]:
                     yield from _check(one, f"{where}.{name}[{i}]")
         elif isinstance(part, dict):
             for key, one in part.items():
-                if isinstance(one, int) and not 0 <= one < _AMOUNT_END:
+                if isinstance(one, int) and not 0 <= one < AMOUNT_END:
                     shown = f"{where}.{name}.{str(key)[:40]}"
-                    yield Fault(where=shown, what="out of range", allowed=f"0 to {_AMOUNT_END - 1}")
+                    yield Fault(where=shown, what="out of range", allowed=f"0 to {AMOUNT_END - 1}")
         elif is_dataclass(part):
             yield from _check(part, f"{where}.{name}")
 
 
 def _range(name: str) -> tuple[int, int]:
     if name in _TIMES:
-        return 0, _TIME_END
+        return 0, TIME_END
     if name in _SIGNED:
-        return -_AMOUNT_END, _AMOUNT_END
+        return 1 - AMOUNT_END, AMOUNT_END
     if name in ("cpus", "gpus"):
-        return 0, 1 << 24
-    return 0, _AMOUNT_END
+        return 0, CORES_END
+    return 0, AMOUNT_END

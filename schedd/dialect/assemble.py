@@ -65,8 +65,19 @@ def assemble(
     ):
         if total > LARGEST:
             raise about.error(f"{total} {what} are too many", f"at most {LARGEST}")
-    if any(max(chunk.mem, chunk.vmem) > LARGEST_SIZE for chunk in merged):
-        raise about.error("the memory of a node would be too large", f"at most {format_size(LARGEST_SIZE)}")
+    for total, what in (
+        (sum(chunk.count * chunk.mem for chunk in merged), "memory"),
+        (sum(chunk.count * chunk.vmem for chunk in merged), "virtual memory"),
+    ):
+        if total > LARGEST_SIZE:
+            raise about.error(
+                f"the {what} of the job would be too large", f"at most {format_size(LARGEST_SIZE)}"
+            )
+    for name in dict.fromkeys(name for chunk in merged for name, _ in chunk.resources):
+        if sum(chunk.count * dict(chunk.resources).get(name, 0) for chunk in merged) > LARGEST_SIZE:
+            raise about.error(
+                f"the amount of {name} of the job would be too large", f"at most {LARGEST_SIZE}"
+            )
     asked.note_the_rest()
     if sum(chunk.count for chunk in merged) == 1:
         place = Place.FREE

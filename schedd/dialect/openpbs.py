@@ -12,7 +12,7 @@ from schedd.dialect.cost_limit import cost_limit_names
 from schedd.dialect.deadline import deadline_names
 from schedd.dialect.openpbs_nodes import nodes_chunks
 from schedd.dialect.selectspec import Placing, SelectChunk, parse_place, parse_select
-from schedd.dialect.shared import shared_names
+from schedd.dialect.shared import check_shared, shared_names
 from schedd.dialect.sharing import NodeKind, shared_or_not
 from schedd.dialect.span import Span, whole_number
 from schedd.dialect.throughput import work_names
@@ -87,6 +87,7 @@ def parse_openpbs(
         }
     )
     if shared:
+        check_shared(asked.values, shared)
         asked.ignore(shared_names(asked.values, shared))
     site = _Site(
         by_lower_name(generic),

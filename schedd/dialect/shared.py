@@ -6,26 +6,42 @@ case.
 """
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
-__all__ = ["shared_amounts", "shared_names"]
+from schedd.dialect.span import LARGEST, Span
+
+__all__ = ["check_shared", "shared_amounts", "shared_names"]
 
 _LISTS = ("gres", "software", "x.gres")
 _ITEM = re.compile(r"([^:+=]+)(?:[:+=](\d+))?")
 
 
 def shared_amounts(resources: Mapping[str, str], names: Collection[str]) -> dict[str, int]:
-    """What the job asks for of those resources that are ``names``, spelled as these are."""
+    """What the job asks for of those resources that are ``names``, spelled as these are.
+
+    An amount beyond ``LARGEST`` counts as one more than that: see ``check_shared``.
+    """
     found: dict[str, int] = {}
     known = {name.lower(): name for name in names}
     for key, value in resources.items():
         if key.lower() in known and value.strip().isdecimal():
-            found[known[key.lower()]] = int(value)
-    for wanted, amount in _listed(resources):
+            found[known[key.lower()]] = _bounded(value.strip())
+    for _, wanted, amount in _listed(resources):
         if wanted.lower() in known:
             name = known[wanted.lower()]
-            found[name] = found.get(name, 0) + amount
+            found[name] = min(found.get(name, 0) + amount, LARGEST + 1)
     return found
+
+
+def check_shared(resources: Mapping[str, str], names: Collection[str]) -> None:
+    """Raise RequestError where the job asks for more of a resource than can be counted."""
+    known = {name.lower() for name in names}
+    for name, amount in shared_amounts(resources, names).items():
+        if amount > LARGEST:
+            keys = [key for key in resources if key.lower() == name.lower()]
+            keys += [key for key, wanted, _ in _listed(resources) if wanted.lower() in known]
+            span = Span.of(resources[keys[0]], keys[0])
+            raise span.error(f"the amount of {name} is too large", f"at most {LARGEST}")
 
 
 def shared_names(resources: Mapping[str, str], names: Collection[str]) -> set[str]:
@@ -33,18 +49,25 @@ def shared_names(resources: Mapping[str, str], names: Collection[str]) -> set[st
     known = {name.lower() for name in names}
     done = {key for key in resources if key.lower() in known}
     for key in resources:
-        if key.lower() in _LISTS and all(name.lower() in known for name, _ in _listed({key: resources[key]})):
+        if key.lower() in _LISTS and all(
+            name.lower() in known for _, name, _ in _listed({key: resources[key]})
+        ):
             done.add(key)
     return done
 
 
-def _listed(resources: Mapping[str, str]) -> list[tuple[str, int]]:
-    found = []
+def _listed(resources: Mapping[str, str]) -> Iterator[tuple[str, str, int]]:
+    """(key of the list, name, amount) of each item."""
     for key, value in resources.items():
         if key.lower() not in _LISTS:
             continue
         for item in re.split(r"[%&,]", value):
             match = _ITEM.fullmatch(item.strip())
             if match is not None:
-                found.append((match[1], int(match[2] or 1)))
-    return found
+                yield key, match[1], _bounded(match[2] or "1")
+
+
+def _bounded(digits: str) -> int:
+    """The number, or ``LARGEST + 1`` where it is larger than ``LARGEST``."""
+    digits = digits.lstrip("0") or "0"
+    return min(int(digits), LARGEST + 1) if len(digits) <= 10 else LARGEST + 1

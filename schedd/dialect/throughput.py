@@ -9,6 +9,8 @@ __all__ = ["Work", "parse_rates", "read_work", "work_names"]
 
 _PREFIXES: Final = ("", "x.")
 """Before the names under which it stands among a job's resources: those of the site, or of ``qsub -W x=``."""
+_LARGEST: Final = 1e15
+"""The largest number that is read; the smallest is one over it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ def _above_0(text: str) -> float | None:
         found = float(text)
     except ValueError:
         return None
-    return found if math.isfinite(found) and found > 0 else None
+    return found if math.isfinite(found) and 1 / _LARGEST <= found <= _LARGEST else None
 
 
 def read_work(resources: Mapping[str, str]) -> Work | None:

@@ -19,7 +19,7 @@ from schedd.dialect.nodespec import (
     parse_alternatives,
     parse_nodes,
 )
-from schedd.dialect.shared import shared_names
+from schedd.dialect.shared import check_shared, shared_names
 from schedd.dialect.span import Span, whole_number
 from schedd.dialect.throughput import work_names
 from schedd.dialect.torque_access import access_policy, extension_list
@@ -66,6 +66,7 @@ def parse_torque(
     asked.ignore(deadline_names(asked.values) | cost_limit_names(asked.values) | advres_names(asked.values))
     asked.ignore(work_names(asked.values))
     if shared:
+        check_shared(asked.values, shared)
         asked.ignore(shared_names(asked.values, shared))
     chosen, about = _geometry(asked)
     place = Place.FREE

@@ -8,6 +8,7 @@ from schedd.dialect.span import Span
 
 __all__ = [
     "LARGEST_SIZE",
+    "LONGEST_TIME",
     "format_size",
     "format_walltime",
     "looks_like_amount",
@@ -18,6 +19,11 @@ __all__ = [
 
 LARGEST_SIZE: Final = 2**50
 """The largest size of a request, in KiB (1 EiB)."""
+
+LONGEST_TIME: Final = 1_000_000 * 3600 - 1
+"""The longest time of a request, in seconds (999999:59:59, 114 years). Times the most cores of a request
+(``LARGEST``) it still fits into 64 bits.
+"""
 
 _TIME_FIELDS = (1, 60, 3600, 86400)
 _TIME_ALLOWED = "SS, MM:SS, HH:MM:SS or DD:HH:MM:SS, for example 01:30:00, or 90m, 1h30m, 2d"
@@ -38,9 +44,16 @@ def parse_walltime(text: str | Span) -> int:
     """Seconds of ``SS``, ``MM:SS``, ``HH:MM:SS`` or ``DD:HH:MM:SS``; half a second and more rounds up.
 
     As the servers read it (``decode_time``): any field may be larger than 59. People who ask may also write
-    ``90m``, ``1h30m`` or ``2d``, which no server sends. Raises RequestError.
+    ``90m``, ``1h30m`` or ``2d``, which no server sends. At most ``LONGEST_TIME``. Raises RequestError.
     """
     span = Span.of(text)
+    seconds = _seconds(span)
+    if seconds > LONGEST_TIME:
+        raise span.error("the time is too long", f"at most {format_walltime(LONGEST_TIME)}")
+    return seconds
+
+
+def _seconds(span: Span) -> int:
     if (units := _SPANNED.fullmatch(str(span))) is not None and not str(span).isdecimal():
         days, hours, minutes, seconds = (int(part or 0) for part in units.groups())
         return ((days * 24 + hours) * 60 + minutes) * 60 + seconds

@@ -187,6 +187,8 @@ class Repairs:
         # now, or has the row already and begins before its end.
         lengths = np.where(freed.since[:, first:end] <= now, freed.length[:, first:end], 0)[:, ~pools]
         longest = lengths.max(axis=1, initial=0)
+        if not longest.shape[0]:  # no node: the log knows no level of need, and nobody is planned
+            return np.zeros(0, np.int64)
         if not longest.any() and not pools.any():
             return np.zeros(0, np.int64)
         slots = np.flatnonzero(tb.jobs[at.STATE] == at.PLANNED)

@@ -7,17 +7,31 @@ little is left. Within windows usage is whole numbers: it does not matter in whi
 and a log that is read leads to the same usage as the same ends heard one by one.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from sys import float_info
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Final, Literal, Protocol, Self
 
-__all__ = ["FairShare", "Held", "Level", "Owned", "Path", "ShareRow", "Usage", "factors", "share_rows"]
+__all__ = [
+    "MOST_WINDOWS",
+    "FairShare",
+    "Held",
+    "Level",
+    "Owned",
+    "Path",
+    "ShareRow",
+    "Usage",
+    "factors",
+    "share_rows",
+]
 
 Level = Literal["account", "project", "group", "user", "queue"]
 
 Path = tuple[str, ...]
 """A place in the tree: one name for each level, from the top; shorter for what is not a leaf."""
+
+MOST_WINDOWS: Final = 1000
+"""The largest depth."""
 
 _NOBODY = "-"
 """The name of an account, project, group or queue that a job does not name."""
@@ -87,6 +101,8 @@ class FairShare:
             raise ValueError("a tree needs a level, and none twice")
         if self.interval < 1 or self.depth < 1 or not 0 <= self.decay <= 1 or self.unlisted < 0:
             raise ValueError("interval and depth must be positive, decay from 0 to 1, unlisted at least 0")
+        if self.depth > MOST_WINDOWS:
+            raise ValueError(f"depth {self.depth}: at most {MOST_WINDOWS}")
         for path, share in (self.shares or {}).items():
             if not 1 <= len(path) <= len(self.levels):
                 raise ValueError(
@@ -125,10 +141,12 @@ class ShareRow:
 class Usage:
     """What ended jobs have used, in whole cpu-seconds by leaf and window. Changed by its owner alone."""
 
-    __slots__ = ("_forgotten", "_interval", "_leaves", "_sums", "_sums_of")
+    __slots__ = ("_forgotten", "_interval", "_leaves", "_sums", "_sums_of", "depth")
 
-    def __init__(self, interval: int) -> None:
+    def __init__(self, interval: int, depth: int = MOST_WINDOWS) -> None:
         self._interval = interval
+        self.depth = depth
+        """In windows; of a run that touches more only the last ones are booked."""
         self._leaves: dict[Path, dict[int, tuple[int, int]]] = {}
         self._forgotten = -1
         # What a leaf's windows come to changes only when a run is booked on it or a window is over.
@@ -136,13 +154,15 @@ class Usage:
         self._sums_of: tuple[FairShare, int] | None = None
 
     def book(self, held: Held) -> None:
-        """A job has ended."""
+        """A job has ended. What it held more than ``depth`` windows before its end counts for nothing."""
         windows = self._leaves.setdefault(held.path, {})
         self._sums.pop(held.path, None)
-        for window, used in _spread(held, self._interval):
+        interval = self._interval
+        last = (max(held.start, held.end - 1)) // interval
+        for window in range(max(held.start // interval, last - self.depth + 1), -(-held.end // interval)):
+            seconds = min(held.end, (window + 1) * interval) - max(held.start, window * interval)
             before, waited = windows.get(window, (0, 0))
-            windows[window] = (before + used, waited)
-        last = (max(held.start, held.end - 1)) // self._interval
+            windows[window] = (before + held.cpus * seconds, waited)
         before, waited = windows.get(last, (0, 0))
         windows[last] = (before, waited + held.waited)
 
@@ -165,12 +185,12 @@ class Usage:
 
         Of what runs, what it has held up to ``now`` counts too.
         """
-        so_far: dict[Path, dict[int, int]] = {}
-        for held in running:
-            part = so_far.setdefault(held.path, {})
-            for window, amount in _spread(held, self._interval, until=now):
-                part[window] = part.get(window, 0) + amount
         newest = now // self._interval
+        oldest = newest - settings.depth + 1
+        so_far: dict[Path, _HeldByWindow] = {}
+        for held in running:
+            part = so_far.setdefault(held.path, _HeldByWindow(self._interval))
+            part.add(held.cpus, max(held.start, oldest * self._interval), min(held.end, now))
         weights = [settings.decay**age for age in range(settings.depth)]
         if self._sums_of != (settings, newest):
             self._sums.clear()
@@ -180,7 +200,8 @@ class Usage:
             if path not in self._sums:
                 self._sums[path] = _sum(self._leaves.get(path, {}), newest, weights)
             used, waited = self._sums[path]
-            for window, amount in sorted(so_far.get(path, {}).items(), reverse=True):
+            part = so_far.get(path, _NONE)
+            for window, amount in reversed(part.amounts()):
                 if 0 <= newest - window < settings.depth:
                     used += weights[newest - window] * amount
             found[path] = (used, waited)
@@ -188,7 +209,7 @@ class Usage:
 
     def copy(self) -> "Usage":
         """The same, to be changed by another."""
-        new = Usage(self._interval)
+        new = Usage(self._interval, self.depth)
         new._leaves = {path: dict(windows) for path, windows in self._leaves.items()}
         return new
 
@@ -205,7 +226,7 @@ class Usage:
         """What was saved; nothing where it was kept by other levels or other windows. Raises KeyError,
         TypeError, ValueError.
         """
-        usage = cls(settings.interval)
+        usage = cls(settings.interval, settings.depth)
         if saved["interval"] == settings.interval:
             for path, windows in saved["leaves"]:
                 if len(path) == len(settings.levels):
@@ -224,12 +245,46 @@ def _sum(windows: Mapping[int, tuple[int, int]], newest: int, weights: list[floa
     return cpus, seconds
 
 
-def _spread(held: Held, interval: int, until: int | None = None) -> Iterator[tuple[int, int]]:
-    """The windows that a job touches, and the cpu-seconds it holds in each."""
-    end = held.end if until is None else min(held.end, until)
-    for window in range(held.start // interval, -(-end // interval)):
-        seconds = min(end, (window + 1) * interval) - max(held.start, window * interval)
-        yield window, held.cpus * seconds
+class _HeldByWindow:
+    """Cpu-seconds by window of jobs that overlap. A job costs the same however many windows it touches."""
+
+    __slots__ = ("_interval", "_parts", "_steps")
+
+    def __init__(self, interval: int) -> None:
+        self._interval = interval
+        self._parts: dict[int, int] = {}
+        self._steps: dict[int, int] = {}
+
+    def add(self, cpus: int, begin: int, end: int) -> None:
+        """A job holds ``cpus`` over ``[begin, end)``."""
+        if begin >= end:
+            return
+        interval = self._interval
+        first, last = begin // interval, (end - 1) // interval
+        if first == last:
+            self._parts[first] = self._parts.get(first, 0) + cpus * (end - begin)
+            return
+        self._parts[first] = self._parts.get(first, 0) + cpus * ((first + 1) * interval - begin)
+        self._parts[last] = self._parts.get(last, 0) + cpus * (end - last * interval)
+        # Whole windows between them, as steps up and down of a running sum.
+        self._steps[first + 1] = self._steps.get(first + 1, 0) + cpus * interval
+        self._steps[last] = self._steps.get(last, 0) - cpus * interval
+
+    def amounts(self) -> list[tuple[int, int]]:
+        """(window, cpu-seconds) of each window in which anything is held, in order."""
+        found: list[tuple[int, int]] = []
+        edges = sorted({*self._parts, *self._steps})
+        whole = 0
+        for i, edge in enumerate(edges):
+            whole += self._steps.get(edge, 0)
+            found.append((edge, whole + self._parts.get(edge, 0)))
+            if whole:
+                until = edges[i + 1] if i + 1 < len(edges) else edge + 1
+                found += [(window, whole) for window in range(edge + 1, until)]
+        return found
+
+
+_NONE: Final = _HeldByWindow(1)
 
 
 def share_rows(

@@ -91,6 +91,8 @@ _COUNTED = frozenset({"jobs", "cpus", "nodes", "gpus", "mem", "vmem", "walltime"
 _RESOURCES: Mapping[str, str] = {"ncpus": "cpus", "ngpus": "gpus", "nodect": "nodes", "nodes": "nodes"}
 _SHIFTS: Mapping[str, int] = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
 _WORD = 8
+_UNBOUNDED: Final = 1 << 60
+"""A limit so large limits nothing; larger numbers count as this one."""
 _SIZE = re.compile(r"(\d+)([kmgtp]?)([bw]?)", re.IGNORECASE)
 
 
@@ -153,9 +155,10 @@ def _amount(text: str, what: str) -> int | None:
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         return None
-    number, unit, word = int(match[1]), match[2].lower(), match[3].lower()
+    digits, unit, word = match[1].lstrip("0") or "0", match[2].lower(), match[3].lower()
+    number = min(int(digits), _UNBOUNDED) if len(digits) <= 19 else _UNBOUNDED
     if what in ("mem", "vmem"):
-        return ((number * (_WORD if word == "w" else 1)) << _SHIFTS[unit]) >> 10
+        return min(((number * (_WORD if word == "w" else 1)) << _SHIFTS[unit]) >> 10, _UNBOUNDED)
     return None if unit or word else number
 
 

@@ -5,11 +5,13 @@ to 08:00 is so on every day, also when clocks are changed in between: it is then
 and the window that begins at 08:00 joins it without gap or overlap.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import MAXYEAR, UTC, date, datetime, timedelta
 from functools import lru_cache
 from itertools import islice, pairwise
+from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from dateutil.rrule import rrule, rrulestr
@@ -17,22 +19,37 @@ from dateutil.rrule import rrule, rrulestr
 __all__ = ["Recurrence", "RecurrenceError", "occurrences"]
 
 _LONGEST = timedelta(days=366)
-_PARTS = (
-    "FREQ",
-    "INTERVAL",
-    "COUNT",
-    "UNTIL",
-    "BYDAY",
-    "BYMONTHDAY",
-    "BYYEARDAY",
-    "BYWEEKNO",
-    "BYMONTH",
-    "BYSETPOS",
-    "WKST",
-    "BYHOUR",
-    "BYMINUTE",
-)
+_NUMBERS: Final = {
+    "BYMONTHDAY": (-31, 31),
+    "BYYEARDAY": (-366, 366),
+    "BYWEEKNO": (-53, 53),
+    "BYMONTH": (1, 12),
+    "BYSETPOS": (-366, 366),
+    "BYHOUR": (0, 23),
+    "BYMINUTE": (0, 59),
+    "INTERVAL": (1, 1000),
+    "COUNT": (1, 10_000),
+}
+"""Parts that are numbers, and between which they lie; below 0 they count from the end, and 0 is none then."""
+_ONE: Final = frozenset({"INTERVAL", "COUNT"})
+"""Parts that are one number; the others list several."""
+_PARTS: Final = (*_NUMBERS, "BYDAY", "FREQ", "UNTIL", "WKST")
+_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,5}")
+_DAY: Final = re.compile(r"([+-]?[0-9]{1,2})?(MO|TU|WE|TH|FR|SA|SU)")
+_WEEKS: Final = {"MONTHLY": 5, "YEARLY": 53}
+"""How large the number before a day of the week may be: the second Monday is ``2MO``."""
+_MOST_A_DAY: Final = 96
+"""Begins in one day, BYHOUR times BYMINUTE."""
+_DAYS: Final = {"DAILY": 1, "WEEKLY": 7, "MONTHLY": 31, "YEARLY": 366}
+"""Days in one period."""
+_SHOWN: Final = 200
+"""Characters of a rule that a message repeats."""
+_YEARS: Final = (1970, 2399)
+_CYCLE: Final = 400
+"""Years after which the calendar is the same again, days of the week included."""
 _FREQUENCIES = ("DAILY", "WEEKLY", "MONTHLY", "YEARLY")
+_PERIODS: Final = {"DAILY": 1, "WEEKLY": 7}
+"""Days from one period of a rule to the next, where all are as long."""
 _CHECKED = 64, timedelta(days=8 * 366 + 1)
 """So many of the first windows, within so long, are looked at to see that they do not overlap."""
 
@@ -65,6 +82,8 @@ class Recurrence:
             raise RecurrenceError(f"it ends at {self.last} and begins at {self.first}: it must end later")
         if self.last - self.first > _LONGEST:
             raise RecurrenceError(f"it lasts {self.last - self.first}: at most {_LONGEST.days} days")
+        if not _YEARS[0] <= self.first.year <= _YEARS[1]:
+            raise RecurrenceError(f"it begins at {self.first}: from {_YEARS[0]} to {_YEARS[1]}")
         _zone(self.zone)
         _check_rule(self.rule)
         most, ahead = _CHECKED
@@ -142,10 +161,7 @@ def _starts(recurrence: Recurrence, after: datetime, before: datetime) -> Iterat
     if not recurrence.rule:
         starts = iter((recurrence.first,))
     else:
-        rule, count, until = _rule(recurrence.rule, recurrence.first, recurrence.zone)
-        # Without a bound, a rule that fits no day would be followed to the end of the calendar.
-        bounded = rule.replace(until=before if until is None else min(before, until))
-        starts = bounded.xafter(after, inc=True) if count is None else islice(bounded, count)
+        starts = _expanded(recurrence, after, before)
     for start in starts:
         if start > before:
             return
@@ -153,19 +169,58 @@ def _starts(recurrence: Recurrence, after: datetime, before: datetime) -> Iterat
             yield start
 
 
+def _expanded(recurrence: Recurrence, after: datetime, before: datetime) -> Iterator[datetime]:
+    """The begins that the rule says, perhaps some before ``after``, up to ``before``.
+
+    The work does not depend on how long ago the first window was, nor on how far away the next one is: where
+    a rule fits no day, dateutil follows it to the end of its calendar, the year 9999. So all is moved there,
+    by whole cycles of the calendar.
+    """
+    rule, count, until, period = _rule(recurrence.rule, recurrence.first, recurrence.zone)
+    last = before if until is None else min(before, until)
+    first = recurrence.first
+    if last < first:
+        return
+    if period is not None and count is None:  # from a begin of the same rule on, not long before `after`
+        first += max(0, (after - first) // period - 1) * period
+    years = (MAXYEAR - last.year) // _CYCLE * _CYCLE
+    moved = rule.replace(dtstart=_moved(first, years), until=_moved(last, years))
+    for start in moved if count is None else islice(moved, count):
+        yield _moved(start, -years)
+
+
+def _moved(moment: datetime, years: int) -> datetime:
+    return moment.replace(year=moment.year + years)
+
+
+class _Rule(NamedTuple):
+    """A rule without its bounds; how often at most, and the last possible begin on the wall clock.
+
+    ``period``: the rule says the same when it begins so much later; None where months differ in length.
+    """
+
+    rule: rrule
+    most: int | None
+    until: datetime | None
+    period: timedelta | None
+
+
 @lru_cache(maxsize=256)
-def _rule(text: str, first: datetime, zone: str) -> tuple[rrule, int | None, datetime | None]:
-    """The rule without its bounds, how often at most, and the last possible begin on the wall clock."""
+def _rule(text: str, first: datetime, zone: str) -> _Rule:
     parts = dict(part.partition("=")[::2] for part in text.upper().split(";"))
     count, until = parts.pop("COUNT", None), parts.pop("UNTIL", None)
-    if count is not None and not (count.isdecimal() and 1 <= int(count) <= 10_000):
-        raise RecurrenceError(f"{text}: COUNT must be a number from 1 to 10000")
     try:
         rule = rrulestr(";".join(f"{name}={value}" for name, value in parts.items()), dtstart=first)
     except ValueError as error:
         raise RecurrenceError(f"{text}: {error}") from None
     assert isinstance(rule, rrule)
-    return rule, int(count) if count else None, _until(until, zone) if until is not None else None
+    days = _PERIODS.get(parts["FREQ"])
+    return _Rule(
+        rule,
+        int(count) if count else None,
+        _until(until, zone) if until is not None else None,
+        timedelta(days=days * int(parts.get("INTERVAL", 1))) if days is not None else None,
+    )
 
 
 def _until(value: str, zone: str) -> datetime:
@@ -182,21 +237,55 @@ def _until(value: str, zone: str) -> datetime:
 
 
 def _check_rule(text: str) -> None:
+    """Refuse a rule that cannot be followed, before anything is expanded."""
     if not text:
         return
     parts = [part.partition("=")[::2] for part in text.upper().split(";")]
     names = [name for name, _ in parts]
     for name in names:
         if name not in _PARTS:
-            raise RecurrenceError(
-                f"{text}: no part {name or 'without a name'!r}; there is {', '.join(sorted(_PARTS))}"
-            )
+            shown = repr(name[:40]) if name else "without a name"
+            raise _wrong(text, f"no part {shown}; there is {', '.join(sorted(_PARTS))}")
     if len(set(names)) < len(names):
-        raise RecurrenceError(f"{text}: a part is given twice")
+        raise _wrong(text, "a part is given twice")
     if {"COUNT", "UNTIL"} <= set(names):
-        raise RecurrenceError(f"{text}: COUNT and UNTIL cannot both be given")
-    if dict(parts).get("FREQ") not in _FREQUENCIES:
-        raise RecurrenceError(f"{text}: FREQ must be one of {', '.join(_FREQUENCIES)}")
+        raise _wrong(text, "COUNT and UNTIL cannot both be given")
+    said = {name: value.split(",") for name, value in parts}
+    frequency = dict(parts).get("FREQ", "")
+    if frequency not in _FREQUENCIES:
+        raise _wrong(text, f"FREQ must be one of {', '.join(_FREQUENCIES)}")
+    for name in sorted(_NUMBERS.keys() & said.keys()):
+        _check_numbers(text, name, said[name])
+    most = _WEEKS.get(frequency, 0)
+    for day in said.get("BYDAY", ()):
+        match = _DAY.fullmatch(day)
+        if match is None or (match[1] and not 1 <= abs(int(match[1])) <= most):
+            raise _wrong(
+                text, "BYDAY lists days such as MO, with FREQ=MONTHLY or YEARLY also such as 2MO or -1FR"
+            )
+    begins = len(set(said.get("BYHOUR", ["-"]))) * len(set(said.get("BYMINUTE", ["-"])))
+    if begins > _MOST_A_DAY:
+        raise _wrong(text, f"BYHOUR times BYMINUTE are at most {_MOST_A_DAY} begins a day")
+    in_one = begins * _DAYS[frequency]
+    for place in said.get("BYSETPOS", ()):
+        if abs(int(place)) > in_one:
+            raise _wrong(text, f"BYSETPOS={place}: there are at most {in_one} begins to choose from")
+
+
+def _check_numbers(text: str, name: str, numbers: list[str]) -> None:
+    """A part's numbers are in their range, and no more than there are in it."""
+    least, most = _NUMBERS[name]
+    for number in numbers:
+        good = _NUMBER.fullmatch(number) is not None and least <= int(number) <= most
+        if not good or (least < 0 and int(number) == 0):
+            allowed = f"from {least} to {most}" if least >= 0 else f"from 1 to {most}, or from {least} to -1"
+            raise _wrong(text, f"{name}={number[:20]}: {allowed}")
+    if len(numbers) > (1 if name in _ONE else most - least + 1):
+        raise _wrong(text, f"{name} has too many numbers")
+
+
+def _wrong(text: str, what: str) -> RecurrenceError:
+    return RecurrenceError(f"{text if len(text) <= _SHOWN else text[:_SHOWN] + '…'}: {what}")
 
 
 def _zone(name: str) -> ZoneInfo:

@@ -6,6 +6,7 @@ from hashlib import blake2b
 from typing import Final, TypeVar
 
 from schedd.wire import JobFacts, ShareFacts
+from schedd.wire.bounds import AMOUNT_END, CORES_END, TIME_END, bounded
 
 T = TypeVar("T")
 Values = Mapping[str, str]
@@ -56,9 +57,25 @@ class Ending:
 
 
 def number(text: str | None) -> int | None:
-    """An integer, or None where there is none."""
+    """An integer, or None where there is none. Here as below, one that is beyond the bounds of messages is
+    the nearest within them: one odd value does not keep the daemon from taking the others.
+    """
+    return _number(text, AMOUNT_END, 1 - AMOUNT_END)
+
+
+def moment(text: str | None) -> int | None:
+    """Seconds since the epoch, or None where there are none."""
+    return _number(text, TIME_END)
+
+
+def cores(text: str | None) -> int:
+    """A number of cores or gpus, 0 where there is none."""
+    return _number(text, CORES_END) or 0
+
+
+def _number(text: str | None, end: int, least: int = 0) -> int | None:
     try:
-        return None if text is None else int(text)
+        return None if text is None else bounded(int(text), end, least)
     except ValueError:
         return None
 

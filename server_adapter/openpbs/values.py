@@ -5,10 +5,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from schedd.wire.bounds import AMOUNT_END, bounded
+
 _UNITS: Final = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4, "p": 1024**5}
 _SIZE: Final = re.compile(r"(\d+)(?:([kmgtp])?([bw])?)", re.IGNORECASE)
 _WORD: Final = 8  # bytes
 _MOST: Final = 1_000_000  # subjobs of one array
+_DIGITS: Final = 400  # of a number; Python reads some thousands
 
 SIZES: Final = frozenset({"mem", "vmem", "pmem", "pvmem", "file", "hbmem", "accelerator_memory"})
 """Resources whose plain numbers are bytes."""
@@ -20,13 +23,15 @@ def kib(text: str) -> int:
     if found is None:
         raise ValueError(f"not a size: {text!r}")
     digits, unit, kind = found.groups(default="")
-    return -(-int(digits) * _UNITS[unit.lower()] * (_WORD if kind.lower() == "w" else 1) // 1024)
+    return bounded(
+        -(-int(digits) * _UNITS[unit.lower()] * (_WORD if kind.lower() == "w" else 1) // 1024), AMOUNT_END
+    )
 
 
 def amount(name: str, text: str) -> int | None:
     """A consumable amount: sizes in KiB, other whole numbers as they are; None for a string or a boolean."""
     if text.isdecimal() and name not in SIZES:
-        return int(text)
+        return bounded(int(text), AMOUNT_END) if len(text) <= _DIGITS else AMOUNT_END - 1
     try:
         return kib(text)
     except ValueError:

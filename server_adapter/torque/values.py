@@ -7,6 +7,8 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 
+from schedd.wire.bounds import AMOUNT_END, bounded
+
 _UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4, "p": 1024**5, "e": 1024**6}
 _SIZE = re.compile(r"(\d+)\s*([kmgtpe]?)([bw]?)", re.IGNORECASE)
 _WORD = 8  # bytes
@@ -32,7 +34,7 @@ def kib(text: str) -> int:
         raise ValueError(f"not a size: {text!r}")
     digits, unit, kind = match.groups()
     size = int(digits) * _UNITS[unit.lower()] * (_WORD if kind.lower() == "w" else 1)
-    return -(-size // 1024)
+    return bounded(-(-size // 1024), AMOUNT_END)
 
 
 def flag(text: str) -> bool:

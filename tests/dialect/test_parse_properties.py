@@ -49,7 +49,7 @@ def normal(chunks: list[Chunk]) -> tuple[Chunk, ...]:
 def requests(
     features: st.SearchStrategy[Features], *, least_cpus: int, sizes: bool
 ) -> st.SearchStrategy[Request]:
-    size = st.integers(0, 2**40) if sizes else st.just(0)
+    size = st.integers(0, 2**34) if sizes else st.just(0)
     chunk = st.builds(
         Chunk,
         count=st.integers(1, 9999),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedd.policy.fair_share import FairShare, Held, Usage, factors, share_rows
+from schedd.policy.fair_share import FairShare, Held, Path, Usage, factors, share_rows
 from schedd.policy.protocol import Applicant
 
 HOUR = 3600
@@ -216,3 +216,59 @@ def test_a_tree_of_one_window_is_the_least() -> None:
     for wrong in ({"depth": 0}, {"interval": 0}, {"decay": 1.1}, {"unlisted": -0.1}):
         with pytest.raises(ValueError, match="must be positive"):
             FairShare(**wrong)
+
+
+def plain_decayed(tree: FairShare, ended: list[Held], running: list[Held], now: int) -> dict[Path, float]:
+    """Each second of each job by itself."""
+    found: dict[Path, float] = {}
+    for held in (*ended, *running):
+        used = sum(
+            held.cpus * tree.decay**age
+            for second in range(held.start, min(held.end, now))
+            if 0 <= (age := now // tree.interval - second // tree.interval) < tree.depth
+        )
+        found[held.path] = found.get(held.path, 0.0) + used
+    return found
+
+
+_SHORT = st.lists(
+    st.builds(
+        lambda path, cpus, start, length: Held(path, cpus, start, start + length),
+        st.sampled_from([ANN, BOB]),
+        st.integers(1, 4),
+        st.integers(0, 200),
+        st.integers(0, 200),
+    ),
+    max_size=6,
+)
+
+
+@given(_SHORT, _SHORT, st.integers(1, 60), st.integers(1, 8))
+def test_usage_is_that_of_each_second_by_itself(
+    ended: list[Held], running: list[Held], interval: int, depth: int
+) -> None:
+    tree = FairShare(interval=interval, decay=0.5, depth=depth)
+    now = max((held.end for held in ended), default=200)
+    usage = Usage(interval, depth)
+    for held in ended:
+        usage.book(held)
+    found = usage.decayed(tree, now, running)
+    expected = plain_decayed(tree, ended, running, now)
+    assert {path: used for path, (used, _) in found.items()} == pytest.approx(expected)
+
+
+def test_what_a_run_of_any_length_costs_to_count_is_bounded_by_the_depth() -> None:
+    """A clock that jumps makes runs of half a century: 28 million windows of a minute."""
+    tree = FairShare(interval=60, depth=60)
+    usage = Usage(60, 60)
+    now = 1_700_000_000
+    usage.book(Held(ANN, 4, 0, now))
+    assert len(usage.saved()["leaves"][0][1]) == 60
+    many = [Held(BOB, 1, number, 2 * now) for number in range(5_000)]
+    found = usage.decayed(tree, now, many)
+    assert found[BOB][0] == pytest.approx(5_000 / 4 * found[ANN][0])
+
+
+def test_a_deeper_tree_than_can_be_counted_is_refused() -> None:
+    with pytest.raises(ValueError, match="depth 1001: at most 1000"):
+        FairShare(depth=1001)

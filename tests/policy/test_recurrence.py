@@ -2,10 +2,11 @@
 # ruff: noqa: DTZ001  (rules speak of the clock on the wall)
 
 from datetime import UTC, date, datetime, timedelta
-from itertools import pairwise
+from itertools import islice, pairwise, takewhile
 from zoneinfo import ZoneInfo
 
 import pytest
+from dateutil.rrule import rrulestr
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -141,10 +142,27 @@ def test_a_day_can_be_left_out() -> None:
         ("BYDAY=MO", "UTC", 1, "FREQ must be one of"),
         ("FREQ=DAILY;BYDAYS=MO", "UTC", 1, "no part 'BYDAYS'"),
         ("FREQ=DAILY;FREQ=WEEKLY", "UTC", 1, "given twice"),
-        ("FREQ=WEEKLY;BYDAY=XX", "UTC", 1, "BYDAY=XX"),
+        ("FREQ=WEEKLY;BYDAY=XX", "UTC", 1, "BYDAY lists days such as MO"),
         ("FREQ=DAILY;UNTIL=soon", "UTC", 1, "UNTIL=SOON: a moment such as"),
-        ("FREQ=DAILY;COUNT=0", "UTC", 1, "COUNT must be a number"),
-        ("FREQ=DAILY;COUNT=10001", "UTC", 1, "COUNT must be a number"),
+        ("FREQ=DAILY;COUNT=0", "UTC", 1, "COUNT=0: from 1 to 10000"),
+        ("FREQ=DAILY;COUNT=10001", "UTC", 1, "COUNT=10001: from 1 to 10000"),
+        ("FREQ=DAILY;COUNT=" + "9" * 5_000, "UTC", 1, "COUNT=99999999999999999999: from 1 to 10000"),
+        ("FREQ=DAILY;INTERVAL=0", "UTC", 1, "INTERVAL=0: from 1 to 1000"),
+        ("FREQ=DAILY;INTERVAL=" + "9" * 30, "UTC", 1, "INTERVAL=99999999999999999999: from 1 to 1000"),
+        ("FREQ=DAILY;INTERVAL=1,2", "UTC", 1, "INTERVAL has too many numbers"),
+        ("FREQ=DAILY;BYSETPOS=366", "UTC", 1, "BYSETPOS=366: there are at most 1 begins to choose from"),
+        ("FREQ=WEEKLY;BYSETPOS=-8", "UTC", 1, "BYSETPOS=-8: there are at most 7 begins to choose from"),
+        ("FREQ=DAILY;BYSETPOS=0", "UTC", 1, "BYSETPOS=0: from 1 to 366, or from -366 to -1"),
+        ("FREQ=DAILY;BYMONTH=13", "UTC", 1, "BYMONTH=13: from 1 to 12"),
+        ("FREQ=DAILY;BYHOUR=x", "UTC", 1, "BYHOUR=X: from 0 to 23"),
+        ("FREQ=YEARLY;BYDAY=99MO", "UTC", 1, "BYDAY lists days such as MO"),
+        ("FREQ=DAILY;BYDAY=2MO", "UTC", 1, "BYDAY lists days such as MO"),
+        (
+            "FREQ=DAILY;BYHOUR=0,1,2,3;BYMINUTE=" + ",".join(map(str, range(25))),
+            "UTC",
+            1,
+            "at most 96 begins a day",
+        ),
         ("FREQ=DAILY;COUNT=2;UNTIL=20270101", "UTC", 1, "cannot both"),
         ("FREQ=DAILY", "Europe/Atlantis", 1, "no time zone 'Europe/Atlantis'"),
         ("FREQ=DAILY", "../etc/passwd", 1, "no time zone"),
@@ -159,6 +177,68 @@ def test_a_rule_that_cannot_be_followed_is_refused(rule: str, zone: str, hours: 
     with pytest.raises(RecurrenceError) as refused:
         Recurrence(MONDAY, MONDAY + timedelta(hours=hours), rule, zone)
     assert said in str(refused.value)
+
+
+@pytest.mark.parametrize("year", [1, 1969, 2400, 9999])
+def test_a_window_of_another_age_is_refused(year: int) -> None:
+    with pytest.raises(RecurrenceError, match="from 1970 to 2399"):
+        Recurrence(datetime(year, 12, 31, 20), datetime(year, 12, 31, 22), "FREQ=DAILY")
+
+
+_RULES = st.builds(
+    lambda frequency, interval, days, months, dates, more: ";".join(
+        [
+            f"FREQ={frequency};INTERVAL={interval}",
+            *([f"BYDAY={','.join(sorted(days))}"] if days else []),
+            *([f"BYMONTH={','.join(map(str, sorted(months)))}"] if months else []),
+            *([f"BYMONTHDAY={','.join(map(str, sorted(dates)))}"] if dates and frequency != "WEEKLY" else []),
+            *more,
+        ]
+    ),
+    st.sampled_from(["DAILY", "WEEKLY", "MONTHLY", "YEARLY"]),
+    st.integers(1, 7),
+    st.sets(st.sampled_from(["MO", "WE", "SA"])),
+    st.sets(st.integers(1, 12), max_size=2),
+    st.sets(st.sampled_from([1, 15, 29, 31, -1]), max_size=2),
+    st.sampled_from(
+        [
+            *((), ("BYHOUR=3,21",), ("BYSETPOS=1",), ("BYSETPOS=-1",), ("WKST=SU",), ("COUNT=9",)),
+            *(("UNTIL=20301231",), ("BYHOUR=1,2", "BYMINUTE=0,30", "BYSETPOS=2")),
+        ]
+    ),
+)
+
+
+@given(
+    _RULES,
+    st.datetimes(datetime(1970, 1, 1), datetime(2060, 1, 1)).map(lambda one: one.replace(microsecond=0)),
+    st.integers(-300, 40_000),
+    st.integers(1, 800),
+)
+def test_begins_are_those_of_the_rule_however_far_from_the_first(
+    rule: str, first: datetime, after: int, days: int
+) -> None:
+    """Against dateutil on the plain calendar."""
+    try:
+        window = Recurrence(first, first + timedelta(minutes=10), rule)
+    except RecurrenceError:
+        return
+    begin = first + timedelta(days=after)
+    end = begin + timedelta(days=days)
+    parts = dict(part.split("=") for part in rule.split(";"))
+    until, count = parts.pop("UNTIL", None), int(parts.pop("COUNT", 10**6))
+    plain = rrulestr(";".join(f"{name}={value}" for name, value in parts.items()), dtstart=first)
+    last = min(end, datetime(2030, 12, 31, 23, 59, 59)) if until else end
+    expected = [one for one in islice(takewhile(lambda one: one <= last, plain), count) if begin <= one < end]
+    bounds = [int(one.replace(tzinfo=UTC).timestamp()) for one in (begin, end)]
+    found = [start for start, _ in occurrences(window, *bounds) if start >= bounds[0]]
+    assert found == [int(one.replace(tzinfo=UTC).timestamp()) for one in expected]
+
+
+def test_a_rule_that_fits_no_day_for_years_is_refused() -> None:
+    rule = "FREQ=YEARLY;INTERVAL=3;BYMONTH=2;BYMONTHDAY=29;BYDAY=MO"
+    with pytest.raises(RecurrenceError, match="in 8 years"):
+        Recurrence(MONDAY, MONDAY + timedelta(hours=1), rule)
 
 
 def test_times_with_an_offset_are_refused() -> None:

@@ -270,7 +270,7 @@ class LimitBook:
         """Know of all pools with windows when they are open, for a while from ``now`` on."""
         for pool, until in self.opened.items():
             if until < now + _AHEAD - _STEP:
-                self._open(plan, pool, until, now + _AHEAD)
+                self._open(plan, pool, max(until, now), now + _AHEAD)
 
     def _open(self, plan: Plan, pool: str, begin: int, end: int) -> None:
         """Let a pool be open outside its windows over ``[begin, end)``; later on it never is, so far."""

@@ -353,7 +353,8 @@ class EngineState:
         """Of a cluster of which nothing is known yet."""
         policy = None if settings.policy == "conservative" else QUEUE_POLICIES[settings.policy]
         site = site_policy(settings.site)
-        usage = Usage(site.fair_share.interval) if site.fair_share is not None else None
+        tree = site.fair_share
+        usage = Usage(tree.interval, tree.depth) if tree is not None else None
         state = cls(settings, Plan([], now), now, Intake(settings), policy, site, usage)
         state.limits.set_polled(site.polled)
         state.limits.set_site(site.limits)
@@ -430,7 +431,9 @@ class EngineState:
         if tree is None:
             self.usage = None
         elif self.usage is None or before is None or before.interval != tree.interval:
-            self.usage = Usage(tree.interval)
+            self.usage = Usage(tree.interval, tree.depth)
+        else:
+            self.usage.depth = tree.depth
         self.settings = replace(self.settings, site=dict(plain))
         self.site = site
         self.limits.set_site(site.limits)

@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from schedd.dialect.throughput import Work, read_work
+from schedd.dialect.units import LONGEST_TIME
 from schedd.engine.facts.records import JobRecord
 from schedd.plan.plan import Plan
 from schedd.predict import LEVELS, Prediction
@@ -50,7 +51,7 @@ def run_time(work: Work, nodes: Iterable[Kind], apps: Apps) -> int | None:
     known = [rate for rate in rates if rate is not None]
     if not known or len(known) < len(rates):
         return None
-    return max(1, math.ceil(work.units / min(known)))
+    return max(1, math.ceil(min(LONGEST_TIME, work.units / min(known))))
 
 
 def measured(records: Iterable[JobRecord | None], plan: Plan, apps: Apps) -> dict[str, int]:

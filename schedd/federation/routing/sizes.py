@@ -15,6 +15,8 @@ __all__ = ["Size", "no_larger", "size_of"]
 Size = tuple[tuple[object, ...], tuple[int, ...]]
 """What must be alike in two requests to compare them, and how much is asked for of what."""
 _COUNTED: Final = frozenset({"procs", "ncpus", "ngpus", "gpus", "ppn"})
+_DIGITS: Final = 18
+"""A count with more digits is none."""
 _SIZES: Final = frozenset({"mem", "pmem", "vmem", "pvmem"})
 _UNITS: Final = re.compile(r"([1-9]\d{0,8})(:[^+#]*)?")
 """One kind of units: what stands behind the first colon is of each."""
@@ -57,7 +59,7 @@ def _add(key: str, text: str, alike: list[object], amounts: list[int]) -> None:
             amount = parse_walltime(text)
         elif key in _SIZES:
             amount = parse_size(text)
-        elif key in _COUNTED and text.isdecimal():
+        elif key in _COUNTED and text.isdecimal() and len(text) <= _DIGITS:
             amount = int(text)
     except RequestError:
         amount = None

@@ -22,7 +22,7 @@ def past_use(settings: EngineSettings, cluster: str, now: int) -> Usage | None:
     where = (settings.site.get("fair_share") or {}).get("accounting")
     if tree is None or not where:
         return None
-    usage = Usage(tree.interval)
+    usage = Usage(tree.interval, tree.depth)
     oldest = now - tree.depth * tree.interval
     for run in ended_runs(Path(where), oldest, cluster, "earlier use"):
         whose = _Owner(*(run.values.get(key, "") for key in _KEYS))

@@ -10,7 +10,7 @@ from schedd.plan.evaluate import Weights, by_name
 from schedd.policy.accounts import AccountRules
 from schedd.policy.bookings import BookingRules
 from schedd.policy.choosing import Choosing
-from schedd.policy.fair_share import FairShare, Level
+from schedd.policy.fair_share import MOST_WINDOWS, FairShare, Level
 from schedd.policy.power import PowerSaving
 from schedd.policy.priority import SiteWeights
 from schedd.policy.reliability import Reliability
@@ -154,7 +154,7 @@ class FairShareSettings(Section):
     """Length of a window."""
     decay: float = Field(default=_TREE.decay, ge=0, le=1)
     """Factor by which a window's usage decreases with each later window."""
-    depth: int = Field(default=_TREE.depth, ge=1, le=1000)
+    depth: int = Field(default=_TREE.depth, ge=1, le=MOST_WINDOWS)
     """Number of windows that count."""
     accounting: Annotated[str, Field(pattern=r"^[^\x00-\x1f]*$", max_length=4096)] = ""
     """The server's accounting logs, a file or the directory of daily ones (`server_priv/accounting`): read at

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from schedd.wire import JobFacts, NodeFacts, QueueFacts, ServerFacts, ShareFacts
+from schedd.wire.bounds import AMOUNT_END, CORES_END, bounded
 from schedd.wire.facts import JobLetter, NodeStateName
-from server_adapter.bridge.facts import ACTIVE, Ending, Values, attempt, number, version
+from server_adapter.bridge.facts import ACTIVE, Ending, Values, attempt, cores, moment, number, version
 from server_adapter.bridge.state import NOTHING, Words, Writing
 from server_adapter.openpbs.values import Piece, amount, exec_vnode, kib
 
@@ -99,12 +100,12 @@ def job_facts(name: str, values: Values) -> JobFacts:
         reservation = get("reserve_ID", "").partition(".")[0]
         resources["schedselect"] = _within(schedselect, reservation) if reservation else schedselect
     queue, depend = get("queue", ""), get("depend", "")
-    not_before, starts = number(get("Execution_Time")), number(get("run_count")) or 0
+    not_before, starts = moment(get("Execution_Time")), max(0, number(get("run_count")) or 0)
     return JobFacts(
         id=name,
         owner=get("euser") or get("Job_Owner", "").partition("@")[0],
         queue=queue,
-        submitted=number(get("ctime")) or number(get("qtime")) or 0,
+        submitted=moment(get("ctime")) or moment(get("qtime")) or 0,
         state=state,
         family=FAMILY,
         resources=resources,
@@ -113,14 +114,14 @@ def job_facts(name: str, values: Values) -> JobFacts:
         account=get("Account_Name", ""),
         project=get("project", ""),
         priority=number(get("Priority")) or 0,
-        eligible=None if (state == "W" or holds) and not active else number(get("etime")),
+        eligible=None if (state == "W" or holds) and not active else moment(get("etime")),
         not_before=not_before,
         holds=holds,
         depend=depend,
         array=get("array_id", ""),
-        slot_limit=number(get("max_run_subjobs")),
+        slot_limit=limit if (limit := number(get("max_run_subjobs"))) is None else max(0, limit),
         exclusive="excl" in resources.get("place", ""),
-        started=number(get("stime")) if active else None,
+        started=moment(get("stime")) if active else None,
         shares=shares(get("exec_vnode", "")) if active else (),
         starts=starts,
         version=version(queue, depend, not_before, False, starts, resources),
@@ -136,9 +137,9 @@ def shares(text: str) -> tuple[ShareFacts, ...]:
             get = piece.resources.get
             held[piece.vnode] = replace(
                 before,
-                cpus=before.cpus + (number(get("ncpus")) or 0),
-                mem=before.mem + attempt(kib, get("mem"), default=0),
-                gpus=before.gpus + (number(get("ngpus")) or 0),
+                cpus=bounded(before.cpus + cores(get("ncpus")), CORES_END),
+                mem=bounded(before.mem + attempt(kib, get("mem"), default=0), AMOUNT_END),
+                gpus=bounded(before.gpus + cores(get("ngpus")), CORES_END),
             )
     return tuple(held.values())
 
@@ -153,9 +154,9 @@ def ending(values: Values) -> Ending:
     held = shares(values.get("exec_vnode", ""))
     return Ending(
         exit_status=number(values.get("Exit_status")),
-        completed=number(values.get("obittime")),
-        started=number(values.get("stime")) if held else None,
-        starts=number(values.get("run_count")) or 0,
+        completed=moment(values.get("obittime")),
+        started=moment(values.get("stime")) if held else None,
+        starts=max(0, number(values.get("run_count")) or 0),
         shares=held,
     )
 
@@ -163,7 +164,7 @@ def ending(values: Values) -> Ending:
 def writing(values: Values) -> Writing:
     """What stands on a job. An estimate of 0 says that there is none."""
     comment = values.get("comment", "")
-    start = number(values.get("estimated.start_time")) or None
+    start = moment(values.get("estimated.start_time")) or None
     length = wrote_length(values)
     if not comment and start is None and not length:
         return NOTHING
@@ -208,11 +209,11 @@ def node_facts(name: str, values: Values, before: NodeFacts | None = None) -> No
         properties += [f"{OF_QUEUE}={queue}", f"{OF_QUEUE}=True"]
     return NodeFacts(
         name=name,
-        cpus=number(get(AVAILABLE + "ncpus")) or 0,
+        cpus=cores(get(AVAILABLE + "ncpus")),
         state=vnode_state(values),
         mem=attempt(kib, get(AVAILABLE + "mem"), default=0),
         vmem=attempt(kib, get(AVAILABLE + "vmem"), default=0),
-        gpus=number(get(AVAILABLE + "ngpus")) or 0,
+        gpus=cores(get(AVAILABLE + "ngpus")),
         resources=amounts,
         properties=tuple(properties),
     )
@@ -230,7 +231,7 @@ class VnodeUse:
 def vnode_use(values: Values) -> VnodeUse:
     """What jobs hold of a vnode, as the server counts it."""
     return VnodeUse(
-        cpus=number(values.get(ASSIGNED + "ncpus")) or 0,
+        cpus=cores(values.get(ASSIGNED + "ncpus")),
         mem=attempt(kib, values.get(ASSIGNED + "mem"), default=0),
         exclusive=is_exclusive(values),
     )

@@ -10,7 +10,7 @@ from typing import Final
 
 from schedd.wire import JobFacts, NodeFacts, QueueFacts, ServerFacts, ShareFacts
 from schedd.wire.facts import JobLetter, NodeStateName
-from server_adapter.bridge.facts import ACTIVE, Ending, Values, attempt, number, version
+from server_adapter.bridge.facts import ACTIVE, Ending, Values, attempt, cores, moment, number, version
 from server_adapter.bridge.state import NOTHING, Words, Writing
 from server_adapter.torque import values as read
 
@@ -87,13 +87,13 @@ def job_facts(name: str, values: Values) -> JobFacts:
         resources = {**_extensions(values["x"]), **resources}
     barred = state == "W" or holds not in ("", "l")
     queue, depend = get("queue", ""), get("depend", "")
-    not_before, starts = number(get("Execution_Time")), number(get("start_count")) or 0
+    not_before, starts = moment(get("Execution_Time")), max(0, number(get("start_count")) or 0)
     exclusive = attempt(read.flag, get("node_exclusive"), default=False)
     return JobFacts(
         id=name,
         owner=get("euser") or get("Job_Owner", "").partition("@")[0],
         queue=queue,
-        submitted=number(get("ctime")) or number(get("qtime")) or 0,
+        submitted=moment(get("ctime")) or moment(get("qtime")) or 0,
         state=state,
         resources=resources,
         name=get("Job_Name", ""),
@@ -101,14 +101,14 @@ def job_facts(name: str, values: Values) -> JobFacts:
         account=get("Account_Name", ""),
         project=get("project", ""),
         priority=number(get("Priority")) or 0,
-        eligible=None if barred and not active else number(get("etime")),
+        eligible=None if barred and not active else moment(get("etime")),
         not_before=not_before,
         holds=holds,
         depend=depend,
         array=array_id(name) if "job_array_id" in values else "",
         slot_limit=_slot_limit(values) if "job_array_id" in values else None,
         exclusive=exclusive,
-        started=number(get("start_time")) if active else None,
+        started=moment(get("start_time")) if active else None,
         shares=shares(values) if active else (),
         starts=starts,
         version=version(queue, depend, not_before, exclusive, starts, resources),
@@ -120,9 +120,9 @@ def ending(values: Values) -> Ending:
     held = shares(values)
     return Ending(
         exit_status=number(values.get("exit_status")),
-        completed=number(values.get("comp_time")),
-        started=number(values.get("start_time")) if held else None,
-        starts=number(values.get("start_count")) or 0,
+        completed=moment(values.get("comp_time")),
+        started=moment(values.get("start_time")) if held else None,
+        starts=max(0, number(values.get("start_count")) or 0),
         shares=held,
     )
 
@@ -145,11 +145,11 @@ def node_facts(name: str, values: Values, before: NodeFacts | None = None) -> No
     vmem = attempt(read.kib, report.get("totmem"), default=0)
     return NodeFacts(
         name=name,
-        cpus=number(values.get("np")) or 0,
+        cpus=cores(values.get("np")),
         state=_node_state(values.get("state", "")),
         mem=mem or (before.mem if before else 0),
         vmem=vmem or (before.vmem if before else 0),
-        gpus=number(values.get("gpus")) or 0,
+        gpus=cores(values.get("gpus")),
         resources=_amounts(report.get("gres", "")),
         properties=read.words(values.get("properties", "")),
     )
@@ -227,8 +227,8 @@ def _amounts(text: str) -> dict[str, int]:
     found: dict[str, int] = {}
     for part in text.split("+"):
         name, _, amount = part.replace("=", ":").partition(":")
-        if name and amount.isdecimal():
-            found[name] = int(amount)
+        if name and amount.isdecimal() and (count := number(amount)) is not None:
+            found[name] = count
     return found
 
 
@@ -249,8 +249,8 @@ def writing(values: Values) -> Writing:
     """What stands on a job; `start_time` counts only while the job does not run."""
     comment, nodes = values.get("comment", ""), values.get("planned_nodes", "")
     waits = values.get("job_state") not in ACTIVE
-    start = number(values.get("start_time")) if waits else None
-    planned = number(values.get("planned_start"))
+    start = moment(values.get("start_time")) if waits else None
+    planned = moment(values.get("planned_start"))
     if not comment and not nodes and start is None and planned is None:
         return NOTHING
     return Writing(comment, start, planned, nodes)
