@@ -1,6 +1,6 @@
 """What-if: when would this job start, without submitting it?"""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -24,10 +24,11 @@ from schedd.engine.show.view import Published
 from schedd.model import FOREVER, Never, StartKnown, WaitingFor
 from schedd.policy.site import economy_of
 from schedd.service.access.roles import Bearer
+from schedd.service.questions.admission import Admission, admit, over_limit
 from schedd.service.questions.expecting import UNKNOWN, Expectation, Expecting, promise_of
 from schedd.service.questions.forks import Asked, Fork, NotUnderstood
 from schedd.service.questions.objectives import placement_cost
-from schedd.wire import ShareFacts
+from schedd.wire import JobFacts, ShareFacts
 
 __all__ = ["answered", "router", "stopped_queues"]
 
@@ -110,7 +111,10 @@ def answered(
         asks = question.facts(now, facts, variant)
         if not asks.owner and read_advres(asks.resources):
             asks = replace(asks, owner=who)  # a booking is its owner's
+        known = facts.resources if facts is not None else {}
         try:
+            taken = _taken(copy, asks, known, instead_of)
+            asks = taken.facts
             asked = copy.what_if(
                 asks,
                 now,
@@ -130,12 +134,15 @@ def answered(
             expected = expecting.of(
                 replace(asks, owner=asks.owner or who), asked, promise, instead_of=instead_of
             )
-        known = facts.resources if facts is not None else {}
+        if taken.refusal:
+            asked = replace(
+                asked, answer=Never(taken.refusal), windows=(), changes=(), cheapest=None, many=()
+            )
         said = {name: text for name, text in asks.resources.items() if known.get(name) != text}
         notes = (
             *asked.notes,
             *without_units(said),
-            *_of_unknown(copy.published, asks.queue),
+            *taken.notes,
             *_of_stopped(copy.published, asks.queue, asked),
         )
         asked = replace(asked, notes=notes)
@@ -174,18 +181,25 @@ def stopped_queues(published: Published) -> dict[str, str]:
     return {name: why for name in names if (why := why_stopped(published.queues.get(name), held.get(name)))}
 
 
-def _of_unknown(published: Published, queue: str) -> Iterator[str]:
-    """Where the server has no such queue: it would not take the job."""
-    if queue and published.queues and queue.partition("@")[0] not in published.queues:
-        names = sorted(published.queues)
-        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        yield f"the server has no queue {queue}; it has {', '.join(names[:_NAMED])}{more}"
+def _taken(copy: Fork, facts: JobFacts, known: Mapping[str, str], instead_of: str) -> Admission:
+    """What the server would do with the job; of one that is in a queue only what is altered is judged.
+
+    Raises NotUnderstood.
+    """
+    published = copy.published
+    request = copy.read(facts).request
+    if not instead_of:
+        return admit(facts, request, published.queues, published.server)
+    altered = {name: text for name, text in facts.resources.items() if known.get(name) != text}
+    queue = published.queues.get(facts.queue)
+    over = over_limit(altered, request if altered else None, queue, published.server)
+    return Admission(facts, f"qalter refuses it: {over}" if over else "")
 
 
 def _of_stopped(published: Published, queue: str, asked: Asked) -> Iterator[str]:
     """Where a start is told for a job without a queue: the queues that it does not hold for."""
-    known = isinstance(asked.answer, StartKnown)
-    stopped = stopped_queues(published) if known and not queue else {}
+    starts = isinstance(asked.answer, StartKnown)
+    stopped = stopped_queues(published) if starts and not queue else {}
     for name, why in list(stopped.items())[:_NAMED]:
         yield f"no queue is named: this does not hold for queue {name}, {why}"
     if len(stopped) > _NAMED:

@@ -104,7 +104,10 @@ class NodeFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueFacts:
-    """One queue: a stopped or disabled one starts nothing; ``limits`` as the server prints them."""
+    """One queue: a stopped or disabled one starts nothing; ``limits`` as the server prints them.
+
+    ``routes`` are the destinations of a routing queue, in which no job ever starts.
+    """
 
     name: str
     started: bool = True
@@ -112,6 +115,7 @@ class QueueFacts:
     priority: int = 0
     defaults: Mapping[str, str] = field(default_factory=dict)
     limits: Mapping[str, str] = field(default_factory=dict)
+    routes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

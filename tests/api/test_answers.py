@@ -207,10 +207,89 @@ def test_what_if_says_that_the_server_has_no_such_queue(busy_cluster: TestClient
         for name in ("batch", "a", "b", "c")
     ]
     assert busy_cluster.post(f"{MAIN}/events", json={"events": events}).status_code == 200
-    assert ask(busy_cluster, request="nodes=1", queue="nosuch")["notes"] == [
-        "the server has no queue nosuch; it has a, b, batch and 1 more"
-    ]
+    found = ask(busy_cluster, request="nodes=1", queue="nosuch")
+    assert (found["answer"], found["planned_start"]) == ("never", None)
+    assert found["requirement"] == (
+        "qsub refuses it: the server has no queue nosuch; it has a, b, batch and 1 more"
+    )
     assert ask(busy_cluster, request="nodes=1", queue="batch")["notes"] == []
+
+
+def post_queues(client: TestClient, *queues: dict[str, Any]) -> None:
+    events = [
+        {"type": "queue_changed", "id": f"q:{hash(str(queue))}", "time": T, "queue": queue}
+        for queue in queues
+    ]
+    assert client.post(f"{MAIN}/events", json={"events": events}).status_code == 200
+
+
+SHORT = {
+    "name": "short",
+    "limits": {"resources_max.walltime": "02:00:00", "resources_max.nodect": "2", "resources_min.mem": "1gb"},
+}
+
+
+@pytest.mark.parametrize(
+    ("request_", "refusal"),
+    [
+        (
+            "nodes=1,walltime=5:00:00",
+            "walltime=5:00:00, and queue short has resources_max.walltime = 02:00:00",
+        ),
+        ("nodes=3,walltime=1:00:00", "nodect=3, and queue short has resources_max.nodect = 2"),
+        ("nodes=1,mem=512mb", "mem=512mb, and queue short has resources_min.mem = 1gb"),
+        ("select=3:ncpus=1", "nodect=3, and queue short has resources_max.nodect = 2"),
+    ],
+)
+def test_what_if_refuses_what_qsub_refuses(busy_cluster: TestClient, request_: str, refusal: str) -> None:
+    post_queues(busy_cluster, SHORT, {"name": "closed", "enabled": False})
+    found = ask(busy_cluster, request=request_, queue="short")
+    assert (found["answer"], found["planned_start"]) == ("never", None)
+    assert found["requirement"] == f"qsub refuses it: {refusal}"
+    closed = ask(busy_cluster, request="nodes=1", queue="closed")
+    assert closed["requirement"] == "qsub refuses it: queue closed takes no jobs (enabled = False)"
+
+
+def test_what_if_takes_the_walltime_that_the_server_would_give(busy_cluster: TestClient) -> None:
+    post_queues(busy_cluster, SHORT)
+    found = ask(busy_cluster, request="nodes=1", queue="short")
+    assert (found["walltime"], found["walltime_assumed"]) == (7_200, False)
+    assert found["notes"] == ["without a walltime the server gives it 02:00:00: resources_max of queue short"]
+
+
+def test_what_if_follows_a_routing_queue_to_the_queue_that_takes_the_job(busy_cluster: TestClient) -> None:
+    route = {"name": "route", "started": False, "routes": ["short", "far@other", "long"]}
+    post_queues(busy_cluster, SHORT, {"name": "long"}, route)
+    long = ask(busy_cluster, request="nodes=1,walltime=5:00:00", queue="route")
+    assert (long["answer"], long["notes"]) == ("start_known", ["queue route routes it to queue long"])
+    short = ask(busy_cluster, request="nodes=1,walltime=1:00:00", queue="route")
+    assert short["notes"] == ["queue route routes it to queue short"]
+    post_queues(busy_cluster, {**route, "routes": ["short", "gone"]})
+    none = ask(busy_cluster, request="nodes=1,walltime=5:00:00", queue="route")
+    assert none["answer"] == "never"
+    assert "no destination of routing queue route takes it (short: walltime=5:00:00" in none["requirement"]
+    post_queues(busy_cluster, {**route, "routes": ["route"]})
+    circle = ask(busy_cluster, request="nodes=1", queue="route")
+    assert "routes in a circle" in circle["requirement"]
+
+
+def test_a_job_in_a_routing_queue_waits_for_its_route(busy_cluster: TestClient) -> None:
+    post_queues(busy_cluster, {"name": "route", "started": False, "routes": ["short", "long"]})
+    job = {"id": "70", "owner": "ann", "queue": "route", "submitted": T, "resources": {"nodes": "1"}}
+    event = {"type": "job_queued", "id": "e:70", "time": T, "job": job}
+    assert busy_cluster.post(f"{MAIN}/events", json={"events": [event]}).status_code == 200
+    why = busy_cluster.get(f"{MAIN}/jobs/70").json()["why"]
+    assert why.startswith("waiting for queue route, which routes its jobs to short, long")
+
+
+def test_what_if_refuses_an_alteration_that_the_queue_does_not_allow(busy_cluster: TestClient) -> None:
+    post_queues(busy_cluster, {**SHORT, "name": "batch"})
+    found = busy_cluster.post(
+        f"{MAIN}/what-if", json={"job": "5", "variants": [{"request": "walltime=5:00:00"}]}
+    ).json()
+    assert found["answer"] != "never"
+    (variant,) = found["variants"]
+    assert variant["requirement"].startswith("qalter refuses it: walltime=5:00:00, and queue batch has")
 
 
 def test_what_if_says_what_it_assumed(busy_cluster: TestClient) -> None:

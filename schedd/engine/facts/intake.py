@@ -228,6 +228,8 @@ def why_stopped(queue: QueueFacts | None, hold: PlanningHeld | None) -> str:
     """Why a queue starts nothing (``which is stopped``); empty where it does. ``hold``: an admin's, on it."""
     if hold is not None:
         return f"which is held: {hold.reason}"
+    if queue is not None and queue.routes:
+        return f"which routes its jobs to {', '.join(queue.routes)}"
     return "which is stopped" if queue is not None and not queue.started else ""
 
 

@@ -243,7 +243,8 @@ def is_exclusive(values: Values) -> bool:
 
 
 def queue_facts(name: str, values: Values) -> QueueFacts:
-    """A queue. No job runs in a routing queue, so it counts as stopped."""
+    """A queue. No job runs in a routing queue, so it counts as stopped, and has destinations."""
+    routes = [route.strip() for route in values.get("route_destinations", "").split(",")]
     executes = values.get("queue_type", "E").lower().startswith("e")
     return QueueFacts(
         name=name,
@@ -252,6 +253,7 @@ def queue_facts(name: str, values: Values) -> QueueFacts:
         priority=number(values.get("Priority")) or 0,
         defaults=_group(values, _DEFAULT),
         limits=_limits(values),
+        routes=() if executes else tuple([route for route in routes if route]),
     )
 
 

@@ -156,7 +156,8 @@ def node_facts(name: str, values: Values, before: NodeFacts | None = None) -> No
 
 
 def queue_facts(name: str, values: Values) -> QueueFacts:
-    """A queue. No job runs in a routing queue, so it counts as stopped."""
+    """A queue. No job runs in a routing queue, so it counts as stopped, and has destinations."""
+    routes = [route.strip() for route in values.get("route_destinations", "").split(",")]
     executes = values.get("queue_type", "E").lower().startswith("e")
     return QueueFacts(
         name=name,
@@ -165,6 +166,7 @@ def queue_facts(name: str, values: Values) -> QueueFacts:
         priority=number(values.get("Priority")) or 0,
         defaults=_with_features(_group(values, _DEFAULT), values.get("features_required", "")),
         limits=_limits(values),
+        routes=() if executes else tuple([route for route in routes if route]),
     )
 
 

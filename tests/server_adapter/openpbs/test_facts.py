@@ -65,6 +65,8 @@ def test_recorded_objects_become_facts() -> None:
     assert set(node.properties) >= {"vm", "arch=linux"}
     assert vnode_use(objects["VNODE"]).cpus == 1
     assert queue_facts("workq", objects["QUEUE"]).started
+    words = {**objects["QUEUE"], "queue_type": "Route", "route_destinations": "workq,long"}
+    assert queue_facts("in", words).routes == ("workq", "long")
     server = server_facts(objects["SERVER"])
     assert server.scheduling
     assert server.open
