@@ -284,14 +284,21 @@ def _snapshot(state: EngineState, event: Snapshot) -> None:
     found = reconcile.differences(state, event)
     words = (
         ""
-        if began != state.adapter_run
+        if began != state.adapter_run or _is_young(state, event)
         else reconcile.in_words([one for one in found if _job_of(one) not in arriving])
     )
     apply_all(state, put_off(state, found), of_snapshot=True)
+    if event.server_age is not None:
+        nodes.await_reports(state, event.time - event.server_age + state.settings.server_grace)
     if not state.arriving:
         state.kept.clear()
     if words:
         state.alert(event.id, "snapshot", words, "differences")
+
+
+def _is_young(state: EngineState, event: Snapshot) -> bool:
+    """Whether the server was restarted a moment ago: what changed meanwhile was in no event before."""
+    return event.server_age is not None and event.server_age < state.settings.server_grace
 
 
 def _job_of(event: Event) -> str:

@@ -207,8 +207,9 @@ class Counted:
 class Snapshot:
     """The whole state of the server at ``time``; where credible it wins over what was believed.
 
-    ``complete`` is False when a reply was cut short; ``server_age`` is for how many seconds the server
-    has been up, where known (its start-up grace). ``mode`` is what the sender does with decisions.
+    ``complete`` is False when a reply was cut short; ``server_age`` is for how many seconds the server has
+    been up, where known: nodes that are down may still have to report to it. ``mode`` is what the sender does
+    with decisions.
     """
 
     id: str

@@ -1,6 +1,7 @@
 """Events to the daemon, again and again until it has handled them; decisions back, each once."""
 
 import asyncio
+import contextlib
 import logging
 import random
 import time
@@ -14,7 +15,7 @@ from server_adapter.bridge.outbox import Outbox, Parcel
 
 _log = logging.getLogger(__name__)
 _FIRST_WAIT = 0.25
-_LONGEST_WAIT = 10.0
+_LONGEST_WAIT = 2.0  # a daemon that is back is to be found at once
 _REMEMBERED = 10_000  # ids of decisions that were seen
 
 
@@ -29,17 +30,24 @@ class Waits:
         """The last try went well."""
         self._next = self._first
 
-    async def sleep(self) -> None:
-        """Waits, and will wait longer the next time."""
-        await asyncio.sleep(self._next * random.uniform(0.8, 1.2))
+    async def sleep(self, woken: asyncio.Event | None = None) -> None:
+        """Waits, but not beyond the moment at which `woken` is set, and will wait longer the next time."""
+        wait = self._next * random.uniform(0.8, 1.2)
         self._next = min(self._longest, self._next * 2)
+        if woken is None:
+            await asyncio.sleep(wait)
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait):
+                await woken.wait()
 
 
 class PostOffice:
     """The post office between adapter and daemon.
 
     `on_return` is called when the daemon is there again after it was not, when another one leads, and when
-    not everything was taken: it then needs a snapshot.
+    not everything was taken: it then needs a snapshot. After a failure, each of the two directions waits with
+    a backoff of its own, which ends at once when the other direction works again.
     """
 
     def __init__(self, client: DaemonClient, epoch: int, on_return: Callable[[], None]) -> None:
@@ -47,6 +55,8 @@ class PostOffice:
         self._url = client.url
         self._on_return = on_return
         self._filled = asyncio.Event()
+        self._sending_works = asyncio.Event()
+        self._asking_works = asyncio.Event()
         self.outbox = Outbox(epoch)
         self.away = False
 
@@ -74,7 +84,7 @@ class PostOffice:
 
     async def deliver(self) -> None:
         """Sends for ever, in order."""
-        waits = Waits()
+        waits = Waits(_FIRST_WAIT, _LONGEST_WAIT)
         while True:
             self._filled.clear()
             if not len(self.outbox):
@@ -84,7 +94,8 @@ class PostOffice:
                 waits.reset()
             except DaemonAwayError as error:
                 self._note_away(error)
-                await waits.sleep()
+                self._asking_works.clear()
+                await waits.sleep(self._asking_works)
             except DaemonRefusedError as error:
                 _log.error("%s", error)
                 self._note_away(error)
@@ -100,6 +111,7 @@ class PostOffice:
                     raise
                 await self._singly(batch)
             self.outbox.acknowledge(batch)
+            self._sending_works.set()
             if self.away or self.outbox.overflowed or self._url != self._client.url:
                 if self.away:
                     _log.info("the daemon is there again")
@@ -124,18 +136,20 @@ class PostOffice:
 
         Without `wait`, raises `DaemonAwayError` and `DaemonRefusedError`.
         """
-        waits = Waits()
+        waits = Waits(_FIRST_WAIT, _LONGEST_WAIT)
         after = ""
         seen: dict[tuple[str, int], None] = {}  # a daemon that kept nothing begins its ids anew
         while True:
             try:
                 answer = await self._client.decisions(after, wait)
+                self._asking_works.set()
                 waits.reset()
             except (DaemonAwayError, DaemonRefusedError) as error:
                 if wait == 0:
                     raise
                 self._note_away(error)
-                await waits.sleep()
+                self._sending_works.clear()
+                await waits.sleep(self._sending_works)
                 after = ""  # a daemon that was restarted offers again what was not acknowledged
                 continue
             for problem in answer.problems:

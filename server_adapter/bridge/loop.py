@@ -105,6 +105,7 @@ class Adapter:
         kept = settings.state_dir / "drained"
         self._drain = Drain(self.server, settings.drain, drain_token, self._barred, kept, transport=transport)
         self._begun = self._finished = 0
+        self._up_since: float | None = None
         self._cycling = False
         self._was_read = asyncio.Event()
         self._switches = Switches(
@@ -263,12 +264,18 @@ class Adapter:
         await asyncio.sleep(0)
         events: list[Event] = []
         before = self.state
+        restarted = before is not None and self._was_away()
         if before is not None:
             for count, event in enumerate(diff(before, state, ids=self.delivery.ids, now=now), start=1):
                 events.append(event)
-                await self.delivery.put(event)
+                if not restarted:
+                    await self.delivery.put(event)
                 if count % _SLICE == 0:
                     await asyncio.sleep(0)
+        if restarted:
+            # A restarted server may have lost jobs. The daemon can doubt a snapshot, but no single event, so
+            # the snapshot goes alone.
+            self._snapshots.want()
         self.state = state
         self._finished = number
         self._was_read.set()
@@ -296,6 +303,11 @@ class Adapter:
         await self.writer.see(state, started)
         self._log_cycle(before or EMPTY, state, events)
 
+    def _was_away(self) -> bool:
+        """Whether the server may have been restarted since the last call, whichever request noticed it."""
+        before, self._up_since = self._up_since, self.server.up_since
+        return before != self._up_since
+
     async def _put_snapshot(self, state: State, now: int) -> None:
         # What ended while we or the daemon were away does not look like a loss then.
         for count, end in enumerate(endings(state, ids=self.delivery.ids, now=now), start=1):
@@ -310,7 +322,7 @@ class Adapter:
         await self.delivery.put(snapshot(state, id=name, now=now, server_age=age, mode=mode))
         for name, held in state.reservations.items():
             await self.delivery.put(reserved(name, held, id=next(self.delivery.ids), now=now))
-        self._snapshots.sent(age)
+        self._snapshots.sent()
 
     async def _reserve(self, state: State) -> None:
         """One reservation's nodes, once the plan knows all that we know."""
@@ -391,6 +403,8 @@ class Adapter:
                 await self.writer.work(lambda: self.state)
             except _TROUBLE as error:
                 _log.debug("nothing is written for now: %s", error)
+                if isinstance(error, ServerUnreachableError):
+                    self.look()  # it may have been restarted
                 await waits.sleep()
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-_GRACE: Final = 180.0  # seconds for which a server that was away may still be starting up
+_GRACE: Final = 180.0  # seconds for which the daemon doubts a large loss
 _SET_BACK: Final = 60.0
 _INSISTING: Final = 15.0  # seconds between snapshots while the daemon may doubt them
 
@@ -35,12 +35,9 @@ class SnapshotTimes:
         self._insist_until = self._clock() + _GRACE + 2 * _INSISTING
         self._next = min(self._next, self._clock() + _INSISTING)
 
-    def sent(self, server_age: int | None) -> None:
-        """One goes; the server was reached `server_age` seconds ago, where that is known."""
+    def sent(self) -> None:
+        """One goes."""
         now = self._clock()
         self._next = now + self._interval
         if now < self._insist_until:
             self._next = min(self._next, now + _INSISTING)
-        if server_age is not None and server_age < _GRACE:
-            # This one may not be believed: another one as soon as the grace is over.
-            self._next = min(self._next, now + _GRACE - server_age + 1)

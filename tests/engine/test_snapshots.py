@@ -64,10 +64,6 @@ def test_a_job_started_or_requeued_while_nobody_looked_is_found() -> None:
     ("changes", "words"),
     [
         ({"complete": False}, "the reply was cut short"),
-        (
-            {"server_age": 100},
-            "the server is up for less than 180 s; starts resume at 2023-11-14 22:14:40 UTC",
-        ),
         ({"jobs": ()}, "it lacks 10 of 10 jobs"),
         ({"nodes": ()}, "it lacks 8 of 8 nodes"),
     ],
@@ -84,8 +80,6 @@ def test_a_snapshot_that_is_not_credible_pauses_and_is_said(changes: dict[str, o
     assert cluster.alerts("snapshot") == [f"a snapshot of the server was rejected: {words}"]
     assert [cluster.start(str(i)) for i in range(10)] == before
     cluster.tell(wrong)
-    if wrong.server_age is not None:
-        cluster.tell(replace(wrong, server_age=wrong.server_age - 1))
     assert len(cluster.alerts("snapshot")) == 1
     cluster.server.runtime["0"] = 50
     cluster.at(60)
@@ -178,3 +172,60 @@ def test_the_grace_of_a_loss_counts_to_the_second_and_begins_anew_when_some_are_
     assert len(state.records) == 20
     assert seen(280, 8)
     assert len(state.records) == 8
+
+
+# ---- a server that was restarted ----------------------------------------------------------------
+
+
+def test_a_restarted_server_is_believed_at_once_for_nodes_that_have_reported() -> None:
+    cluster = Cluster(nodes=2)
+    cluster.submit("running", "n1:ppn=4", walltime=1000)
+    cluster.submit("behind", "n1:ppn=4")
+    cluster.submit("here", "n2:ppn=4", walltime=50)
+    cluster.submit("next", "n2:ppn=4")
+    cluster.server.now = T + 40
+    cluster.server.nodes["n1"] = replace(cluster.server.nodes["n1"], state="down")
+    cluster.tell(cluster.server.snapshot(age=2))
+    assert cluster.engine.state.stale == ""
+    assert cluster.view("running").state == "running"
+    cluster.at(60)
+    assert cluster.runs("next") == [50]
+    assert cluster.runs("behind") == []
+
+
+def test_a_restarted_server_is_doubted_when_it_lacks_most_jobs() -> None:
+    cluster = Cluster(nodes=8)
+    for number in range(10):
+        cluster.submit(str(number), "8:ppn=4")
+    cluster.tell(replace(cluster.server.snapshot(age=1), jobs=()))
+    assert cluster.engine.state.stale == "it lacks 10 of 10 jobs"
+
+
+def test_a_node_that_has_not_reported_to_a_restarted_server_is_given_up_after_the_servers_grace() -> None:
+    cluster = Cluster(nodes=2, node_grace=20, server_grace=180)
+    cluster.submit("1", "1:ppn=4", walltime=100, runtime=100)
+    cluster.submit("2", "1:ppn=4", walltime=100, runtime=100)
+    cluster.submit("waits", "1:ppn=4", walltime=100)
+    (home,) = cluster.where("waits")
+    cluster.at(90)
+    cluster.node(home, state="down")
+    cluster.tell(cluster.server.snapshot(age=5))
+    cluster.at(260)
+    assert cluster.where("waits") == [home]
+    assert cluster.runs("waits") == []
+    cluster.at(270)
+    assert cluster.where("waits") != [home]
+    assert cluster.runs("waits") == [265]
+
+
+def test_a_node_that_reports_during_the_grace_gets_its_jobs_at_once() -> None:
+    cluster = Cluster(nodes=1)
+    cluster.submit("1", walltime=50)
+    cluster.submit("2", walltime=50)
+    cluster.at(40)
+    cluster.node("n1", state="down")
+    cluster.tell(cluster.server.snapshot(age=1))
+    cluster.at(70)
+    assert cluster.runs("2") == []
+    cluster.node("n1", state="up")
+    assert cluster.runs("2") == [70]

@@ -134,3 +134,33 @@ def test_the_promised_start_is_told_where_schedd_starts_the_jobs(mode: str, prom
     cluster.submit("2", walltime=100)
     told = cluster.tells("2")[-1]
     assert (told.planned_start, told.promised_start) == (T + 1000, promised)
+
+
+def test_a_start_that_passes_during_a_halt_is_not_written_as_a_planned_start() -> None:
+    cluster = Cluster(tell=True)
+    cluster.submit("1", walltime=30)
+    cluster.submit("2", walltime=500)
+    assert cluster.tells("2")[-1].planned_start == T + 30
+    cluster.engine.pause("by ann")
+    cluster.tell()
+    cluster.at(36)
+    written = cluster.tells("2")[-1]
+    assert (written.planned_start, written.text) == (None, "due to start; no jobs are started at present")
+    count = len(cluster.tells("2"))
+    cluster.at(80)
+    assert len(cluster.tells("2")) == count
+    cluster.engine.resume()
+    cluster.tell()
+    assert cluster.runs("2") == [80]
+
+
+def test_a_start_that_passes_while_a_node_is_down_is_not_written_as_a_planned_start() -> None:
+    cluster = Cluster(tell=True)
+    cluster.submit("1", walltime=30)
+    cluster.submit("2", walltime=500)
+    cluster.at(20)
+    cluster.node("n1", state="down")
+    cluster.at(50)
+    written = cluster.tells("2")[-1]
+    assert written.planned_start is None
+    assert written.text == "due to start; it waits for n1, which cannot be used at present"

@@ -95,9 +95,11 @@ class EngineSettings:
     returns_within: int = 60
     """A run of less than this that ends in the queue again counts as a return, a longer one as a requeue."""
     server_grace: int = 180
-    """A snapshot of a server that is up for less is not believed."""
+    """Nodes that have not reported to a restarted server are not given up before this time. A larger loss
+    than `snapshot_loss` is believed when snapshots insist on it for as long.
+    """
     snapshot_loss: float = 0.2
-    """Nor is one that loses more than this share of the jobs or nodes at once."""
+    """A snapshot that loses more than this share of the jobs or nodes at once is not believed."""
     tell: bool = True
     """Keep which start is told of each job, for people and for the server (``facts.calm``)."""
     silent: bool = False

@@ -18,6 +18,7 @@ from schedd.plan.columns import MOST_RESOURCES, WHOLE
 from schedd.wire import NodeChanged, NodeFacts
 
 __all__ = [
+    "await_reports",
     "block",
     "last_good",
     "lost_nodes",
@@ -203,6 +204,13 @@ def _due_again(state: EngineState, names: Sequence[str]) -> None:
 def new_nodes(state: EngineState, events: Sequence[NodeChanged]) -> frozenset[str]:
     """The names among ``events`` that were not known before."""
     return frozenset(event.node.name for event in events) - frozenset(state.plan.nodes)
+
+
+def await_reports(state: EngineState, until: int) -> None:
+    """Give up no node before ``until`` that is down: the server was restarted and has not heard of it yet."""
+    latest = until - state.settings.node_grace
+    for name, since in state.down_since.items():
+        state.down_since[name] = max(since, latest)
 
 
 def lost_nodes(state: EngineState, event: str) -> None:

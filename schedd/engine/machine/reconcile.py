@@ -6,7 +6,6 @@ from dataclasses import replace
 from schedd.engine.facts.intake import holds_resources
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.facts.state import EngineState
-from schedd.engine.facts.words import moment_in_words
 from schedd.engine.machine.nodes import last_good
 from schedd.wire import (
     Event,
@@ -32,15 +31,13 @@ _FEW = 5
 def doubt(state: EngineState, snapshot: Snapshot) -> str:
     """Why the snapshot should not be believed; empty when it should.
 
-    A large loss is believed after all when snapshots insist on it for the server's grace.
+    The age of the server is no reason: a server that has just started reads its jobs from its disk before it
+    answers, and a node from which it has not heard is shown as down. A large loss is believed after all when
+    snapshots insist on it for the server's grace.
     """
     settings = state.settings
     if not snapshot.complete:
         return "the reply was cut short"
-    if snapshot.server_age is not None and snapshot.server_age < settings.server_grace:
-        ready = snapshot.time - snapshot.server_age + settings.server_grace
-        why = f"the server is up for less than {settings.server_grace} s"
-        return f"{why}; starts resume at {moment_in_words(ready)}"
     if state.lost:  # what was believed counts for nothing
         state.doubted = None
         return ""

@@ -20,6 +20,9 @@ __all__ = ["next_tell", "tell", "why_text"]
 
 _HALT: Final = "no jobs are started at present"
 """Not why: a reason may speak of other users' jobs."""
+_DUE: Final = "due to start"
+_LATE_S: Final = 5
+"""A job that still waits so long after its start was written gets other words: that start is in the past."""
 
 
 def tell(state: EngineState, event: str) -> None:
@@ -29,6 +32,7 @@ def tell(state: EngineState, event: str) -> None:
     if state.now > state.told_at:
         state.told_at, state.told_then = state.now, 0
     _note_a_halt(state)
+    _note_passed_starts(state)
     while state.unheard and not state.silent and state.told_then < state.settings.tell_rate:
         record = state.records[next(iter(state.unheard))]
         del state.unheard[record.id]
@@ -78,7 +82,7 @@ def next_tell(state: EngineState) -> int:
         return state.now + 1
     due = np.flatnonzero(state.tell_due)
     ripe = int(_ripe_at(state, due).min()) if due.shape[0] else FOREVER
-    return max(state.now + 1, min(ripe, _next_halted(state)))
+    return max(state.now + 1, min(ripe, _next_halted(state), _next_passed_start(state)))
 
 
 def _ripe_at(state: EngineState, slots: Ints) -> Ints:
@@ -116,6 +120,21 @@ def _next_halted(state: EngineState) -> int:
     return int(later.min()) - NEAR if later.shape[0] else FOREVER
 
 
+def _note_passed_starts(state: EngineState) -> None:
+    """Mark waiting jobs whose written start has passed since it was written."""
+    told = _told_to_wait(state)
+    count = told.shape[0]
+    passed = (told >= 0) & (told <= state.now - _LATE_S) & (state.told_when[:count] < told)
+    state.tell_due[:count] |= passed
+
+
+def _next_passed_start(state: EngineState) -> int:
+    """Return when the next written start will have passed, should its job still wait then; else FOREVER."""
+    told = _told_to_wait(state)
+    ahead = told[(told > state.now - _LATE_S) & (state.told_when[: told.shape[0]] < told)]
+    return int(ahead.min()) + _LATE_S if ahead.shape[0] else FOREVER
+
+
 def _told_to_wait(state: EngineState) -> Ints:
     """By slot the start that was told of a planned job; -1 where there is none."""
     planned = state.plan.jobs.states == PLANNED
@@ -127,7 +146,9 @@ def _tell_one(state: EngineState, record: JobRecord, event: str) -> None:
     slot = record.slot
     start = state.plan.start(slot)
     state.told[slot], state.told_when[slot], state.changed[slot] = start, state.now, state.generation
-    if start >= 0:
+    if 0 <= start <= state.now - _LATE_S:
+        decision = _tell(state, record, event, None, (), _overdue_text(state, record))
+    elif start >= 0:
         nodes = tuple(share.node for share in shares_of(state.plan, slot))
         notes = remarks(record)
         if start <= state.told_halt:
@@ -136,6 +157,17 @@ def _tell_one(state: EngineState, record: JobRecord, event: str) -> None:
     else:
         decision = _tell(state, record, event, None, (), why_text(state, record))
     state.decisions.append(decision)
+
+
+def _overdue_text(state: EngineState, record: JobRecord) -> str:
+    """Say what a job waits for whose planned start has passed."""
+    if state.halted and state.mode == "scheduler":
+        return f"{_DUE}; {_HALT}"
+    names = [share.node for share in shares_of(state.plan, record.slot)]
+    down = [name for name in names if state.node_facts[name].state != "up"]
+    if down:
+        return f"{_DUE}; it waits for {' and '.join(down[:3])}, which cannot be used at present"
+    return _DUE
 
 
 def _tell(

@@ -107,7 +107,8 @@ class ClusterSettings(Section):
     returns_within: Seconds = _DEFAULTS.returns_within
     """A run shorter than this that ends in the queue again counts as a return, a longer one as a requeue."""
     server_grace: Seconds = _DEFAULTS.server_grace
-    """Snapshots are rejected until the server has been up for this long."""
+    """Nodes that have not reported to a restarted server keep their planned jobs for this long; a large loss
+    of jobs or nodes is believed after it."""
     snapshot_loss: float = Field(default=_DEFAULTS.snapshot_loss, ge=0, le=1)
     """A snapshot that loses more than this share of the jobs or nodes at once is rejected."""
     tell_threshold: Seconds = _DEFAULTS.tell_threshold

@@ -11,7 +11,7 @@ from server_adapter.bridge.loop import Adapter
 from server_adapter.families import connector
 from server_adapter.torque.codes import RequestCode, SchedulerCommand
 from server_adapter.torque.listener import PortTakenError
-from tests.server_adapter.bridge.house import Build, link_of, release_all, submit_mixed
+from tests.server_adapter.bridge.house import Build, House, link_of, release_all, submit_mixed
 
 pytestmark = pytest.mark.anyio
 VERSIONS = ["4.2", "6.1"]
@@ -68,6 +68,49 @@ async def test_a_server_that_restarts_is_found_again(build: Build) -> None:
     assert ages[0] is None
     assert known
     assert known[0] <= time.monotonic() - restarted
+
+
+async def test_a_restart_is_reported_when_a_run_request_meets_the_broken_connection_first(
+    build: Build,
+) -> None:
+    house = await build(plan=False, **{"poll.interval": 600.0})
+    job = house.server.submit(resources={"nodes": "1"}, runtime=60.0)
+    adapter = await house.start()
+    await house.until(lambda: job in house.daemon.state.jobs)
+    await house.server.restart(down=0.1)
+    house.daemon.decide(job, [ShareFacts("node1", 1)])
+    await house.until(lambda: bool(house.daemon.refused) or bool(house.daemon.accepted))
+    assert adapter.server.up_since is not None
+    await house.until(lambda: snapshots_of_a_young_server(house) == 1)
+
+
+async def test_a_restart_is_reported_when_a_comment_meets_the_broken_connection_first(build: Build) -> None:
+    house = await build(plan=False, **{"poll.interval": 600.0})
+    job = house.server.submit(resources={"nodes": "1"}, runtime=60.0)
+    adapter = await house.start()
+    await house.until(lambda: job in house.daemon.state.jobs)
+    await house.server.restart(down=0.1)
+    house.daemon.tell(job, int(time.time()) + 3600, ("node1",))
+    await house.until(lambda: adapter.server.up_since is not None)
+    await house.until(lambda: snapshots_of_a_young_server(house) == 1)
+
+
+async def test_what_a_restarted_server_lacks_is_said_by_the_snapshot_alone(build: Build) -> None:
+    """The daemon doubts a snapshot that lacks most jobs; it cannot doubt single events."""
+    house = await build(plan=False)
+    jobs = [house.server.submit(resources={"nodes": "1"}, runtime=60.0) for _ in range(10)]
+    await house.start()
+    await house.until(lambda: len(house.daemon.state.jobs) == 10)
+    count = len(house.daemon.events)
+    house.server.cluster.jobs.clear()
+    await house.server.restart(down=0.1)
+    await house.until(lambda: snapshots_of_a_young_server(house) >= 1)
+    assert {event.type for event in house.daemon.events[count:]} == {"snapshot"}
+    assert jobs
+
+
+def snapshots_of_a_young_server(house: House) -> int:
+    return sum(isinstance(one, Snapshot) and one.server_age is not None for one in house.daemon.events)
 
 
 async def test_a_daemon_that_was_away_gets_all_events_and_a_snapshot(build: Build) -> None:

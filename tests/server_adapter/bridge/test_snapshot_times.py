@@ -11,24 +11,24 @@ def test_a_clock_that_was_set_back_does_not_put_the_next_snapshot_off() -> None:
         now[0] += later
         return times.due
 
-    times.sent(None)
+    times.sent()
     assert due(86_400)
     times.insist()
-    times.sent(10)
+    times.sent()
     found = [due(0), due(-86_400)]
-    times.sent(None)
+    times.sent()
     found += [due(-30), due(629), due(1)]
     assert found == [False, True, False, False, True]
 
 
-def moments(times: SnapshotTimes, now: list[float], until: int, age: int | None = None) -> list[int]:
-    """At which seconds from now on snapshots go, the server being ``age`` seconds old at the first."""
+def moments(times: SnapshotTimes, now: list[float], until: int) -> list[int]:
+    """At which seconds from now on snapshots go."""
     begin, found = now[0], []
     for second in range(until + 1):
         now[0] = begin + second
         if times.due:
             found.append(second)
-            times.sent(age if len(found) == 1 else None)
+            times.sent()
     return found
 
 
@@ -41,19 +41,11 @@ def test_while_the_daemon_doubts_they_go_every_fifteen_seconds() -> None:
     assert found == [*range(15, 211, 15), 810]  # for the grace and two more, then as usual
 
 
-def test_one_that_may_not_be_believed_yet_is_followed_by_another_as_soon_as_it_would_be() -> None:
-    now = [1_000_000.0]
-    times = SnapshotTimes(600, lambda: now[0])
-    assert moments(times, now, 700, age=100) == [0, 81, 681]
-    times = SnapshotTimes(600, lambda: now[0])
-    assert moments(times, now, 700, age=180) == [0, 600]
-
-
 def test_a_clock_that_went_back_by_a_minute_is_no_clock_that_was_set_back() -> None:
     for back, due in ((60.0, False), (60.1, True)):
         now = [1_000_000.0]
         times = SnapshotTimes(600, lambda now=now: now[0])  # type: ignore[misc]
         assert times.due
-        times.sent(None)
+        times.sent()
         now[0] -= back
         assert times.due is due

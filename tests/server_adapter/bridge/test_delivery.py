@@ -1,0 +1,84 @@
+"""Both directions of the exchange with the daemon: whichever works first wakes the other."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from schedd.wire import JobHeld
+from server_adapter.bridge import delivery
+from server_adapter.bridge.daemon_client import DaemonAwayError
+from server_adapter.bridge.delivery import PostOffice
+from server_adapter.bridge.messages import Answer
+from server_adapter.bridge.outbox import Parcel
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class Daemon:
+    """A client of a daemon that is down at first."""
+
+    url = "http://daemon"
+    server_read_at = 0.0
+
+    def __init__(self) -> None:
+        self.takes_events = self.gives_decisions = False
+        self.posts = self.questions = 0
+
+    async def post(self, _parcels: Sequence[Parcel]) -> int:
+        self.posts += 1
+        if not self.takes_events:
+            raise DaemonAwayError("down")
+        return 1
+
+    async def decisions(self, after: str, _wait: float) -> Answer:
+        self.questions += 1
+        if not self.gives_decisions:
+            raise DaemonAwayError("down")
+        await asyncio.sleep(0.01)
+        return Answer((), (), after)
+
+
+@pytest.fixture
+def endless_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a wake-up, no second try comes within the test."""
+    monkeypatch.setattr(delivery, "_FIRST_WAIT", 1000.0)
+
+
+async def until(condition: Any) -> None:
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.usefixtures("endless_waits")
+async def test_events_that_flow_again_wake_the_loop_that_fetches_decisions() -> None:
+    daemon = Daemon()
+    office = PostOffice(daemon, 1, lambda: None)  # type: ignore[arg-type]
+    follow = asyncio.create_task(office.follow(lambda _: None, 1.0))
+    await until(lambda: daemon.questions == 1)
+    daemon.takes_events = daemon.gives_decisions = True
+    await office.put(JobHeld(id="e:1", time=1, job_id="1", holds="u"))
+    await office.flush()
+    await until(lambda: daemon.questions > 2)
+    follow.cancel()
+
+
+@pytest.mark.usefixtures("endless_waits")
+async def test_decisions_that_flow_again_wake_the_loop_that_sends_events() -> None:
+    daemon = Daemon()
+    office = PostOffice(daemon, 1, lambda: None)  # type: ignore[arg-type]
+    await office.put(JobHeld(id="e:1", time=1, job_id="1", holds="u"))
+    deliver = asyncio.create_task(office.deliver())
+    await until(lambda: daemon.posts == 1)
+    daemon.takes_events = daemon.gives_decisions = True
+    follow = asyncio.create_task(office.follow(lambda _: None, 1.0))
+    await until(lambda: len(office.outbox) == 0)
+    follow.cancel()
+    deliver.cancel()
