@@ -58,6 +58,9 @@ class ServerSettings(_Section):
     """Server name to give to trqauthd; empty: `host`."""
     timeout: Time = 30.0
     """Time limit for an answer of the server."""
+    renew: Time = 1200.0
+    """Age at which a connection is closed and a new one authenticated. A server believes a credential for
+    1,800 s (OpenPBS) or 3,600 s (TORQUE, unless its attribute `credential_lifetime` says otherwise)."""
     scheduler: str = "default"
     """Scheduler name to register at an OpenPBS server: any name but `default` has a partition of its own."""
     plan_by: Literal["host", "vnode"] = "host"

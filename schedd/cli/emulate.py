@@ -61,6 +61,13 @@ def make_parser() -> argparse.ArgumentParser:
         action="store_true",
         help="trust only privileged ports, as a real server (default: trust everybody)",
     )
+    add(
+        "--credential-lifetime",
+        type=float,
+        default=0.0,
+        metavar="S",
+        help="refuse requests on connections authenticated longer ago than this, in seconds (0: never)",
+    )
     add("--no-scheduling", action="store_true", help="start with scheduling=False")
     add("--until-finished", action="store_true", help="stop when the workload's last job has ended")
     return parser
@@ -71,6 +78,8 @@ def run(argv: Sequence[str]) -> int:
     args = make_parser().parse_args(argv)
     try:
         nodes = read_nodes(args.nodes or ["4:ppn=4"])
+        if args.credential_lifetime < 0:
+            raise ValueError("--credential-lifetime must not be below 0")
         if args.compress <= 0 or args.time_scale < 0:
             raise ValueError("--compress must be above 0 and --time-scale not below it")
         if args.until_finished and args.workload is None and args.lublin is None:
@@ -86,6 +95,7 @@ def run(argv: Sequence[str]) -> int:
         "host": _HOST,
         "port": args.port,
         "privileged_ports": args.privileged_ports,
+        "credential_lifetime": args.credential_lifetime,
         "scheduling": not args.no_scheduling,
     }
     if args.version != OPENPBS.name:

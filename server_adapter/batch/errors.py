@@ -27,6 +27,22 @@ class ServerUnreachableError(BatchError):
     """No connection to the server, or it broke, or no answer came in time. Connect again later."""
 
 
+class StaleConnectionError(ServerUnreachableError):
+    """The server refused the connection, not the request: its credential has expired, or the server does not
+    know the connection any more. The request was not carried out; it may be sent again on a new connection.
+
+    `code` is the server's.
+    """
+
+    def __init__(self, code: int, text: str, action: str, name: str = "") -> None:
+        number = f"{code} {name}" if name else f"code {code}"
+        words = f" ({text})" if text else ""
+        super().__init__(f"pbs_server refused the connection when it was to {action}: {number}{words}")
+        self.code = code
+        self.text = text
+        self.action = action
+
+
 class RightsError(BatchError):
     """We may not do what we need: no privileged port, nobody who vouches, or the server does not trust us."""
 

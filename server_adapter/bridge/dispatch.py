@@ -7,7 +7,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from schedd.wire import Run
-from server_adapter.batch.errors import ProtocolError, ServerRefusedError, ServerUnreachableError
+from server_adapter.batch.errors import (
+    ProtocolError,
+    ServerRefusedError,
+    ServerUnreachableError,
+    StaleConnectionError,
+)
 from server_adapter.bridge.checks import Check, Verdict, check_decision
 from server_adapter.bridge.journal import Journal
 from server_adapter.bridge.rates import NodeRates, Rate
@@ -68,6 +73,9 @@ class Dispatcher:
                 tried = await self._server.run(run, lambda: self._journal.ask(run.job_id, _name(run)))
             except ServerRefusedError as error:
                 tried = Outcome(False, error.code, error.text or str(error))
+            except StaleConnectionError as error:
+                # The server has answered, and has not carried it out: the next try has a new connection.
+                tried = Outcome(False, error.code, str(error), busy=True)
             except (ServerUnreachableError, ProtocolError) as error:
                 return await self._find_out(run, str(error))
             if not tried.busy or attempt == self._rules.busy_retries:

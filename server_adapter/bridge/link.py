@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Final, Generic, Protocol, TypeVar
 
-from server_adapter.batch.errors import ServerUnreachableError
+from server_adapter.batch.errors import ServerUnreachableError, StaleConnectionError
 from server_adapter.batch.sockets import Address
 
 _log = logging.getLogger(__name__)
@@ -41,6 +41,9 @@ C = TypeVar("C", bound=Closable)
 class Link(Generic[C]):
     """Lends out the connection that `connect` opens to one user at a time.
 
+    A connection that is older than `lifetime` seconds is closed, and a new one is opened: the server believes
+    a credential only for so long. None: it stays open as long as it is usable.
+
     `up_since` is when the server was first reached after it had been away (it then may have been restarted),
     None where that was never seen. Seconds by `clock`. A server of this host must be a process of the user id
     `owner`, where one is given.
@@ -54,7 +57,10 @@ class Link(Generic[C]):
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         owner: int | None = None,
+        lifetime: float | None = None,
     ) -> None:
+        self._lifetime = lifetime
+        self._opened_at = 0.0
         self._address = address
         self._connect = connect
         self._clock = clock
@@ -77,8 +83,10 @@ class Link(Generic[C]):
             try:
                 yield connection
             except ServerUnreachableError as error:
-                # A slow server was not restarted; one that hung up may have been.
-                self._was_away = self._was_away or not isinstance(error.__cause__, TimeoutError)
+                # A server that is slow or that refuses a connection was not restarted; one that hung up may
+                # have been.
+                lives = isinstance(error, StaleConnectionError) or isinstance(error.__cause__, TimeoutError)
+                self._was_away = self._was_away or not lives
                 raise
 
     async def wait_until_up(self) -> None:
@@ -119,10 +127,11 @@ class Link(Generic[C]):
 
     async def _open(self) -> C:
         if self._connection is not None:
-            if self._connection.usable:
+            if self._connection.usable and not self._is_old():
                 return self._connection
             await self._connection.close()
             self._connection = None
+        began = time.monotonic()
         try:
             connection = await self._connect()
             await self._check_owner(connection)
@@ -130,12 +139,16 @@ class Link(Generic[C]):
             self._was_away = True
             raise
         self._connection = connection
+        self._opened_at = began
         self.connects += 1
         if self._was_away:
             self._was_away = False
             _log.info("pbs_server answers at %s:%d", self._address.host, self._address.port)
             self.up_since = self._clock()
         return connection
+
+    def _is_old(self) -> bool:
+        return self._lifetime is not None and time.monotonic() - self._opened_at >= self._lifetime
 
 
 def _user(number: int) -> str:

@@ -46,6 +46,7 @@ TEXTS: dict[IntEnum, str] = {
     ServerCode.BADSTATE: "Request invalid for state of job",
     ServerCode.UNKQUE: "Unknown queue",
     ServerCode.BADCRED: "Invalid credential",
+    ServerCode.EXPIRED: "Expired credential",
     ServerCode.QUNOENB: "Queue is not enabled",
     ServerCode.BADUSER: "Bad UID for job execution",
     ServerCode.UNKRESC: "Unknown resource type ",

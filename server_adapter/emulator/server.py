@@ -25,7 +25,8 @@ class EmulatedServer(SimulatedServer):
     commands, once scheduling is on. With `privileged_ports`, clients are trusted as a real server trusts
     them: source ports below 1024 fully, others after AuthenUser or through `auth_socket` (a trqauthd).
     Without, every client is trusted, as by a server built with --disable-privports; after AuthenUser it then
-    is that user.
+    is that user. `credential_lifetime` real seconds after a client was vouched for, or connected where nobody
+    vouched, its requests are refused with 15022; 0: never.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class EmulatedServer(SimulatedServer):
         timing: Timing = Timing(),  # noqa: B008  (frozen)
         outcome: Callable[[Order], Outcome] = usual_outcome,
         run_delay: float = 0.01,
+        credential_lifetime: float = 0.0,
     ) -> None:
         clock = clock_of(clock, epoch, time_scale)
         cluster = new_cluster(
@@ -58,7 +60,13 @@ class EmulatedServer(SimulatedServer):
             outcome=outcome,
         )
         super().__init__(
-            clock, cluster, host=host, port=port, privileged_ports=privileged_ports, run_delay=run_delay
+            clock,
+            cluster,
+            host=host,
+            port=port,
+            privileged_ports=privileged_ports,
+            run_delay=run_delay,
+            credential_lifetime=credential_lifetime,
         )
         self.handlers = Handlers(cluster)
         self.scheduler = scheduler

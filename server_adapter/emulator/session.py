@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 
 from server_adapter.dis import DisError, DisIncompleteError
 from server_adapter.emulator.decoding import ClientDecoder
@@ -44,6 +45,7 @@ class Session:
         self._reader = reader
         self._writer = writer
         self._port: int = writer.get_extra_info("peername")[1]
+        self._begun = time.monotonic()
         self._dialogue = Dialogue(principal_of(server.cluster, "", privileged=False))
 
     async def run(self) -> None:
@@ -128,4 +130,6 @@ class Session:
             self._dialogue.who = principal_of(server.cluster, frame.user, privileged=True)
         else:
             return error_reply(RefusalError(ServerCode.BADCRED))
+        if not self._trusted and server.expired(self._port, self._begun):
+            return error_reply(RefusalError(ServerCode.EXPIRED))
         return self._handlers.answer(frame.request, self._dialogue)

@@ -11,6 +11,7 @@ from server_adapter.emulator import lifecycle
 from server_adapter.emulator.jobs import Job, Order, Outcome
 from server_adapter.emulator.nodes import Node
 from server_adapter.emulator.state import Cluster
+from server_adapter.emulator.vouching import Vouchers
 from server_adapter.torque.codes import SchedulerCommand
 
 _LOOP = 0.25  # simulated seconds between two looks of the server's main loop
@@ -52,13 +53,15 @@ class SimulatedServer(ABC):
         port: int,
         privileged_ports: bool,
         run_delay: float,
+        credential_lifetime: float,
     ) -> None:
         self.clock = clock
         self.cluster = cluster
         self.faults = cluster.faults
         self.privileged_ports = privileged_ports
         self.run_delay = run_delay
-        self.vouched: dict[int, str] = {}
+        self.credential_lifetime = credential_lifetime
+        self.vouched = Vouchers()
         self._host, self._port = host, port
         self._server: asyncio.Server | None = None
         self._sessions: set[asyncio.Task[None]] = set()
@@ -85,6 +88,10 @@ class SimulatedServer(ABC):
     @abstractmethod
     def hints(self) -> list[str]:
         """Lines for people: how an adapter and the usual commands reach this server."""
+
+    def expired(self, port: int, begun: float) -> bool:
+        """Whether the credential of the connection from this port, open since `begun`, counts no more."""
+        return 0 < self.credential_lifetime < self.vouched.age(port, begun)
 
     # -- running ----------------------------------------------------------------------------------
 

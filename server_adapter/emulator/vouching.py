@@ -6,11 +6,28 @@ theirs is vouched for: `1|9|localhost|15001|1|4|root|17788|37615|` gets `0|0||`.
 
 import asyncio
 import contextlib
+import time
 from collections.abc import MutableMapping
 
 _VOUCH, _WHICH_SERVER, _VALIDATE, _PING = b"1|", b"2|", b"3|", b"5|"
 _REFUSED = b"1|7|refused|"
 _PATIENCE = 10.0
+
+
+class Vouchers(dict[int, str]):
+    """The user of each source port that was vouched for, and the age of that word."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._at: dict[int, float] = {}
+
+    def __setitem__(self, port: int, user: str) -> None:
+        self._at[port] = time.monotonic()
+        super().__setitem__(port, user)
+
+    def age(self, port: int, begun: float) -> float:
+        """Real seconds since the port was vouched for, or since `begun` (monotonic) where nobody did."""
+        return time.monotonic() - (self._at.get(port, begun) if port in self else begun)
 
 
 async def answer_question(

@@ -2,7 +2,7 @@
 
 from enum import IntEnum
 
-from server_adapter.batch.errors import ServerRefusedError
+from server_adapter.batch.errors import ServerRefusedError, StaleConnectionError
 
 PROTOCOL_TYPE = 2
 PROTOCOL_VERSION = 2
@@ -54,10 +54,8 @@ class RequestCode(IntEnum):
 UNANSWERED = frozenset({RequestCode.ASYNC_RUN_JOB, RequestCode.ASYNC_MODIFY_JOB, RequestCode.DISCONNECT})
 """Requests to which no reply is ever sent."""
 
-READ_ONLY = frozenset(
+STATUS = frozenset(
     {
-        RequestCode.CONNECT,
-        RequestCode.AUTHENTICATE,
         RequestCode.STATUS_JOB,
         RequestCode.STATUS_QUEUE,
         RequestCode.STATUS_SERVER,
@@ -65,8 +63,16 @@ READ_ONLY = frozenset(
         RequestCode.STATUS_RESERVATION,
         RequestCode.STATUS_SCHEDULER,
         RequestCode.STATUS_RESOURCE,
-        RequestCode.SELECT_JOBS,
         RequestCode.SELECT_STATUS,
+    }
+)
+"""Requests whose reply describes objects."""
+
+READ_ONLY = STATUS | frozenset(
+    {
+        RequestCode.CONNECT,
+        RequestCode.AUTHENTICATE,
+        RequestCode.SELECT_JOBS,
         RequestCode.DISCONNECT,
     }
 )
@@ -155,12 +161,14 @@ class ServerCode(IntEnum):
     BADSTATE = 15016
     UNKQUE = 15018
     BADCRED = 15019
+    EXPIRED = 15020
     QUNOENB = 15021
     BADUSER = 15023
     QUEEXIST = 15025
     OBJBUSY = 15027
     QUENOEN = 15030
     PROTOCOL = 15031
+    NOCONNECTS = 15033
     UNKRESC = 15035
     EXCQRESC = 15036
     NORERUN = 15038
@@ -194,6 +202,19 @@ BUSY = frozenset({ServerCode.RESCUNAV, ServerCode.TRYAGAIN, ServerCode.NODE_BUSY
 """The same run may succeed in a moment."""
 
 
+ABOUT_CONNECTION = frozenset(
+    {
+        ServerCode.BADHOST,
+        ServerCode.BADCRED,
+        ServerCode.EXPIRED,
+        ServerCode.PROTOCOL,
+        ServerCode.NOCONNECTS,
+        ServerCode.DISPROTO,
+    }
+)
+"""Refusals of the connection or its credential, whatever was requested: only a new connection helps."""
+
+
 def code_name(code: int) -> str:
     """The manual's name of a server code; empty for one that has none here."""
     try:
@@ -202,6 +223,7 @@ def code_name(code: int) -> str:
         return ""
 
 
-def refused(code: int, text: str, action: str) -> ServerRefusedError:
+def refused(code: int, text: str, action: str) -> ServerRefusedError | StaleConnectionError:
     """The error for a request that the server refused with this code and text."""
-    return ServerRefusedError(code, text.strip(), action, code_name(code))
+    error = StaleConnectionError if code in ABOUT_CONNECTION else ServerRefusedError
+    return error(code, text.strip(), action, code_name(code))

@@ -7,11 +7,13 @@ from typing import Self, TypeVar
 
 from server_adapter.batch.described import Described
 from server_adapter.batch.errors import (
+    BatchError,
     ProtocolError,
     RequestForbiddenError,
     RightsError,
     ServerRefusedError,
     ServerUnreachableError,
+    StaleConnectionError,
 )
 from server_adapter.batch.layout import Request
 from server_adapter.batch.peer import owner_of_peer
@@ -21,7 +23,7 @@ from server_adapter.openpbs.codes import UNANSWERED, RequestCode, ServerCode, re
 from server_adapter.openpbs.credentials import Credential
 from server_adapter.openpbs.frames import encode_request
 from server_adapter.openpbs.packets import PacketSplitter, encode_packet
-from server_adapter.openpbs.replies import Reply, decode_reply
+from server_adapter.openpbs.replies import Reply, answers, decode_reply
 from server_adapter.openpbs.requests import DisconnectRequest, SelectRequest, StatusRequest
 from server_adapter.openpbs.status import StatusDecoder
 
@@ -70,12 +72,14 @@ class Connection:
         """Sends a request and returns the reply; a success at once where none is ever sent (23 and 96).
 
         Raises `ServerRefusedError` (the connection stays usable), `RequestForbiddenError`,
-        `ServerUnreachableError`, `ProtocolError`.
+        `StaleConnectionError`, `ServerUnreachableError`, `ProtocolError`.
         """
         read = self._no_reply if request.code in UNANSWERED else self._read_reply
         reply = await self._exchange(request, read)
         if reply.code:
-            raise refused(reply.code, reply.text, describe_request(request))
+            raise self._refusal(reply, request)
+        if not answers(request.code, reply.payload):
+            raise self._nonsense(request)
         return reply
 
     async def describe(
@@ -98,8 +102,8 @@ class Connection:
             return decoder.reply, objects
 
         reply, objects = await self._exchange(request, read)
-        if reply is not None and reply.code:
-            raise refused(reply.code, reply.text, describe_request(request))
+        if reply is not None:
+            raise self._refusal(reply, request) if reply.code else self._nonsense(request)
         return objects
 
     async def send(self, body: bytes) -> None:
@@ -202,6 +206,22 @@ class Connection:
     async def _no_reply(self) -> Reply:
         return Reply()
 
+    def _refusal(self, reply: Reply, request: Request) -> BatchError:
+        """The error for this refusal. One of the connection itself makes it unusable."""
+        error = refused(reply.code, reply.text, describe_request(request))
+        if isinstance(error, StaleConnectionError):
+            self._break(f"the server refused it: code {reply.code}")
+        return error
+
+    def _nonsense(self, request: Request) -> ProtocolError:
+        """The error for a reply of a kind that this request cannot have: whose reply it is nobody knows."""
+        self._break("a reply was of the wrong kind")
+        return ProtocolError(f"a reply of the wrong kind to: {describe_request(request)}")
+
+    def abort(self, reason: str) -> None:
+        """Cuts the connection: nothing that comes over it is believed any more."""
+        self._break(reason)
+
     def _break(self, reason: str) -> None:
         self._broken = self._broken or reason
         self._writer.transport.abort()
@@ -234,13 +254,12 @@ async def open_connection(
     connection = Connection(reader, writer, user=user, timeout=timeout, permitted=permitted)
     try:
         await connection.describe(StatusRequest(code=RequestCode.STATUS_SERVER))
-    except ServerRefusedError as error:
+    except (ServerRefusedError, StaleConnectionError) as error:
         await connection.close()
+        where = f"pbs_server at {address.host}:{address.port}"
         if error.code in (ServerCode.BADCRED, ServerCode.PERM, ServerCode.BADHOST):
-            raise RightsError(
-                f"pbs_server at {address.host}:{address.port} does not trust {user} here: {error}"
-            ) from error
-        raise
+            raise RightsError(f"{where} does not trust {user} here: {error}") from error
+        raise ServerUnreachableError(f"{where} serves nobody yet: {error}") from error
     except BaseException:
         await connection.close()
         raise

@@ -72,6 +72,14 @@ class Registration:
             DeferredReplyRequest(command=Command.RUN_JOB, job=job, result=code, text=text or None)
         )
 
+    def end_if_broken(self) -> None:
+        """Cuts both connections when one is lost: the server gives the place only to a whole pair, and who
+        waits for a command then hears of the loss.
+        """
+        if not self.usable:
+            for connection in (self.primary, self._secondary):
+                connection.abort("the scheduler's other connection was lost")
+
     async def close(self) -> None:
         """Leaves the place; jobs then wait until another scheduler takes it."""
         await self._secondary.close()

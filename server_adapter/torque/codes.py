@@ -45,17 +45,18 @@ class RequestCode(IntEnum):
     SELECT_STATUS_IN = 64
 
 
-READ_ONLY = frozenset(
+STATUS = frozenset(
     {
         RequestCode.STATUS_JOB,
         RequestCode.STATUS_QUEUE,
         RequestCode.STATUS_SERVER,
         RequestCode.STATUS_NODE,
-        RequestCode.SELECT_JOBS,
         RequestCode.SELECT_STATUS,
-        RequestCode.DISCONNECT,
     }
 )
+"""Requests whose reply describes objects."""
+
+READ_ONLY = STATUS | {RequestCode.SELECT_JOBS, RequestCode.DISCONNECT}
 """The requests that change nothing at the server: all that shadow mode may send."""
 
 

@@ -8,11 +8,13 @@ from typing import Self, TypeVar
 
 from server_adapter.batch.described import Described
 from server_adapter.batch.errors import (
+    BatchError,
     ProtocolError,
     RequestForbiddenError,
     RightsError,
     ServerRefusedError,
     ServerUnreachableError,
+    StaleConnectionError,
 )
 from server_adapter.batch.layout import Request
 from server_adapter.batch.peer import owner_of_peer
@@ -30,7 +32,7 @@ from server_adapter.torque.codes import RequestCode
 from server_adapter.torque.credentials import Credential
 from server_adapter.torque.errors import ServerCode, refused
 from server_adapter.torque.frames import encode_request
-from server_adapter.torque.replies import Reply, decode_reply
+from server_adapter.torque.replies import Reply, answers, decode_reply
 from server_adapter.torque.requests import DisconnectRequest, SelectRequest, StatusRequest
 from server_adapter.torque.status import StatusDecoder
 
@@ -81,11 +83,13 @@ class Connection:
         """Sends a request and returns the reply.
 
         Raises `ServerRefusedError` (the connection stays usable), `RequestForbiddenError`,
-        `ServerUnreachableError`, `ProtocolError`.
+        `StaleConnectionError`, `ServerUnreachableError`, `ProtocolError`.
         """
         reply = await self._exchange(request, self._read_reply)
         if reply.code:
-            raise refused(reply.code, reply.text, describe_request(request))
+            raise self._refusal(reply, request)
+        if not answers(request.code, reply.payload):
+            raise self._nonsense(request)
         return reply
 
     async def describe(
@@ -103,8 +107,8 @@ class Connection:
             return await self._read_objects(StatusDecoder(names, self._limits))
 
         reply, objects = await self._exchange(request, read)
-        if reply is not None and reply.code:
-            raise refused(reply.code, reply.text, describe_request(request))
+        if reply is not None:
+            raise self._refusal(reply, request) if reply.code else self._nonsense(request)
         return objects
 
     def peer_owner(self) -> int | None:
@@ -194,6 +198,22 @@ class Connection:
         self._stray = decoder.rest
         return decoder.reply, objects
 
+    def _refusal(self, reply: Reply, request: Request) -> BatchError:
+        """The error for this refusal. One of the connection itself makes it unusable."""
+        error = refused(reply.code, reply.text, describe_request(request))
+        if isinstance(error, StaleConnectionError):
+            self._break(f"the server refused it: code {reply.code}")
+        return error
+
+    def _nonsense(self, request: Request) -> ProtocolError:
+        """The error for a reply of a kind that this request cannot have: whose reply it is nobody knows."""
+        self._break("a reply was of the wrong kind")
+        return ProtocolError(f"a reply of the wrong kind to: {describe_request(request)}")
+
+    def abort(self, reason: str) -> None:
+        """Cuts the connection: nothing that comes over it is believed any more."""
+        self._break(reason)
+
     def _break(self, reason: str) -> None:
         self._broken = self._broken or reason
         self._writer.transport.abort()
@@ -228,15 +248,14 @@ async def open_connection(
         )
         try:
             await connection.describe(_PROBE)
-        except ServerRefusedError as error:
+        except (ServerRefusedError, StaleConnectionError) as error:
             await connection.close()
             if error.code == ServerCode.DISPROTO and version is None and candidate == 2:
                 continue
+            where = f"pbs_server at {address.host}:{address.port}"
             if error.code in (ServerCode.BADCRED, ServerCode.PERM, ServerCode.BADHOST):
-                raise RightsError(
-                    f"pbs_server at {address.host}:{address.port} does not trust {user} here: {error}"
-                ) from error
-            raise
+                raise RightsError(f"{where} does not trust {user} here: {error}") from error
+            raise ServerUnreachableError(f"{where} serves nobody yet: {error}") from error
         except BaseException:
             await connection.close()
             raise

@@ -2,7 +2,7 @@
 
 from enum import IntEnum
 
-from server_adapter.batch.errors import ServerRefusedError
+from server_adapter.batch.errors import ServerRefusedError, StaleConnectionError
 
 
 class ServerCode(IntEnum):
@@ -64,6 +64,19 @@ BUSY = frozenset({ServerCode.RESCUNAV, ServerCode.RERUNNING, ServerCode.BUSY})
 """The same request may succeed in a moment: nodes taken, job being rerun, server busy."""
 
 
-def refused(code: int, text: str, action: str) -> ServerRefusedError:
+ABOUT_CONNECTION = frozenset(
+    {
+        ServerCode.BADHOST,
+        ServerCode.BADCRED,
+        ServerCode.EXPIRED,
+        ServerCode.PROTOCOL,
+        ServerCode.NOCONNECTS,
+    }
+)
+"""Refusals of the connection or its credential, whatever was requested: only a new connection helps."""
+
+
+def refused(code: int, text: str, action: str) -> ServerRefusedError | StaleConnectionError:
     """The error for a request that the server refused with this code and text."""
-    return ServerRefusedError(code, text.strip(), action, code_name(code))
+    error = StaleConnectionError if code in ABOUT_CONNECTION else ServerRefusedError
+    return error(code, text.strip(), action, code_name(code))

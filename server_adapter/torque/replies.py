@@ -1,7 +1,9 @@
 """Batch replies as frozen values, to bytes and back (protocol document, section 4)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Final
 
 from server_adapter.batch.answers import Location, Selection, Status, StatusObject, Text
 from server_adapter.dis import (
@@ -11,7 +13,7 @@ from server_adapter.dis import (
     encode_integer,
     encode_string,
 )
-from server_adapter.torque.codes import PROTOCOL_TYPE
+from server_adapter.torque.codes import PROTOCOL_TYPE, STATUS, RequestCode
 from server_adapter.torque.frames import decode_header
 
 
@@ -63,6 +65,24 @@ class Reply:
     def text(self) -> str:
         """The message of the reply, or an empty string."""
         return self.payload.message if isinstance(self.payload, Text) else ""
+
+
+_CARRIED: Final[Mapping[RequestCode, type]] = {
+    RequestCode.QUEUE_JOB: JobId,
+    RequestCode.LOCATE_JOB: Location,
+    RequestCode.SELECT_JOBS: Selection,
+    RequestCode.RESOURCE_QUERY: ResourceCounts,
+    **dict.fromkeys(STATUS, Status),
+}
+"""What the reply of a request carries, where that is certain."""
+
+
+def answers(code: IntEnum, payload: Payload | None) -> bool:
+    """Whether a success that carries this may be the reply to the request of this code."""
+    wanted = _CARRIED.get(code)  # type: ignore[call-overload]
+    if wanted is not None:
+        return isinstance(payload, wanted)
+    return not isinstance(payload, Status | Selection | Location | ResourceCounts)
 
 
 def encode_reply(reply: Reply) -> bytes:

@@ -29,7 +29,8 @@ class EmulatedOpenPBS(SessionHost):
     Every node is a vnode and a host of its own. `time_scale` simulated seconds pass in a real one; 0 stops
     the clock, which `skip` then moves; a `clock` goes before both. With `privileged_ports`, clients are
     trusted as a real server trusts them: who is vouched for from a port below 1024. Without, every client is
-    who its requests say.
+    who its requests say. `credential_lifetime` real seconds after a connection was authenticated (1,800 at a
+    real server), its requests are refused with 15020; 0: never. Registered schedulers are not concerned.
     """
 
     cluster: PbsCluster
@@ -49,13 +50,20 @@ class EmulatedOpenPBS(SessionHost):
         timing: Timing = Timing(),  # noqa: B008  (frozen)
         outcome: Callable[[Order], Outcome] = usual_outcome,
         run_delay: float = 0.01,
+        credential_lifetime: float = 0.0,
     ) -> None:
         clock = clock_of(clock, epoch, time_scale)
         cluster = new_pbs_cluster(
             nodes, now=clock.now(), server=server, queues=queues, timing=timing, outcome=outcome
         )
         super().__init__(
-            clock, cluster, host=host, port=port, privileged_ports=privileged_ports, run_delay=run_delay
+            clock,
+            cluster,
+            host=host,
+            port=port,
+            privileged_ports=privileged_ports,
+            run_delay=run_delay,
+            credential_lifetime=credential_lifetime,
         )
         self.handlers = Handlers(cluster)
         self.mover = Mover(cluster, privileged=privileged_ports)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from abc import abstractmethod
 
 from server_adapter.batch.layout import Request
@@ -27,6 +28,7 @@ _CHUNK = 64 * 1024
 _REQUEST = b"+2+2"  # how requests begin; the end of a cycle is one number
 _SUBMISSION = frozenset({RequestCode.QUEUE_JOB, RequestCode.JOB_SCRIPT, RequestCode.COMMIT})
 _UNKNOWN = RefusalError(ServerCode.UNKREQ, "Unknown request")
+_EXPIRED = RefusalError(ServerCode.EXPIRED, "Expired credential")
 _NOBODY = RefusalError(ServerCode.BADCRED, "Invalid credential")
 
 
@@ -70,6 +72,7 @@ class Session:
         self._server = server
         self._reader, self._writer = reader, writer
         self._port: int = writer.get_extra_info("peername")[1]
+        self._begun = time.monotonic()
         self._pending = Pending()
         self._is_server = False
         self.scheduler: Scheduler | None = None
@@ -144,6 +147,8 @@ class Session:
             return [refused(_NOBODY)], False
         trusted = self._is_server or self.scheduler is not None
         who = Principal(user, server.cluster.server, trusted, trusted or server.manages(user))
+        if not trusted and server.expired(self._port, self._begun):
+            return [refused(_EXPIRED)], True
         if isinstance(request, RegisterSchedulerRequest):
             return [server.register(self, request.name, who)], True
         return await self._request(request, who), True

@@ -54,9 +54,13 @@ class SchedulerPlace:
     async def talk(self) -> AsyncIterator[Connection]:
         """The registered connection for requests. Raises `ServerUnreachableError` without one."""
         async with self._turn:
-            if self._registration is None or not self._registration.usable:
+            registration = self._registration
+            if registration is None or not registration.usable:
                 raise ServerUnreachableError(self.barred())
-            yield self._registration.primary
+            try:
+                yield registration.primary
+            finally:
+                registration.end_if_broken()
 
     async def take(self, look: Callable[[], None]) -> None:
         """Registers. Raises what opening connections and `register` raise."""
@@ -65,7 +69,7 @@ class SchedulerPlace:
 
     async def keep(self) -> None:
         """Answers commands for ever; when the place is lost, takes it again with growing waits."""
-        waits = Waits(first=1.0, longest=5.0)  # a server that is back is to be found at once
+        waits = Waits(first=0.25, longest=5.0)  # a server that is back is to be found at once
         while True:
             try:
                 if self._registration is None:
@@ -121,6 +125,8 @@ class SchedulerPlace:
                 await self._registration.answer_qrun(command.job, ServerCode.EXECTHERE, text)
             except ServerRefusedError as error:
                 _log.warning("the answer to qrun %s was not taken: %s", command.job, error)
+            finally:
+                self._registration.end_if_broken()
 
     async def _lose(self, error: BatchError) -> None:
         now = time.monotonic()

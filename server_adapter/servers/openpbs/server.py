@@ -97,7 +97,9 @@ class OpenPBSServer(ServerOfParts):
                 address, credential, user=server.user, timeout=wait, permitted=drain.MOVING
             )
 
-        link = Link(address, lambda: open_with(plain), clock=clock, owner=server.owner_id)
+        link = Link(
+            address, lambda: open_with(plain), clock=clock, owner=server.owner_id, lifetime=server.renew
+        )
         self._router = drain.Router(link, open_to_move, settings.drain, any_port=server.auth == "none")
         desk = Desk(link, open_as)
         self.place = SchedulerPlace(server.scheduler, lambda: open_with(_PLACE), self._about_qrun)

@@ -32,6 +32,7 @@ class ServerLink(Link[Connection]):
         permitted: Collection[RequestCode] = READ_ONLY,
         clock: Callable[[], float] = time.time,
         owner: int | None = None,
+        lifetime: float | None = None,
     ) -> None:
         version: int | None = None
 
@@ -43,4 +44,4 @@ class ServerLink(Link[Connection]):
             version = connection.version
             return connection
 
-        super().__init__(address, connect, clock=clock, owner=owner)
+        super().__init__(address, connect, clock=clock, owner=owner, lifetime=lifetime)

@@ -50,6 +50,7 @@ class TorqueServer(ServerOfParts):
             permitted=permitted,
             clock=clock,
             owner=settings.server.owner_id,
+            lifetime=settings.server.renew,
         )
         question, tell = job_question(), settings.tell
         offers = Offers(
