@@ -14,6 +14,7 @@ from schedd.model import FOREVER, Node, Request
 from schedd.plan.contents import Contents
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.ahead import go_before
+from schedd.plan.kernels.current import crowded_row
 from schedd.plan.kernels.displace import displace_and_keep
 from schedd.plan.kernels.due import due, soonest, waiting_before
 from schedd.plan.kernels.layout import Ints, Tables
@@ -480,6 +481,17 @@ class Plan(Contents):
             if done == slots.shape[0]:
                 return gone[:lifted]
             self.slabs.grow()  # and who it is about is lifted next: so this ends
+
+    def crowded_now(self, slot: int, now: int, timed: Iterable[int] = ()) -> str:
+        """The node, or the pool, on which a placed job does not fit beside the fixed jobs now; empty: none.
+
+        The timelines of nodes are not asked: a fixed job counts until it is lifted, beyond its planned end,
+        too. The slots ``timed`` (reservations) count from their start to their end.
+        """
+        by_slot = np.zeros(self.slabs.tb.jobs.shape[1], np.int64)
+        by_slot[list(timed)] = 1
+        row = crowded_row(self.slabs.tb, slot, now, by_slot)
+        return "" if row < 0 else self.name_of.get(row) or self._machine.pool_of[row]
 
     def soonest(self) -> int:
         """When the first planned job is due, the earliest start that it is allowed included; FOREVER when

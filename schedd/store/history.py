@@ -25,7 +25,7 @@ __all__ = [
     "within",
 ]
 
-_OF_NODES = frozenset({"black_hole", "overrun", "power"})
+_OF_NODES = frozenset({"black_hole", "no_room", "overrun", "power"})
 """Kinds of alerts that say why a node gets no new jobs, or could not be switched."""
 _OF_A_JOB = (events, decisions, told, expected, promises, breaches)
 

@@ -2,6 +2,8 @@
 
 from itertools import pairwise
 
+import pytest
+
 from schedd.wire import JobAltered
 from tests.engine.cluster import Cluster, T
 
@@ -145,17 +147,21 @@ def test_a_suspended_job_keeps_the_nodes_it_still_has() -> None:
     assert facts.shares
 
 
-def test_a_late_start_takes_from_the_allowance_and_moves_nobody() -> None:
+@pytest.mark.parametrize(("late", "told"), [(5, 1000), (40, 1040)])
+def test_a_job_that_is_seen_to_start_late_holds_its_nodes_for_its_whole_walltime(
+    late: int, told: int
+) -> None:
     cluster = Cluster(end_allowance=120)
     cluster.obeys = False
     cluster.submit("1", walltime=1000)
     cluster.submit("2")
-    cluster.server.now = T + 40
+    cluster.server.now = T + late
     run = cluster.decisions[0]
     cluster.tell(*cluster.server.run(run))  # type: ignore[arg-type]
-    assert (cluster.start("2"), cluster.breaches("2")) == (1000, [])
+    # Some seconds move nobody before they are needed.
+    assert (cluster.start("2"), cluster.breaches("2")) == (told, [])
     cluster.at(1000)
-    assert (cluster.start("2"), cluster.runs("2")) == (1040, [])
+    assert (cluster.start("2"), cluster.runs("2")) == (1000 + late, [])
 
 
 def test_the_first_letter_of_a_job_unknown_so_far_may_be_an_alteration() -> None:

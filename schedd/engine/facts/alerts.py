@@ -32,6 +32,7 @@ KINDS: Final[Mapping[str, str]] = {
     "limit": "a limit of the server cannot be read and is not enforced",
     "log": "a part of the event log was lost; the plan continues from the server's state",
     "mode": "the adapter is configured to start jobs, but the cluster's mode forbids it",
+    "no_room": "a job is due where running jobs hold more than the plan says; it waits",
     "node": "a node has more kinds of resources than the plan can count",
     "overrun": "a job runs far past its walltime; its nodes count as blocked",
     "passed_over": "a batch of events could not be handled and was skipped",

@@ -26,11 +26,13 @@ from schedd.model import Never, WaitingFor
 from schedd.plan.columns import PLANNED, Ints
 
 __all__ = [
+    "claim",
     "displace",
     "follow_chains",
     "leave",
     "leave_if_crowded",
     "leave_now",
+    "lift_behind",
     "lift_chain",
     "make_room_in_pools",
     "make_way",
@@ -241,6 +243,25 @@ def stand(state: EngineState, slot: int, start: int) -> None:
     state.plan.put(slot, start, takes, anew=False)
 
 
+def claim(state: EngineState, slot: int, start: int, *, itself: bool = True) -> tuple[Ints, Ints]:
+    """Move a placed job to ``start`` on the nodes it has, and lift the planned jobs in its way.
+
+    Planned jobs behind those are lifted, too: see ``lift_behind``. A fixed job or reservation in its way
+    stays: then the job itself is lifted, unless ``itself`` is False. Returns the slots that were lifted and
+    the starts that they had; place them again with ``displace``.
+    """
+    before = state.plan.starts(np.array([slot], np.int64))
+    stand(state, slot, start)
+    others = rivals(state, [slot])
+    starts = state.plan.jobs.starts.copy()
+    starts[slot] = before[0]
+    gone = state.plan.evict(np.append(others, slot) if itself else others)
+    if gone.shape[0]:
+        behind = lift_behind(state, others[::-1], int(starts[gone].min()), starts)
+        gone = np.concatenate([gone, behind])
+    return gone, starts[gone]
+
+
 def rivals(state: EngineState, of: Sequence[int]) -> Ints:
     """The planned jobs on the nodes and in the pools of placed ones, these left out; the latest to start
     first.
@@ -275,14 +296,24 @@ def make_way(state: EngineState, stay: Sequence[int], event: str, cause: Cause, 
     gone = plan.evict(slots) if slots.shape[0] else slots
     if not gone.shape[0]:
         return
-    behind = slots[::-1]
-    behind = behind[(old[behind] >= old[gone].min()) & (plan.jobs.states[behind] == PLANNED)]
+    behind = lift_behind(state, slots[::-1], int(old[gone].min()), old)
+    moved = np.concatenate([gone, behind])
+    displace(state, moved, old[moved], event, cause, words)
+
+
+def lift_behind(state: EngineState, slots: Ints, since: int, starts: Ints) -> Ints:
+    """Lift those of the planned ``slots`` (earliest first) whose ``starts`` (by slot) are at least ``since``.
+
+    They are placed again behind a job that lost its place there, so that it need not go behind them all. Only
+    some hundred are lifted, fewer where they are wide. Returns these.
+    """
+    plan = state.plan
+    behind = slots[(starts[slots] >= since) & (plan.jobs.states[slots] == PLANNED)]
     # Jobs leave a node that is down in their own time.
     behind = _some(state, [s for s in behind[:_BEHIND].tolist() if not plan.unusable(s)])
     for follower in behind.tolist():
         plan.lift(follower, state.now)
-    moved = np.concatenate([gone, behind])
-    displace(state, moved, old[moved], event, cause, words)
+    return behind
 
 
 def _some(state: EngineState, slots: list[int]) -> Ints:

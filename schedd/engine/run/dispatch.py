@@ -1,7 +1,12 @@
-"""Starting jobs: whose moment has come, and what happens to those whose moment went by."""
+"""Dispatch: run decisions for due jobs, and new places for jobs that missed their start.
+
+A job is never dispatched on the word of the plan alone: it must fit beside the jobs that run and those that
+were dispatched, whatever their planned ends. One that starts late holds its place from that moment on, for
+its whole walltime; planned jobs that are in its way then are placed again.
+"""
 
 import heapq
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -11,12 +16,12 @@ from schedd.engine.facts.phases import Step, after
 from schedd.engine.facts.records import Cause, JobRecord, Phase, StartAttempt
 from schedd.engine.facts.shares import shares_of
 from schedd.engine.facts.state import EngineState
-from schedd.engine.place.bound import booking_of, strays, waits_for_booking
+from schedd.engine.place.bound import booking_of, fit, strays, waits_for_booking
 from schedd.engine.place.costs import over_limit
 from schedd.engine.place.kept_places import is_kept
-from schedd.engine.place.places import displace, make_way, replan, rivals, seat, stand
+from schedd.engine.place.places import claim, displace, lift_behind, replan, rivals, seat, stand
 from schedd.engine.place.suited import to_suited
-from schedd.engine.rank.promises import note
+from schedd.engine.rank.promises import note, note_one
 from schedd.engine.rank.quarantine import Concerning
 from schedd.engine.run.queueing import start_by_policy
 from schedd.engine.run.rereading import look_again
@@ -33,14 +38,36 @@ _RELEASED_WITHIN = 60
 dependency or from a hold for whose time its place is kept."""
 _LIMITED_WITHIN = 10
 """Seconds for which a job keeps its place that is due but that the server holds for its slot limit."""
+_NO_ROOM_AGAIN = 5
+"""Seconds after which a due job is tried again whose nodes have no room, whatever the plan says."""
 _ROUNDS = 4
+
+
+@dataclass(slots=True)
+class _Displaced:
+    """Planned jobs in the way of jobs that start late, unplaced for now: their starts by slot, and why."""
+
+    starts: dict[int, int] = field(default_factory=dict)
+    words: str = ""
+
+    def add(self, slots: Ints, starts: Ints, words: str) -> None:
+        """Note slots that were lifted, with the starts that they had."""
+        self.starts |= zip(slots.tolist(), starts.tolist(), strict=True)
+        self.words = self.words or words
+
+    def place_again(self, state: EngineState, event: str) -> None:
+        """Give them new places, in the order of their old starts."""
+        if self.starts:
+            slots = np.fromiter(self.starts, np.int64, len(self.starts))
+            old = np.fromiter(self.starts.values(), np.int64, len(self.starts))
+            displace(state, slots, old, event, Cause.OUTAGE, self.words)
 
 
 def due_by_policy(state: EngineState, event: str) -> None:
     """Under a queue policy: start whom the policy lets start now."""
     if not state.halted:
         for slot in start_by_policy(state, event):
-            _dispatch(state, slot, event)
+            _dispatch(state, slot, event, _Displaced())
 
 
 def dispatch_due(state: EngineState, event: str) -> None:
@@ -51,11 +78,17 @@ def dispatch_due(state: EngineState, event: str) -> None:
         if state.soonest() > state.now:
             return
         state.due = None
+        displaced = _Displaced()
+        enough = False
         for slot in state.plan.due(state.now).tolist():
-            if _too_many(state):
-                return
+            enough = _too_many(state)
+            if enough:
+                break
             if state.plan.state(slot) == PLANNED and state.plan.start(slot) <= state.now:
-                _dispatch(state, slot, event)
+                _dispatch(state, slot, event, displaced)
+        displaced.place_again(state, event)
+        if enough:
+            return
 
 
 def _too_many(state: EngineState) -> bool:
@@ -65,19 +98,20 @@ def _too_many(state: EngineState) -> bool:
     return 0 < state.settings.start_rate <= state.started_then
 
 
-def _dispatch(state: EngineState, slot: int, event: str) -> None:
+def _dispatch(state: EngineState, slot: int, event: str, displaced: _Displaced) -> None:
     record = state.by_slot[slot]
     if record is None:
         return
     with Concerning(state, record.id, event):
-        _try(state, record, event)
+        _try(state, record, event, displaced)
 
 
-def _try(state: EngineState, record: JobRecord, event: str) -> None:
+def _try(state: EngineState, record: JobRecord, event: str, displaced: _Displaced) -> None:
     slot = record.slot
     if record.id in state.rereading and look_again(state, [record.id]):
         state.due = None
         return
+    record = state.records[record.id]
     if slot_limited(record.facts):
         _let_another_go(state, record, event)
         return
@@ -116,6 +150,9 @@ def _try(state: EngineState, record: JobRecord, event: str) -> None:
     if most and any(state.started_on.get(name, 0) >= most for name in names):
         state.plan.set_ready(slot, state.now + 1)
         return
+    if not _has_room(state, record, booking, event, displaced):
+        return
+    record = state.records[record.id]  # what moved it may have put its promise at risk
     expires = state.now + state.settings.decision_expiry
     if booking is not None and booking.event.handover and booking.event.late:
         expires = min(expires, booking.start + booking.event.late)
@@ -137,28 +174,62 @@ def _try(state: EngineState, record: JobRecord, event: str) -> None:
     record = state.put(
         after(record, Step.DISPATCHED, attempt=StartAttempt(decision.id, state.now, expires)),
     )
-    # It holds its place; where it is a little late it takes that from its allowance, at its end.
-    end, needed = state.plan.end(slot), _needed(state, record)
-    hold(state, record, needed)
+    hold(state, record, state.plan.end(slot))
     # And keeps it beyond its end as long as nobody knows what became of it.
     heapq.heappush(state.ends, (state.plan.end(slot), slot, record.id))
-    if needed > end:
-        make_way(state, [slot], event, Cause.OUTAGE, f"job {record.id} starts later than planned")
 
 
-def _needed(state: EngineState, record: JobRecord) -> int:
-    """Until when a job that starts now is to hold its place."""
-    end = state.plan.end(record.slot)
-    if state.now > state.plan.start(record.slot) + state.settings.end_allowance:
-        return max(end, state.now + record.understood.walltime)
-    return end
+def _has_room(
+    state: EngineState, record: JobRecord, booking: Booking | None, event: str, displaced: _Displaced
+) -> bool:
+    """Whether a due job has room now, for its whole walltime from now on.
+
+    A late job takes its nodes over from now on: planned jobs in its way are ``displaced``, and so is the job
+    itself where a job that stays, or a reservation, is in the way. Where the plan is wrong about what is free
+    the job keeps its place and waits.
+    """
+    plan, slot, now = state.plan, record.slot, state.now
+    planned = plan.start(slot)
+    if planned < now:
+        if booking is not None:  # what it holds of its booking, it holds longer
+            stand(state, slot, now)
+            fit(state, booking.name)
+        # Parts of a group start however late they are.
+        gone, old = claim(state, slot, now, itself=booking is None or not booking.event.handover)
+        displaced.add(gone, old, f"job {record.id} starts later than planned")
+        if plan.state(slot) != PLANNED:
+            return False
+        words = f"it was started {now - planned} s later than planned"
+        note_one(state, event, Cause.OUTAGE, words, slot, planned, now)
+    crowded = plan.crowded_now(slot, now, _timed(state))
+    if not crowded:
+        return True
+    if state.policy is not None:
+        plan.lift(slot, now)
+    plan.set_ready(slot, now + _NO_ROOM_AGAIN)
+    state.due = None
+    if f"no_room {crowded}" not in state.alerts:
+        words = (
+            f"job {record.id} is due, but running jobs hold more of {crowded} than the plan says; it waits"
+        )
+        state.alert(event, "no_room", words, crowded)
+    return False
+
+
+def _timed(state: EngineState) -> list[int]:
+    """The fixed slots that are no jobs, and hold from their start to their end only."""
+    slots = [one.slot for one in state.reservations.values()]
+    slots += [slot for one in state.bookings.values() for slot in one.slots]
+    slots += [one.block for one in state.power.values()]
+    return [slot for slot in slots if slot >= 0]
 
 
 def _too_late(state: EngineState, record: JobRecord, booking: Booking) -> bool:
     """Whether a job that starts now would hold cores of its booking beyond the booking's end: from then on
     others may have them. Parts of a group are kept, however late they are.
     """
-    return _needed(state, record) > booking.end and not booking.event.handover
+    end = max(state.plan.end(record.slot), state.now + record.understood.walltime)
+    return end > booking.end and not booking.event.handover
 
 
 def _let_another_go(state: EngineState, record: JobRecord, event: str) -> None:
@@ -217,6 +288,7 @@ def _released(state: EngineState, held: JobRecord) -> JobRecord | None:
 def catch_up(state: EngineState, event: str) -> None:
     """Move on the places of due jobs that could not be started for long; all keep their order.
 
+    Where one is so late, all late ones are moved: those left behind would go before it.
     Each late job in turn takes its nodes from now on. Planned jobs in its way, and itself where another that
     stays is in the way, are planned anew afterwards, in the order of their old starts.
     """
@@ -224,7 +296,7 @@ def catch_up(state: EngineState, event: str) -> None:
     if state.soonest() >= now - state.lateness:
         return
     state.due = None
-    late = plan.due(now - state.lateness - 1)
+    late = plan.due(now - 1)
     old = plan.jobs.starts.copy()
     kept: list[int] = []
     gone: list[Ints] = []
@@ -235,7 +307,10 @@ def catch_up(state: EngineState, event: str) -> None:
         kept.append(slot)
         others = rivals(state, [slot])
         others = others[~np.isin(others, kept)]
-        gone.append(plan.evict(np.append(others, slot)))
+        lost = plan.evict(np.append(others, slot))
+        gone.append(lost)
+        if lost.shape[0]:
+            gone.append(lift_behind(state, others[::-1], int(old[lost].min()), old))
         if plan.state(slot) != PLANNED:
             kept.pop()
     slots = np.array(kept, np.int64)

@@ -9,10 +9,12 @@ from schedd.dialect import dialect_of
 from schedd.engine.facts.phases import Step, after
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
-from schedd.engine.place.places import leave, leave_if_crowded
+from schedd.engine.place.places import claim, displace, leave, leave_if_crowded
+from schedd.engine.rank.promises import note_one
 from schedd.engine.rank.quarantine import Concerning
 from schedd.engine.run.jobs import again, unchanged
 from schedd.model import FOREVER, NodeState
+from schedd.plan.columns import PLANNED
 from schedd.wire import (
     AccountMoved,
     AccountSet,
@@ -177,12 +179,22 @@ def _stand_by(state: EngineState, record: JobRecord, event: str, cause: Cause, w
     """Let a job keep its place, to be started there when that is due and its back-off over.
 
     A place that was lost while the decision was out (another job or a reservation took it, the node was set
-    offline or changed) cannot be kept: then the job is planned anew.
+    offline or changed) cannot be kept: then the job is planned anew. A place whose time is over before the
+    job may be started again would hold nothing: it is moved to that moment, before planned jobs in its way.
     """
     plan, slot = state.plan, record.slot
     plan.unfix(slot)
     plan.set_ready(slot, record.back_off.until)
     state.put(record)
+    again_at = max(state.now, record.back_off.until)
+    if plan.end(slot) <= again_at:
+        before = plan.start(slot)
+        gone, old = claim(state, slot, again_at)
+        if plan.state(slot) == PLANNED:
+            note_one(state, event, cause, words, slot, before, again_at)
+        displace(state, gone, old, event, cause, words)
+        if plan.state(slot) != PLANNED or plan.start(slot) != again_at:
+            return
     here = np.array([slot], np.int64)
     if slot in plan.misplaced() or not all(_may_stay(state, plan.name_of[t.row]) for t in plan.takes(slot)):
         leave(state, here, event, cause, words)

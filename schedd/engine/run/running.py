@@ -17,6 +17,8 @@ from schedd.engine.rank.quarantine import Concerning
 from schedd.model import Chunk, Place, Request
 from schedd.wire import JobFacts, ShareFacts
 
+_PROMPT_S = 10
+"""A start seen so many seconds after its decision takes them from its allowance, not from those behind it."""
 AHEAD = 60
 """Seconds by which the server's clock may be ahead of ours."""
 
@@ -60,12 +62,13 @@ def run(
     as_planned = ours and not altered and _same_nodes(shares_of(state.plan, record.slot), shares)
     state.homeless.pop(record.id, None)
     state.chained.pop(record.id, None)  # it waits for nothing any more
+    state.out.pop(record.id, None)
     record = began(state, record, event, started)
     record = after(record, Step.STARTED, facts=facts, understood=understood, run=RunSoFar(started))
     record = state.put(_with_slot(state, record))
     hold_run(state, record)
-    if as_planned and planned <= started <= planned + state.settings.end_allowance:
-        # A start a little late takes from its allowance at the end, not from those behind it now.
+    beyond = walltime_end(record) - state.plan.end(record.slot)  # seconds for which it has no place yet
+    if as_planned and planned <= started and beyond <= min(_PROMPT_S, state.settings.end_allowance):
         _begin(state, record, state.plan.end(record.slot))
         return
     occupy(state, record)

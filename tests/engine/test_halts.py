@@ -1,0 +1,223 @@
+"""Starts after a halt, checked against the server's capacity from outside of the engine."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from schedd.engine import Engine
+from schedd.service.settings.cluster import ClusterSettings
+from schedd.wire import Event, PassedOver, Run
+from tests.engine.cluster import Cluster, T
+
+_DEFAULTS = ClusterSettings.model_validate({}).engine
+"""What a site has that sets nothing."""
+_STEPS = ["dispatch", "late starts", "overruns", "repair", "outcomes", "promises", "told starts"]
+
+
+class Counted(Cluster):
+    """A cluster that counts what runs and what other run decisions take, at each run decision.
+
+    The counts are those of the server and of the decisions themselves; the plan is not asked. An adapter
+    obeys at once, some seconds later, says "busy", or does nothing.
+    """
+
+    def __init__(self, nodes: int = 1, cpus: int = 8, **more: Any) -> None:
+        self.open: dict[str, Run] = {}
+        """Run decisions that may yet be carried out."""
+        self.adapter, self.delay = "obeys", 0
+        self.slow: list[tuple[int, Run]] = []
+        self.unheard: list[Event] | None = None
+        """What happened while the engine hung; None: it does not."""
+        chosen = {
+            name: getattr(_DEFAULTS, name) for name in ("slack", "slack_share", "tell_pause", "predict")
+        }
+        super().__init__(nodes, cpus, **{"tell": True, "end_allowance": 120, **chosen, **more})
+
+    def _handle(self, events: tuple[Event, ...]) -> None:
+        if self.unheard is not None:
+            self.unheard += events
+            return
+        for _ in range(200):
+            for event in events:
+                self.open.pop(getattr(event, "decision_id", ""), None)
+            decisions = self.engine.handle(events, self.server.now).decisions
+            self.decisions += decisions
+            runs = [decision for decision in decisions if isinstance(decision, Run)]
+            for run in runs:
+                self._count(run)
+            events = tuple(event for run in runs for event in self._carry_out(run))
+            wake = self.engine.next_wake
+            if not events and (wake is None or wake > self.server.now):
+                return
+        raise AssertionError("no rest")
+
+    def _carry_out(self, run: Run) -> list[Event]:
+        if self.adapter == "obeys":
+            return self.server.run(run)
+        if self.adapter == "is busy":
+            return self.server.refuse(run, 15046, "busy")
+        if self.adapter == "is slow":
+            self.slow.append((self.server.now + self.delay, run))
+        return []
+
+    def _count(self, run: Run) -> None:
+        now = self.server.now
+        others = [one for one in self.open.values() if one.expires >= now and one.job_id in self.server.jobs]
+        for share in run.shares:
+            taken = sum(s.cpus for one in others for s in one.shares if s.node == share.node)
+            free = self.server.free(share.node) - taken
+            assert share.cpus <= free, f"{run.job_id} on {share} at {run.time - T}: {free} free"
+        assert run.job_id not in {one.job_id for one in others}
+        self.open[run.id] = run
+
+    def at(self, moment: int) -> None:
+        """Let time pass, with the moments at which a slow adapter does what it was told."""
+        while due := [when for when, _ in self.slow if when <= T + moment]:
+            when = min(due)
+            super().at(when - T)
+            runs = [run for due, run in self.slow if due == when]
+            self.slow = [(due, run) for due, run in self.slow if due != when]
+            self.tell(*(event for run in runs for event in self.server.run(run)))
+        super().at(moment)
+
+    def hang(self) -> None:
+        self.unheard = []
+
+    def go_on(self) -> None:
+        """The engine is back; it hears at once all that happened meanwhile."""
+        events, self.unheard = self.unheard or [], None
+        self.tell(*events)
+
+    def skip_step(self, *steps: str) -> None:
+        event_id = self.server.event_id()
+        self.tell(PassedOver(id=event_id, time=self.server.now, batch=1, why="a test", steps=steps))
+        self.tell(self.server.snapshot())
+
+    def restart(self) -> None:
+        self.engine = Engine.restore(self.engine.checkpoint())
+
+    def resume(self) -> None:
+        self.engine.resume()
+        self.tell()
+
+    def set_mode(self, mode: Any) -> None:
+        self.tell(replace(self.server.snapshot(), mode=mode))
+
+    def set_scheduling(self, on: bool) -> None:
+        self.tell(*self.server.change_server(replace(self.server.facts, scheduling=on)))
+
+
+def _hang_and_restart(cluster: Counted) -> None:
+    cluster.restart()
+    cluster.go_on()
+
+
+_HALTS: dict[str, tuple[Callable[[Counted], None], Callable[[Counted], None]]] = {
+    "a pause": (lambda c: c.engine.pause("maintenance"), lambda c: c.resume()),
+    "another mode": (lambda c: c.set_mode("shadow"), lambda c: c.set_mode("scheduler")),
+    "no scheduling": (lambda c: c.set_scheduling(False), lambda c: c.set_scheduling(True)),
+    "a hang": (lambda c: c.hang(), lambda c: c.go_on()),
+    "a restart": (lambda c: c.hang(), _hang_and_restart),
+    "a snapshot that is not believed": (
+        lambda c: c.tell(c.server.snapshot(complete=False)),
+        lambda c: c.tell(c.server.snapshot()),
+    ),
+    "a node that is down": (lambda c: c.node("n1", state="down"), lambda c: c.node("n1", state="up")),
+    **{
+        f"no {step}": (lambda c, step=step: c.skip_step(step), lambda c: c.tell())  # type: ignore[misc]
+        for step in _STEPS
+    },
+}
+
+
+@pytest.mark.parametrize(
+    "kind", ["a pause", "another mode", "no scheduling", "a hang", "a restart", "no dispatch"]
+)
+@pytest.mark.parametrize("length", [10, 30, 59, 115, 130])
+def test_jobs_planned_one_after_the_other_start_in_turn_after_a_halt(kind: str, length: int) -> None:
+    cluster = Counted()
+    begin, end = _HALTS[kind]
+    cluster.submit("0.s", "1:ppn=8", walltime=5)
+    for number in range(1, 5):
+        cluster.submit(f"{number}.s", "1:ppn=8", walltime=10)
+    begin(cluster)
+    cluster.at(length)
+    end(cluster)
+    cluster.at(600)
+    runs = [cluster.runs(f"{number}.s") for number in range(1, 5)]
+    first = runs[0][0]
+    assert first >= (60 if kind == "no dispatch" else length)
+    assert runs == [[first], [first + 10], [first + 20], [first + 30]]
+
+
+def test_a_job_refused_as_busy_after_its_walltime_keeps_its_place_or_gets_another() -> None:
+    """A refusal later than the walltime: other jobs wait for the same cores."""
+    cluster = Counted(cpus=2)
+    cluster.adapter = "does nothing"
+    cluster.submit("1.s", "1:ppn=1", walltime=20)
+    (run,) = [one for one in cluster.decisions if isinstance(one, Run)]
+    cluster.adapter = "obeys"
+    cluster.submit("2.s", "1:ppn=1", walltime=3600)
+    cluster.submit("3.s", "1:ppn=1", walltime=3600)
+    cluster.at(40)
+    cluster.tell(*cluster.server.refuse(run, 15046, "busy"))
+    cluster.at(41)
+    assert cluster.runs("1.s") == [0, 41]
+    cluster.at(100)
+    assert cluster.runs("3.s") == [61]
+
+
+def test_a_late_job_yields_to_a_reservation_and_planned_jobs_yield_to_it() -> None:
+    cluster = Counted(nodes=2)
+    cluster.reserve("r", "n1", start=200, end=1000)
+    cluster.engine.pause("maintenance")
+    cluster.submit("1.s", "1:ppn=8", walltime=190)
+    cluster.submit("2.s", "1:ppn=8", walltime=50)
+    cluster.submit("3.s", "1:ppn=8", walltime=50)
+    assert [cluster.where(job) for job in ("1.s", "2.s", "3.s")] == [["n1"], ["n2"], ["n2"]]
+    cluster.at(40)
+    cluster.resume()
+    cluster.at(300)
+    assert [cluster.runs(job) for job in ("1.s", "2.s", "3.s")] == [[90], [40], [40]]
+
+
+def live(cluster: Counted, random: Random, rounds: int) -> None:
+    """Halts of every kind and length, and jobs of every walltime, one after the other."""
+    number = 0
+    for _ in range(rounds):
+        for _ in range(random.randint(0, 6)):
+            number += 1
+            walltime = random.choice([1, 3, 10, 10, 30, 60, 90, 119, 121, 300, 2000])
+            runtime = random.choice([walltime, walltime, walltime + 7, walltime + 200, max(1, walltime // 2)])
+            nodes = random.choice(["1:ppn=8", "1:ppn=4", "1:ppn=1", "2:ppn=2", "1:ppn=8"])
+            cluster.submit(f"{number}.s", nodes, walltime=walltime, runtime=runtime)
+        cluster.adapter = random.choice(["obeys", "obeys", "obeys", "is busy", "is slow", "does nothing"])
+        cluster.delay = random.choice([1, 5, 30, 59])
+        cluster.at(cluster.server.now - T + random.choice([0, 1, 10, 40, 100]))
+        begin, end = _HALTS[random.choice(list(_HALTS))]
+        begin(cluster)
+        cluster.at(cluster.server.now - T + random.choice([0, 1, 5, 10, 30, 61, 119, 121, 400, 4000]))
+        end(cluster)
+        if random.random() < 0.3:
+            cluster.restart()
+        cluster.tell()
+
+
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
+@given(seed=st.integers(0, 1 << 32), rounds=st.integers(1, 12))
+def test_after_halts_no_run_decision_takes_more_than_there_is(seed: int, rounds: int) -> None:
+    random = Random(seed)
+    live(Counted(nodes=random.randint(1, 3), alone=False), random, rounds)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", range(300))
+def test_after_many_halts_no_run_decision_takes_more_than_there_is(seed: int) -> None:
+    random = Random(seed)
+    live(Counted(nodes=random.randint(1, 3), alone=False), random, 60)
