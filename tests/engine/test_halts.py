@@ -78,10 +78,10 @@ class Counted(Cluster):
     def at(self, moment: int) -> None:
         """Let time pass, with the moments at which a slow adapter does what it was told."""
         while due := [when for when, _ in self.slow if when <= T + moment]:
-            when = min(due)
+            when = max(min(due), self.server.now)
             super().at(when - T)
-            runs = [run for due, run in self.slow if due == when]
-            self.slow = [(due, run) for due, run in self.slow if due != when]
+            runs = [run for due, run in self.slow if due <= when]
+            self.slow = [(due, run) for due, run in self.slow if due > when]
             self.tell(*(event for run in runs for event in self.server.run(run)))
         super().at(moment)
 
