@@ -117,7 +117,7 @@ def _hang_and_restart(cluster: Counted) -> None:
     cluster.go_on()
 
 
-_HALTS: dict[str, tuple[Callable[[Counted], None], Callable[[Counted], None]]] = {
+_HALTS: dict[str, tuple[Callable[[Counted], object], Callable[[Counted], object]]] = {
     "a pause": (lambda c: c.engine.pause("maintenance"), lambda c: c.resume()),
     "another mode": (lambda c: c.set_mode("shadow"), lambda c: c.set_mode("scheduler")),
     "no scheduling": (lambda c: c.set_scheduling(False), lambda c: c.set_scheduling(True)),
