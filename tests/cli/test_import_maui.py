@@ -62,11 +62,11 @@ def test_a_line_may_go_on_in_the_next_one() -> None:
 def test_what_many_nodes_have_alike_is_said_once_with_a_recipe() -> None:
     nodes = "".join(f"NODECFG[n{i:02}] MAXJOB=8 PARTITION=gpu\n" for i in range(42))
     done = import_maui(f"LOGLEVEL 3\n{nodes}")
-    lines = [line for line in done.report() if "NODECFG" in line]
-    assert len(lines) == 2
-    assert all(
-        "lines 2-43" in line and "(42 times)" in line and "qmgr -c 'set node" in line for line in lines
-    )
+    rows = [row for row in done.lines(Verdict.BLOCKER) if "NODECFG" in row[1]]
+    assert len(rows) == 2
+    for where, setting, said in rows:
+        assert (where, setting[-10:]) == ("lines 2-43", "(42 times)")
+        assert "qmgr -c 'set node" in said
 
 
 # ---- priorities ---------------------------------------------------------------------------------
@@ -248,7 +248,39 @@ def test_limits_of_walltime_count_what_jobs_asked_for() -> None:
         ("USERCFG[ann] PLIST=big", "USERCFG[ann] PLIST", "blocker: there are no partitions"),
         ("USERCFG[DEFAULT] PLIST=DEFAULT", "USERCFG[DEFAULT] PLIST", "no matter: all nodes are one"),
         ("SYSCFG[base] PLIST=", "SYSCFG[base] PLIST", "no matter: it is empty"),
-        ("USERCFG[ann] FLAGS=PREEMPTEE", "USERCFG[ann] FLAGS", "blocker: running jobs are never stopped"),
+        ("USERCFG[ann] FLAGS=PREEMPTEE", "USERCFG[ann] FLAGS", "no matter: no job may preempt others"),
+        ("USERCFG[ann] FLAGS=PREEMPTOR", "USERCFG[ann] FLAGS", "blocker: running jobs are never stopped"),
+        ("QOSCFG[low] QFLAGS=PREEMPTEE", "QOSCFG[low]", "no matter: no job may preempt others"),
+        ("QOSCFG[low] QFLAGS=PREEMPTEE PRIORITY=5", "QOSCFG[low]", "blocker: there is no quality"),
+        ("QOSCFG[high] QFLAGS=PREEMPTOR", "QOSCFG[high]", "blocker: running jobs are never stopped"),
+        ("PREEMPTPOLICY REQUEUE", "PREEMPTPOLICY", "no matter: no job may preempt others"),
+        (
+            "CLASSCFG[big] DEFAULT.FEATURES=[bigmem],[ib]",
+            "CLASSCFG[big] DEFAULT.FEATURES",
+            (
+                "blocker: jobs of the queue would go to any node: qmgr -c 'set queue big "
+                "resources_default.neednodes = bigmem:ib', which is followed"
+            ),
+        ),
+        ("CLASSCFG[x] EXCL.FEATURES=old", "CLASSCFG[x] EXCL.FEATURES", "blocker: neither the server"),
+        (
+            "CLASSCFG[x] MAX.NODE=4",
+            "CLASSCFG[x] MAX.NODE",
+            (
+                "different: the server's affair, and not set by this import: qmgr -c 'set queue x "
+                "resources_max.nodect = 4'"
+            ),
+        ),
+        ("CLASSCFG[x] DEFAULT.EXT=9", "CLASSCFG[x] DEFAULT.EXT", "blocker: neither the server"),
+        ("CLASSCFG[x] TRIGGER=atype=exec", "CLASSCFG[x] TRIGGER", "different: no program is run"),
+        ("CLASSCFG[x] HOLD=TRUE", "CLASSCFG[x] HOLD", "blocker: hold the queue: `schedd hold -q"),
+        ("NODECFG[n1] TRIGGER=atype=exec", "NODECFG[n1] TRIGGER", "different: no program is run"),
+        ("NODECFG[DEFAULT] ENABLEPROFILING=TRUE", "NODECFG[DEFAULT] ENABLEPROFILING", "no matter: "),
+        ("PARCFG[ALL] NODEALLOCATIONPOLICY=CPULOAD", "NODEALLOCATIONPOLICY", "different: where several"),
+        ("PARCFG[ALL] NODEALLOCATIONPOLICY=CPULOAD", "PARCFG[ALL]", "no matter: all nodes are one"),
+        ("PARCFG[fast] NODEALLOCATIONPOLICY=CPULOAD", "PARCFG[fast]", "blocker: there are no partitions"),
+        ("ALLOWMULTIREQNODEUSE TRUE", "ALLOWMULTIREQNODEUSE", 'no matter: the same by node_rule = "pack"'),
+        ("ALLOWMULTIREQNODEUSE FALSE", "ALLOWMULTIREQNODEUSE", 'different: by node_rule = "pack"'),
         ("USERCFG[ann] SHOESIZE=9", "USERCFG[ann] SHOESIZE", "different: Maui has no such setting"),
         ("USERCFG[ann] MAXJOB 9", "USERCFG[ann]", "blocker: cannot be read: 'MAXJOB 9'"),
         ("CLASSCFG[DEFAULT] MAXJOB=9", "CLASSCFG[DEFAULT] MAXJOB", "blocker: a limit of each queue"),
@@ -316,6 +348,45 @@ def test_what_stands_in_the_way_of_a_maui_site_is_a_blocker() -> None:
     ]
 
 
+def test_parts_of_a_request_may_share_a_node_only_by_the_rule_pack() -> None:
+    done = import_maui("JOBNODEMATCHPOLICY EXACTNODE\nALLOWMULTIREQNODEUSE TRUE\n")
+    assert words(done, "ALLOWMULTIREQNODEUSE").startswith('different: by node_rule = "exact"')
+
+
+def test_equal_reservations_of_single_nodes_are_one_finding_of_a_report_that_fits_the_page() -> None:
+    text = "".join(
+        f"SRCFG[r{i:02}] PERIOD=DAY\nLOGLEVEL {i}\nSRCFG[r{i:02}] HOSTLIST=node[{i}]\n"
+        "SRCFG[r{0:02}] USERLIST=ann\n".format(i)
+        for i in range(40)
+    )
+    done = import_maui(text)
+    rows = list(done.lines(Verdict.BLOCKER))
+    assert len(rows) == 1
+    report = list(done.report())
+    assert report[0] == "Blockers: not supported, and it matters who runs (1):"
+    assert "SRCFG[…] (40 times)" in report[1]
+    assert "(node[0], node[1], node[2] and 37 more)" in " ".join(line.strip() for line in report)
+    assert max(map(len, report)) <= 120
+
+
+@pytest.mark.parametrize("attribute", ["TIMELIMIT=1:00:00", "MAXTIME=1:00:00"])
+def test_a_reservation_lets_short_jobs_in(attribute: str) -> None:
+    done = import_maui(f"SRCFG[x] HOSTLIST=n1 USERLIST=ann {attribute} TIMELOGIC=OR\n")
+    table = settings_in(done.toml("main"))["site"]["reservations"]["x"]
+    assert (table["shorter"], table["users"]) == (3600, ["ann"])
+    assert "at most that walltime have access (shorter)" in words(done, "SRCFG[x]")
+    alone = import_maui(f"SRCFG[x] HOSTLIST=n1 {attribute} TIMELOGIC=AND\n")
+    assert alone.site["reservations"]["x"]["shorter"] == 3600
+    assert "nobody has access" not in words(alone, "SRCFG[x]")
+
+
+def test_a_reservation_with_a_trigger_is_taken_over_without_it() -> None:
+    done = import_maui("SRCFG[x] HOSTLIST=n1 USERLIST=ann TRIGGER=atype=exec,action=/bin/true,etype=start\n")
+    assert "x" in done.site["reservations"]
+    assert words(done, "SRCFG[x]").startswith("different: a reservation")
+    assert "no program is run" in words(done, "SRCFG[x]")
+
+
 def test_node_sets_of_maui_keep_jobs_together() -> None:
     done = import_maui(
         "NODESETPOLICY ONEOF\nNODESETATTRIBUTE FEATURE\nNODESETLIST rack1 rack2,rack3\n"
@@ -379,13 +450,12 @@ def test_a_reservation_for_nobody_is_said_to_be() -> None:
 @pytest.mark.parametrize(
     ("attributes", "why"),
     [
-        ("HOSTLIST=n1 TIMELIMIT=1:00:00", "access by the walltime of jobs"),
-        ("HOSTLIST=n1 USERLIST=ann TIMELIMIT=1:00:00", "access by the walltime of jobs"),
+        ("HOSTLIST=n1 USERLIST=ann TIMELIMIT=1:00:00 TIMELOGIC=AND", "one match is enough"),
         ("HOSTLIST=n1 TASKCOUNT=1 RESOURCES=PROCS:1 PERIOD=INFINITY", "reservations of single processors"),
         ("HOSTLIST=n1 TPN=4", "reservations of single processors"),
         ("HOSTLIST=n1 QOSLIST=high", "access by quality of service"),
-        ("HOSTLIST=n1 USERLIST=ann,!bob", "USERLIST=!bob"),
-        ("HOSTLIST=n1 USERLIST=ann& CLASSLIST=x", "USERLIST=ann&"),
+        ("HOSTLIST=n1 USERLIST=ann,!bob", "access lists name only who may"),
+        ("HOSTLIST=n1 USERLIST=ann& CLASSLIST=x", "access lists name only who may"),
         ("HOSTLIST=n1 SHOESIZE=9", "not known to this import"),
         ("TASKCOUNT=4", "reservations of single processors"),
         ("PERIOD=DAY", "it names no HOSTLIST"),

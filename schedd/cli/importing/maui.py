@@ -5,18 +5,18 @@ Names and meanings follow the Maui Administrator's Guide, appendix F (parameters
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
 
 from schedd.cli.importing.maui_entries import Entry, entries_of
 from schedd.cli.importing.maui_fair_share import FAIR_SHARE, fair_share
-from schedd.cli.importing.maui_limits import CREDENTIALS, credential
+from schedd.cli.importing.maui_limits import CREDENTIALS, NO_PREEMPTOR, credential
 from schedd.cli.importing.maui_node_sets import NODE_SETS, node_sets
 from schedd.cli.importing.maui_nodes import nodes
 from schedd.cli.importing.maui_parameters import MOAB_ALONE, OFF, PARAMETERS
 from schedd.cli.importing.maui_reservations import standing
 from schedd.cli.importing.maui_weights import WEIGHTS, Weights, own_priorities, within_bounds
-from schedd.cli.importing.result import Imported, Verdict, duration
+from schedd.cli.importing.result import NO_TRIGGER, Imported, Verdict, duration
 
 __all__ = ["import_maui"]
 
@@ -49,14 +49,15 @@ def import_maui(text: str, today: date, zone: str = "UTC", moab: bool = False) -
             "each line"
         )
         done.note(Verdict.DIFFERS, 0, "Moab", words)
-    entries = _once(list(entries_of(text, done)), done)
+    entries = _once(list(_of_all_partitions(entries_of(text, done), done)), done)
     weights = Weights(entries, done)
     fair = fair_share(weights, entries, done)
     weights.translate(entries, fair, done)
     own_priorities(weights, entries, done)
     within_bounds(done)
+    preempts = _may_preempt(entries)
     for entry in entries:
-        _one(entry, done)
+        _one(entry, done, preempts=preempts)
     nodes(entries, done)
     node_sets(entries, done)
     standing(entries, today, zone, done)
@@ -76,12 +77,39 @@ def _once(entries: list[Entry], done: Imported) -> list[Entry]:
     return [entry for entry in entries if last.get((entry.name, entry.index), entry) is entry]
 
 
-def _one(entry: Entry, done: Imported) -> None:
+def _of_all_partitions(entries: Iterable[Entry], done: Imported) -> Iterator[Entry]:
+    """The entries, with those of PARCFG[ALL] as parameters of their own: all nodes are one partition."""
+    for entry in entries:
+        if entry.name != "PARCFG" or entry.index.upper() not in ("", "ALL", "DEFAULT"):
+            yield entry
+            continue
+        words = "all nodes are one partition: what it says is taken as parameters of the whole"
+        done.note(Verdict.NO_MATTER, entry.line, entry.setting, words)
+        for name, index, value in entry.attributes():
+            if name == "TRIGGER":
+                done.note(Verdict.DIFFERS, entry.line, f"{entry.setting} {name}", NO_TRIGGER)
+            else:
+                yield Entry(entry.line, name, index, value)
+
+
+def _may_preempt(entries: Iterable[Entry]) -> bool:
+    """Whether some job may preempt others by the file: without any, PREEMPTEE says nothing."""
+    return any(
+        "PREEMPTOR" in entry.value.upper()
+        or "OWNERPREEMPT" in entry.value.upper()
+        or (entry.name == "BACKFILLPOLICY" and entry.value.upper() == "PREEMPT")
+        for entry in entries
+    )
+
+
+def _one(entry: Entry, done: Imported, *, preempts: bool) -> None:
     name, value = entry.name, entry.value.upper()
     if name in _ELSEWHERE or name == "JOBNODEMATCHPOLICY":
         return
     if name in CREDENTIALS:
-        credential(entry, done)
+        credential(entry, done, preempts=preempts)
+    elif name == "ALLOWMULTIREQNODEUSE":
+        pass  # with the rule for units
     elif name == "NODEACCESSPOLICY":
         _access(entry, done)
     elif name == "JOBMAXOVERRUN":
@@ -92,7 +120,9 @@ def _one(entry: Entry, done: Imported) -> None:
         verdict, words = PARAMETERS[name]
         if value in OFF and verdict is not Verdict.NO_MATTER:
             verdict, words = Verdict.NO_MATTER, "it is off"
-        if name == "QOSCFG" and "PREEMPT" in value:
+        elif not preempts and (name.startswith("PREEMPT") or (name == "QOSCFG" and _only_preemptee(entry))):
+            verdict, words = Verdict.NO_MATTER, NO_PREEMPTOR
+        if name == "QOSCFG" and "PREEMPT" in value and preempts:
             words = f"running jobs are never stopped for others; {words}"
         done.note(verdict, entry.line, entry.setting, words)
     elif name in _MOAB_ALONE:
@@ -107,6 +137,12 @@ def _one(entry: Entry, done: Imported) -> None:
         done.note(Verdict.BLOCKER, entry.line, entry.setting, "a parameter of Moab: use --from moab")
     else:
         done.strange(entry.line, entry.setting, "Moab" if done.unknown is Verdict.BLOCKER else "Maui")
+
+
+def _only_preemptee(entry: Entry) -> bool:
+    """Whether a quality of service says only that its jobs may be preempted."""
+    said = [(name, value.upper()) for name, _, value in entry.attributes()]
+    return bool(said) and all(name in ("FLAGS", "QFLAGS") and value == "PREEMPTEE" for name, value in said)
 
 
 def _access(entry: Entry, done: Imported) -> None:
@@ -147,3 +183,20 @@ def _tasks(entries: Sequence[Entry], done: Imported) -> None:
         done.note(Verdict.BLOCKER, entry.line, entry.setting, words)
     else:
         done.note(Verdict.TRANSLATED, entry.line, entry.setting, f'node_rule = "{rule}"')
+    for one in entries:
+        if one.name == "ALLOWMULTIREQNODEUSE":
+            _shared_by_parts(one, rule, done)
+
+
+def _shared_by_parts(entry: Entry, rule: str, done: Imported) -> None:
+    """Whether parts of one request (``nodes=A+B``) may share a node."""
+    allowed = entry.value.upper() not in OFF
+    if allowed == (rule == "pack"):
+        words = f'the same by node_rule = "{rule}"'
+        done.note(Verdict.NO_MATTER, entry.line, entry.setting, words)
+    elif allowed:
+        words = 'by node_rule = "exact" parts of one request are on different nodes'
+        done.note(Verdict.DIFFERS, entry.line, entry.setting, words)
+    else:
+        words = 'by node_rule = "pack" parts of one request may share a node'
+        done.note(Verdict.DIFFERS, entry.line, entry.setting, words)

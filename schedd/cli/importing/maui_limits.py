@@ -1,9 +1,9 @@
 """Throttling policies of Maui, and what else USERCFG, GROUPCFG, ACCOUNTCFG, CLASSCFG and SYSCFG say."""
 
 from schedd.cli.importing.maui_entries import OWNERS, Entry
-from schedd.cli.importing.result import Imported, Verdict, duration
+from schedd.cli.importing.result import NO_TRIGGER, Imported, Verdict, duration
 
-__all__ = ["CREDENTIALS", "credential"]
+__all__ = ["CREDENTIALS", "NO_PREEMPTOR", "credential"]
 
 CREDENTIALS = frozenset({*OWNERS, "CLASSCFG", "SYSCFG"})
 _AMOUNTS = {
@@ -20,6 +20,15 @@ _IDLE = (
     "there is no bound on the waiting jobs that are considered: all are planned, and all gain priority while "
     "they wait. max_user_queuable is not the same, since qsub then refuses jobs"
 )
+NO_PREEMPTOR = "no job may preempt others by this file, so that nothing follows from it"
+_SERVER_RESOURCES = {
+    "WCLIMIT": "walltime",
+    "CPUTIME": "cput",
+    "PROC": "procct",
+    "NODE": "nodect",
+    "MEM": "mem",
+}
+"""What Maui bounds of each job, by the server's name for it."""
 _NO_QOS = "there is no quality of service: use queues or classes"
 _NO_PREEMPTION = "running jobs are never stopped for others"
 _ACL = "the server can do it: qmgr -c 'set queue QUEUE acl_{0}_enable = true', and name them in acl_{0}s"
@@ -56,7 +65,8 @@ _ATTRIBUTES: dict[str, tuple[Verdict, str]] = {
     "NAPOLICY": (Verdict.BLOCKER, "set naccesspolicy in the queue's resources_default"),
     "NODEACCESSPOLICY": (Verdict.BLOCKER, "set naccesspolicy in the queue's resources_default"),
     "FORCENODEACCESSPOLICY": (Verdict.BLOCKER, "set naccesspolicy in the queue's resources_default"),
-    "HOLD": (Verdict.BLOCKER, "hold the queue: `schedd hold queue NAME`"),
+    "HOLD": (Verdict.BLOCKER, "hold the queue: `schedd hold -q QUEUE --reason TEXT`"),
+    "TRIGGER": (Verdict.DIFFERS, NO_TRIGGER),
     "CHARGERATE": (Verdict.NO_MATTER, "allocations are not managed here"),
     "COMMENT": (Verdict.NO_MATTER, "only a remark"),
     "EMAILADDRESS": (Verdict.NO_MATTER, "only mail"),
@@ -65,8 +75,11 @@ _ATTRIBUTES: dict[str, tuple[Verdict, str]] = {
 }
 
 
-def credential(entry: Entry, done: Imported) -> None:
-    """Limits and more of a user, group, account, queue, or of all."""
+def credential(entry: Entry, done: Imported, *, preempts: bool) -> None:
+    """Limits and more of a user, group, account, queue, or of all.
+
+    ``preempts``: somewhere in the file jobs are allowed to preempt others.
+    """
     every = entry.index.upper() in ("", "DEFAULT", "ALL", "BASE")
     who = OWNERS.get(entry.name, "all")
     where: dict[str, str] = {}
@@ -87,7 +100,7 @@ def credential(entry: Entry, done: Imported) -> None:
         elif name in ("PRIORITY", "FSTARGET"):
             pass  # with the weights, and with fair share
         elif name not in _AMOUNTS:
-            _no_limit(entry, name, setting, value, done)
+            _no_limit(entry, name, setting, value, done, preempts=preempts)
         elif entry.name == "CLASSCFG" and every:
             words = "a limit of each queue by itself: set it on the server's queues, or one by one"
             done.note(Verdict.BLOCKER, entry.line, setting, words)
@@ -124,9 +137,11 @@ def _limit(
         done.note(Verdict.TRANSLATED, entry.line, setting, f"a limit of {amount} {what}")
 
 
-def _no_limit(entry: Entry, name: str, setting: str, value: str, done: Imported) -> None:
+def _no_limit(entry: Entry, name: str, setting: str, value: str, done: Imported, *, preempts: bool) -> None:
     if not value and name not in ("REQUIREDUSERLIST", "HOSTLIST"):
         done.note(Verdict.NO_MATTER, entry.line, setting, "it is empty")
+    elif ("PREEMPT" in value.upper() or "PREEMPT" in name) and not preempts:
+        done.note(Verdict.NO_MATTER, entry.line, setting, NO_PREEMPTOR)
     elif "PREEMPT" in value.upper() or "PREEMPT" in name:
         done.note(Verdict.BLOCKER, entry.line, setting, _NO_PREEMPTION)
     elif name in ("PLIST", "PDEF"):
@@ -142,9 +157,8 @@ def _no_limit(entry: Entry, name: str, setting: str, value: str, done: Imported)
             done.note(Verdict.BLOCKER, entry.line, setting, words)
     elif name.removeprefix("O").startswith("MAXI"):
         done.note(Verdict.BLOCKER, entry.line, setting, _IDLE)
-    elif name.startswith(("MAX.", "MIN.", "DEFAULT.")):
-        words = "the server's affair: set resources_max, resources_min, resources_default of the queue there"
-        done.note(Verdict.DIFFERS, entry.line, setting, words)
+    elif name.startswith(("MAX.", "MIN.", "DEFAULT.", "REQ.", "REQUIRED.", "EXCL.")):
+        _of_each_job(entry, name, setting, value, done)
     elif name in ("FLAGS", "JOBFLAGS", "QFLAGS"):
         done.note(Verdict.BLOCKER, entry.line, setting, f"there are no such flags of jobs: {value}")
     elif name in _ATTRIBUTES:
@@ -153,3 +167,25 @@ def _no_limit(entry: Entry, name: str, setting: str, value: str, done: Imported)
         done.note(Verdict.BLOCKER, entry.line, setting, "there is no such limit")
     else:
         done.strange(entry.line, setting, "Maui")
+
+
+def _of_each_job(entry: Entry, name: str, setting: str, value: str, done: Imported) -> None:
+    """What each job of a queue may ask for, or gets where it asks for nothing."""
+    kind, _, what = name.partition(".")
+    queue = entry.index if entry.name == "CLASSCFG" else "QUEUE"
+    if what in ("FEATURES", "FEATURE") and kind != "EXCL":
+        properties = ":".join(part for part in value.replace("[", "").replace("]", "").split(",") if part)
+        words = (
+            f"jobs of the queue would go to any node: qmgr -c 'set queue {queue} "
+            f"resources_default.neednodes = {properties}', which is followed"
+        )
+        done.note(Verdict.BLOCKER, entry.line, setting, words)
+    elif kind in ("MAX", "MIN", "DEFAULT") and what in _SERVER_RESOURCES:
+        resource = {"PROC": "procs", "NODE": "nodes"}.get(what) if kind == "DEFAULT" else None
+        words = (
+            f"the server's affair, and not set by this import: qmgr -c 'set queue {queue} "
+            f"resources_{kind.lower()}.{resource or _SERVER_RESOURCES[what]} = {value}'"
+        )
+        done.note(Verdict.DIFFERS, entry.line, setting, words)
+    else:
+        done.note(Verdict.BLOCKER, entry.line, setting, "neither the server nor schedd adds it to jobs")

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from schedd.cli.importing.maui_entries import Entry
-from schedd.cli.importing.result import Imported, Verdict
+from schedd.cli.importing.result import NO_TRIGGER, Imported, Verdict
 
 __all__ = ["nodes"]
 
@@ -22,9 +22,22 @@ _ATTRIBUTES: Mapping[str, tuple[Verdict, str]] = {
     "PRIORITY": (Verdict.DIFFERS, "where several nodes are free, another one may be taken"),
     "PRIORITYF": (Verdict.DIFFERS, "where several nodes are free, another one may be taken"),
     "ACCESS": (Verdict.BLOCKER, "nodes are shared unless jobs ask for whole ones"),
+    "TRIGGER": (Verdict.DIFFERS, NO_TRIGGER),
     "NODETYPE": (Verdict.NO_MATTER, "it names nodes for charges"),
     **dict.fromkeys(
-        ("CHARGERATE", "FRAME", "RACK", "SLOT", "SIZE", "PROCSPEED", "OS", "ARCH", "COMMENT", "RMLIST"),
+        (
+            "CHARGERATE",
+            "ENABLEPROFILING",
+            "FRAME",
+            "RACK",
+            "SLOT",
+            "SIZE",
+            "PROCSPEED",
+            "OS",
+            "ARCH",
+            "COMMENT",
+            "RMLIST",
+        ),
         (Verdict.NO_MATTER, "it does not say which jobs run"),
     ),
 }

@@ -14,20 +14,29 @@ _ACCESS = {"USERLIST": "users", "GROUPLIST": "groups", "ACCOUNTLIST": "accounts"
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _TIMES = frozenset({"PERIOD", "STARTTIME", "ENDTIME", "DAYS", "HOSTLIST"})
 _NO_MATTER = frozenset({"DEPTH", "PRIORITY", "COMMENT", "CHARGEACCOUNT", "ACCESS", "NAME"})
+_SHORT = ("TIMELIMIT", "MAXTIME")
+"""How long a job may be in the reservation that no list lets in."""
+_TAKEN = frozenset({*_SHORT, "TIMELOGIC", "TRIGGER"})
 _MISSING = {  # what is not there: the attributes that ask for it
     "reservations of single processors": ("TASKCOUNT", "RESOURCES", "TPN", "MAXTASKS", "MINTASKS"),
-    "access by the walltime of jobs": ("TIMELIMIT", "MAXTIME"),
     "access by the size of jobs": ("PROCLIMIT",),
     "access by quality of service": ("QOSLIST",),
     "access by what jobs ask for": ("JOBATTRLIST", "NODEFEATURES", "FEATURES"),
-    "access only to whom all lists name": ("TIMELOGIC",),
     "partitions": ("PARTITION",),
     "flags of reservations": ("FLAGS",),
     "reservations given back when idle": ("IDLETIME",),
     "owners of reservations": ("OWNER",),
-    "programs run for reservations": ("TRIGGER",),
 }
 _NEEDED_BY = {name: what for what, names in _MISSING.items() for name in names}
+
+
+class _CannotSayError(ValueError):
+    """What cannot be said in schedd.toml, with what the line says, in which equal lines differ."""
+
+    def __init__(self, words: str, example: str) -> None:
+        super().__init__(f"{example}: {words}")
+        self.words = words
+        self.example = example
 
 
 def standing(entries: list[Entry], today: date, zone: str, done: Imported) -> None:
@@ -45,6 +54,11 @@ def standing(entries: list[Entry], today: date, zone: str, done: Imported) -> No
         setting = f"SRCFG[{name}]"
         try:
             table = _reservation(attributes, today)
+        except _CannotSayError as error:
+            words = f"not taken over, so that its nodes are open to all: {error.words}"
+            for line in lines[name]:
+                done.note(Verdict.BLOCKER, line, setting, words, example=error.example)
+            continue
         except ValueError as error:
             words = f"not taken over, so that its nodes are open to all: {error}"
             for line in lines[name]:
@@ -60,7 +74,14 @@ def _verdict(
     said: dict[str, str], table: dict[str, object], zone: str, line: int, setting: str
 ) -> tuple[Verdict, int, str, str]:
     words = f"a reservation, on the clock of {zone}"
-    if not any(key in table for key in _ACCESS.values()):
+    differs = []
+    if "shorter" in table:
+        differs.append(
+            "jobs of at most that walltime have access (shorter), not those that overlap it for that long"
+        )
+    if said.get("TRIGGER"):
+        differs.append("no program is run for it (TRIGGER): see webhooks and alerts in docs/operations.md")
+    if not any(key in table for key in (*_ACCESS.values(), "shorter")):
         words += "; nobody has access, as the file says"
     if said.get("PERIOD", "").upper() == "INFINITY":
         words += (
@@ -68,21 +89,23 @@ def _verdict(
             "told "
             "a start later than that, not that it never starts"
         )
-        return Verdict.DIFFERS, line, setting, words
-    return Verdict.TRANSLATED, line, setting, words
+        return Verdict.DIFFERS, line, setting, "; ".join([words, *differs])
+    return Verdict.DIFFERS if differs else Verdict.TRANSLATED, line, setting, "; ".join([words, *differs])
 
 
 def _reservation(said: dict[str, str], today: date) -> dict[str, object]:
     """The same as a table of schedd.toml. Raises ValueError for what cannot be said there."""
-    missing = sorted(
-        name
-        for name in said.keys() & _NEEDED_BY.keys()
-        if said[name] and not (name == "TIMELOGIC" and said[name].upper() == "OR")
-    )
+    missing = sorted(name for name in said.keys() & _NEEDED_BY.keys() if said[name])
     if missing:
         kinds = " and ".join(dict.fromkeys(_NEEDED_BY[name] for name in missing))
         raise ValueError(f"{', '.join(missing)}: there are no {kinds}")
-    strange = sorted(said.keys() - _ACCESS.keys() - _TIMES - _NO_MATTER - _NEEDED_BY.keys())
+    shorter = [duration(said[name]) for name in _SHORT if said.get(name)]
+    lists = [name for name in _ACCESS if said.get(name)]
+    if shorter and lists and said.get("TIMELOGIC", "").upper() == "AND":
+        raise ValueError(
+            "TIMELOGIC=AND: one match is enough, and jobs cannot be asked both for a list and a walltime"
+        )
+    strange = sorted(said.keys() - _ACCESS.keys() - _TIMES - _NO_MATTER - _NEEDED_BY.keys() - _TAKEN)
     if strange:
         raise ValueError(f"{', '.join(strange)}: not known to this import")
     hosts = [host for host in re.split(r"[,:\s]+", said.get("HOSTLIST", "")) if host]
@@ -91,11 +114,12 @@ def _reservation(said: dict[str, str], today: date) -> dict[str, object]:
     everywhere = [host.upper() for host in hosts] == ["ALL"]
     odd = [host for host in hosts if not everywhere and not _HOST.fullmatch(host)]
     if odd:
-        raise ValueError(f"HOSTLIST={odd[0]} is a pattern: name the nodes, or a property of theirs")
+        raise _CannotSayError("HOSTLIST is a pattern: name the nodes, or a property of theirs", odd[0])
     return {
         **_window(said, today),
         **({"everywhere": True} if everywhere else {"nodes": hosts}),
         **{key: _names(name, said[name]) for name, key in _ACCESS.items() if said.get(name)},
+        **({"shorter": min(shorter)} if shorter else {}),
     }
 
 
@@ -104,7 +128,9 @@ def _names(attribute: str, text: str) -> list[str]:
     names = []
     for part in re.split(r"[,:]", text):
         if part[:1] in "!~^" or part[-1:] == "&":
-            raise ValueError(f"{attribute}={part}: access lists name only who may, and one match is enough")
+            raise _CannotSayError(
+                "access lists name only who may, and one match is enough", f"{attribute}={part}"
+            )
         names.append(part.strip("+-="))
     return [name for name in names if name]
 

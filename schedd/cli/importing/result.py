@@ -5,9 +5,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from textwrap import wrap
 from typing import Any
 
-__all__ = ["Finding", "Imported", "Verdict", "duration", "logical_lines", "to_toml"]
+__all__ = ["NO_TRIGGER", "Finding", "Imported", "Verdict", "duration", "logical_lines", "to_toml"]
+
+
+NO_TRIGGER = "no program is run: see webhooks and alerts in docs/operations.md"
 
 
 class Verdict(StrEnum):
@@ -35,6 +39,8 @@ class Finding:
     setting: str
     words: str
     file: str = ""
+    example: str = ""
+    """What the line says, where equal findings say different things: a name or a pattern."""
 
 
 @dataclass(slots=True)
@@ -49,9 +55,11 @@ class Imported:
     ends: dict[int, int] = field(default_factory=dict)
     """Of lines of the file that are continued, by the first: the last."""
 
-    def note(self, verdict: Verdict, line: int, setting: str, words: str, file: str = "") -> None:
+    def note(
+        self, verdict: Verdict, line: int, setting: str, words: str, file: str = "", example: str = ""
+    ) -> None:
         """Remember what became of a setting."""
-        self.findings.append(Finding(verdict, line, setting, words, file))
+        self.findings.append(Finding(verdict, line, setting, words, file, example))
 
     def strange(self, line: int, setting: str, whose: str) -> None:
         """Remember a setting that nobody documents."""
@@ -81,23 +89,38 @@ class Imported:
             kind = _without_index(finding.setting)
             groups.setdefault((finding.file, kind, finding.words), []).append(finding)
         for (file, kind, words), found in groups.items():
-            if len(found) == 1:
-                yield self._where(file, [found[0].line]), found[0].setting, words
+            examples = list(dict.fromkeys(one.example for one in found if one.example))
+            if examples:
+                more = f" and {len(examples) - _EXAMPLES} more" if len(examples) > _EXAMPLES else ""
+                words = f"{words} ({', '.join(examples[:_EXAMPLES])}{more})"
+            lines = sorted({finding.line for finding in found})
+            names = {finding.setting for finding in found}
+            if len(names) == 1:
+                yield self._where(file, lines), found[0].setting, words
             else:
-                lines = sorted({finding.line for finding in found})
-                yield self._where(file, lines), f"{kind} ({len(found)} times)", words
+                yield self._where(file, lines), f"{kind} ({len(names)} times)", words
 
-    def report(self) -> Iterator[str]:
-        """The findings as lines, blockers first."""
+    def report(self, width: int = 120) -> Iterator[str]:
+        """The findings as lines of at most ``width`` characters, blockers first; equal ones count once."""
         for verdict in Verdict:
-            found = self.of(verdict)
-            if not found:
-                continue
-            yield f"{_HEADS[verdict]} ({len(found)}):"
             rows = list(self.lines(verdict))
-            wide = [min(max(len(row[column]) for row in rows), 40) for column in (0, 1)]
+            if not rows:
+                continue
+            yield f"{_HEADS[verdict]} ({len(rows)}):"
+            wide = [min(max(len(row[column]) for row in rows), most) for column, most in ((0, 30), (1, 34))]
             for where, setting, words in rows:
-                yield f"  {where:>{wide[0]}}  {setting:{wide[1]}}  {words}".rstrip()
+                head = f"  {where:>{wide[0]}}  {setting:{wide[1]}}  "
+                rest = " " * (sum(wide) + 6)
+                if len(head) > len(rest):
+                    yield head.rstrip()
+                    head = rest
+                yield from wrap(
+                    words or "-",
+                    max(width, len(rest) + 40),
+                    initial_indent=head,
+                    subsequent_indent=rest,
+                    break_on_hyphens=False,
+                )
 
     def toml(self, cluster: str) -> str:
         """The settings as a part of schedd.toml."""
@@ -113,12 +136,19 @@ class Imported:
                 ranges[-1][1] = end
             else:
                 ranges.append([line, end])
-        said = ", ".join(f"{first}-{last}" if last > first else f"{first}" for first, last in ranges)
+        said = ", ".join(
+            f"{first}-{last}" if last > first else f"{first}" for first, last in ranges[:_RANGES]
+        )
+        if len(ranges) > _RANGES:
+            said += f", … {ranges[-1][1]}"
         if lines == [0]:
             return file or "no line"
         return f"{file} {said}" if file else f"line{'s' if '-' in said or ',' in said else ''} {said}"
 
 
+_EXAMPLES = 3
+_RANGES = 4
+"""Ranges of lines of one finding that are listed; of more only the last line."""
 _INLINE = frozenset({"queues", "shares", "speeds"})
 
 _HEADS = {
