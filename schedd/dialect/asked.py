@@ -1,14 +1,20 @@
 """What a job asked for, name by name: its own wishes over the defaults, and what became of each."""
 
+import re
 from collections.abc import Iterable, Mapping
 
 from schedd.dialect.errors import printable
 from schedd.dialect.span import Span, whole_number
-from schedd.dialect.units import parse_size
+from schedd.dialect.units import LARGEST_SIZE, parse_size
+from schedd.wire import float_parts
 
-__all__ = ["Asked", "parse_amount", "resource_list"]
+__all__ = ["Asked", "parse_amount", "parse_typed", "resource_list"]
 
 _SHOWN_AT_MOST = 8
+
+_SIGNED = re.compile(r"[+-]?[0-9]+")
+_DIGITS = 30
+"""Numbers of more digits are beyond all measure."""
 
 _LONGEST = 1 << 18
 """The longest value that is read, in characters: ten thousand nodes by name fit, at about a second."""
@@ -37,6 +43,27 @@ def parse_amount(span: Span) -> int:
     if text[:1].isdigit() and text[-1].isalpha():
         return parse_size(span)
     return whole_number(span, "an amount", least=0)
+
+
+def parse_typed(span: Span, kind: str) -> int:
+    """An amount of an OpenPBS resource of the type long, size or float: sizes as KiB, floats in FLOAT_PARTS.
+
+    An amount below zero is none. Raises RequestError.
+    """
+    text = str(span)
+    if kind == "size":
+        return parse_size(span)
+    if kind == "float":
+        parts = float_parts(text)
+        if parts is None:
+            raise span.error(f"a number is needed, not {span.shown()}", "for example 0.5")
+    else:
+        if not _SIGNED.fullmatch(text):
+            raise span.error(f"a whole number is needed, not {span.shown()}", "for example 2")
+        parts = int(text) if len(text) <= _DIGITS else LARGEST_SIZE
+    if parts >= LARGEST_SIZE:
+        raise span.error("the number is too large")
+    return max(0, parts)
 
 
 class Asked:

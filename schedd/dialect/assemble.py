@@ -35,14 +35,17 @@ def divided(span: Span, chunks: Sequence[Chunk], *, size: bool = False) -> int:
 
 
 def walltime_of(asked: Asked, name: str = "walltime") -> int | None:
-    """Seconds of a time among the resources, None when nothing names one. Raises RequestError."""
+    """Seconds of a time among the resources, None when nothing names one. Raises RequestError.
+
+    The servers start a job with a walltime of 0, and end it once it has run for a second.
+    """
     span = asked.get(name)
     if span is None:
         return None
     seconds = parse_walltime(span)
     if seconds < 1:
-        raise span.error(f"{name}= must be at least 1 second", "for example 01:00:00")
-    return seconds
+        asked.note(f"planned with 1 second: {name} 0 ends a job as soon as it has run for a second")
+    return max(1, seconds)
 
 
 def assemble(

@@ -9,7 +9,7 @@ from schedd.dialect.openpbs import parse_openpbs
 from schedd.dialect.sharing import NodeKind
 from schedd.dialect.torque import parse_torque
 from schedd.model import Request
-from schedd.wire import JobFacts
+from schedd.wire import NO_TYPES, JobFacts, ResourceTypes
 
 __all__ = ["DIALECTS", "KILLED", "Dialect", "Family", "Site", "dialect_of"]
 
@@ -25,7 +25,7 @@ class Site:
 
     ``mem_per_core`` in KiB is planned where a job asks for no memory; ``pack``: units of one request may
     share a node where the family's default is a node for each; ``kinds`` are those of the nodes where some
-    decide by themselves whether jobs share them.
+    decide by themselves whether jobs share them; ``types`` the types of an OpenPBS server's resources.
     """
 
     defaults: Mapping[str, str]
@@ -35,6 +35,7 @@ class Site:
     generic: Collection[str] = ()
     shared: Collection[str] = ()
     kinds: Collection[NodeKind] = ()
+    types: ResourceTypes = NO_TYPES
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,8 @@ def _read_openpbs(facts: JobFacts, site: Site) -> Request:
         generic=site.generic,
         shared=site.shared,
         kinds=site.kinds,
+        types=site.types,
+        runs=facts.state in ("R", "E", "S"),
     )
 
 

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Final
 
 from schedd.dialect.advres import advres_names, refuse_flags
-from schedd.dialect.asked import Asked, parse_amount
+from schedd.dialect.asked import Asked, parse_amount, parse_typed
 from schedd.dialect.assemble import assemble, by_lower_name, resources_of, walltime_of
 from schedd.dialect.cost_limit import cost_limit_names
 from schedd.dialect.deadline import deadline_names
@@ -18,19 +18,16 @@ from schedd.dialect.span import Span, whole_number
 from schedd.dialect.throughput import work_names
 from schedd.dialect.units import looks_like_amount, parse_size
 from schedd.model.request import Chunk, NodeSets, Place, Request
+from schedd.wire import NO_TYPES, ResourceTypes
 
 __all__ = ["parse_openpbs"]
 
 _NOT_FOR_THE_PLAN: Final = frozenset({"mpiprocs", "ompthreads", "nchunk"})
 """How a job's processes are started inside its chunks."""
 
-_STRINGS: Final = frozenset({"arch", "vntype", "aoe", "eoe", "accelerator_model", "accelerator_group"})
-"""The server's own string resources of a vnode."""
-
-_OF_A_CHUNK: Final = frozenset(
-    {"ncpus", "mem", "vmem", "ngpus", "host", "vnode", *_NOT_FOR_THE_PLAN, *_STRINGS}
-)
-"""Names that, without a select, are put into the one chunk of the job."""
+_TRUE: Final = frozenset({"true", "t", "y", "1"})
+_FALSE: Final = frozenset({"false", "f", "n", "0"})
+"""How the server reads a boolean."""
 
 _ONE_NODE: Final = frozenset({"host", "vnode"})
 """Of these every node has a value of its own: with `group=` of it a job is on one; scattered on none."""
@@ -42,10 +39,14 @@ _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class _Site:
-    """What is known of the site's resources; names in lower case to their own spelling."""
+    """What is known of the site's resources; names in lower case to their own spelling.
+
+    ``told``: a server is at hand, so that a resource without a type deserves a remark.
+    """
 
     amounts: Mapping[str, str]
-    strings: frozenset[str]
+    types: ResourceTypes
+    told: bool
     chunk_defaults: Mapping[str, str]
     mem_per_core_default: int
     shared: frozenset[str]
@@ -61,8 +62,9 @@ def parse_openpbs(
     known_nodes: Collection[str] = (),
     generic: Collection[str] = (),
     shared: Collection[str] = (),
-    strings: Collection[str] = (),
+    types: ResourceTypes | None = None,
     kinds: Collection[NodeKind] = (),
+    runs: bool = False,
 ) -> Request:
     """The request of an OpenPBS job; its meaning is set out in ``docs/requests.md``.
 
@@ -71,9 +73,9 @@ def parse_openpbs(
     ``shared`` are names of resources of the whole cluster, which are no part of the request;
     ``chunk_defaults`` the ``default_chunk`` of queue and server. ``mem_per_core_default`` in KiB is planned
     for chunks that ask for no memory, never more than their vmem. ``known_nodes`` tells hosts from
-    properties in ``nodes=``; ``generic`` are node-locked resources that the plan knows, ``strings`` resources
-    of type string, whose values are features even where they look like numbers; ``kinds`` those of the nodes
-    where some are shared otherwise than jobs ask. Raises RequestError.
+    properties in ``nodes=``; ``generic`` are node-locked resources that the plan knows; ``types`` those of
+    the server's resources (None: there is no server, and the look of a value decides); ``kinds`` those of the
+    nodes where some are shared otherwise than jobs ask. ``runs``: the job has started. Raises RequestError.
     """
     asked = Asked({**resources, **({"select": schedselect} if schedselect.strip() else {})}, defaults)
     refuse_flags(asked.values)
@@ -87,11 +89,12 @@ def parse_openpbs(
         }
     )
     if shared:
-        check_shared(asked.values, shared)
+        check_shared(asked.values, shared, types or NO_TYPES)
         asked.ignore(shared_names(asked.values, shared))
     site = _Site(
         by_lower_name(generic),
-        _STRINGS | {name.lower() for name in strings},
+        types or NO_TYPES,
+        types is not None,
         {name.strip().lower(): value for name, value in chunk_defaults.items()},
         mem_per_core_default,
         frozenset(name.lower() for name in shared),
@@ -101,7 +104,10 @@ def parse_openpbs(
         selected = parse_select(about)
         chunks = [_planned(chunk, asked, site) for chunk in selected]
         summed = {name for chunk in selected for name, _ in chunk.resources}
-        asked.ignore({"nodes", *_OF_A_CHUNK, *summed})  # the server writes the sums of all chunks there
+        asked.ignore({"nodes", *summed})  # the server writes the sums of all chunks there
+        asked.ignore(
+            name for name in asked.names if site.types.is_of_hosts(name) or name in _NOT_FOR_THE_PLAN
+        )
     elif (about := asked.get("nodes")) is not None:
         chunks, exclusive = nodes_chunks(about, asked, known_nodes)
         chunks = [_with_default_memory(chunk, mem_per_core_default) for chunk in chunks]
@@ -109,7 +115,11 @@ def parse_openpbs(
     else:
         about = asked.get("ncpus") or Span.of("1", "ncpus")
         usual = Placing(Place.PACK)
-        names = [name for name in asked.names if name in _OF_A_CHUNK | site.strings or name in site.amounts]
+        names = [
+            name
+            for name in asked.names
+            if site.types.is_of_hosts(name) or name in site.amounts or name in _NOT_FOR_THE_PLAN
+        ]
         spans = ((name, asked.get(name)) for name in names)
         chunks = [_planned(SelectChunk(1, tuple((n, s) for n, s in spans if s is not None)), asked, site)]
     chunks = _on_nodes_of_the_queue(chunks, asked)
@@ -124,7 +134,7 @@ def parse_openpbs(
         chunks,
         placing.place,
         exclusive=exclusive,
-        walltime=_walltime(asked),
+        walltime=_walltime(asked, runs=runs),
         asked=asked,
         about=about,
     )
@@ -156,18 +166,24 @@ def _planned(chunk: SelectChunk, asked: Asked, site: _Site) -> Chunk:
     defaults = {name: Span.of(value, name) for name, value in site.chunk_defaults.items() if value.strip()}
     for name, span in {**defaults, **given}.items():
         if name == "ncpus":
-            planned = replace(planned, cpus=whole_number(span, "ncpus=", least=0))
+            planned = replace(planned, cpus=whole_number(span.inner(), "ncpus=", least=0))
         elif name == "ngpus":
-            planned = replace(planned, gpus=whole_number(span, "ngpus=", least=0))
+            planned = replace(planned, gpus=whole_number(span.inner(), "ngpus=", least=0))
         elif name == "mem":
-            planned = replace(planned, mem=parse_size(span))
+            planned = replace(planned, mem=parse_size(span.inner()))
         elif name == "vmem":
-            planned = replace(planned, vmem=parse_size(span))
+            planned = replace(planned, vmem=parse_size(span.inner()))
         elif name in ("host", "vnode"):
             features.add(frozenset({span.unquoted()}))
-        elif name in site.amounts:
+        elif name in _NOT_FOR_THE_PLAN or (name in site.shared and name not in site.amounts):
+            pass
+        elif site.types.is_amount(name):
+            amount = parse_typed(span.inner(), site.types.type_of(name))
+            amounts[site.amounts.get(name, site.types.spelled(name))] = amount
+        elif not site.types.type_of(name) and name in site.amounts:
             amounts[site.amounts[name]] = parse_amount(span)
-        elif name not in _NOT_FOR_THE_PLAN and name not in site.shared:
+            _note_unknown_type(name, "a number", asked, site)
+        else:
             _add_feature(name, span, features, asked, site)
     planned = replace(
         planned,
@@ -184,12 +200,30 @@ def _planned(chunk: SelectChunk, asked: Asked, site: _Site) -> Chunk:
 def _add_feature(name: str, span: Span, features: set[frozenset[str]], asked: Asked, site: _Site) -> None:
     """A boolean or a string; as in the server, False also fits a node without the resource."""
     value = span.unquoted()
-    if name not in site.strings and value.lower() in ("true", "false"):
-        features.add(frozenset({f"{name}=True" if value.lower() == "true" else f"!{name}=True"}))
-    elif name not in site.strings and looks_like_amount(value):
-        asked.note(f"not planned: {name}={span.brief()}")
-    else:
+    kind = site.types.type_of(name)
+    if not kind:
+        if value.lower() in ("true", "false"):
+            kind = "boolean"
+            _note_unknown_type(name, "a boolean", asked, site)
+        elif looks_like_amount(value):
+            asked.note(f"not planned: {name}={span.brief()}")
+            _note_unknown_type(name, "a number", asked, site)
+            return
+        else:
+            _note_unknown_type(name, "a string", asked, site)
+    if kind != "boolean":
         features.add(frozenset({f"{name}={value}"}))
+    elif value.lower() in _TRUE:
+        features.add(frozenset({f"{name}=True"}))
+    elif value.lower() in _FALSE:
+        features.add(frozenset({f"!{name}=True"}))
+    else:
+        raise span.error(f"{name}= needs True or False, not {span.shown()}", "True or False")
+
+
+def _note_unknown_type(name: str, read_as: str, asked: Asked, site: _Site) -> None:
+    if site.told:
+        asked.note(f"the server does not tell the type of {name}; it was read as {read_as}")
 
 
 def _with_default_memory(chunk: Chunk, per_core: int) -> Chunk:
@@ -200,20 +234,23 @@ def _with_default_memory(chunk: Chunk, per_core: int) -> Chunk:
     return replace(chunk, mem=min(default, chunk.vmem) if chunk.vmem else default)
 
 
-def _walltime(asked: Asked) -> int | None:
-    """The soft walltime, which is what its owner expects; else the walltime; of a job that may be shrunk, the
-    longest it may have.
+def _walltime(asked: Asked, *, runs: bool) -> int | None:
+    """The walltime by which a job is planned.
+
+    Of a job that may be shrunk (min_walltime) and waits, its max_walltime: its walltime is set to that when
+    it starts. Of any other, and without a max_walltime, the soft walltime, which is what its owner expects;
+    else the walltime.
     """
     walltime = walltime_of(asked)
     soft = walltime_of(asked, "soft_walltime")
+    longest = walltime_of(asked, "max_walltime")
+    shortest = walltime_of(asked, "min_walltime")
+    if longest is not None and not runs:
+        asked.note("planned with its max_walltime, to which its walltime is set at its start")
+        return longest
     if soft is not None and (walltime is None or soft < walltime):
         asked.note("planned with its soft_walltime; beyond it the plan is moved as for any overrun")
         return soft
-    longest = walltime_of(asked, "max_walltime")
-    shortest = walltime_of(asked, "min_walltime")
-    if walltime is None and longest is not None:
-        asked.note("planned with its max_walltime; jobs are not shrunk")
-        return longest
-    if shortest is not None:
-        asked.note("min_walltime was not followed: jobs are not shrunk")
+    if shortest is not None and walltime is not None and not runs:
+        return max(walltime, shortest)
     return walltime

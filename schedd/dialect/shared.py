@@ -8,7 +8,11 @@ case.
 import re
 from collections.abc import Collection, Iterator, Mapping
 
+from schedd.dialect.asked import parse_typed
+from schedd.dialect.errors import RequestError
 from schedd.dialect.span import LARGEST, Span
+from schedd.dialect.units import LARGEST_SIZE
+from schedd.wire import NO_TYPES, ResourceTypes
 
 __all__ = ["check_shared", "shared_amounts", "shared_names"]
 
@@ -16,16 +20,19 @@ _LISTS = ("gres", "software", "x.gres")
 _ITEM = re.compile(r"([^:+=]+)(?:[:+=](\d+))?")
 
 
-def shared_amounts(resources: Mapping[str, str], names: Collection[str]) -> dict[str, int]:
-    """What the job asks for of those resources that are ``names``, spelled as these are.
+def shared_amounts(
+    resources: Mapping[str, str], names: Collection[str], types: ResourceTypes = NO_TYPES
+) -> dict[str, int]:
+    """What the job asks for of those resources that are ``names``, spelled as these are; sizes in KiB and
+    floats in parts, by the ``types`` of the server's resources.
 
-    An amount beyond ``LARGEST`` counts as one more than that: see ``check_shared``.
+    An amount that is too large counts as one more than may be: see ``check_shared``.
     """
     found: dict[str, int] = {}
     known = {name.lower(): name for name in names}
     for key, value in resources.items():
-        if key.lower() in known and value.strip().isdecimal():
-            found[known[key.lower()]] = _bounded(value.strip())
+        if key.lower() in known and (amount := _amount(key, value.strip(), types)) is not None:
+            found[known[key.lower()]] = amount
     for _, wanted, amount in _listed(resources):
         if wanted.lower() in known:
             name = known[wanted.lower()]
@@ -33,15 +40,32 @@ def shared_amounts(resources: Mapping[str, str], names: Collection[str]) -> dict
     return found
 
 
-def check_shared(resources: Mapping[str, str], names: Collection[str]) -> None:
+def check_shared(
+    resources: Mapping[str, str], names: Collection[str], types: ResourceTypes = NO_TYPES
+) -> None:
     """Raise RequestError where the job asks for more of a resource than can be counted."""
     known = {name.lower() for name in names}
-    for name, amount in shared_amounts(resources, names).items():
-        if amount > LARGEST:
+    for name, amount in shared_amounts(resources, names, types).items():
+        most = _most(types.type_of(name))
+        if amount > most:
             keys = [key for key in resources if key.lower() == name.lower()]
             keys += [key for key, wanted, _ in _listed(resources) if wanted.lower() in known]
             span = Span.of(resources[keys[0]], keys[0])
-            raise span.error(f"the amount of {name} is too large", f"at most {LARGEST}")
+            raise span.error(f"the amount of {name} is too large", f"at most {most}")
+
+
+def _most(kind: str) -> int:
+    return LARGEST_SIZE - 1 if kind in ("size", "float") else LARGEST
+
+
+def _amount(name: str, text: str, types: ResourceTypes) -> int | None:
+    kind = types.type_of(name)
+    if kind not in ("size", "float"):
+        return _bounded(text) if text.isascii() and text.isdecimal() else None
+    try:
+        return parse_typed(Span.of(text), kind)
+    except RequestError as error:
+        return LARGEST_SIZE if "too large" in error.what else None
 
 
 def shared_names(resources: Mapping[str, str], names: Collection[str]) -> set[str]:

@@ -69,10 +69,15 @@ class Span:
         start = self.start + len(text) - len(text.lstrip())
         return Span(self.source, start, max(start, self.end - len(text) + len(text.rstrip())))
 
+    def inner(self) -> "Span":
+        """The piece without the pair of quotes around it if there is one."""
+        text = str(self)
+        quoted = len(text) > 1 and text[0] in "\"'" and text[0] == text[-1]
+        return Span(self.source, self.start + 1, self.end - 1) if quoted else self
+
     def unquoted(self) -> str:
         """Its text, without the pair of quotes around it if there is one."""
-        text = str(self)
-        return text[1:-1] if len(text) > 1 and text[0] in "\"'" and text[0] == text[-1] else text
+        return str(self.inner())
 
     def shown(self) -> str:
         """Its text in quotes, for a message."""

@@ -263,6 +263,7 @@ def _state(header: dict[str, Any], arrays: dict[str, Ints], settings: EngineSett
         state.limits.read_queue(queue)
     state.note_power()
     state.intake.set_shared(state.limits.shared)
+    state.intake.set_types(state.limits.types)
     limits = [Limit(**limit) for limit in header["limits"]]
     state.limits.pools = {limit.pool: limit for limit in limits}
     state.limits.opened = header["opened"]

@@ -14,6 +14,7 @@ from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.failing import stays_aside
 from schedd.engine.machine import bookings, handovers, metering, nodes, power, reconcile, reservations
+from schedd.engine.machine.resource_types import note_untyped
 from schedd.engine.place.places import make_room_in_pools
 from schedd.engine.place.reask import reask
 from schedd.engine.rank import accounts
@@ -165,6 +166,7 @@ def _nodes(state: EngineState, events: Sequence[NodeChanged]) -> None:
         power.seen(state, events)
     if nodes.take_nodes(state, events):
         reread(state, events[-1].id, None, "the cluster has other nodes or resources than before")
+        note_untyped(state, events[-1].id)
     if state.note_power():
         _limits(state, events[-1].id, "the nodes that a power cap is about were changed", ())
     reservations.nodes_again(state)
@@ -194,9 +196,16 @@ def _queue(state: EngineState, event: QueueChanged) -> None:
 
 def _server(state: EngineState, event: ServerChanged) -> None:
     before, state.server = state.server, event.server
-    if before.limits != event.server.limits:
-        odd = state.limits.read_server(event.server)
-        _limits(state, event.id, "the server's limits were changed", odd)
+    typed = before.resources != event.server.resources
+    if typed or before.limits != event.server.limits:
+        odd = list(state.limits.read_server(event.server))
+        for queue in state.queues.values() if typed else ():
+            odd += state.limits.read_queue(queue)
+        what = "types of resources" if typed else "limits"
+        _limits(state, event.id, f"the server's {what} were changed", odd)
+    if state.intake.set_types(state.limits.types):
+        reread(state, event.id, None, "the types of the server's resources were changed")
+    note_untyped(state, event.id)
     if before.defaults != event.server.defaults:
         reread(state, event.id, None, "the server's defaults were changed")
 
@@ -209,7 +218,7 @@ def _counted(state: EngineState, event: Counted) -> None:
     if event.free:
         for record in state.records.values():
             if record.phase is Phase.RUNNING:
-                claim = claim_of(record.facts, record.understood, {event.name})
+                claim = claim_of(record.facts, record.understood, {event.name}, state.limits.types)
                 held += claim.amounts.get(event.name, 0)
     amount = event.amount + held
     if state.limits.count(event.name, amount, event.time):

@@ -215,8 +215,8 @@ class Shapes:
         """The sets by name, each as the features of which its nodes have one."""
         if not together.by:
             return dict(together.named)
-        prefix = f"{together.by}="
-        values = {name for kind in self._kinds for name in kind.features if name.startswith(prefix)}
+        prefix = f"{together.by.lower()}="
+        values = {name for kind in self._kinds for name in kind.features if name.lower().startswith(prefix)}
         return {value: frozenset({value}) for value in sorted(values)}
 
     def _sets_of(self, request: Request) -> list[_SetOfNodes]:

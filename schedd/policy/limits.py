@@ -14,6 +14,7 @@ from typing import Final, Literal
 
 from schedd.dialect.units import size_in_words
 from schedd.policy.recurrence import Recurrence
+from schedd.wire import FLOAT_PARTS, NO_TYPES, ResourceTypes, float_parts
 
 __all__ = [
     "WATTS",
@@ -38,7 +39,8 @@ class Limit:
     all jobs together), ``cpu_seconds`` (the same times their cpus), ``watts``, or a generic resource.
     ``queue`` is where it counts, empty: on the whole cluster. ``name`` is of which user, group and so on;
     empty: of each by itself, save those that a limit of the same sort names. ``during`` are the windows in
-    which it holds, as ``Recurrence.text``; empty: always.
+    which it holds, as ``Recurrence.text``; empty: always. ``unit`` is ``size`` where KiB of a resource are
+    counted, ``float`` where parts of its unit are (``FLOAT_PARTS``).
     """
 
     amount: int
@@ -47,6 +49,7 @@ class Limit:
     name: str = ""
     queue: str = ""
     during: str = ""
+    unit: Literal["", "size", "float"] = ""
 
     @property
     def shared(self) -> bool:
@@ -97,26 +100,30 @@ _SIZE = re.compile(r"(\d+)([kmgtp]?)([bw]?)", re.IGNORECASE)
 
 
 def limits_of_server(
-    printed: Mapping[str, str], queue: str = ""
+    printed: Mapping[str, str], queue: str = "", types: ResourceTypes = NO_TYPES
 ) -> tuple[tuple[Limit, ...], tuple[str, ...]]:
     """The run limits among a server's (or ``queue``'s) attributes, and what of them cannot be read.
 
     What cannot be read is told as ``name = value``; nothing is raised, since the server's word is a fact.
+    ``types`` are those of the server's resources.
     """
     found: list[Limit] = []
     odd: list[str] = []
     for name, text in printed.items():
+        resource = types.spelled(name.partition(".")[2])
         if name in _PLAIN:
             who, what = _PLAIN[name]
-            limits = _plain(text, who, what, queue)
+            limits = _plain(text, who, what, queue, types)
         elif name == "max_run":
-            limits = _listed(text, "jobs", queue)
+            limits = _listed(text, "jobs", queue, types)
         elif name.startswith("max_run_res."):
-            limits = _listed(text, name[12:], queue)
+            limits = _listed(text, resource, queue, types)
         elif prefix := next((prefix for prefix in _PLAIN_RES if name.startswith(prefix)), ""):
-            limits = _plain(text, _PLAIN_RES[prefix], name[len(prefix) :], queue)
-        elif name.startswith(_AVAILABLE) and name[len(_AVAILABLE) :] not in _OF_REQUESTS:
-            limits = _plain(text, "all", name[len(_AVAILABLE) :], queue) or []  # it may be no number at all
+            limits = _plain(text, _PLAIN_RES[prefix], resource, queue, types)
+        elif name.startswith(_AVAILABLE) and resource not in _OF_REQUESTS:
+            if types.type_of(resource) and not types.is_amount(resource):
+                continue  # a string or a boolean limits no amount
+            limits = _plain(text, "all", resource, queue, types) or []  # it may be no number at all
         else:
             continue
         if limits is None:
@@ -126,23 +133,27 @@ def limits_of_server(
     return tuple(found), tuple(odd)
 
 
-def _plain(text: str, who: Who, what: str, queue: str) -> list[Limit] | None:
-    amount = _amount(text, what)
-    return None if amount is None else [Limit(amount=amount, what=_known(what), who=who, queue=queue)]
+def _plain(text: str, who: Who, what: str, queue: str, types: ResourceTypes) -> list[Limit] | None:
+    amount = _amount(text, what, types)
+    if amount is None:
+        return None
+    return [Limit(amount=amount, what=_known(what), who=who, queue=queue, unit=_unit(what, types))]
 
 
-def _listed(text: str, what: str, queue: str) -> list[Limit] | None:
+def _listed(text: str, what: str, queue: str, types: ResourceTypes) -> list[Limit] | None:
     entries = _ENTRY.findall(text)
     if not entries or _ENTRY.sub("", text).strip(" ,"):
         return None
     limits = []
     for letter, name, value in entries:
-        amount = _amount(value, what)
+        amount = _amount(value, what, types)
         if amount is None:
             return None
         every = name.strip('"') in ("PBS_GENERIC", "PBS_ALL")
         name = "" if every else name.strip('"')
-        limits.append(Limit(amount=amount, what=_known(what), who=_ENTITIES[letter], name=name, queue=queue))
+        whose = _ENTITIES[letter]
+        unit = _unit(what, types)
+        limits.append(Limit(amount=amount, what=_known(what), who=whose, name=name, queue=queue, unit=unit))
     return limits
 
 
@@ -150,14 +161,24 @@ def _known(resource: str) -> str:
     return _RESOURCES.get(resource, resource)
 
 
-def _amount(text: str, what: str) -> int | None:
-    """A count, or a size in KiB where the resource is memory."""
+def _unit(resource: str, types: ResourceTypes) -> Literal["", "size", "float"]:
+    """In what a resource is counted; mem and vmem say so by their names."""
+    kind = "" if resource in _COUNTED else types.type_of(resource)
+    return "size" if kind == "size" else "float" if kind == "float" else ""
+
+
+def _amount(text: str, what: str, types: ResourceTypes) -> int | None:
+    """A count, a size in KiB, or the parts of a number of type float."""
+    kind = types.type_of(what)
+    if kind == "float":
+        parts = float_parts(text.strip())
+        return None if parts is None else max(0, parts)
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         return None
     digits, unit, word = match[1].lstrip("0") or "0", match[2].lower(), match[3].lower()
     number = min(int(digits), _UNBOUNDED) if len(digits) <= 19 else _UNBOUNDED
-    if what in ("mem", "vmem"):
+    if kind == "size":
         return min(((number * (_WORD if word == "w" else 1)) << _SHIFTS[unit]) >> 10, _UNBOUNDED)
     return None if unit or word else number
 
@@ -208,10 +229,12 @@ def needs(limits: Mapping[str, Limit], job: Claim) -> dict[str, int]:
     return {pool: amount for pool, amount in found.items() if amount > 0}
 
 
-def amount_in_words(amount: int, what: str) -> str:
+def amount_in_words(amount: int, what: str, unit: str = "") -> str:
     """So much of what a limit counts, as a person would say it."""
-    if what == "mem":
-        return f"{size_in_words(amount)} of mem"
+    if what in ("mem", "vmem") or unit == "size":
+        return f"{size_in_words(amount)} of {what}"
+    if unit == "float":
+        return f"{amount / FLOAT_PARTS:g} {what}"
     if what == WATTS:
         return f"{amount} W drawn by jobs"
     units = {"walltime": "s of walltime", "cpu_seconds": "s of walltime times cpus"}
@@ -220,7 +243,7 @@ def amount_in_words(amount: int, what: str) -> str:
 
 def in_words(limit: Limit) -> str:
     """A limit as a person would say it."""
-    what = amount_in_words(limit.amount, limit.what)
+    what = amount_in_words(limit.amount, limit.what, limit.unit)
     if limit.amount == 1 and limit.what in ("jobs", "cpus", "nodes", "gpus"):
         what = what[:-1]
     whose = (

@@ -38,6 +38,7 @@ from schedd.wire.orders import (
     WattsRead,
     WholeEnds,
 )
+from schedd.wire.resources import BUILT_IN, FLOAT_PARTS, NO_TYPES, ResourceFacts, ResourceTypes, float_parts
 from schedd.wire.told import (
     Counted,
     HandoverDone,
@@ -62,7 +63,10 @@ from schedd.wire.told import (
 )
 
 __all__ = [
+    "BUILT_IN",
+    "FLOAT_PARTS",
     "HANDED_ATTRIBUTES",
+    "NO_TYPES",
     "AccountMoved",
     "AccountSet",
     "Act",
@@ -104,6 +108,8 @@ __all__ = [
     "QueueChanged",
     "QueueFacts",
     "Reserve",
+    "ResourceFacts",
+    "ResourceTypes",
     "Run",
     "RunAccepted",
     "RunFacts",
@@ -124,4 +130,5 @@ __all__ = [
     "Unreserve",
     "WattsRead",
     "WholeEnds",
+    "float_parts",
 ]

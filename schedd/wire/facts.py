@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from schedd.wire.resources import ResourceFacts
+
 __all__ = [
     "HANDED_ATTRIBUTES",
     "ExpectedFacts",
@@ -88,7 +90,8 @@ class JobFacts:
 class NodeFacts:
     """One node as the server describes it; ``mem`` (physical) and ``vmem`` (with swap) in KiB.
 
-    ``properties`` include string and boolean resources as ``name=value``.
+    ``resources`` are amounts: sizes in KiB, numbers of type float in ``FLOAT_PARTS``. ``properties`` include
+    string and boolean resources as ``name=value``, the name in lower case.
     """
 
     name: str
@@ -122,6 +125,7 @@ class QueueFacts:
 class ServerFacts:
     """The server: whether scheduling is enabled, its defaults and limits, its version; ``open``: whether
     users may see each other's jobs. ``family`` is that of its dialect; an older adapter does not say.
+    ``resources`` are those that an OpenPBS server defines, by name; empty where it did not tell them.
     """
 
     scheduling: bool = True
@@ -130,6 +134,7 @@ class ServerFacts:
     defaults: Mapping[str, str] = field(default_factory=dict)
     limits: Mapping[str, str] = field(default_factory=dict)
     family: str = ""
+    resources: Mapping[str, ResourceFacts] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,9 +33,11 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What the server says of itself, a queue or a scheduler: values by `name` or `name.resource`."""
+    """What the server says of itself, a queue, a scheduler or a resource: values by `name` or
+    `name.resource`.
+    """
 
-    kind: Literal["server", "queue", "scheduler"]
+    kind: Literal["server", "queue", "scheduler", "resource"]
     name: str
     values: Mapping[str, str]
 

@@ -3,18 +3,18 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Final
 
+from schedd.wire import FLOAT_PARTS, NO_TYPES, ResourceTypes, float_parts
 from schedd.wire.bounds import AMOUNT_END, bounded
 
 _UNITS: Final = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4, "p": 1024**5}
 _SIZE: Final = re.compile(r"(\d+)(?:([kmgtp])?([bw])?)", re.IGNORECASE)
 _WORD: Final = 8  # bytes
+_LONG: Final = re.compile(r"[+-]?[0-9]{1,400}")
 _MOST: Final = 1_000_000  # subjobs of one array
 _DIGITS: Final = 400  # of a number; Python reads some thousands
-
-SIZES: Final = frozenset({"mem", "vmem", "pmem", "pvmem", "file", "hbmem", "accelerator_memory"})
-"""Resources whose plain numbers are bytes."""
 
 
 def kib(text: str) -> int:
@@ -28,14 +28,49 @@ def kib(text: str) -> int:
     )
 
 
-def amount(name: str, text: str) -> int | None:
-    """A consumable amount: sizes in KiB, other whole numbers as they are; None for a string or a boolean."""
-    if text.isdecimal() and name not in SIZES:
-        return bounded(int(text), AMOUNT_END) if len(text) <= _DIGITS else AMOUNT_END - 1
-    try:
-        return kib(text)
-    except ValueError:
+def amount(name: str, text: str, types: ResourceTypes = NO_TYPES) -> int | None:
+    """An amount of a resource of type long, size (in KiB) or float (in `FLOAT_PARTS`), none below zero; None
+    for a value of any other type, and for what is no value.
+
+    A resource without a type is read by the look of its value.
+    """
+    kind = types.type_of(name)
+    found: int | None = None
+    if kind == "float":
+        found = float_parts(text.strip())
+    elif kind == "long" or (not kind and text.isdecimal()):
+        found = int(text) if _LONG.fullmatch(text.strip()) else None
+    elif kind in ("size", ""):
+        found = kib(text) if len(text) <= _DIGITS and _SIZE.fullmatch(text.strip()) else None
+    return None if found is None else bounded(found, AMOUNT_END)
+
+
+def written(name: str, count: int, types: ResourceTypes, *, size: bool = False) -> str:
+    """An amount as the server writes it; `size`: one without a type was written as a size before."""
+    kind = types.type_of(name)
+    if kind == "float":
+        return f"{Decimal(count) / FLOAT_PARTS:f}"
+    return f"{count}kb" if kind == "size" or (not kind and size) else str(count)
+
+
+def text_of_value(text: str) -> str:
+    """A value of a `select` without the quotes around it."""
+    return text[1:-1] if len(text) > 1 and text[0] in "\"'" and text[0] == text[-1] else text
+
+
+_TRUE: Final = frozenset({"true", "t", "y", "1"})
+_FALSE: Final = frozenset({"false", "f", "n", "0"})
+
+
+def boolean(name: str, text: str, types: ResourceTypes) -> bool | None:
+    """The value of a resource of type boolean; None for a value of another type.
+
+    A resource without a type is one where its value is True or False.
+    """
+    kind, word = types.type_of(name), text.strip().lower()
+    if kind not in ("boolean", "") or (not kind and word not in ("true", "false")):
         return None
+    return True if word in _TRUE else False if word in _FALSE else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +150,36 @@ def unrolled(text: str) -> list[str]:
 
 
 def select(text: str) -> Iterator[tuple[int, dict[str, str]]]:
-    """`2:ncpus=4:mem=1gb+1:ncpus=1`: units of each chunk, and what one asks for. Raises ValueError."""
-    for chunk in text.split("+"):
-        first, *rest = chunk.split(":")
+    """`2:ncpus=4:mem=1gb+1:ncpus=1`: units of each chunk, and what one asks for. Raises ValueError.
+
+    A separator inside quotes is part of a value.
+    """
+    for chunk in chunks_of(text):
+        first, *rest = _split(chunk, ":")
         if "=" in first:
             yield 1, _pairs([first, *rest])
         else:
             yield int(first), _pairs(rest)
+
+
+def chunks_of(text: str) -> list[str]:
+    """The chunks of a `select` as they are written."""
+    return _split(text, "+")
+
+
+def _split(text: str, separator: str) -> list[str]:
+    if '"' not in text and "'" not in text:
+        return text.split(separator)
+    found, start, quote = [], 0, ""
+    for at, letter in enumerate(text):
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in "\"'":
+            quote = letter
+        elif letter == separator:
+            found.append(text[start:at])
+            start = at + 1
+    return [*found, text[start:]]
 
 
 def _pairs(items: list[str]) -> dict[str, str]:

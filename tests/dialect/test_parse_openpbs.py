@@ -2,6 +2,7 @@ import pytest
 
 from schedd.dialect import RequestError, canonical, openpbs_select, parse_openpbs
 from schedd.model import Chunk, Place, Request
+from schedd.wire import ResourceFacts, ResourceTypes
 
 GIB = 1024**2
 
@@ -31,7 +32,15 @@ def test_the_sites_memory_per_core_is_for_chunks_that_ask_for_none() -> None:
 
 def test_declared_amounts_and_strings_are_taken_as_such() -> None:
     request = parse_openpbs(
-        {"select": "2:Scratch=10gb:fpga=2:switch=7"}, generic=["scratch", "FPGA"], strings=["switch"]
+        {"select": "2:Scratch=10gb:fpga=2:switch=7"},
+        generic=["scratch", "FPGA"],
+        types=ResourceTypes(
+            {
+                "switch": ResourceFacts("string", "h"),
+                "scratch": ResourceFacts("size", "nh"),
+                "FPGA": ResourceFacts("long", "nh"),
+            }
+        ),
     )
     chunk = Chunk(2, resources=(("FPGA", 2), ("scratch", 10 * GIB)), features=(frozenset({"switch=7"}),))
     assert request == Request((chunk,))

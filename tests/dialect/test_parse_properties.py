@@ -19,6 +19,7 @@ from schedd.dialect import (
     torque_nodes,
 )
 from schedd.model import Chunk, Features, Place, Request
+from schedd.wire import ResourceFacts, ResourceTypes
 
 NODES = ("node1", "node2", "0-3")
 GENERIC = ("scratch", "fpga")
@@ -161,9 +162,15 @@ def test_a_request_written_for_openpbs_reads_back_as_itself(request: Request) ->
     resources = {"select": written[0], "place": written[1]}
     if request.walltime is not None:
         resources["walltime"] = format_walltime(request.walltime)
-    read = parse_openpbs(resources, generic=GENERIC, strings=["sw"])
+    read = parse_openpbs(
+        resources,
+        generic=GENERIC,
+        types=ResourceTypes(
+            {"sw": ResourceFacts("string", "h"), **dict.fromkeys(GENERIC, ResourceFacts("long", "h"))}
+        ),
+    )
     assert read == request
-    assert read.notes == ()
+    assert all(note.startswith("the server does not tell the type") for note in read.notes)
 
 
 any_requests = requests(

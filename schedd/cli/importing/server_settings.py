@@ -12,6 +12,7 @@ from typing import Final
 from schedd.cli.importing.formula import NoTermError, weights_of
 from schedd.cli.importing.result import Imported, Verdict
 from schedd.policy.limits import limits_of_server
+from schedd.wire import ResourceFacts, ResourceTypes
 
 __all__ = ["Object", "import_server"]
 
@@ -20,7 +21,7 @@ _Note = Callable[[Verdict, str], None]
 
 @dataclass(frozen=True, slots=True)
 class Object:
-    """The server, a queue or a scheduler: all its attributes by ``name`` or ``name.resource``."""
+    """The server, a queue, a scheduler or a resource: all its attributes by ``name`` or ``name.resource``."""
 
     kind: str
     name: str
@@ -36,9 +37,16 @@ def import_server(objects: Iterable[Object], done: Imported, *, openpbs: bool) -
     """Note what becomes of every attribute. Of several schedulers only ``default`` changes settings."""
     listed = list(objects)
     server = {name: value for one in listed if one.kind == "server" for name, value in one.values.items()}
+    types = ResourceTypes(
+        {
+            one.name: ResourceFacts(one.values["type"], one.values.get("flag", ""))
+            for one in listed
+            if one.kind == "resource" and "type" in one.values
+        }
+    )
     for one in listed:
-        for name, value in one.values.items():
-            _attribute(one, name, value, server, done)
+        for name, value in one.values.items() if one.kind != "resource" else ():
+            _attribute(one, name, value, server, types, done)
     if openpbs:
         _preemption(listed, done)
 
@@ -46,7 +54,9 @@ def import_server(objects: Iterable[Object], done: Imported, *, openpbs: bool) -
 # ---- those that are worth a look of their own ---------------------------------------------------
 
 
-def _attribute(one: Object, name: str, value: str, server: Mapping[str, str], done: Imported) -> None:
+def _attribute(
+    one: Object, name: str, value: str, server: Mapping[str, str], types: ResourceTypes, done: Imported
+) -> None:
     def note(verdict: Verdict, words: str) -> None:
         done.note(verdict, 0, f"{name} = {value}" if len(value) <= _SHOWN else name, words, one.where)
 
@@ -60,7 +70,7 @@ def _attribute(one: Object, name: str, value: str, server: Mapping[str, str], do
         _sets(name, off=off, done=done, note=note)
     elif plain in _RUN_LIMITS:
         queue = one.name if one.kind == "queue" else ""
-        _, odd = limits_of_server({name: value}, queue)
+        _, odd = limits_of_server({name: value}, queue, types)
         if odd:
             note(Verdict.BLOCKER, "this limit cannot be read: jobs would run beyond it")
         else:

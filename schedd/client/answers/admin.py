@@ -30,6 +30,7 @@ __all__ = [
     "PolicyView",
     "PreviewView",
     "ReservationDone",
+    "ResourceFacts",
     "SearchView",
     "Searched",
     "SearchesView",
@@ -37,9 +38,21 @@ __all__ = [
 ]
 
 
+class ResourceFacts(TypedDict):
+    """A resource as the server defines it.
+
+    ``type`` is ``long``, ``size``, ``float``, ``boolean``, ``string`` or ``string_array``; ``flags`` are the
+    letters that qmgr shows: ``h`` of a host, ``n`` and ``f`` counted on nodes, ``q`` on queues and server.
+    """
+
+    type: str
+    flags: str
+
+
 class ServerFacts(TypedDict):
     """The server: whether scheduling is enabled, its defaults and limits, its version; ``open``: whether
     users may see each other's jobs. ``family`` is that of its dialect; an older adapter does not say.
+    ``resources`` are those that an OpenPBS server defines, by name; empty where it did not tell them.
     """
 
     scheduling: bool
@@ -48,6 +61,7 @@ class ServerFacts(TypedDict):
     defaults: dict[str, str]
     limits: dict[str, str]
     family: str
+    resources: dict[str, ResourceFacts]
 
 
 class ClusterView(TypedDict):

@@ -41,6 +41,7 @@ KINDS: Final[Mapping[str, str]] = {
     "power": "a node could not be switched on or off",
     "quarantine": "a job that made the planner fail is set aside",
     "reservation": "a reservation was not made, or not as requested",
+    "resource": "the server does not tell the type of a resource; it is read by the look of its values",
     "snapshot": "a snapshot of the server was rejected, or showed changes that no event had announced",
     "unanswered": "starts were sent to the adapter and not answered in time",
     "unknown_job": "a job started that no event had announced",
@@ -78,6 +79,7 @@ _LASTS: Final[Mapping[str, Callable[["EngineState", str], bool]]] = {
     "foreign": lambda state, _: bool(state.foreign),
     "licence": lambda state, about: about in state.limits.old,
     "limit": lambda _state, _: True,  # until the limits are read again
+    "resource": lambda _state, _: True,  # until the types are looked at again
     "mode": lambda state, _: state.adapter_mode == "scheduler" != state.settings.mode,
     "overrun": lambda state, about: any(about in jobs for jobs in state.blocked.values()),
     "power": lambda state, about: about in state.power and state.power[about].failures > 0,

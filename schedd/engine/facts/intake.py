@@ -8,7 +8,7 @@ from schedd.engine.facts.settings import EngineSettings
 from schedd.model import Never, Node, NodeSets, NodeState, Request
 from schedd.plan.shapes import GATE
 from schedd.policy.access import Access
-from schedd.wire import JobFacts, NodeFacts, PlanningHeld, QueueFacts
+from schedd.wire import NO_TYPES, JobFacts, NodeFacts, PlanningHeld, QueueFacts, ResourceTypes
 
 __all__ = [
     "Intake",
@@ -51,12 +51,13 @@ class Intake:
         self._generic: frozenset[str] = frozenset()
         self._shared: frozenset[str] = frozenset()
         self._kinds: tuple[NodeKind, ...] = ()
+        self._types = NO_TYPES
 
     def copy(self) -> "Intake":
         """One that knows the same nodes, for a copy of the engine; texts are read anew."""
         new = Intake(self._settings)
         new._nodes, new._generic, new._shared = self._nodes, self._generic, self._shared
-        new._kinds = self._kinds
+        new._kinds, new._types = self._kinds, self._types
         return new
 
     def set_nodes(self, nodes: Mapping[str, Node], uncounted: Iterable[str] = ()) -> bool:
@@ -86,13 +87,26 @@ class Intake:
         self._requests.clear()
         return True
 
+    def set_types(self, types: ResourceTypes) -> bool:
+        """Know the types of the server's resources; returns whether requests may now read differently."""
+        if types == self._types:
+            return False
+        self._types = types
+        self._known.clear()
+        self._requests.clear()
+        return True
+
     def read(
         self, facts: JobFacts, queue: QueueFacts | None, server_defaults: Mapping[str, str]
     ) -> Understood:
         """What the job asks for; defaults of the queue go before those of the server."""
         queue_defaults = queue.defaults if queue is not None else {}
         resources = facts.resources
-        rest = (facts.family, facts.exclusive, tuple(queue_defaults.items()), tuple(server_defaults.items()))
+        runs = "max_walltime" in resources and facts.state in ("R", "E", "S")
+        rest = (
+            *(facts.family, facts.exclusive, runs),
+            *(tuple(queue_defaults.items()), tuple(server_defaults.items())),
+        )
         key = (tuple(resources.items()), rest)
         found = self._known.get(key)
         if found is None:
@@ -141,6 +155,7 @@ class Intake:
                     generic=self._generic,
                     shared=self._shared,
                     kinds=self._kinds,
+                    types=self._types,
                 ),
             )
         except RequestError as error:

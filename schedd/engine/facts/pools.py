@@ -28,7 +28,7 @@ from schedd.policy.limits import (
     strictest,
 )
 from schedd.policy.recurrence import Recurrence, occurrences
-from schedd.wire import JobFacts, NodeFacts, QueueFacts, ServerFacts
+from schedd.wire import NO_TYPES, JobFacts, NodeFacts, QueueFacts, ResourceTypes, ServerFacts
 
 __all__ = ["Drawn", "LimitBook", "binding", "caps_of", "claim_of", "room_of"]
 
@@ -41,13 +41,18 @@ PLENTY = 1 << 44
 """What there is of a pool outside its windows, beside its amount."""
 
 
-def claim_of(facts: JobFacts, understood: Understood, shared: Collection[str] = ()) -> Claim:
+def claim_of(
+    facts: JobFacts,
+    understood: Understood,
+    shared: Collection[str] = (),
+    types: ResourceTypes = NO_TYPES,
+) -> Claim:
     """Whose the job is and what limits count of it; of one that is not understood, what it holds.
 
-    ``shared`` are the names of resources of the whole cluster.
+    ``shared`` are the names of resources of the whole cluster, ``types`` those of the server's resources.
     """
     request = understood.request
-    amounts = {"jobs": 1, **shared_amounts(facts.resources, shared)}
+    amounts = {"jobs": 1, **shared_amounts(facts.resources, shared, types)}
     if request is not None:
         chunks = request.chunks
         amounts["cpus"] = sum(chunk.count * chunk.cpus for chunk in chunks)
@@ -116,6 +121,7 @@ class LimitBook:
     server: tuple[Limit, ...] = ()
     queues: dict[str, tuple[Limit, ...]] = field(default_factory=dict)
     site: tuple[Limit, ...] = ()
+    """The site's own, with the server's names of resources."""
     pools: dict[str, Limit] = field(default_factory=dict)
     """By name of the pool."""
     caps: tuple[Limit, ...] = ()
@@ -133,6 +139,8 @@ class LimitBook:
     """Those of them of which it was told that their count is old."""
     opened: dict[str, int] = field(default_factory=dict)
     """By pool that has windows: until when it is known when it is open."""
+    types: ResourceTypes = NO_TYPES
+    """Types of the server's resources."""
     lowered: set[str] = field(default_factory=set)
     """Pools that may have become too small for what is planned."""
     _known: dict[tuple[str, ...], dict[str, Limit]] = field(default_factory=dict)
@@ -152,19 +160,21 @@ class LimitBook:
 
     def read_server(self, server: ServerFacts) -> tuple[str, ...]:
         """Take over the server's limits; returns what of them cannot be read."""
-        self.server, odd = limits_of_server(server.limits)
+        self.types = ResourceTypes(server.resources)
+        self.set_site(self.site)
+        self.server, odd = limits_of_server(server.limits, types=self.types)
         self._changed()
         return odd
 
     def read_queue(self, queue: QueueFacts) -> tuple[str, ...]:
         """Take over a queue's limits; returns what of them cannot be read."""
-        self.queues[queue.name], odd = limits_of_server(queue.limits, queue.name)
+        self.queues[queue.name], odd = limits_of_server(queue.limits, queue.name, self.types)
         self._changed()
         return odd
 
     def set_site(self, limits: tuple[Limit, ...]) -> None:
         """Take over the site's own limits."""
-        self.site = limits
+        self.site = tuple(replace(limit, what=self.types.spelled(limit.what)) for limit in limits)
         self._changed()
 
     def set_power(self, caps: tuple[Limit, ...], drawn: Drawn) -> bool:
@@ -245,7 +255,7 @@ class LimitBook:
         any_limit = self.server or self.site or self.counted or self.caps or self.queues.get(facts.queue)
         if not any_limit and facts.slot_limit is None:
             return {}
-        claim = claim_of(facts, understood, self.shared)
+        claim = claim_of(facts, understood, self.shared, self.types)
         if self.caps:
             request = understood.request
             whole = facts.exclusive or (request is not None and request.exclusive)
@@ -309,7 +319,7 @@ class LimitBook:
         for pool, amount in wanted.items():
             limit = self.pools[pool]
             if amount > limit.amount and not limit.during:
-                asked = amount_in_words(amount, limit.what)
+                asked = amount_in_words(amount, limit.what, limit.unit)
                 return WaitingFor("limit", f"a limit to be raised: {in_words(limit)}; it asks for {asked}")
         return None
 

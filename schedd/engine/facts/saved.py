@@ -47,6 +47,7 @@ from schedd.wire import (
     PlanningHeld,
     QueueFacts,
     Reserve,
+    ResourceFacts,
     ServerFacts,
     ShareFacts,
 )
@@ -162,9 +163,32 @@ def _load_shares(saved: list[list[Any]]) -> tuple[ShareFacts, ...]:
     return tuple(ShareFacts(*share) for share in saved)
 
 
-_SAVE: dict[str, _Plain] = {"shares": _save_shares, "resources": dict, "defaults": dict, "limits": dict}
+def _save_resources(resources: Mapping[str, Any]) -> dict[str, Any]:
+    """Amounts and texts as they are, definitions of resources as type and flags."""
+    return {
+        name: [value.type, value.flags] if isinstance(value, ResourceFacts) else value
+        for name, value in resources.items()
+    }
+
+
+def _load_resources(saved: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: ResourceFacts(*value) if isinstance(value, list) else value for name, value in saved.items()
+    }
+
+
+_SAVE: dict[str, _Plain] = {
+    "shares": _save_shares,
+    "resources": _save_resources,
+    "defaults": dict,
+    "limits": dict,
+}
 _LISTS = ("properties", "nodes", "features", "users", "groups", "accounts", "queues")
-_LOAD: dict[str, _Plain] = {"shares": _load_shares, **dict.fromkeys(_LISTS, tuple)}
+_LOAD: dict[str, _Plain] = {
+    "shares": _load_shares,
+    "resources": _load_resources,
+    **dict.fromkeys(_LISTS, tuple),
+}
 
 
 def save_facts(

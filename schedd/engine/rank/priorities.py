@@ -12,7 +12,7 @@ from schedd.model import FOREVER
 from schedd.policy.demand import Demand, demand
 from schedd.policy.priority import SiteWeights, priority
 from schedd.policy.protocol import Applicant, Breakdown
-from schedd.wire import JobFacts, QueueFacts
+from schedd.wire import JobFacts, QueueFacts, ResourceTypes
 
 if TYPE_CHECKING:
     from schedd.engine.facts.state import EngineState
@@ -24,17 +24,22 @@ def applicant_of(state: "EngineState", record: JobRecord) -> Applicant:
     """A job as the terms of its priority see it; worked out again when anything that it hangs on is other."""
     facts, understood = record.facts, record.understood
     queue, shared = state.queues.get(facts.queue), state.limits.shared
-    hangs_on = (facts, understood, queue, shared)
+    types = state.limits.types
+    hangs_on = (facts, understood, queue, shared, types)
     known = state.applicants.get(facts.id)
     if known is None or any(one is not other for one, other in zip(known[0], hangs_on, strict=True)):
-        known = state.applicants[facts.id] = (hangs_on, _applicant(facts, understood, queue, shared))
+        known = state.applicants[facts.id] = (hangs_on, _applicant(facts, understood, queue, shared, types))
     return known[1]
 
 
 def _applicant(
-    facts: JobFacts, understood: Understood, queue: QueueFacts | None, shared: frozenset[str]
+    facts: JobFacts,
+    understood: Understood,
+    queue: QueueFacts | None,
+    shared: frozenset[str],
+    types: ResourceTypes,
 ) -> Applicant:
-    amounts = claim_of(facts, understood, shared).amounts
+    amounts = claim_of(facts, understood, shared, types).amounts
     since = max(facts.eligible if facts.eligible is not None else facts.submitted, facts.not_before or 0)
     return Applicant(
         id=facts.id,

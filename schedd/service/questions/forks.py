@@ -102,6 +102,7 @@ class Fork:
         self._uncounted = frozenset(uncounted)
         self._intake.set_nodes(plan.nodes, self._uncounted)
         self._intake.set_shared(limits.shared)
+        self._intake.set_types(limits.types)
         self._lock = threading.Lock()
 
     @property

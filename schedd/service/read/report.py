@@ -20,6 +20,7 @@ from schedd.plan.usage import Spans, usage
 from schedd.service.cluster.loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.store.records import JobRun, Within
+from schedd.wire import ResourceTypes
 
 __all__ = [
     "MOST_RUNS",
@@ -187,8 +188,11 @@ def _licences(
     names = published.copies
     if not names:
         return ()
-    held = [(one, amounts) for one in runs if (amounts := shared_amounts(one.resources, names))]
-    wanted = [(one, amounts) for one in waits if (amounts := shared_amounts(one.facts.resources, names))]
+    types = ResourceTypes(published.server.resources)
+    held = [(one, amounts) for one in runs if (amounts := shared_amounts(one.resources, names, types))]
+    wanted = [
+        (one, amounts) for one in waits if (amounts := shared_amounts(one.facts.resources, names, types))
+    ]
     found = []
     for name, copies in sorted(names.items()):
         asked = [(one.submitted, one.ended, of[name]) for one, of in held if name in of]

@@ -8,7 +8,7 @@ from server_adapter.dis import Attribute, Operation, encode_integer, encode_stri
 from server_adapter.emulator.encoding import encode_entry
 from server_adapter.emulator.errors import RefusalError
 from server_adapter.emulator.jobs import Job
-from server_adapter.emulator.openpbs import render
+from server_adapter.emulator.openpbs import render, selects
 from server_adapter.emulator.openpbs.state import PbsCluster
 from server_adapter.emulator.principal import Principal, may_see
 from server_adapter.openpbs.codes import ObjectType, ServerCode
@@ -19,11 +19,6 @@ PART = 500
 """Objects in one part of a reply."""
 
 _HEAD = encode_reply(Reply())[: -len("+1+0")] + encode_integer(Choice.STATUS)
-_BUILT_IN = (
-    *(("ncpus", 0), ("mem", 6), ("walltime", 0), ("cput", 0), ("vmem", 6), ("ngpus", 0), ("select", 3)),
-    *(("place", 3), ("host", 5), ("vnode", 5), ("arch", 5), ("nodect", 0), ("soft_walltime", 0)),
-)
-
 _ORDERS = {
     Operation.GE: operator.ge,
     Operation.GT: operator.gt,
@@ -116,16 +111,15 @@ class Inquiries:
         return self._reply(_encoded(ObjectType.SCHEDULER, found), request.attributes, who)
 
     def status_resource(self, request: StatusRequest, who: Principal) -> list[bytes]:
-        """StatusRsc: type and flag of resources, the custom ones last."""
+        """StatusRsc: type and flags of resources, the custom ones last."""
         del who
-        kinds = {"long": "1", "float": "2", "size": "5", "boolean": "11", "string": "3", "string_array": "4"}
-        known = [(name, str(kind), "") for name, kind in _BUILT_IN]
-        own = self._cluster.resources
-        known += [(name, kinds.get(kind, "3"), flag) for name, (kind, flag) in own.items()]
         found = [
-            (name, [Attribute("type", kind), *([Attribute("flag", flag)] if flag else [])])
-            for name, kind, flag in known
-            if request.name in ("", name)
+            (
+                name,
+                [Attribute("type", facts.type), *([Attribute("flag", facts.flags)] if facts.flags else [])],
+            )
+            for name, facts in selects.types_of(self._cluster).told.items()
+            if request.name.lower() in ("", name.lower())
         ]
         if request.name and not found:
             raise RefusalError(ServerCode.UNKRESC, f"Unknown resource {request.name}")

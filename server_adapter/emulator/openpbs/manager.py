@@ -6,11 +6,12 @@ from server_adapter.dis import Attribute, Operation
 from server_adapter.emulator.errors import RefusalError
 from server_adapter.emulator.jobs import Queue
 from server_adapter.emulator.nodes import NodeSpec
+from server_adapter.emulator.openpbs import selects
 from server_adapter.emulator.openpbs.state import PbsCluster, new_scheduler, new_vnode
 from server_adapter.emulator.openpbs.vnodes import Vnode
 from server_adapter.openpbs.codes import Command, ManagerCommand, ObjectType, ServerCode
 from server_adapter.openpbs.requests import ManageRequest
-from server_adapter.openpbs.values import kib
+from server_adapter.openpbs.values import boolean
 
 _SHARING = frozenset(
     ["default_shared", "default_excl", "default_exclhost", "ignore_excl", "force_excl", "force_exclhost"]
@@ -22,6 +23,7 @@ _READ_ONLY = frozenset(
         *("license_count", "state", "sched_priv", "sched_log", "jobs", "ntype", "last_state_change_time"),
     ]
 )
+_TYPES = frozenset({"long", "size", "float", "boolean", "string", "string_array"})
 _HOST = 7  # object type of requests about all vnodes of a host
 
 
@@ -106,6 +108,8 @@ def _resource(cluster: PbsCluster, command: ManagerCommand, name: str, changes: 
         kind, flag = cluster.resources.get(name, ("string", ""))
         for change in changes:
             if change.name == "type":
+                if change.value not in _TYPES:
+                    raise RefusalError(ServerCode.BADATVAL, f"invalid resource type {change.value}")
                 kind = change.value
             elif change.name == "flag":
                 flag = change.value
@@ -175,20 +179,24 @@ def _set_node(cluster: PbsCluster, node: Vnode, change: Attribute, *, gone: bool
 
 
 def _set_available(cluster: PbsCluster, node: Vnode, name: str, value: str | None) -> None:
+    name = selects.types_of(cluster).spelled(name)
     if name == "ncpus":
         if value is None or not value.isdecimal():
             raise RefusalError(
                 ServerCode.BADATVAL, "Illegal attribute or resource value resources_available.ncpus"
             )
         node.slots = int(value)
-    elif name not in cluster.resources and name not in ("mem", "vmem", "ngpus", "arch", "host", "vnode"):
+    elif not selects.is_known(cluster, name):
         raise RefusalError(ServerCode.UNKRESC, f"Unknown resource resources_available.{name}")
     elif value is None:
         node.offers.pop(name, None)
+    elif not selects.is_value(cluster, name, value):
+        text = f"Illegal attribute or resource value resources_available.{name}"
+        raise RefusalError(ServerCode.BADATVAL, text)
     else:
-        if name == "mem":
-            kib(value)
-        node.offers[name] = value
+        types = selects.types_of(cluster)
+        truth = boolean(name, value, types)
+        node.offers[name] = value if truth is None else str(truth)
 
 
 def _is_true(value: str) -> bool:

@@ -9,9 +9,10 @@ from server_adapter.emulator.dependencies import parse_depend, write_depend
 from server_adapter.emulator.jobs import Job, Queue, State
 from server_adapter.emulator.openpbs import selects
 from server_adapter.emulator.openpbs.state import PbsCluster, Reservation, Scheduler
-from server_adapter.emulator.openpbs.vnodes import SIZES, Vnode
+from server_adapter.emulator.openpbs.vnodes import Vnode
 from server_adapter.emulator.principal import Principal
 from server_adapter.emulator.render import used_by
+from server_adapter.openpbs.values import written
 
 _ORDER = (
     *("Job_Name", "Job_Owner", "resources_used", "job_state", "queue", "server", "Account_Name"),
@@ -249,8 +250,8 @@ def vnode_attributes(cluster: PbsCluster, node: Vnode) -> list[Attribute]:
     }
     entries += [Attribute("resources_available", value, name) for name, value in sorted(available.items())]
     for name, amount in sorted(node.assigned().items()):
-        size = name in SIZES or cluster.resources.get(name, ("", ""))[0] == "size"
-        entries.append(Attribute("resources_assigned", f"{amount}kb" if size else str(amount), name))
+        text = written(name, amount, selects.types_of(cluster))
+        entries.append(Attribute("resources_assigned", text, name))
     shared = sum(other.host == node.host for other in cluster.vnodes()) > 1
     rest = {
         **({"queue": node.settings["queue"]} if "queue" in node.settings else {}),

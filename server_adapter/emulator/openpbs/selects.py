@@ -1,10 +1,11 @@
 """What jobs ask for: `select` and `place`, those that follow from older notations, and their sums."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 
+from schedd.wire import BUILT_IN, ResourceFacts, ResourceTypes
 from server_adapter.emulator.openpbs.state import PbsCluster
-from server_adapter.emulator.openpbs.vnodes import SIZES
-from server_adapter.openpbs.values import kib, select
+from server_adapter.openpbs.values import amount, boolean, kib, select, text_of_value, written
 
 KNOWN = frozenset(
     [
@@ -15,6 +16,33 @@ KNOWN = frozenset(
     ]
 )
 """Resources that every server knows, beside its custom ones."""
+
+_DEFINED = {name: facts for name, facts in BUILT_IN.items() if name in KNOWN}
+
+
+@lru_cache(maxsize=64)
+def _types(custom: tuple[tuple[str, tuple[str, str]], ...]) -> ResourceTypes:
+    return ResourceTypes({**_DEFINED, **{name: ResourceFacts(kind, flag) for name, (kind, flag) in custom}})
+
+
+def types_of(cluster: PbsCluster) -> ResourceTypes:
+    """The resources that the server defines: those that every server knows, and its custom ones."""
+    return _types(tuple(cluster.resources.items()))
+
+
+def is_known(cluster: PbsCluster, name: str) -> bool:
+    """Whether the server has a resource of this name, in whatever case it is written."""
+    return name.lower() in KNOWN or types_of(cluster).spelled(name) in cluster.resources
+
+
+def is_value(cluster: PbsCluster, name: str, text: str) -> bool:
+    """Whether the text is a value of the resource's type."""
+    types = types_of(cluster)
+    kind = types.type_of(name)
+    if kind == "boolean":
+        return boolean(name, text, types) is not None
+    return kind not in ("long", "size", "float") or amount(name, text, types) is not None
+
 
 TIMES = frozenset({"walltime", "soft_walltime", "min_walltime", "max_walltime", "cput", "pcput"})
 _CHUNK = ("mem", "vmem", "ngpus", "arch", "host", "mpiprocs", "ompthreads")
@@ -62,7 +90,8 @@ def schedselect(cluster: PbsCluster, text: str) -> str:
         if key.startswith("default_chunk.")
     }
     for count, asked in select(text):
-        chunks.append(_written(count, asked | {k: v for k, v in defaults.items() if k not in asked}))
+        named = {name.lower() for name in asked}  # as the user wrote them, in any case
+        chunks.append(_written(count, asked | {k: v for k, v in defaults.items() if k.lower() not in named}))
     return "+".join(chunks)
 
 
@@ -72,26 +101,29 @@ def sums(cluster: PbsCluster, text: str) -> dict[str, str]:
     units = 0
     for count, asked in select(text):
         units += count
-        for name, value in asked.items():
-            if name in SIZES or cluster.resources.get(name, ("", ""))[0] == "size":
-                total[name] = total.get(name, 0) + count * kib(value)
-            elif value.isdecimal():
-                total[name] = total.get(name, 0) + count * int(value)
+        for name, taken in amounts(cluster, asked).items():
+            total[name] = total.get(name, 0) + count * taken
     found = {"nodect": str(units)}
-    for name, amount in total.items():
-        size = name in SIZES or cluster.resources.get(name, ("", ""))[0] == "size"
-        found[name] = written_size(amount) if size else str(amount)
+    types = types_of(cluster)
+    for name, taken in total.items():
+        size = types.type_of(name) == "size"
+        found[name] = written_size(taken) if size else written(name, taken, types)
     return found
 
 
 def amounts(cluster: PbsCluster, resources: Mapping[str, str]) -> dict[str, int]:
-    """What a chunk is charged: sizes in KiB, whole numbers as they are; strings and booleans are not."""
+    """What a chunk is charged: sizes in KiB, whole numbers as they are; strings and booleans are not.
+
+    Raises ValueError for what is no value of a resource's type.
+    """
+    types = types_of(cluster)
     found = {}
     for name, value in resources.items():
-        if name in SIZES or cluster.resources.get(name, ("", ""))[0] == "size":
-            found[name] = kib(value)
-        elif value.isdecimal():
-            found[name] = int(value)
+        if types.is_amount(name) and name not in TIMES:
+            taken = amount(name, text_of_value(value), types)
+            if taken is None:
+                raise ValueError(f"{name}={value}")
+            found[types.spelled(name)] = taken
     return found
 
 

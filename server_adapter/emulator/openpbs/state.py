@@ -205,6 +205,7 @@ def new_vnode(cluster: PbsCluster, spec: NodeSpec, host: str = "") -> Vnode:
     for word in filter(None, spec.gres.split("+")):
         name, _, amount = word.partition(":")
         node.offers[name] = amount
+        cluster.resources.setdefault(name, ("long", "hnq"))
     for name in node.properties:
         node.offers[name] = "True"
         cluster.resources.setdefault(name, ("boolean", "h"))

@@ -12,8 +12,8 @@ from server_adapter.emulator.openpbs import selects
 from server_adapter.emulator.openpbs.state import PbsCluster
 from server_adapter.emulator.render import clock
 from server_adapter.openpbs.codes import ServerCode
-from server_adapter.openpbs.values import indices, select, subjob
-from server_adapter.torque.values import kib, seconds
+from server_adapter.openpbs.values import indices, select, subjob, text_of_value
+from server_adapter.torque.values import seconds
 
 _WORD = re.compile(r"<jsdl-hpcpa:\w+>(.*?)</jsdl-hpcpa:\w+>")
 _ON_ARRAY = re.compile(r"(after\w*):([^,]*)")
@@ -56,7 +56,8 @@ def resources_of(cluster: PbsCluster, order: Order, queue: Queue) -> dict[str, s
     """The order's Resource_List in full. Raises refusals 15014, 15035."""
     for name, value in order.resources.items():
         check_value(cluster, name, value)
-    given = {name: written(name, value) for name, value in order.resources.items()}
+    types = selects.types_of(cluster)
+    given = {types.spelled(name): written(name, value) for name, value in order.resources.items()}
     defaults: dict[str, str] = {}
     for source in (cluster.attributes, queue.attributes):
         for key, value in source.items():
@@ -73,8 +74,9 @@ def resources_of(cluster: PbsCluster, order: Order, queue: Queue) -> dict[str, s
 
 def check_value(cluster: PbsCluster, name: str, value: str) -> None:
     """Raises the refusal 15035 for a resource that the server does not know, 15014 for what is no value."""
-    if name not in selects.KNOWN and name not in cluster.resources:
+    if not selects.is_known(cluster, name):
         raise RefusalError(ServerCode.UNKRESC, f"Unknown resource Resource_List.{name}")
+    name = selects.types_of(cluster).spelled(name)
     try:
         if name == "select":
             _check_chunks(cluster, value)
@@ -82,10 +84,8 @@ def check_value(cluster: PbsCluster, name: str, value: str) -> None:
             selects.check_place(value)
         elif name in selects.TIMES:
             seconds(value)
-        elif name in ("mem", "vmem", "pmem", "pvmem", "file"):
-            kib(value)
-        elif name in ("ncpus", "ngpus", "mpiprocs"):
-            int(value)
+        elif not selects.is_value(cluster, name, value):
+            raise ValueError(value)
     except ValueError:
         text = f"Illegal attribute or resource value Resource_List.{name}"
         raise RefusalError(ServerCode.BADATVAL, text) from None
@@ -93,13 +93,16 @@ def check_value(cluster: PbsCluster, name: str, value: str) -> None:
 
 def _check_chunks(cluster: PbsCluster, text: str) -> None:
     for _, asked in select(text):
-        for name in asked:
-            if name not in selects.KNOWN and name not in cluster.resources:
+        for name, value in asked.items():
+            if not selects.is_known(cluster, name):
                 raise RefusalError(ServerCode.UNKRESC, f"Unknown resource: {name}")
+            if not selects.is_value(cluster, name, text_of_value(value)):
+                raise ValueError(value)
 
 
 def written(name: str, value: str) -> str:
     """A resource's value as the server shows it."""
+    name = name.lower()
     return clock(seconds(value)) if name in selects.TIMES else value
 
 

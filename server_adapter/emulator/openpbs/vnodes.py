@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 
 from server_adapter.emulator.nodes import Node
 
-SIZES = frozenset({"mem", "vmem", "hbmem", "accelerator_memory"})
 _ZEROS = ("accelerator_memory", "hbmem", "mem", "naccelerators", "ncpus", "vmem")
 
 

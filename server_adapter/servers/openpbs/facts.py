@@ -3,16 +3,27 @@
 An attribute that cannot be read counts as absent, so that one odd value never hides an object.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
-from schedd.wire import JobFacts, NodeFacts, QueueFacts, ServerFacts, ShareFacts
+from schedd.wire import (
+    NO_TYPES,
+    JobFacts,
+    NodeFacts,
+    QueueFacts,
+    ResourceFacts,
+    ResourceTypes,
+    ServerFacts,
+    ShareFacts,
+)
 from schedd.wire.bounds import AMOUNT_END, CORES_END, bounded
 from schedd.wire.facts import JobLetter, NodeStateName
+from server_adapter.batch.described import Described
 from server_adapter.bridge.facts import ACTIVE, Ending, Values, attempt, cores, moment, number, version
 from server_adapter.bridge.state import NOTHING, Words, Writing
-from server_adapter.openpbs.values import Piece, amount, exec_vnode, kib
+from server_adapter.openpbs.values import Piece, amount, boolean, chunks_of, exec_vnode, kib
 
 FAMILY: Final = "openpbs"
 
@@ -83,20 +94,23 @@ SHARED: Final = "default_shared"
 _NO_CHUNKS: Final[list[list[Piece]]] = []
 
 
-def job_facts(name: str, values: Values) -> JobFacts:
+def job_facts(name: str, values: Values, types: ResourceTypes = NO_TYPES) -> JobFacts:
     """A job that is not over. An exiting one (E) still holds its vnodes and counts as running.
 
     Of its resources `schedselect` is the server's own select, with all defaults filled in. A job of a
     reservation asks in each chunk for the vnodes of that reservation (`resv=R12`, see `in_reservation`).
+    Resources have the names that the server gives them (`types`), however the owner wrote them.
     """
     get = values.get
     state = _STATES.get(get("job_state", ""), "T")
     active = state in ACTIVE
     holds = "".join([letter for letter in get("Hold_Types", "") if letter in _HOLDS])
-    resources = {key[14:]: value for key, value in values.items() if key.startswith(_RESOURCE)}
+    resources = {types.spelled(key[14:]): value for key, value in values.items() if key.startswith(_RESOURCE)}
     if wrote_length(values):
         del resources[SOFT_WALLTIME]
-    if schedselect := get("schedselect"):
+    if "select" in resources:
+        resources["select"] = types.spelled_select(resources["select"])
+    if schedselect := types.spelled_select(get("schedselect", "")):
         reservation = get("reserve_ID", "").partition(".")[0]
         resources["schedselect"] = _within(schedselect, reservation) if reservation else schedselect
     queue, depend = get("queue", ""), get("depend", "")
@@ -178,7 +192,9 @@ def wrote_length(values: Values) -> bool:
     return length is not None and length == values.get(f"estimated.{SOFT_WALLTIME}")
 
 
-def node_facts(name: str, values: Values, before: NodeFacts | None = None) -> NodeFacts:
+def node_facts(
+    name: str, values: Values, before: NodeFacts | None = None, types: ResourceTypes = NO_TYPES
+) -> NodeFacts:
     """A vnode. Its host's name, strings, booleans, reservations, queue and a `sharing` of its own are
     properties.
     """
@@ -194,11 +210,11 @@ def node_facts(name: str, values: Values, before: NodeFacts | None = None) -> No
         elif resource == "vnode":  # several, where a host is one node of the plan
             properties += [vnode for vnode in text.split(",") if vnode != name]
         elif resource not in _NOT_AMOUNTS:
-            count = amount(resource, text)
+            count = amount(resource, text, types)
             if count is not None:
-                amounts[resource] = count
-            else:
-                properties += [f"{resource.lower()}={value.strip()}" for value in text.split(",")]
+                amounts[types.spelled(resource)] = count
+            elif not types.is_amount(resource):
+                properties += tags(resource, text, types)
     properties += [
         f"resv={one.strip().partition('.')[0]}" for one in values.get("resv", "").split(",") if one
     ]
@@ -217,6 +233,13 @@ def node_facts(name: str, values: Values, before: NodeFacts | None = None) -> No
         resources=amounts,
         properties=tuple(properties),
     )
+
+
+def tags(resource: str, text: str, types: ResourceTypes) -> list[str]:
+    """The properties that a vnode has by the value of a string or boolean resource: one for each element."""
+    is_true = boolean(resource, text, types)
+    values = text.split(",") if is_true is None else [str(is_true)]
+    return [f"{resource.lower()}={value.strip()}" for value in values]
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +265,7 @@ def is_exclusive(values: Values) -> bool:
     return "job-exclusive" in {state.strip() for state in values.get("state", "").split(",")}
 
 
-def queue_facts(name: str, values: Values) -> QueueFacts:
+def queue_facts(name: str, values: Values, types: ResourceTypes = NO_TYPES) -> QueueFacts:
     """A queue. No job runs in a routing queue, so it counts as stopped, and has destinations."""
     routes = [route.strip() for route in values.get("route_destinations", "").split(",")]
     executes = values.get("queue_type", "E").lower().startswith("e")
@@ -251,37 +274,51 @@ def queue_facts(name: str, values: Values) -> QueueFacts:
         started=executes and values.get("started", "").lower() == "true",
         enabled=values.get("enabled", "").lower() == "true",
         priority=number(values.get("Priority")) or 0,
-        defaults=_group(values, _DEFAULT),
+        defaults=_group(values, _DEFAULT, types),
         limits=_limits(values),
         routes=() if executes else tuple([route for route in routes if route]),
     )
 
 
-def server_facts(values: Values) -> ServerFacts:
+def server_facts(values: Values, types: ResourceTypes = NO_TYPES) -> ServerFacts:
     """The server itself."""
     return ServerFacts(
         scheduling=values.get("scheduling", "").lower() == "true",
         open=values.get("query_other_jobs", "").lower() == "true",
         version=values.get("pbs_version", ""),
         family=FAMILY,
-        defaults=_group(values, _DEFAULT),
+        defaults=_group(values, _DEFAULT, types),
         limits=_limits(values),
+        resources=types.told,
     )
 
 
-WORDS: Final = Words(
-    job=job_facts,
-    is_over=is_over,
-    ending=ending,
-    writing=writing,
-    node=node_facts,
-    queue=queue_facts,
-    server=server_facts,
-)
+def types_of(resources: Iterable[Described]) -> ResourceTypes:
+    """The types of the resources that a server describes (status request 82)."""
+    return ResourceTypes(
+        {
+            one.name: ResourceFacts(one.values["type"], one.values.get("flag", ""))
+            for one in resources
+            if one.values.get("type")
+        }
+    )
+
+
+def words_of(types: ResourceTypes) -> Words:
+    """How objects are described whose resources have these types."""
+    return Words(
+        job=partial(job_facts, types=types),
+        is_over=is_over,
+        ending=ending,
+        writing=writing,
+        node=partial(node_facts, types=types),
+        queue=partial(queue_facts, types=types),
+        server=partial(server_facts, types=types),
+    )
 
 
 def _within(schedselect: str, reservation: str) -> str:
-    return "+".join(f"{chunk}:resv={reservation}" for chunk in schedselect.split("+"))
+    return "+".join(f"{chunk}:resv={reservation}" for chunk in chunks_of(schedselect))
 
 
 def vnode_state(values: Values) -> NodeStateName:
@@ -292,8 +329,10 @@ def vnode_state(values: Values) -> NodeStateName:
     return "drain" if states & _DRAIN else "up"
 
 
-def _group(values: Values, prefix: str) -> dict[str, str]:
-    return {key[len(prefix) :]: value for key, value in values.items() if key.startswith(prefix)}
+def _group(values: Values, prefix: str, types: ResourceTypes) -> dict[str, str]:
+    return {
+        types.spelled(key[len(prefix) :]): value for key, value in values.items() if key.startswith(prefix)
+    }
 
 
 def _limits(values: Values) -> dict[str, str]:

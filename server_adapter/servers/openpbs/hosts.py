@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from schedd.wire import NO_TYPES, ResourceTypes
 from server_adapter.batch.described import Described
 from server_adapter.bridge.facts import Values, attempt
-from server_adapter.openpbs.values import SIZES, amount, select
+from server_adapter.openpbs.values import amount, chunks_of, select, written
 from server_adapter.servers.openpbs.facts import (
     ASSIGNED,
     AVAILABLE,
@@ -53,6 +54,8 @@ class Hosts:
     """How many nodes of the plan each queue has; those of no queue under the empty name."""
     sizes: tuple[Mapping[str, int], ...] = ()
     """What vnodes have, each kind once."""
+    types: ResourceTypes = NO_TYPES
+    """Types of the server's resources."""
 
     def vnodes(self, node: str) -> tuple[str, ...]:
         """The vnodes of a node of the plan."""
@@ -83,7 +86,8 @@ class Hosts:
         the vnodes that are counted for others. A chunk that no vnode can ever hold asks for one by a name
         that says so, for the plan knows the sizes of hosts alone.
         """
-        words, text = values.get(place_name, "").split(":"), values.get(select_name, "")
+        words = values.get(place_name, "").split(":")
+        text = self.types.spelled_select(values.get(select_name, ""))
         if _VSCATTER not in words or not self.members:
             return {}
         asked = attempt(lambda chunks: list(select(chunks)), text or None, default=_NO_CHUNKS)
@@ -91,16 +95,16 @@ class Hosts:
             return {}
         chunks = [
             chunk if self._hold(wanted) else f"{chunk}:vnode=a_vnode_of_{_size(wanted)}"
-            for chunk, (_, wanted) in zip(text.split("+"), asked, strict=True)
+            for chunk, (_, wanted) in zip(chunks_of(text), asked, strict=True)
         ]
-        changed = {} if "+".join(chunks) == text else {select_name: "+".join(chunks)}
+        changed = {} if "+".join(chunks) == values[select_name] else {select_name: "+".join(chunks)}
         if sum(count for count, _ in asked) > self.counts.get(queue, self.counts.get("", 0)):
             changed[place_name] = ":".join(["free" if word == _VSCATTER else word for word in words])
             changed[select_name] = "+".join([f"{chunk}:{OWN_VNODE}=1" for chunk in chunks])
         return changed
 
     def _hold(self, wanted: Mapping[str, str]) -> bool:
-        needs = {name: count for name in _SIZED if (count := amount(name, wanted.get(name, "0")))}
+        needs = {name: count for name in _SIZED if (count := amount(name, wanted.get(name, "0"), self.types))}
         return any(all(count <= size.get(name, 0) for name, count in needs.items()) for size in self.sizes)
 
     def nodes(self, vnodes: Iterable[Described]) -> list[Described]:
@@ -109,7 +113,7 @@ class Hosts:
         for vnode in vnodes:
             found.setdefault(self.node_of.get(vnode.name, vnode.name), []).append(vnode)
         return [
-            _together(name, several) if name in self.members else self._single(several[0])
+            _together(name, several, self.types) if name in self.members else self._single(several[0])
             for name, several in found.items()
         ]
 
@@ -126,7 +130,7 @@ NO_HOSTS: Final = Hosts()
 """Every vnode is a node of the plan."""
 
 
-def hosts_of(vnodes: Sequence[Described]) -> Hosts:
+def hosts_of(vnodes: Sequence[Described], types: ResourceTypes = NO_TYPES) -> Hosts:
     """The hosts among these vnodes that have several."""
     groups: dict[str, list[Described]] = {}
     names = set()
@@ -136,20 +140,22 @@ def hosts_of(vnodes: Sequence[Described]) -> Hosts:
             groups.setdefault(host, []).append(vnode)
     several = {host: found for host, found in groups.items() if len(found) > 1}
     if not several:
-        return NO_HOSTS
+        return Hosts(types=types)
     members: dict[str, tuple[str, ...]] = {}
     apart = set()
     for host, found in several.items():
         own = tuple([vnode.name for vnode in found])
-        if len({vnode.values.get("queue", "") for vnode in _working(found)}) > 1 or host in names - {*own}:
+        if len({vnode.values.get("queue", "") for vnode in _working(found, types)}) > 1 or host in names - {
+            *own
+        }:
             apart.add(host)
         else:
             members[host] = own
     node_of = {vnode: host for host, own in members.items() for vnode in own}
-    queues = {node_of.get(one.name, one.name): one.values.get("queue", "") for one in _working(vnodes)}
-    kinds = {tuple(sorted(amounts(one.values, AVAILABLE).items())) for one in _working(vnodes)}
+    queues = {node_of.get(one.name, one.name): one.values.get("queue", "") for one in _working(vnodes, types)}
+    kinds = {tuple(sorted(amounts(one.values, AVAILABLE, types).items())) for one in _working(vnodes, types)}
     sizes = tuple([dict(kind) for kind in sorted(kinds)])
-    return Hosts(members, frozenset(apart), node_of, Counter(queues.values()), sizes)
+    return Hosts(members, frozenset(apart), node_of, Counter(queues.values()), sizes, types)
 
 
 def _size(wanted: Mapping[str, str]) -> str:
@@ -161,47 +167,48 @@ def stays_whole(place: str, select: str) -> bool:
     return _VSCATTER in place.split(":") or f":{OWN_VNODE}=" in select
 
 
-def amounts(values: Values, prefix: str) -> dict[str, int]:
+def amounts(values: Values, prefix: str, types: ResourceTypes) -> dict[str, int]:
     """What a vnode has (`AVAILABLE`) or jobs hold there (`ASSIGNED`) that can be counted; sizes in KiB."""
     found = {}
     for key, text in values.items():
-        if key.startswith(prefix) and (count := amount(key[len(prefix) :], text)) is not None:
+        if key.startswith(prefix) and (count := amount(key[len(prefix) :], text, types)) is not None:
             found[key[len(prefix) :]] = count
     return found
 
 
-def _working(vnodes: Sequence[Described]) -> Sequence[Described]:
+def _working(vnodes: Sequence[Described], types: ResourceTypes) -> Sequence[Described]:
     """Those that have anything: the vnode that stands for a host has mostly nothing of its own."""
-    return [one for one in vnodes if any(amounts(one.values, AVAILABLE).values())] or vnodes
+    return [one for one in vnodes if any(amounts(one.values, AVAILABLE, types).values())] or vnodes
 
 
-def _together(name: str, vnodes: list[Described]) -> Described:
+def _together(name: str, vnodes: list[Described], types: ResourceTypes) -> Described:
     """One node: the amounts of the vnodes that can be used, and of others what jobs still hold there."""
-    working = _working(vnodes)
+    working = _working(vnodes, types)
     usable = [one for one in working if vnode_state(one.values) == "up"]
     available: dict[str, int] = {}
     assigned: dict[str, int] = {}
     for one in vnodes:
-        here = amounts(one.values, ASSIGNED)
+        here = amounts(one.values, ASSIGNED, types)
         for resource, count in here.items():
             assigned[resource] = assigned.get(resource, 0) + count
         # A host with nothing that can be used keeps its size: it is down, not smaller.
         counts = one in usable or not usable
-        for resource, count in amounts(one.values, AVAILABLE).items():
+        for resource, count in amounts(one.values, AVAILABLE, types).items():
             there = count if counts else here.get(resource, 0)
             available[resource] = available.get(resource, 0) + there
     sizes = {key for one in vnodes for key, text in one.values.items() if not text.strip().isdecimal()}
-    values = _words(name, vnodes, working)
+    values = _words(name, vnodes, working, types)
     for prefix, total in ((AVAILABLE, available), (ASSIGNED, assigned)):
         for resource, count in total.items():
-            is_size = resource in SIZES or prefix + resource in sizes
-            values[prefix + resource] = f"{count}kb" if is_size else str(count)
+            values[prefix + resource] = written(resource, count, types, size=prefix + resource in sizes)
     values[AVAILABLE + OWN_VNODE] = str(len(usable or working))
     values["state"] = _state(usable, working)
     return Described(vnodes[0].object_type, name, values)
 
 
-def _words(name: str, vnodes: list[Described], working: Sequence[Described]) -> dict[str, str]:
+def _words(
+    name: str, vnodes: list[Described], working: Sequence[Described], types: ResourceTypes
+) -> dict[str, str]:
     """What is no amount: all values that any of the vnodes has, and the names of the vnodes."""
     found: dict[str, list[str]] = {}
     for one in working:
@@ -209,7 +216,7 @@ def _words(name: str, vnodes: list[Described], working: Sequence[Described]) -> 
             resource = key[len(AVAILABLE) :]
             if not key.startswith(AVAILABLE) or resource in _NAMES or text.startswith(_INDIRECT):
                 continue
-            if amount(resource, text) is None:
+            if amount(resource, text, types) is None and not types.is_amount(resource):
                 found[key] = list(dict.fromkeys([*found.get(key, []), *map(str.strip, text.split(","))]))
     reserved = [
         one.strip() for vnode in vnodes for one in vnode.values.get("resv", "").split(",") if one.strip()

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from schedd.wire import ShareFacts
-from server_adapter.openpbs.values import SIZES, kib, select
+from schedd.wire import NO_TYPES, ResourceTypes, ShareFacts
+from server_adapter.openpbs.values import kib, select, text_of_value, written
 from server_adapter.servers.openpbs.rooms import Rooms, laid, meets
 
 _CHARGED: Final = frozenset({"ncpus", "mem", "vmem", "ngpus"})
@@ -52,6 +52,7 @@ def exec_vnode(
     *,
     whole: bool = False,
     tags: Tags = _NO_TAGS,
+    types: ResourceTypes = NO_TYPES,
 ) -> str:
     """`(n1:ncpus=2:mem=1048576kb)+(n2:ncpus=2)`: the units of the select on these shares, in its order.
 
@@ -61,6 +62,7 @@ def exec_vnode(
     `(n1a:ncpus=2+n1b:ncpus=1)`. Raises ValueError where the units do not make up the shares: the job was
     altered since; VnodesFullError where the vnodes have no room at the moment.
     """
+    schedselect = types.spelled_select(schedselect)
     units = _units(schedselect)
     known = {share.node for share in shares}.union(*[tags.get(share.node, ()) for share in shares])
     eligible = {}
@@ -69,7 +71,13 @@ def exec_vnode(
             eligible[id(unit.asked)] = [
                 share.node
                 for share in shares
-                if meets(unit.asked, {share.node, *tags.get(share.node, ())}, tags.get(share.node, ()), known)
+                if meets(
+                    unit.asked,
+                    {share.node, *tags.get(share.node, ())},
+                    tags.get(share.node, ()),
+                    known,
+                    types,
+                )
             ]
     nodes = _nodes(units, shares, eligible)
     if nodes is None:
@@ -82,10 +90,10 @@ def exec_vnode(
     for unit in sorted(units, key=_largest_first):
         node = nodes[unit.number]
         if node in rooms:
-            pieces, rooms[node] = laid(unit.asked, charged, rooms[node], whole=whole)
-            places[unit.number] = _pieces(unit, pieces, charged)
+            pieces, rooms[node] = laid(unit.asked, charged, rooms[node], types, whole=whole)
+            places[unit.number] = _pieces(unit, pieces, charged, types)
         else:
-            places[unit.number] = f"{node}{_resources(unit, charged)}"
+            places[unit.number] = f"{node}{_resources(unit, charged, types)}"
     return "+".join(f"({places[unit.number]})" for unit in units)
 
 
@@ -120,29 +128,34 @@ def _largest_first(unit: _Unit) -> tuple[int, ...]:
 
 def _units(schedselect: str) -> list[_Unit]:
     found: list[_Unit] = []
-    for count, asked in select(schedselect):
+    for count, quoted in select(schedselect):
+        asked = {name: text_of_value(value) for name, value in quoted.items()}
         cpus, gpus = int(asked.get("ncpus", "1")), int(asked.get("ngpus", "0"))
         mem = kib(asked["mem"]) if "mem" in asked else 0
         found += [_Unit(len(found) + one, asked, cpus, mem, gpus) for one in range(count)]
     return found
 
 
-def _resources(unit: _Unit, charged: Collection[str]) -> str:
+def _resources(unit: _Unit, charged: Collection[str], types: ResourceTypes) -> str:
     found = ""
     for name, value in unit.asked.items():
         if name in charged and name not in _NODE:
-            found += f":{name}={f'{kib(value)}kb' if name in ('mem', 'vmem') else value}"
+            found += f":{name}={f'{kib(value)}kb' if types.type_of(name) == 'size' else value}"
     return found
 
 
-def _pieces(unit: _Unit, pieces: Sequence[tuple[str, Mapping[str, int]]], charged: Collection[str]) -> str:
+def _pieces(
+    unit: _Unit,
+    pieces: Sequence[tuple[str, Mapping[str, int]]],
+    charged: Collection[str],
+    types: ResourceTypes,
+) -> str:
     if len(pieces) == 1:
-        return f"{pieces[0][0]}{_resources(unit, charged)}"
+        return f"{pieces[0][0]}{_resources(unit, charged, types)}"
     texts = []
     for vnode, taken in pieces:
         parts = [vnode]
         for name, count in taken.items():
-            size = name in SIZES or not unit.asked[name].isdecimal()
-            parts.append(f"{name}={count}kb" if size else f"{name}={count}")
+            parts.append(f"{name}={written(name, count, types, size=not unit.asked[name].isdecimal())}")
         texts.append(":".join(parts))
     return "+".join(texts)

@@ -4,10 +4,11 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
-from schedd.wire import JobFacts, QueueFacts, ServerFacts, ShareFacts
+from schedd.wire import NO_TYPES, JobFacts, QueueFacts, ResourceTypes, ServerFacts, ShareFacts
 from server_adapter.batch.described import Described
 from server_adapter.batch.errors import ServerRefusedError
 from server_adapter.bridge.by_hand import ByHand
@@ -23,11 +24,12 @@ from server_adapter.servers.openpbs.arrays import expanded
 from server_adapter.servers.openpbs.facts import (
     JOB_ATTRIBUTES,
     OF_QUEUE,
-    WORDS,
     is_exclusive,
     is_over,
     shares,
+    types_of,
     vnode_state,
+    words_of,
 )
 from server_adapter.servers.openpbs.hosts import NO_HOSTS, Hosts, hosts_of
 from server_adapter.servers.openpbs.jobs import JobList, ended_since
@@ -51,6 +53,7 @@ SERVER: Final = StatusRequest(code=RequestCode.STATUS_SERVER)
 QUEUES: Final = StatusRequest(code=RequestCode.STATUS_QUEUE)
 RESERVATIONS: Final = StatusRequest(code=RequestCode.STATUS_RESERVATION)
 SCHEDULERS: Final = StatusRequest(code=RequestCode.STATUS_SCHEDULER)
+RESOURCES: Final = StatusRequest(code=RequestCode.STATUS_RESOURCE)
 NODES: Final = StatusRequest(
     code=RequestCode.STATUS_NODE, attributes=tuple([Attribute(name) for name in _NODE_ATTRIBUTES])
 )
@@ -100,7 +103,9 @@ class StateReader:
         self._by_host = by_host
         self._warned: frozenset[str] = frozenset()
         self._by_hand = by_hand
-        self._builder = StateBuilder(WORDS, by_hand.who) if by_hand else StateBuilder(WORDS)
+        self._types = NO_TYPES
+        self._builder = self._new_builder()
+        self._refused = ""
         self._clock = clock
         self._stuck = Stuck(clock)
         self._jobs = JobList(self._ask)
@@ -120,6 +125,7 @@ class StateReader:
     async def read(self) -> State:
         """The server's state now. Raises what `Link.talk` and `Connection.describe` raise."""
         server = await self._ask(SERVER)
+        await self._read_types()
         ours = self._ours(await self._ask(SCHEDULERS))
         self.partition = ours.partition
         queues = [queue for queue in await self._ask(QUEUES) if ours.has(queue)]
@@ -148,7 +154,7 @@ class StateReader:
             await asyncio.sleep(0)
         assert state is not None, "the last thing built is the state"
         # One that nobody has confirmed yet is in no partition: each scheduler is to answer for it.
-        reserved = await self._ask(RESERVATIONS)
+        reserved = [_spelled(one, self._types) for one in await self._ask(RESERVATIONS)]
         found = [one for one in reserved if ours.has(one) or "partition" not in one.values]
         usable = {vnode.name for vnode in vnodes if vnode_state(vnode.values) == "up"}
         wishes = {one.name: wanted for one in found if (wanted := wish(one.values, usable)) is not None}
@@ -172,8 +178,28 @@ class StateReader:
         self._before = state = _whole(state, ours, whole)
         return state
 
+    def _new_builder(self) -> StateBuilder:
+        words = words_of(self._types)
+        return StateBuilder(words, self._by_hand.who) if self._by_hand else StateBuilder(words)
+
+    async def _read_types(self) -> None:
+        """Learns the types of the server's resources; of a server that does not tell them those that it told
+        last.
+        """
+        try:
+            types = types_of(await self._ask(RESOURCES))
+            self._refused = ""
+        except ServerRefusedError as error:
+            if not self._refused:
+                _log.warning("the types of resources are read from their values: %s", error)
+            self._refused = str(error)
+            return
+        if types != self._types:
+            self._types = types
+            self._builder = self._new_builder()
+
     def _hosts(self, vnodes: list[Described]) -> Hosts:
-        found = hosts_of(vnodes)
+        found = hosts_of(vnodes, self._types)
         single = found.apart if self._by_host else found.apart | found.members.keys()
         if single - self._warned:
             why = "they are of several queues" if self._by_host else "server.plan_by is vnode"
@@ -184,7 +210,7 @@ class StateReader:
                 why,
             )
         self._warned = frozenset(single)
-        self.hosts = found if self._by_host else NO_HOSTS
+        self.hosts = found if self._by_host else Hosts(types=self._types)
         at: dict[str, list[Described]] = {}
         for vnode in vnodes if self.hosts.members else ():
             if host := self.hosts.node_of.get(vnode.name):
@@ -232,15 +258,27 @@ class StateReader:
         return [job for job in late if is_over(job.values)]
 
     async def settings(self) -> list[Told]:
-        """What the server says of itself, its queues and its schedulers. Raises as `read` does."""
+        """What the server says of itself, its queues, schedulers and resources. Raises as `read` does."""
         told = [Told("server", one.name, one.values) for one in await self._ask(SERVER)]
         told += [Told("queue", one.name, one.values) for one in await self._ask(QUEUES)]
         told += [Told("scheduler", one.name, one.values) for one in await self._ask(SCHEDULERS)]
+        with suppress(ServerRefusedError):  # an old server tells none
+            told += [Told("resource", one.name, one.values) for one in await self._ask(RESOURCES)]
         return told
 
     async def _ask(self, request: StatusRequest | SelectRequest) -> list[Described]:
         async with self._link.talk() as connection:
             return await connection.describe(request)
+
+
+def _spelled(one: Described, types: ResourceTypes) -> Described:
+    """A reservation with the server's names of resources in its selects."""
+    changed = {
+        name: spelled
+        for name in ("schedselect", "Resource_List.select")
+        if (text := one.values.get(name)) and (spelled := types.spelled_select(text)) != text
+    }
+    return Described(one.object_type, one.name, {**one.values, **changed}) if changed else one
 
 
 def _planned(found: list[Described], hosts: Hosts) -> list[Described]:

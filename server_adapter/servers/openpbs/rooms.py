@@ -4,9 +4,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from schedd.wire import ResourceTypes
 from server_adapter.batch.described import Described
 from server_adapter.bridge.facts import Values, attempt
-from server_adapter.openpbs.values import Piece, amount, exec_vnode
+from server_adapter.openpbs.values import Piece, amount, boolean, exec_vnode, text_of_value
 from server_adapter.servers.openpbs.facts import ASSIGNED, AVAILABLE, SHARED, node_facts, vnode_state
 from server_adapter.servers.openpbs.hosts import amounts
 
@@ -30,15 +31,15 @@ Rooms = Mapping[str, Sequence[Room]]
 """Of each host with several vnodes, those that can be used."""
 
 
-def room(vnode: Described, held: Mapping[str, int] | None = None) -> Room:
+def room(vnode: Described, types: ResourceTypes, held: Mapping[str, int] | None = None) -> Room:
     """What is left of a vnode by the server's own count, or beside what is `held` of it."""
-    used = amounts(vnode.values, ASSIGNED) if held is None else held
+    used = amounts(vnode.values, ASSIGNED, types) if held is None else held
     free = {
         name: max(0, count - used.get(name, 0))
-        for name, count in amounts(vnode.values, AVAILABLE).items()
+        for name, count in amounts(vnode.values, AVAILABLE, types).items()
         if count
     }
-    return Room(vnode.name, free, frozenset(node_facts(vnode.name, vnode.values).properties))
+    return Room(vnode.name, free, frozenset(node_facts(vnode.name, vnode.values, types=types).properties))
 
 
 def usable(vnodes: Iterable[Described], reservation: str = "") -> list[Described]:
@@ -52,7 +53,7 @@ def usable(vnodes: Iterable[Described], reservation: str = "") -> list[Described
     ]
 
 
-def held_by(texts: Iterable[str]) -> dict[str, dict[str, int]]:
+def held_by(texts: Iterable[str], types: ResourceTypes) -> dict[str, dict[str, int]]:
     """What jobs with these `exec_vnode` hold of each vnode."""
     found: dict[str, dict[str, int]] = {}
     for text in texts:
@@ -60,12 +61,18 @@ def held_by(texts: Iterable[str]) -> dict[str, dict[str, int]]:
             for piece in chunk:
                 here = found.setdefault(piece.vnode, {})
                 for name, value in piece.resources.items():
-                    here[name] = here.get(name, 0) + (amount(name, value) or 0)
+                    named = types.spelled(name)
+                    here[named] = here.get(named, 0) + (amount(name, value, types) or 0)
     return found
 
 
 def laid(
-    asked: Mapping[str, str], charged: Collection[str], rooms: Sequence[Room], *, whole: bool
+    asked: Mapping[str, str],
+    charged: Collection[str],
+    rooms: Sequence[Room],
+    types: ResourceTypes,
+    *,
+    whole: bool,
 ) -> tuple[list[tuple[str, dict[str, int]]], list[Room]]:
     """The vnodes of one chunk, with the amounts of `charged` resources that it takes there, and what is then
     left of all.
@@ -76,10 +83,12 @@ def laid(
     needs = {
         name: count
         for name, value in asked.items()
-        if name in charged and (count := amount(name, value)) and any(name in one.free for one in rooms)
+        if name in charged
+        and (count := amount(name, value, types))
+        and any(name in one.free for one in rooms)
     }
     known = {tag for one in rooms for tag in one.tags}
-    meeting = [one for one in rooms if meets(asked, (one.vnode,), one.tags, known)]
+    meeting = [one for one in rooms if meets(asked, (one.vnode,), one.tags, known, types)]
     fitting = [one for one in meeting if all(one.free.get(name, 0) >= n for name, n in needs.items())]
     if fitting:
         best = min(fitting, key=lambda one: (one.free.get("ngpus", 0), one.free.get("ncpus", 0)))
@@ -111,7 +120,11 @@ def _spread(needs: Mapping[str, int], rooms: Iterable[Room]) -> list[tuple[str, 
 
 
 def meets(
-    asked: Mapping[str, str], names: Collection[str], tags: Collection[str], known: Collection[str]
+    asked: Mapping[str, str],
+    names: Collection[str],
+    tags: Collection[str],
+    known: Collection[str],
+    types: ResourceTypes,
 ) -> bool:
     """Whether a node with these names and properties has what is asked for beside amounts.
 
@@ -124,11 +137,13 @@ def meets(
         elif name == "host":
             if value in known and value not in tags and value not in names:
                 return False
-        elif value.lower() == "false":
+        elif types.is_amount(name):
+            pass
+        elif (is_true := boolean(name, value, types)) is False:
             if f"{name.lower()}=True" in tags:
                 return False
         else:
-            tag = f"{name.lower()}={'True' if value.lower() == 'true' else value}"
+            tag = f"{name.lower()}={'True' if is_true else text_of_value(value)}"
             if tag in known and tag not in tags:
                 return False
     return True

@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Final
 
-from schedd.wire import JobFacts, Run
+from schedd.wire import JobFacts, ResourceTypes, Run
 from server_adapter.batch.described import Described
 from server_adapter.batch.errors import ServerRefusedError
 from server_adapter.bridge.checks import Check, NodeRoom, Verdict, check_job, check_nodes
@@ -94,7 +94,10 @@ class Starter:
                 nodes = {node.name: node for node in self._hosts().nodes(vnodes)}
                 reserved = bool(values and values.get("reserve_ID"))
                 place = (values or {}).get("Resource_List.place", "free")
-                has = {name: _room(found, place, reserved=reserved) for name, found in nodes.items()}
+                has = {
+                    name: _room(found, place, self._hosts().types, reserved=reserved)
+                    for name, found in nodes.items()
+                }
                 check = check_nodes(run, has)
             if check.verdict is Verdict.RUNS:
                 return Outcome(True, text=check.reason)
@@ -147,13 +150,16 @@ class Starter:
             of_queue = (Attribute("destination", values.get("queue", ""), operation=Operation.EQ),)
             request = SelectRequest(conditions=of_queue, attributes=_PLACES, extension="S")
             held = held_by(
-                one.values.get("exec_vnode", "")
-                for one in await connection.describe(request)
-                if one.values.get("job_state") in ACTIVE
+                (
+                    one.values.get("exec_vnode", "")
+                    for one in await connection.describe(request)
+                    if one.values.get("job_state") in ACTIVE
+                ),
+                hosts.types,
             )
         rooms: Rooms = {
             name: [
-                room(one, held.get(one.name, {}) if reservation else None)
+                room(one, hosts.types, held.get(one.name, {}) if reservation else None)
                 for one in usable(found, reservation)
             ]
             for name, found in at.items()
@@ -161,10 +167,14 @@ class Starter:
         where = exec_vnode(
             values.get("schedselect", ""),
             run.shares,
-            _amounts(nodes.values()),
+            _amounts(nodes.values(), hosts.types),
             rooms,
             whole="vscatter" in place.split(":"),
-            tags={name: node_facts(name, found.values).properties for name, found in nodes.items()},
+            tags={
+                name: node_facts(name, found.values, types=hosts.types).properties
+                for name, found in nodes.items()
+            },
+            types=hosts.types,
         )
         rest = [
             one.name
@@ -177,7 +187,8 @@ class Starter:
     def _living(self, job: str, values: Values | None) -> JobFacts | None:
         if values is None or is_over(values):
             return None
-        return job_facts(job, self._hosts().planned(values))
+        hosts = self._hosts()
+        return job_facts(job, hosts.planned(values), hosts.types)
 
     async def _job(self, connection: Connection, job: str) -> Values | None:
         """The job's attributes; of a subjob that has not run yet, those of its place in the array."""
@@ -220,13 +231,13 @@ class Starter:
         return [vnode for vnode in found if vnode.name in names]
 
 
-def _room(node: Described, place: str, *, reserved: bool) -> NodeRoom:
+def _room(node: Described, place: str, types: ResourceTypes, *, reserved: bool) -> NodeRoom:
     """What a node has for a job of this `place`: nothing, if the job is to be alone and another is there.
 
     A reservation that runs counts as held there and its jobs do not count again: for them, the plan alone
     knows.
     """
-    facts, use = node_facts(node.name, node.values), vnode_use(node.values)
+    facts, use = node_facts(node.name, node.values, types=types), vnode_use(node.values)
     if reserved:
         use = VnodeUse(0, 0, exclusive=False)
     elif (use.cpus or use.mem) and takes_vnode(place, node.values):
@@ -241,5 +252,5 @@ def _room(node: Described, place: str, *, reserved: bool) -> NodeRoom:
     )
 
 
-def _amounts(nodes: Collection[Described]) -> set[str]:
-    return {name for node in nodes for name in node_facts(node.name, node.values).resources}
+def _amounts(nodes: Collection[Described], types: ResourceTypes) -> set[str]:
+    return {name for node in nodes for name in node_facts(node.name, node.values, types=types).resources}

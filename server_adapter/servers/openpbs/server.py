@@ -151,7 +151,7 @@ class OpenPBSServer(ServerOfParts):
 
     async def tend(self) -> None:
         """Resumes jobs that are to go on, and whose vnodes have room."""
-        await self._resumer.tend(self._reader.suspended)
+        await self._resumer.tend(self._reader.suspended, self._reader.hosts.types)
 
     async def confirm(self, name: str, wish: Wish, places: Sequence[Placed]) -> None:
         """Gives a reservation its vnodes, one bracket for each unit of its select; or refuses it."""
@@ -171,9 +171,9 @@ class OpenPBSServer(ServerOfParts):
         if not slot.select:
             return slot.where
         # A reservation has its nodes to itself in the plan, hence all of the vnodes of a host.
-        at = self._reader.vnodes
+        at, types = self._reader.vnodes, self._reader.hosts.types
         rooms = {
-            share.node: [room(one, {}) for one in usable(at[share.node])]
+            share.node: [room(one, types, {}) for one in usable(at[share.node])]
             for share in place.shares
             if share.node in at
         }
@@ -181,7 +181,7 @@ class OpenPBSServer(ServerOfParts):
         nodes = {} if self._state is None else self._state.nodes
         amounts = {name for node in nodes.values() for name in node.resources}
         tags = {share.node: nodes[share.node].properties for share in place.shares if share.node in nodes}
-        moved = exec_vnode(slot.select, place.shares, amounts, rooms, whole=whole, tags=tags)
+        moved = exec_vnode(slot.select, place.shares, amounts, rooms, whole=whole, tags=tags, types=types)
         return composed(slot, moved)
 
     def see(self, state: State) -> None:

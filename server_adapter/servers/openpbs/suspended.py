@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Final
 
+from schedd.wire import NO_TYPES, ResourceTypes
 from server_adapter.batch.described import Described
 from server_adapter.batch.errors import ServerRefusedError
 from server_adapter.bridge.facts import Values
@@ -49,7 +50,7 @@ class Resumer:
         self._talk = talk
         self._said: dict[str, str] = {}
 
-    async def tend(self, jobs: Mapping[str, Values]) -> None:
+    async def tend(self, jobs: Mapping[str, Values], types: ResourceTypes = NO_TYPES) -> None:
         """Resumes those of `jobs` whose vnodes have room. Raises what `Connection.request` raises for a lost
         connection; a refusal is logged, and tried again at the next call.
         """
@@ -59,7 +60,7 @@ class Resumer:
         async with self._talk() as connection:
             for name in sorted(jobs):
                 vnodes = {one.name: one.values for one in await connection.describe(_NODES)}
-                text = in_the_way(jobs[name], vnodes)
+                text = in_the_way(jobs[name], vnodes, types)
                 if not text:
                     try:
                         await connection.request(SignalRequest(job=name, signal="resume"))
@@ -72,15 +73,15 @@ class Resumer:
                     self._said[name] = text
 
 
-def in_the_way(job: Values, vnodes: Mapping[str, Values]) -> str:
+def in_the_way(job: Values, vnodes: Mapping[str, Values], types: ResourceTypes = NO_TYPES) -> str:
     """Why the job cannot go on where it was, by what its vnodes have left; empty if it can."""
-    for name, wanted in held_by([job.get("exec_vnode", "")]).items():
+    for name, wanted in held_by([job.get("exec_vnode", "")], types).items():
         vnode = vnodes.get(name)
         if vnode is None or vnode_state(vnode) == "down":
             return f"{name} is down"
         if is_exclusive(vnode):
             return f"another job has {name} to itself"
-        has, used = amounts(vnode, AVAILABLE), amounts(vnode, ASSIGNED)
+        has, used = amounts(vnode, AVAILABLE, types), amounts(vnode, ASSIGNED, types)
         if takes_vnode(job.get("Resource_List.place", "free"), vnode) and any(used.values()):
             return f"other jobs run on {name}"
         for resource, count in wanted.items():

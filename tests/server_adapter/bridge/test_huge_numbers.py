@@ -5,12 +5,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedd.api.messages import out_of_bounds
-from schedd.wire import Event, JobEnded, JobQueued, NodeChanged, QueueChanged, ServerChanged, Snapshot
+from schedd.wire import (
+    NO_TYPES,
+    Event,
+    JobEnded,
+    JobQueued,
+    NodeChanged,
+    QueueChanged,
+    ResourceFacts,
+    ResourceTypes,
+    ServerChanged,
+    Snapshot,
+)
 from server_adapter.bridge.messages import decode_event, encode_event
 from server_adapter.bridge.state import Words
-from server_adapter.servers.openpbs.facts import WORDS as OPENPBS
+from server_adapter.servers.openpbs.facts import words_of
 from server_adapter.servers.torque.facts import WORDS as TORQUE
 
+OPENPBS = words_of(NO_TYPES)
+TYPED = words_of(
+    ResourceTypes({"licence": ResourceFacts("float", "h"), "scratch": ResourceFacts("size", "h")})
+)
 NUMBERS = st.one_of(
     st.integers(-(10**40), 10**40),
     st.integers(0, 70).map(lambda n: 1 << n),
@@ -44,7 +59,7 @@ NODE |= {
 }
 
 
-@pytest.mark.parametrize("words", [TORQUE, OPENPBS], ids=["torque", "openpbs"])
+@pytest.mark.parametrize("words", [TORQUE, OPENPBS, TYPED], ids=["torque", "openpbs", "typed"])
 @given(
     st.fixed_dictionaries({}, optional=JOB),
     st.fixed_dictionaries({}, optional=NODE),

@@ -52,6 +52,7 @@ class Site:
     )
     schedulers: Objects = field(default_factory=lambda: {"default": {"scheduling": "True"}})
     reservations: Objects = field(default_factory=dict)
+    resources: Objects = field(default_factory=dict)
     server: dict[str, str] = field(default_factory=lambda: {"scheduling": "True", "pbs_version": "23.06.06"})
     refuse: dict[int, int] = field(default_factory=dict)
     no_history: bool = False
@@ -93,6 +94,8 @@ class Site:
                 return status(ObjectType.SCHEDULER, self.schedulers)
             case RequestCode.STATUS_RESERVATION:
                 return status(ObjectType.RESERVATION, self.reservations)
+            case RequestCode.STATUS_RESOURCE:
+                return status(ObjectType.RESOURCE, self.resources)
             case RequestCode.STATUS_NODE:
                 found = {k: v for k, v in self.nodes.items() if request.name in ("", k)}
                 return status(ObjectType.NODE, found) if found else refusal(ServerCode.UNKNODE)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from schedd.wire import ShareFacts
+from schedd.wire import NO_TYPES, ShareFacts
 from server_adapter.batch.described import Described
 from server_adapter.openpbs.codes import ObjectType
 from server_adapter.servers.openpbs.facts import is_exclusive, node_facts, shares, vnode_use
@@ -56,7 +56,7 @@ def merged(vnodes: list[Described]) -> Described:
 
 def test_hosts_of_one_vnode_each_stay_as_they_are() -> None:
     vnodes = [vnode("n1", "n1"), vnode("n2", "n2")]
-    assert hosts_of(vnodes) is NO_HOSTS
+    assert hosts_of(vnodes) == NO_HOSTS
     assert NO_HOSTS.nodes(vnodes) == vnodes
     values = {"exec_vnode": "(n1:ncpus=1)"}
     assert NO_HOSTS.planned(values) is values
@@ -210,7 +210,7 @@ def test_with_vscatter_each_chunk_has_a_vnode_of_its_own() -> None:
 
 def where(select: str, *held: ShareFacts, vnodes: list[Described] | None = None, whole: bool = False) -> str:
     found = numa() if vnodes is None else vnodes
-    rooms, tags = {"a": [room(one) for one in found]}, {"a": [one.name for one in found]}
+    rooms, tags = {"a": [room(one, NO_TYPES) for one in found]}, {"a": [one.name for one in found]}
     return exec_vnode(select, held, ("scratch",), rooms, whole=whole, tags=tags)
 
 
@@ -251,7 +251,7 @@ def test_own_amounts_are_taken_where_they_are() -> None:
     vnodes[2].values["resources_available.scratch"] = "10gb"
     text = where("1:ncpus=6:scratch=6gb", ShareFacts("a", 6), vnodes=vnodes)
     assert text == f"(a[0]:ncpus=4+a[1]:ncpus=2:scratch={6 * GIB}kb)"
-    assert held_by([text, "", "nonsense("])["a[1]"] == {"ncpus": 2, "scratch": 6 * GIB}
+    assert held_by([text, "", "nonsense("], NO_TYPES)["a[1]"] == {"ncpus": 2, "scratch": 6 * GIB}
 
 
 def test_beside_hosts_other_nodes_are_written_as_ever() -> None:

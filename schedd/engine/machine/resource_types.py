@@ -1,0 +1,38 @@
+"""Resources of nodes without a known type: they are read by the look of their values, which may be wrong."""
+
+from typing import Final
+
+from schedd.engine.facts.state import EngineState
+
+__all__ = ["note_untyped", "untyped_resources"]
+
+_ABOUT: Final = "types"
+_SHOWN: Final = 8
+_OWN: Final = frozenset({"resv", "of_queue", "sharing", "own_vnode"})
+"""Properties and amounts that the adapter adds to nodes."""
+
+
+def untyped_resources(state: EngineState) -> list[str]:
+    """The resources of an OpenPBS cluster's nodes of which the server told no type."""
+    if state.server.family != "openpbs":
+        return []
+    names = {name for facts in state.node_facts.values() for name in facts.resources}
+    for facts in state.node_facts.values():
+        names |= {name.partition("=")[0] for name in facts.properties if "=" in name}
+    return sorted(name for name in names - _OWN if not state.limits.types.type_of(name))
+
+
+def note_untyped(state: EngineState, event: str) -> None:
+    """Tell the admin of resources without a type; once more where others have none than before."""
+    names = untyped_resources(state)
+    known = state.alerts.get(f"resource {_ABOUT}")
+    if not names:
+        state.alerts.pop(f"resource {_ABOUT}", None)
+        return
+    shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+    words = (
+        f"the server does not tell the type of {shown}; their values are read by their look, so strings that "
+        "look like numbers or booleans are compared as such"
+    )
+    if known is None or known.text != words:
+        state.alert(event, "resource", words, _ABOUT)

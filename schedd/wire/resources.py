@@ -1,0 +1,122 @@
+"""Resources of an OpenPBS server: their types and flags, by names in which upper and lower case are alike."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Final
+
+__all__ = ["BUILT_IN", "FLOAT_PARTS", "NO_TYPES", "ResourceFacts", "ResourceTypes", "float_parts"]
+
+FLOAT_PARTS: Final = 1_000_000
+"""An amount of a resource of type float is counted in parts of so many to the unit."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceFacts:
+    """A resource as the server defines it.
+
+    ``type`` is ``long``, ``size``, ``float``, ``boolean``, ``string`` or ``string_array``; ``flags`` are the
+    letters that qmgr shows: ``h`` of a host, ``n`` and ``f`` counted on nodes, ``q`` on queues and server.
+    """
+
+    type: str
+    flags: str = ""
+
+
+_AMOUNTS: Final = frozenset({"long", "size", "float"})
+_STRINGS: Final = frozenset({"string", "string_array"})
+
+BUILT_IN: Final[Mapping[str, ResourceFacts]] = MappingProxyType(
+    {
+        **dict.fromkeys(("mem", "vmem", "hbmem", "accelerator_memory"), ResourceFacts("size", "hqn")),
+        **dict.fromkeys(("ncpus", "ngpus", "naccelerators"), ResourceFacts("long", "hqn")),
+        **dict.fromkeys(("mpiprocs", "ompthreads"), ResourceFacts("long", "h")),
+        **dict.fromkeys(("arch", "host", "vnode"), ResourceFacts("string", "h")),
+        **dict.fromkeys(("accelerator_model", "accelerator_group"), ResourceFacts("string", "h")),
+        **dict.fromkeys(("aoe", "eoe", "vntype"), ResourceFacts("string_array", "h")),
+        **dict.fromkeys(("file", "pmem", "pvmem"), ResourceFacts("size")),
+        **dict.fromkeys(("cput", "pcput", "nice", "nodect", "nchunk"), ResourceFacts("long")),
+        **dict.fromkeys(("walltime", "soft_walltime", "min_walltime"), ResourceFacts("long")),
+        **dict.fromkeys(("max_walltime", "cpupercent", "hpm", "ssinodes"), ResourceFacts("long")),
+        **dict.fromkeys(("select", "place", "nodes", "software", "site"), ResourceFacts("string")),
+        **dict.fromkeys(("nodemask", "partition"), ResourceFacts("string")),
+        **dict.fromkeys(("resc", "preempt_targets"), ResourceFacts("string_array")),
+        "accelerator": ResourceFacts("boolean", "h"),
+        "energy": ResourceFacts("float"),
+    }
+)
+"""What every server of the family knows, used where the server does not tell its resources."""
+
+_FLOAT: Final = re.compile(r"[+-]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE][+-]?[0-9]{1,3})?")
+_MOST_PARTS: Final = 2**50
+
+
+def float_parts(text: str) -> int | None:
+    """The value of a resource of type float in ``FLOAT_PARTS``, rounded; None for what is no such number.
+
+    What is too large to be counted is as large as can be.
+    """
+    if _FLOAT.fullmatch(text) is None:
+        return None
+    parts = Decimal(text) * FLOAT_PARTS
+    return round(max(Decimal(-_MOST_PARTS), min(parts, Decimal(_MOST_PARTS))))
+
+
+_CHUNK_NAME: Final = re.compile(
+    r"(?:\"[^\"]*\"|'[^']*'|(?P<name>(?<=[:+])[A-Za-z][\w-]*(?==)|^[A-Za-z][\w-]*(?==)))"
+)
+
+
+class ResourceTypes:
+    """The resources that a server told, and those that every server knows. Immutable."""
+
+    __slots__ = ("_known", "spelled_select", "told")
+
+    def __init__(self, told: Mapping[str, ResourceFacts] = MappingProxyType({})) -> None:
+        self.told = told
+        self._known = {
+            name.lower(): (name, facts) for source in (BUILT_IN, told) for name, facts in source.items()
+        }
+        self.spelled_select = lru_cache(maxsize=20_000)(self._spelled_select)
+        """A ``select`` with the names of resources as the server spells them."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ResourceTypes) and self.told == other.told
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self.told))
+
+    def spelled(self, name: str) -> str:
+        """The name as the server spells it; one that it does not know as it is."""
+        found = self._known.get(name.lower())
+        return name if found is None else found[0]
+
+    def type_of(self, name: str) -> str:
+        """The type of a resource; empty where nobody told it."""
+        found = self._known.get(name.lower())
+        return "" if found is None else found[1].type
+
+    def is_amount(self, name: str) -> bool:
+        """Whether the resource is known as a number."""
+        return self.type_of(name) in _AMOUNTS
+
+    def is_string(self, name: str) -> bool:
+        """Whether the resource is known as a string or a list of strings."""
+        return self.type_of(name) in _STRINGS
+
+    def is_of_hosts(self, name: str) -> bool:
+        """Whether chunks of a job may ask for it: its flags have ``h``."""
+        found = self._known.get(name.lower())
+        return found is not None and "h" in found[1].flags
+
+    def _spelled_select(self, text: str) -> str:
+        return _CHUNK_NAME.sub(
+            lambda found: self.spelled(found["name"]) if found["name"] else found.group(), text
+        )
+
+
+NO_TYPES: Final = ResourceTypes()
+"""Of a server that did not tell its resources."""

@@ -1,0 +1,95 @@
+"""Types of an OpenPBS server's resources: from its snapshot to the plan, limits, alerts and checkpoints."""
+
+from typing import Any
+
+import pytest
+
+from schedd.engine import Engine
+from schedd.wire import ResourceFacts, ServerFacts
+from tests.engine.cluster import Cluster
+
+RESOURCES = {
+    "rack": ResourceFacts("string", "h"),
+    "os": ResourceFacts("string", "h"),
+    "Scratch": ResourceFacts("size", "hn"),
+    "load": ResourceFacts("float", "hn"),
+    "matlab": ResourceFacts("long", "q"),
+}
+
+
+def cluster_of(resources: dict[str, ResourceFacts] | None = None, **limits: str) -> Cluster:
+    """n1 is in rack 12 with os 8.10, n2 in rack 13 with os 8.1."""
+    cluster = Cluster(nodes=2)
+    told = RESOURCES if resources is None else resources
+    printed = {name.replace("__", "."): value for name, value in limits.items()}
+    facts = ServerFacts(family="openpbs", resources=told, limits=printed)
+    cluster.tell(*cluster.server.change_server(facts))
+    cluster.node("n1", properties=("rack=12", "os=8.10"), resources={"Scratch": 10 << 20, "load": 1_500_000})
+    cluster.node("n2", properties=("rack=13", "os=8.1"), resources={"Scratch": 10 << 20, "load": 500_000})
+    return cluster
+
+
+def submit(cluster: Cluster, job: str, select: str, **more: Any) -> None:
+    resources = {"select": select, "place": "free", "nodes": "", **more}
+    cluster.submit(job, resources=resources, family="openpbs")
+
+
+@pytest.mark.parametrize(
+    ("asked", "node"),
+    [("rack=13", "n2"), ("RACK=12", "n1"), ("os=8.10", "n1"), ("OS=8.1", "n2"), ("LOAD=0.75", "n1")],
+)
+def test_a_job_gets_the_node_that_has_the_value_of_its_type(asked: str, node: str) -> None:
+    cluster = cluster_of()
+    submit(cluster, "1", f"1:ncpus=1:{asked}")
+    assert cluster.where("1") == [node]
+    assert "type" not in cluster.view("1").why
+
+
+def test_a_string_that_no_node_has_is_never_met() -> None:
+    cluster = cluster_of()
+    submit(cluster, "1", "1:ncpus=1:rack=14")
+    assert (cluster.view("1").state, cluster.view("1").why) == (
+        "never",
+        "never on this cluster: no node has rack=14",
+    )
+
+
+def test_types_that_are_told_later_make_waiting_jobs_read_again() -> None:
+    cluster = cluster_of({})
+    submit(cluster, "1", "1:ncpus=1:rack=13")
+    assert cluster.view("1").notes == (
+        "not planned: rack=13",
+        "the server does not tell the type of rack; it was read as a number",
+    )
+    [alert] = cluster.alerts("resource")
+    assert alert.startswith("the server does not tell the type of Scratch, load, os, rack; their values")
+    cluster.tell(*cluster.server.change_server(ServerFacts(family="openpbs", resources=RESOURCES)))
+    assert "resource types" not in cluster.engine.state.alerts
+    submit(cluster, "2", "1:ncpus=1:rack=13")
+    assert cluster.where("2") == ["n2"]
+
+
+def test_limits_count_resources_by_their_types() -> None:
+    cluster = cluster_of(
+        max_run_res__SCRATCH="[u:PBS_GENERIC=6gb]",
+        resources_available__matlab="3",
+        resources_available__rack="1",  # a string limits nothing
+    )
+    submit(cluster, "1", "1:ncpus=1:scratch=4gb", scratch="4gb")  # the server writes the sum beside it
+    submit(cluster, "2", "1:ncpus=1:Scratch=4gb", Scratch="4gb")
+    assert [cluster.start(job) for job in "12"] == [0, 100]
+    assert "at most 6gb of Scratch of user ann at once" in cluster.view("2").why
+    submit(cluster, "3", "1:ncpus=1:rack=13")
+    submit(cluster, "4", "1:ncpus=1", MATLAB="2")
+    submit(cluster, "5", "1:ncpus=1", Matlab="2")
+    assert [cluster.start(job) for job in "345"] == [0, 0, 100]
+    assert cluster.alerts("limit") == []
+
+
+def test_types_are_kept_in_a_checkpoint() -> None:
+    cluster = cluster_of()
+    restored = Engine.restore(cluster.engine.checkpoint(), cluster.engine.state.settings)
+    assert restored.state.server == cluster.engine.state.server
+    cluster.engine = restored
+    submit(cluster, "1", "1:ncpus=1:RACK=13")
+    assert cluster.where("1") == ["n2"]

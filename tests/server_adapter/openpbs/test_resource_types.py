@@ -1,0 +1,351 @@
+"""Types of resources, from the emulated server's definitions to the plan and back to `exec_vnode`."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schedd.dialect import RequestError, Site, dialect_of
+from schedd.engine.facts.intake import node_of
+from schedd.model import Node, Request
+from schedd.plan.plan import Plan
+from schedd.wire import JobFacts, NodeFacts, ResourceFacts, ResourceTypes, Run, ShareFacts
+from server_adapter.batch.errors import ServerRefusedError
+from server_adapter.batch.sockets import Address
+from server_adapter.bridge.rates import Pace
+from server_adapter.bridge.state import State
+from server_adapter.dis import Attribute
+from server_adapter.emulator import EmulatedOpenPBS, NodeSpec
+from server_adapter.families import connector
+from server_adapter.openpbs import AnyPort, Connection, open_connection
+from server_adapter.openpbs.codes import ManagerCommand, ObjectType, RequestCode
+from server_adapter.openpbs.requests import ManageRequest
+from server_adapter.servers.openpbs.facts import job_facts, node_facts
+from server_adapter.servers.openpbs.placing import exec_vnode
+from server_adapter.settings import load_settings
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+# -- a request against a node, by the documented comparison ------------------------------------------------
+
+KINDS: Final = ("long", "size", "float", "boolean", "string", "string_array")
+ODD: Final = (
+    *(
+        "0",
+        "1",
+        "2",
+        "12",
+        "007",
+        "-1",
+        "+3",
+        "8.10",
+        "8.1",
+        "12.4",
+        ".5",
+        "0.5",
+        "1e2",
+        "99999999999999999999",
+    ),
+    *("1kb", "1024", "2kb", "10gb", "10GB", "10240mb", "1w", "5g", "100b", "3m"),
+    *("true", "True", "TRUE", "false", "False", "t", "f", "y", "n", "T", "0x10", "1_000", "½", "١", "1 2"),
+    *(
+        "linux",
+        "Linux",
+        "a-b",
+        "a_b",
+        "v1.2.3",
+        "2024-01-01",
+        "12:30",
+        "x=y",
+        "red",
+        "RED",
+        "inf",
+        "nan",
+        "1e999",
+    ),
+)
+_SIZE_UNITS: Final = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
+
+
+def long_of(text: str) -> int | None:
+    digits = text.removeprefix("-") if text[:1] == "-" else text.removeprefix("+")
+    return int(text) if digits.isascii() and digits.isdigit() else None
+
+
+def bytes_of(text: str) -> int | None:
+    lower = text.lower()
+    word = 8 if lower.endswith("w") else 1
+    lower = lower.removesuffix("b") if lower.endswith("b") else lower.removesuffix("w")
+    unit = lower[-1:] if lower[-1:] in _SIZE_UNITS and lower[-1:] else ""
+    number = lower.removesuffix(unit) if unit else lower
+    return word * (int(number) << _SIZE_UNITS[unit]) if number.isascii() and number.isdigit() else None
+
+
+def float_of(text: str) -> Decimal | None:
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        return None
+    return number if number.is_finite() and text.isascii() and "_" not in text else None
+
+
+def boolean_of(text: str) -> bool | None:
+    return (
+        True
+        if text.lower() in ["true", "t", "y", "1"]
+        else False
+        if text.lower() in ["false", "f", "n", "0"]
+        else None
+    )
+
+
+def readable(kind: str, text: str) -> bool:
+    read = {"long": long_of, "size": bytes_of, "float": float_of, "boolean": boolean_of}.get(kind)
+    return read is None or read(text) is not None
+
+
+def fits(kind: str, asked: str, offered: str | None) -> bool:
+    """Whether a node that offers the value, or on which none is set, has what a chunk asks for."""
+    match kind:
+        case "long":
+            return (long_of(asked) or 0) <= max(0, long_of(offered) or 0 if offered else 0)
+        case "size":
+            kib = -(-(bytes_of(asked) or 0) // 1024)
+            return kib <= -(-(bytes_of(offered) or 0 if offered else 0) // 1024)
+        case "float":
+            return (float_of(asked) or 0) <= max(
+                Decimal(0), float_of(offered) or Decimal(0) if offered else Decimal(0)
+            )
+        case "boolean":
+            return boolean_of(asked) == (boolean_of(offered) if offered else False)
+        case _:
+            return offered is not None and asked in [one.strip() for one in offered.split(",")]
+
+
+def asks_nothing(kind: str, asked: str) -> bool:
+    number = {"long": long_of, "size": bytes_of, "float": float_of}.get(kind)
+    return number is not None and (number(asked) or 0) <= 0
+
+
+def planned(kind: str, name: str, asked: str, nodes: Sequence[NodeFacts]) -> Request:
+    types = ResourceTypes({"Thing": ResourceFacts(kind, "h")})
+    job = job_facts("1.s", {"job_state": "Q", "schedselect": f'1:ncpus=1:{name}="{asked}"'}, types)
+    known = frozenset(resource for node in nodes for resource in node.resources)
+    return dialect_of("openpbs").read(job, Site(defaults={}, generic=known, types=types))
+
+
+@given(
+    st.sampled_from(KINDS),
+    st.sampled_from(["thing", "Thing", "THING"]),
+    st.sampled_from(ODD),
+    st.none() | st.sampled_from(ODD) | st.lists(st.sampled_from(ODD), min_size=2, max_size=3).map(",".join),
+)
+def test_a_request_fits_a_node_as_the_servers_documents_say(
+    kind: str, name: str, asked: str, offered: str | None
+) -> None:
+    if offered is not None and not readable(kind, offered):
+        offered = None  # the server refuses such a value, so that none is set
+    if offered is not None and kind == "boolean":
+        offered = str(boolean_of(offered))  # as the server writes it
+    types = ResourceTypes({"Thing": ResourceFacts(kind, "h")})
+    values = {"state": "free", "resources_available.ncpus": "4", "resources_available.host": "n1"}
+    if offered is not None:
+        values["resources_available.Thing"] = offered
+    node = node_facts("n1", values, types=types)
+    if not readable(kind, asked):
+        with pytest.raises(RequestError):
+            planned(kind, name, asked, [node])
+        return
+    expected = asks_nothing(kind, asked) or fits(kind, asked, offered)
+    try:
+        request = planned(kind, name, asked, [node])
+    except RequestError as error:  # more than can be counted
+        assert "too large" in str(error)
+        assert not expected or kind == "float"
+        return
+    assert request.notes == ()
+    never = Plan([node_of(node)], 0).why_never(request)
+    assert (never is None) == expected, never
+
+
+def nodes_with(kind: str, values: Sequence[str]) -> list[Node]:
+    types = ResourceTypes({"rack": ResourceFacts(kind, "h")})
+    return [
+        node_of(
+            node_facts(
+                f"n{number}",
+                {"state": "free", "resources_available.ncpus": "4", "resources_available.rack": value},
+                types=types,
+            )
+        )
+        for number, value in enumerate(values)
+    ]
+
+
+@pytest.mark.parametrize("values", [("1", "2"), ("8.1", "8.10"), ("true", "false"), ("1kb", "1024")])
+def test_a_placement_set_has_one_value_of_a_string_whatever_it_looks_like(values: tuple[str, str]) -> None:
+    nodes = nodes_with("string", [values[0], values[0], values[1], values[1]])
+    types = ResourceTypes({"rack": ResourceFacts("string", "h")})
+    resources = {"select": "2:ncpus=4", "place": "scatter:group=RACK"}
+    request = dialect_of("openpbs").read(
+        JobFacts(id="1.s", owner="ann", queue="workq", submitted=0, family="openpbs", resources=resources),
+        Site(defaults={}, types=types),
+    )
+    assert request.together is not None
+    sets = Plan(nodes, 0).shapes.sets_in(request.together)
+    assert sorted(sets) == sorted({f"rack={value}" for value in values})
+
+
+def test_the_exec_vnode_has_the_servers_names_and_charges_amounts_alone() -> None:
+    types = ResourceTypes(
+        {
+            "Scratch": ResourceFacts("size", "hn"),
+            "load": ResourceFacts("float", "hn"),
+            "rack": ResourceFacts("string", "h"),
+            "lic": ResourceFacts("long", "hn"),
+        }
+    )
+    select = "1:NCPUS=2:Mem=1GB:scratch=1gb:LOAD=0.5:Rack=12:Lic=3"
+    where = exec_vnode(
+        select,
+        [ShareFacts("n1", 2, 1 << 20)],
+        {"Scratch", "load", "lic"},
+        tags={"n1": ["rack=12"]},
+        types=types,
+    )
+    assert where == "(n1:ncpus=2:mem=1048576kb:Scratch=1048576kb:load=0.5:lic=3)"
+
+
+def test_a_unit_runs_on_the_vnode_that_has_its_string_though_it_looks_like_a_boolean() -> None:
+    types = ResourceTypes({"flavour": ResourceFacts("string", "h")})
+    where = exec_vnode(
+        "1:ncpus=1:flavour=true+1:ncpus=1:flavour=True",
+        [ShareFacts("n1", 1), ShareFacts("n2", 1)],
+        tags={"n1": ["flavour=True"], "n2": ["flavour=true"]},
+        types=types,
+    )
+    assert where == "(n2:ncpus=1)+(n1:ncpus=1)"
+
+
+# -- through the emulated server ---------------------------------------------------------------------------
+
+
+async def manage(
+    root: Connection, kind: int, name: str, *changes: Attribute, command: int = ManagerCommand.SET
+) -> None:
+    await root.request(
+        ManageRequest(
+            code=RequestCode.MANAGER, command=command, object_type=kind, name=name, attributes=changes
+        )
+    )
+
+
+@asynccontextmanager
+async def site(mode: str, directory: Path) -> AsyncIterator[tuple[EmulatedOpenPBS, Connection, object]]:
+    nodes = [NodeSpec(f"n{number}", 4, memory=8 << 20) for number in (1, 2, 3)]
+    async with EmulatedOpenPBS(nodes, time_scale=0) as server:
+        server.cluster.attributes["scheduling"] = "True"
+        host, port = server.address
+        settings = {
+            "server.family": "openpbs",
+            "server.host": host,
+            "server.port": port,
+            "server.auth": "none",
+            "mode": mode,
+            "state_dir": directory,
+        }
+        adapter = connector(load_settings(None, settings))(Pace(200))
+        try:
+            async with await open_connection(Address(host, port), AnyPort(), user="root") as root:
+                for name, kind in (
+                    ("rack", "string"),
+                    ("OS", "string"),
+                    ("Scratch", "size"),
+                    ("gold", "boolean"),
+                ):
+                    await manage(
+                        root,
+                        ObjectType.RESOURCE,
+                        name,
+                        Attribute("type", kind),
+                        Attribute("flag", "hn" if kind == "size" else "h"),
+                        command=ManagerCommand.CREATE,
+                    )
+                yield server, root, adapter
+        finally:
+            await adapter.close()
+
+
+@pytest.mark.anyio
+async def test_types_and_flags_are_read_from_the_server(tmp_path: Path) -> None:
+    async with site("adviser", tmp_path) as (server, root, adapter):
+        await manage(root, ObjectType.NODE, "n1", Attribute("resources_available", "12", "rack"))
+        await manage(root, ObjectType.NODE, "n1", Attribute("resources_available", "8.10", "os"))
+        await manage(root, ObjectType.NODE, "n1", Attribute("resources_available", "20gb", "scratch"))
+        await manage(root, ObjectType.NODE, "n1", Attribute("resources_available", "t", "gold"))
+        job = server.submit(resources={"select": "1:NCPUS=2:Mem=1GB:RACK=12:SCRATCH=1gb"})
+        state: State = await adapter.read()  # type: ignore[attr-defined]
+        assert state.server.resources["Scratch"] == ResourceFacts("size", "hn")
+        assert state.server.resources["ncpus"].type == "long"
+        node = state.nodes["n1"]
+        assert {"rack=12", "os=8.10", "gold=True"} <= set(node.properties)
+        assert node.resources == {"Scratch": 20 << 20}
+        assert state.jobs[job].resources["schedselect"] == "1:ncpus=2:mem=1GB:rack=12:Scratch=1gb"
+        before = state.server
+        await manage(
+            root,
+            ObjectType.RESOURCE,
+            "racks",
+            Attribute("type", "long"),
+            Attribute("flag", "h"),
+            command=ManagerCommand.CREATE,
+        )
+        again: State = await adapter.read()  # type: ignore[attr-defined]
+        assert again.server != before
+        assert again.server.resources["racks"] == ResourceFacts("long", "h")
+
+
+@pytest.mark.anyio
+async def test_the_emulated_server_enforces_types(tmp_path: Path) -> None:
+    async with site("adviser", tmp_path) as (server, root, _):
+        for name, value in (("scratch", "much"), ("gold", "maybe"), ("ncpus", "two")):
+            with pytest.raises(ServerRefusedError) as refused:
+                await manage(root, ObjectType.NODE, "n1", Attribute("resources_available", value, name))
+            assert refused.value.code == 15014
+        for select in ("1:scratch=much", "1:gold=maybe", "1:NCPUS=two", "1:ncpus=1:gold=12"):
+            with pytest.raises(Exception, match="Illegal attribute or resource value"):
+                server.submit(resources={"select": select})
+
+
+@pytest.mark.anyio
+async def test_a_job_with_names_in_capitals_is_run_and_charged(tmp_path: Path) -> None:
+    async with site("scheduler", tmp_path) as (server, root, adapter):
+        await manage(root, ObjectType.NODE, "n2", Attribute("resources_available", "20gb", "scratch"))
+        await manage(root, ObjectType.NODE, "n2", Attribute("resources_available", "12", "rack"))
+        job = server.submit(resources={"select": "1:NCPUS=2:Mem=1GB:RACK=12:SCRATCH=1gb"})
+        await adapter.take_place(lambda: None)  # type: ignore[attr-defined]
+        state: State = await adapter.read()  # type: ignore[attr-defined]
+        run = Run(
+            id="1",
+            cause="",
+            time=0,
+            job_id=job,
+            shares=(ShareFacts("n2", 2, 1 << 20),),
+            version=state.jobs[job].version,
+            expires=1 << 40,
+        )
+        outcome = await adapter.run(run, lambda: None)  # type: ignore[attr-defined]
+        assert outcome.accepted, outcome
+        assert server.job(job).attributes["exec_vnode"] == "(n2:ncpus=2:mem=1048576kb:Scratch=1048576kb)"
+        assert server.cluster.vnode("n2").assigned()["ncpus"] == 2
