@@ -341,4 +341,6 @@ class Health:
 class Ready:
     """All planners can do their work."""
 
-    status: Literal["ready", "ready, but clocks differ"]
+    status: Annotated[
+        str, Field(description="`ready`, or `ready, but` with what slows starts.", examples=["ready"])
+    ]

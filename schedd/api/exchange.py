@@ -78,6 +78,13 @@ async def get_decisions(
     schedd_version: Annotated[
         str, Header(description="The asker's version.", max_length=64, pattern=r"^[\w.+~-]*$")
     ] = "",
+    schedd_uncalled: Annotated[
+        str,
+        Header(
+            description="That the server does not call its scheduler, in words; empty while it does.",
+            max_length=500,
+        ),
+    ] = "",
 ) -> Response:
     """What is to be done on the server, in order. Needs the role `adapter`.
 
@@ -86,7 +93,7 @@ async def get_decisions(
     one takes its place.
     """
     cluster.hear(schedd_read_age)
-    cluster.learn(schedd_version, schedd_clock)
+    cluster.learn(schedd_version, schedd_clock, schedd_uncalled)
     cluster.check_leads()
     cluster.was_read(after)
     # Who waits is heard of again in time.

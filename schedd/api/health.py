@@ -34,8 +34,16 @@ async def readyz(request: Request) -> Response:
     failures = daemon_of(request).failures
     if failures:
         raise await _not_ready(request, failures)
-    apart = any(loop.clocks for loop in daemon_of(request))
-    return reply(request, Ready("ready, but clocks differ" if apart else "ready"))
+    clusters = list(daemon_of(request))
+    remarks = [
+        words
+        for words, applies in (
+            ("clocks differ", any(loop.clocks for loop in clusters)),
+            ("a server does not call its scheduler", any(loop.uncalled for loop in clusters)),
+        )
+        if applies
+    ]
+    return reply(request, Ready(f"ready, but {' and '.join(remarks)}" if remarks else "ready"))
 
 
 @router.get("/leadz", response_model=Ready, responses=answers("not-ready"))

@@ -22,11 +22,13 @@ from schedd.service.settings.reference import DECIDE, Decision
 from server_adapter.settings import ServerSettings, load_settings
 from server_adapter.settings import Settings as AdapterSettings
 from server_adapter.settings import SettingsError as AdapterSettingsError
+from server_adapter.torque.calls import is_local, scheduler_address
 
 __all__ = ["init"]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _MODES: Final = ("shadow", "adviser", "scheduler")
+_LOOPBACK: Final = ("127.0.0.1", "::1")
 _BY_SETTING: Final = {one.setting: one for one in DECIDE}
 
 
@@ -255,6 +257,22 @@ def _adapter_file(
     auth = "privileged" if (server.auth, server.family) == ("auto", "torque") else server.auth
     kind = {"family": server.family} if server.family != "torque" else {}
     yield from to_toml(("server",), {**kind, "host": server.host, **port, "auth": auth})
+    if server.family == "torque" and server.port != 1:
+        yield from _listen(server.host)
+
+
+def _listen(server: str) -> Iterator[str]:
+    """Where a TORQUE server calls its scheduler: at the address of its own host name."""
+    name, address = scheduler_address(server)
+    if not address or not is_local(server) or not is_local(address):
+        yield from (
+            "",
+            "# `schedd doctor` on the server's host says to what [listen] host must be set.",
+        )
+        return
+    yield ""
+    yield f"# pbs_server calls its scheduler at the address of its host name: {name} is {address}."
+    yield from to_toml(("listen",), {"host": address, "peers": list(dict.fromkeys([address, *_LOOPBACK]))})
 
 
 def _commented(path: tuple[str, ...], table: Mapping[str, Any]) -> Iterator[str]:

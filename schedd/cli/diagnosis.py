@@ -9,11 +9,11 @@ import socket
 import stat
 import time
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from schedd import __version__
 from schedd.api.parts import parts_of
@@ -28,6 +28,7 @@ from schedd.store import StoreError
 from schedd.store.connect import url_of
 from schedd.store.database import Database
 from schedd.store.place import default_url
+from server_adapter.torque.calls import is_local, scheduler_address
 
 __all__ = ["ADAPTER", "Finding", "of_adapter_files", "of_daemon", "of_this_host"]
 
@@ -172,6 +173,27 @@ def of_adapter_files(path: Path) -> Iterator[Finding]:
         yield Finding("server", "bad", words, "systemctl status pbs_server (OpenPBS: pbs); a firewall?")
     else:
         yield Finding("server", "good", f"pbs_server answers on {host} port {port}")
+    if found.get("mode") == "scheduler" and server.get("family", "torque") == "torque":
+        yield from _listening(host, found.get("listen", {}))
+
+
+def _listening(server: str, listen: Mapping[str, Any]) -> Iterator[Finding]:
+    """Whether the adapter listens where a TORQUE server of this host calls its scheduler."""
+    part = "server's calls"
+    name, address = scheduler_address(server)
+    if not is_local(server) or not address:
+        return
+    host = listen.get("host", "127.0.0.1")
+    peers = listen.get("peers", ("127.0.0.1", "::1"))
+    if host not in (address, "0.0.0.0", "::"):
+        words = f"pbs_server calls its scheduler at {address} ({name}), but the adapter listens on {host}"
+        do = f'set host = "{address}" and peers = ["{address}", "127.0.0.1"] in [listen]; restart pbs-adapter'
+        yield Finding(part, "bad", words, do)
+    elif address not in peers and not address.startswith("127."):
+        words = f"pbs_server calls from {address}, which is not in peers of [listen]: its calls are refused"
+        yield Finding(part, "bad", words, f'add "{address}" to peers; restart pbs-adapter')
+    else:
+        yield Finding(part, "good", f"the adapter listens on {host}, where pbs_server calls its scheduler")
 
 
 def _token(path: Path) -> Finding:

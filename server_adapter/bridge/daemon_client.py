@@ -19,6 +19,7 @@ from server_adapter.bridge.outbox import Parcel
 
 _log = logging.getLogger(__name__)
 _PAGE = 250  # decisions in one answer: a few milliseconds' work
+_LONGEST_WORDS = 500
 _CONNECT = 5.0  # seconds: a host that is down is not waited for when there is another
 
 
@@ -75,6 +76,8 @@ class DaemonClient:
         self._client = httpx2.AsyncClient(headers=headers, transport=transport, trust_env=False)
         self.server_read_at = time.monotonic()
         """When the server was last read, which the daemon is told: it says so where that is long ago."""
+        self.uncalled = ""
+        """That the server does not call its scheduler, in words; sent with each request for decisions."""
         self._clock = clock
         self._at = 0
         self._moved = asyncio.Event()
@@ -112,6 +115,8 @@ class DaemonClient:
             "Schedd-Clock": f"{self._clock():.2f}",
             "Schedd-Version": _version(),
         }
+        if self.uncalled:
+            about["Schedd-Uncalled"] = self.uncalled.encode("ascii", "replace").decode()[:_LONGEST_WORDS]
         asked = asyncio.create_task(
             self._ask("GET", "/decisions", params=parameters, headers=about, timeout=timeout)
         )

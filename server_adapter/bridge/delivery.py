@@ -60,9 +60,10 @@ class PostOffice:
         self.outbox = Outbox(epoch)
         self.away = False
 
-    def server_was_read(self) -> None:
-        """The server answered just now."""
+    def server_was_read(self, uncalled: str = "") -> None:
+        """The server answered just now; `uncalled` says that it does not call its scheduler, if so."""
         self._client.server_read_at = time.monotonic()
+        self._client.uncalled = uncalled
 
     @property
     def ids(self) -> Iterator[str]:

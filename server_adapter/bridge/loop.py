@@ -106,6 +106,7 @@ class Adapter:
         self._drain = Drain(self.server, settings.drain, drain_token, self._barred, kept, transport=transport)
         self._begun = self._finished = 0
         self._up_since: float | None = None
+        self._uncalled = ""
         self._cycling = False
         self._was_read = asyncio.Event()
         self._switches = Switches(
@@ -279,8 +280,8 @@ class Adapter:
         self.state = state
         self._finished = number
         self._was_read.set()
-        self.delivery.server_was_read()
         self.server.see(state)
+        self._note_missing_calls()
         self.cycles += 1
         # 3. What became of accepted runs, and how well we agree with an incumbent.
         started = [event for event in events if isinstance(event, JobStarted)]
@@ -302,6 +303,15 @@ class Adapter:
         await asyncio.sleep(0)
         await self.writer.see(state, started)
         self._log_cycle(before or EMPTY, state, events)
+
+    def _note_missing_calls(self) -> None:
+        uncalled = self.server.uncalled
+        if uncalled and not self._uncalled:
+            _log.warning("%s", uncalled)
+        elif self._uncalled and not uncalled:
+            _log.info("pbs_server calls its scheduler")
+        self._uncalled = uncalled
+        self.delivery.server_was_read(uncalled)
 
     def _was_away(self) -> bool:
         """Whether the server may have been restarted since the last call, whichever request noticed it."""

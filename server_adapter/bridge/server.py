@@ -55,6 +55,11 @@ class Server(Protocol):
         """The port that takes its commands, where there is one."""
         ...
 
+    @property
+    def uncalled(self) -> str:
+        """That the server does not call its scheduler though it should, in words; mostly empty."""
+        ...
+
     async def wait_until_up(self) -> None:
         """Returns once it answers. Raises `RightsError` and `ProtocolError`, which waiting cannot cure."""
         ...

@@ -51,6 +51,11 @@ class ServerOfParts:
         """When it was first reached after it had been away."""
         return self.link.up_since
 
+    @property
+    def uncalled(self) -> str:
+        """Empty, where the server's calls come over a connection of ours."""
+        return ""
+
     async def wait_until_up(self) -> None:
         """Returns once the server answers."""
         await self.link.wait_until_up()

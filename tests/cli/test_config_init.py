@@ -1,6 +1,7 @@
 """``schedd config init``: both files of a new site, by options and by answers, with what the server says."""
 
 import hashlib
+import socket
 import subprocess
 import sys
 import tomllib
@@ -152,3 +153,25 @@ def test_files_that_are_there_are_kept_unless_told(
     (packaged / "schedd.toml").write_text("# As packaged: nobody has written anything here\n")
     assert init(packaged, *QUIET) == 0
     assert (tmp_path / "schedd.toml.old").read_text() == "# mine\n"
+
+
+def test_the_adapter_listens_where_a_torque_server_of_this_host_calls(
+    tmp_path: Path, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: "head")
+    monkeypatch.setattr(socket, "gethostbyname", lambda _: "127.0.1.1")
+    assert init(tmp_path, "--yes", "--server", server, "--auth", "none") == 0
+    listen = load_settings(tmp_path / "pbs-adapter.toml", {}).listen
+    assert (listen.host, listen.peers) == ("127.0.1.1", ("127.0.1.1", "127.0.0.1", "::1"))
+    assert "head is 127.0.1.1" in (tmp_path / "pbs-adapter.toml").read_text()
+
+
+def test_where_the_server_is_on_another_host_the_listening_address_is_left_to_the_doctor(
+    tmp_path: Path, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: "head")
+    monkeypatch.setattr(socket, "gethostbyname", lambda _: "192.0.2.7")  # of no interface here
+    assert init(tmp_path, "--yes", "--server", server, "--auth", "none") == 0
+    text = (tmp_path / "pbs-adapter.toml").read_text()
+    assert "[listen]" not in tomllib.loads(text)
+    assert "schedd doctor" in text

@@ -2,6 +2,7 @@
 
 import json
 import re
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -249,3 +250,28 @@ def test_without_a_daemon_it_says_so(doctor: Doctor, capsys: pytest.CaptureFixtu
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("bad   daemon")
     assert lines[-1].endswith("0 warn, 1 bad")
+
+
+@pytest.mark.parametrize(
+    ("listen", "state", "words", "do"),
+    [
+        ("", "bad", "at 127.0.1.1 (head), but the adapter listens on 127.0.0.1", 'host = "127.0.1.1"'),
+        ('host = "127.0.1.1"', "good", "the adapter listens on 127.0.1.1, where", ""),
+        ('host = "0.0.0.0"', "good", "the adapter listens on 0.0.0.0, where", ""),
+    ],
+)
+def test_an_adapter_that_listens_where_its_server_does_not_call_is_found(
+    listen: str,
+    state: str,
+    words: str,
+    do: str,
+    doctor: Doctor,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: "head")
+    monkeypatch.setattr(socket, "gethostbyname", lambda _: "127.0.1.1")
+    (tmp_path / "pbs-adapter.toml").write_text(f'mode = "scheduler"\n[listen]\n{listen}\n')
+    _, found = doctor()
+    ((said, text, remedy),) = found["server's calls"]
+    assert (said, words in text, do in remedy) == (state, True, True)

@@ -61,3 +61,16 @@ def test_a_server_that_stamps_jobs_in_the_future_is_ahead() -> None:
         assert text == f"{words}: starts are early or late by as much"
         loop.submit([submitted(number, -9) for number in range(2, 22)]).result(WAIT)
         assert said(loop) == []
+
+
+def test_a_server_that_does_not_call_its_scheduler_is_an_alert_until_it_does() -> None:
+    def calls(loop: PlanLoop) -> list[str]:
+        loop.alarms.look()
+        return [one.text for one in loop.alarms.open if one.kind == "calls"]
+
+    with planner() as loop:
+        loop.hear()
+        loop.learn("1.0", None, "pbs_server does not call its scheduler")
+        assert calls(loop) == ["pbs_server does not call its scheduler"]
+        loop.learn("1.0", None)
+        assert calls(loop) == []

@@ -22,6 +22,7 @@ KINDS: Final[Mapping[str, str]] = {
     "adapter": "no contact with the adapter, or the adapter cannot reach the server",
     "black_hole": "jobs fail on a node soon after they start; it gets no new jobs",
     "by_hand": "a job was started by hand or by an unknown program; the plan takes it into account",
+    "calls": "the server does not call its scheduler; starts wait for the next poll",
     "clock": "the clocks of daemon, adapter and server differ, or one was set",
     "database": "the database is unavailable",
     "error": "an event could not be handled",

@@ -24,6 +24,8 @@ class Hearing:
         """The same by the cluster's clock, in seconds since the epoch; 0: it was not heard of yet."""
         self.version = ""
         """As it last said; empty: it did not."""
+        self.uncalled = ""
+        """That the server does not call its scheduler, as the adapter last said."""
         self._ahead: deque[float] = deque(maxlen=_LOOKS)
         self._server_ahead: deque[int] = deque(maxlen=_JOBS)
         self._read: tuple[float, int] | None = None
@@ -32,7 +34,7 @@ class Hearing:
     def begin(self) -> None:
         """From now on it is expected to be heard of: this daemon leads."""
         self.last, self.at, self._read = time.monotonic(), 0, None
-        self.version = ""
+        self.version = self.uncalled = ""
         self._ahead.clear()
         self._server_ahead.clear()
 

@@ -151,6 +151,11 @@ class PlanLoop:
             return ""
         return self.hearing.clocks(self._publisher.latest.settings.clock_apart)
 
+    @property
+    def uncalled(self) -> str:
+        """That the server does not call its scheduler, in words; empty while it does, or is not heard of."""
+        return "" if self.standing_by or self.silence else self.hearing.uncalled
+
     def _ring(self) -> None:
         self.feed.bell.ring()
 
@@ -159,6 +164,7 @@ class PlanLoop:
             "planner": self.failure or self._planner.failing,
             "database": self.trouble,
             "adapter": self.silence,
+            "calls": self.uncalled,
         }
         was_set = self._clock_watch.look(self._planner.engine.state.now)
         found["clock"] = "; ".join(filter(None, (was_set, self.clocks)))
@@ -171,9 +177,10 @@ class PlanLoop:
         if ends and not self.silence:
             self.feed.bell.ring()
 
-    def learn(self, version: str, clock: float | None) -> None:
-        """The adapter says its version, and the time by its own clock."""
+    def learn(self, version: str, clock: float | None, uncalled: str = "") -> None:
+        """The adapter says its version, the time by its own clock, and that the server does not call it."""
         self.hearing.learn(version, clock - self._clock.now() if clock is not None else None)
+        self.hearing.uncalled = uncalled
 
     @property
     def feed(self) -> Feed:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 
 from server_adapter.batch.sockets import Address
 from server_adapter.bridge.by_hand import ByHand
@@ -19,6 +20,7 @@ from server_adapter.servers.torque.reader import StateReader, job_question
 from server_adapter.servers.torque.requests import Offers
 from server_adapter.servers.torque.runs import Starter
 from server_adapter.settings import Settings
+from server_adapter.torque.calls import CallWatch, explain
 from server_adapter.torque.credentials import Credential
 from server_adapter.torque.listener import CommandListener, CommandReceived
 
@@ -69,6 +71,8 @@ class TorqueServer(ServerOfParts):
             router=drain.Router(link, settings.drain.scripts),
         )
         self._listener: CommandListener | None = None
+        self._calls = CallWatch()
+        self._known: AbstractSet[str] | None = None
 
     @property
     def listens_on(self) -> int | None:
@@ -85,6 +89,7 @@ class TorqueServer(ServerOfParts):
 
         def on_command(command: CommandReceived) -> None:
             _log.debug("command %s from %s", command.name, command.peer)
+            self._calls.note_call()
             look()
 
         where = self._settings.listen
@@ -106,7 +111,22 @@ class TorqueServer(ServerOfParts):
         raise ValueError(f"there is no reservation {name} at this server")
 
     def see(self, state: State) -> None:
-        """Nothing is needed of the newest reading."""
+        """Notes which jobs arrived: each should have come with a call."""
+        if self._listener is None:
+            return
+        known, self._known = self._known, state.jobs.keys()
+        if not state.server.scheduling:
+            self._calls.note_pause()
+        else:
+            self._calls.note_reading(arrivals=known is not None and not self._known <= known)
+
+    @property
+    def uncalled(self) -> str:
+        """That the server does not call us, in words; empty while it does."""
+        if self._listener is None or not self._calls.missing:
+            return ""
+        where, at = self._settings.server.host, self._settings.listen
+        return explain(where, at.host, self._listener.port, self._listener.rejected)
 
     async def close(self) -> None:
         """Stops listening and says goodbye."""

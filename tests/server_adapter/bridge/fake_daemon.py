@@ -61,6 +61,7 @@ class FakeDaemon:
         self.refused: list[RunRefused] = []
         self.retry_at: dict[str, float] = {}
         self.down = False
+        self.uncalled = ""
         self.generation = 0
         self._told: dict[str, int] = {}
         self._acknowledged: set[str] = set()
@@ -97,6 +98,7 @@ class FakeDaemon:
     async def _get(self, request: Request) -> JSONResponse:
         if self.down:
             return JSONResponse({"detail": "down"}, status_code=503)
+        self.uncalled = request.headers.get("Schedd-Uncalled", "")
         until = time.monotonic() + float(request.query_params.get("wait", "0"))
         while True:
             found = self._after(request.query_params.get("after", ""))

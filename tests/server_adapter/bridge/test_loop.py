@@ -223,6 +223,22 @@ async def test_the_servers_commands_wake_the_adapter(build: Build, unused_port: 
     house.each_ran_where_told()
 
 
+async def test_a_server_that_never_calls_is_reported_to_the_log_and_to_the_daemon(
+    build: Build, unused_port: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("server_adapter.torque.calls._CALL_WITHIN_S", 0.5)
+    house = await build(plan=False, **{"poll.interval": 0.1, "listen.port": unused_port, "daemon.wait": 0.1})
+    adapter = await house.start()
+    await house.until(lambda: adapter.cycles >= 2)
+    house.server.submit(resources={"nodes": "1"}, runtime=60.0)
+    await house.until(lambda: "does not call its scheduler when jobs arrive" in house.daemon.uncalled)
+    words = "pbs_server does not call its scheduler when jobs arrive"
+    assert sum(words in record.message for record in caplog.records) == 1
+    house.server.scheduler = ("127.0.0.1", unused_port)
+    house.server.submit(resources={"nodes": "1"}, runtime=60.0)
+    await house.until(lambda: house.daemon.uncalled == "")
+
+
 @pytest.fixture
 def unused_port() -> int:
     import socket  # noqa: PLC0415
