@@ -13,7 +13,7 @@ from rich.table import Table
 from research.benchmarks.grow import Grower
 from research.benchmarks.workload import Profile
 from schedd.plan.columns import Ints
-from schedd.predict import LEVELS, Ask, Learner, Prediction, Scene, likely
+from schedd.predict import LEVELS, JobFeatures, Learner, Prediction, StartSampler, start_quantiles
 
 __all__ = ["PredictResult", "bench_predict", "table_of", "to_json"]
 
@@ -71,9 +71,9 @@ def bench_predict(
     rounds, sizes = [], (0, 0)
     for _ in range(_ROUNDS):
         before = process_time()
-        scene = Scene.of(plan, grower.now, since, ids, predictions)
-        starts = np.stack([one.starts[scene.order] for one in scene.draws()])
-        likely(starts)
+        scene = StartSampler.from_plan(plan, grower.now, since, ids, predictions)
+        starts = np.stack([one.starts[scene.order] for one in scene.sample_plans()])
+        start_quantiles(starts)
         rounds.append(process_time() - before)
         sizes = starts.shape
     return PredictResult(
@@ -111,7 +111,7 @@ def _learn(ended: int, users: int, seed: int) -> tuple[float, Learner]:
     walltime = 600 * (1 + (who * 7 + habit) % 144)
     run = np.maximum((walltime * rng.beta(0.6, 2, ended)).astype(np.int64), 1)
     asks = [
-        Ask(f"user{w}", t, 1 << (h % 6), f"job{h}")
+        JobFeatures(f"user{w}", t, 1 << (h % 6), f"job{h}")
         for w, t, h in zip(who.tolist(), walltime.tolist(), habit.tolist(), strict=True)
     ]
     runs = run.tolist()
@@ -123,9 +123,9 @@ def _learn(ended: int, users: int, seed: int) -> tuple[float, Learner]:
         now = submit[i]
         while ends and ends[0][0] <= now:
             moment, one = heappop(ends)
-            learner.ended(str(one), moment)
-        learner.queued(str(i), ask, now)
-        learner.started(str(i), now)
+            learner.record_end(str(one), moment)
+        learner.predict_job(str(i), ask, now)
+        learner.record_start(str(i), now)
         heappush(ends, (now + runs[i], i))
     return process_time() - before, learner
 

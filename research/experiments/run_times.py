@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from research.experiments.boosted import Boosted, is_installed
-from schedd.predict import Ask, Learner
+from schedd.predict import JobFeatures, Learner
 from schedd.replay.coverage import Bools, by_tenth, by_time, tenths
 from schedd.replay.workload import TraceJob
 
@@ -83,14 +83,16 @@ class _Templates:
         self._learner = Learner()
 
     def queued(self, i: int, job: TraceJob, now: int) -> tuple[float, float | None]:
-        told = self._learner.queued(str(i), Ask(job.user, job.estimate, job.procs, job.name), now)
+        told = self._learner.predict_job(
+            str(i), JobFeatures(job.user, job.estimate, job.procs, job.name), now
+        )
         return told.p50, told.p90
 
     def started(self, i: int, _job: TraceJob, now: int) -> None:
-        self._learner.started(str(i), now)
+        self._learner.record_start(str(i), now)
 
     def ended(self, i: int, _job: TraceJob, now: int) -> None:
-        self._learner.ended(str(i), now)
+        self._learner.record_end(str(i), now)
 
 
 METHODS: Final[dict[str, Callable[[], Predictor]]] = {

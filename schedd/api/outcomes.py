@@ -10,7 +10,7 @@ from schedd.api.bodies import Dated, ReservationView
 from schedd.api.replies import documented
 from schedd.engine.searching import Why
 from schedd.plan.views import Window
-from schedd.predict import Figures
+from schedd.predict import AccuracyFigures
 from schedd.service.background.track import SearchRun
 from schedd.service.questions.cheapest import Cheapest
 from schedd.service.questions.forks import Many
@@ -102,7 +102,7 @@ class ErrorView:
     p90_absolute: float
 
 
-documented(Figures)
+documented(AccuracyFigures)
 
 
 @documented
@@ -115,7 +115,7 @@ class HorizonView:
     an `hour` of the start. Each job counts once in each."""
     lead: int | None
     """Of those expected at least so many seconds later (up to the next lead); null: all of the kind."""
-    figures: Figures
+    figures: AccuracyFigures
 
 
 @documented

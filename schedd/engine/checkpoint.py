@@ -30,7 +30,7 @@ from schedd.plan.schema import arrays_of, load_part, mapped, save_part
 from schedd.policy.demand import Demand
 from schedd.policy.fair_share import Usage
 from schedd.policy.limits import Limit
-from schedd.predict import Outlook
+from schedd.predict import RunTimePredictor
 
 __all__ = ["FORMAT", "CheckpointError", "Frozen", "load", "save", "settings_of"]
 
@@ -282,7 +282,7 @@ def _state(header: dict[str, Any], arrays: dict[str, Ints], settings: EngineSett
         first += n
     foreseen = header.get("outlook")
     if settings.predict and foreseen is not None:
-        state.outlook = Outlook.load(foreseen, arrays_of("outlook", arrays))
+        state.outlook = RunTimePredictor.load(foreseen, arrays_of("outlook", arrays))
     review(state)
     return state
 

@@ -29,7 +29,7 @@ from schedd.engine.set_back import set_back
 from schedd.engine.settle import next_wake, settle
 from schedd.engine.validate import check
 from schedd.policy.fair_share import Usage
-from schedd.predict import Learner, Outlook, RunTimes
+from schedd.predict import Learner, RunTimePredictor, RunTimes
 from schedd.wire import Event, Snapshot
 
 __all__ = ["Engine"]
@@ -53,7 +53,7 @@ class Engine:
         """
         self.state = EngineState.empty(settings, now)
         if learned is not None and self.state.outlook is not None:
-            self.state.outlook = Outlook(Learner(learned))
+            self.state.outlook = RunTimePredictor(Learner(learned))
         if used is not None:
             self.state.usage = used
         self.state.decision_number = decided
@@ -104,7 +104,7 @@ class Engine:
             end_kept_places(state, first)
         settle(state, first)
         if state.outlook is not None:
-            state.outlook.advance(state.now)
+            state.outlook.advance_clock(state.now)
             judge(state, first)
         close_alerts(state)
         if state.settings.validate:

@@ -1,42 +1,48 @@
-"""Predicted run times and expected starts: learned from events, pure functions of what was learned."""
+"""Run-time prediction and expected starts, learned from job events. Pure: no I/O and no clock."""
 
-from schedd.predict.accuracy import Figures, Outcomes, figures
-from schedd.predict.decode import decode, running, waiting
-from schedd.predict.draws import drawn, lasting
-from schedd.predict.layout import LEVELS, P50, P90, Ask, Prediction
+from schedd.predict.accuracy import AccuracyFigures, EstimateOutcomes, measure_accuracy
 from schedd.predict.learner import Learner
 from schedd.predict.open_jobs import OpenJobs
-from schedd.predict.outlook import KINDS, Kind, Outlook, calm, kind_of
+from schedd.predict.predicted_starts import decode_starts, running_slots, waiting_slots
+from schedd.predict.predictions import LEVELS, P50_INDEX, P90_INDEX, JobFeatures, Prediction
+from schedd.predict.run_time_predictor import (
+    ESTIMATE_KINDS,
+    EstimateKind,
+    RunTimePredictor,
+    classify_estimate,
+    is_unchanged,
+)
 from schedd.predict.run_times import RunTimes
-from schedd.predict.scene import Drawn, Likely, Scene, likely
-from schedd.predict.starts import Calibration, Expected
+from schedd.predict.sampling import draw_levels, sample_run_times
+from schedd.predict.start_calibration import ExpectedStart, StartCalibration
+from schedd.predict.start_sampler import SampledPlan, StartQuantiles, StartSampler, start_quantiles
 
 __all__ = [
-    "KINDS",
+    "ESTIMATE_KINDS",
     "LEVELS",
-    "P50",
-    "P90",
-    "Ask",
-    "Calibration",
-    "Drawn",
-    "Expected",
-    "Figures",
-    "Kind",
+    "P50_INDEX",
+    "P90_INDEX",
+    "AccuracyFigures",
+    "EstimateKind",
+    "EstimateOutcomes",
+    "ExpectedStart",
+    "JobFeatures",
     "Learner",
-    "Likely",
     "OpenJobs",
-    "Outcomes",
-    "Outlook",
     "Prediction",
+    "RunTimePredictor",
     "RunTimes",
-    "Scene",
-    "calm",
-    "decode",
-    "drawn",
-    "figures",
-    "kind_of",
-    "lasting",
-    "likely",
-    "running",
-    "waiting",
+    "SampledPlan",
+    "StartCalibration",
+    "StartQuantiles",
+    "StartSampler",
+    "classify_estimate",
+    "decode_starts",
+    "draw_levels",
+    "is_unchanged",
+    "measure_accuracy",
+    "running_slots",
+    "sample_run_times",
+    "start_quantiles",
+    "waiting_slots",
 ]

@@ -1,4 +1,4 @@
-"""How right expected starts were: told against what came true, with a measure that cannot be had cheaply."""
+"""Accuracy of start estimates: coverage, error, pinball loss and sharpness."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -7,17 +7,18 @@ import numpy as np
 
 from schedd.plan.columns import Ints
 
-__all__ = ["NOT_YET", "Figures", "Outcomes", "figures"]
+__all__ = ["NOT_YET", "AccuracyFigures", "EstimateOutcomes", "measure_accuracy"]
 
 NOT_YET: Final = 1 << 60
 """Stands for the start of a job that has not started though its P90 has passed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Outcomes:
-    """What was told at moments ``at``: arrays of equal length, in seconds since the epoch.
+class EstimateOutcomes:
+    """Start estimates issued at ``at`` and the actual starts: arrays of equal length, seconds since the
+    epoch.
 
-    The jobs started at ``actual``; ``planned`` is where the plan had them then.
+    ``planned`` is the planned start at ``at``.
     """
 
     at: Ints
@@ -26,50 +27,54 @@ class Outcomes:
     planned: Ints
     actual: Ints
 
-    def of(self, which: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> "Outcomes":
-        """Some of them."""
-        return Outcomes(
+    def select(self, which: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> "EstimateOutcomes":
+        """Return the rows where ``which`` is true."""
+        return EstimateOutcomes(
             *(column[which] for column in (self.at, self.p50, self.p90, self.planned, self.actual))
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
-    """How good told starts were. Seconds, and shares between 0 and 1; None: there is nothing to tell of."""
+class AccuracyFigures:
+    """Accuracy of start estimates. Times in seconds, shares in 0..1; None: no data."""
 
     count: int
-    """How many were told whose outcome is known."""
+    """Estimates with a known outcome."""
     p90_coverage: float | None = None
-    """The share that had started by the moment told for nine of ten cases."""
+    """Share of jobs that started by their P90."""
     p50_coverage: float | None = None
-    """The share that had started by the moment told for half of them."""
+    """Share of jobs that started by their P50."""
     median_error: float | None = None
-    """Median of what the expected start was wrong by, either way."""
+    """Median of ``|actual - p50|``."""
     plan_median_error: float | None = None
-    """The same of the planned start at that moment, by walltimes."""
+    """Median of ``|actual - planned|``."""
     error_ratio: float | None = None
-    """The former over the latter."""
+    """``median_error / plan_median_error``."""
     pinball_50: float | None = None
-    """Mean loss of the expected start (pinball, at 0.5)."""
+    """Mean pinball loss of P50."""
     pinball_90: float | None = None
-    """Mean loss of the moment told for nine of ten cases (pinball, at 0.9)."""
+    """Mean pinball loss of P90."""
     sharpness: float | None = None
-    """Median wait told for nine of ten cases over the median wait expected: coverage alone is easily had."""
+    """``median(p90 - at) / median(p50 - at)``; a P90 far in the future has good coverage and bad
+    sharpness.
+    """
 
 
-def figures(told: Outcomes) -> Figures:
-    """All of it. Jobs that have not started count for the coverage alone."""
+def measure_accuracy(told: EstimateOutcomes) -> AccuracyFigures:
+    """Return all figures. Jobs that have not started count only for the coverage."""
     n = told.at.shape[0]
     if not n:
-        return Figures(0)
-    covered = Figures(n, float((told.actual <= told.p90).mean()), float((told.actual <= told.p50).mean()))
-    known = told.of(told.actual < NOT_YET)
+        return AccuracyFigures(0)
+    covered = AccuracyFigures(
+        n, float((told.actual <= told.p90).mean()), float((told.actual <= told.p50).mean())
+    )
+    known = told.select(told.actual < NOT_YET)
     if not known.at.shape[0]:
         return covered
     error = float(np.median(np.abs(known.actual - known.p50)))
     of_plan = float(np.median(np.abs(known.actual - known.planned)))
     expected = float(np.median(known.p50 - known.at))
-    return Figures(
+    return AccuracyFigures(
         n,
         covered.p90_coverage,
         covered.p50_coverage,

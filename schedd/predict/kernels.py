@@ -1,8 +1,8 @@
-"""Kernels of the predicted run times: a table of templates, and quantiles of what jobs alike did.
+"""Kernels of the run-time prediction: a set-associative table of templates, and weighted quantiles of similar
+jobs.
 
-A template is the latest ends of jobs that agree in some of user, name, walltime and processors. The table
-has buckets of ``WAYS`` entries: a template stands in the bucket that its key names, and where that is full it
-takes the place of the one that nobody learned from for longest.
+A template holds the latest ends of jobs that agree in some of user, name, walltime and processors. Its key
+selects a bucket of ``BUCKET_SIZE`` entries; in a full bucket the least recently updated template is evicted.
 """
 
 from typing import Annotated, Final, NamedTuple
@@ -12,62 +12,62 @@ import numpy.typing as npt
 
 from schedd.plan.kernels.jit import inner, kernel, maker
 from schedd.plan.kernels.layout import Ints, Table
-from schedd.predict.layout import Floats
+from schedd.predict.predictions import Floats
 
 __all__ = [
-    "DECAY",
-    "DOUBT",
-    "KINDS",
-    "RING",
-    "USER",
-    "WAYS",
+    "BUCKET_SIZE",
+    "DOUBT_WAITING",
+    "ENDS_PER_TEMPLATE",
+    "END_DECAY",
+    "TEMPLATES_PER_JOB",
+    "USER_TEMPLATE",
     "Templates",
     "copy_into",
     "entries_of",
-    "learn",
-    "move",
-    "predict",
+    "learn_end",
     "predict_open",
+    "predict_submitted",
+    "shift_user",
 ]
 
 Singles = npt.NDArray[np.float32]
 SingleTable = Annotated[Singles, 2]
 
-WAYS: Final = 8
-RING: Final = 32
-"""So many of the latest ends are kept of each template."""
-DECAY: Final = 0.9
-"""What an end counts of what the one after it does."""
-DOUBT: Final = 2.0
-"""A template of weight n gets n / (n + DOUBT) of what more exact ones left over."""
+BUCKET_SIZE: Final = 8
+ENDS_PER_TEMPLATE: Final = 32
+"""Latest ends kept per template."""
+END_DECAY: Final = 0.9
+"""Weight of an end relative to the next later one."""
+DOUBT_WAITING: Final = 2.0
+"""A template of weight n gets the share n / (n + DOUBT_WAITING) of the weight left by more specific ones."""
 DOUBT_RUNNING: Final = 5.0
-"""The same of a job that runs; n is then the weight of the ends beyond what it has run."""
-KINDS: Final = 6
-"""How many templates a job has; the most exact first."""
-USER: Final = 3
-"""Which of them is that of its user."""
+"""The same for a running job; n is then the weight of the ends beyond its elapsed time."""
+TEMPLATES_PER_JOB: Final = 6
+"""Number of templates of a job, the most specific first."""
+USER_TEMPLATE: Final = 3
+"""Index of the template of the user."""
 
 
 class Templates(NamedTuple):
-    """The table; N entries, a power of two."""
+    """Table of templates; N entries, a power of two."""
 
     keys: Ints
-    """(N,) 0: free."""
+    """(N,); 0: free."""
     learned: Ints
-    """(N,) how many ends were learned."""
+    """(N,) number of ends learned."""
     used: Ints
-    """(N,) number of the latest end."""
+    """(N,) serial number of the latest end."""
     shift: Floats
-    """(N,) how much longer than calibrated the high quantiles are told, as a logarithm; of users alone."""
+    """(N,) logarithmic shift of the high quantiles; only in user templates."""
     ends: SingleTable
-    """(N, RING) logarithm of run time over walltime; number i stands at i modulo RING."""
+    """(N, ENDS_PER_TEMPLATE) log(run time / walltime); end i is at i modulo ENDS_PER_TEMPLATE."""
 
 
 @inner
 def find(tb: Templates, key: int) -> int:
-    """The entry of a template, or -1."""
-    first = (key & (tb.keys.shape[0] // WAYS - 1)) * WAYS
-    for i in range(first, first + WAYS):
+    """Return the entry of a template, or -1."""
+    first = (key & (tb.keys.shape[0] // BUCKET_SIZE - 1)) * BUCKET_SIZE
+    for i in range(first, first + BUCKET_SIZE):
         if tb.keys[i] == key:
             return i
     return -1
@@ -75,13 +75,13 @@ def find(tb: Templates, key: int) -> int:
 
 @inner
 def _enter(tb: Templates, key: int, number: int) -> int:
-    """The entry of a template, made if it is not there."""
+    """Return the entry of a template; create it if it is missing."""
     found = find(tb, key)
     if found >= 0:
         return found
-    first = (key & (tb.keys.shape[0] // WAYS - 1)) * WAYS
+    first = (key & (tb.keys.shape[0] // BUCKET_SIZE - 1)) * BUCKET_SIZE
     oldest = int(first)
-    for i in range(first, first + WAYS):
+    for i in range(first, first + BUCKET_SIZE):
         if tb.keys[i] == 0:
             oldest = int(i)
             break
@@ -95,46 +95,48 @@ def _enter(tb: Templates, key: int, number: int) -> int:
 
 
 @kernel
-def predict(
+def predict_submitted(
     tb: Templates, keys: Ints, levels: Floats, offset: Floats, shift: float, shifted: int, walltime: int
 ) -> tuple[Floats, Ints]:
-    """Quantiles at ``levels`` of a job's run time: logarithms of shares of the walltime before calibration,
-    and seconds after it.
+    """Return quantiles at ``levels`` of a run time: log(run time / walltime) uncalibrated, and calibrated
+    seconds.
 
-    ``offset`` calibrates each; those from number ``shifted`` on are moved by ``shift`` and that of the user.
-    What no template accounts for is the walltime itself.
+    ``offset`` calibrates each level; levels from index ``shifted`` on are also moved by ``shift`` and the
+    user's shift. The weight left by all templates is assigned to the walltime.
     """
-    value = np.empty(KINDS * RING + 1)
-    weight = np.empty(KINDS * RING + 1)
+    value = np.empty(TEMPLATES_PER_JOB * ENDS_PER_TEMPLATE + 1)
+    weight = np.empty(TEMPLATES_PER_JOB * ENDS_PER_TEMPLATE + 1)
     left = 1.0
     m = 0
-    for k in range(KINDS):
+    for k in range(TEMPLATES_PER_JOB):
         entry = find(tb, keys[k]) if keys[k] != 0 else -1
         if entry < 0 or tb.learned[entry] == 0:
             continue
         count = tb.learned[entry]
-        n = min(count, RING)
-        total = (1.0 - DECAY**n) / (1.0 - DECAY)
-        share = left * total / (total + DOUBT)
+        n = min(count, ENDS_PER_TEMPLATE)
+        total = (1.0 - END_DECAY**n) / (1.0 - END_DECAY)
+        share = left * total / (total + DOUBT_WAITING)
         w = share / total
         for j in range(n):
-            value[m] = tb.ends[entry, (count - 1 - j) % RING]
+            value[m] = tb.ends[entry, (count - 1 - j) % ENDS_PER_TEMPLATE]
             weight[m] = w
-            w *= DECAY
+            w *= END_DECAY
             m += 1
         left -= share
     value[m] = 0.0
     weight[m] = left
     raw = _quantiles(value[: m + 1], weight[: m + 1], levels)
-    user = find(tb, keys[USER])
+    user = find(tb, keys[USER_TEMPLATE])
     if user >= 0:
         shift += tb.shift[user]
-    return raw, _told(raw, offset, shift, shifted, walltime)
+    return raw, _calibrated_seconds(raw, offset, shift, shifted, walltime)
 
 
 @maker
 def _quantiles(value: Floats, weight: Floats, levels: Floats) -> Floats:
-    """The values at which so much of the weight, 1 in all, is reached; 0, the walltime, where it never is."""
+    """Return the weighted quantiles of ``value`` (total weight 1); 0, the walltime, for a level never
+    reached.
+    """
     order = np.argsort(value)
     found = np.zeros(levels.shape[0])
     total = 0.0
@@ -148,26 +150,26 @@ def _quantiles(value: Floats, weight: Floats, levels: Floats) -> Floats:
 
 
 @maker
-def _told(raw: Floats, offset: Floats, shift: float, shifted: int, walltime: int) -> Ints:
-    """Seconds, calibrated, in order of size."""
-    told = np.empty(raw.shape[0], np.int64)
+def _calibrated_seconds(raw: Floats, offset: Floats, shift: float, shifted: int, walltime: int) -> Ints:
+    """Return calibrated quantiles in seconds, ascending, in 1..walltime."""
+    seconds_at = np.empty(raw.shape[0], np.int64)
     least = 1
     for i in range(raw.shape[0]):
         log = raw[i] + offset[i] + (shift if i >= shifted else 0.0)
-        # A millionth of a second off: what equals the walltime is not to be rounded beyond it.
+        # 1e-6 keeps a value equal to the walltime from being rounded up.
         seconds = walltime if log >= 0.0 else int(np.ceil(np.exp(log) * walltime - 1e-6))
         least = max(least, min(seconds, walltime))
-        told[i] = least
-    return told
+        seconds_at[i] = least
+    return seconds_at
 
 
 @kernel
 def entries_of(tb: Templates, keys: Table) -> Ints:
-    """The entries of all ``keys``, (jobs, KINDS), one job after the other; -1: there is none."""
-    found = np.empty(keys.shape[0] * KINDS, np.int64)
+    """Return the entries of ``keys``, (jobs, TEMPLATES_PER_JOB), flattened; -1: no entry."""
+    found = np.empty(keys.shape[0] * TEMPLATES_PER_JOB, np.int64)
     for i in range(keys.shape[0]):
-        for k in range(KINDS):
-            found[i * KINDS + k] = find(tb, keys[i, k]) if keys[i, k] != 0 else -1
+        for k in range(TEMPLATES_PER_JOB):
+            found[i * TEMPLATES_PER_JOB + k] = find(tb, keys[i, k]) if keys[i, k] != 0 else -1
     return found
 
 
@@ -185,54 +187,52 @@ def predict_open(
     shift: float,
     shifted: int,
 ) -> Table:
-    """As ``predict``, (jobs, levels) seconds for many, of whom the templates are ``entries``, (jobs, KINDS).
+    """Return quantiles in seconds, (jobs, levels), of open jobs; ``entries``: their templates, (jobs,
+    TEMPLATES_PER_JOB).
 
-    Those that run count, too, in the templates that name their user: that they ran for so long already, and
-    may for longer (Kaplan and Meier 1958), up to the walltime. Ends alone tell of the short ones of many that
-    began together.
-    A job that runs itself is told of by those alone that run longer than it did, in each template. Quantiles
-    of all jobs alike, cut off there, would rest on the few levels beyond; and by their calibration, which is
-    that of all, they would be moved for no reason.
-    ``running``: the keys of those, who began last first; ``ran``: the logarithms of what they ran over the
-    walltime; ``own``: the job itself among them, or -1.
+    Running jobs enter the user's templates as censored observations (Kaplan and Meier 1958). Ended jobs alone
+    would be a biased sample of short ones. A running job is predicted from the observations beyond its
+    elapsed time, without calibration: the calibration of all jobs does not hold for the tail. ``running``:
+    keys of the running jobs, latest start first; ``ran``: their log(elapsed / walltime); ``own``: index of
+    the job in ``running``, or -1.
     """
-    told = np.empty((keys.shape[0], levels.shape[0]), np.int64)
-    value = np.empty(2 * KINDS * RING + 1)
-    weight = np.empty(2 * KINDS * RING + 1)
-    ended = np.empty(2 * KINDS * RING + 1, np.int64)
+    quantiles = np.empty((keys.shape[0], levels.shape[0]), np.int64)
+    value = np.empty(2 * TEMPLATES_PER_JOB * ENDS_PER_TEMPLATE + 1)
+    weight = np.empty(2 * TEMPLATES_PER_JOB * ENDS_PER_TEMPLATE + 1)
+    ended = np.empty(2 * TEMPLATES_PER_JOB * ENDS_PER_TEMPLATE + 1, np.int64)
     uncalibrated = np.zeros(offset.shape[0])
     for i in range(keys.shape[0]):
         runs = own[i] >= 0
         past = ran[own[i]] if runs else -np.inf
-        doubt = DOUBT_RUNNING if runs else DOUBT
+        doubt = DOUBT_RUNNING if runs else DOUBT_WAITING
         left = 1.0
-        unknown = 0.0  # how many run longer than all that ended, and nobody knows for how long
+        unknown = 0.0  # weight of running jobs longer than every ended one
         m = 0
-        for k in range(KINDS):
+        for k in range(TEMPLATES_PER_JOB):
             entry = entries[i, k]
             if entry < 0 or tb.learned[entry] == 0:
                 continue
             first = m
             count = tb.learned[entry]
-            n = min(count, RING)
+            n = min(count, ENDS_PER_TEMPLATE)
             total = 0.0
             w = 1.0
             for j in range(n):
-                end = tb.ends[entry, (count - 1 - j) % RING]
+                end = tb.ends[entry, (count - 1 - j) % ENDS_PER_TEMPLATE]
                 if end > past:
                     value[m] = end
                     weight[m] = w
                     ended[m] = 1
                     total += w
                     m += 1
-                w *= DECAY
+                w *= END_DECAY
             if total == 0.0:
                 continue
             share = left * total / (total + doubt)
             at_risk = total
             w = 1.0
             seen = 0
-            for r in range(running.shape[0] if k <= USER else 0):
+            for r in range(running.shape[0] if k <= USER_TEMPLATE else 0):
                 if r != own[i] and running[r, k] == keys[i, k]:
                     if ran[r] > past:
                         value[m] = ran[r]
@@ -240,12 +240,12 @@ def predict_open(
                         ended[m] = 0
                         at_risk += w
                         m += 1
-                    w *= DECAY
+                    w *= END_DECAY
                     seen += 1
-                    if seen == RING:
+                    if seen == ENDS_PER_TEMPLATE:
                         break
-            beyond = 1.0  # the share of such jobs that runs longer
-            order = np.argsort(value[first:m], kind="mergesort")  # of equals ends come first
+            beyond = 1.0  # survival function
+            order = np.argsort(value[first:m], kind="mergesort")  # at ties, ends come before running jobs
             for j in range(m - first):
                 at = first + order[j]
                 w = weight[at]
@@ -259,38 +259,40 @@ def predict_open(
         weight[m] = left + unknown
         raw = _quantiles(value[: m + 1], weight[: m + 1], levels)
         if runs:
-            told[i] = _told(raw, uncalibrated, 0.0, shifted, walltime[i])
+            quantiles[i] = _calibrated_seconds(raw, uncalibrated, 0.0, shifted, walltime[i])
         else:
-            more = tb.shift[entries[i, USER]] if entries[i, USER] >= 0 else 0.0
-            told[i] = _told(raw, offset, shift + more, shifted, walltime[i])
-    return told
+            more = tb.shift[entries[i, USER_TEMPLATE]] if entries[i, USER_TEMPLATE] >= 0 else 0.0
+            quantiles[i] = _calibrated_seconds(raw, offset, shift + more, shifted, walltime[i])
+    return quantiles
 
 
 @kernel
-def learn(tb: Templates, keys: Ints, value: float, number: int) -> int:
-    """Note an end of that logarithm in all templates of the job; returns how many of them are new."""
+def learn_end(tb: Templates, keys: Ints, value: float, number: int) -> int:
+    """Add an end of value log(run time / walltime) to all templates of a job; return the number of new
+    templates.
+    """
     new = 0
     for k in range(keys.shape[0]):
         if keys[k] == 0:
             continue
         entry = _enter(tb, keys[k], number)
         new += tb.learned[entry] == 0
-        tb.ends[entry, tb.learned[entry] % RING] = value
+        tb.ends[entry, tb.learned[entry] % ENDS_PER_TEMPLATE] = value
         tb.learned[entry] += 1
         tb.used[entry] = number
     return new
 
 
 @kernel
-def move(tb: Templates, key: int, by: float, most: float, number: int) -> None:
-    """Change the shift of a user, within ``most`` of 0."""
+def shift_user(tb: Templates, key: int, by: float, most: float, number: int) -> None:
+    """Change the shift of a user by ``by``, bounded to ±``most``."""
     entry = _enter(tb, key, number)
     tb.shift[entry] = min(max(tb.shift[entry] + by, -most), most)
 
 
 @kernel
 def copy_into(old: Templates, new: Templates) -> None:
-    """Enter all templates into a larger, empty table, who was learned from latest last."""
+    """Copy all templates into a larger, empty table, in order of their last update."""
     for i in np.argsort(old.used, kind="mergesort"):
         if old.keys[i] != 0:
             entry = _enter(new, old.keys[i], old.used[i])

@@ -1,56 +1,61 @@
-"""Predictions of jobs that have not ended, renewed: by what has ended since, and by who runs for how long.
+"""Renewed predictions of open jobs, from the jobs that ended since their submission and from the running
+ones.
 
-Those made at the submission, from which is learned, stay as they are. Of hundreds of jobs that a user submits
-at once all are predicted before the first has run.
+A user may submit hundreds of jobs at once; all initial predictions are then made before the first job has
+run. Learning still uses the initial predictions.
 """
 
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from schedd.predict.layout import Prediction
-from schedd.predict.run_times import Known
+from schedd.predict.predictions import Prediction
+from schedd.predict.run_times import TemplateSnapshot
 
 __all__ = ["OpenJobs"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpenJobs:
-    """The open jobs of a moment, and what was known of such; any thread may ask."""
+    """Snapshot of the open jobs and their templates; immutable, for any thread."""
 
     ids: tuple[str, ...]
-    at_first: tuple[Prediction, ...] = field(repr=False)
-    """As predicted at their submission."""
+    initial_predictions: tuple[Prediction, ...] = field(repr=False)
+    """Predictions at submission."""
     started: tuple[int, ...]
-    """-1: it waits."""
+    """Start of each job, seconds since the epoch; -1: waiting."""
     now: int
-    known: Known = field(repr=False)
+    snapshot: TemplateSnapshot = field(repr=False)
 
-    def submitted(self) -> dict[str, Prediction]:
-        """By id, as predicted at their submission."""
-        return dict(zip(self.ids, self.at_first, strict=True))
+    def predictions_by_id(self) -> dict[str, Prediction]:
+        """Return the predictions at submission by job id."""
+        return dict(zip(self.ids, self.initial_predictions, strict=True))
 
-    def predictions(self) -> dict[str, Prediction]:
-        """By id; each with what is learned from of the first one."""
+    def renew_predictions(self) -> dict[str, Prediction]:
+        """Return renewed predictions by job id; the fields used for learning stay those of the initial
+        ones.
+        """
         started = np.array(self.started, np.int64)
-        walltimes = np.array([one.walltime for one in self.at_first], np.int64)
+        walltimes = np.array([one.walltime for one in self.initial_predictions], np.int64)
         running = np.flatnonzero(started >= 0)
         running = running[np.argsort(-started[running], kind="stable")]
         ran = np.log(np.maximum(self.now - started[running], 1) / walltimes[running])
-        # Who waits, and asks for the same, is told the same.
+        # Waiting jobs with equal templates share one prediction.
         alike: dict[tuple[int, bytes], int] = {}
         which = []
         jobs: list[int] = []
-        for i, one in enumerate(self.at_first):
+        for i, one in enumerate(self.initial_predictions):
             k = len(jobs)
             if self.started[i] < 0:
-                k = alike.setdefault((one.walltime, one.keys.tobytes()), k)
+                k = alike.setdefault((one.walltime, one.template_keys.tobytes()), k)
             if k == len(jobs):
                 jobs.append(i)
             which.append(k)
         chosen = np.array(jobs, np.int64)
-        told = self.known.predict(chosen, walltimes[chosen], running, ran)
+        quantiles = self.snapshot.predict(chosen, walltimes[chosen], running, ran)
         return {
-            job: replace(one, told=told[k], ran=max(self.now - began, 0) if began >= 0 else 0)
-            for job, one, began, k in zip(self.ids, self.at_first, self.started, which, strict=True)
+            job: replace(one, quantiles=quantiles[k], elapsed=max(self.now - began, 0) if began >= 0 else 0)
+            for job, one, began, k in zip(
+                self.ids, self.initial_predictions, self.started, which, strict=True
+            )
         }

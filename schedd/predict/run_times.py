@@ -1,8 +1,8 @@
-"""Predicted run times: distributions from what jobs alike did, calibrated by how earlier predictions fared.
+"""Run-time prediction: distributions over similar jobs, calibrated by the outcomes of earlier predictions.
 
-Templates after Gibbons (1997) and Smith, Foster and Taylor (1998), the most exact first, each by the weight
-of its latest ends; conformal calibration of all quantiles (Romano, Patterson and Candès 2019), and for the
-high ones a correction in steps for each user and for all (Gibbs and Candès 2021). Figures:
+Templates after Gibbons (1997) and Smith, Foster and Taylor (1998), the most specific first, weighted by their
+latest ends. All quantiles are calibrated by conformal prediction (Romano, Patterson and Candès 2019), the
+high ones also by steps per user and for all users (Gibbs and Candès 2021). Figures:
 research/results/prediction.md.
 """
 
@@ -18,37 +18,37 @@ import numpy.typing as npt
 
 from schedd.plan.columns import Ints
 from schedd.predict.kernels import (
-    RING,
-    USER,
-    WAYS,
+    BUCKET_SIZE,
+    ENDS_PER_TEMPLATE,
+    USER_TEMPLATE,
     Templates,
     copy_into,
     entries_of,
-    learn,
-    move,
-    predict,
+    learn_end,
     predict_open,
+    predict_submitted,
+    shift_user,
 )
-from schedd.predict.layout import LEVELS, P90, Ask, Floats, Prediction
+from schedd.predict.predictions import LEVELS, P90_INDEX, Floats, JobFeatures, Prediction
 
-__all__ = ["MOST_TEMPLATES", "Known", "RunTimes"]
+__all__ = ["MOST_TEMPLATES", "RunTimes", "TemplateSnapshot"]
 
 MOST_TEMPLATES: Final = 1 << 20
-"""Of them all, 150 MiB; beyond that, those give way that nobody learned from for longest."""
+"""Largest number of templates (150 MiB); the least recently updated one is evicted."""
 _FIRST_TEMPLATES: Final = 1 << 10
-_FULL: Final = 0.25
-"""A table that is fuller than this is doubled."""
+_MAX_LOAD: Final = 0.25
+"""Load factor above which the table is doubled."""
 
 _WINDOW: Final = 1000
-"""Quantiles are calibrated by so many of the latest ends ..."""
-_RENEWED: Final = 100
-"""... anew after so many."""
+"""Latest ends used for the calibration."""
+_CALIBRATION_INTERVAL: Final = 100
+"""Ends between two calibrations."""
 
 _STEP_USER: Final = 0.3
 _STEP_ALL: Final = 0.01
 _MOST_SHIFT: Final = 6.0
-_SHIFTED: Final = P90 - 1
-"""The lowest of the quantiles that shifts correct: that of 80 %."""
+_FIRST_SHIFTED: Final = P90_INDEX - 1
+"""Index of the lowest quantile corrected by shifts (80 %)."""
 
 _MASK: Final = (1 << 64) - 1
 
@@ -58,19 +58,21 @@ def _digest(text: str) -> int:
     return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 
-def _mixed(h: int, part: int) -> int:
-    """A key with one more number in it."""
+def _mix(h: int, part: int) -> int:
+    """Return the hash ``h`` extended by ``part``."""
     h = ((h ^ part) * 0xBF58476D1CE4E5B9) & _MASK
     return h ^ (h >> 31)
 
 
-def _keys(ask: Ask) -> Ints:
-    """The keys of its templates, the most exact first: see ``KINDS`` and ``USER``."""
-    user = _mixed(1, _digest(ask.user))
-    alike = _mixed(user, ask.walltime)
-    shaped = _mixed(alike, ask.procs)
-    named = _mixed(shaped, _digest(ask.name)) or 1 if ask.name else 0
-    every = (named, shaped, _mixed(alike, _MASK), user, _mixed(2, ask.walltime), 1)
+def _template_keys(features: JobFeatures) -> Ints:
+    """Return the keys of the job's templates, the most specific first (``TEMPLATES_PER_JOB``); key 0: no
+    template.
+    """
+    user = _mix(1, _digest(features.user))
+    alike = _mix(user, features.walltime)
+    shaped = _mix(alike, features.procs)
+    named = _mix(shaped, _digest(features.name)) or 1 if features.name else 0
+    every = (named, shaped, _mix(alike, _MASK), user, _mix(2, features.walltime), 1)
     return np.array(every, np.uint64).view(np.int64)
 
 
@@ -80,25 +82,25 @@ def _table(size: int) -> Templates:
         learned=np.zeros(size, np.int64),
         used=np.zeros(size, np.int64),
         shift=np.zeros(size, np.float64),
-        ends=np.zeros((size, RING), np.float32),
+        ends=np.zeros((size, ENDS_PER_TEMPLATE), np.float32),
     )
 
 
 def _filled(learned: Ints) -> npt.NDArray[np.bool_]:
-    """Which places of the rings hold an end."""
-    found: npt.NDArray[np.bool_] = np.arange(RING) < learned[:, None]
+    """Return a mask of the used places of the rings."""
+    found: npt.NDArray[np.bool_] = np.arange(ENDS_PER_TEMPLATE) < learned[:, None]
     return found
 
 
 def _packed(values: npt.NDArray[np.float32]) -> Ints:
-    """Pairs of 32-bit numbers as 64-bit ones; an odd one out gets a zero beside it."""
+    """Return pairs of 32-bit numbers as 64-bit ones, padded with a zero."""
     even = np.append(values, np.zeros(values.shape[0] % 2, np.float32))
     return even.view(np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Known:
-    """What a moment knew of some jobs: the templates that are theirs."""
+class TemplateSnapshot:
+    """Read-only copy of the templates of some jobs."""
 
     _tb: Templates
     _entries: Ints
@@ -107,26 +109,28 @@ class Known:
     _shift: float
 
     def predict(self, jobs: Ints, walltimes: Ints, running: Ints, ran: Floats) -> Ints:
-        """Seconds for the ``LEVELS``, (n, levels), of ``jobs``, (n,) positions among those that it knows.
+        """Return quantiles in seconds, (n, levels), of ``jobs``, (n,) positions in this snapshot.
 
-        ``running``: the positions of those that run, who began last first; ``ran``: logarithms of what they
-        ran over the walltime.
+        ``running``: positions of the running jobs, latest start first; ``ran``: their log(elapsed /
+        walltime).
         """
         place = np.full(self._keys.shape[0], -1, np.int64)
         place[running] = np.arange(running.shape[0])
         return predict_open(
             self._tb, self._entries[jobs], self._keys[jobs], walltimes, self._keys[running], ran,
-            place[jobs], LEVELS, self._offset, self._shift, _SHIFTED,
+            place[jobs], LEVELS, self._offset, self._shift, _FIRST_SHIFTED,
         )  # fmt: skip
 
 
 class RunTimes:
-    """What was learned of run times. It changes by ``ended`` and ``outlived`` alone; one thread at a time."""
+    """Learned run times. Only ``record_end`` and ``record_outlived`` change them. Not thread-safe."""
 
     def __init__(self, most: int = MOST_TEMPLATES) -> None:
-        """At most so many templates are kept, a power of two and at least 8."""
-        if most < WAYS or most & (most - 1):
-            raise ValueError(f"{most} templates: a power of two, at least {WAYS}")
+        """``most``: largest number of templates, a power of two, at least ``BUCKET_SIZE``; else
+        ValueError.
+        """
+        if most < BUCKET_SIZE or most & (most - 1):
+            raise ValueError(f"{most} templates: a power of two, at least {BUCKET_SIZE}")
         self._most = most
         self._tb = _table(min(most, _FIRST_TEMPLATES))
         self._filled = 0
@@ -137,40 +141,46 @@ class RunTimes:
 
     @property
     def ends(self) -> int:
-        """How many ends were learned from."""
+        """Number of ends learned from."""
         return self._ends
 
     @property
     def nbytes(self) -> int:
-        """The size of all arrays."""
+        """Size of all arrays in bytes."""
         return sum(array.nbytes for array in (*self._tb, self._errors, self._offset))
 
-    def predict(self, ask: Ask) -> Prediction:
-        """How long such a job would run, were it submitted now."""
-        keys = _keys(ask)
-        raw, told = predict(self._tb, keys, LEVELS, self._offset, self._shift, _SHIFTED, ask.walltime)
-        return Prediction(ask.walltime, told, raw, keys)
+    def predict(self, features: JobFeatures) -> Prediction:
+        """Return the prediction for a job submitted now."""
+        keys = _template_keys(features)
+        raw, quantiles = predict_submitted(
+            self._tb, keys, LEVELS, self._offset, self._shift, _FIRST_SHIFTED, features.walltime
+        )
+        return Prediction(features.walltime, quantiles, raw, keys)
 
-    def known(self, keys: Ints) -> Known:
-        """What is known of jobs with these keys, (jobs, KINDS): a copy, to be asked later, by any thread."""
+    def snapshot(self, keys: Ints) -> TemplateSnapshot:
+        """Return a copy of the templates with these keys, (jobs, TEMPLATES_PER_JOB), for use by another
+        thread.
+        """
         entries, where = np.unique(entries_of(self._tb, keys), return_inverse=True)
         absent = int(entries.shape[0] > 0 and entries[0] < 0)
         columns = self._tb._asdict()
         own = Templates(**{name: array[entries[absent:]] for name, array in columns.items()})
-        return Known(own, where.reshape(keys.shape) - absent, keys, self._offset.copy(), self._shift)
+        return TemplateSnapshot(
+            own, where.reshape(keys.shape) - absent, keys, self._offset.copy(), self._shift
+        )
 
-    def ended(self, prediction: Prediction, run: int, *, outlived: bool) -> None:
-        """A job ended after ``run`` seconds for which this had been predicted at its submission.
+    def record_end(self, prediction: Prediction, run: int, *, outlived: bool) -> None:
+        """Learn from a job that ran ``run`` seconds; ``prediction`` is the one made at its submission.
 
-        ``outlived``: that it ran beyond its P90 was told already.
+        ``outlived``: the job was already counted by ``record_outlived``.
         """
         run = min(max(run, 1), prediction.walltime)
         value = log(run / prediction.walltime)
-        keys = prediction.keys
+        keys = prediction.template_keys
         self._ends += 1
-        self._filled += learn(self._tb, keys, value, self._ends)
-        self._errors[(self._ends - 1) % _WINDOW] = value - prediction.raw
-        if self._ends % _RENEWED == 0:
+        self._filled += learn_end(self._tb, keys, value, self._ends)
+        self._errors[(self._ends - 1) % _WINDOW] = value - prediction.uncalibrated
+        if self._ends % _CALIBRATION_INTERVAL == 0:
             errors = np.sort(self._errors[: self._ends], axis=0)
             n = errors.shape[0]
             at = (n - 1) * LEVELS
@@ -178,32 +188,32 @@ class RunTimes:
             part = at - low
             self._offset = (1 - part) * errors[low, column] + part * errors[low + 1, column]
         if not outlived:
-            self._note(int(keys[USER]), run > prediction.p90)
+            self._shift_quantiles(int(keys[USER_TEMPLATE]), run > prediction.p90)
         size = self._tb.keys.shape[0]
-        if self._filled > _FULL * size and size < self._most:
+        if self._filled > _MAX_LOAD * size and size < self._most:
             self.grow()
 
-    def outlived(self, prediction: Prediction) -> None:
-        """A job runs longer than the P90 predicted at its submission; its end is learned later.
+    def record_outlived(self, prediction: Prediction) -> None:
+        """Count a running job that exceeds its predicted P90 as a miss; its end is learned later.
 
-        Ends alone would tell of short jobs first: who waited for them would believe too little.
+        Waiting for the end would bias the calibration towards short jobs, which end first.
         """
-        self._note(int(prediction.keys[USER]), True)
+        self._shift_quantiles(int(prediction.template_keys[USER_TEMPLATE]), True)
 
-    def _note(self, user: int, missed: bool) -> None:
-        by = float(missed) - (1.0 - float(LEVELS[P90]))
+    def _shift_quantiles(self, user: int, missed: bool) -> None:
+        by = float(missed) - (1.0 - float(LEVELS[P90_INDEX]))
         self._shift += _STEP_ALL * by
-        move(self._tb, user, _STEP_USER * by, _MOST_SHIFT, self._ends)
+        shift_user(self._tb, user, _STEP_USER * by, _MOST_SHIFT, self._ends)
 
     def grow(self) -> None:
-        """Make room for twice as many templates."""
+        """Double the table."""
         larger = _table(2 * self._tb.keys.shape[0])
         copy_into(self._tb, larger)
         self._tb = larger
         self._filled = int((larger.keys != 0).sum())
 
     def copy(self) -> "RunTimes":
-        """One that goes on by itself."""
+        """Return an independent copy."""
         new = RunTimes(self._most)
         new._tb = self._tb._replace(**{name: array.copy() for name, array in self._tb._asdict().items()})
         new._errors, new._offset = self._errors.copy(), self._offset.copy()
@@ -213,9 +223,9 @@ class RunTimes:
     # ---- saved ----------------------------------------------------------------------------------
 
     def save(self) -> tuple[dict[str, Any], dict[str, Ints]]:
-        """JSON-able values, and arrays by name; free entries of the table are left out.
+        """Return the state as JSON values and arrays by name, without free table entries.
 
-        All arrays are of 64-bit integers, which hold the bits of floating-point numbers where need be.
+        All arrays hold 64-bit integers; floating-point numbers are stored by their bits.
         """
         at = np.flatnonzero(self._tb.keys)
         columns = self._tb._asdict()
@@ -239,10 +249,10 @@ class RunTimes:
 
     @classmethod
     def load(cls, plain: Mapping[str, Any], arrays: Mapping[str, Ints]) -> Self:
-        """What ``save`` saved. Raises KeyError, TypeError and ValueError for anything else."""
+        """Restore from the result of ``save``. Raises KeyError, TypeError or ValueError for other input."""
         new = cls(plain["most"])
         size = plain["size"]
-        if not WAYS <= size <= new._most or size & (size - 1):
+        if not BUCKET_SIZE <= size <= new._most or size & (size - 1):
             raise ValueError(f"a table of {size} templates")
         new._tb = _table(size)
         at = arrays["at"]

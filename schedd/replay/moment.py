@@ -9,7 +9,7 @@ from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.backfilling import rule_of
 from schedd.model import FOREVER, Never, WaitingFor
-from schedd.predict import Ask, Learner, Scene, likely
+from schedd.predict import JobFeatures, Learner, StartSampler, start_quantiles
 from schedd.replay.prepare import Prepared
 from schedd.replay.simulation import Simulation
 from schedd.replay.telling import Ids
@@ -83,18 +83,18 @@ class Foreteller:
     def queued(self, i: int, now: int) -> None:
         """It arrives."""
         job = self._jobs[i]
-        self._learner.queued(str(i), Ask(job.user, job.estimate, job.procs, job.name), now)
+        self._learner.predict_job(str(i), JobFeatures(job.user, job.estimate, job.procs, job.name), now)
 
     def started(self, i: int, now: int) -> None:
         """It starts."""
-        self._learner.started(str(i), now)
+        self._learner.record_start(str(i), now)
 
     def ended(self, i: int, now: int, *, killed: bool) -> None:
         """It ends; what a node cut short teaches nothing."""
         if killed:
             self._learner.forget(str(i), now)
         else:
-            self._learner.ended(str(i), now)
+            self._learner.record_end(str(i), now)
 
     def tell(self, _state: EngineState, _before: int | None) -> None:
         """Nothing is told unless somebody asks."""
@@ -102,8 +102,8 @@ class Foreteller:
     def expected(self, state: EngineState, now: int) -> Mapping[str, int]:
         """By job, when it starts in half of the draws of run times, asked ``now``: the engine's clock."""
         ids = Ids(state.by_slot)
-        predictions, release = self._learner.predictions(now), state.columns.release
-        scene = Scene.of(
+        predictions, release = self._learner.renew_predictions(now), state.columns.release
+        scene = StartSampler.from_plan(
             state.plan,
             now,
             release,
@@ -116,7 +116,7 @@ class Foreteller:
         slots = scene.order
         if not slots.shape[0]:
             return {}
-        found = likely(scene.starts(slots.tolist())[:, slots])
+        found = start_quantiles(scene.sample_starts(slots.tolist())[:, slots])
         both = zip(slots.tolist(), found.p50.tolist(), strict=True)
         return {ids[slot]: p50 for slot, p50 in both if p50 >= 0}
 

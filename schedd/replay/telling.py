@@ -16,7 +16,7 @@ from schedd.engine.facts.records import JobRecord
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.backfilling import rule_of
 from schedd.plan.columns import Ints
-from schedd.predict import Ask, Calibration, Learner, Scene, likely
+from schedd.predict import JobFeatures, Learner, StartCalibration, StartSampler, start_quantiles
 from schedd.replay.coverage import Covered, by_tenth, by_time, tenths
 from schedd.replay.prepare import Prepared
 
@@ -84,7 +84,7 @@ class Teller:
         self._start = start + prepared.offset
         self._submit = np.array([job.submit for job in prepared.jobs], np.int64) + prepared.offset
         self._learner = Learner()
-        self._kinds = tuple(Calibration() for _ in HORIZONS)
+        self._kinds = tuple(StartCalibration() for _ in HORIZONS)
         n = len(prepared.jobs)
         self._asked = np.full((len(HORIZONS), n), _NOT, np.int64)
         self._p50, self._p90, self._planned = (self._asked.copy() for _ in range(3))
@@ -96,7 +96,9 @@ class Teller:
     def queued(self, i: int, now: int) -> None:
         """Job number ``i`` arrives."""
         job = self._jobs[i]
-        prediction = self._learner.queued(str(i), Ask(job.user, job.estimate, job.procs, job.name), now)
+        prediction = self._learner.predict_job(
+            str(i), JobFeatures(job.user, job.estimate, job.procs, job.name), now
+        )
         self._run50[i], self._run90[i] = prediction.p50, prediction.p90
         wait = int(self._start[i]) - now
         if wait > 0:
@@ -110,16 +112,16 @@ class Teller:
 
     def started(self, i: int, now: int) -> None:
         """It starts."""
-        self._learner.started(str(i), now)
+        self._learner.record_start(str(i), now)
         for kind in self._kinds:
-            kind.started(str(i), now)
+            kind.record_start(str(i), now)
 
     def ended(self, i: int, now: int, *, killed: bool) -> None:
         """It ends, by itself or with its node."""
         if killed:
             self._learner.forget(str(i), now)
         else:
-            self._learner.ended(str(i), now)
+            self._learner.record_end(str(i), now)
 
     def tell(self, state: EngineState, before: int | None) -> None:
         """Answer all that is asked before a moment (None: ever), at which the plan changes next."""
@@ -134,7 +136,7 @@ class Teller:
                 if i not in starts:
                     continue  # it waits for something else than room, or is too hard to plan
                 planned, predicted, late = starts[i]
-                expected = self._kinds[horizon].tell(str(i), moment, predicted, planned, late)
+                expected = self._kinds[horizon].issue_estimate(str(i), moment, predicted, planned, late)
                 self._asked[horizon, i] = moment
                 self._p50[horizon, i], self._p90[horizon, i] = expected.p50, expected.p90
                 self._planned[horizon, i] = planned
@@ -144,21 +146,25 @@ class Teller:
     ) -> dict[int, tuple[int, int, int]]:
         """Of these jobs: when the plan has them, when they start in half of the draws, and in nine of ten."""
         ids = Ids(state.by_slot)
-        scene = Scene.of(
+        scene = StartSampler.from_plan(
             state.plan,
             now,
             state.columns.release,
             ids,
-            self._learner.predictions(now),
+            self._learner.renew_predictions(now),
             queued=state.queue,
             arrays=state.arrays,
             rule=rule_of(state),
         )
         at = [k for k, slot in enumerate(scene.order.tolist()) if int(ids[slot]) in asked]
         slots = scene.order[at]
-        found = likely(scene.starts(slots.tolist())[:, slots])
+        found = start_quantiles(scene.sample_starts(slots.tolist())[:, slots])
         rows = zip(
-            slots.tolist(), scene.planned[at].tolist(), found.p50.tolist(), found.late.tolist(), strict=True
+            slots.tolist(),
+            scene.planned_starts[at].tolist(),
+            found.p50.tolist(),
+            found.p90.tolist(),
+            strict=True,
         )
         return {
             int(ids[slot]): (by_plan, p50, late)

@@ -12,7 +12,7 @@ from schedd.engine.show.foretelling import foretell, outset
 from schedd.plan.columns import FIXED, Ints
 from schedd.plan.onward import run_on
 from schedd.plan.plan import Plan
-from schedd.predict import Scene, decode, likely, waiting
+from schedd.predict import StartSampler, decode_starts, start_quantiles, waiting_slots
 from tests.engine.cluster import Cluster, T
 
 MUCH = 1 << 40
@@ -61,7 +61,7 @@ def test_run_on_with_true_run_times_every_job_starts_as_the_engine_starts_it(
     before = given.plan.tables.jobs.copy()
     found = run_on(given.plan.fork(), lasts_of(cluster), given.now, MUCH)
     assert (given.plan.tables.jobs == before).all()
-    slots = waiting(given.plan, given.since).tolist()
+    slots = waiting_slots(given.plan, given.since).tolist()
     foreseen = {given.ids[slot]: [int(found.started[slot]) - T] for slot in slots}
     cluster.at(10**6)
     assert foreseen == {job: cluster.runs(job) for job in foreseen}
@@ -98,7 +98,7 @@ def test_the_rule_goes_by_what_was_predicted_at_the_submission_as_the_engine_doe
     assert given is not None
     scene = foretell(given).scene
     order = scene.order.tolist()
-    assert scene.medians[order].tolist() == [60] * 5 + [1_800]
+    assert scene.median_run_times[order].tolist() == [60] * 5 + [1_800]
     found = run_on(given.plan.fork(), lasts_of(cluster), given.now, MUCH, rule=scene.rule)
     foreseen = {given.ids[slot]: [int(found.started[slot]) - T] for slot in order}
     cluster.at(10**6)
@@ -115,7 +115,7 @@ def test_what_the_work_leaves_over_is_decoded_and_what_was_reached_stays(
     given = outset(cluster.engine.state)
     assert given is not None
     lasts = lasts_of(cluster)
-    order = waiting(given.plan, given.since)
+    order = waiting_slots(given.plan, given.since)
     whole = run_on(given.plan.fork(), lasts, given.now, MUCH).started
     fork = given.plan.fork()
     part = run_on(fork, lasts, given.now, work)
@@ -123,7 +123,7 @@ def test_what_the_work_leaves_over_is_decoded_and_what_was_reached_stays(
     assert (part.started[reached] == whole[reached]).all()
     assert (whole[order][part.started[order] < 0] >= part.now).all()
     rest = order[part.started[order] < 0]
-    starts = decode(fork, rest, lasts, part.now)
+    starts = decode_starts(fork, rest, lasts, part.now)
     assert (starts >= part.now).all()
     begins = part.started.copy()
     begins[rest] = starts
@@ -143,8 +143,8 @@ def test_the_same_state_draws_the_same() -> None:
     for _ in range(2):
         given = outset(cluster.engine.state)
         assert given is not None
-        scene = Scene.of(given.plan, given.now, given.since, given.ids, given.predictions)
-        rounds.append(np.stack([one.starts[scene.order] for one in scene.draws()]))
+        scene = StartSampler.from_plan(given.plan, given.now, given.since, given.ids, given.predictions)
+        rounds.append(np.stack([one.starts[scene.order] for one in scene.sample_plans()]))
     assert rounds[0].shape == (9, 6)
     assert (rounds[0] == rounds[1]).all()
 
@@ -153,20 +153,20 @@ def test_a_question_for_some_jobs_gets_what_a_round_for_all_finds() -> None:
     cluster = filled([(1 + i % 3, 1 + i % 4, 500 + 70 * i, 0.3, 0) for i in range(14)])
     given = outset(cluster.engine.state)
     assert given is not None
-    scene = Scene.of(given.plan, given.now, given.since, given.ids, given.predictions)
-    whole = likely(np.stack([one.starts[scene.order] for one in scene.draws()]))
+    scene = StartSampler.from_plan(given.plan, given.now, given.since, given.ids, given.predictions)
+    whole = start_quantiles(np.stack([one.starts[scene.order] for one in scene.sample_plans()]))
     for k, slot in enumerate(scene.order.tolist()):
-        one = likely(np.stack([each.starts[[slot]] for each in scene.draws((slot,))]))
-        assert (one.p50[0], one.late[0]) == (whole.p50[k], whole.late[k])
+        one = start_quantiles(np.stack([each.starts[[slot]] for each in scene.sample_plans((slot,))]))
+        assert (one.p50[0], one.p90[0]) == (whole.p50[k], whole.p90[k])
 
 
 def test_of_what_is_decoded_as_much_as_the_question_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("schedd.predict.scene._WORK", 0)
+    monkeypatch.setattr("schedd.predict.start_sampler._WORK", 0)
     cluster = filled([(1 + i % 3, 1 + i % 4, 500 + 70 * i, 0.3, 0) for i in range(14)])
     given = outset(cluster.engine.state)
     assert given is not None
-    scene = Scene.of(given.plan, given.now, given.since, given.ids, given.predictions)
-    whole = np.stack([one.starts for one in scene.draws()])
+    scene = StartSampler.from_plan(given.plan, given.now, given.since, given.ids, given.predictions)
+    whole = np.stack([one.starts for one in scene.sample_plans()])
     placed: list[int] = []
     place = Plan.place
 
@@ -176,7 +176,7 @@ def test_of_what_is_decoded_as_much_as_the_question_takes(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(Plan, "place", counted)
     for slot in scene.order.tolist():
-        assert (scene.starts((slot,))[:, slot] == whole[:, slot]).all()
+        assert (scene.sample_starts((slot,))[:, slot] == whole[:, slot]).all()
     every = len(scene.order) * whole.shape[0] * len(scene.order)
     assert 0 < len(placed) < 0.75 * every
 
@@ -185,13 +185,13 @@ def test_where_no_work_is_left_all_is_decoded() -> None:
     cluster = filled([(3, 4, 1_000, 0.2, 0)] * 3)
     given = outset(cluster.engine.state)
     assert given is not None
-    order = waiting(given.plan, given.since)
+    order = waiting_slots(given.plan, given.since)
     lasts = lasts_of(cluster)
     fork = given.plan.fork()
     part = run_on(fork, lasts, given.now, 0)
     # One event, an end, is run on to; it lets the second job start.
     assert part.started[order].tolist() == [T + 200, -1]
-    assert decode(fork, order[1:], lasts, part.now).tolist() == [T + 400]
+    assert decode_starts(fork, order[1:], lasts, part.now).tolist() == [T + 400]
 
 
 def test_a_plan_that_is_stopped_ends_the_run() -> None:

@@ -9,7 +9,7 @@ import pytest
 from schedd.engine import CheckpointError, Engine
 from schedd.engine.show.foretelling import foretell, outset
 from schedd.engine.show.view import publish
-from schedd.predict import Expected, Outlook
+from schedd.predict import ExpectedStart, RunTimePredictor
 from schedd.wire import ExpectedFacts, StartsExpected
 from tests.engine.cluster import Cluster, T
 
@@ -24,7 +24,7 @@ class Foreseen(Cluster):
         self.rounds = 0
 
     @property
-    def outlook(self) -> Outlook:
+    def outlook(self) -> RunTimePredictor:
         assert self.engine.state.outlook is not None
         return self.engine.state.outlook
 
@@ -98,12 +98,12 @@ def test_of_a_job_that_runs_nothing_is_expected_any_more() -> None:
     cluster.habit()
     begun = queue_of(cluster, "a", "b", "c")
     cluster.foretell()
-    assert "b" in cluster.outlook.kinds["submission"].told
+    assert "b" in cluster.outlook.calibrations["submission"].estimates
     cluster.at(begun + 60)
     assert cluster.runs("b") == [begun + 60]
     assert cluster.told("b") is None
-    assert "b" not in cluster.outlook.kinds["submission"].told
-    assert cluster.outlook.kinds["submission"].outcomes == 1
+    assert "b" not in cluster.outlook.calibrations["submission"].estimates
+    assert cluster.outlook.calibrations["submission"].outcomes == 1
 
 
 def test_what_is_told_stands_until_it_moves_by_more_than_its_uncertainty() -> None:
@@ -138,7 +138,7 @@ def test_half_of_the_expected_wait_later_a_job_is_told_of_once_more_to_learn_fro
     cluster.at(9 * HOUR + 60)
     assert cluster.foretell() == {}
     cluster.at(10 * HOUR)
-    assert {kind: one.outcomes for kind, one in cluster.outlook.kinds.items()} == {
+    assert {kind: one.outcomes for kind, one in cluster.outlook.calibrations.items()} == {
         "submission": 1,
         "waiting": 1,
         "hour": 1,
@@ -151,7 +151,7 @@ def test_a_job_that_was_found_waiting_is_not_told_at_its_submission() -> None:
     cluster.submit("b", walltime=HOUR)
     cluster.at(2 * HOUR)
     assert cluster.foretell()["b"][2] == "waiting"
-    assert cluster.outlook.kinds["submission"].told == {}
+    assert cluster.outlook.calibrations["submission"].estimates == {}
 
 
 @pytest.mark.parametrize("what", ["hold", "alter"])
@@ -165,7 +165,7 @@ def test_who_is_held_or_asks_for_something_else_is_told_anew(what: str) -> None:
     else:
         cluster.ask("b", walltime="00:10:00")
     assert cluster.told("b") is None
-    assert all("b" not in one.told for one in cluster.outlook.kinds.values())
+    assert all("b" not in one.estimates for one in cluster.outlook.calibrations.values())
     if what == "hold":
         assert cluster.foretell() == {}
         cluster.tell(*cluster.server.release("b"))
@@ -199,7 +199,7 @@ def test_what_nine_of_ten_draws_say_is_learned_from_as_it_was_told() -> None:
         for name, late in (("b", now + 940), ("c", -1))
     )
     cluster.tell(StartsExpected(id="x", time=now, jobs=told))
-    kept = cluster.outlook.kinds["submission"].told
+    kept = cluster.outlook.calibrations["submission"].estimates
     assert kept["b"].base == pytest.approx(math.log(6_000 * 1_000) / 2)
     assert kept["c"].base == pytest.approx(math.log(6_000))
 
@@ -210,7 +210,7 @@ def test_what_is_told_of_jobs_that_do_not_wait_changes_nothing() -> None:
     jobs = tuple(ExpectedFacts(name, T + 1, T + 2, T + HOUR, "submission") for name in ("a", "nobody"))
     cluster.tell(StartsExpected(id="x", time=T, jobs=jobs))
     assert cluster.told("a") is None
-    assert cluster.outlook.kinds["submission"].told == {}
+    assert cluster.outlook.calibrations["submission"].estimates == {}
 
 
 def test_from_a_job_that_ended_with_its_node_nothing_is_learned() -> None:
@@ -257,12 +257,12 @@ def test_under_a_queue_policy_starts_are_expected_though_none_are_planned() -> N
 def test_an_admin_hears_of_it_when_too_few_or_too_many_start_as_told() -> None:
     cluster = Foreseen()
     cluster.submit("a", walltime=HOUR)
-    hours = cluster.outlook.kinds["hour"]
+    hours = cluster.outlook.calibrations["hour"]
     now = cluster.server.now
     for i in range(120):
-        expected = Expected(now - 100, now - 50 if i % 3 == 0 else now + 50)
-        hours.note(str(i), now - 200, expected, now, -1)
-        hours.started(str(i), now)
+        expected = ExpectedStart(now - 100, now - 50 if i % 3 == 0 else now + 50)
+        hours.record_estimate(str(i), now - 200, expected, now, -1)
+        hours.record_start(str(i), now)
     assert hours.coverage[1] == 2 / 3
     cluster.at(100)
     (words,) = cluster.alerts("expected")
@@ -273,8 +273,8 @@ def test_an_admin_hears_of_it_when_too_few_or_too_many_start_as_told() -> None:
     assert len(cluster.alerts("expected")) == 1
     assert publish(cluster.engine.state).expected_held["hour"][0] == 120
     for i in range(300):
-        hours.note(str(i), now, Expected(now + 900, now + (900 if i % 10 else 450)), now, -1)
-        hours.started(str(i), now + 600)
+        hours.record_estimate(str(i), now, ExpectedStart(now + 900, now + (900 if i % 10 else 450)), now, -1)
+        hours.record_start(str(i), now + 600)
     assert hours.coverage[1] == 0.9
     cluster.at(600)
     assert not [one for one in cluster.engine.state.alerts.values() if one.kind == "expected"]
@@ -311,7 +311,7 @@ def test_a_checkpoint_that_knew_nothing_of_it_lets_it_begin_with_the_jobs_there_
     queue_of(cluster, "a", "b")
     settings = replace(cluster.engine.state.settings, predict=True)
     cluster.engine = Engine.restore(cluster.engine.checkpoint(), settings)
-    assert {"a", "b"} <= cluster.outlook.learner.predictions(cluster.engine.state.now).keys()
+    assert {"a", "b"} <= cluster.outlook.learner.renew_predictions(cluster.engine.state.now).keys()
     assert set(cluster.foretell()) == {"b"}
     cluster.at(60)
     assert cluster.outlook.learner.run_times.ends == 1
@@ -326,7 +326,7 @@ def test_switched_off_it_is_forgotten_wholly_or_of_a_queue() -> None:
     assert cluster.engine.state.outlook is None
     cluster.engine = Engine.restore(saved, replace(settings, queue_predict={"batch": False}))
     assert cluster.told("b") is None
-    assert cluster.outlook.learner.predictions(cluster.engine.state.now) == {}
+    assert cluster.outlook.learner.renew_predictions(cluster.engine.state.now) == {}
     assert cluster.outlook.learner.run_times.ends == 7
 
 
@@ -336,4 +336,4 @@ def test_a_version_that_is_not_known_is_refused() -> None:
         Engine.restore(text.replace(b'"outlook":{"version":1', b'"outlook":{"version":9'))
     plain, arrays = lived().outlook.save()
     with pytest.raises(ValueError, match="version 9, this program reads 1"):
-        Outlook.load({**plain, "version": 9}, arrays)
+        RunTimePredictor.load({**plain, "version": 9}, arrays)

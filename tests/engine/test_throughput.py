@@ -48,9 +48,9 @@ def test_the_slowest_node_says_how_long_and_one_that_is_not_known_that_nobody_do
 def test_what_a_throughput_says_of_a_running_job_is_of_its_whole_run() -> None:
     width = LEVELS.shape[0]
     ends = np.full(width, 900, np.int64)
-    one = Prediction(1_000, ends, np.zeros(width), np.ones(6, np.int64), ran=300)
+    one = Prediction(1_000, ends, np.zeros(width), np.ones(6, np.int64), elapsed=300)
     found = with_measured({"1": one, "2": one}, {"1": 100})
-    assert (found["1"].p50, found["1"].ran) == (100, 0)
+    assert (found["1"].p50, found["1"].elapsed) == (100, 0)
     assert found["2"] is one
 
 

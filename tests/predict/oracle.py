@@ -5,7 +5,7 @@ from collections import defaultdict
 
 import numpy as np
 
-from schedd.predict import LEVELS, P90, Ask
+from schedd.predict import LEVELS, P90_INDEX, JobFeatures
 
 _DECAY, _DOUBT, _DOUBT_RUNNING = 0.9, 2.0, 5.0
 
@@ -21,7 +21,7 @@ class Oracle:
         self.shift_of: dict[str, float] = defaultdict(float)
 
     @staticmethod
-    def _templates(ask: Ask) -> list[tuple[object, ...]]:
+    def _templates(ask: JobFeatures) -> list[tuple[object, ...]]:
         named = [("name", ask.user, ask.walltime, ask.procs, ask.name)] if ask.name else []
         return [
             *named,
@@ -32,7 +32,7 @@ class Oracle:
             ("all",),
         ]
 
-    def predict(self, ask: Ask) -> tuple[list[float], list[int]]:
+    def predict(self, ask: JobFeatures) -> tuple[list[float], list[int]]:
         """The quantiles as logarithms of shares of the walltime, and as seconds, calibrated."""
         atoms: list[tuple[float, float]] = []
         left = 1.0
@@ -44,7 +44,9 @@ class Oracle:
             left -= share
         return self._quantiles(ask, [*atoms, (0.0, left)])
 
-    def predict_open(self, ask: Ask, running: list[tuple[Ask, int]], ran: int | None = None) -> list[int]:
+    def predict_open(
+        self, ask: JobFeatures, running: list[tuple[JobFeatures, int]], ran: int | None = None
+    ) -> list[int]:
         """Seconds for a job, which runs for ``ran`` already, while others, who began last first, do so."""
         atoms: list[tuple[float, float]] = []
         left = 1.0
@@ -74,7 +76,7 @@ class Oracle:
         return self._quantiles(ask, [*atoms, (0.0, left)], calibrated=ran is None)[1]
 
     def _quantiles(
-        self, ask: Ask, atoms: list[tuple[float, float]], *, calibrated: bool = True
+        self, ask: JobFeatures, atoms: list[tuple[float, float]], *, calibrated: bool = True
     ) -> tuple[list[float], list[int]]:
         atoms.sort()
         raw = []
@@ -89,14 +91,14 @@ class Oracle:
                 raw.append(0.0)
         told, least = [], 1
         for i, value in enumerate(raw):
-            shift = self.shift + self.shift_of[ask.user] if i >= P90 - 1 else 0.0
+            shift = self.shift + self.shift_of[ask.user] if i >= P90_INDEX - 1 else 0.0
             by = self.offset[i] + shift if calibrated else 0.0
             seconds = math.exp(min(value + by, 0.0)) * ask.walltime
             least = max(least, min(math.ceil(seconds - 1e-6), ask.walltime))
             told.append(least)
         return raw, told
 
-    def outcome(self, ask: Ask, told: list[int], raw: list[float], run: int) -> None:
+    def outcome(self, ask: JobFeatures, told: list[int], raw: list[float], run: int) -> None:
         """A job ended that was predicted so."""
         run = min(max(run, 1), ask.walltime)
         value = math.log(run / ask.walltime)
@@ -110,6 +112,6 @@ class Oracle:
                 at = (len(errors) - 1) * level
                 low = int(at)
                 self.offset[i] = errors[low] + (at - low) * (errors[low + 1] - errors[low])
-        miss = (1.0 if run > told[P90] else 0.0) - 0.1
+        miss = (1.0 if run > told[P90_INDEX] else 0.0) - 0.1
         self.shift += 0.01 * miss
         self.shift_of[ask.user] = min(max(self.shift_of[ask.user] + 0.3 * miss, -6.0), 6.0)

@@ -3,17 +3,19 @@
 import numpy as np
 import pytest
 
-from schedd.predict import Calibration, Figures, Outcomes, figures
+from schedd.predict import AccuracyFigures, EstimateOutcomes, StartCalibration, measure_accuracy
 from schedd.predict.accuracy import NOT_YET
 
 
-def outcomes(*rows: tuple[int, int, int, int, int]) -> Outcomes:
+def outcomes(*rows: tuple[int, int, int, int, int]) -> EstimateOutcomes:
     table = np.array(rows, np.int64).reshape(-1, 5)
-    return Outcomes(*(table[:, i] for i in range(5)))
+    return EstimateOutcomes(*(table[:, i] for i in range(5)))
 
 
 def test_figures_are_what_their_names_say() -> None:
-    found = figures(outcomes((0, 100, 200, 1000, 50), (0, 200, 300, 1000, 250), (0, 300, 400, 1000, 500)))
+    found = measure_accuracy(
+        outcomes((0, 100, 200, 1000, 50), (0, 200, 300, 1000, 250), (0, 300, 400, 1000, 500))
+    )
     assert (found.count, found.median_error, found.plan_median_error) == (3, 50, 750)
     assert (found.error_ratio, found.sharpness) == (50 / 750, 1.5)
     assert (found.p90_coverage, found.p50_coverage) == pytest.approx((2 / 3, 1 / 3))
@@ -22,22 +24,22 @@ def test_figures_are_what_their_names_say() -> None:
 
 
 def test_who_has_not_started_is_a_miss_and_no_more() -> None:
-    found = figures(outcomes((0, 100, 200, 1000, 100), (0, 100, 200, 1000, NOT_YET)))
+    found = measure_accuracy(outcomes((0, 100, 200, 1000, 100), (0, 100, 200, 1000, NOT_YET)))
     assert (found.count, found.p90_coverage, found.p50_coverage, found.median_error) == (2, 0.5, 0.5, 0)
-    assert figures(outcomes((0, 100, 200, 1000, NOT_YET))) == Figures(1, 0.0, 0.0)
-    assert figures(outcomes()) == Figures(0)
+    assert measure_accuracy(outcomes((0, 100, 200, 1000, NOT_YET))) == AccuracyFigures(1, 0.0, 0.0)
+    assert measure_accuracy(outcomes()) == AccuracyFigures(0)
 
 
 def test_the_latest_outcomes_say_how_many_came_true() -> None:
-    assert Calibration().coverage == (0, 0)
-    one = Calibration()
+    assert StartCalibration().coverage == (0, 0)
+    one = StartCalibration()
     for i in range(400):
-        one.tell(str(i), 1000 * i, 1000 * i + 100, 1000 * i + 200, -1)
-        p90 = one.told[str(i)].expected.p90
-        one.started(str(i), p90 + 50 if i % 4 == 0 else 1000 * i + 100)
-    assert len(one.held) == 300
+        one.issue_estimate(str(i), 1000 * i, 1000 * i + 100, 1000 * i + 200, -1)
+        p90 = one.estimates[str(i)].expected.p90
+        one.record_start(str(i), p90 + 50 if i % 4 == 0 else 1000 * i + 100)
+    assert len(one.recent_hits) == 300
     assert one.coverage == (0.75, 0.75)
-    assert one.coverage == tuple(sum(part) / 300 for part in zip(*one.held, strict=True))
-    again = Calibration.load(one.save())
-    assert (again.coverage, again.held) == (one.coverage, one.held)
+    assert one.coverage == tuple(sum(part) / 300 for part in zip(*one.recent_hits, strict=True))
+    again = StartCalibration.load(one.save())
+    assert (again.coverage, again.recent_hits) == (one.coverage, one.recent_hits)
     assert one.copy().coverage == one.coverage

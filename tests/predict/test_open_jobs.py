@@ -6,12 +6,12 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schedd.predict import LEVELS, Ask, Learner, RunTimes, lasting
+from schedd.predict import LEVELS, JobFeatures, Learner, RunTimes, sample_run_times
 from tests.predict.oracle import Oracle
 
 HOUR = 3600
 ASKS = st.builds(
-    Ask,
+    JobFeatures,
     user=st.sampled_from(["ann", "bob"]),
     walltime=st.sampled_from([600, HOUR]),
     procs=st.sampled_from([1, 4]),
@@ -26,20 +26,20 @@ ASKS = st.builds(
     st.lists(ASKS, max_size=4),
 )
 def test_open_jobs_are_predicted_as_by_the_plain_reference(
-    ended: list[tuple[Ask, int]], running: list[tuple[Ask, int]], waiting: list[Ask]
+    ended: list[tuple[JobFeatures, int]], running: list[tuple[JobFeatures, int]], waiting: list[JobFeatures]
 ) -> None:
     run_times, oracle = RunTimes(), Oracle()
     for ask, run in ended:
         told = run_times.predict(ask)
-        run_times.ended(told, run, outlived=False)
-        oracle.outcome(ask, told.told.tolist(), told.raw.tolist(), run)
+        run_times.record_end(told, run, outlived=False)
+        oracle.outcome(ask, told.quantiles.tolist(), told.uncalibrated.tolist(), run)
     jobs = [ask for ask, _ in running] + waiting
-    keys = np.array([run_times.predict(ask).keys for ask in jobs], np.int64).reshape(-1, 6)
+    keys = np.array([run_times.predict(ask).template_keys for ask in jobs], np.int64).reshape(-1, 6)
     ran = np.array([math.log(max(ran, 1) / ask.walltime) for ask, ran in running])
     walltimes = np.array([ask.walltime for ask in jobs], np.int64)
-    known = run_times.known(keys)
+    known = run_times.snapshot(keys)
     for other in jobs:  # what is learned later is not known
-        run_times.ended(run_times.predict(other), 1, outlived=False)
+        run_times.record_end(run_times.predict(other), 1, outlived=False)
     found = known.predict(np.arange(len(jobs)), walltimes, np.arange(len(running)), ran)
     for i, ask in enumerate(jobs):
         others = [one for j, one in enumerate(running) if j != i]
@@ -47,58 +47,58 @@ def test_open_jobs_are_predicted_as_by_the_plain_reference(
         np.testing.assert_allclose(found[i], oracle.predict_open(ask, others, own), rtol=1e-5, atol=1)
 
 
-def a_bag(runs: list[int]) -> tuple[Learner, Ask]:
+def a_bag(runs: list[int]) -> tuple[Learner, JobFeatures]:
     """Jobs that a stranger submits at once, of which some have ended after so many seconds."""
-    learner, ask = Learner(), Ask("ann", 10 * HOUR, 1)
+    learner, ask = Learner(), JobFeatures("ann", 10 * HOUR, 1)
     for i in range(30):
-        learner.queued(str(i), ask, 0)
+        learner.predict_job(str(i), ask, 0)
     for i in range(20):
-        learner.started(str(i), 0)
+        learner.record_start(str(i), 0)
     for i, run in enumerate(runs):
-        learner.ended(str(i), run)
+        learner.record_end(str(i), run)
     return learner, ask
 
 
 def test_who_was_submitted_together_is_told_by_those_that_ended_first() -> None:
     learner, ask = a_bag([600] * 20)
     assert learner.prediction("29").p50 == ask.walltime, "nothing was known at the submission"
-    assert learner.predictions(700)["29"].p50 == 600
+    assert learner.renew_predictions(700)["29"].p50 == 600
     assert learner.prediction("29").p50 == ask.walltime, "from what was predicted then is learned"
 
 
 def test_many_that_go_on_running_outweigh_few_that_ended_early() -> None:
     few, ask = a_bag([60, 60])
     all_of_them, _ = a_bag([60] * 20)
-    assert few.predictions(5 * HOUR)["29"].p90 == ask.walltime
-    assert all_of_them.predictions(5 * HOUR)["29"].p90 == 60
+    assert few.renew_predictions(5 * HOUR)["29"].p90 == ask.walltime
+    assert all_of_them.renew_predictions(5 * HOUR)["29"].p90 == 60
 
 
 def test_nothing_open_is_nothing_told() -> None:
-    assert Learner().predictions(0) == {}
+    assert Learner().renew_predictions(0) == {}
 
 
 def test_who_runs_is_told_by_those_that_ran_longer() -> None:
-    learner, ask = Learner(), Ask("ann", 10 * HOUR, 1)
+    learner, ask = Learner(), JobFeatures("ann", 10 * HOUR, 1)
     for run in [60] * 25 + [4 * HOUR] * 6:  # four of five fail at once
-        learner.queued("past", ask, 0)
-        learner.started("past", 0)
-        learner.ended("past", 0, run)
-    learner.queued("runs", ask, 0)
-    learner.queued("waits", ask, 0)
-    learner.started("runs", 0)
-    now = learner.predictions(HOUR)
-    assert now["runs"].ran == HOUR
-    assert now["runs"].told[LEVELS <= 0.4].tolist() == [4 * HOUR] * 6, "none of them has failed by now"
-    assert now["waits"].told[0] == 60
-    assert now["waits"].ran == 0
-    assert learner.prediction("runs").ran == 0, "learned from is what was predicted at the submission"
+        learner.predict_job("past", ask, 0)
+        learner.record_start("past", 0)
+        learner.record_end("past", 0, run)
+    learner.predict_job("runs", ask, 0)
+    learner.predict_job("waits", ask, 0)
+    learner.record_start("runs", 0)
+    now = learner.renew_predictions(HOUR)
+    assert now["runs"].elapsed == HOUR
+    assert now["runs"].quantiles[LEVELS <= 0.4].tolist() == [4 * HOUR] * 6, "none of them has failed by now"
+    assert now["waits"].quantiles[0] == 60
+    assert now["waits"].elapsed == 0
+    assert learner.prediction("runs").elapsed == 0, "learned from is what was predicted at the submission"
 
 
 def test_what_is_told_of_those_that_run_longer_is_not_cut_off_once_more() -> None:
     learner, _ = a_bag([HOUR + 600 * i for i in range(16)])
-    told = learner.predictions(90 * 60)["16"]  # it began at 0
-    half, nearly = lasting([told], np.array([90 * 60]), np.array([[0.5, 0.9]]))[0].tolist()
+    told = learner.renew_predictions(90 * 60)["16"]  # it began at 0
+    half, nearly = sample_run_times([told], np.array([90 * 60]), np.array([[0.5, 0.9]]))[0].tolist()
     assert half == told.p50
     assert nearly == told.p90
-    later = lasting([told], np.array([3 * HOUR]), np.array([[0.5]]))[0, 0]
+    later = sample_run_times([told], np.array([3 * HOUR]), np.array([[0.5]]))[0, 0]
     assert later > 3 * HOUR, "what it ran since is passed over"

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schedd.predict import LEVELS, P50, P90, Ask, RunTimes
+from schedd.predict import LEVELS, P50_INDEX, P90_INDEX, JobFeatures, RunTimes
 from tests.predict.oracle import Oracle
 
 asks = st.builds(
-    Ask,
+    JobFeatures,
     user=st.sampled_from(["ann", "bob", "eve"]),
     walltime=st.sampled_from([1, 60, 3600, 86_400]),
     procs=st.integers(1, 3),
@@ -20,64 +20,76 @@ asks = st.builds(
 )
 
 
-def stream(seed: int, n: int) -> list[tuple[Ask, int]]:
+def stream(seed: int, n: int) -> list[tuple[JobFeatures, int]]:
     """Jobs of users with habits, and how long they run."""
     draw = random.Random(seed)
     jobs = []
     for _ in range(n):
         user = draw.randrange(6)
         walltime = draw.choice((600, 3600, 43_200))
-        ask = Ask(f"u{user}", walltime, draw.choice((1, 4)), draw.choice(("", "a", "b")))
+        ask = JobFeatures(f"u{user}", walltime, draw.choice((1, 4)), draw.choice(("", "a", "b")))
         run = int(walltime * min(1.5, draw.lognormvariate(-1 - user / 3, 0.1 + user / 5)))
         jobs.append((ask, max(run, 1)))
     return jobs
 
 
-def fed(run_times: RunTimes, jobs: list[tuple[Ask, int]]) -> RunTimes:
+def fed(run_times: RunTimes, jobs: list[tuple[JobFeatures, int]]) -> RunTimes:
     for ask, run in jobs:
-        run_times.ended(run_times.predict(ask), run, outlived=False)
+        run_times.record_end(run_times.predict(ask), run, outlived=False)
     return run_times
 
 
 @given(st.lists(st.tuples(asks, st.integers(0, 100_000)), max_size=160))
 @settings(max_examples=60, deadline=None)
-def test_predictions_are_those_of_the_plain_reference(jobs: list[tuple[Ask, int]]) -> None:
+def test_predictions_are_those_of_the_plain_reference(jobs: list[tuple[JobFeatures, int]]) -> None:
     run_times, oracle = RunTimes(), Oracle()
     for ask, run in jobs:
         mine, (raw, told) = run_times.predict(ask), oracle.predict(ask)
-        np.testing.assert_allclose(mine.raw, raw, atol=1e-6)
+        np.testing.assert_allclose(mine.uncalibrated, raw, atol=1e-6)
         # Ends are kept in 32 bits: a second, or a millionth of the walltime.
-        np.testing.assert_allclose(mine.told, told, rtol=1e-5, atol=1)
-        run_times.ended(mine, run, outlived=False)
-        oracle.outcome(ask, mine.told.tolist(), raw, run)
+        np.testing.assert_allclose(mine.quantiles, told, rtol=1e-5, atol=1)
+        run_times.record_end(mine, run, outlived=False)
+        oracle.outcome(ask, mine.quantiles.tolist(), raw, run)
 
 
 def test_calibration_and_shifts_are_those_of_the_plain_reference() -> None:
     run_times, oracle = RunTimes(), Oracle()
     for ask, run in stream(1, 2_500):
         mine, (raw, told) = run_times.predict(ask), oracle.predict(ask)
-        np.testing.assert_allclose(mine.told, told, rtol=1e-5, atol=1)
-        run_times.ended(mine, run, outlived=False)
-        oracle.outcome(ask, mine.told.tolist(), raw, run)
+        np.testing.assert_allclose(mine.quantiles, told, rtol=1e-5, atol=1)
+        run_times.record_end(mine, run, outlived=False)
+        oracle.outcome(ask, mine.quantiles.tolist(), raw, run)
 
 
 @given(st.lists(st.tuples(asks, st.integers(0, 100_000)), max_size=60), asks)
 @settings(max_examples=60, deadline=None)
-def test_quantiles_rise_from_a_second_to_the_walltime(jobs: list[tuple[Ask, int]], ask: Ask) -> None:
+def test_quantiles_rise_from_a_second_to_the_walltime(
+    jobs: list[tuple[JobFeatures, int]], ask: JobFeatures
+) -> None:
     prediction = fed(RunTimes(), jobs).predict(ask)
-    assert (np.diff(prediction.told) >= 0).all()
-    assert 1 <= prediction.told[0] <= prediction.p50 <= prediction.p90 <= prediction.told[-1] <= ask.walltime
-    assert (prediction.p50, prediction.p90) == (prediction.told[P50], prediction.told[P90])
-    assert (LEVELS[P50], LEVELS[P90]) == (0.5, 0.9)
+    assert (np.diff(prediction.quantiles) >= 0).all()
+    assert (
+        1
+        <= prediction.quantiles[0]
+        <= prediction.p50
+        <= prediction.p90
+        <= prediction.quantiles[-1]
+        <= ask.walltime
+    )
+    assert (prediction.p50, prediction.p90) == (
+        prediction.quantiles[P50_INDEX],
+        prediction.quantiles[P90_INDEX],
+    )
+    assert (LEVELS[P50_INDEX], LEVELS[P90_INDEX]) == (0.5, 0.9)
 
 
 def test_who_knows_nothing_tells_the_walltime() -> None:
-    assert RunTimes().predict(Ask("ann", 7200, 4)).told.tolist() == [7200] * len(LEVELS)
+    assert RunTimes().predict(JobFeatures("ann", 7200, 4)).quantiles.tolist() == [7200] * len(LEVELS)
 
 
 def test_a_walltime_of_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="walltime 0: at least 1 second"):
-        Ask("ann", 0, 1)
+        JobFeatures("ann", 0, 1)
 
 
 def test_a_table_whose_size_is_no_power_of_two_is_refused() -> None:
@@ -97,10 +109,10 @@ def test_to_predict_changes_nothing() -> None:
 
 def test_what_a_user_does_lately_counts_more_than_what_others_do() -> None:
     run_times = RunTimes()
-    fed(run_times, [(Ask(f"u{i % 5}", 3600, 1), 3000) for i in range(200)])
-    fed(run_times, [(Ask("ann", 3600, 1), 60) for _ in range(20)])
-    assert run_times.predict(Ask("ann", 3600, 1)).p50 <= 90
-    assert run_times.predict(Ask("u1", 3600, 1)).p50 >= 2500
+    fed(run_times, [(JobFeatures(f"u{i % 5}", 3600, 1), 3000) for i in range(200)])
+    fed(run_times, [(JobFeatures("ann", 3600, 1), 60) for _ in range(20)])
+    assert run_times.predict(JobFeatures("ann", 3600, 1)).p50 <= 90
+    assert run_times.predict(JobFeatures("u1", 3600, 1)).p50 >= 2500
 
 
 @pytest.mark.parametrize("seed", [4, 5])
@@ -112,7 +124,7 @@ def test_nine_of_ten_jobs_run_no_longer_than_their_p90(seed: int) -> None:
         prediction = run_times.predict(ask)
         if i >= 400:
             covered.setdefault(ask.user, []).append(min(run, ask.walltime) <= prediction.p90)
-        run_times.ended(prediction, run, outlived=False)
+        run_times.record_end(prediction, run, outlived=False)
     every = [one for user in covered.values() for one in user]
     assert 0.89 <= sum(every) / len(every) <= 0.91
     for user in covered.values():
@@ -128,9 +140,9 @@ def test_what_was_saved_goes_on_as_if_nothing_had_happened() -> None:
     )
     for ask, run in rest:
         one, other = run_times.predict(ask), again.predict(ask)
-        assert one.told.tolist() == other.told.tolist()
-        run_times.ended(one, run, outlived=False)
-        again.ended(other, run, outlived=False)
+        assert one.quantiles.tolist() == other.quantiles.tolist()
+        run_times.record_end(one, run, outlived=False)
+        again.record_end(other, run, outlived=False)
     assert all(array.dtype == np.int64 for array in arrays.values())
 
 
@@ -144,18 +156,19 @@ def test_a_saved_table_that_is_none_is_refused() -> None:
 
 def test_memory_is_bounded_and_who_was_not_seen_for_long_gives_way() -> None:
     run_times = RunTimes(most=64)
-    fed(run_times, [(Ask(f"u{i}", 100 + i, 1), 50) for i in range(2_000)])
+    fed(run_times, [(JobFeatures(f"u{i}", 100 + i, 1), 50) for i in range(2_000)])
     assert run_times.save()[1]["at"].shape[0] <= 64
     # The template of all jobs is learned from at each end, and stays.
-    assert run_times.predict(Ask("nobody", 1, 1)).walltime == 1
-    assert run_times.predict(Ask("nobody", 86_400, 1)).p50 < 86_400
+    assert run_times.predict(JobFeatures("nobody", 1, 1)).walltime == 1
+    assert run_times.predict(JobFeatures("nobody", 86_400, 1)).p50 < 86_400
 
 
 def test_the_most_templates_there_may_be_take_less_than_200_mib() -> None:
     run_times = RunTimes()
     draw = random.Random(9)
     jobs = [
-        (Ask(f"u{draw.randrange(10_000)}", draw.randrange(1, 90_000), 1, str(i)), 50) for i in range(150_000)
+        (JobFeatures(f"u{draw.randrange(10_000)}", draw.randrange(1, 90_000), 1, str(i)), 50)
+        for i in range(150_000)
     ]
     fed(run_times, jobs)
     entries = run_times.save()[1]["at"].shape[0]

@@ -10,7 +10,17 @@ from hypothesis import strategies as st
 from schedd.model import Chunk, Node, Request
 from schedd.plan.kernels.layout import DUR
 from schedd.plan.plan import Plan
-from schedd.predict import LEVELS, Calibration, Prediction, decode, drawn, lasting, likely, running, waiting
+from schedd.predict import (
+    LEVELS,
+    Prediction,
+    StartCalibration,
+    decode_starts,
+    draw_levels,
+    running_slots,
+    sample_run_times,
+    start_quantiles,
+    waiting_slots,
+)
 
 ONE = Request((Chunk(1, 1),))
 
@@ -32,13 +42,13 @@ def test_a_plan_with_shorter_run_times_starts_the_queue_earlier_and_leaves_the_p
     plan = machine(100, 100, 100, 100)
     for slot in (0, 1):
         plan.begin(slot)
-    order = waiting(plan, np.zeros(64, np.int64))
+    order = waiting_slots(plan, np.zeros(64, np.int64))
     assert order.tolist() == [2, 3]
-    assert running(plan).tolist() == [0, 1]
+    assert running_slots(plan).tolist() == [0, 1]
     before = plan.tables.jobs.copy()
     duration = plan.tables.jobs[DUR].copy()
     duration[[0, 1]] = 30, 50
-    assert decode(plan.fork(), order, duration, 10).tolist() == [30, 50]
+    assert decode_starts(plan.fork(), order, duration, 10).tolist() == [30, 50]
     assert (plan.tables.jobs == before).all()
 
 
@@ -48,14 +58,14 @@ def test_who_should_have_ended_already_ends_in_a_second() -> None:
         plan.begin(slot)
     duration = plan.tables.jobs[DUR].copy()
     duration[0] = 20
-    assert decode(plan, waiting(plan, np.zeros(64, np.int64)), duration, 60).tolist() == [61]
+    assert decode_starts(plan, waiting_slots(plan, np.zeros(64, np.int64)), duration, 60).tolist() == [61]
 
 
 def test_where_looking_takes_more_work_than_is_allowed_no_start_is_told() -> None:
     plan = machine(100, 100, 100)
     plan.give_up()
-    order = waiting(plan, np.zeros(64, np.int64))
-    assert decode(plan.fork(), order, plan.jobs.durations, 0).tolist() == [-1, -1, -1]
+    order = waiting_slots(plan, np.zeros(64, np.int64))
+    assert decode_starts(plan.fork(), order, plan.jobs.durations, 0).tolist() == [-1, -1, -1]
     assert plan.starts(order).tolist() == [0, 0, 100]
 
 
@@ -66,11 +76,11 @@ def test_jobs_that_nobody_planned_go_by_age_behind_those_that_are_planned() -> N
     young, old = plan.new(ONE, 10, 0), plan.new(ONE, 10, 0)
     since = np.zeros(64, np.int64)
     since[[2, young, old]] = 7, 9, 5
-    assert waiting(plan, since).tolist() == [2, old, young]
+    assert waiting_slots(plan, since).tolist() == [2, old, young]
 
 
 def after(one: Prediction, elapsed: int, level: float = 0.5) -> int:
-    return int(lasting([one], np.array([elapsed]), np.array([[level]]))[0, 0])
+    return int(sample_run_times([one], np.array([elapsed]), np.array([[level]]))[0, 0])
 
 
 @given(
@@ -95,77 +105,77 @@ def test_a_job_that_has_not_run_is_as_long_as_predicted() -> None:
     # Of those that run longer than 70, half run no longer than 75 % do.
     assert after(prediction(*told), 70) == 95
     # Many jobs at once are each for itself.
-    many = lasting([prediction(*told)] * 2, np.array([0, 70]), np.array([[0.5, 0.9]]))
+    many = sample_run_times([prediction(*told)] * 2, np.array([0, 70]), np.array([[0.5, 0.9]]))
     assert many.tolist() == [[70, 110], [95, after(prediction(*told), 70, 0.9)]]
-    assert lasting([], np.zeros(0, np.int64), np.array([[0.5]])).shape == (0, 1)
+    assert sample_run_times([], np.zeros(0, np.int64), np.array([[0.5]])).shape == (0, 1)
 
 
 def test_draws_spread_each_run_time_evenly_and_are_those_of_the_job() -> None:
-    found = drawn([f"{i}.server" for i in range(200)], 5)
+    found = draw_levels([f"{i}.server" for i in range(200)], 5)
     assert np.allclose(np.sort(found, axis=1), [0.1, 0.3, 0.5, 0.7, 0.9])
     assert np.allclose(found.mean(axis=0), 0.5, atol=0.06), "the first draw is no shorter than the others"
-    assert (drawn(["7.server"], 5)[0] == found[7]).all()
+    assert (draw_levels(["7.server"], 5)[0] == found[7]).all()
     assert len({tuple(row) for row in found.tolist()}) > 60, "jobs do not go together"
 
 
 def test_of_draws_the_middle_and_the_last_but_a_tenth_are_told() -> None:
     starts = np.array([[10, 10, -1], [20, 20, -1], [30, 30, 5], [40, -1, -1], [50, 50, 5]])
-    found = likely(starts)
+    found = start_quantiles(starts)
     assert found.p50.tolist() == [30, 30, -1]
-    assert found.late.tolist() == [50, -1, -1]
-    assert likely(np.arange(20).reshape(-1, 1)).late.tolist() == [17]
-    assert likely(np.array([[10], [20]])).p50.tolist() == [15]
+    assert found.p90.tolist() == [50, -1, -1]
+    assert start_quantiles(np.arange(20).reshape(-1, 1)).p90.tolist() == [17]
+    assert start_quantiles(np.array([[10], [20]])).p50.tolist() == [15]
 
 
-def outcomes(calibration: Calibration, n: int, factor: float, seed: int = 1) -> list[bool]:
+def outcomes(calibration: StartCalibration, n: int, factor: float, seed: int = 1) -> list[bool]:
     """Jobs that wait ``factor`` times what the plan says, give or take; whether P90 held."""
     draw = random.Random(seed)
     held = []
     for i in range(n):
         now, plan = i * 100_000, draw.randrange(600, 20_000)
-        told = calibration.tell(str(i), now, now + plan, now + 3 * plan, now + 2 * plan)
+        told = calibration.issue_estimate(str(i), now, now + plan, now + 3 * plan, now + 2 * plan)
         assert told.p50 == now + plan
         start = now + round(plan * factor * draw.lognormvariate(0, 0.5))
         held.append(start <= told.p90)
-        calibration.started(str(i), start)
+        calibration.record_start(str(i), start)
     return held
 
 
 @pytest.mark.parametrize("factor", [1.0, 2.5])
 def test_what_the_plan_does_not_know_is_learned_from_how_it_came_true(factor: float) -> None:
-    held = outcomes(Calibration(), 2_000, factor)[200:]
+    held = outcomes(StartCalibration(), 2_000, factor)[200:]
     assert 0.88 <= sum(held) / len(held) <= 0.92
 
 
 def test_p90_is_no_earlier_than_p50_and_both_are_after_now() -> None:
-    calibration = Calibration()
+    calibration = StartCalibration()
     outcomes(calibration, 100, 0.01)
-    told = calibration.tell("x", 10**8, 10**8, 10**8, -1)
+    told = calibration.issue_estimate("x", 10**8, 10**8, 10**8, -1)
     assert 10**8 < told.p50 <= told.p90
 
 
 def test_whose_p90_passes_is_a_miss_while_it_still_waits() -> None:
-    calibration = Calibration()
-    told = calibration.tell("x", 0, 1000, 1000, -1)
-    calibration.advance(told.p90)
+    calibration = StartCalibration()
+    told = calibration.issue_estimate("x", 0, 1000, 1000, -1)
+    calibration.advance_clock(told.p90)
     assert calibration.shift == 0
-    calibration.advance(told.p90 + 1)
+    calibration.advance_clock(told.p90 + 1)
     assert calibration.shift > 0
     shift = calibration.shift
-    calibration.started("x", told.p90 + 5000)
+    calibration.record_start("x", told.p90 + 5000)
     assert calibration.shift == shift
 
 
 def test_a_job_that_is_gone_teaches_nothing() -> None:
-    calibration = Calibration()
-    calibration.tell("x", 0, 1000, 1000, -1)
+    calibration = StartCalibration()
+    calibration.issue_estimate("x", 0, 1000, 1000, -1)
     calibration.forget("x")
-    calibration.started("x", 10)
-    calibration.advance(10**9)
+    calibration.record_start("x", 10)
+    calibration.advance_clock(10**9)
     assert (calibration.outcomes, calibration.shift) == (0, 0)
 
 
 def test_p90_lies_between_the_plan_and_nine_of_ten_draws() -> None:
-    one = Calibration()
+    one = StartCalibration()
     assert one.estimate(0, 100, 5_940, 940).p90 == round((6_000 * 1_000) ** 0.5) - 60
     assert one.estimate(0, 100, 5_940, -1).p90 == 5_940, "by the plan alone where draws do not say"

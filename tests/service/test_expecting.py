@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from schedd.engine import Engine
 from schedd.engine.show.job_view import JobView, job_view
 from schedd.model import FOREVER, StartKnown
-from schedd.predict import Ask
+from schedd.predict import JobFeatures
 from schedd.service.background.foretelling import Foreteller
 from schedd.service.cluster.loop import PlanLoop
 from schedd.service.questions.expecting import UNKNOWN, Expectation, Expecting, promise_of
@@ -27,9 +27,9 @@ def taught(loop: PlanLoop, *users: str) -> None:
         assert outlook is not None
         for user in users:
             for i in range(100):
-                outlook.learner.queued(f"{user}{i}", Ask(user, 3_600, 4), T - 10_000 + 61 * i)
-                outlook.learner.started(f"{user}{i}", T - 10_000 + 61 * i)
-                outlook.learner.ended(f"{user}{i}", T - 10_000 + 61 * i + 60)
+                outlook.learner.predict_job(f"{user}{i}", JobFeatures(user, 3_600, 4), T - 10_000 + 61 * i)
+                outlook.learner.record_start(f"{user}{i}", T - 10_000 + 61 * i)
+                outlook.learner.record_end(f"{user}{i}", T - 10_000 + 61 * i + 60)
 
     loop.at_rest(teach).result(WAIT)
 

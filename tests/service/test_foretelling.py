@@ -7,7 +7,7 @@ import pytest
 
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.show.job_view import job_view
-from schedd.predict import Outlook
+from schedd.predict import RunTimePredictor
 from schedd.service.background import foretelling
 from schedd.service.background.foretelling import Foreteller
 from schedd.service.cluster.errors import PlannerStopped
@@ -119,7 +119,7 @@ def test_what_was_learned_is_rebuilt_from_the_log() -> None:
     assert _saved(engines[0].state.outlook) == _saved(engines[1].state.outlook) == live
 
 
-def _saved(outlook: Outlook | None) -> object:
+def _saved(outlook: RunTimePredictor | None) -> object:
     assert outlook is not None
     plain, arrays = outlook.save()
     return plain, {name: array.tolist() for name, array in arrays.items()}

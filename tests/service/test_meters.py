@@ -4,13 +4,13 @@ from typing import Final
 
 from prometheus_client import generate_latest
 
-from schedd.predict import Kind
+from schedd.predict import EstimateKind
 from schedd.service.cluster.meters import Meters
 from schedd.wire import ExpectedFacts, JobStarted, ShareFacts, StartsExpected
 from tests.engine.cluster import Cluster, T
 
 HOUR = 3600
-TOLD: Final[tuple[tuple[Kind, int], ...]] = (("submission", 600), ("waiting", 900))
+TOLD: Final[tuple[tuple[EstimateKind, int], ...]] = (("submission", 600), ("waiting", 900))
 
 
 def sums(meters: Meters) -> dict[str, tuple[float, float]]:

@@ -7,7 +7,7 @@ from typing import Any
 from structlog.testing import capture_logs
 
 from schedd.engine import EngineSettings
-from schedd.predict import Ask, RunTimes
+from schedd.predict import JobFeatures, RunTimes
 from schedd.service.cluster.clock import SystemClock
 from schedd.service.cluster.follow import Follower
 from schedd.service.cluster.past_runs import past_runs
@@ -16,7 +16,7 @@ from schedd.store import Store
 
 DAY = 86_400
 NOW = 1_700_000_000
-ASK = Ask("ann", 3600, 4, "relax")
+ASK = JobFeatures("ann", 3600, 4, "relax")
 
 
 def record(
@@ -64,7 +64,7 @@ def test_what_is_learned_is_the_same_in_whatever_order_the_files_have_it(tmp_pat
     lines = [record(NOW - DAY + 37 * i, 20 + i % 7 * 50) for i in range(200)]
     for name, order in (("a", lines), ("b", lines[::-1])):
         (tmp_path / name).write_text("".join(order))
-    first, second = (learned(tmp_path / name).predict(ASK).told.tolist() for name in ("a", "b"))
+    first, second = (learned(tmp_path / name).predict(ASK).quantiles.tolist() for name in ("a", "b"))
     assert first == second
 
 
@@ -103,6 +103,6 @@ def test_a_daemon_reads_the_logs_when_it_starts_for_the_first_time(tmp_path: Pat
     recovered = Follower(store, "main", settings(log), now).engine.state.outlook
     assert plain is not None
     assert recovered is not None
-    told = plain.learner.run_times.predict(ASK).told.tolist()
-    assert told == recovered.learner.run_times.predict(ASK).told.tolist()
+    told = plain.learner.run_times.predict(ASK).quantiles.tolist()
+    assert told == recovered.learner.run_times.predict(ASK).quantiles.tolist()
     assert told[6] <= 70

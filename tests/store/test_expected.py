@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from schedd.predict import KINDS
+from schedd.predict import ESTIMATE_KINDS
 from schedd.service.read.accuracy import rightness
 from schedd.store import Batch, Breach, Limits, Store
 from schedd.store.records import Foreseen
@@ -33,7 +33,7 @@ def noted(store: Store, *kinds: str, **of: str) -> Sequence[Foreseen]:
     cluster = store.cluster("c", 1000)
     for _ in store.note_past(cluster):
         pass
-    return store.foreseen(cluster, 0, MOST, kinds=kinds or KINDS, **of)
+    return store.foreseen(cluster, 0, MOST, kinds=kinds or ESTIMATE_KINDS, **of)
 
 
 def test_what_was_told_is_kept_with_the_start_that_came(store: Store) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 from schedd.engine.facts.arrays import whole_name
 from schedd.engine.facts.intake import Understood
 from schedd.engine.facts.records import JobRecord, Phase
-from schedd.predict import Ask, Expected, Outlook
+from schedd.predict import ExpectedStart, JobFeatures, RunTimePredictor
 from schedd.wire import JobFacts, StartsExpected
 
 if TYPE_CHECKING:
@@ -28,15 +28,17 @@ _WHEN: Final = {
 }
 
 
-def ask_of(facts: JobFacts, understood: Understood) -> Ask:
+def ask_of(facts: JobFacts, understood: Understood) -> JobFeatures:
     """What a job's run time is predicted from. Hosts of owners are left out: people log in anywhere."""
     request = understood.request
     cpus = request.cpus if request is not None else sum(share.cpus for share in facts.shares)
     name = whole_name(facts.id, facts.name)
-    return Ask(facts.owner.partition("@")[0], max(1, understood.walltime), cpus, name)
+    return JobFeatures(facts.owner.partition("@")[0], max(1, understood.walltime), cpus, name)
 
 
-def foresee(state: "EngineState", outlook: Outlook, before: JobRecord | None, record: JobRecord) -> None:
+def foresee(
+    state: "EngineState", outlook: RunTimePredictor, before: JobRecord | None, record: JobRecord
+) -> None:
     """A job is new (``before``: None) or changed: predict it, note that it runs, or that it waits again."""
     job, now = record.id, state.now
     runs, ran = record.phase is Phase.RUNNING, before is not None and before.phase is Phase.RUNNING
@@ -48,17 +50,17 @@ def foresee(state: "EngineState", outlook: Outlook, before: JobRecord | None, re
     if job not in outlook.learner or (before is not None and not runs and _differs(before, record)):
         if job in outlook.learner:
             _untold(state, record)
-            outlook.waits_anew(job)
-        outlook.learner.queued(job, ask_of(record.facts, record.understood), now)
+            outlook.discard_estimates(job)
+        outlook.learner.predict_job(job, ask_of(record.facts, record.understood), now)
     if runs:
         if before is None or not ran or before.run.started != record.run.started:
-            outlook.started(job, now, record.run.started, counts=before is not None)
+            outlook.record_start(job, now, record.run.started, counts=before is not None)
             _untold(state, record)
         return
     if ran:
-        outlook.learner.back(job, now)
+        outlook.learner.record_requeue(job, now)
     if record.phase is Phase.BLOCKED and (before is None or before.phase is not Phase.BLOCKED):
-        outlook.waits_anew(job)
+        outlook.discard_estimates(job)
         _untold(state, record)
 
 
@@ -77,7 +79,7 @@ def ran_to_its_end(state: "EngineState", record: JobRecord, at: int) -> None:
     nodes. Not to be called for one that ended with its node.
     """
     if state.outlook is not None:
-        state.outlook.ended(record.id, state.now, max(at, record.run.started))
+        state.outlook.record_end(record.id, state.now, max(at, record.run.started))
 
 
 def told_starts(state: "EngineState", event: StartsExpected) -> None:
@@ -98,15 +100,21 @@ def told_starts(state: "EngineState", event: StartsExpected) -> None:
         if state.tells and not state.silent:
             state.tell_due[slot] = 1
         if facts.kind:
-            told = Expected(facts.start, facts.by)
-            outlook.kinds[facts.kind].note(facts.job_id, event.time, told, facts.planned, facts.late)
+            told = ExpectedStart(facts.start, facts.by)
+            outlook.calibrations[facts.kind].record_estimate(
+                facts.job_id, event.time, told, facts.planned, facts.late
+            )
 
 
 def off_the_mark(state: "EngineState") -> dict[str, float]:
     """The kinds of told starts of which too many, or too few, came true lately, with the share that did."""
     if state.outlook is None:
         return {}
-    known = {kind: one.coverage[1] for kind, one in state.outlook.kinds.items() if len(one.held) >= _ENOUGH}
+    known = {
+        kind: one.coverage[1]
+        for kind, one in state.outlook.calibrations.items()
+        if len(one.recent_hits) >= _ENOUGH
+    }
     return {kind: share for kind, share in known.items() if not _COVERED[0] <= share <= _COVERED[1]}
 
 
@@ -127,7 +135,7 @@ def review(state: "EngineState") -> None:
         state.expected_by = np.full_like(state.expected_by, -1)
         return
     if state.outlook is None:
-        state.outlook = Outlook()
+        state.outlook = RunTimePredictor()
     for record in state.records.values():
         off = not state.settings.predicts(record.facts.queue)
         if off or record.id not in state.outlook.learner:

@@ -72,7 +72,7 @@ from schedd.policy.protocol import Applicant
 from schedd.policy.queue import QUEUE_POLICIES, QueuePolicy
 from schedd.policy.reliability import Life
 from schedd.policy.site import Placing, SitePolicy, site_policy
-from schedd.predict import Outlook
+from schedd.predict import RunTimePredictor
 from schedd.wire import (
     Alert,
     Decision,
@@ -127,7 +127,9 @@ class EngineState:
     """What ended jobs have used, where the site has fair share."""
     walltime_use: WalltimeUse = declared(How(load=lambda saved: WalltimeUse(*saved)), default=WalltimeUse())
     """Of the latest runs, what they used of their walltimes."""
-    outlook: Outlook | None = declared(How(lambda found: found and found.copy(), saved=False), default=None)
+    outlook: RunTimePredictor | None = declared(
+        How(lambda found: found and found.copy(), saved=False), default=None
+    )
     """How long jobs run and when they start, as far as that is predicted; None where nothing is."""
     applicants: dict[str, tuple[tuple[object, ...], Applicant]] = declared(FOUND, make=dict)
     """Jobs as terms of priorities see them, each with what that hangs on."""
@@ -360,7 +362,7 @@ class EngineState:
         state.limits.set_site(site.limits)
         state.intake.set_shared(state.limits.shared)
         state.fit_columns()
-        state.outlook = Outlook() if settings.predict else None
+        state.outlook = RunTimePredictor() if settings.predict else None
         return state
 
     def fork(self) -> "EngineState":

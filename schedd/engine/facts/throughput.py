@@ -76,6 +76,6 @@ def with_measured(predictions: Mapping[str, Prediction], seconds: Mapping[str, i
     shape = np.interp(LEVELS, *_SPREAD)
     for job, run in seconds.items():
         if (known := found.get(job)) is not None:
-            told = np.clip(np.rint(run * shape), 1, known.walltime).astype(np.int64)
-            found[job] = replace(known, told=told, ran=0)
+            quantiles = np.clip(np.rint(run * shape), 1, known.walltime).astype(np.int64)
+            found[job] = replace(known, quantiles=quantiles, elapsed=0)
     return found

@@ -117,7 +117,7 @@ def _latest(state: EngineState, slots: Ints) -> Ints:
 
 
 def _predicted(state: EngineState) -> Predicted:
-    return state.outlook.learner.get if state.outlook is not None else lambda _: None
+    return state.outlook.learner.find_prediction if state.outlook is not None else lambda _: None
 
 
 def _expected(
@@ -129,6 +129,6 @@ def _expected(
         record = by_slot[slot]
         prediction = predicted(record.id) if record is not None else None
         if prediction is not None:
-            expected[i] = prediction.told[EXPECTED]
+            expected[i] = prediction.quantiles[EXPECTED]
     least: Ints = np.minimum(expected, durations)
     return least

@@ -196,7 +196,7 @@ def _tell(
 
 def _runs_for(state: EngineState, record: JobRecord) -> int | None:
     learner = state.outlook.learner if state.outlook is not None else None
-    found = learner.get(record.id) if learner is not None else None
+    found = learner.find_prediction(record.id) if learner is not None else None
     return found.p90 if found is not None and found.p90 < record.understood.walltime else None
 
 

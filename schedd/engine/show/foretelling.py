@@ -14,17 +14,17 @@ from schedd.plan.columns import Ints
 from schedd.plan.plan import Plan
 from schedd.plan.turns import Wholes
 from schedd.predict import (
-    Calibration,
-    Drawn,
-    Expected,
-    Kind,
+    EstimateKind,
+    ExpectedStart,
     OpenJobs,
     Prediction,
-    Scene,
-    calm,
-    decode,
-    kind_of,
-    likely,
+    SampledPlan,
+    StartCalibration,
+    StartSampler,
+    classify_estimate,
+    decode_starts,
+    is_unchanged,
+    start_quantiles,
 )
 from schedd.wire import ExpectedFacts, StartsExpected
 
@@ -51,7 +51,7 @@ class Outset:
     expected: Ints
     expected_by: Ints
     open_jobs: OpenJobs
-    kinds: Mapping[Kind, Calibration]
+    kinds: Mapping[EstimateKind, StartCalibration]
     arrays: Wholes | None = None
     outline: Rule | None = None
     """The rule by which free room is given; nothing is predicted in it yet."""
@@ -71,14 +71,14 @@ class Outset:
     @property
     def predictions(self) -> Mapping[str, Prediction]:
         """How long each job runs, by what was known then."""
-        return with_measured(self.open_jobs.predictions(), self.measured)
+        return with_measured(self.open_jobs.renew_predictions(), self.measured)
 
     @property
     def rule(self) -> Rule | None:
         """By what free room is given. None: repair alone gives it."""
         if self.outline is None:
             return None
-        return with_lengths(self.outline, self.by_slot, self.open_jobs.submitted().get)
+        return with_lengths(self.outline, self.by_slot, self.open_jobs.predictions_by_id().get)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +91,14 @@ class Foretold:
 
     as_of: int
     plan: Plan
-    scene: Scene = field(repr=False)
-    drawn: tuple[Drawn, ...] = field(repr=False)
+    scene: StartSampler = field(repr=False)
+    drawn: tuple[SampledPlan, ...] = field(repr=False)
     starts: Mapping[str, int]
     told: tuple[ExpectedFacts, ...]
     predictions: Mapping[str, Prediction] = field(repr=False)
     """By job, how long it runs; ``measured`` are those whose throughput is known, in seconds."""
     measured: Mapping[str, int]
-    kinds: Mapping[Kind, Calibration] = field(repr=False)
+    kinds: Mapping[EstimateKind, StartCalibration] = field(repr=False)
 
     def events(self, name: str) -> Iterator[StartsExpected]:
         """What the engine is to hear of it; ``name`` begins the ids. At least one, which says when it was."""
@@ -124,8 +124,8 @@ def outset(state: EngineState) -> Outset | None:
         promise=state.promise.copy(),
         expected=state.expected.copy(),
         expected_by=state.expected_by.copy(),
-        open_jobs=outlook.learner.open(state.now),
-        kinds={kind: one.copy() for kind, one in outlook.kinds.items()},
+        open_jobs=outlook.learner.snapshot_open_jobs(state.now),
+        kinds={kind: one.copy() for kind, one in outlook.calibrations.items()},
         arrays=_own(state.arrays),
         outline=outline_of(state),
     )
@@ -134,8 +134,8 @@ def outset(state: EngineState) -> Outset | None:
 def foretell(given: Outset, ready: Callable[[Plan], None] = lambda _: None) -> Foretold:
     """Work it all out. ``ready`` gets each plan that is worked on, which may be stopped from outside."""
     now, ids, seconds = given.now, given.ids, given.measured
-    predictions = with_measured(given.open_jobs.predictions(), seconds)
-    scene = Scene.of(
+    predictions = with_measured(given.open_jobs.renew_predictions(), seconds)
+    scene = StartSampler.from_plan(
         given.plan,
         now,
         given.since,
@@ -146,25 +146,25 @@ def foretell(given: Outset, ready: Callable[[Plan], None] = lambda _: None) -> F
         rule=given.rule,
     )
     order = scene.order
-    planned = scene.planned
-    drawn = scene.draws(ready=ready)
-    found = likely(np.stack([one.starts[order] for one in drawn]))
+    planned = scene.planned_starts
+    drawn = scene.sample_plans(ready=ready)
+    found = start_quantiles(np.stack([one.starts[order] for one in drawn]))
     plan = given.plan.fork()
     ready(plan)
-    decode(plan, order, scene.medians, now)
+    decode_starts(plan, order, scene.median_run_times, now)
     told = []
     starts = {}
-    rows = zip(order.tolist(), found.p50.tolist(), found.late.tolist(), planned.tolist(), strict=True)
+    rows = zip(order.tolist(), found.p50.tolist(), found.p90.tolist(), planned.tolist(), strict=True)
     for slot, start, late, by_plan in rows:
         job = ids[slot]
         if min(start, by_plan) < 0 or job not in predictions:
             continue
         starts[job] = start
-        kind, counts = kind_of(given.kinds, job, now, int(given.since[slot]), start)
+        kind, counts = classify_estimate(given.kinds, job, now, int(given.since[slot]), start)
         new = within(given.kinds[kind].estimate(now, start, by_plan, late), now, int(given.promise[slot]))
         p50 = int(given.expected[slot])
-        old = Expected(p50, int(given.expected_by[slot])) if p50 >= 0 else None
-        if counts or not calm(old, new, now):
+        old = ExpectedStart(p50, int(given.expected_by[slot])) if p50 >= 0 else None
+        if counts or not is_unchanged(old, new, now):
             told.append(ExpectedFacts(job, new.p50, new.p90, by_plan, kind if counts else "", late))
     return Foretold(now, plan, scene, tuple(drawn), starts, tuple(told), predictions, seconds, given.kinds)
 
@@ -174,8 +174,8 @@ def _own(arrays: Wholes | None) -> Wholes | None:
     return Wholes(arrays.number.copy(), arrays.end.copy()) if arrays is not None else None
 
 
-def within(expected: Expected, now: int, promised: int) -> Expected:
+def within(expected: ExpectedStart, now: int, promised: int) -> ExpectedStart:
     """No later than promised, unless that has passed."""
     if promised <= now or expected.p90 <= promised:
         return expected
-    return Expected(min(expected.p50, promised), promised)
+    return ExpectedStart(min(expected.p50, promised), promised)

@@ -206,8 +206,8 @@ def _nodes(state: EngineState, closed: Iterable[str]) -> dict[str, NodeFacts]:
 
 
 def _held(state: EngineState) -> dict[str, tuple[int, float, float]]:
-    kinds = state.outlook.kinds if state.outlook is not None else {}
-    return {kind: (len(one.held), *one.coverage) for kind, one in kinds.items() if one.held}
+    kinds = state.outlook.calibrations if state.outlook is not None else {}
+    return {kind: (len(one.recent_hits), *one.coverage) for kind, one in kinds.items() if one.recent_hits}
 
 
 def publish(state: EngineState) -> Published:

@@ -12,7 +12,7 @@ from schedd.engine.show.foretelling import Foretold, Outset, foretell, outset
 from schedd.engine.show.view import Published
 from schedd.plan.columns import PLANNED
 from schedd.plan.plan import Plan
-from schedd.predict import Ask, Prediction
+from schedd.predict import JobFeatures, Prediction
 from schedd.service.cluster.errors import Overloaded, PlannerStopped
 from schedd.service.cluster.loop import PlanLoop
 from schedd.service.questions.expecting import Expecting, expecting
@@ -123,7 +123,7 @@ class Foreteller:
         given = outset(engine.state)
         return (given, self._loop.fork_of(engine, given.plan)) if given is not None else None
 
-    def _predict(self, ask: Ask) -> Prediction | None:
+    def _predict(self, ask: JobFeatures) -> Prediction | None:
         """How long a job would run, by what the engine has learned; None where it is busy for long."""
 
         def predicted(engine: Engine) -> Prediction | None:

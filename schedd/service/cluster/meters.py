@@ -17,7 +17,7 @@ from schedd.engine import Engine
 from schedd.engine.facts.alerts import KINDS
 from schedd.engine.facts.records import Cause, ChangeSet
 from schedd.engine.show.view import Published
-from schedd.predict import KINDS as TOLD
+from schedd.predict import ESTIMATE_KINDS as TOLD
 from schedd.wire import Event, JobStarted, LogLost
 
 __all__ = ["ClusterMeters", "Meters"]
@@ -194,8 +194,8 @@ class ClusterMeters:
                 self._errors.observe(event.time - told)
             if state.outlook is None:
                 continue
-            for kind, calibration in state.outlook.kinds.items():
-                first = calibration.told.get(event.job_id)
+            for kind, calibration in state.outlook.calibrations.items():
+                first = calibration.estimates.get(event.job_id)
                 if first is not None:
                     self._expected[kind].observe(abs(event.time - first.expected.p50))
 

@@ -9,7 +9,7 @@ from schedd.dialect.accounting import EndedRun
 from schedd.dialect.units import parse_walltime
 from schedd.engine.facts.arrays import whole_name
 from schedd.engine.facts.settings import EngineSettings
-from schedd.predict import Ask, Learner, RunTimes
+from schedd.predict import JobFeatures, Learner, RunTimes
 from schedd.service.cluster.accounting_logs import ended_runs
 
 __all__ = ["past_runs"]
@@ -41,16 +41,16 @@ def past_runs(settings: EngineSettings, cluster: str, now: int) -> RunTimes | No
     for moment, what, i in sorted(moments):
         run, ask = runs[i]
         if what == _QUEUED:
-            learner.queued(str(i), ask, moment)
+            learner.predict_job(str(i), ask, moment)
         if what == _STARTED or (what == _QUEUED and run.start == run.eligible):
-            learner.started(str(i), moment)
+            learner.record_start(str(i), moment)
         if what == _ENDED:
-            learner.ended(str(i), moment)
+            learner.record_end(str(i), moment)
     _log.info("run times were learned", cluster=cluster, runs=learner.run_times.ends)
     return learner.run_times
 
 
-def _ask(run: EndedRun) -> Ask | None:
+def _ask(run: EndedRun) -> JobFeatures | None:
     """What the job asked for; None where the log does not say for how long."""
     values = run.values
     try:
@@ -60,4 +60,4 @@ def _ask(run: EndedRun) -> Ask | None:
     if walltime < 1:
         return None
     name = whole_name(run.id, values.get("jobname", ""))
-    return Ask(values.get("user", ""), walltime, run.procs, name)
+    return JobFeatures(values.get("user", ""), walltime, run.procs, name)

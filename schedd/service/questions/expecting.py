@@ -15,7 +15,14 @@ from schedd.plan.backfill import EXPECTED
 from schedd.plan.columns import Ints
 from schedd.plan.onward import run_on
 from schedd.plan.plan import Plan
-from schedd.predict import Ask, Prediction, Scene, drawn, lasting, likely
+from schedd.predict import (
+    JobFeatures,
+    Prediction,
+    StartSampler,
+    draw_levels,
+    sample_run_times,
+    start_quantiles,
+)
 from schedd.service.questions.asking import tried_in
 from schedd.service.questions.forks import Asked, Fork
 from schedd.wire import JobFacts
@@ -48,7 +55,9 @@ def promise_of(fork: Fork, asked: Asked, queue: str) -> int:
     return slack_of(fork.published.settings, queue).latest(planned, max(0, planned - asked.now))
 
 
-def expecting(fork: Fork, found: Foretold, predict: Callable[[Ask], Prediction | None]) -> "Expecting":
+def expecting(
+    fork: Fork, found: Foretold, predict: Callable[[JobFeatures], Prediction | None]
+) -> "Expecting":
     """To ask of further jobs; ``fork`` has the plan of ``found.scene``."""
     after = tuple(fork.over(one.plan) for one in found.drawn)
     return Expecting(fork, found, predict, after, fork.over(found.plan))
@@ -61,7 +70,7 @@ class Expecting:
     fork: Fork
     """Its plan goes by walltimes: the one that the round began with."""
     found: Foretold
-    predict: Callable[[Ask], Prediction | None]
+    predict: Callable[[JobFeatures], Prediction | None]
     """How long a job runs; None where that cannot be said soon."""
     after: tuple[Fork, ...]
     """Of each draw of run times the plan that it ended with."""
@@ -82,8 +91,10 @@ class Expecting:
         run_time = prediction.p50 if prediction is not None else -1
         if planned <= asked.now + 1:  # the plan is newer than what was predicted from it
             return Expectation(planned, planned, as_of, run_time)
-        found = likely(self._starts(facts, asked.now, understood.walltime, prediction, promise, instead_of))
-        start, late = int(found.p50[0]), int(found.late[0])
+        found = start_quantiles(
+            self._starts(facts, asked.now, understood.walltime, prediction, promise, instead_of)
+        )
+        start, late = int(found.p50[0]), int(found.p90[0])
         if start < 0:
             return replace(UNKNOWN, run_time=run_time)
         expected = self.found.kinds["submission"].estimate(asked.now, start, planned, late)
@@ -101,7 +112,7 @@ class Expecting:
     ) -> Ints:
         """When it starts in each draw, (draws, 1); -1: not at all."""
         scene = self.found.scene
-        expected = walltime if prediction is None else min(prediction.told[EXPECTED], walltime)
+        expected = walltime if prediction is None else min(prediction.quantiles[EXPECTED], walltime)
         starts = self.fork.tried(
             facts, now, partial(_run_on, scene, expected, promise), instead_of=instead_of
         )
@@ -109,8 +120,8 @@ class Expecting:
             return np.full((len(self.after), 1), -1, np.int64)
         lasts = np.full(len(self.after), walltime, np.int64)
         if prediction is not None:
-            levels = drawn([facts.id], len(self.after))
-            lasts = np.minimum(lasting([prediction], np.zeros(1, np.int64), levels)[0], walltime)
+            levels = draw_levels([facts.id], len(self.after))
+            lasts = np.minimum(sample_run_times([prediction], np.zeros(1, np.int64), levels)[0], walltime)
         for k in np.flatnonzero(starts < 0).tolist():  # it comes behind what the draws were run on to
             moment = max(now, self.found.drawn[k].now)
             start = self.after[k].start(facts, moment, int(lasts[k]), instead_of=instead_of)
@@ -118,7 +129,7 @@ class Expecting:
         return starts.reshape(-1, 1)
 
 
-def _run_on(scene: Scene, expected: int, latest: int, plan: Plan, slot: int) -> Ints:
+def _run_on(scene: StartSampler, expected: int, latest: int, plan: Plan, slot: int) -> Ints:
     """When a further job of the scene's plan, ``expected`` to run for so long, starts in each draw, by the
     ``latest`` start that it would be promised.
 
@@ -126,14 +137,14 @@ def _run_on(scene: Scene, expected: int, latest: int, plan: Plan, slot: int) -> 
     """
     size = plan.jobs.starts.shape[0]
     rule = scene.rule.with_job(size, slot, scene.now, expected, latest) if scene.rule is not None else None
-    starts = np.full(scene.lasts.shape[0], -1, np.int64)
-    for k, drawn_lasts in enumerate(scene.lasts):
+    starts = np.full(scene.sampled_run_times.shape[0], -1, np.int64)
+    for k, drawn_lasts in enumerate(scene.sampled_run_times):
         fork = plan.fork()
         go_on = tried_in(fork)
         lasts = np.zeros(size, np.int64)
         lasts[: drawn_lasts.shape[0]] = drawn_lasts
         lasts[slot] = plan.jobs.durations[slot]  # how long it runs matters to its own start no more
-        at = run_on(fork, lasts, scene.now, scene.work, (slot,), scene.arrays, rule)
+        at = run_on(fork, lasts, scene.now, scene.work_limit, (slot,), scene.arrays, rule)
         starts[k] = at.started[slot]
         go_on()
     return starts

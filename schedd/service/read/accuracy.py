@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from schedd.predict import KINDS, Figures, Kind, Outcomes, figures
+from schedd.predict import ESTIMATE_KINDS, AccuracyFigures, EstimateKind, EstimateOutcomes, measure_accuracy
 from schedd.predict.accuracy import NOT_YET
 from schedd.store import Store
 from schedd.store.expected import MOST
@@ -22,9 +22,9 @@ LEADS: Final = (0, 3600, 6 * 3600, 24 * 3600, 7 * 24 * 3600)
 class Horizon:
     """Starts told of one ``kind``, at least ``lead`` seconds ahead (None: any)."""
 
-    kind: Kind
+    kind: EstimateKind
     lead: int | None
-    figures: Figures
+    figures: AccuracyFigures
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Rightness:
     since: int | None = None
     """When the first of them was told, where no more than the latest were looked at; None: all were."""
 
-    def of(self, kind: Kind) -> Figures:
+    def of(self, kind: EstimateKind) -> AccuracyFigures:
         """Of one kind, however far ahead."""
         return next(one.figures for one in self.horizons if (one.kind, one.lead) == (kind, None))
 
@@ -45,16 +45,18 @@ def rightness(
     store: Store, cluster: int, since: int, until: int, now: int, *, queue: str = "", user: str = ""
 ) -> Rightness:
     """Of what was told in ``[since, until)``, the latest 100,000. Raises StoreError."""
-    rows = store.foreseen(cluster, since, until, queue=queue, user=user, kinds=KINDS)
+    rows = store.foreseen(cluster, since, until, queue=queue, user=user, kinds=ESTIMATE_KINDS)
     known = [row for row in rows if _known(row, now)]
     found = []
-    for kind in KINDS:
+    for kind in ESTIMATE_KINDS:
         told = _outcomes([row for row in known if row.kind == kind])
-        found.append(Horizon(kind, None, figures(told)))
+        found.append(Horizon(kind, None, measure_accuracy(told)))
         if kind != "submission":
             continue
         place = np.searchsorted(np.array(LEADS), told.p50 - told.at, side="right") - 1
-        found += [Horizon(kind, lead, figures(told.of(place == i))) for i, lead in enumerate(LEADS)]
+        found += [
+            Horizon(kind, lead, measure_accuracy(told.select(place == i))) for i, lead in enumerate(LEADS)
+        ]
     broken = store.broken_in(cluster, since, until, queue=queue, user=user)
     return Rightness(tuple(found), broken, rows[-1].time if len(rows) >= MOST else None)
 
@@ -66,10 +68,10 @@ def _known(row: Foreseen, now: int) -> bool:
     return row.actual is not None or row.latest < (row.ended if row.ended is not None else now)
 
 
-def _outcomes(rows: Sequence[Foreseen]) -> Outcomes:
+def _outcomes(rows: Sequence[Foreseen]) -> EstimateOutcomes:
     columns = [
         (one.time, one.start, one.latest, one.planned, one.actual if one.actual is not None else NOT_YET)
         for one in rows
     ]
     table = np.array(columns, np.int64).reshape(-1, 5)
-    return Outcomes(*(table[:, i] for i in range(5)))
+    return EstimateOutcomes(*(table[:, i] for i in range(5)))

@@ -107,7 +107,7 @@ class Chaos(OnServer, ByAdmin):
             assert known == state.settings.predicts(record.facts.queue)
             if record.slot >= 0 and (not known or record.phase in (Phase.RUNNING, Phase.BLOCKED)):
                 assert state.expected[record.slot] == -1
-        told = {job for kind in state.outlook.kinds.values() for job in kind.told}
+        told = {job for kind in state.outlook.calibrations.values() for job in kind.estimates}
         assert told <= set(state.records)
         assert (state.expected <= state.expected_by).all()
 

@@ -1,4 +1,4 @@
-"""Run times drawn from predictions: the same numbers for the same job, whenever they are drawn."""
+"""Sampling of run times from predictions. A job gets the same random levels in every round."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -7,12 +7,12 @@ from zlib import crc32
 import numpy as np
 
 from schedd.plan.columns import Ints
-from schedd.predict.layout import LEVELS, Floats, Prediction
+from schedd.predict.predictions import LEVELS, Floats, Prediction
 
-__all__ = ["MEDIAN", "drawn", "lasting"]
+__all__ = ["MEDIAN", "draw_levels", "sample_run_times"]
 
 MEDIAN: Final[Floats] = np.array([[0.5]])
-"""For ``lasting``: half of such jobs run no longer."""
+"""Level of the median, for ``sample_run_times``."""
 
 _CHANCES: Final[Floats] = np.concatenate(((0.0,), LEVELS, (1.0,)))
 _ODD = np.uint64(0x9E3779B97F4A7C15)
@@ -20,12 +20,12 @@ _FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND = np.uint64(0x94D049BB133111EB)
 
 
-def drawn(jobs: Sequence[str], n: int) -> Floats:
-    """Probabilities for ``n`` draws of each job, by its id; (jobs, n).
+def draw_levels(jobs: Sequence[str], n: int) -> Floats:
+    """Return probability levels for ``n`` samples of each job, shape (jobs, n).
 
-    Each job gets the middles of n equal parts of [0, 1] in an order of its own (a Latin hypercube), so that
-    few draws spread over all that a run time may be. What a job gets depends on its id and n alone: from one
-    round to the next only what is known of the jobs differs.
+    Latin hypercube: each job gets the centres of n equal parts of [0, 1] in its own order, so few samples
+    cover the whole distribution. The levels depend only on the job's id and n, so differences between rounds
+    come only from the predictions.
     """
     seeds = np.array([crc32(job.encode()) for job in jobs], np.uint64).reshape(-1, 1)
     mixed = (seeds << np.uint64(16)) + np.arange(1, n + 1, dtype=np.uint64) * _ODD  # splitmix64 (Steele 2014)
@@ -36,24 +36,25 @@ def drawn(jobs: Sequence[str], n: int) -> Floats:
     return found
 
 
-def lasting(predictions: Sequence[Prediction], elapsed: Ints, levels: Floats) -> Ints:
-    """How long jobs run in all that have run for ``elapsed`` seconds; (jobs, draws).
+def sample_run_times(predictions: Sequence[Prediction], elapsed: Ints, levels: Floats) -> Ints:
+    """Return total run times in seconds of jobs that have already run for ``elapsed`` seconds, shape (jobs,
+    samples).
 
-    ``levels``, (jobs, draws) or (1, draws), are quantiles of what is left to each: of those that run longer
-    than it did. Every value is more than the job has run, and no more than its walltime unless that has
-    passed already.
+    ``levels``, shape (jobs, samples) or (1, samples), are quantiles of the run time given that it exceeds
+    ``elapsed``. Each value exceeds ``elapsed`` and is at most the walltime, unless ``elapsed`` exceeds the
+    walltime.
     """
     if not predictions:
         return np.zeros((0, levels.shape[1]), np.int64)
     n = len(predictions)
     seconds = np.empty((n, _CHANCES.shape[0]))
-    seconds[:, 0] = [one.ran for one in predictions]
-    seconds[:, 1:-1] = [one.told for one in predictions]
+    seconds[:, 0] = [one.elapsed for one in predictions]
+    seconds[:, 1:-1] = [one.quantiles for one in predictions]
     seconds[:, -1] = [one.walltime for one in predictions]
-    np.maximum.accumulate(seconds, axis=1, out=seconds)  # it may have run for longer than its walltime
+    np.maximum.accumulate(seconds, axis=1, out=seconds)  # elapsed may exceed the walltime
     ran = np.maximum(elapsed, 0)
     further = ran > seconds[:, 0]
-    # Where several levels have the same value, all of them are over once it has passed.
+    # Levels with equal values are passed together.
     last = np.where(further, (seconds <= ran[:, None]).sum(axis=1) - 1, 0)
     following = np.minimum(last + 1, _CHANCES.shape[0] - 1)
     rows = np.arange(n)

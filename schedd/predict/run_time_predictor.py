@@ -1,0 +1,130 @@
+"""Run-time learner and start calibrations of one cluster.
+
+Start estimates of three kinds are calibrated apart, because their errors differ: estimates at submission,
+estimates at half of the expected wait (or for a job found waiting), and estimates less than an hour before
+the start.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal, get_args
+
+from schedd.plan.columns import Ints
+from schedd.predict.learner import Learner
+from schedd.predict.start_calibration import ExpectedStart, StartCalibration
+
+__all__ = ["ESTIMATE_KINDS", "EstimateKind", "RunTimePredictor", "classify_estimate", "is_unchanged"]
+
+EstimateKind = Literal["submission", "waiting", "hour"]
+ESTIMATE_KINDS: Final[tuple[EstimateKind, ...]] = get_args(EstimateKind)
+_VERSION: Final = 2
+_HOUR_S: Final = 3600
+_SUBMISSION_S: Final = 600
+"""Longest wait in seconds at which an estimate still counts as one at submission."""
+
+
+class RunTimePredictor:
+    """Learner and calibrations of one cluster; not thread-safe. Times are seconds since the epoch and
+    never go back.
+    """
+
+    def __init__(self, learner: Learner | None = None) -> None:
+        self.learner = learner if learner is not None else Learner()
+        self.calibrations: dict[EstimateKind, StartCalibration] = {
+            kind: StartCalibration() for kind in ESTIMATE_KINDS
+        }
+        self.as_of = -1
+        """Time of the latest round of expected starts; -1: none yet."""
+
+    def record_start(self, job: str, now: int, at: int, *, counts: bool) -> None:
+        """Record that a job started at ``at``. ``counts``: see ``Learner.record_start``."""
+        self.learner.record_start(job, now, at, counts=counts)
+        for kind in self.calibrations.values():
+            kind.record_start(job, now)
+
+    def record_end(self, job: str, now: int, at: int) -> None:
+        """Record that a job ended normally at ``at``."""
+        self.learner.record_end(job, now, at)
+        self._discard_estimates(job)
+
+    def forget(self, job: str, now: int) -> None:
+        """Drop a job without learning from it."""
+        self.learner.forget(job, now)
+        self._discard_estimates(job)
+
+    def discard_estimates(self, job: str) -> None:
+        """Drop the start estimates of a job that was held or changed its request."""
+        self._discard_estimates(job)
+
+    def _discard_estimates(self, job: str) -> None:
+        for kind in self.calibrations.values():
+            kind.forget(job)
+
+    def advance_clock(self, now: int) -> None:
+        """Count the run-time predictions and start estimates that ``now`` has passed."""
+        self.learner.advance_clock(now)
+        for kind in self.calibrations.values():
+            kind.advance_clock(now)
+
+    # ---- saved ----------------------------------------------------------------------------------
+
+    def copy(self) -> "RunTimePredictor":
+        """Return an independent copy."""
+        new = RunTimePredictor(self.learner.copy())
+        new.calibrations = {kind: one.copy() for kind, one in self.calibrations.items()}
+        new.as_of = self.as_of
+        return new
+
+    def save(self) -> tuple[dict[str, Any], dict[str, Ints]]:
+        """Return the state as JSON values and arrays of 64-bit integers by name. Slow: save a copy in
+        another thread.
+        """
+        plain, arrays = self.learner.save()
+        kinds = {kind: one.save() for kind, one in self.calibrations.items()}
+        return {"version": _VERSION, "learner": plain, "kinds": kinds, "as_of": self.as_of}, arrays
+
+    @classmethod
+    def load(cls, plain: Mapping[str, Any], arrays: Mapping[str, Ints]) -> "RunTimePredictor":
+        """Restore from the result of ``save``.
+
+        Raises KeyError, TypeError or ValueError for other input, including other versions.
+        """
+        if plain["version"] != _VERSION:
+            raise ValueError(f"predictor state has version {plain['version']}, this program reads {_VERSION}")
+        new = cls(Learner.load(plain["learner"], arrays))
+        new.calibrations = {kind: StartCalibration.load(plain["kinds"][kind]) for kind in ESTIMATE_KINDS}
+        new.as_of = plain["as_of"]
+        return new
+
+
+def classify_estimate(
+    told: Mapping[EstimateKind, StartCalibration], job: str, now: int, since: int, predicted: int
+) -> tuple[EstimateKind, bool]:
+    """Return the kind of an estimate issued at ``now``, and whether its outcome is learned from.
+
+    The job has waited from ``since`` and starts at ``predicted`` by predicted run times. Only the first
+    estimate of each kind is learned from: the last ones come right before the start and are right only for
+    that reason.
+    """
+    first = told["submission"].estimates.get(job)
+    later = job in told["waiting"].estimates
+    if first is None and not later:
+        return ("submission", True) if now <= since + _SUBMISSION_S else ("waiting", True)
+    near = predicted <= now + _HOUR_S
+    if first is not None and first.expected.p50 <= first.issued_at + _HOUR_S:
+        near = False  # already the estimate at submission was within an hour of the start
+    if near:
+        return "hour", job not in told["hour"].estimates
+    if first is None or later:
+        return "waiting", False
+    return "waiting", 2 * now >= first.issued_at + first.expected.p50
+
+
+def is_unchanged(old: ExpectedStart | None, new: ExpectedStart, now: int) -> bool:
+    """Return whether the ``old`` estimate remains valid: it lies ahead and moved by less than its
+    uncertainty.
+    """
+    if old is None or old.p50 <= now:
+        return False
+    before = old.p90 - old.p50
+    least = max(60, min(before, new.p90 - new.p50))
+    return abs(new.p50 - old.p50) <= least and abs(new.p90 - old.p90) <= max(60, before)

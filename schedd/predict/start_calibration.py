@@ -1,0 +1,173 @@
+"""Calibration of expected starts.
+
+A plan with predicted run times does not know jobs that arrive later and start earlier. P90 is therefore based
+on the mean (of log waits) of the planned start by walltimes and the 90th percentile of the samples. It is
+corrected by conformal prediction over the latest outcomes and by small steps after each hit and miss (Gibbs
+and Candès 2021).
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from math import exp, log
+from typing import Any, Final
+
+import numpy as np
+
+__all__ = ["ExpectedStart", "StartCalibration", "StartEstimate"]
+
+_WINDOW: Final = 300
+_ENOUGH: Final = 20
+"""Outcomes before the first correction."""
+_RENEWED: Final = 10
+_FLOOR: Final = 60
+"""Seconds added to a wait before its logarithm is taken; limits the resolution to about a minute."""
+_MOST_DOWN, _MOST_UP = 5.0, 3.0
+"""Bounds of the correction, needed for bases near zero."""
+_STEP: Final = 0.03
+_MISSES: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedStart:
+    """Expected start of a job: median and 90th percentile, seconds since the epoch; ``p50 <= p90``."""
+
+    p50: int
+    p90: int
+
+
+@dataclass(frozen=True, slots=True)
+class StartEstimate:
+    """Start estimate of a job, issued at ``issued_at``, with its base."""
+
+    issued_at: int
+    expected: ExpectedStart
+    base: float
+    """Logarithm of the wait from which P90 was computed."""
+
+
+@dataclass(slots=True)
+class StartCalibration:
+    """Calibration of the start estimates of one kind; not thread-safe. Times never go back."""
+
+    errors: deque[float] = field(default_factory=lambda: deque(maxlen=_WINDOW))
+    outcomes: int = 0
+    correction: float = 0.0
+    shift: float = 0.0
+    pending_p90: list[tuple[int, str]] = field(default_factory=list)
+    """Heap of (P90, job) of the open estimates."""
+    estimates: dict[str, StartEstimate] = field(default_factory=dict)
+    recent_hits: deque[tuple[bool, bool]] = field(default_factory=lambda: deque(maxlen=_WINDOW))
+    """For each of the latest outcomes: started by P50, started by P90."""
+    hit_counts: tuple[int, int] = (0, 0)
+    """Numbers of true values in ``recent_hits``."""
+
+    @property
+    def coverage(self) -> tuple[float, float]:
+        """Shares of the latest outcomes covered by P50 and P90; 0 before the first outcome."""
+        n = max(1, len(self.recent_hits))
+        return self.hit_counts[0] / n, self.hit_counts[1] / n
+
+    def _record_outcome(self, held: tuple[bool, bool]) -> None:
+        gone = self.recent_hits[0] if len(self.recent_hits) == _WINDOW else (False, False)
+        self.hit_counts = (self.hit_counts[0] + held[0] - gone[0], self.hit_counts[1] + held[1] - gone[1])
+        self.recent_hits.append(held)
+
+    def issue_estimate(self, job: str, now: int, predicted: int, planned: int, late: int) -> ExpectedStart:
+        """Return the expected start of a waiting job and record it as an estimate.
+
+        ``predicted`` and ``late`` are P50 and P90 of the sampled starts (``late`` = -1: unknown); ``planned``
+        is the start by walltimes.
+        """
+        self.advance_clock(now)
+        expected = self.estimate(now, predicted, planned, late)
+        self.record_estimate(job, now, expected, planned, late)
+        return expected
+
+    def estimate(self, now: int, predicted: int, planned: int, late: int) -> ExpectedStart:
+        """Return the expected start without recording it."""
+        p50 = max(predicted, now + 1)
+        p90 = now + round(exp(_base(now, planned, late) + self.correction + self.shift)) - _FLOOR
+        return ExpectedStart(p50, max(p50, p90))
+
+    def record_estimate(self, job: str, at: int, expected: ExpectedStart, planned: int, late: int) -> None:
+        """Record an estimate, to learn from its outcome."""
+        self.estimates[job] = StartEstimate(at, expected, _base(at, planned, late))
+        heapq.heappush(self.pending_p90, (expected.p90, job))
+
+    def record_start(self, job: str, now: int) -> None:
+        """Learn from the start of a job; a job without an estimate is ignored."""
+        self.advance_clock(now)
+        told = self.estimates.pop(job, None)
+        if told is None:
+            return
+        self.errors.append(log(now - told.issued_at + _FLOOR) - told.base)
+        self.outcomes += 1
+        if now <= told.expected.p90:
+            self.shift -= _STEP * _MISSES
+            self._record_outcome((now <= told.expected.p50, True))
+        if self.outcomes >= _ENOUGH and self.outcomes % _RENEWED == 0:
+            likely = float(np.quantile(self.errors, 1.0 - _MISSES))
+            self.correction = min(max(likely, -_MOST_DOWN), _MOST_UP)
+
+    def forget(self, job: str) -> None:
+        """Discard the estimate of a job that will not start."""
+        self.estimates.pop(job, None)
+
+    def advance_clock(self, now: int) -> None:
+        """Count each estimate whose P90 lies before ``now`` as a miss."""
+        while self.pending_p90 and self.pending_p90[0][0] < now:
+            moment, job = heapq.heappop(self.pending_p90)
+            told = self.estimates.get(job)
+            if told is not None and told.expected.p90 == moment:
+                self.shift += _STEP * (1.0 - _MISSES)
+                self._record_outcome((False, False))
+
+    # ---- saved ----------------------------------------------------------------------------------
+
+    def copy(self) -> "StartCalibration":
+        """Return an independent copy."""
+        return replace(
+            self,
+            errors=self.errors.copy(),
+            pending_p90=list(self.pending_p90),
+            estimates=dict(self.estimates),
+            recent_hits=self.recent_hits.copy(),
+        )
+
+    def save(self) -> dict[str, Any]:
+        """Return the state as JSON values."""
+        estimates = [
+            [job, t.issued_at, t.expected.p50, t.expected.p90, t.base] for job, t in self.estimates.items()
+        ]
+        return {
+            "errors": list(self.errors),
+            "outcomes": self.outcomes,
+            "correction": self.correction,
+            "shift": self.shift,
+            "pending_p90": sorted(self.pending_p90),
+            "estimates": estimates,
+            "recent_hits": [[p50, p90] for p50, p90 in self.recent_hits],
+        }
+
+    @classmethod
+    def load(cls, plain: Mapping[str, Any]) -> "StartCalibration":
+        """Restore from the result of ``save``. Raises KeyError, TypeError or ValueError for other input."""
+        new = cls(
+            deque(plain["errors"], _WINDOW), plain["outcomes"], plain["correction"], plain["shift"],
+            [(moment, job) for moment, job in plain["pending_p90"]],
+            {
+                job: StartEstimate(at, ExpectedStart(p50, p90), base)
+                for job, at, p50, p90, base in plain["estimates"]
+            },
+            deque(((bool(p50), bool(p90)) for p50, p90 in plain["recent_hits"]), _WINDOW),
+            (sum(p50 for p50, _ in plain["recent_hits"]), sum(p90 for _, p90 in plain["recent_hits"])),
+        )  # fmt: skip
+        heapq.heapify(new.pending_p90)
+        return new
+
+
+def _base(now: int, planned: int, late: int) -> float:
+    by_plan = log(max(planned - now, 0) + _FLOOR)
+    return (by_plan + log(max(late - now, 0) + _FLOOR)) / 2 if late >= 0 else by_plan

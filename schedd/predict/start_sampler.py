@@ -1,0 +1,169 @@
+"""Expected starts by simulation: the planner runs ahead on forks, each with other sampled run times."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from schedd.model import FOREVER
+from schedd.plan.backfill import Rule
+from schedd.plan.columns import PLANNED, UNPLACED, Ints
+from schedd.plan.onward import run_on
+from schedd.plan.plan import Plan
+from schedd.plan.turns import Wholes
+from schedd.predict.predicted_starts import decode_starts, running_slots, waiting_slots
+from schedd.predict.predictions import Prediction
+from schedd.predict.sampling import MEDIAN, draw_levels, sample_run_times
+
+__all__ = ["SampledPlan", "StartQuantiles", "StartSampler", "start_quantiles"]
+
+_MAX_SAMPLES: Final = 9
+_MIN_SAMPLES: Final = 5
+_DECODED_JOBS: Final = 50_000
+"""Jobs decoded over all samples; bounds the number of samples at long queues."""
+_WORK_SEGMENTS: Final = 15_000_000
+"""Plan segments visited by all samples before the remaining jobs are decoded: 0.3 s of processor time at
+long queues, up to 1 s at short ones.
+"""
+_P90: Final = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class SampledPlan:
+    """One sample: the plan simulated up to ``now``, and the starts by slot (-1: none)."""
+
+    plan: Plan
+    now: int
+    starts: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class StartQuantiles:
+    """Quantiles of the sampled starts, seconds since the epoch; ``p50`` is -1 if most samples have no
+    start.
+    """
+
+    p50: Ints
+    p90: Ints
+    """-1 if more than a tenth of the samples have no start."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StartSampler:
+    """Sampler of starts: a plan by walltimes, which is never changed, and sampled run times of its jobs."""
+
+    plan: Plan
+    now: int
+    order: Ints
+    """Slots of the waiting jobs in their expected order of start."""
+    median_run_times: Ints
+    """Seconds, by slot."""
+    sampled_run_times: Ints
+    """Seconds, (samples, slots); the planned duration for a job without a prediction."""
+    arrays: Wholes | None = None
+    rule: Rule | None = None
+
+    @classmethod
+    def from_plan(
+        cls,
+        plan: Plan,
+        now: int,
+        since: Ints,
+        ids: Sequence[str],
+        predictions: Mapping[str, Prediction],
+        *,
+        queued: Collection[int] = (),
+        arrays: Wholes | None = None,
+        rule: Rule | None = None,
+    ) -> "StartSampler":
+        """Sample the run times of all jobs of ``plan``.
+
+        ``ids`` and ``since`` (start of the wait) are by slot. ``queued``: slots that wait under a queue
+        policy without a plan.
+        """
+        jobs = plan.jobs
+        order = waiting_slots(plan, since)
+        waits = jobs.states[order] == PLANNED
+        if queued:
+            waits |= (jobs.states[order] == UNPLACED) & np.isin(order, list(queued))
+        order = order[waits]
+        slots = np.concatenate((order, running_slots(plan)))
+        slots = slots[[ids[slot] in predictions for slot in slots.tolist()]]
+        known = [predictions[ids[slot]] for slot in slots.tolist()]
+        states, starts = jobs.states[slots], jobs.starts[slots]
+        elapsed = np.where(states == PLANNED, 0, np.where(states == UNPLACED, 0, now - starts))
+        draws = max(_MIN_SAMPLES, min(_MAX_SAMPLES, _DECODED_JOBS // max(1, order.shape[0])))
+        durations = jobs.durations
+        medians, lasts = durations.copy(), np.tile(durations, (draws, 1))
+        longest = durations[slots]
+        medians[slots] = np.minimum(sample_run_times(known, elapsed, MEDIAN)[:, 0], longest)
+        levels = draw_levels([ids[slot] for slot in slots.tolist()], draws)
+        lasts[:, slots] = np.minimum(sample_run_times(known, elapsed, levels).T, longest)
+        return cls(plan, now, order, medians, lasts, arrays, rule)
+
+    @property
+    def planned_starts(self) -> Ints:
+        """Planned starts of ``order``; decoded by walltimes if the policy does not plan all jobs."""
+        jobs = self.plan.jobs
+        if self._all_planned:
+            return jobs.starts[self.order]
+        return decode_starts(self.plan.fork(), self.order, jobs.durations, self.now)
+
+    @property
+    def work_limit(self) -> int:
+        """Plan segments that one sample may visit before the remaining jobs are decoded."""
+        return _WORK_SEGMENTS // int(self.sampled_run_times.shape[0])
+
+    @property
+    def _all_planned(self) -> bool:
+        return bool((self.plan.jobs.states[self.order] == PLANNED).all())
+
+    def sample_plans(
+        self, until: Collection[int] = (), ready: Callable[[Plan], None] = lambda _: None
+    ) -> list[SampledPlan]:
+        """Return all samples: simulate up to the work limit, then decode the remaining jobs.
+
+        With ``until`` only the starts of these slots are valid. ``ready`` is called with each fork before its
+        simulation.
+        """
+        found = []
+        for k in range(self.sampled_run_times.shape[0]):
+            fork = self.plan.fork()
+            ready(fork)
+            found.append(SampledPlan(fork, *self._draw(k, until, fork)))
+        return found
+
+    def sample_starts(self, until: Collection[int]) -> Ints:
+        """Return the sampled starts, (samples, slots). Faster than ``sample_plans``: reuses one fork."""
+        fork = self.plan.fork()
+        found = np.empty(self.sampled_run_times.shape, np.int64)
+        for k in range(self.sampled_run_times.shape[0]):
+            if k:
+                fork.rewind(self.plan)
+            _, found[k] = self._draw(k, until, fork)
+        return found
+
+    def _draw(self, k: int, until: Collection[int], fork: Plan) -> tuple[int, Ints]:
+        """Return the time up to which ``fork`` was simulated, and the starts."""
+        lasts, order = self.sampled_run_times[k], self.order
+        starts, now = np.full(lasts.shape[0], -1, np.int64), self.now
+        if self._all_planned:
+            at = run_on(fork, lasts, now, self.work_limit, until, self.arrays, self.rule)
+            starts, now = at.started, at.now
+        if until and (starts[list(until)] >= 0).all():
+            return now, starts
+        rest = order[starts[order] < 0]
+        rest = rest[np.argsort(fork.jobs.starts[rest], kind="stable")] if self._all_planned else rest
+        asked = np.flatnonzero(np.isin(rest, list(until)))
+        starts[rest] = decode_starts(fork, rest, lasts, now, int(asked[-1]) + 1 if asked.shape[0] else None)
+        return now, starts
+
+
+def start_quantiles(starts: Ints) -> StartQuantiles:
+    """Return the quantiles of ``starts``, (samples, jobs), -1 for none."""
+    n = starts.shape[0]
+    ordered = np.sort(np.where(starts < 0, FOREVER, starts), axis=0)
+    p50 = (ordered[(n - 1) // 2] + ordered[n // 2]) // 2
+    late = ordered[int(np.ceil(_P90 * n)) - 1]
+    return StartQuantiles(np.where(ordered[n // 2] < FOREVER, p50, -1), np.where(late < FOREVER, late, -1))
