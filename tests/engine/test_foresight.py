@@ -333,7 +333,7 @@ def test_switched_off_it_is_forgotten_wholly_or_of_a_queue() -> None:
 def test_a_version_that_is_not_known_is_refused() -> None:
     text = lived().engine.checkpoint()
     with pytest.raises(CheckpointError):
-        Engine.restore(text.replace(b'"outlook":{"version":1', b'"outlook":{"version":9'))
+        Engine.restore(text.replace(b'"outlook":{"version":2', b'"outlook":{"version":9'))
     plain, arrays = lived().outlook.save()
-    with pytest.raises(ValueError, match="version 9, this program reads 1"):
+    with pytest.raises(ValueError, match="version 9, this program reads 2"):
         RunTimePredictor.load({**plain, "version": 9}, arrays)
