@@ -167,7 +167,7 @@ def _head(name: str, done: "Imported") -> str:
     """What stands before the settings, so that no blocker is forgotten."""
     from schedd.cli.importing.result import Verdict  # noqa: PLC0415
 
-    counts = ", ".join(f"{len(done.of(verdict))} {verdict.value}" for verdict in Verdict)
+    counts = ", ".join(f"{len(list(done.lines(verdict)))} {verdict.value}" for verdict in Verdict)
     lines = [f"From {name}, by `schedd import`: {counts}."]
     lines += [f"BLOCKER {where}, {setting}: {words}" for where, setting, words in done.lines(Verdict.BLOCKER)]
     return "".join(f"# {line}\n" for line in lines) + "\n"

@@ -1,11 +1,11 @@
-"""Reader of PBS and TORQUE accounting logs: every job that ended, from its E record."""
+"""Reader of PBS and TORQUE accounting logs: every run that ended; one lost to a rerun is a job of its own."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from sys import intern
 
 from schedd.dialect import RequestError, parse_size, parse_walltime
-from schedd.dialect.accounting import is_record, parse_ended_run
+from schedd.dialect.accounting import EndedRun, RunReader, is_record, parse_ended_run
 from schedd.engine.facts.arrays import whole_name
 from schedd.replay.text import lines_of
 from schedd.replay.workload import PROCS_LIMIT, TIME_LIMIT, UNKNOWN, Fault, Trace, TraceError, TraceJob
@@ -23,22 +23,28 @@ def read_accounting(paths: Sequence[Path], name: str, *, strict: bool = False) -
     """
     jobs: list[TraceJob] = []
     faults: list[Fault] = []
+    reader = RunReader()
     for path in paths:
-        part = read_accounting_lines(lines_of(path), path.name, strict=strict)
+        part = _read(lines_of(path), path.name, reader, strict=strict)
         jobs += part.jobs
         faults += part.faults
     return Trace(name=name, jobs=tuple(jobs), unix_start_time=0, faults=tuple(faults))
 
 
 def read_accounting_lines(lines: Iterable[str], name: str, *, strict: bool = False) -> Trace:
-    """Like `read_accounting`, from the lines of one file. Records other than E are passed over."""
+    """Like `read_accounting`, from the lines of one file. Records of other kinds are passed over."""
+    return _read(lines, name, RunReader(), strict=strict)
+
+
+def _read(lines: Iterable[str], name: str, reader: RunReader, *, strict: bool) -> Trace:
     jobs: list[TraceJob] = []
     faults: list[Fault] = []
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
-            job = parse_ended(line)
+            run = reader.read(line)
+            job = _job(run) if run is not None else None
         except ValueError as bad:
             fault = Fault(number, str(bad), name)
             if strict:
@@ -58,15 +64,17 @@ def parse_ended(line: str) -> TraceJob | None:
     Raises ValueError, whose message says what is missing or malformed.
     """
     run = parse_ended_run(line)
-    if run is None:
-        return None
+    return _job(run) if run is not None else None
+
+
+def _job(run: EndedRun) -> TraceJob:
     values, procs = run.values, run.procs
     if procs > PROCS_LIMIT:
-        raise ValueError(f"E record of job {run.id} with {procs} processors, more than any machine has")
+        raise ValueError(f"record of job {run.id} with {procs} processors, more than any machine has")
     used = _stated(parse_size, values, "resources_used.mem")
-    exit_status = values.get("Exit_status", "")
+    status = 0 if run.lost else _status(values.get("Exit_status", ""))
     return TraceJob(
-        id=run.id,
+        id=f"{run.id}@{run.start}" if run.lost else run.id,
         submit=run.eligible,
         run=run.end - run.start,
         procs=procs,
@@ -79,7 +87,7 @@ def parse_ended(line: str) -> TraceJob | None:
         nodes_spec=values.get("Resource_List.nodes"),
         select_spec=values.get("Resource_List.select"),
         wait=run.start - run.eligible,
-        status=_status(exit_status),
+        status=status,
         name=intern(whole_name(run.id, values.get("jobname", ""))),
     )
 

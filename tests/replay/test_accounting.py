@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from schedd.dialect.accounting import parse_ended_run, shares_of
 from schedd.replay.accounting import is_record, parse_ended, read_accounting, read_accounting_lines
 from schedd.replay.workload import PROCS_LIMIT, TIME_LIMIT, UNKNOWN, TraceError, TraceJob
 
@@ -96,12 +97,82 @@ def test_submission_falls_back_to_queueing_and_then_to_creation(left: str, submi
     ("hosts", "procs"),
     [
         ("exec_host=n1/0-3+n2/0,2 ", 6),
-        ("exec_host=n1/3+n1/2+n2/0 ", 3),
+        ("exec_host=n1/3+n1/2+n1/1+n1/0+n2/0+n2/1 ", 6),
+        ("exec_host=n1/3+n1/2+n2/0 ", 6),
+        ("exec_host=n1/0-11+n2/0-11 ", 6),
         ("", 6),
     ],
 )
-def test_processors_are_the_slots_of_the_hosts_else_the_servers_total(hosts: str, procs: int) -> None:
+def test_processors_are_the_slots_of_the_hosts_unless_the_server_says_otherwise(
+    hosts: str, procs: int
+) -> None:
     assert ended(TORQUE.replace("exec_host=n1/0-3+n2/0,2 ", hosts)).procs == procs
+
+
+@pytest.mark.parametrize(
+    ("fields", "procs"),
+    [
+        ("exec_host=n1/0 Resource_List.nodes=2:ppn=8", 16),
+        ("exec_host=n1/0-15 Resource_List.nodes=1:ppn=2", 16),
+        ("exec_host=n1/0 exec_vnode=(n1:ncpus=16:mem=1gb)+(n2:ncpus=8) Resource_List.ncpus=24", 24),
+        ("exec_host=n1/0*4 resources_used.ncpus=8", 8),
+        ("exec_host=n1/0*4 Resource_List.ncpus=4", 4),
+        ("exec_host=n1/0-3", 4),
+        ("Resource_List.procs=12 Resource_List.ncpus=1", 12),
+        ("Resource_List.nodes=1:ppn=4+n7:ppn=2:gpus=1#excl", 6),
+    ],
+)
+def test_a_list_of_hosts_does_not_stand_against_all_other_fields(fields: str, procs: int) -> None:
+    assert ended(f"04/14/2024 12:00:03;E;1.s;user=a start=100 end=160 {fields}").procs == procs
+
+
+def test_processors_are_divided_over_the_hosts_as_their_slots_are() -> None:
+    line = "04/14/2024 12:00:03;E;1.s;start=100 end=160 exec_host=n1/0+n2/0 total_execution_slots=17"
+    run = parse_ended_run(line)
+    assert run is not None
+    assert shares_of(run) == [("n1", 9, 0), ("n2", 8, 0)]
+
+
+def test_times_may_have_a_fraction() -> None:
+    job = ended("04/14/2024 12:00:03;E;1.s;user=a etime=90.75 start=100.5 end=160.25")
+    assert (job.submit, job.wait, job.run) == (90, 10, 60)
+
+
+RERUN = [
+    "04/14/2024 14:00:00;S;5.s;user=a etime=1713088000 start=1713088800 exec_host=n1/0-3",
+    "04/14/2024 14:10:00;R;5.s;",
+    "04/14/2024 14:30:00;S;5.s;user=a etime=1713088000 start=1713090600 exec_host=n2/0-3",
+    "04/14/2024 14:40:00;E;5.s;user=a etime=1713088000 start=1713090600 end=1713091200 exec_host=n2/0-3",
+]
+RERUN_OPENPBS = [
+    "04/14/2024 14:10:00;R;5.s;user=a etime=1713088000 start=1713088800 end=1713089400 exec_host=n1/0*4",
+    RERUN[3],
+]
+
+
+@pytest.mark.parametrize("log", [RERUN, RERUN_OPENPBS])
+def test_a_run_lost_to_a_rerun_is_no_waiting_but_a_run(log: list[str]) -> None:
+    lost, last = read_accounting_lines(log, "log", strict=True).jobs
+    assert (lost.id, lost.submit, lost.wait, lost.run, lost.procs) == (
+        "5.s@1713088800",
+        1713088000,
+        800,
+        600,
+        4,
+    )
+    assert (last.id, last.submit, last.wait, last.run) == ("5.s", 1713089400, 1200, 600)
+    assert (lost.status, last.status) == (0, -1)
+
+
+def test_a_rerun_of_which_nothing_is_known_is_passed_over() -> None:
+    (job,) = read_accounting_lines(RERUN[1:], "log", strict=True).jobs
+    assert (job.submit, job.wait) == (1713088000, 2600)
+
+
+def test_a_rerun_goes_on_in_the_next_file(tmp_path: Path) -> None:
+    (tmp_path / "1").write_text("\n".join(RERUN[:2]) + "\n")
+    (tmp_path / "2").write_text("\n".join(RERUN[2:]) + "\n")
+    assert len(read_accounting([tmp_path / "1", tmp_path / "2"], "log").jobs) == 2
 
 
 def test_a_job_of_which_no_record_names_processors_had_one() -> None:
@@ -171,8 +242,8 @@ WORDS = st.sampled_from(
 
 @given(st.one_of(st.text(), st.lists(st.one_of(WORDS, st.text()), max_size=12).map(" ".join)))
 def test_whatever_a_record_says_reading_ends_in_a_job_a_fault_or_nothing(message: str) -> None:
-    for line in (message, f"04/14/2024 12:00:03;E;1.s;{message}"):
-        log = read_accounting_lines([line], "log")
+    for line in (message, *(f"04/14/2024 12:00:03;{kind};1.s;{message}" for kind in "ESR")):
+        log = read_accounting_lines(["04/14/2024 12:00:03;S;1.s;start=4", line], "log")
         assert len(log.jobs) + len(log.faults) <= 1
         for job in log.jobs:
             assert 0 <= job.run <= TIME_LIMIT

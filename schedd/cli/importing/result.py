@@ -113,7 +113,7 @@ class Imported:
                 rest = " " * (sum(wide) + 6)
                 if len(head) > len(rest):
                     yield head.rstrip()
-                    head = rest
+                    head = rest = " " * 6
                 yield from wrap(
                     words or "-",
                     max(width, len(rest) + 40),

@@ -10,7 +10,7 @@ from typing import Final
 
 import structlog
 
-from schedd.dialect.accounting import EndedRun, parse_ended_run
+from schedd.dialect.accounting import EndedRun, RunReader, may_tell_of_runs
 
 __all__ = ["ended_runs"]
 
@@ -21,17 +21,18 @@ _GZIP_MAGIC: Final = b"\x1f\x8b"
 
 def ended_runs(where: Path, oldest: int, cluster: str, what: str) -> Iterator[EndedRun]:
     """The runs that ended after ``oldest``, as the logs have them: of a file, or of the daily files of a
-    directory. What cannot be read is told in the log and passed over; at the end how much was read ``what``
-    for.
+    directory. Runs that were lost to a rerun are among them. What cannot be read is told in the log and
+    passed over; at the end how much was read ``what`` for.
     """
     runs = faults = 0
+    reader = RunReader()
     for path in _files(where, oldest, cluster):
         try:
             for line in _lines(path):
-                if ";E;" not in line:
-                    continue  # most records are of other kinds
+                if not may_tell_of_runs(line):
+                    continue
                 try:
-                    run = parse_ended_run(line)
+                    run = reader.read(line)
                 except ValueError:
                     faults += 1
                     continue

@@ -32,7 +32,12 @@ def past_runs(settings: EngineSettings, cluster: str, now: int) -> RunTimes | No
     runs = []
     for run in ended_runs(Path(settings.predict_from), now - _OLDEST, cluster, "how long jobs ran"):
         ask = _ask(run)
-        if ask is not None and settings.predicts(run.values.get("queue", "")) and run.end <= now:
+        if (
+            ask is not None
+            and not run.lost
+            and settings.predicts(run.values.get("queue", ""))
+            and run.end <= now
+        ):
             runs.append((run, ask))
     learner = Learner()
     moments = [(run.eligible, _QUEUED, i) for i, (run, _) in enumerate(runs)]
