@@ -43,7 +43,8 @@ class Dialect:
     """One family's words and numbers.
 
     ``busy`` are the codes of a refused run that the same run may not meet in a moment; ``changed`` those that
-    say that the job is no longer what was decided on; ``no_fault`` the exit statuses that do not speak
+    say that the job is no longer what was decided on; ``refused_by_node`` those by which the daemon of a node
+    refuses a job (a prologue, an execjob hook, a full disk); ``no_fault`` the exit statuses that do not speak
     against a node.
     """
 
@@ -51,6 +52,7 @@ class Dialect:
     read: Callable[[JobFacts, Site], Request]
     busy: frozenset[int]
     changed: frozenset[int]
+    refused_by_node: frozenset[int]
     no_fault: frozenset[int]
 
     def is_busy(self, code: int) -> bool:
@@ -60,6 +62,10 @@ class Dialect:
     def is_changed(self, code: int) -> bool:
         """Whether a run was refused because the job is another by now than was decided on."""
         return code in self.changed
+
+    def is_refused_by_node(self, code: int) -> bool:
+        """Whether a run was refused by the daemon of a node, not by the server."""
+        return code in self.refused_by_node
 
     def speaks_against_node(self, exit_status: int) -> bool:
         """Whether a job that ended so may have failed because of its node."""
@@ -100,6 +106,7 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
         read=_read_torque,
         busy=frozenset({15046, 15134}),  # RESCUNAV; BUSY
         changed=frozenset(),
+        refused_by_node=frozenset({15043}),  # MOMREJECT
         no_fault=frozenset({0, 265, KILLED}),  # success; 256 + SIGKILL and + SIGTERM: a deletion
     ),
     "openpbs": Dialect(
@@ -107,6 +114,8 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
         read=_read_openpbs,
         busy=frozenset({15044, 15208, 15227}),  # RESCUNAV; TRYAGAIN; NODE_BUSY
         changed=frozenset({15157}),  # NORUNALTEREDJOB: altered since the scheduler has read it
+        # MOMREJECT; an incomplete hook; root's scripts; a hook that rejects, or wants a rerun or a deletion
+        refused_by_node=frozenset({15041, 15167, 15168, 15169, 15170, 15171}),
         no_fault=frozenset({0, 265, KILLED}),
     ),
 }
@@ -118,7 +127,7 @@ def _read_unknown(facts: JobFacts, site: Site) -> Request:
     raise RequestError(f"requests of servers of the family {facts.family!r} are not understood here")
 
 
-_UNKNOWN: Final = Dialect("", _read_unknown, frozenset(), frozenset(), frozenset({0}))
+_UNKNOWN: Final = Dialect("", _read_unknown, frozenset(), frozenset(), frozenset(), frozenset({0}))
 
 
 def family_of(resources: Mapping[str, str]) -> str:

@@ -82,6 +82,8 @@ class Request:
     """Gates that are open to the job: names of resources that a reservation with an access list takes whole,
     and of which every job needs some to which the gate is not open."""
     together: NodeSets | None = None
+    avoids: frozenset[str] = frozenset()
+    """Names of nodes on which no unit is placed, for now: starts there came to nothing."""
 
     def __post_init__(self) -> None:
         if not self.chunks:

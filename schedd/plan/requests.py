@@ -16,12 +16,20 @@ def save_request(request: Request) -> list[Any]:
     passes = sorted(request.passes)
     sets = request.together
     together = None if sets is None else [sets.by, [[name, sorted(of)] for name, of in sets.named], sets.wait]
-    return [chunks, request.place.value, request.exclusive, request.walltime, request.notes, passes, together]
+    return [
+        chunks,
+        request.place.value,
+        request.exclusive,
+        request.walltime,
+        request.notes,
+        passes,
+        together,
+    ] + ([sorted(request.avoids)] if request.avoids else [])
 
 
 def load_request(saved: list[Any]) -> Request:
     """The request that ``save_request`` saved. Raises ValueError and TypeError for anything else."""
-    chunks, place, exclusive, walltime, notes, passes, together = saved
+    chunks, place, exclusive, walltime, notes, passes, together, *avoids = saved
     return Request(
         tuple(
             Chunk(
@@ -41,6 +49,7 @@ def load_request(saved: list[Any]) -> Request:
         tuple(notes),
         frozenset(passes),
         _load_sets(*together) if together is not None else None,
+        frozenset(*avoids),
     )
 
 

@@ -63,13 +63,20 @@ class _Kind:
     capacity: tuple[int, ...]
 
 
-_SetKey = tuple[tuple[int, ...], Features]
-_ShapeKey = tuple[tuple[Chunk, ...], Place, bool, frozenset[str], NodeSets | None]
+_SetKey = tuple[tuple[int, ...], Features, frozenset[str]]
+_ShapeKey = tuple[tuple[Chunk, ...], Place, bool, frozenset[str], NodeSets | None, frozenset[str]]
 
 
 def shape_key(request: Request) -> _ShapeKey:
     """What of a request decides where it can be placed; requests of one shape have it in common."""
-    return (request.chunks, request.place, request.exclusive, request.passes, request.together)
+    return (
+        request.chunks,
+        request.place,
+        request.exclusive,
+        request.passes,
+        request.together,
+        request.avoids,
+    )
 
 
 def _load_kinds(saved: list[Any]) -> dict[_Kind, list[int]]:
@@ -78,7 +85,8 @@ def _load_kinds(saved: list[Any]) -> dict[_Kind, list[int]]:
 
 def _load_sets(saved: list[Any]) -> dict[_SetKey, tuple[int, int]]:
     return {
-        (tuple(kinds), tuple(map(frozenset, features))): (first, n) for kinds, features, first, n in saved
+        (tuple(kinds), tuple(map(frozenset, features)), frozenset(*avoids)): (first, n)
+        for kinds, features, first, n, *avoids in saved
     }
 
 
@@ -91,8 +99,8 @@ _KINDS: Final = How(
 _SETS: Final = How(
     dict,
     lambda sets: [
-        [kinds, [sorted(names) for names in features], first, n]
-        for (kinds, features), (first, n) in sets.items()
+        [kinds, [sorted(names) for names in features], first, n, sorted(avoids)]
+        for (kinds, features, avoids), (first, n) in sets.items()
     ],
     _load_sets,
 )
@@ -255,7 +263,7 @@ class Shapes:
         rows = []
         mixed = len(request.chunks) > 1 and request.place is Place.FREE
         for chunk in _merged(request):
-            set_at, n = self._row_set(chunk)
+            set_at, n = self._row_set(chunk, request.avoids)
             per_node = 1 if request.place is Place.SCATTER else chunk.count
             if mixed:
                 per_node = max(per_node, 2)  # one unit, but those of other chunks may join it
@@ -328,8 +336,10 @@ class Shapes:
             amounts.append(("vmem", chunk.vmem))
         return [(name, n) for name, n in amounts if n > 0]
 
-    def _row_set(self, chunk: Chunk) -> tuple[int, int]:
-        """The set (first place, length) of the rows whose node could hold a unit when empty and up."""
+    def _row_set(self, chunk: Chunk, avoids: frozenset[str] = frozenset()) -> tuple[int, int]:
+        """The set (first place, length) of the rows whose node could hold a unit when empty and up; those of
+        the nodes that the request ``avoids`` are left out.
+        """
         amounts = [(self.columns.get(name, -1), need) for name, need in self._amounts(chunk)]
         by_name = self._names_nodes(chunk)
         kinds: list[int] = []
@@ -342,7 +352,7 @@ class Shapes:
                 if by_name or not chunk.features or matches(chunk.features, kind.features):
                     kinds.append(i)
         # Sets are shared: by the kinds of nodes in them, or, where nodes are named, by the names too.
-        key: _SetKey = (tuple(kinds), chunk.features if by_name else ())
+        key: _SetKey = (tuple(kinds), chunk.features if by_name else (), avoids)
         found = self._sets.get(key)
         if found is None:
             members = list(self._kinds.items())
@@ -352,6 +362,7 @@ class Shapes:
                 for i in kinds
                 for row in members[i][1]
                 if not by_name or matches(chunk.features, members[i][0].features | {names[row]})
+                if names[row] not in avoids
             )
             found = (self._slabs.add_set(np.array(rows, np.int64)), len(rows))
             self._sets[key] = found

@@ -85,6 +85,11 @@ async def _return(server: SimulatedServer, words: Words) -> str:
     return "returns"
 
 
+async def _reject(server: SimulatedServer, words: Words) -> str:
+    server.faults.reject_jobs(words)
+    return f"{', '.join(words)} rejects jobs" if words else "no node rejects jobs"
+
+
 async def _fail(server: SimulatedServer, words: Words) -> str:
     server.faults.fail_jobs(float(words[0]))
     return "fails"
@@ -131,6 +136,7 @@ _COMMANDS: Mapping[str, tuple[str, Callable[[SimulatedServer, Words], Awaitable[
     "load": ("load NODE LOAD [MEM]   a node lies about load and free memory; without LOAD no more", _load),
     "refuse": ("refuse N [CODE]        the next N runs are refused (15043)", _refuse),
     "return": ("return N               the next N asynchronous runs come back into the queue", _return),
+    "reject": ("reject NODE…           the daemons of these nodes refuse every job; of no others", _reject),
     "fail": ("fail SHARE             this share of the jobs fails at once", _fail),
     "delay": ("delay SECONDS          waits before each answer", _delay),
     "silent": ("silent N               the next N requests get no answer", _silent),

@@ -1,7 +1,7 @@
 """Misbehaviour on request: refused and returned runs, delays, silence, cut replies."""
 
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from server_adapter.torque.codes import RequestCode
@@ -36,6 +36,7 @@ class Faults:
     refusal_code: ServerCode = ServerCode.MOMREJECT
     refused_jobs: frozenset[str] | None = None
     returns: Countdown = field(default_factory=Countdown)
+    rejecting: frozenset[str] = frozenset()
     silences: Countdown = field(default_factory=Countdown)
     cuts: Countdown = field(default_factory=Countdown)
     cut_after: int = 10
@@ -61,6 +62,16 @@ class Faults:
     def return_runs(self, count: int = FOREVER) -> None:
         """Accepts the next `count` asynchronous runs, then puts the jobs back into the queue."""
         self.returns.left = count
+
+    def reject_jobs(self, nodes: Collection[str]) -> None:
+        """The daemons of these nodes refuse every job, as a prologue or an execjob_begin hook does; of no
+        others any more.
+        """
+        self.rejecting = frozenset(nodes)
+
+    def rejects(self, nodes: Iterable[str]) -> bool:
+        """Whether one of these nodes refuses a job."""
+        return not self.rejecting.isdisjoint(nodes)
 
     def be_silent(self, count: int = FOREVER) -> None:
         """Never answers the next `count` requests; the connection stays open."""
@@ -89,3 +100,4 @@ class Faults:
         for countdown in (self.refusals, self.returns, self.silences, self.cuts):
             countdown.left = 0
         self.delay, self.delayed, self.refused_jobs, self.failure_rate = 0.0, None, None, 0.0
+        self.rejecting = frozenset()

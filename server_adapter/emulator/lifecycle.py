@@ -65,7 +65,9 @@ def start(cluster: Cluster, job: Job, destination: str, *, synchronous: bool) ->
     chosen = find_slots(parse_destination(text, cluster.nodes, plain=plain), cluster.nodes)
     if cluster.faults.refuses(job.id):
         raise RefusalError(cluster.faults.refusal_code)
-    reached = all(node.alive for node, _ in chosen)  # a mom may be dead before the server notices
+    # A mom may be dead before the server notices, or it refuses the job.
+    reached = all(node.alive for node, _ in chosen)
+    reached = reached and not cluster.faults.rejects(node.name for node, _ in chosen)
     if synchronous and not reached:
         raise RefusalError(ServerCode.MOMREJECT)
     job.held_slots = tuple((node.name, node.take(count, job.id)) for node, count in chosen)

@@ -47,7 +47,7 @@ def _full(phase: Phase) -> JobRecord:
         answer=WaitingFor("hold", "its owner"),
         eligible_since=7,
         attempt=StartAttempt("d1", 8, 9, accepted=True),
-        back_off=BackOff(1, 2, 3, "no", 4),
+        back_off=BackOff(1, 2, 3, "no", 4, ("n1",)),
         run=RunSoFar(5, 6),
         weak=True,
         lost=Cause.NODE_LOST,
@@ -67,7 +67,7 @@ _SET: dict[str, Any] = {
     "answer": WaitingFor("queue", "it is stopped"),
     "eligible_since": 70,
     "attempt": StartAttempt("d2", 80, 90),
-    "back_off": BackOff(10, 20, 30, "not now", 40),
+    "back_off": BackOff(10, 20, 30, "not now", 40, ("n2",)),
     "run": RunSoFar(50, 60),
     "weak": False,
     "lost": Cause.LICENCE,
@@ -213,6 +213,13 @@ def _waits_for_another() -> None:
     cluster.submit("2", depend="afterok:1", state="H", holds="s")
 
 
+def _waits_for_something_else() -> None:
+    cluster = Cluster()
+    cluster.submit("1", holds="u", state="H")
+    cluster.submit("2", depend="afterok:1", state="H", holds="s")
+    cluster.tell(*cluster.server.hold("1", "o"))
+
+
 def _runs_too_long() -> None:
     cluster = Cluster(slack=0)
     cluster.submit("1", walltime=100, runtime=1000)
@@ -241,6 +248,7 @@ _STORIES = {
     _not_answered: {Step.VOID, Step.PUT_OFF},
     _asks_for_others: {Step.GIVEN_SLOT},
     _waits_for_another: {Step.CHAINED},
+    _waits_for_something_else: {Step.ANSWERED},
     _runs_too_long: {Step.OVERRAN, Step.BROKEN},
     _altered_on_a_lost_node: {Step.BLAMED},
     _fails: {Step.SET_ASIDE},

@@ -168,7 +168,8 @@ def fault_of(record: JobRecord) -> str:
             "an answer": record.answer is not None,
             "a wait for others": bool(record.behind),
             "a quarantine": bool(record.quarantine),
-            "a back-off": record.back_off != BackOff(returns=record.back_off.returns),
+            "a back-off": record.back_off
+            != BackOff(returns=record.back_off.returns, failed_on=record.back_off.failed_on),
         }
     else:
         wrong = {

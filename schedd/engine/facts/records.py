@@ -233,7 +233,8 @@ class BackOff:
     """Starts that came to nothing: no run decision before ``until``.
 
     ``refusals`` are those in a row, ``busy`` those of the kind "busy for now" in a row, ``refusal`` the words
-    of the last. ``returns`` counts starts in a row after which the job was soon queued again.
+    of the last. ``returns`` counts starts in a row after which the job was soon queued again. ``failed_on``
+    are nodes on which starts came to nothing, each once, the latest last.
     """
 
     until: int = 0
@@ -241,6 +242,7 @@ class BackOff:
     busy: int = 0
     refusal: str = ""
     returns: int = 0
+    failed_on: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

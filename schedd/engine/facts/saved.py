@@ -342,6 +342,7 @@ _SAVE_RECORD: dict[str, _Plain] = {
     "ended": _save_ended,
     "choice": _save_choice,
     "behind": lambda links: [[link.kind, link.job] for link in links],
+    "failed_on": list,
 }
 _LOAD_RECORD: dict[str, _Plain] = {
     "phase": Phase,
@@ -352,6 +353,7 @@ _LOAD_RECORD: dict[str, _Plain] = {
     "risk": _load_risk,
     "choice": _load_choice,
     "behind": lambda links: tuple(Link(*link) for link in links),
+    "failed_on": tuple,
 }
 
 

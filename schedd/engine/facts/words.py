@@ -8,6 +8,8 @@ from schedd.model import Never, WaitingFor
 
 __all__ = ["chosen", "moment_in_words", "notes", "remarks", "why"]
 
+_NAMED = 3
+
 
 def remarks(record: JobRecord) -> list[str]:
     """What the plan makes of the job's request that its owner should know, and on what its start depends."""
@@ -43,11 +45,20 @@ def notes(record: JobRecord, start: int, sets: Sequence[str] = ()) -> list[str]:
         if start >= 0 and (reason := chosen(record, start)):
             found.append(f"not sooner, since {reason}")
         if record.back_off.refusal and record.back_off.until > 0:
-            found.append(f"its last start was refused by {record.back_off.refusal}")
+            found.append(f"its last start was refused by {record.back_off.refusal}{_tried_on(record)}")
     found += remarks(record)
     if len(sets) > 1:
         found.append(f"on {len(sets)} sets of nodes ({', '.join(sets)}), since one alone has no room in time")
     return found
+
+
+def _tried_on(record: JobRecord) -> str:
+    """On which nodes starts of the job came to nothing, a few of them by name."""
+    failed = record.back_off.failed_on[::-1]
+    if not failed:
+        return ""
+    more = f" and {len(failed) - _NAMED} more" if len(failed) > _NAMED else ""
+    return f"; other nodes than {', '.join(failed[:_NAMED])}{more} are tried first"
 
 
 def why(

@@ -24,6 +24,7 @@ __all__ = [
     "lost_nodes",
     "new_nodes",
     "note_end",
+    "note_failure",
     "refresh",
     "refresh_all",
     "returns",
@@ -286,17 +287,28 @@ def refresh_all(state: EngineState, names: Iterable[str], event: str, words: str
 
 def note_end(state: EngineState, record: JobRecord, event: str, *, failed: bool) -> None:
     """A run is over. A node on which jobs of several users fail one after another gets no new jobs."""
-    settings = state.settings
-    soon = failed and state.now - record.run.started <= settings.hole_within
-    for name in dict.fromkeys(share.node for share in record.facts.shares):
-        if not soon:
+    names = list(dict.fromkeys(share.node for share in record.facts.shares))
+    if failed and state.now - record.run.started <= state.settings.hole_within:
+        note_failure(state, record, names, event)
+    else:
+        for name in names:
             state.failures.pop(name, None)
-        elif settings.hole_failures and name in state.plan.nodes:
-            failures = state.failures.setdefault(name, deque(maxlen=2 * settings.hole_failures))
-            failures.append((record.id, record.facts.owner.partition("@")[0]))
-            users = {owner for _, owner in failures}
-            if len(failures) >= settings.hole_failures and len(users) >= settings.hole_users:
-                _shun(state, name, event, failures)
+
+
+def note_failure(state: EngineState, record: JobRecord, names: Iterable[str], event: str) -> None:
+    """A job failed on these nodes soon after its start, or one of them refused it. A job counts once."""
+    settings = state.settings
+    for name in dict.fromkeys(names):
+        if not settings.hole_failures or name not in state.plan.nodes:
+            continue
+        failures = state.failures.setdefault(name, deque(maxlen=2 * settings.hole_failures))
+        one = (record.id, record.facts.owner.partition("@")[0])
+        if one in failures:
+            failures.remove(one)
+        failures.append(one)
+        users = {owner for _, owner in failures}
+        if len(failures) >= settings.hole_failures and len(users) >= settings.hole_users:
+            _shun(state, name, event, failures)
 
 
 def _shun(state: EngineState, name: str, event: str, failures: Iterable[tuple[str, str]]) -> None:

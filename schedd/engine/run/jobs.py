@@ -9,7 +9,8 @@ from schedd.engine.facts.intake import Understood, held_by_limit, holds_resource
 from schedd.engine.facts.phases import Step, after
 from schedd.engine.facts.records import BackOff, Cause, JobRecord, Phase, StartAttempt
 from schedd.engine.facts.state import EngineState
-from schedd.engine.machine.nodes import note_end, unblock
+from schedd.engine.machine.nodes import note_end, note_failure, unblock
+from schedd.engine.place.avoided_nodes import failed_on, with_avoided
 from schedd.engine.place.places import displace, lift_chain, plan_job, replan, seat, unplan
 from schedd.engine.rank.accounts import book_charge
 from schedd.engine.rank.fair_use import book_run
@@ -36,6 +37,7 @@ __all__ = [
     "altered",
     "gone",
     "held",
+    "nodes_of",
     "queued",
     "released",
     "resettle",
@@ -70,7 +72,7 @@ def _enter(state: EngineState, event: str, facts: JobFacts) -> None:
     understood = state.intake.read(facts, state.queues.get(facts.queue), state.server.defaults)
     slot = -1
     if understood.request is not None:
-        slot = _slot_for(state, facts, understood)
+        slot = _slot_for(state, facts, understood, state.as_planned(facts, understood.request))
     kept = state.kept.pop(facts.id, None)
     if kept is not None and slot >= 0:  # it was promised this before the plan was made anew
         promised, since, weak, *out = kept
@@ -105,9 +107,7 @@ def _enter(state: EngineState, event: str, facts: JobFacts) -> None:
         plan_job(state, record, event, Cause.ARRIVED, "it arrived")
 
 
-def _slot_for(state: EngineState, facts: JobFacts, understood: Understood) -> int:
-    assert understood.request is not None
-    request = state.as_planned(facts, understood.request)
+def _slot_for(state: EngineState, facts: JobFacts, understood: Understood, request: Request) -> int:
     slot = state.new_slot(request, understood.walltime, state.pools_for(facts, understood))
     if understood.assumed:
         state.assumed.add(slot)
@@ -122,8 +122,11 @@ def _came_back(state: EngineState, event: str, record: JobRecord, facts: JobFact
     """
     settings = state.settings
     ran = state.now - record.run.started if record.phase is Phase.RUNNING else 0
+    nodes = nodes_of(state, record)
     if record.phase is Phase.RUNNING:
         note_end(state, record, event, failed=ran < settings.returns_within)
+    else:  # a node refused what the server had accepted
+        note_failure(state, record, nodes, event)
     not_before = _open_until(state, record)
     back_off = BackOff(not_before, record.back_off.refusals)
     if ran < settings.returns_within:
@@ -134,9 +137,19 @@ def _came_back(state: EngineState, event: str, record: JobRecord, facts: JobFact
             until=max(not_before, state.now + wait),
             refusal=f"it was back in its queue {ran} s after its start",
             returns=returns,
+            failed_on=failed_on(record.back_off.failed_on, nodes),
         )
     record = ended_run(state, event, record, back_off, "it came back to its queue")
     resettle(state, event, record, facts, Cause.REFUSED, "it came back to its queue")
+
+
+def nodes_of(state: EngineState, record: JobRecord) -> tuple[str, ...]:
+    """The nodes on which a job runs, or is to start."""
+    if record.facts.shares:
+        return tuple(share.node for share in record.facts.shares)
+    if record.slot < 0:
+        return ()
+    return tuple(state.plan.name_of[take.row] for take in state.plan.takes(record.slot))
 
 
 def _open_until(state: EngineState, record: JobRecord) -> int:
@@ -303,12 +316,14 @@ def _fit_slot(state: EngineState, record: JobRecord) -> JobRecord:
     understood, slot = record.understood, record.slot
     request = understood.request
     wanted = state.as_planned(record.facts, request) if request is not None else None
+    if wanted is not None:
+        wanted = with_avoided(state, record, wanted)
     if slot >= 0 and wanted is not None and shape_key(_asked(state, record)) == shape_key(wanted):
         state.plan.set_duration(slot, understood.walltime, state.now)
         (state.assumed.add if understood.assumed else state.assumed.discard)(slot)
         state.refit(record)
         return record
-    new = _slot_for(state, record.facts, understood) if request is not None else -1
+    new = _slot_for(state, record.facts, understood, wanted) if wanted is not None else -1
     if slot >= 0:
         if new >= 0:
             state.promise[new], state.told[new] = state.promise[slot], state.told[slot]

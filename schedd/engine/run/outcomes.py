@@ -9,10 +9,12 @@ from schedd.dialect import dialect_of
 from schedd.engine.facts.phases import Step, after
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
+from schedd.engine.machine.nodes import note_failure
+from schedd.engine.place.avoided_nodes import failed_on
 from schedd.engine.place.places import claim, displace, leave, leave_if_crowded
 from schedd.engine.rank.promises import note_one
 from schedd.engine.rank.quarantine import Concerning
-from schedd.engine.run.jobs import again, unchanged
+from schedd.engine.run.jobs import again, nodes_of, unchanged
 from schedd.model import FOREVER, NodeState
 from schedd.plan.columns import PLANNED
 from schedd.wire import (
@@ -93,7 +95,9 @@ def accepted(state: EngineState, event: RunAccepted) -> None:
 
 
 def refused(state: EngineState, event: RunRefused) -> None:
-    """A server busy for now is asked again for the same nodes; anything else backs off, ever longer."""
+    """A server busy for now is asked again for the same nodes; anything else backs off, ever longer, and
+    other nodes are tried next.
+    """
     record = state.records.get(event.job_id)
     if record is None or record.phase is not Phase.DISPATCHED or record.attempt.decision != event.decision_id:
         return
@@ -112,6 +116,11 @@ def refused(state: EngineState, event: RunRefused) -> None:
     first = settings.check_wait if moved_on else settings.refusal_wait
     until = state.now + min(settings.refusal_most, first << min(before.refusals, 16))
     back_off = replace(before, busy=0, refusals=before.refusals + 1, until=until)
+    if not moved_on:  # perhaps another node takes it
+        nodes = nodes_of(state, record)
+        back_off = replace(back_off, failed_on=failed_on(before.failed_on, nodes))
+        if dialect.is_refused_by_node(event.code):
+            note_failure(state, record, nodes, event.id)
     record = after(record, Step.REFUSED, back_off=back_off)
     _take_back(state, record)
     again(state, event.id, record, Cause.REFUSED, words)

@@ -75,7 +75,9 @@ class ClusterSettings(Section):
     node_grace: Seconds = _DEFAULTS.node_grace
     """Time after which planned jobs are moved off a node that is down."""
     hole_failures: int = Field(default=_DEFAULTS.hole_failures, ge=0, le=100_000)
-    """A node on which this many jobs in a row fail early gets no new jobs; 0: never."""
+    """A node on which this many jobs in a row fail early, or that refuses them, gets no new jobs; 0:
+    never.
+    """
     hole_users: int = Field(default=_DEFAULTS.hole_users, ge=1, le=100_000)
     """They must belong to at least this many users,"""
     hole_within: Seconds = _DEFAULTS.hole_within

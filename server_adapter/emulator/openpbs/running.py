@@ -37,7 +37,7 @@ def start(cluster: PbsCluster, job: Job, destination: str, *, synchronous: bool)
     if cluster.faults.refuses(job.id):
         raise RefusalError(cluster.faults.refusal_code)
     vnodes = list(dict.fromkeys(node for chunk in placed for node in [one.name for one, _ in chunk]))
-    reached = all(cluster.vnode(name).alive for name in vnodes)
+    reached = all(cluster.vnode(name).alive for name in vnodes) and not cluster.faults.rejects(vnodes)
     if synchronous and not reached:
         raise RefusalError(ServerCode.MOMREJECT, "Execution server rejected request")
     charge(cluster, job, destination)

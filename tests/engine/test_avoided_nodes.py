@@ -1,0 +1,181 @@
+"""A job that a node refuses is tried on other nodes next, and the refusal counts against the node."""
+
+from dataclasses import replace
+
+import pytest
+
+from schedd.engine import Engine
+from schedd.model import Request
+from schedd.wire import Run, RunAccepted
+from tests.engine.cluster import Cluster, T
+
+
+def last_run(cluster: Cluster, job_id: str) -> Run:
+    return [d for d in cluster.decisions if isinstance(d, Run) and d.job_id == job_id][-1]
+
+
+def refuse(cluster: Cluster, job_id: str, code: int = 15043) -> None:
+    cluster.tell(*cluster.server.refuse(last_run(cluster, job_id), code, "no"))
+
+
+def come_back(cluster: Cluster, job_id: str) -> None:
+    """The server takes the run, the node does not; the job is soon queued again."""
+    run = last_run(cluster, job_id)
+    server = cluster.server
+    cluster.tell(RunAccepted(id=server.event_id(), time=server.now, decision_id=run.id, job_id=job_id))
+    job = server.jobs[job_id]
+    server.jobs[job_id] = replace(job, starts=job.starts + 1)
+    cluster.tell(*server.requeue(job_id))
+
+
+def go_on(cluster: Cluster, job_id: str) -> None:
+    cluster.at(cluster.start(job_id) or 0)
+
+
+@pytest.mark.parametrize("happens", [refuse, come_back])
+def test_a_job_that_a_node_refuses_is_tried_on_each_other_node_before_it_is_tried_there_again(
+    happens: object,
+) -> None:
+    cluster = Cluster(nodes=3, returns_most=9)
+    cluster.obeys = False
+    cluster.submit("1")
+    tried: list[str] = []
+    for _ in range(4):
+        tried.append(*{share.node for share in last_run(cluster, "1").shares})
+        happens(cluster, "1")  # type: ignore[operator]
+        go_on(cluster, "1")
+    assert sorted(tried[:3]) == ["n1", "n2", "n3"]
+    assert tried[3] != tried[2], "all have failed: the one that failed last is not the first to be tried"
+
+
+def test_what_was_refused_on_two_nodes_is_tried_on_two_others() -> None:
+    cluster = Cluster(nodes=4)
+    cluster.obeys = False
+    cluster.submit("1", "2:ppn=4")
+    first = {share.node for share in last_run(cluster, "1").shares}
+    refuse(cluster, "1")
+    go_on(cluster, "1")
+    assert not first & {share.node for share in last_run(cluster, "1").shares}
+
+
+def test_a_job_is_tried_on_the_same_node_where_others_are_taken_for_longer_than_an_hour() -> None:
+    for walltime, expected in ((1_800, "n2"), (7_200, "n1")):
+        cluster = Cluster(nodes=2, refusal_wait=30)
+        cluster.submit("0", "n2:ppn=4", walltime=walltime)
+        cluster.obeys = False
+        cluster.submit("1")
+        assert last_run(cluster, "1").shares[0].node == "n1"
+        refuse(cluster, "1")
+        assert cluster.where("1") == [expected]
+
+
+def test_a_job_that_names_its_node_is_tried_there_again() -> None:
+    cluster = Cluster(nodes=2)
+    cluster.obeys = False
+    cluster.submit("1", "n1:ppn=4")
+    refuse(cluster, "1")
+    assert cluster.where("1") == ["n1"]
+
+
+def test_the_answer_names_the_nodes_that_are_avoided() -> None:
+    cluster = Cluster(nodes=2)
+    cluster.obeys = False
+    cluster.submit("1")
+    refuse(cluster, "1")
+    assert (
+        "refused by the server (code 15043): no; other nodes than n1 are tried first" in cluster.view("1").why
+    )
+
+
+def test_a_refusal_keeps_a_promise_and_a_release_forgives_it() -> None:
+    cluster = Cluster(nodes=2, slack=500)
+    cluster.obeys = False
+    cluster.submit("1")
+    promised = cluster.promise("1")
+    refuse(cluster, "1")
+    assert cluster.where("1") == ["n2"]
+    assert cluster.promise("1") == promised
+    cluster.alter("1", resources={"nodes": "1:ppn=2", "walltime": "100"})
+    assert cluster.record("1").back_off.failed_on == ()
+    assert cluster.where("1") == ["n1"]
+
+
+def test_other_jobs_still_go_to_the_node() -> None:
+    cluster = Cluster(nodes=2)
+    cluster.obeys = False
+    cluster.submit("1")
+    refuse(cluster, "1")
+    cluster.submit("2")
+    assert last_run(cluster, "2").shares[0].node == "n1"
+
+
+def test_repair_does_not_move_a_job_to_the_node_that_refused_it() -> None:
+    cluster = Cluster(nodes=2)
+    cluster.submit("0", "n2:ppn=4", walltime=1_000)
+    cluster.obeys = False
+    cluster.submit("1")
+    refuse(cluster, "1")
+    cluster.submit("2", walltime=500)
+    assert (cluster.where("1"), cluster.start("1")) == (["n2"], 1_000)
+    cluster.tell(*cluster.server.delete("2"))
+    assert (cluster.where("1"), cluster.start("1")) == (["n2"], 1_000)
+
+
+@pytest.mark.parametrize("happens", [refuse, come_back])
+def test_a_node_that_refuses_five_jobs_of_two_users_gets_no_new_jobs(happens: object) -> None:
+    cluster = Cluster(nodes=3, cpus=8, returns_most=9)
+    cluster.obeys = False
+    for number in range(5):
+        cluster.submit(f"{number}", "1:ppn=8", owner=f"{'ann' if number else 'bob'}@x")
+        assert last_run(cluster, f"{number}").shares[0].node == "n1"
+        happens(cluster, f"{number}")  # type: ignore[operator]
+        cluster.tell(*cluster.server.delete(f"{number}"))
+    assert len(cluster.alerts("black_hole")) == 1
+    cluster.submit("9", "1:ppn=8")
+    assert cluster.where("9") != ["n1"]
+
+
+def test_one_job_counts_once_against_a_node_however_often_it_is_refused_there() -> None:
+    cluster = Cluster(nodes=1, refusal_wait=1, refusal_most=1)
+    cluster.obeys = False
+    cluster.submit("1", owner="ann@x")
+    cluster.submit("2", walltime=1, owner="bob@x")
+    for _ in range(6):
+        refuse(cluster, "1")
+        cluster.at((cluster.server.now - T) + 1)
+    assert cluster.alerts("black_hole") == []
+
+
+@pytest.mark.parametrize(
+    ("family", "code", "counts"),
+    [
+        ("torque", 15043, True),
+        ("torque", 15064, False),
+        ("openpbs", 15041, True),
+        ("openpbs", 15169, True),
+        ("openpbs", 15136, False),
+    ],
+)
+def test_only_what_a_node_refuses_counts_against_it(family: str, code: int, counts: bool) -> None:
+    """A hook of the server that refuses all jobs does not close all nodes."""
+    cluster = Cluster(nodes=2)
+    cluster.obeys = False
+    cluster.submit("1", family=family)
+    refuse(cluster, "1", code)
+    assert bool(cluster.engine.state.failures) is counts
+    assert cluster.record("1").back_off.failed_on == ("n1",)
+
+
+def test_the_nodes_that_a_job_avoids_survive_a_checkpoint() -> None:
+    cluster = Cluster(nodes=3)
+    cluster.obeys = False
+    cluster.submit("1")
+    refuse(cluster, "1")
+    again = Engine.restore(cluster.engine.checkpoint())
+    record = again.state.records["1"]
+    assert record.back_off.failed_on == ("n1",)
+    request: Request = again.state.plan.request_of(record.slot)
+    assert request.avoids == frozenset({"n1"})
+    for engine in (cluster.engine, again):
+        decisions = [d for d in engine.handle((), T + 30).decisions if isinstance(d, Run)]
+        assert [share.node for share in decisions[0].shares] == ["n2"]
