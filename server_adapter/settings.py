@@ -118,8 +118,8 @@ class PollSettings(_Section):
 
     interval: Time = 5.0
     """Longest time between two polls."""
-    gap: Time = 0.1
-    """Shortest time between two polls."""
+    gap: Time = 0.02
+    """Shortest time between two polls. It is never shorter than the last poll took."""
     snapshot: Time = 600.0
     """Time between two complete snapshots."""
 

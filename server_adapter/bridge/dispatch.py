@@ -55,6 +55,8 @@ class Dispatcher:
         self._rules = rules
         self._clock = clock
         self._sleep = sleep
+        self.requesting = 0
+        """Decisions for which the server is being asked now."""
         self._rate = Rate(rules.per_second, burst=max(1, int(rules.per_second)))
         self._node_rates = NodeRates(rules.per_node, burst=max(1, int(rules.per_node)))
 
@@ -69,6 +71,8 @@ class Dispatcher:
                 return Outcome(False, 0, check.reason)
             self._journal.see_term(run.term)
             await self._keep_rates(run)
+            lost, tried = "", Outcome(False)
+            self.requesting += 1
             try:
                 tried = await self._server.run(run, lambda: self._journal.ask(run.job_id, _name(run)))
             except ServerRefusedError as error:
@@ -77,7 +81,11 @@ class Dispatcher:
                 # The server has answered, and has not carried it out: the next try has a new connection.
                 tried = Outcome(False, error.code, str(error), busy=True)
             except (ServerUnreachableError, ProtocolError) as error:
-                return await self._find_out(run, str(error))
+                lost = str(error)
+            finally:
+                self.requesting -= 1
+            if lost:
+                return await self._find_out(run, lost)
             if not tried.busy or attempt == self._rules.busy_retries:
                 return tried
             attempt += 1

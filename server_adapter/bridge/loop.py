@@ -89,7 +89,7 @@ class Adapter:
             per_node=_AS_DECIDED,
         )
         dispatcher = Dispatcher(self.server, self.journal, self._barred, rules, clock=clock)
-        self.writer = Writer(self.server, pace, threshold=0)
+        self.writer = Writer(self.server, pace, threshold=0, starting=lambda: dispatcher.requesting > 0)
         self.shadow = Shadow()
         self.state: State | None = None
         self.cycles = 0
@@ -237,7 +237,7 @@ class Adapter:
                 await waits.sleep()
                 continue
             took = time.monotonic() - began
-            await asyncio.sleep(max(self.settings.poll.gap, 2 * took))
+            await asyncio.sleep(max(self.settings.poll.gap, took))  # the server is free half of the time
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self.settings.poll.interval):
                     await self._look.wait()

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import Final
 
 from schedd.wire import JobStarted, Tell
 from server_adapter.bridge.comments import is_ours, started_comment
@@ -12,14 +13,26 @@ from server_adapter.bridge.server import Server
 from server_adapter.bridge.state import State
 from server_adapter.bridge.tells import Tells, Write
 
+_GIVES_WAY: Final = 1.0  # seconds
+_LOOKS_EVERY: Final = 0.01
+
 
 class Writer:
     """Keeps what stands on jobs in step with the plan, as fast as the server allows; takes it away again.
 
-    `pace` is the server's: it learns there how long each write took.
+    `pace` is the server's: it learns there how long each write took. While `starting` says that runs are
+    being requested, nothing is written, for a second at most: a server does one thing at a time.
     """
 
-    def __init__(self, server: Server, pace: Pace, *, threshold: int = 60) -> None:
+    def __init__(
+        self,
+        server: Server,
+        pace: Pace,
+        *,
+        threshold: int = 60,
+        starting: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._starting = starting
         self._server = server
         self._pace = pace
         self._tells = Tells(threshold)
@@ -86,5 +99,8 @@ class Writer:
             self._tells.want(write.tell)
 
     async def _pause(self) -> None:
+        until = time.monotonic() + _GIVES_WAY
+        while self._starting() and time.monotonic() < until:
+            await asyncio.sleep(_LOOKS_EVERY)
         while (wait := self._pace.wait(time.monotonic())) > 0:
             await asyncio.sleep(wait)

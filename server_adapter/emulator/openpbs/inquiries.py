@@ -41,14 +41,24 @@ class Inquiries:
         self._kept: dict[str, tuple[tuple[int, int], list[tuple[str, bytes]]]] = {}
 
     def status_job(self, request: StatusRequest, who: Principal) -> list[bytes]:
-        """StatusJob: all jobs, those of a queue, or some by id; `t` with subjobs, `x` with those over."""
+        """StatusJob: all jobs, those of a queue, or some by id; `t` with subjobs, `x` with those over.
+
+        Of several ids those that are unknown are left out, unless all are.
+        """
         subjobs, history = "t" in (request.extension or ""), "x" in (request.extension or "")
         found: list[Found] = []
-        for name in request.name.split(","):
+        names = request.name.split(",")
+        refusal: RefusalError | None = None
+        for name in names:
             if name[:1].isdecimal():
-                found += self._named(name, subjobs=subjobs, history=history)
+                try:
+                    found += self._named(name, subjobs=subjobs, history=history)
+                except RefusalError as error:
+                    refusal = error
             else:
                 found += self._objects(self._in_queue(name), subjobs=subjobs, history=history, typed=subjobs)
+        if refusal is not None and not found:
+            raise refusal
         return self._reply(self._seen(found, who), request.attributes, who)
 
     def select_status(self, request: SelectRequest, who: Principal) -> list[bytes]:

@@ -43,7 +43,7 @@ DEFAULT: Final = "default"
 """The name of the scheduler that has what no partition names."""
 
 _OF_LATE: Final = 6 * 3600  # seconds before the first reading
-_SINGLY: Final = 50  # vanished jobs whose ends are asked for one by one, in one reading
+_NAMED: Final = 50  # vanished jobs whose ends are requested by their names, in one reading
 _HOLDING: Final = frozenset({"R", "E", "S", "U"})
 _MARGIN: Final = 60  # seconds by which clocks may differ
 _NODE_ATTRIBUTES: Final = ("state", "sharing", "resources_available", "queue", "partition", "resv")
@@ -60,7 +60,9 @@ NODES: Final = StatusRequest(
 
 
 def job_request(name: str, *, history: bool = False) -> StatusRequest:
-    """One job, in its wanted attributes; with `history` one that is over, too."""
+    """One job, or several with commas between, in their wanted attributes; with `history` those that are
+    over, too. Of several those that are unknown are left out, unless all are (15001).
+    """
     names = tuple([Attribute(name) for name in JOB_ATTRIBUTES])
     return StatusRequest(
         code=RequestCode.STATUS_JOB, name=name, attributes=names, extension="x" if history else None
@@ -236,17 +238,16 @@ class StateReader:
         if self._before is None:
             return [job for job in await self._over_since(now - _OF_LATE) if job.name not in seen]
         gone = {job.id for job in self._before.jobs.values() if job.id not in seen}
-        if len(gone) > _SINGLY:
+        if len(gone) > _NAMED:
             return [job for job in await self._over_since(since - _MARGIN) if job.name in gone]
+        if not gone:
+            return []
         found: list[Described] = []
-        for name in sorted(gone):
-            try:
-                async with self._link.talk() as connection:
-                    found += await connection.describe(job_request(name, history=True))
-            except ServerRefusedError as error:
-                if error.code not in _GONE:  # it keeps no history
-                    _log.debug("how %s ended is not known: %s", name, error)
-                    break
+        try:
+            found = await self._ask(job_request(",".join(sorted(gone)), history=True))
+        except ServerRefusedError as error:
+            if error.code not in _GONE:  # it keeps no history
+                _log.debug("how %s ended is not known: %s", ", ".join(sorted(gone)), error)
         return [job for job in found if job.name not in seen]
 
     async def _over_since(self, moment: int) -> list[Described]:

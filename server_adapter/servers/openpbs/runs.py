@@ -1,9 +1,11 @@
 """Starts jobs at an OpenPBS server: the last look, the request, and what became of it."""
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Final
 
 from schedd.wire import JobFacts, ResourceTypes, Run
@@ -44,6 +46,8 @@ from server_adapter.servers.openpbs.rooms import (
 _log = logging.getLogger(__name__)
 
 _ONE_BY_ONE: Final = 4  # vnodes asked for singly; of more, all are asked for at once
+_TOGETHER: Final = 50  # decisions whose jobs are looked at in one request
+_LOOK_AGE: Final = 0.25  # seconds for which a look counts
 _NODE_ATTRIBUTES: Final = ("state", "resources_available", "resources_assigned", "sharing", "resv")
 _PLACES: Final = tuple([Attribute(name) for name in ("job_state", "exec_vnode")])
 _SCHEDULING: Final = StatusRequest(code=RequestCode.STATUS_SERVER, attributes=(Attribute("scheduling"),))
@@ -53,8 +57,51 @@ _NONE: Final = frozenset({ServerCode.UNKNODE, ServerCode.NONODES})
 Talk = Callable[[], AbstractAsyncContextManager[Connection]]
 
 
+@dataclass(slots=True)
+class Look:
+    """What the server showed right before a run, of several decisions at once.
+
+    `spent` is what runs that were requested since take of each vnode; a vnode of which that is not known is
+    left out of `vnodes`.
+    """
+
+    at: float
+    scheduling: bool
+    jobs: dict[str, Values | None]
+    vnodes: dict[str, Described]
+    spent: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def has(self, job: str, vnodes: Collection[str], now: float) -> bool:
+        """Whether it shows the job and these vnodes as they were a moment ago."""
+        return now - self.at <= _LOOK_AGE and job in self.jobs and all(one in self.vnodes for one in vnodes)
+
+    def spend(self, where: str, types: ResourceTypes, *, whole: bool) -> None:
+        """Counts what a run takes; `whole`: its vnodes are not what they were."""
+        for vnode, taken in held_by([where], types).items():
+            if whole:
+                self.vnodes.pop(vnode, None)
+                continue
+            spent = self.spent.setdefault(vnode, {})
+            for name, count in taken.items():
+                spent[name] = spent.get(name, 0) + count
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """What the last look says of a decision."""
+
+    check: Check
+    values: Values | None = None
+    nodes: Mapping[str, Described] = field(default_factory=dict)
+    vnodes: Sequence[Described] = ()
+
+
 class Starter:
-    """Asks for runs, on the connection that `talk` lends."""
+    """Asks for runs, on the connection that `talk` lends.
+
+    The jobs of all decisions that wait for their turn, and their vnodes, are looked at together: with one
+    look for each decision most of the time of a burst of short jobs goes into waiting for the server.
+    """
 
     def __init__(
         self,
@@ -72,49 +119,100 @@ class Starter:
         self._queues = queues
         self._hosts = hosts
         self._asynchronous = asynchronous
+        self._waiting: dict[int, Run] = {}
+        self._looked: Look | None = None
 
     async def run(self, run: Run, asked: Callable[[], None]) -> Outcome:
         """Looks and asks on one connection, with nobody's requests in between."""
-        async with self._talk() as connection:
-            server = await connection.describe(_SCHEDULING)
-            if server and server[0].values.get("scheduling", "True").lower().startswith("f"):
-                return Outcome(False, 0, "the server's scheduling is False")
-            values = await self._job(connection, run.job_id)
-            check = check_job(run, self._living(run.job_id, values))
-            queue = (values or {}).get("queue", "")
-            ours = self._queues()
-            if check.verdict is Verdict.RUN and ours is not None and queue not in ours:
-                return Outcome(False, 0, f"queue {queue} is not in this scheduler's partition")
-            if check.verdict is Verdict.RUN and values and values.get("reserve_ID"):
-                check = await self._begun(connection, queue)
-            nodes: dict[str, Described] = {}
-            vnodes: list[Described] = []
-            if check.verdict is Verdict.RUN:
-                vnodes = await self._vnodes(connection, run)
-                nodes = {node.name: node for node in self._hosts().nodes(vnodes)}
-                reserved = bool(values and values.get("reserve_ID"))
-                place = (values or {}).get("Resource_List.place", "free")
-                has = {
-                    name: _room(found, place, self._hosts().types, reserved=reserved)
-                    for name, found in nodes.items()
-                }
-                check = check_nodes(run, has)
-            if check.verdict is Verdict.RUNS:
-                return Outcome(True, text=check.reason)
-            if check.verdict is not Verdict.RUN:
-                return Outcome(False, 0, check.reason, busy=check.verdict is Verdict.BUSY)
-            assert values is not None
-            try:
-                where = await self._where(connection, run, values, nodes, vnodes)
-            except VnodesFullError as error:
-                return Outcome(False, 0, str(error), busy=True)
-            asked()
-            _log.debug("asks to run %s on %s (%s)", run.job_id, where, run.id)
-            try:
-                await connection.request(run_request(run.job_id, where, asynchronous=self._asynchronous))
-            except ServerRefusedError as error:
-                return Outcome(False, error.code, error.text or str(error), busy=error.code in BUSY)
-            return Outcome(True)
+        self._waiting[id(run)] = run
+        try:
+            async with self._talk() as connection:
+                del self._waiting[id(run)]
+                return await self._run(connection, run, asked)
+        finally:
+            self._waiting.pop(id(run), None)
+
+    async def _run(self, connection: Connection, run: Run, asked: Callable[[], None]) -> Outcome:
+        look, shared = await self._look(connection, run)
+        found = await self._check(connection, run, look)
+        if shared and found.check.verdict is not Verdict.RUN:
+            # It was made for another decision: what is in the way may be gone by now.
+            self._looked = None
+            look, _ = await self._look(connection, run)
+            found = await self._check(connection, run, look)
+        check, values = found.check, found.values
+        if check.verdict is Verdict.RUNS:
+            return Outcome(True, text=check.reason)
+        if check.verdict is not Verdict.RUN or values is None:
+            return Outcome(False, 0, check.reason, busy=check.verdict is Verdict.BUSY)
+        try:
+            where = await self._where(connection, run, values, found.nodes, found.vnodes)
+        except VnodesFullError as error:
+            return Outcome(False, 0, str(error), busy=True)
+        asked()
+        _log.debug("asks to run %s on %s (%s)", run.job_id, where, run.id)
+        try:
+            await connection.request(run_request(run.job_id, where, asynchronous=self._asynchronous))
+        except BaseException as error:
+            self._looked = None
+            if not isinstance(error, ServerRefusedError):
+                raise
+            return Outcome(False, error.code, error.text or str(error), busy=error.code in BUSY)
+        self._spend(look, values, where, found.nodes)
+        return Outcome(True)
+
+    async def _check(self, connection: Connection, run: Run, look: Look) -> _Checked:
+        """Whether the decision may be carried out by this look, in which the job is then used up."""
+        values = look.jobs.pop(run.job_id)
+        if not look.scheduling:
+            return _Checked(Check(Verdict.REFUSE, "the server's scheduling is False"))
+        check = check_job(run, self._living(run.job_id, values))
+        if check.verdict is not Verdict.RUN or values is None:
+            return _Checked(check, values)
+        queue, ours = values.get("queue", ""), self._queues()
+        if ours is not None and queue not in ours:
+            reason = f"queue {queue} is not in this scheduler's partition"
+            return _Checked(Check(Verdict.REFUSE, reason), values)
+        reserved = bool(values.get("reserve_ID"))
+        if reserved:
+            check = await self._begun(connection, queue)
+        if check.verdict is not Verdict.RUN:
+            return _Checked(check, values)
+        vnodes = [look.vnodes[name] for name in self._names(run) if name in look.vnodes]
+        nodes = {node.name: node for node in self._hosts().nodes(vnodes)}
+        place = values.get("Resource_List.place", "free")
+        has = {
+            name: _room(one, place, self._hosts().types, look.spent.get(name, {}), reserved=reserved)
+            for name, one in nodes.items()
+        }
+        return _Checked(check_nodes(run, has), values, nodes, vnodes)
+
+    def _spend(self, look: Look, values: Values, where: str, nodes: Mapping[str, Described]) -> None:
+        """The next decisions see what this run takes."""
+        place = values.get("Resource_List.place", "free")
+        members = self._hosts().members
+        whole = bool(values.get("reserve_ID")) or any(
+            name in members or takes_vnode(place, node.values) for name, node in nodes.items()
+        )
+        look.spend(where, self._hosts().types, whole=whole)
+
+    async def _look(self, connection: Connection, run: Run) -> tuple[Look, bool]:
+        """The last look, where it is fresh and shows what this decision needs; else a new one, of all
+        decisions that wait. Whether it was made for another decision, too.
+        """
+        look = self._looked
+        if look is not None and look.has(run.job_id, self._names(run), time.monotonic()):
+            return look, True
+        self._looked = None
+        began = time.monotonic()
+        server = await connection.describe(_SCHEDULING)
+        others = list(islice(self._waiting.values(), _TOGETHER - 1))  # all of a batch have come by now
+        off = bool(server) and server[0].values.get("scheduling", "True").lower().startswith("f")
+        jobs = await self._jobs(connection, dict.fromkeys(one.job_id for one in (run, *others)))
+        names = dict.fromkeys(name for one in (run, *others) for name in self._names(one))
+        vnodes = {one.name: one for one in await self._vnodes(connection, names)}
+        look = self._looked = Look(began, not off, jobs, vnodes)
+        return look, False
 
     async def became(self, run: Run) -> Check:
         """Whether the job runs, or ran, as decided."""
@@ -192,19 +290,38 @@ class Starter:
 
     async def _job(self, connection: Connection, job: str) -> Values | None:
         """The job's attributes; of a subjob that has not run yet, those of its place in the array."""
+        return (await self._jobs(connection, [job]))[job]
+
+    async def _jobs(self, connection: Connection, names: Iterable[str]) -> dict[str, Values | None]:
+        """The attributes of these jobs, None of one that is gone; of a subjob that has not run yet, those of
+        its place in the array.
+        """
+        found: dict[str, Values | None] = dict.fromkeys(names)
+        for one in await self._known(connection, found, history=True):
+            if one.name in found:
+                found[one.name] = one.values
+        # Of a subjob that waits the server may say what its array says, which has begun (B).
+        waiting = {
+            name
+            for name, values in found.items()
+            if "[" in name and (values is None or values.get("job_state") in ("Q", "B"))
+        }
+        if waiting:
+            arrays = dict.fromkeys(parent(name) for name in waiting)
+            there = {one.name: one.values for one in expanded(await self._known(connection, arrays))}
+            found |= {name: there.get(name) for name in waiting}
+        return found
+
+    async def _known(
+        self, connection: Connection, names: Iterable[str], *, history: bool = False
+    ) -> list[Described]:
+        """Those of the jobs that the server has."""
         try:
-            found = await connection.describe(job_request(job, history=True))
+            return await connection.describe(job_request(",".join(names), history=history))
         except ServerRefusedError as error:
             if error.code not in _GONE:
                 raise
-            found = []
-        # Of a subjob that waits the server may say what its array says, which has begun (B).
-        if found and found[0].values.get("job_state") not in ("Q", "B"):
-            return found[0].values
-        if "[" in job:
-            parents = await connection.describe(job_request(parent(job)))
-            found = [one for one in expanded(parents) if one.name == job]
-        return found[0].values if found else None
+            return []
 
     async def _begun(self, connection: Connection, queue: str) -> Check:
         """A reservation starts its queue when it begins, which the server does not see to for a run."""
@@ -216,9 +333,12 @@ class Starter:
             return Check(Verdict.RUN)
         return Check(Verdict.BUSY, f"reservation {queue} has not begun")
 
-    async def _vnodes(self, connection: Connection, run: Run) -> list[Described]:
+    def _names(self, run: Run) -> list[str]:
+        """The vnodes of the decision's nodes."""
         hosts = self._hosts()
-        names = [vnode for share in run.shares for vnode in hosts.vnodes(share.node)]
+        return [vnode for share in run.shares for vnode in hosts.vnodes(share.node)]
+
+    async def _vnodes(self, connection: Connection, names: Collection[str]) -> list[Described]:
         wanted = tuple([Attribute(name) for name in _NODE_ATTRIBUTES])
         found: list[Described] = []
         for name in names if len(names) <= _ONE_BY_ONE else [""]:
@@ -231,13 +351,16 @@ class Starter:
         return [vnode for vnode in found if vnode.name in names]
 
 
-def _room(node: Described, place: str, types: ResourceTypes, *, reserved: bool) -> NodeRoom:
+def _room(
+    node: Described, place: str, types: ResourceTypes, spent: Mapping[str, int], *, reserved: bool
+) -> NodeRoom:
     """What a node has for a job of this `place`: nothing, if the job is to be alone and another is there.
 
     A reservation that runs counts as held there and its jobs do not count again: for them, the plan alone
     knows.
     """
     facts, use = node_facts(node.name, node.values, types=types), vnode_use(node.values)
+    use = replace(use, cpus=use.cpus + spent.get("ncpus", 0), mem=use.mem + spent.get("mem", 0))
     if reserved:
         use = VnodeUse(0, 0, exclusive=False)
     elif (use.cpus or use.mem) and takes_vnode(place, node.values):

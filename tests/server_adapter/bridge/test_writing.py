@@ -49,3 +49,21 @@ async def test_our_comment_is_replaced_at_the_start_and_taken_away_on_uninstall(
     await house.stop()
     assert await house.make().clean() == 1
     assert "comment" not in server.job(job).attributes
+
+
+async def test_nothing_is_written_while_runs_are_requested_but_never_for_long(build: Build) -> None:
+    house = await build(plan=False)
+    job = house.server.submit(resources={"nodes": "1"}, runtime=1.0, holds="u")
+    adapter = await house.start()
+    await house.until(lambda: job in house.daemon.state.jobs)
+    asked = []
+
+    def starting() -> bool:
+        asked.append("comment" in house.server.job(job).attributes)
+        return True
+
+    adapter.writer._starting = starting
+    house.daemon.tell(job, int(house.daemon.clock()) + 600, ("node1",))
+    await house.until(lambda: "comment" in house.server.job(job).attributes)
+    assert asked
+    assert not any(asked)

@@ -101,9 +101,8 @@ class Site:
                 return status(ObjectType.NODE, found) if found else refusal(ServerCode.UNKNODE)
             case _:
                 known = self.jobs | (self.history if request.extension == "x" else {})
-                if request.name not in known:
-                    return refusal(ServerCode.UNKJOBID)
-                return status(ObjectType.JOB, {request.name: known[request.name]})
+                found = {name: known[name] for name in request.name.split(",") if name in known}
+                return status(ObjectType.JOB, found) if found else refusal(ServerCode.UNKJOBID)
 
     def server_of(self, directory: Path, **options: object) -> OpenPBSServer:
         values = {
