@@ -46,7 +46,7 @@ def check_decision(run: Run, *, now: float, term: int) -> Check:
     if not run.shares:
         return _refuse("the decision names no nodes")
     for share in run.shares:
-        if share.cpus < 1:
+        if share.cpus < 0:
             return _refuse(f"the decision gives {share.cpus} cores on {share.node}")
     names = [share.node for share in run.shares]
     if len(set(names)) < len(names):

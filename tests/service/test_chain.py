@@ -24,6 +24,7 @@ from schedd.wire import (
     QueueChanged,
     QueueFacts,
     Reserve,
+    Run,
     ServerChanged,
     ServerFacts,
     ShareFacts,
@@ -226,6 +227,20 @@ def test_a_gap_that_is_too_short_is_told_with_what_ends_it() -> None:
     (link,) = found.chain
     assert (link.kind, link.name, link.start, link.until) == ("reservation", "repair", T, T + 900)
     assert link.words == "reservation repair keeps n1 until 2023-11-14 22:28:20 UTC"
+
+
+def test_a_refused_start_is_told_with_the_moment_of_the_next_try() -> None:
+    cluster = Cluster(nodes=1)
+    cluster.obeys = False
+    cluster.submit("1")
+    [run] = [one for one in cluster.decisions if isinstance(one, Run)]
+    cluster.tell(*cluster.server.refuse(run, 15043, "hook says no"))
+    state = cluster.engine.state
+    found = explain(fork(state, publish(state)), "1", T)
+    assert found is not None
+    assert found.planned_start is not None
+    assert "refused by the server (code 15043): hook says no; the next try is not due before" in found.why
+    assert "not tried again" not in f"{found.why} {found.earliest_why} {found.chain}"
 
 
 def test_a_limit_is_a_link_whoever_uses_it() -> None:

@@ -1,6 +1,6 @@
 """Between what a server says a job holds and what the plan counts."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from schedd.model import Chunk, Request
 from schedd.plan.columns import CPUS, GPUS, MEM, SHARE
@@ -8,6 +8,9 @@ from schedd.plan.plan import Plan, Take
 from schedd.wire import ShareFacts
 
 __all__ = ["shares_of", "takes_of"]
+
+_MOST_UNITS = 10_000
+"""Units times shares, beyond which it is not looked for where each unit is."""
 
 
 def _amount(chunk: Chunk, name: str) -> int:
@@ -20,13 +23,14 @@ def _amount(chunk: Chunk, name: str) -> int:
 def takes_of(plan: Plan, request: Request | None, shares: Iterable[ShareFacts]) -> list[Take]:
     """What the plan must count for a job on these shares; nodes that it does not know are left out.
 
-    What the server does not tell (memory, node-locked resources) is the request's, divided by cpus. Shares of
-    one node count as one.
+    What the server does not tell (memory, node-locked resources) is the request's: of the units that can be
+    on each share, or, where that is not plain, divided by cpus. Shares of one node count as one.
     """
     known = _merged(share for share in shares if share.node in plan.row_of)
-    cpus = sum(share.cpus for share in known) or 1
+    cpus = sum(share.cpus for share in known)
+    units = _units_of(request, known) if request is not None and not request.exclusive else None
     takes = []
-    for share in known:
+    for number, share in enumerate(known):
         row = plan.row_of[share.node]
         if request is not None and request.exclusive:
             takes.append(Take(row, 0, 1, plan.whole(row)))
@@ -35,11 +39,42 @@ def takes_of(plan: Plan, request: Request | None, shares: Iterable[ShareFacts]) 
         amounts[CPUS], amounts[SHARE], amounts[MEM], amounts[GPUS] = share.cpus, 1, share.mem, share.gpus
         if request is not None:
             for name, column in plan.resource_columns.items():
-                if column not in (CPUS, SHARE) and not amounts[column]:
-                    total = sum(chunk.count * _amount(chunk, name) for chunk in request.chunks)
-                    amounts[column] = -(-total * share.cpus // cpus)
+                if column in (CPUS, SHARE) or amounts[column]:
+                    continue
+                if units is not None:
+                    amounts[column] = sum(_amount(chunk, name) for chunk in units[number])
+                    continue
+                total = sum(chunk.count * _amount(chunk, name) for chunk in request.chunks)
+                part, whole = (share.cpus, cpus) if cpus else (1, len(known))
+                amounts[column] = -(-total * part // whole)
         takes.append(Take(row, 0, 1, tuple(amounts)))
     return takes
+
+
+def _units_of(request: Request, shares: Sequence[ShareFacts]) -> list[list[Chunk]] | None:
+    """The units on each share, where chunks differ; None where cores do not tell, or there are too many."""
+    chunks = request.chunks
+    if len(chunks) < 2 and all(chunk.cpus for chunk in chunks):
+        return None
+    if request.units * len(shares) > _MOST_UNITS:
+        return None
+    left = [[share.cpus, share.gpus, share.mem] for share in shares]
+    found: list[list[Chunk]] = [[] for _ in shares]
+    units = [chunk for chunk in chunks for _ in range(chunk.count)]
+    for unit in sorted(units, key=lambda one: (-one.cpus, -one.gpus, -one.mem)):
+        fitting = [
+            number
+            for number, (cpus, gpus, mem) in enumerate(left)
+            if unit.cpus <= cpus and unit.gpus <= gpus and (unit.mem <= mem or not shares[number].mem)
+        ]
+        if not fitting:
+            return None
+        if not unit.cpus:  # a share without cores is there for a unit without cores
+            fitting.sort(key=lambda number: (bool(shares[number].cpus), len(found[number])))
+        number = fitting[0]
+        found[number].append(unit)
+        left[number] = [left[number][0] - unit.cpus, left[number][1] - unit.gpus, left[number][2] - unit.mem]
+    return None if any(cpus for cpus, _, _ in left) else found
 
 
 def _merged(shares: Iterable[ShareFacts]) -> list[ShareFacts]:

@@ -231,7 +231,7 @@ def _not_yet(record: JobRecord, ready: int, now: int) -> NotYet | None:
         return NotYet("its owner", "its owner allows no start")
     if record.back_off.until >= ready:
         refused = f"its last start was refused by {record.back_off.refusal or 'the server'}"
-        return NotYet(refused, f"{refused}; it is not tried again")
+        return NotYet(refused, f"{refused}; the next try is not due")
     return NotYet("a start is tried again", "no start is tried")
 
 

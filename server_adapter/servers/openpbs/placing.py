@@ -6,8 +6,8 @@ from types import MappingProxyType
 from typing import Final
 
 from schedd.wire import NO_TYPES, ResourceTypes, ShareFacts
-from server_adapter.openpbs.values import kib, select, text_of_value, written
-from server_adapter.servers.openpbs.rooms import Rooms, laid, meets
+from server_adapter.openpbs.values import amount, kib, select, text_of_value, written
+from server_adapter.servers.openpbs.rooms import Rooms, VnodesFullError, laid, meets
 
 _CHARGED: Final = frozenset({"ncpus", "mem", "vmem", "ngpus"})
 _NODE: Final = frozenset({"host", "vnode"})
@@ -17,6 +17,7 @@ Tags = Mapping[str, Collection[str]]
 """The properties of nodes by name."""
 
 _NO_TAGS: Final[Tags] = MappingProxyType({})
+_NOTHING_FREE: Final[Mapping[str, Mapping[str, int]]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,8 @@ class _Unit:
     cpus: int
     mem: int
     gpus: int
+    others: Mapping[str, int]
+    """Amounts of other resources that nodes have."""
 
 
 @dataclass(slots=True)
@@ -33,15 +36,23 @@ class _Left:
     cpus: int
     mem: int
     gpus: int
+    others: dict[str, int]
+    counts_mem: bool
+    used: bool = False
 
     def holds(self, unit: _Unit) -> bool:
         fits = unit.cpus <= self.cpus and unit.gpus <= self.gpus
-        return fits and (unit.mem <= self.mem or not self.mem)
+        fits = fits and all(count <= self.others.get(name, count) for name, count in unit.others.items())
+        return fits and (unit.mem <= self.mem or not self.counts_mem)
 
     def take(self, unit: _Unit) -> None:
+        self.used = True
         self.cpus -= unit.cpus
         self.gpus -= unit.gpus
         self.mem = max(0, self.mem - unit.mem)
+        for name, count in unit.others.items():
+            if name in self.others:
+                self.others[name] -= count
 
 
 def exec_vnode(
@@ -53,17 +64,19 @@ def exec_vnode(
     whole: bool = False,
     tags: Tags = _NO_TAGS,
     types: ResourceTypes = NO_TYPES,
+    free: Mapping[str, Mapping[str, int]] = _NOTHING_FREE,
 ) -> str:
     """`(n1:ncpus=2:mem=1048576kb)+(n2:ncpus=2)`: the units of the select on these shares, in its order.
 
-    `consumable` are the names of vnodes' own amounts, which are charged beside cores, memory and gpus. Memory
-    is in kb. By `tags`, the properties of the nodes, each unit is on one that has what it asks for. On nodes
-    of `rooms` a unit gets vnodes of the host, several if it must and is not to stay `whole`:
-    `(n1a:ncpus=2+n1b:ncpus=1)`. Raises ValueError where the units do not make up the shares: the job was
-    altered since; VnodesFullError where the vnodes have no room at the moment.
+    `consumable` are the names of vnodes' own amounts, which are charged beside cores, memory and gpus, and
+    `free` is what nodes have left of them. Memory is in kb. By `tags`, the properties of the nodes, each unit
+    is on one that has what it asks for. On nodes of `rooms` a unit gets vnodes of the host, several if it
+    must and is not to stay `whole`: `(n1a:ncpus=2+n1b:ncpus=1)`. Raises ValueError where the units do not
+    make up the shares: the job was altered since; VnodesFullError where there is no room at the moment.
     """
     schedselect = types.spelled_select(schedselect)
-    units = _units(schedselect)
+    units = _units(schedselect, frozenset(consumable), types)
+    none = dict.fromkeys(consumable, 0)
     known = {share.node for share in shares}.union(*[tags.get(share.node, ()) for share in shares])
     eligible = {}
     for unit in units:
@@ -79,7 +92,9 @@ def exec_vnode(
                     types,
                 )
             ]
-    nodes = _nodes(units, shares, eligible)
+    nodes = _nodes(units, shares, eligible, {node: {**none, **free[node]} for node in free})
+    if nodes is None and free and _nodes(units, shares, eligible, {}) is not None:
+        raise VnodesFullError(f"its nodes have too little left for {schedselect}")
     if nodes is None:
         raise ValueError(f"select {schedselect} does not fit on what was decided")
     if sum(unit.cpus for unit in units) < sum(share.cpus for share in shares):
@@ -98,27 +113,41 @@ def exec_vnode(
 
 
 def _nodes(
-    units: Sequence[_Unit], shares: Sequence[ShareFacts], eligible: Mapping[int, Sequence[str]]
+    units: Sequence[_Unit],
+    shares: Sequence[ShareFacts],
+    eligible: Mapping[int, Sequence[str]],
+    free: Mapping[str, Mapping[str, int]],
 ) -> dict[int, str] | None:
-    """The node of each unit; None where they do not fit, in any of three orders: who may be on the
+    """The node of each unit; None where they do not fit, in any of three orders: those that may be on the
     fewest nodes first; the largest first, so that small ones do not take their room; as in the select.
+
+    Every share has a unit. One without cores first goes where a share without cores has no unit yet.
     """
     orders: tuple[Callable[[_Unit], tuple[int, ...]], ...] = (
         lambda unit: (len(eligible[id(unit.asked)]), *_largest_first(unit)),
         _largest_first,
         lambda unit: (unit.number,),
     )
+    counts_mem = any(share.mem for share in shares)
     for order in orders:
-        left = {share.node: _Left(share.cpus, share.mem, share.gpus) for share in shares}
+        left = {
+            share.node: _Left(share.cpus, share.mem, share.gpus, dict(free.get(share.node, {})), counts_mem)
+            for share in shares
+        }
+        bare = {share.node for share in shares if not share.cpus}
         found = {}
         for unit in sorted(units, key=order):
-            node = next((name for name in eligible[id(unit.asked)] if left[name].holds(unit)), None)
+            fitting = [name for name in eligible[id(unit.asked)] if left[name].holds(unit)]
+            if not unit.cpus:
+                fitting.sort(key=lambda name: name not in bare or left[name].used)
+            node = next(iter(fitting), None)
             if node is None:
                 break
             left[node].take(unit)
             found[unit.number] = node
         else:
-            return found
+            if all(one.used for one in left.values()):
+                return found
     return None
 
 
@@ -126,13 +155,18 @@ def _largest_first(unit: _Unit) -> tuple[int, ...]:
     return (-unit.gpus, -unit.cpus, -unit.mem, unit.number)
 
 
-def _units(schedselect: str) -> list[_Unit]:
+def _units(schedselect: str, consumable: Collection[str], types: ResourceTypes) -> list[_Unit]:
     found: list[_Unit] = []
     for count, quoted in select(schedselect):
         asked = {name: text_of_value(value) for name, value in quoted.items()}
         cpus, gpus = int(asked.get("ncpus", "1")), int(asked.get("ngpus", "0"))
         mem = kib(asked["mem"]) if "mem" in asked else 0
-        found += [_Unit(len(found) + one, asked, cpus, mem, gpus) for one in range(count)]
+        others = {
+            name: wanted
+            for name, value in asked.items()
+            if name in consumable and name not in _CHARGED and (wanted := amount(name, value, types))
+        }
+        found += [_Unit(len(found) + one, asked, cpus, mem, gpus, others) for one in range(count)]
     return found
 
 

@@ -42,6 +42,15 @@ def room(vnode: Described, types: ResourceTypes, held: Mapping[str, int] | None 
     return Room(vnode.name, free, frozenset(node_facts(vnode.name, vnode.values, types=types).properties))
 
 
+def left_of(vnode: Described, types: ResourceTypes) -> dict[str, int]:
+    """What a vnode or a host has left of each amount that it has, by the server's own count."""
+    used = amounts(vnode.values, ASSIGNED, types)
+    return {
+        name: max(0, count - used.get(name, 0))
+        for name, count in amounts(vnode.values, AVAILABLE, types).items()
+    }
+
+
 def usable(vnodes: Iterable[Described], reservation: str = "") -> list[Described]:
     """The vnodes on which jobs may start, those of a reservation on its own alone."""
     tag = f"resv={reservation}"

@@ -36,6 +36,7 @@ from server_adapter.servers.openpbs.rooms import (
     Rooms,
     VnodesFullError,
     held_by,
+    left_of,
     rest_of_hosts,
     room,
     takes_hosts,
@@ -273,6 +274,9 @@ class Starter:
                 for name, found in nodes.items()
             },
             types=hosts.types,
+            free={}
+            if reservation  # of its jobs the server counts nothing
+            else {name: left_of(found, hosts.types) for name, found in nodes.items()},
         )
         rest = [
             one.name

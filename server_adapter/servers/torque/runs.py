@@ -67,6 +67,8 @@ class Starter:
         server = await connection.describe(_SCHEDULING)
         if server and server[0].values.get("scheduling", "True").lower().startswith("f"):
             return Check(Verdict.REFUSE, "the server's scheduling is False")
+        if without := [share.node for share in run.shares if share.cpus < 1]:
+            return Check(Verdict.REFUSE, f"the decision gives no cores on {without[0]}")
         check = check_job(run, _living(run.job_id, await self._job(connection, run.job_id)))
         if check.verdict is not Verdict.RUN:
             return check
