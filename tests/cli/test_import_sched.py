@@ -264,7 +264,7 @@ def test_preemption_as_shipped_is_different_only_where_there_are_express_queues(
         ("fair_share: true\nfairshare_decay_factor: 2", "fairshare_decay_factor", "different: '2' is not"),
         ("fair_share: true\nfairshare_entity: shoe", "fairshare_entity", "blocker: there is no level shoe"),
         ("fair_share: true\nfairshare_usage_res: ncpus*walltime", "fairshare_usage_res", "translated"),
-        ("resources: \"ncpus, mem\"", "resources", "no matter: these are counted anyway"),
+        ("resources: \"ncpus, mem\"", "resources", "different: resources that the list leaves out are"),
         ("resources: \"ncpus\"", "resources", "different: memory: not in the list"),
         ("resource_unset_infinite: \"gpus\"", "resource_unset_infinite", "blocker: "),
         ("frobnication: 9", "frobnication", "different: pbs_sched has no such setting"),

@@ -185,10 +185,11 @@ def _resources(option: Option, source: Source) -> None:
         said.append(
             f"{', '.join(own)}: counted on nodes that have it, and where the server or a limit says how much"
         )
-    if said:
-        source.done.note(Verdict.DIFFERS, option.line, option.name, "; ".join(said))
-    else:
-        source.done.note(Verdict.NO_MATTER, option.line, option.name, "these are counted anyway")
+    said.append(
+        "resources that the list leaves out are obeyed, too: a job that asks for one waits for nodes that "
+        "have it, where PBS starts it anywhere"
+    )
+    source.done.note(Verdict.DIFFERS, option.line, option.name, "; ".join(said))
 
 
 def _dynamic(option: Option, source: Source) -> None:

@@ -1,0 +1,108 @@
+"""What the documents call *not supported* is not supported by the code, and only that."""
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from functools import cache
+
+from schedd.dialect import Until, conditions, parse_torque
+from schedd.policy.limits import limits_of_server
+from tests.conftest import ROOT
+from tests.engine.cluster import Cluster
+
+_ROW = re.compile(r"^\|(?P<names>[^|]*)\|(?P<rest>.*not supported.*)\|\s*$")
+_NAME = re.compile(r"`([^`]+)`")
+_RUNTIME = (
+    "schedd/dialect",
+    "schedd/engine",
+    "schedd/plan",
+    "schedd/policy",
+    "schedd/service",
+    "server_adapter/servers",
+    "server_adapter/bridge",
+)
+"""The code that plans and that reads servers; the import only names what it meets in old files."""
+
+
+def _no_quality_of_service() -> bool:
+    plain = parse_torque({"nodes": "1"})
+    asked = parse_torque({"nodes": "1", "qos": "high"})
+    return asked.chunks == plain.chunks and asked.notes == ("not planned: qos=high",)
+
+
+def _no_common_starts() -> bool:
+    (one,) = conditions("syncwith:9.s")
+    cluster = Cluster()
+    cluster.submit("1", depend="syncwith:9.s", state="H", holds="s")
+    return one.until is Until.UNSUPPORTED and "syncwith" in cluster.view("1").why
+
+
+def _no_soft_limits() -> bool:
+    said = {"max_run_soft": "[u:PBS_GENERIC=1]", "max_run_res_soft.ncpus": "[u:PBS_GENERIC=1]"}
+    return not limits_of_server(said, "")[0]
+
+
+CHECKS: dict[str, Callable[[], bool]] = {
+    "-W x=QOS:…": _no_quality_of_service,
+    "-l qos": _no_quality_of_service,
+    "-W depend=syncwith": _no_common_starts,
+    "syncwith": _no_common_starts,
+    "synccount": _no_common_starts,
+    "max_run_soft": _no_soft_limits,
+    "max_run_res_soft": _no_soft_limits,
+    "max_run_res_soft.…": _no_soft_limits,
+}
+"""Names that the code knows in order to say that it does not support them."""
+
+
+def claims() -> Iterator[tuple[str, str]]:
+    """Page and name of each row of a table that says *not supported*."""
+    for page in sorted((ROOT / "docs").glob("*.md")):
+        for line in page.read_text().splitlines():
+            row = _ROW.match(line)
+            if row is not None:
+                yield from ((page.name, name) for name in _NAME.findall(row["names"]))
+
+
+@cache
+def strings_of_the_runtime() -> frozenset[str]:
+    """Every string of the code that plans or reads servers, without docstrings."""
+    found: set[str] = set()
+    for folder in _RUNTIME:
+        for file in (ROOT / folder).rglob("*.py"):
+            tree = ast.parse(file.read_text())
+            sentences = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+            found |= {
+                node.value
+                for node in ast.walk(tree)
+                if isinstance(node, ast.Constant)
+                and isinstance(node.value, str)
+                and id(node) not in sentences
+            }
+    return frozenset(found)
+
+
+def is_read(name: str) -> bool:
+    """Whether the code has the name among its strings; ``preempt_*`` is any name that begins so."""
+    word = name.partition("=")[0].strip().strip("$")
+    end = "" if word.endswith("*") else r"(?!\w)"
+    pattern = re.compile(r"(?<!\w)" + re.escape(word.rstrip("*")) + end)
+    return any(pattern.search(text) for text in strings_of_the_runtime())
+
+
+def test_what_is_not_supported_by_the_documents_is_not_by_the_code() -> None:
+    found = set(claims())
+    assert len(found) >= 15
+    assert [claim for claim in sorted(found) if claim[1] not in CHECKS and is_read(claim[1])] == []
+    assert [name for _, name in sorted(found) if name in CHECKS and not CHECKS[name]()] == []
+
+
+def test_each_check_belongs_to_a_claim() -> None:
+    names = {name for _, name in claims()}
+    assert [name for name in CHECKS if name not in names] == []
+
+
+def test_a_false_claim_would_be_found() -> None:
+    assert is_read("partition")
+    assert is_read("route_destinations")
+    assert not is_read("job_exclusive_on_use")
