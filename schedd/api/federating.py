@@ -1,5 +1,6 @@
 """Running a federation: its port, its log, a thread for each cluster, until a signal ends it."""
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -27,6 +28,7 @@ from schedd.service.access.tokens import Tokens, read_token_file
 from schedd.service.garbage import Garbage
 from schedd.service.notify import notify
 from schedd.store import StoreError
+from schedd.supervision import Supervisor, run_in_thread
 
 __all__ = ["federate", "peer_tokens", "tokens_of"]
 
@@ -71,12 +73,14 @@ def federate(
     The port answers at once; all but ``/healthz`` answers 503 until this daemon leads and has read its log.
     """
     stopping = threading.Event()
+    supervisor = Supervisor()
+    supervisor.watch_threads()
     failed: list[BaseException] = []
     app: FastAPI
 
     def work() -> None:
         try:
-            _lead(settings, own, app, stopping)
+            _lead(settings, own, app, stopping, supervisor)
         except BaseException as error:
             _log.critical("the federation ends", why=str(error), exc_info=not isinstance(error, StoreError))
             failed.append(error)
@@ -86,11 +90,11 @@ def federate(
 
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
-        worker = threading.Thread(target=work, name="federation")
-        worker.start()
+        supervisor.watch_loop(asyncio.get_running_loop())
+        worker = run_in_thread("federation", work)
         yield
         stopping.set()
-        worker.join()
+        await asyncio.wrap_future(worker)
 
     app = create_app(tokens, life, persons)
     balance.add(app)
@@ -109,9 +113,11 @@ def federate(
     return not failed
 
 
-def _lead(settings: Settings, own: dict[str, str], app: FastAPI, stopping: threading.Event) -> None:
+def _lead(
+    settings: Settings, own: dict[str, str], app: FastAPI, stopping: threading.Event, supervisor: Supervisor
+) -> None:
     """Waits until it leads, then works until it is to stop or another one leads."""
-    log = Log(settings.store.url, settings.store.named, settings.store.lease)
+    log = Log(settings.store.url, settings.store.named, settings.store.lease, supervisor)
     peers: list[Peer] = []
     garbage = Garbage()
     try:

@@ -122,9 +122,14 @@ def _health() -> dict[str, str]:
 
 
 def _ready(roof: TheRoof) -> dict[str, Any]:
-    """It leads and takes jobs. ``trouble``: by cluster, what is wrong with its settings here."""
+    """It leads and takes jobs. ``trouble``: by cluster, what is wrong with its settings here. ``background``:
+    background work that failed a short time ago and was started again; empty while there is none.
+    """
+    if unready := roof.supervisor.unready(""):
+        raise ProblemError("not-ready", unready, headers={"Retry-After": "2"})
+    background = "; ".join(one.text for one in roof.supervisor.records if one.recent)
     trouble = {name: seen.trouble for name, seen in roof.seen.items() if seen.trouble}
-    return {"status": "ready", "trouble": trouble}
+    return {"status": "ready", "trouble": trouble, "background": background}
 
 
 def _clusters(roof: TheRoof, _: Asker) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
 
 import httpx2
 import structlog
@@ -13,11 +14,13 @@ from fastapi import FastAPI
 
 from schedd.api.app import Lifespan
 from schedd.service.access.askers import Askers
+from schedd.service.cluster.loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.notify import notify, watchdog_interval
 from schedd.service.outward.notices import Desk
 from schedd.service.outward.webhooks import Hook, follow
 from schedd.store import StoreError
+from schedd.supervision import SupervisedTask, run_in_thread
 
 __all__ = ["lifespan", "works"]
 
@@ -41,45 +44,44 @@ def lifespan(
 
     @contextlib.asynccontextmanager
     async def lived(_: FastAPI) -> AsyncIterator[None]:
-        loop = asyncio.get_running_loop()
-        reloads: set[asyncio.Future[None]] = set()
+        loop, work = asyncio.get_running_loop(), clusters.supervisor
+        work.watch_loop(loop)
+        tasks: list[SupervisedTask] = []
 
         def reloading() -> None:
-            task = asyncio.ensure_future(reload())
-            reloads.add(task)
-            task.add_done_callback(reloads.discard)
+            tasks[:] = [task for task in tasks if not task.task.done()]
+            tasks.append(work.once("settings", reload))
 
         if threading.current_thread() is threading.main_thread():
             loop.add_signal_handler(signal.SIGHUP, reloading)
-        tasks = [
-            asyncio.create_task(_tend(clusters, give_up)),
-            asyncio.create_task(_keep_tokens(clusters, askers)),
-            *([asyncio.create_task(_tell_hooks(clusters, hooks))] if hooks else []),
-            *(asyncio.create_task(desk.follow()) for desk in desks),
-        ]
+        tasks += (
+            work.once("start", partial(_start, clusters, give_up)),
+            work.task("watchdog", partial(_feed_watchdog, clusters)),
+            work.task("tokens", partial(_keep_tokens, clusters, askers), needed=True),
+            *(work.task("notices", desk.follow, cluster=desk.cluster) for desk in desks),
+            *(
+                work.task(f"webhook {number}", partial(_tell_hook, cluster, hook), cluster=cluster.name)
+                for cluster in clusters
+                for number, hook in enumerate(hooks, start=1)
+                if not hook.settings.clusters or cluster.name in hook.settings.clusters
+            ),
+        )
         try:
             yield
         finally:
-            going = (*tasks, *reloads)
-            for task in going:
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*going, return_exceptions=True)
+            for task in tasks:
+                await task.ended()
             await asyncio.to_thread(clusters.stop)
 
     return lived
 
 
-async def _tell_hooks(clusters: Clusters, hooks: Sequence[Hook]) -> None:
-    """Tell each hook of the moves in each cluster that it wants."""
+async def _tell_hook(cluster: PlanLoop, hook: Hook) -> None:
+    """Tell a hook of the moves in a cluster."""
     async with httpx2.AsyncClient(follow_redirects=False) as client:
-        await asyncio.gather(
-            *(
-                follow(loop, hook, client)
-                for loop in clusters
-                for hook in hooks
-                if not hook.settings.clusters or loop.name in hook.settings.clusters
-            )
-        )
+        await follow(cluster, hook, client)
 
 
 async def _keep_tokens(clusters: Clusters, askers: Askers) -> None:
@@ -91,8 +93,8 @@ async def _keep_tokens(clusters: Clusters, askers: Askers) -> None:
         await asyncio.sleep(_TOKENS_S if askers.tokens.complete else 0.05)
 
 
-async def _tend(clusters: Clusters, give_up: Callable[[BaseException], None]) -> None:
-    """Get ready, say so, and keep the service manager informed for as long as the planners work."""
+async def _start(clusters: Clusters, give_up: Callable[[BaseException], None]) -> None:
+    """Get ready and tell the service manager; a daemon that cannot get ready ends."""
     try:
         begun = time.monotonic()
         await _get_ready(clusters)
@@ -100,55 +102,32 @@ async def _tend(clusters: Clusters, give_up: Callable[[BaseException], None]) ->
             return
         _log.info("ready", seconds=round(time.monotonic() - begun, 1))
         notify("READY=1", "STATUS=ready")
-        interval = watchdog_interval()
-        while interval is not None:
-            if works(clusters, interval):
-                notify("WATCHDOG=1")
-            await asyncio.sleep(interval / 3)
-    except Exception as error:  # nobody awaits this task before the end
+    except Exception as error:
         give_up(error)
+        raise
+
+
+async def _feed_watchdog(clusters: Clusters) -> None:
+    """Tell the service manager again and again that the daemon works, as long as it does."""
+    interval = watchdog_interval()
+    while interval is not None:
+        if clusters.ready and works(clusters, interval):
+            notify("WATCHDOG=1")
+        await asyncio.sleep(interval / 3)
 
 
 async def _get_ready(clusters: Clusters) -> None:
     """Start the planners. Without a database that takes as long as the database does, which is no reason to
     be killed by the service manager.
     """
-    starting = asyncio.create_task(_aside(clusters.start))
-    try:
-        while not (await asyncio.wait({starting}, timeout=_WAITING_S))[0]:
-            if why := clusters.waits_for:
-                notify(f"STATUS=waiting: {why}", f"EXTEND_TIMEOUT_USEC={_EXTEND_US}")
-        await starting
-    finally:
-        starting.cancel()
+    # In a thread that need not end before the process does: compiling takes a while.
+    starting = asyncio.wrap_future(run_in_thread("start", clusters.start))
+    while not (await asyncio.wait({starting}, timeout=_WAITING_S))[0]:
+        if why := clusters.waits_for:
+            notify(f"STATUS=waiting: {why}", f"EXTEND_TIMEOUT_USEC={_EXTEND_US}")
+    await starting
 
 
 def works(clusters: Clusters, interval: float) -> bool:
     """Whether no planner stopped for an error or is at one piece of work for longer than ``interval``."""
     return not any(loop.failure or loop.busy_for > interval for loop in clusters)
-
-
-async def _aside(call: Callable[[], None]) -> None:
-    """Let ``call`` run in a thread that need not end before the process does: compiling takes a while."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[None] = loop.create_future()
-
-    def tell(error: BaseException | None) -> None:
-        if done.cancelled():
-            return
-        if error is None:
-            done.set_result(None)
-        else:
-            done.set_exception(error)
-
-    def run() -> None:
-        error: BaseException | None = None
-        try:
-            call()
-        except BaseException as raised:  # told to who waits
-            error = raised
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
-            loop.call_soon_threadsafe(tell, error)
-
-    threading.Thread(target=run, name="start", daemon=True).start()
-    await done

@@ -12,6 +12,7 @@ from schedd.store.codec import plain
 from schedd.store.database import Database
 from schedd.store.leadership import Leadership
 from schedd.store.tables import federation
+from schedd.supervision import Supervisor
 
 __all__ = ["Log"]
 
@@ -23,9 +24,11 @@ class Log:
     committed may have kept it all the same, and nobody acted upon that.
     """
 
-    def __init__(self, url: str, holder: str, lease: float) -> None:
+    def __init__(self, url: str, holder: str, lease: float, supervisor: Supervisor | None = None) -> None:
+        self.supervisor = supervisor or Supervisor()
+        """Of the background work of the federation."""
         self._database = Database.open(url)
-        self.lead = Leadership(self._database, holder, seconds=lease)
+        self.lead = Leadership(self._database, holder, seconds=lease, supervisor=self.supervisor)
         self._newest = 0
         self._doubted: set[str] = set()
         """Bodies that may be there behind the newest, though appending them failed."""

@@ -28,6 +28,7 @@ from schedd.service.garbage import Garbage
 from schedd.service.questions.asking import Questions
 from schedd.service.warmup import told, warm_up
 from schedd.store import AuditEntry, Journal, MemoryJournal
+from schedd.supervision import Supervisor
 
 __all__ = ["Clusters", "new_engine"]
 
@@ -64,6 +65,8 @@ class Clusters:
     ) -> None:
         now = int(clock.now())
         self.durable = durable
+        self.supervisor = durable.supervisor if durable is not None else Supervisor()
+        """Of all background work of the daemon."""
         self.questions = Questions()
         self.meters = Meters()
         self._loops = {
@@ -76,6 +79,7 @@ class Clusters:
                 succession=durable.succession(name, chosen) if durable is not None else None,
                 incidents=incidents,
                 meters=self.meters.of(name),
+                supervisor=self.supervisor,
             )
             for name, chosen in settings.items()
         }
@@ -96,7 +100,7 @@ class Clusters:
         ]
         self.foretellers = {name: Foreteller(loop) for name, loop in self._loops.items()}
         self._garbage = Garbage()
-        self._watch = Watch(loop.alarms.look for loop in self._loops.values())
+        self._watch = Watch((loop.alarms.look for loop in self._loops.values()), self.supervisor)
         self.ready = False
         self.stopping = False
         self._warm = False
@@ -204,9 +208,16 @@ class Clusters:
     @property
     def failures(self) -> dict[str, str]:
         """By cluster why the planner stopped, waits for its journal, does not know the server's state, or is
-        halted since another scheduler starts jobs.
+        halted since another scheduler starts jobs; and which background work fails that is needed.
         """
-        found = {loop.name: loop.failure or loop.trouble or _not_ready(loop) for loop in self}
+        found = {
+            loop.name: loop.failure
+            or loop.trouble
+            or loop.unable_to_lead
+            or self.supervisor.unready(loop.name)
+            or _not_ready(loop)
+            for loop in self
+        }
         return {name: why for name, why in found.items() if why}
 
 

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import wait
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -22,6 +23,7 @@ from schedd.plan.startable import startable
 from schedd.predict.run_times import RunTimes
 from schedd.service.questions.forks import fork
 from schedd.service.questions.summaries import evaluated
+from schedd.supervision import run_in_thread
 from schedd.wire import (
     Event,
     JobAltered,
@@ -69,13 +71,12 @@ def told(every_s: float = 10.0) -> Iterator[None]:
             done, of = compiled()
             _log.info("kernels are compiled", done=done, of=of, seconds=round(time.monotonic() - begun))
 
-    teller = threading.Thread(target=tell, name="kernels told", daemon=True)
-    teller.start()
+    teller = run_in_thread("kernels told", tell)
     try:
         yield
     finally:
         ended.set()
-        teller.join()
+        wait((teller,))
 
 
 def warm_up() -> None:

@@ -4,7 +4,10 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, wait
+from functools import partial
+
+from schedd.supervision import run_in_thread
 
 __all__ = ["Background", "Parts"]
 
@@ -42,7 +45,6 @@ class Background:
         self._worked = -1.0
         """What the engine's thread had worked when the last one was begun; below 0: not asked yet."""
         self._pause = _REST
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._started = time.monotonic()
         self._work: Future[float] | None = None
         self._hurry = threading.Event()
@@ -65,7 +67,7 @@ class Background:
         self._pause = _REST_BUSY if self._busy else _REST
         self._started = time.monotonic()
         self._worked = time.thread_time()
-        self._work = self._thread.submit(self._make, parts, keep)
+        self._work = run_in_thread("checkpoint", partial(self._make, parts, keep))
 
     def ended(self, *, wait: bool = False) -> bool:
         """Whether the one in the making is kept now; told once. Raises what ``keep`` raised."""
@@ -89,7 +91,8 @@ class Background:
     def close(self) -> None:
         """End the thread, after what it is at, which rests no more."""
         self._hurry.set()
-        self._thread.shutdown(wait=True, cancel_futures=True)
+        if self._work is not None:
+            wait((self._work,))
 
     def _make(self, parts: Parts, keep: Callable[[bytes], None]) -> float:
         """Returns the seconds of processor time that making it took."""

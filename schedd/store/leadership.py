@@ -20,6 +20,7 @@ from sqlalchemy import Connection
 from schedd.store import lease
 from schedd.store.database import Database
 from schedd.store.errors import NotLeader, StoreError
+from schedd.supervision import SupervisedThread, Supervisor
 
 __all__ = ["Leadership"]
 
@@ -38,19 +39,21 @@ class Leadership:
         *,
         seconds: float = 6.0,
         above: Callable[[], int] = lambda: 0,
+        supervisor: Supervisor | None = None,
     ) -> None:
         """``above`` says which term is known to have been, though the database may not know of it."""
         self._database = database
         self._holder = holder
         self._seconds = seconds
         self._above = above
-        self._until = 0.0
+        self._until = self._renew_at = 0.0
         self._seen: tuple[int, int] | None = None
         self._seen_at = 0.0
         self._lost = ""
         self._lock_file: int | None = None
         self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._supervisor = supervisor or Supervisor()
+        self._thread: SupervisedThread | None = None
         self.term = 0
 
     @property
@@ -87,13 +90,14 @@ class Leadership:
             raise
         if term is None:
             return False
+        self._database.guard = self.check
+        if path is None:  # before anybody believes that it leads: without the thread the lease only ends
+            self._stopping.clear()
+            self._renew_at = begun + self._seconds / 4
+            self._thread = self._supervisor.thread("lease", self._renew, needed=True)
+            self._thread.start()
         self.term, self._lost = term, ""
         self._until = float("inf") if path is not None else begun + self._seconds * _SHARE
-        self._database.guard = self.check
-        if path is None:
-            self._stopping.clear()
-            self._thread = threading.Thread(target=self._renew, name="lease", daemon=True)
-            self._thread.start()
         return True
 
     def _stuck(self, connection: Connection) -> tuple[int, int] | None:
@@ -127,14 +131,17 @@ class Leadership:
             self._lock_file = None
 
     def _renew(self) -> None:
-        while not self._stopping.wait(self._seconds / 4):
+        # Past due after an error: then it is renewed at once, whatever the wait for the restart was.
+        while not self._stopping.wait(max(0.0, self._renew_at - time.monotonic())):
             begun = time.monotonic()
             try:
                 with self._database.renewing() as connection:
                     ours = lease.renew(connection, self._holder, self.term, self._seconds)
                     now = None if ours else lease.read(connection)
             except StoreError:
+                self._renew_at = time.monotonic() + self._seconds / 4
                 continue
+            self._renew_at = time.monotonic() + self._seconds / 4
             if not ours:
                 self._lost = f"{now.holder} leads in term {now.term}" if now is not None else "nobody leads"
                 return

@@ -58,6 +58,7 @@ class PostOffice:
         self._sending_works = asyncio.Event()
         self._asking_works = asyncio.Event()
         self.outbox = Outbox(epoch)
+        self._seen: dict[tuple[str, int], None] = {}  # a daemon that kept nothing begins its ids anew
         self.away = False
 
     def server_was_read(self, uncalled: str = "") -> None:
@@ -139,7 +140,7 @@ class PostOffice:
         """
         waits = Waits(_FIRST_WAIT, _LONGEST_WAIT)
         after = ""
-        seen: dict[tuple[str, int], None] = {}  # a daemon that kept nothing begins its ids anew
+        seen = self._seen
         while True:
             try:
                 answer = await self._client.decisions(after, wait)

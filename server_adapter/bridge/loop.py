@@ -6,6 +6,7 @@ import logging
 import math
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 
 import httpx2
 
@@ -22,7 +23,14 @@ from schedd.wire import (
     Switch,
     Tell,
 )
-from server_adapter.batch.errors import ProtocolError, RightsError, ServerRefusedError, ServerUnreachableError
+from server_adapter.batch.errors import (
+    BatchError,
+    ProtocolError,
+    RightsError,
+    ServerRefusedError,
+    ServerUnreachableError,
+)
+from server_adapter.batch.supervision import work_together
 from server_adapter.bridge.accepted import AcceptedRuns
 from server_adapter.bridge.daemon_client import DaemonAwayError, DaemonBusyError, DaemonClient
 from server_adapter.bridge.delivery import PostOffice, Waits
@@ -30,7 +38,7 @@ from server_adapter.bridge.diff import diff, endings, reserved, snapshot
 from server_adapter.bridge.dispatch import Dispatcher, RunRules
 from server_adapter.bridge.draining import Drain
 from server_adapter.bridge.handovers import Handovers
-from server_adapter.bridge.journal import Journal
+from server_adapter.bridge.journal import Journal, JournalError
 from server_adapter.bridge.rates import Pace
 from server_adapter.bridge.reservations import Reservations
 from server_adapter.bridge.runs import Runs
@@ -127,17 +135,19 @@ class Adapter:
                 await self.server.take_place(self.look)
             await self._first_contact()
             self._ready()
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._cycles())
-                group.create_task(self.delivery.deliver())
-                group.create_task(self.delivery.follow(self.take, self.settings.daemon.wait))
-                if self.settings.mode != "shadow":
-                    group.create_task(self._write())
-                group.create_task(self._handovers.work())
-                group.create_task(self._switches.work())
-                group.create_task(self._drain.work())
-                if self.settings.mode == "scheduler":
-                    group.create_task(self.server.keep_place())
+            works: dict[str, Callable[[], Awaitable[None]]] = {
+                "reading the server": self._cycles,
+                "sending events": self.delivery.deliver,
+                "fetching decisions": partial(self.delivery.follow, self.take, self.settings.daemon.wait),
+                "exchanging jobs with a federation": self._handovers.work,
+                "switching nodes": self._switches.work,
+                "draining routing queues": self._drain.work,
+            }
+            if self.settings.mode != "shadow":
+                works["writing job attributes"] = self._write
+            if self.settings.mode == "scheduler":
+                works["keeping the scheduler's place"] = self.server.keep_place
+            await work_together(works, (BatchError, JournalError), self._want_snapshot)
         finally:
             await self.close()
 

@@ -1,11 +1,11 @@
 """Run decisions on their way: carried out beside each other, each outcome told to the daemon."""
 
-import asyncio
 import logging
 from collections.abc import Callable
 
 from schedd.wire import Event, Run, RunAccepted, RunRefused
 from server_adapter.batch.errors import RightsError
+from server_adapter.batch.supervision import TaskSet
 from server_adapter.bridge.accepted import AcceptedRuns
 from server_adapter.bridge.delivery import PostOffice
 from server_adapter.bridge.dispatch import Dispatcher
@@ -30,26 +30,27 @@ class Runs:
         self._accepted = accepted
         self._look = look
         self._clock = clock
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet("a run decision")
 
     def begin(self, run: Run) -> None:
         """Carries out one decision; what became of it goes to the daemon."""
-        task = asyncio.create_task(self._carry_out(run))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.spawn(self._carry_out(run))
 
     async def finished(self) -> None:
         """Waits until all that were begun have come to something."""
-        await asyncio.gather(*self._tasks)
+        await self._tasks.finished()
 
     async def close(self) -> None:
         """Ends those that wait."""
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
 
     async def _carry_out(self, run: Run) -> None:
-        outcome = await self._attempt(run)
+        try:
+            outcome = await self._attempt(run)
+        except Exception:
+            # Whether the server took it is not known: the next reading shows it, and the decision expires.
+            self._look()
+            raise
         if outcome.accepted:
             self._accepted.note(run.job_id)
             _log.info("%s runs on %s", run.job_id, "+".join(share.node for share in run.shares))

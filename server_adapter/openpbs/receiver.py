@@ -18,6 +18,7 @@ from typing import Final
 
 from server_adapter.batch.answers import Text
 from server_adapter.batch.errors import TakenError
+from server_adapter.batch.supervision import TaskSet
 from server_adapter.dis import Attribute, DisError
 from server_adapter.openpbs.codes import RequestCode, ServerCode
 from server_adapter.openpbs.frames import UnknownRequestError, decode_request
@@ -89,7 +90,7 @@ class Receiver:
         self._most = most
         self._server: asyncio.Server | None = None
         self._expected: dict[str, Expected] = {}
-        self._talks: set[asyncio.Task[None]] = set()
+        self._talks = TaskSet("a moved job")
 
     @asynccontextmanager
     async def expect(self, job: str, take: Take) -> AsyncIterator[Expected]:
@@ -105,16 +106,14 @@ class Receiver:
         finally:
             del self._expected[name]
             if self._talks:
-                await asyncio.wait(set(self._talks), timeout=self._timeout)
+                await asyncio.wait(tuple(self._talks), timeout=self._timeout)
 
     async def close(self) -> None:
         """Stops listening."""
         if self._server is None:
             return
         self._server.close()
-        for talk in list(self._talks):
-            talk.cancel()
-        await asyncio.gather(*self._talks, return_exceptions=True)
+        await self._talks.close()
         self._server = None
 
     async def _listen(self) -> int:
@@ -135,9 +134,7 @@ class Receiver:
             _log.warning("a job from %s port %s was not believed", host, port)
             writer.close()
             return
-        talk = asyncio.create_task(self._talk(reader, writer))
-        self._talks.add(talk)
-        talk.add_done_callback(self._talks.discard)
+        self._talks.spawn(self._talk(reader, writer))
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

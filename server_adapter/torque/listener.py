@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 
 from server_adapter.batch.errors import TakenError
+from server_adapter.batch.supervision import TaskSet
 from server_adapter.torque.codes import SchedulerCommand
 from server_adapter.torque.connection import Connection
 
@@ -62,7 +63,7 @@ class CommandListener:
         self._linger = linger
         self._command_timeout = command_timeout
         self._server: asyncio.Server | None = None
-        self._talks: set[asyncio.Task[None]] = set()
+        self._talks = TaskSet("a scheduler command")
         self.rejected = 0
 
     @property
@@ -87,9 +88,7 @@ class CommandListener:
         if self._server is None:
             return
         self._server.close()
-        for talk in list(self._talks):
-            talk.cancel()
-        await asyncio.gather(*self._talks, return_exceptions=True)
+        await self._talks.close()
         self._server = None
 
     def _welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -100,9 +99,7 @@ class CommandListener:
             _log.warning("scheduler command from %s port %s was not believed", host, port)
             writer.close()
             return
-        talk = asyncio.create_task(self._talk(reader, writer, host))
-        self._talks.add(talk)
-        talk.add_done_callback(self._talks.discard)
+        self._talks.spawn(self._talk(reader, writer, host))
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str) -> None:
         try:

@@ -364,7 +364,6 @@ def test_before_it_is_ready_and_after_its_end_it_says_so() -> None:
 def test_a_planner_that_stopped_is_told_by_the_readiness_check(client: TestClient, loop: PlanLoop) -> None:
     loop._planner.batch = None  # type: ignore[method-assign, assignment]
     problem(client.post(f"{MAIN}/events", json={"events": EVENTS}), "not-ready")
-    loop._thread.join(WAIT)
     assert "main: the planner stopped" in problem(client.get("/readyz"), "not-ready")["detail"]
     for headers in ({"Authorization": ""}, {"Authorization": "Bearer wrong"}):  # strangers
         for path in ("/readyz", "/leadz"):

@@ -37,7 +37,6 @@ def test_a_planner_that_stopped_is_not_alive_either(clusters: Clusters, loop: Pl
     loop._planner.batch = None  # type: ignore[method-assign, assignment]
     with pytest.raises(PlannerStopped):
         loop.submit([node("n1")]).result(WAIT)
-    loop._thread.join(WAIT)
     assert loop.failure
     assert not works(clusters, 1_000)
 

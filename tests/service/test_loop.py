@@ -1,6 +1,7 @@
 """The planner's thread: what it acknowledges and when, and what others may do meanwhile."""
 
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -176,15 +177,41 @@ def test_events_are_acknowledged_only_when_the_journal_took_them() -> None:
 
 
 def test_a_journal_that_will_never_work_stops_the_planner_and_says_so() -> None:
-    with planner(_Failing([StoreRefused("no")])) as loop:
+    with planner(_Failing([StoreRefused("no")] * 1_000)) as loop:
         with pytest.raises(PlannerStopped):
             loop.submit([node("n1")]).result(WAIT)
-        loop._thread.join(WAIT)
         assert not loop.alive
         assert "StoreRefused" in loop.failure
         assert "stopped" in loop.published.stale
         with pytest.raises(PlannerStopped):
             loop.submit([node("n2")])
+
+
+def test_a_planner_without_a_database_goes_on_after_an_error_of_its_own_and_wants_a_snapshot(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with planner(tell=False) as loop:
+        loop.submit([node("n1"), job("1")]).result(WAIT)
+        (run,) = loop.decisions.after("").decisions
+        take, errors = loop._inbox.take, [MemoryError(), MemoryError()]
+
+        def failing() -> list[PendingDelivery]:
+            if errors:
+                raise errors.pop()
+            return take()
+
+        monkeypatch.setattr(loop._inbox, "take", failing)
+        with pytest.raises(PlannerStopped, match="MemoryError"):
+            loop.submit([job("2")]).result(WAIT)
+        end = time.monotonic() + WAIT
+        while not loop.alive:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        assert loop.pending == 0
+        assert run in loop.decisions.after("").decisions  # it is still to be carried out
+        assert "part of the log" in loop.published.stale  # what it missed, a snapshot brings
+        assert loop.submit([job("3")]).result(WAIT).accepted == 1
+        assert {"1", "3"} <= set(loop.published.ids)
 
 
 def test_decisions_of_a_later_life_are_numbered_above_those_of_an_earlier_one() -> None:

@@ -173,6 +173,54 @@ def test_a_start_that_moved_is_told_by_mail_once_also_over_a_restart(
         assert len(office.letters) == 1
 
 
+def test_a_job_id_with_a_line_feed_ends_no_notices(post: tuple[Post, str], store: Store) -> None:
+    office, relay = post
+    with planner(tell_threshold=0, end_allowance=0) as loop:
+        strange = "2\nBcc: all@example.org"
+        jobs = [job("1", user="bob"), job("4", user="bob"), job(strange), job("3")]
+        loop.submit([node("n1"), *jobs]).result(WAIT)
+        desk = Desk(loop, mail(relay), lambda: store)
+        desk.add(wish())
+        desk.look()
+        sooner(loop)
+        desk.look()
+        desk.send()
+        told = sorted(str(letter["Subject"]) for letter in office.letters)
+        assert [subject.partition(":")[0] for subject in told] == ["[main] job 2?Bcc", "[main] job 3"]
+        assert {letter["Bcc"] for letter in office.letters} == {None}
+
+
+def test_an_error_over_one_notice_or_one_job_holds_up_no_other(
+    post: tuple[Post, str], store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    office, relay = post
+    with planner(tell_threshold=0, end_allowance=0) as loop:
+        jobs = [job("1", user="bob"), job("5", user="bob"), job("2"), job("3"), job("4")]
+        loop.submit([node("n1"), *jobs]).result(WAIT)
+        desk = Desk(loop, mail(relay), lambda: store)
+        desk.add(wish())
+        desk.look()
+        sooner(loop)
+        find, write = desk._due, desk._messenger._letter
+
+        def no_finding(published: Any, one: Wish, record: Any, now: int) -> Any:
+            if record.id == "2":
+                raise KeyError(record.id)
+            return find(published, one, record, now)
+
+        def no_writing(notice: Any) -> Any:
+            if notice.job == "3":
+                raise MemoryError
+            return write(notice)
+
+        monkeypatch.setattr(desk, "_due", no_finding)
+        monkeypatch.setattr(desk._messenger, "_letter", no_writing)
+        desk.look()
+        desk.send()
+        assert [letter["Subject"].partition(":")[0] for letter in office.letters] == ["[main] job 4"]
+        assert loop.supervisor.record("notices", "main").failures == 2
+
+
 @pytest.mark.parametrize(
     ("lost", "said"), [("demote", "; it is planned to end at "), ("hold", ", and has no planned start.")]
 )

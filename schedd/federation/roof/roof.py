@@ -79,6 +79,7 @@ class Roof:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.settings = settings
+        self.supervisor = log.supervisor
         self.peer_tokens = peer_tokens
         self._rules = settings.rules
         self._clock = clock

@@ -18,14 +18,15 @@ from schedd.federation.routing.seen import handover
 from schedd.federation.threads.asking import ask, ends_of, sizes_of, split_of
 from schedd.federation.threads.peers import Connect, client_of
 from schedd.store import StoreError
+from schedd.supervision import ThreadedWork
 
 __all__ = ["BagKeeper"]
 
 _log = structlog.get_logger(__name__)
 
 
-class BagKeeper(threading.Thread):
-    """The thread of all bags."""
+class BagKeeper(ThreadedWork):
+    """The work for all bags, in one thread."""
 
     def __init__(
         self,
@@ -34,7 +35,7 @@ class BagKeeper(threading.Thread):
         clock: Callable[[], float] = time.time,
         connect: Connect = client_of,
     ) -> None:
-        super().__init__(name="bags", daemon=True)
+        super().__init__(roof.supervisor, "bags")
         self._roof = roof
         self._stopping = stopping
         self._clock = clock
@@ -55,8 +56,8 @@ class BagKeeper(threading.Thread):
                     self.tend(name)
                 except StoreError as error:
                     _log.error("a bag was not tended", bag=name, why=str(error))
-                except Exception:
-                    _log.exception("a bag was not tended", bag=name)
+                except Exception as error:  # the others are tended all the same
+                    self._failures.note(error)
             self._roof.of_bags.bell.wait(self._roof.settings.routing.poll)
             self._stopping.wait(0.05)
 

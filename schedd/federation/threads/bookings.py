@@ -38,6 +38,7 @@ from schedd.federation.roof.roof import Roof
 from schedd.federation.routing.policies import Candidate
 from schedd.federation.threads.peers import Connect, client_of
 from schedd.store import StoreError
+from schedd.supervision import ThreadedWork
 
 __all__ = ["BookingKeeper"]
 
@@ -56,8 +57,8 @@ Rows = Mapping[str, Mapping[str, Any]]
 """A cluster's bookings, by name."""
 
 
-class BookingKeeper(threading.Thread):
-    """The thread of all bookings."""
+class BookingKeeper(ThreadedWork):
+    """The work for all bookings, in one thread."""
 
     def __init__(
         self,
@@ -66,7 +67,7 @@ class BookingKeeper(threading.Thread):
         clock: Callable[[], float] = time.time,
         connect: Connect = client_of,
     ) -> None:
-        super().__init__(name="bookings", daemon=True)
+        super().__init__(roof.supervisor, "bookings")
         self._roof = roof
         self._stopping = stopping
         self._clock = clock
@@ -81,10 +82,7 @@ class BookingKeeper(threading.Thread):
         """Rounds until it is to stop."""
         while not self._stopping.is_set():
             self._roof.of_bookings.bell.clear()
-            try:
-                self.round()
-            except Exception:
-                _log.exception("a round of bookings failed")
+            self.round()
             self._roof.of_bookings.bell.wait(self._roof.settings.routing.poll)
             self._stopping.wait(0.05)
 
@@ -111,8 +109,8 @@ class BookingKeeper(threading.Thread):
                 self.tend(one.id)
             except StoreError as error:
                 _log.error("a booking was not tended", booking=one.id, why=str(error))
-            except Exception:
-                _log.exception("a booking was not tended", booking=one.id)
+            except Exception as error:  # the others are tended all the same
+                self._failures.note(error)
 
     def tend(self, name: str) -> None:
         """All that is to be asked for one booking now. Raises StoreError."""

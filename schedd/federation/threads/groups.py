@@ -24,6 +24,7 @@ from schedd.federation.roof.roof import Roof
 from schedd.federation.routing.jobs import ImpossibleError
 from schedd.federation.threads.peers import client_of
 from schedd.store import StoreError
+from schedd.supervision import ThreadedWork
 
 __all__ = ["Keeper"]
 
@@ -44,8 +45,8 @@ class _Planning:
     generation: tuple[int, ...] = ()
 
 
-class Keeper(threading.Thread):
-    """The thread of all groups."""
+class Keeper(ThreadedWork):
+    """The work for all groups, in one thread."""
 
     def __init__(
         self,
@@ -54,7 +55,7 @@ class Keeper(threading.Thread):
         stopping: threading.Event,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        super().__init__(name="groups", daemon=True)
+        super().__init__(roof.supervisor, "groups")
         self._roof = roof
         self._tokens = tokens
         self._stopping = stopping
@@ -83,8 +84,8 @@ class Keeper(threading.Thread):
             self.tend(name, plan=plan)
         except (StoreError, ImpossibleError) as error:
             _log.error("a group was not tended", group=name, why=str(error))
-        except Exception:
-            _log.exception("a group was not tended", group=name)
+        except Exception as error:  # the others are tended all the same
+            self._failures.note(error)
 
     def _urgent(self) -> list[str]:
         """Groups that start soon, or are about to."""

@@ -17,6 +17,7 @@ from schedd.federation.routing.machine import Action
 from schedd.federation.routing.seen import HandoverSeen, Offer
 from schedd.federation.settings import ClusterSettings
 from schedd.store import StoreError
+from schedd.supervision import ThreadedWork
 
 __all__ = ["Connect", "Peer", "client_of"]
 
@@ -44,13 +45,13 @@ def client_of(settings: ClusterSettings, token: str) -> Client:
     return Client(Endpoint(settings.url, token, settings.cluster), timeout=settings.timeout)
 
 
-class Peer(threading.Thread):
-    """One cluster's thread. One that hangs holds up no other."""
+class Peer(ThreadedWork):
+    """The work for one cluster, in a thread of its own. One that hangs holds up no other."""
 
     def __init__(
         self, name: str, roof: Roof, token: str, stopping: threading.Event, connect: Connect = client_of
     ) -> None:
-        super().__init__(name=f"cluster {name}", daemon=True)
+        super().__init__(roof.supervisor, "exchange", cluster=name)
         self.cluster = name
         self._roof = roof
         self._settings = roof.settings.clusters[name]
@@ -74,9 +75,9 @@ class Peer(threading.Thread):
             bell.clear()
             try:
                 self.round()
-            except Exception:
-                _log.exception("a round failed", cluster=self.cluster)
+            except BaseException:
                 self._look_at = time.monotonic() + self._roof.settings.routing.poll
+                raise
             bell.wait(max(0.0, self._look_at - time.monotonic()))
             self._stopping.wait(0.01)
         self._drop()

@@ -166,7 +166,7 @@ class Bookkeeper:
         self._ledger = ledger
         self._stop = threading.Event()
         self._trouble = ""
-        self._thread = threading.Thread(target=self._run, name=f"books-{loop.name}", daemon=True)
+        self._thread = loop.supervisor.thread("accounts", self._run, cluster=loop.name)
 
     def start(self) -> None:
         """Begin."""
@@ -175,8 +175,7 @@ class Bookkeeper:
     def stop(self) -> None:
         """End after the work at hand."""
         self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        self._thread.join()
 
     def _run(self) -> None:
         while not self._stop.is_set():

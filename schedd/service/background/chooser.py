@@ -35,7 +35,7 @@ class Chooser:
         self._stop = threading.Event()
         self._last = 0
         self._trouble = ""
-        self._thread = threading.Thread(target=self._run, name=f"chooser-{loop.name}", daemon=True)
+        self._thread = loop.supervisor.thread("alternatives", self._run, cluster=loop.name)
 
     def start(self) -> None:
         """Begin."""
@@ -45,8 +45,7 @@ class Chooser:
         """End; a run under way is ended."""
         self._stop.set()
         self._choices.stop()
-        if self._thread.is_alive():
-            self._thread.join()
+        self._thread.join()
 
     def _run(self) -> None:
         while not self._stop.is_set():

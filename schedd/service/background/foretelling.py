@@ -47,7 +47,7 @@ class Foreteller:
         self._rounds = 0
         self._ended = self._took = float("-inf")
         self._generation = -1
-        self._thread = threading.Thread(target=self._run, name=f"foretell-{loop.name}", daemon=True)
+        self._thread = loop.supervisor.thread("expected starts", self._run, cluster=loop.name)
 
     def start(self) -> None:
         """Begin to work."""
@@ -60,8 +60,7 @@ class Foreteller:
             if self._plan is not None:
                 self._plan.stop()
             self._turn.notify()
-        if self._thread.ident is not None:
-            self._thread.join(10)
+        self._thread.join(10)
 
     # ---- the thread -----------------------------------------------------------------------------
 
@@ -79,8 +78,8 @@ class Foreteller:
                 if not self._stopping:
                     _log.warning("no starts were expected", cluster=self._loop.name, why=str(error))
             except Exception:
-                _log.exception("no starts were expected", cluster=self._loop.name)
                 self._ended = time.monotonic()
+                raise
 
     def _due(self, now: float) -> bool:
         loop = self._loop

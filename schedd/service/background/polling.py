@@ -62,7 +62,7 @@ class Poller:
         self._late: set[str] = set()
         self._number = 0
         self._life = f"{time.time_ns():x}"
-        self._thread = threading.Thread(target=self._run, name=f"licences-{loop.name}", daemon=True)
+        self._thread = loop.supervisor.thread("licences", self._run, cluster=loop.name)
 
     def start(self) -> None:
         """Begin to ask."""
@@ -71,8 +71,7 @@ class Poller:
     def stop(self) -> None:
         """Ask no more; a program that runs is waited for."""
         self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        self._thread.join()
 
     def _run(self) -> None:
         while not self._stop.is_set():

@@ -29,7 +29,7 @@ class Sampler:
         self._every = every
         self._generation = -1
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"sample-{loop.name}", daemon=True)
+        self._thread = loop.supervisor.thread("plan values", self._run, cluster=loop.name)
 
     def start(self) -> None:
         """Begin to look."""
@@ -39,11 +39,11 @@ class Sampler:
     def end(self) -> None:
         """Look no more."""
         self._stop.set()
+        self._thread.end()
 
     def join(self) -> None:
         """Wait until it does not; its planner is to be stopped before, whom it may wait for."""
-        if self._thread.ident is not None:
-            self._thread.join(10)
+        self._thread.join(10)
 
     def _run(self) -> None:
         while not self._stop.wait(self._every):
@@ -52,8 +52,6 @@ class Sampler:
             except (PlannerStopped, TimeoutError, StoreError) as error:
                 if not self._stop.is_set():
                     _log.warning("the plan was not evaluated", cluster=self._loop.name, why=str(error))
-            except Exception:
-                _log.exception("the plan was not evaluated", cluster=self._loop.name)
 
     def turn(self) -> None:
         """Note what the plan is worth, if it went on since and this daemon leads.

@@ -55,7 +55,7 @@ class Searcher:
         self._number = 0
         self._epoch = time.time_ns()
         self._seen = SearchHistory(whole=time.monotonic(), tried=time.monotonic())
-        self._thread = threading.Thread(target=self._work, name=f"search-{loop.name}", daemon=True)
+        self._thread = loop.supervisor.thread("searches", self._work, cluster=loop.name)
 
     def start(self) -> None:
         """Begin to look for moments at which a search may gain something."""
@@ -68,8 +68,7 @@ class Searcher:
             if self._search is not None:
                 self._search.stop()
             self._turn.notify()
-        if self._thread.ident is not None:
-            self._thread.join(10)
+        self._thread.join(10)
         while self._asked:
             self._asked.popleft().set_exception(PlannerStopped("the daemon is shutting down"))
 
@@ -99,10 +98,10 @@ class Searcher:
             except (PlannerStopped, Overloaded, TimeoutError, StoreError) as error:
                 for answer in asked:
                     answer.set_exception(PlannerStopped(str(error) or "the planner is busy"))
-            except Exception as error:
-                _log.exception("a search failed", cluster=self._loop.name)
+            except BaseException as error:
                 for answer in asked:
                     answer.set_exception(error)
+                raise
             else:
                 for answer in asked:
                     answer.set_result(run)

@@ -9,6 +9,7 @@ import structlog
 
 from schedd.engine.facts.alerts import OpenAlert
 from schedd.engine.show.view import Published
+from schedd.supervision import Supervisor
 
 __all__ = ["FOR_USERS", "Alarms", "Watch"]
 
@@ -74,10 +75,10 @@ class Alarms:
 class Watch:
     """Looks at the alarms of all clusters, in a thread of its own."""
 
-    def __init__(self, looks: Iterable[Callable[[], None]]) -> None:
+    def __init__(self, looks: Iterable[Callable[[], None]], supervisor: Supervisor | None = None) -> None:
         self._looks = tuple(looks)
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+        self._thread = (supervisor or Supervisor()).thread("alerts", self._run)
 
     def start(self) -> None:
         """Begin to look."""
@@ -86,13 +87,15 @@ class Watch:
     def stop(self) -> None:
         """Look no more."""
         self._stop.set()
-        if self._thread.ident is not None:
-            self._thread.join()
+        self._thread.join()
 
     def _run(self) -> None:
         while not self._stop.wait(_LOOK_S):
+            failed: Exception | None = None
             for look in self._looks:
                 try:
                     look()
-                except Exception:  # what watches must not end by what it watches
-                    _log.exception("a look at a cluster failed")
+                except Exception as error:  # the other clusters are looked at all the same
+                    failed = error
+            if failed is not None:
+                raise failed

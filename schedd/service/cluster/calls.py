@@ -10,6 +10,7 @@ from dataclasses import replace
 from schedd.engine import Engine, Outcome
 from schedd.service.cluster.errors import PlannerStopped
 from schedd.store import Batch, StoreError
+from schedd.supervision import SupervisedThread, Supervisor
 from schedd.wire import Event, Snapshot
 
 __all__ = ["CallFailed", "Watch", "call", "following", "gone_on"]
@@ -50,13 +51,15 @@ class Watch:
     one which is large and not endless comes to its end.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, supervisor: Supervisor | None = None, cluster: str = "") -> None:
         self.times = 1
+        self._supervisor = supervisor or Supervisor()
+        self._cluster = cluster
         self._lock = threading.Lock()
         self._until = self._fired = 0.0
         self._whose = 0
         self._ended = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._thread: SupervisedThread | None = None
 
     @property
     def watches(self) -> bool:
@@ -72,7 +75,7 @@ class Watch:
             yield
             return
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+            self._thread = self._supervisor.thread("time limits", self._run, cluster=self._cluster)
             self._thread.start()
         self._whose = threading.get_ident()
         self._fired = 0.0
@@ -93,6 +96,8 @@ class Watch:
     def end(self) -> None:
         """Watch no more."""
         self._ended.set()
+        if self._thread is not None:
+            self._thread.end()
 
     def _run(self) -> None:
         while not self._ended.wait(_LOOK_S):

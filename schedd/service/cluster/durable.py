@@ -4,6 +4,7 @@ import socket
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from typing import Protocol
 
@@ -16,6 +17,7 @@ from schedd.service.cluster.promised import Promised
 from schedd.service.settings.file import StoreSettings
 from schedd.store import AuditEntry, DurableJournal, Journal, Leadership, Mark, Store, StoreError, Token
 from schedd.store.place import default_url, state_folder
+from schedd.supervision import SupervisedThread, Supervisor
 from schedd.wire import Decision, LogLost
 
 __all__ = ["Durable", "Led", "Reign", "Succession"]
@@ -76,7 +78,7 @@ class Succession:
         self._cluster = cluster
         self._settings = settings
         self._follower: Follower | None = None
-        self.watch = Watch()
+        self.watch = Watch(durable.supervisor, cluster)
         self._failed = 0
         self._passed: CallFailed | None = None
         self._tries = 0
@@ -189,15 +191,16 @@ class Durable:
     store: Store
     lead: Leadership
 
-    def __init__(self, settings: StoreSettings) -> None:
+    def __init__(self, settings: StoreSettings, supervisor: Supervisor | None = None) -> None:
         self.settings = settings
+        self.supervisor = supervisor or Supervisor()
         self._no_lead = self._no_answer = ""
         self.opened = threading.Event()
         self.sought = threading.Event()
         """Set when it was tried to lead: this daemon does, or another one."""
         self._stopping = threading.Event()
         self._marks: dict[str, Mark] = {}
-        self._thread: threading.Thread | None = None
+        self._thread: SupervisedThread | None = None
 
     def open(self) -> bool:
         """Open the store, as soon as the database can be had; False when stopped before that.
@@ -217,7 +220,11 @@ class Durable:
                 holder = self.settings.holder or socket.gethostname()
                 self._warn_of_readers()
                 self.lead = Leadership(
-                    self.store.database, holder, seconds=self.settings.lease, above=self._last_term
+                    self.store.database,
+                    holder,
+                    seconds=self.settings.lease,
+                    above=self._last_term,
+                    supervisor=self.supervisor,
                 )
                 self.opened.set()
                 return True
@@ -273,7 +280,7 @@ class Durable:
     def seek(self, planners: Iterable[Led]) -> None:
         """Lead as soon as nobody else does, and let the planners step down when another leads."""
         known = tuple(planners)
-        self._thread = threading.Thread(target=self._seek, args=(known,), name="leadership", daemon=True)
+        self._thread = self.supervisor.thread("leadership", partial(self._seek, known), needed=True)
         self._thread.start()
 
     def _seek(self, planners: Sequence[Led]) -> None:

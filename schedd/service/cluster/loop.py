@@ -31,6 +31,7 @@ from schedd.service.cluster.retries import Retries
 from schedd.service.cluster.sharing import Shared
 from schedd.service.questions.forks import Fork, fork
 from schedd.store import AuditEntry, Journal, NotLeader, StoreError
+from schedd.supervision import Supervisor
 from schedd.wire import Event, LogLost
 
 __all__ = ["PlanLoop"]
@@ -49,8 +50,8 @@ _FOLLOW_S = 0.5
 class PlanLoop:
     """One cluster's engine in a thread of its own. All public methods may be called from any thread.
 
-    ``failure`` says why the planner stopped for an error, ``trouble`` why it waits for its journal; both are
-    empty while it works.
+    ``failure`` says over which error the planner stopped, until it is started again; ``trouble`` why it waits
+    for its journal. Both are empty while it works.
 
     With a ``succession`` it begins ``standing_by``: its engine follows what the store has, until this daemon
     leads; then it goes on with the journal that it gets. When another daemon leads it stands by again.
@@ -67,8 +68,11 @@ class PlanLoop:
         incidents: Incidents | None = None,
         meters: ClusterMeters | None = None,
         most_pending: int = 200_000,
+        supervisor: Supervisor | None = None,
     ) -> None:
         self.name = name
+        self.supervisor = supervisor or Supervisor()
+        """Of the daemon's background work; that of this cluster belongs there, too."""
         self.meters = meters or Meters().of(name)
         self.failure = ""
         self.standing_by = succession is not None
@@ -84,11 +88,20 @@ class PlanLoop:
             name, self.now, self._around, lambda: self._publisher.latest, self.meters.alerted, self._ring
         )
         self._planner = Planner(
-            name, engine, journal, clock, self.meters, self._retries, self._publisher, incidents, succession
+            name,
+            engine,
+            journal,
+            clock,
+            self.meters,
+            self._retries,
+            self._publisher,
+            incidents,
+            succession,
+            self.supervisor,
         )
         self._shared = Shared()
         self._stopping = self._stepping_down = False
-        self._thread = threading.Thread(target=self._run, name=f"plan-{name}", daemon=True)
+        self._thread = self.supervisor.thread("plan", self._run, cluster=name, needed=True)
         self._busy_since = 0.0
 
     # ---- any thread -----------------------------------------------------------------------------
@@ -104,8 +117,7 @@ class PlanLoop:
         self._inbox.ring()
         self._retries.end()
         self._planner.watch.end()
-        if self._thread.ident is not None:
-            self._thread.join(timeout)
+        self._thread.join(timeout)
         self.recovered.set()
         self.end_polls()
         self._inbox.refuse("the daemon is shutting down")
@@ -168,6 +180,7 @@ class PlanLoop:
         }
         was_set = self._clock_watch.look(self._planner.engine.state.now)
         found["clock"] = "; ".join(filter(None, (was_set, self.clocks)))
+        found["background"] = self.supervisor.trouble(self.name)
         return {kind: why for kind, why in found.items() if why}
 
     def hear(self, read_age: float | None = None) -> None:
@@ -207,6 +220,13 @@ class PlanLoop:
     def leads(self) -> bool:
         """Whether what is decided here counts at this moment."""
         return not self.standing_by and (self._succession is None or self._succession.leads)
+
+    @property
+    def unable_to_lead(self) -> str:
+        """Why this daemon, which leads by what it knows, may not decide now; empty while it may."""
+        if self.standing_by or self.leads:
+            return ""
+        return "this daemon's lease has expired and was not renewed"
 
     @property
     def busy_for(self) -> float:
@@ -322,8 +342,11 @@ class PlanLoop:
 
     def _run(self) -> None:
         try:
+            if self.failure:
+                self._start_again()
             while self._await_lead():
                 try:
+                    self._recover()
                     self._work()
                 except NotLeader as error:
                     self._stand_down(str(error))
@@ -332,16 +355,54 @@ class PlanLoop:
                     return
         except PlannerStopped:
             self._inbox.refuse("the daemon is shutting down")
-        except Exception as error:
-            _log.exception("the planner stopped", cluster=self.name)
-            self._planner.keep_incident("stopped")
+        except BaseException as error:
+            self.failure = "the planner stopped"  # at once: what follows needs memory
             self.failure = f"the planner stopped: {error!r}"
-            self.feed.bell.ring()
-            self.decisions.close()
-            self._inbox.refuse(self.failure)
+            self._planner.keep_incident("stopped")
+            self._refuse_all()
+            raise  # the supervisor starts it again
         finally:
             self._busy_since = 0.0
             self.recovered.set()
+
+    def _refuse_all(self) -> None:
+        """Answer everybody who waits: the planner stopped over an error."""
+        self.feed.bell.ring()
+        self.decisions.close()
+        self._inbox.refuse(self.failure)
+        with self._inbox.turn:
+            self._inbox.pending = 0
+
+    def _start_again(self) -> None:
+        """Begin after an error: with a store, from what it has; without one, with the engine as it is.
+
+        An error in a call of the engine does not come here: that engine is replaced at once.
+        """
+        self._refuse_all()
+        if self._succession is None:
+            self._planner.reopen_decisions()
+            return
+        with self._inbox.turn:
+            self.standing_by, self._stepping_down = True, False
+        self._retries.trouble = ""
+        self._shared.forget()
+        self._planner.journal.close()
+        self._succession.forget()
+
+    def _lost(self) -> list[Event]:
+        """Without a store: events may have been noted as known and not handled, so a snapshot is needed."""
+        last, now = self._planner.decisions.last, self.now()
+        name = f"lost:restart:{now}:{self.supervisor.record('plan', self.name).failures}"
+        number = int(last[1:]) if _DECISION.fullmatch(last) else 0
+        return [LogLost(id=name, time=now, why=self.failure, decided=number)]
+
+    def _recover(self) -> None:
+        """After an error: see that a batch can be handled, then take in events again."""
+        if self.failure:
+            self._planner.batch(self._lost() if self._succession is None else ())
+            self.failure = ""
+            self.feed.bell.ring()
+            _log.info("the planner works again", cluster=self.name)
 
     def _work(self) -> None:
         while self._await_work():

@@ -21,11 +21,13 @@ from schedd.service.cluster.publisher import Publisher
 from schedd.service.cluster.retries import Retries
 from schedd.service.cluster.spoken import speak_of
 from schedd.store import Batch, Journal, NotLeader, StoreError
+from schedd.supervision import Supervisor
 from schedd.wire import Alert, ClockSet, Event, Run
 
 __all__ = ["Planner"]
 
 _log = structlog.get_logger(__name__)
+_CHECKPOINT = "no checkpoint is kept"
 _WAKE = "the engine does not know when it is to be called"
 
 
@@ -43,6 +45,7 @@ class Planner:
         publisher: Publisher,
         incidents: Incidents | None,
         succession: Succession | None = None,
+        supervisor: Supervisor | None = None,
     ) -> None:
         self.engine = engine
         self.journal = journal
@@ -58,7 +61,7 @@ class Planner:
         self._incidents = incidents
         self._promised: Promised | None = None
         self._succession = succession
-        self.watch = succession.watch if succession is not None else Watch()
+        self.watch = succession.watch if succession is not None else Watch(supervisor, name)
         self._passing = Passing(name, retries, self.watch)
         self._failing: dict[str, str] = {}
         """What beside the plan itself fails, with why; it is tried again and again."""
@@ -121,6 +124,12 @@ class Planner:
         if reign.lost is not None:
             self.batch([reign.lost])
             self.checkpoint(must=True)
+
+    def reopen_decisions(self) -> None:
+        """Offer the decisions that are open in a new log, after the old one was closed."""
+        before = self.decisions
+        self.decisions = DecisionLog(last=before.last)
+        self.decisions.append(before.after("", most=1_000_000).decisions)
 
     def batch(self, events: Sequence[Event], *, resumed: bool = False) -> Batch | None:
         """Kept, handled, kept what follows, shown: in this order; None when none of the events is new."""
@@ -284,13 +293,14 @@ class Planner:
         if self._succession is None and self.engine.log.full:
             self.engine.freeze()  # nobody else does, and what led to a failure is to be known
         try:
-            self.journal.maybe_checkpoint(lambda: self.engine.freeze().parts(), now, must=must)
+            kept = self.journal.maybe_checkpoint(lambda: self.engine.freeze().parts(), now, must=must)
         except NotLeader:
             raise
-        except StoreError as error:
-            _log.error("no checkpoint was kept", cluster=self._name, why=str(error))
-        except Exception:
-            _log.exception("no checkpoint was kept", cluster=self._name)
+        except Exception as error:
+            self._fails(_CHECKPOINT, error)
+        else:
+            if kept:
+                self._failing.pop(_CHECKPOINT, None)
 
     def keep_failed(self, failed: CallFailed) -> None:
         """Keep what led to a call that failed as a file."""

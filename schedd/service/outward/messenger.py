@@ -57,18 +57,19 @@ class Messenger:
         letter = EmailMessage()
         letter["From"] = self._settings.sender
         letter["To"] = notice.wish.to
-        letter["Subject"] = f"[{self._cluster}] job {notice.job}: {_headline(notice)}"
+        letter["Subject"] = _one_line(f"[{self._cluster}] job {notice.job}: {_headline(notice)}")
         letter["Date"] = formatdate()
         letter["Message-ID"] = make_msgid(domain=self._settings.sender.rpartition("@")[2])
         letter["Auto-Submitted"] = "auto-generated"
-        lines = [f"Job {notice.job} on {self._cluster}: {_headline(notice)}."]
+        job = _one_line(notice.job)
+        lines = [f"Job {job} on {self._cluster}: {_headline(notice)}."]
         if notice.kind == "moved" and notice.before >= 0:
             lines.append(f"It was told before: {_moment(notice.before)}.")
         if notice.kind == "lost" and notice.end >= 0:
             lines.append(f"It can no longer end by then; it is planned to end at {_moment(notice.end)}.")
         elif notice.kind == "lost":
             lines.append("It can no longer end by then, and has no planned start.")
-        lines += ["", f"showstart {notice.job}   says why and where.", f"{_stop(notice)}   ends these mails."]
+        lines += ["", f"showstart {job}   says why and where.", f"{_stop(notice)}   ends these mails."]
         letter.set_content("\n".join(lines) + "\n")
         return letter
 
@@ -104,6 +105,11 @@ class Messenger:
             said = done.stderr.decode(errors="replace").strip()
             return f"{command[0]} ended with {done.returncode}: {said}"[:_SAID]
         return ""
+
+
+def _one_line(text: str) -> str:
+    """The text without characters that end a line or do not print: a header cannot hold them."""
+    return "".join(one if one.isprintable() else "?" for one in text)
 
 
 def _headline(notice: Notice) -> str:

@@ -63,7 +63,9 @@ class Desk:
     ) -> None:
         """``clock`` counts what is waited for; ``wall`` (UTC seconds) is kept over a restart."""
         self.settings = settings
+        self.cluster = loop.name
         self._loop = loop
+        self._record = loop.supervisor.record("notices", loop.name)
         self._store = store
         self._clock = clock
         self._wall = wall
@@ -74,6 +76,8 @@ class Desk:
         self._letters: deque[_Letter] = deque()
         self._sent: dict[str, deque[int]] = {}
         self._put_off: set[_Key] = set()
+        self._failed: set[str] = set()
+        """Jobs of which it could not be found out whether anything is to be told."""
 
     # ---- wishes ----------------------------------------------------------------------------------
 
@@ -141,11 +145,14 @@ class Desk:
             seen.add(key)
             if record.phase not in (Phase.WAITING, Phase.BLOCKED):
                 continue
-            start = int(published.starts[record.slot]) if record.slot >= 0 else -1
-            told = told_of(published, record, start)
-            lost = lost_deadline(record, now) if wish.lost else -1
-            length = record.understood.walltime
-            mark, notice = due(wish, self._marks.get(key), record.id, told, now, lost=lost, walltime=length)
+            try:
+                mark, notice = self._due(published, wish, record, now)
+            except Exception as error:  # of this job: the others are looked at all the same
+                if record.id not in self._failed:
+                    self._record.note(error)
+                self._failed.add(record.id)
+                continue
+            self._failed.discard(record.id)
             if notice is not None and not self._may(wish.who, notices):
                 if key not in self._put_off:
                     self._put_off.add(key)
@@ -159,6 +166,7 @@ class Desk:
                 notices.append(notice)
         gone = [key for key in self._marks if key not in seen]
         self._put_off &= seen
+        self._failed &= {job for _, job in seen}
         if new or gone:
             moment = int(self._wall())
             whom = ([one.wish.who for one in notices], moment, moment - _HOUR_S)
@@ -174,6 +182,16 @@ class Desk:
                 self._letters.append(_Letter(notice))
             else:
                 loop.meters.noticed("given_up")
+
+    def _due(
+        self, published: Published, wish: Wish, record: JobRecord, now: int
+    ) -> tuple[Noticed, Notice | None]:
+        """What is told of a job by then, and what is to be told now."""
+        start = int(published.starts[record.slot]) if record.slot >= 0 else -1
+        told = told_of(published, record, start)
+        lost = lost_deadline(record, now) if wish.lost else -1
+        last, length = self._marks.get((wish.number, record.id)), record.understood.walltime
+        return due(wish, last, record.id, told, now, lost=lost, walltime=length)
 
     def _known(self, store: Store) -> Mapping[int, Wish]:
         wishes = self._wishes
@@ -218,7 +236,11 @@ class Desk:
             if letter.not_before > self._clock():
                 self._letters.append(letter)
                 continue
-            why = self._messenger.send(notice, now)
+            try:
+                why = self._messenger.send(notice, now)
+            except Exception as error:  # of this notice: the others are sent all the same
+                self._record.note(error)
+                why = repr(error)
             if not why:
                 self._loop.meters.noticed("sent")
                 continue

@@ -14,6 +14,7 @@ import secrets
 import stat
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -233,10 +234,9 @@ async def follow(
             await asyncio.sleep(pause)
             left = max(0.0, not_before - time.monotonic()) if waiting or tries else None
             if left != 0.0:
-                try:
-                    await asyncio.wait_for(rung.wait(), left)
-                except TimeoutError:
-                    continue
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(left):
+                        await rung.wait()
 
 
 def _merged(earlier: Moved, later: Moved) -> Moved | None:

@@ -123,6 +123,7 @@ class StateOf(Collector):
         )
         yield from (paused, halted, stale, failing, alerts, covered, leading, generations, at_risk, breaches)
         yield from (pressures, oldest)
+        yield from self._background()
         durable = self._clusters.durable
         if durable is not None and durable.opened.is_set():
             about = "The leader's term; 0 while it is not this daemon"
@@ -130,6 +131,26 @@ class StateOf(Collector):
         build = GaugeMetricFamily("schedd_build", "1, with the program's version", labels=["version"])
         build.add_metric([__version__], 1)
         yield build
+
+    def _background(self) -> Iterator[Metric]:
+        labels = ["cluster", "work"]
+        failures = CounterMetricFamily(
+            "schedd_background_failures",
+            "Failures of background work, each followed by a restart",
+            labels=labels,
+        )
+        down = GaugeMetricFamily(
+            "schedd_background_down",
+            "1 while background work waits for its restart",
+            labels=labels,
+        )
+        shown = {"", *(loop.name for loop in self._shown)}
+        for record in self._clusters.supervisor.records:
+            if record.cluster in shown:
+                failures.add_metric([record.cluster, record.name], record.failures)
+                down.add_metric([record.cluster, record.name], record.down)
+        yield failures
+        yield down
 
 
 class Only(Collector):

@@ -1,0 +1,91 @@
+"""Supervised tasks of the adapter: an exception never ends one of them silently.
+
+Tasks that nobody awaits are created only here: `tests/test_background_work.py` checks this.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, Final
+
+__all__ = ["TaskSet", "work_together"]
+
+_log = logging.getLogger(__name__)
+
+_FIRST_WAIT_S: Final = 1.0
+_LONGEST_WAIT_S: Final = 60.0
+_STEADY_S: Final = 60.0
+"""After so long without a failure the next wait is the first one again."""
+
+Work = Callable[[], Awaitable[None]]
+
+
+async def work_together(
+    works: Mapping[str, Work], ends: tuple[type[Exception], ...], failed: Callable[[], None]
+) -> None:
+    """Do all these until cancelled. One that raises is logged and starts again after a growing wait.
+
+    An exception of ``ends`` ends all of them and is raised, in a group. ``failed`` is called after any other:
+    what the work knew of the server may be incomplete.
+    """
+    async with asyncio.TaskGroup() as group:
+        for name, work in works.items():
+            group.create_task(_work_on(name, work, ends, failed), name=name)
+
+
+async def _work_on(
+    name: str, work: Work, ends: tuple[type[Exception], ...], failed: Callable[[], None]
+) -> None:
+    loop = asyncio.get_running_loop()
+    wait = _FIRST_WAIT_S
+    while True:
+        begun = loop.time()
+        try:
+            await work()
+        except ends:
+            raise
+        except Exception:
+            if loop.time() - begun >= _STEADY_S:
+                wait = _FIRST_WAIT_S
+            _log.exception("%s failed; it starts again in %.0f s", name, wait)
+            failed()
+        else:
+            return
+        await asyncio.sleep(wait * random.uniform(0.8, 1.2))
+        wait = min(_LONGEST_WAIT_S, wait * 2)
+
+
+class TaskSet:
+    """Tasks that end by themselves, such as one for each connection. Their errors are logged."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __iter__(self) -> Any:
+        return iter(tuple(self._tasks))
+
+    def __bool__(self) -> bool:
+        return bool(self._tasks)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Start a task."""
+        task = asyncio.create_task(work, name=self._name)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    async def finished(self) -> None:
+        """Wait for the end of all tasks."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def close(self) -> None:
+        """Cancel all tasks and wait for their end."""
+        for task in tuple(self._tasks):
+            task.cancel()
+        await self.finished()
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("%s failed", self._name, exc_info=error)

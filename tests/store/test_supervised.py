@@ -1,0 +1,337 @@
+"""A whole daemon on a real database: an exception in any thread or task of it ends nothing, and is told."""
+
+import asyncio
+import ctypes
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from fastapi import FastAPI
+from prometheus_client import CollectorRegistry, generate_latest
+
+from schedd.api.tending import lifespan
+from schedd.engine import EngineSettings
+from schedd.service.access.askers import Askers
+from schedd.service.access.tokens import Tokens
+from schedd.service.cluster.clock import SystemClock
+from schedd.service.cluster.durable import Durable
+from schedd.service.cluster.loop import PlanLoop
+from schedd.service.clusters import Clusters
+from schedd.service.outward.notices import Desk
+from schedd.service.outward.webhooks import Hook
+from schedd.service.read.gauges import StateOf
+from schedd.service.settings.file import NotifySettings, StoreSettings, WebhookSettings
+from schedd.store import Leadership
+from schedd.store import lease as leases
+from schedd.supervision import WorkRecord
+from tests.service.build import event_id, job, node
+from tests.store.postgres import PostgresServer
+
+WAIT = 40
+LEASE = 2.0
+NOT_OURS = ("asyncio_", "AnyIO worker thread", "checkpoint", "MainThread", "daemon of the test")
+"""Of asyncio's and Starlette's pools, whose callers get the errors; and a checkpoint in the making."""
+
+
+def until(condition: Callable[[], object], turn: Callable[[], object] = lambda: None) -> None:
+    end = time.monotonic() + WAIT
+    while not condition():
+        assert time.monotonic() < end
+        turn()
+        time.sleep(0.01)
+
+
+class Daemon:
+    """One with everything that works in the background, in a thread of this process."""
+
+    def __init__(self, url: str, folder: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        with socket.socket() as nobody:
+            nobody.bind(("127.0.0.1", 0))
+            away = f"http://127.0.0.1:{nobody.getsockname()[1]}"
+        secret = folder / "secret"
+        secret.write_text(secrets.token_hex(16))
+        secret.chmod(0o600)
+        self.told = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.told.bind(str(folder / f"{name}.notify"))
+        threading.Thread(target=self._read, name="daemon of the test: notices", daemon=True).start()
+        monkeypatch.setenv("NOTIFY_SOCKET", str(folder / f"{name}.notify"))
+        monkeypatch.setenv("WATCHDOG_USEC", "1000000")
+        monkeypatch.delenv("WATCHDOG_PID", raising=False)
+        self.durable = Durable(StoreSettings(url=url, holder=name, lease=LEASE, marks=folder))
+        site = {"licences": {"abaqus": {"command": ["/bin/true"], "every": 60}}}
+        self.clusters = Clusters(
+            {"main": EngineSettings(slack=60, site=site)},
+            SystemClock(),
+            durable=self.durable,
+            evaluate_every=0.2,
+        )
+        self.loop: PlanLoop = self.clusters["main"]
+        self.askers = Askers(Tokens([], complete=False))
+        hook = Hook(WebhookSettings(url=away, secret_file=secret, allow=("127.0.0.1",)), b"x" * 32)
+        notify = NotifySettings(relay="127.0.0.1:9", sender="schedd@example.org", domains=("example.org",))
+        self.desk = Desk(self.loop, notify, self.durable.opened_store)
+        self._events = asyncio.new_event_loop()
+        self._end = asyncio.Event()
+        self.gave_up: list[BaseException] = []
+        self._lived = lifespan(
+            self.clusters, self.askers, self._nothing, self.gave_up.append, [hook], [self.desk]
+        )
+        self._thread = threading.Thread(target=self._run, name="daemon of the test")
+
+    def _read(self) -> None:
+        with suppress(OSError):
+            while self.told.recv(1_000):
+                pass
+
+    async def _nothing(self) -> None:
+        return
+
+    def _run(self) -> None:
+        async def live() -> None:
+            async with self._lived(FastAPI()):
+                await self._end.wait()
+
+        self._events.run_until_complete(live())
+        self._events.close()
+
+    def start(self) -> "Daemon":
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        self._events.call_soon_threadsafe(self._end.set)
+        self._thread.join(WAIT)
+        assert not self._thread.is_alive()
+        self.told.shutdown(socket.SHUT_RDWR)
+        self.told.close()
+
+    @property
+    def metrics(self) -> str:
+        registry = CollectorRegistry()
+        registry.register(StateOf(self.clusters, list(self.clusters)))
+        return generate_latest(registry).decode()
+
+    @property
+    def alerts(self) -> str:
+        return "".join(one.text for one in self.loop.alarms.open if one.kind == "background")
+
+    def submit(self, *events: Any) -> None:
+        self.loop.submit(events).result(WAIT)
+
+    # ---- errors from outside ---------------------------------------------------------------------
+
+    def fail(self, record: WorkRecord) -> None:
+        """Raise MemoryError in the thread, or in the task, that does this work."""
+        title = f"{record.name} {record.cluster}".strip()
+        for thread in threading.enumerate():
+            if thread.name == title:
+                assert thread.ident is not None
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                    ctypes.c_ulong(thread.ident), ctypes.py_object(MemoryError)
+                )
+                until(lambda: record.failures, self.loop._inbox.ring)
+                return
+        self._events.call_soon_threadsafe(self._fail_task, title)
+        until(lambda: record.failures)
+
+    def _fail_task(self, title: str) -> None:
+        task = next(task for task in asyncio.all_tasks(self._events) if task.get_name() == title)
+        waits: Any = task._fut_waiter  # type: ignore[attr-defined]
+        if waits is None or isinstance(waits, asyncio.Task) or waits.done() or "thread" in repr(waits):
+            self._events.call_later(0.01, self._fail_task, title)
+        else:
+            waits.set_exception(MemoryError())
+
+
+@pytest.fixture
+def url(postgres: PostgresServer) -> Iterator[str]:
+    """PostgreSQL: only there a thread renews the lease."""
+    name = f"supervised{secrets.token_hex(4)}"
+    yield postgres.create(name)
+    postgres.drop(name)
+
+
+@contextmanager
+def daemon(
+    url: str, folder: Path, monkeypatch: pytest.MonkeyPatch, name: str = "a", *, leads: bool = True
+) -> Iterator[Daemon]:
+    found = Daemon(url, folder, name, monkeypatch).start()
+    try:
+        until(lambda: found.clusters.ready)
+        assert found.loop.leads is leads
+        yield found
+    finally:
+        found.stop()
+
+
+def readiness(one: Daemon) -> str:
+    return one.clusters.failures.get("main", "")
+
+
+def test_an_exception_in_any_thread_or_task_of_the_daemon_ends_nothing_and_is_told(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = {thread.ident for thread in threading.enumerate()}
+    with structlog.testing.capture_logs() as said, daemon(url, tmp_path, monkeypatch) as one:
+        one.submit(node("n1"), job("1"), job("2"))
+        work = one.clusters.supervisor.records
+        titles = {f"{record.name} {record.cluster}".strip(): record for record in work}
+        threads = {
+            thread.name
+            for thread in threading.enumerate()
+            if thread.ident not in before and not thread.name.startswith(NOT_OURS)
+        }
+        tasks = {task.get_name() for task in asyncio.all_tasks(one._events)} - {"Task-1"}
+        alone = {name for name in threads | tasks if name not in titles}
+        assert not alone, "these work without a supervisor"
+        going = [titles[name] for name in sorted(threads | tasks)]
+        names = {record.name for record in going}
+        assert names == {
+            *("plan", "searches", "expected starts", "accounts", "licences", "alternatives", "plan values"),
+            *("time limits", "leadership", "lease", "alerts"),
+            *("tokens", "notices", "webhook 1", "watchdog"),
+        }
+        for record in going:
+            one.fail(record)
+        for record in going:
+            until(lambda record=record: not record.down)  # type: ignore[misc]
+        again = {thread.name for thread in threading.enumerate()} | {
+            task.get_name() for task in asyncio.all_tasks(one._events)
+        }
+        assert threads | tasks <= again
+        metrics = one.metrics
+        until(lambda: all(record.name in one.alerts for record in going))
+        for record in going:
+            labels = f'cluster="{record.cluster}",work="{record.name}"'
+            assert f"schedd_background_failures_total{{{labels}}} 1.0" in metrics
+            assert any(
+                line["event"] == "background work failed" and line["work"] == record.name for line in said
+            )
+        until(lambda: readiness(one).startswith("no snapshot") or not readiness(one))
+        one.submit(job("3"))  # it plans, keeps what it decides, and leads
+        assert set(one.loop.published.ids) == {"1", "2", "3"}
+        assert one.loop.leads
+        assert not one.gave_up
+
+
+def test_a_token_revoked_after_an_error_of_the_refresh_counts_no_more(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with daemon(url, tmp_path, monkeypatch) as one:
+        tokens, store = one.askers.tokens, one.durable.store
+        token = store.add_token("ann", "user", 1)
+        until(lambda: tokens.bearer(token))
+        read, errors = one.durable.tokens, [MemoryError(), ValueError("no")]
+
+        def failing() -> Any:
+            if errors:
+                raise errors.pop()
+            return read()
+
+        monkeypatch.setattr(one.durable, "tokens", failing)
+        until(lambda: not errors)
+        (kept,) = store.tokens()
+        store.revoke_token(kept.id, 2)
+        until(lambda: tokens.bearer(token) is None)
+        assert "tokens: " in one.clusters.supervisor.trouble("main")
+
+
+def test_a_token_refresh_that_fails_for_ever_makes_the_daemon_not_ready(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with daemon(url, tmp_path, monkeypatch) as one:
+
+        def failing() -> Any:
+            raise MemoryError
+
+        monkeypatch.setattr(one.durable, "tokens", failing)
+        until(lambda: "tokens: MemoryError" in readiness(one))
+
+
+def test_an_error_while_the_lease_is_renewed_does_not_end_the_lease(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with daemon(url, tmp_path, monkeypatch) as one:
+        renew, errors = leases.renew, [MemoryError(), ValueError("no")]
+
+        def failing(*of: Any) -> bool:
+            if errors:
+                raise errors.pop()
+            return renew(*of)
+
+        monkeypatch.setattr(leases, "renew", failing)
+        until(lambda: not errors)
+        term, ends = one.durable.lead.term, time.monotonic() + 3 * LEASE
+        until(lambda: one.loop.leads)
+        while time.monotonic() < ends:  # longer than the lease lasts by itself
+            one.submit(node(f"n{event_id()}"))
+        assert one.durable.lead.term == term
+
+
+def test_a_lease_that_cannot_be_renewed_makes_the_daemon_not_ready(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with daemon(url, tmp_path, monkeypatch) as one:
+
+        def failing(*_: Any) -> bool:
+            raise ValueError("no")
+
+        monkeypatch.setattr(leases, "renew", failing)
+        until(lambda: "lease" in readiness(one))
+        until(lambda: not one.loop.leads)
+        assert "lease" in readiness(one)
+
+
+def test_a_standby_takes_over_though_an_error_comes_in_between(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with daemon(url, tmp_path, monkeypatch, "b") as leader:
+        leader.submit(node("n1"), job("1"))
+        standby = Daemon(url, tmp_path, "a", monkeypatch).start()
+        try:
+            until(lambda: standby.clusters.ready)
+            assert not standby.loop.leads
+            take, errors = Leadership.take, [MemoryError(), ValueError("no")]
+
+            def failing(lead: Leadership) -> bool:
+                if lead is standby.durable.lead and errors:
+                    raise errors.pop()
+                return take(lead)
+
+            monkeypatch.setattr(Leadership, "take", failing)
+            until(lambda: "leadership: " in readiness(standby) or not errors)
+            leader.durable.lead.give_up()
+            until(lambda: standby.loop.leads)
+            standby.submit(job("2"))
+            assert set(standby.loop.published.ids) == {"1", "2"}
+        finally:
+            standby.stop()
+
+
+def test_an_error_in_the_planner_itself_is_followed_by_a_restart_from_the_store(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with daemon(url, tmp_path, monkeypatch) as one:
+        one.submit(node("n1"), job("1"))
+        take, errors = one.loop._inbox.take, [MemoryError()]
+
+        def failing() -> Any:
+            if errors:
+                raise errors.pop()
+            return take()
+
+        monkeypatch.setattr(one.loop._inbox, "take", failing)
+        lost = one.loop.submit([job("2")])
+        assert lost.exception(WAIT) is not None  # the adapter sends it again
+        until(lambda: one.loop.alive and one.loop.leads)
+        one.submit(job("3"))
+        assert set(one.loop.published.ids) == {"1", "3"}
+        assert one.loop.pending == 0
+        assert "plan: MemoryError" in one.clusters.supervisor.trouble("main")
