@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from schedd.api.federating import _lead
 from schedd.federation.settings import Settings
 from schedd.service.garbage import Garbage
+from schedd.supervision import Supervisor
 
 
 def test_while_it_leads_looks_for_garbage_go_through_what_is_new(tmp_path: Path) -> None:
@@ -18,7 +19,7 @@ def test_while_it_leads_looks_for_garbage_go_through_what_is_new(tmp_path: Path)
     settings = Settings.model_validate({"store": store, "clusters": {"north": cluster}})
     app, stopping = FastAPI(), threading.Event()
     app.state.roof = None
-    leading = threading.Thread(target=_lead, args=(settings, {"north": "x"}, app, stopping))
+    leading = threading.Thread(target=_lead, args=(settings, {"north": "x"}, app, stopping, Supervisor()))
     leading.start()
     try:
         end = time.monotonic() + 30
