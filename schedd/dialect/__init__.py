@@ -8,7 +8,7 @@ from schedd.dialect.depend import Condition, Until, conditions
 from schedd.dialect.errors import RequestError
 from schedd.dialect.family import DIALECTS, KILLED, Dialect, Family, Site, dialect_of, family_of
 from schedd.dialect.holds import Hold, holds_in
-from schedd.dialect.openpbs import parse_openpbs
+from schedd.dialect.openpbs import is_shrinkable, parse_openpbs
 from schedd.dialect.render import canonical, openpbs_select, torque_nodes
 from schedd.dialect.sharing import NodeKind, kinds_of
 from schedd.dialect.torque import parse_torque
@@ -32,6 +32,7 @@ __all__ = [
     "format_size",
     "format_walltime",
     "holds_in",
+    "is_shrinkable",
     "kinds_of",
     "openpbs_select",
     "parse_openpbs",

@@ -20,7 +20,7 @@ from schedd.dialect.units import looks_like_amount, parse_size
 from schedd.model.request import Chunk, NodeSets, Place, Request
 from schedd.wire import NO_TYPES, ResourceTypes
 
-__all__ = ["parse_openpbs"]
+__all__ = ["is_shrinkable", "parse_openpbs"]
 
 _NOT_FOR_THE_PLAN: Final = frozenset({"mpiprocs", "ompthreads", "nchunk"})
 """How a job's processes are started inside its chunks."""
@@ -232,6 +232,11 @@ def _with_default_memory(chunk: Chunk, per_core: int) -> Chunk:
         return chunk
     default = per_core * chunk.cpus
     return replace(chunk, mem=min(default, chunk.vmem) if chunk.vmem else default)
+
+
+def is_shrinkable(resources: Mapping[str, str]) -> bool:
+    """Whether the scheduler sets the walltime of the job at its start (min_walltime, max_walltime)."""
+    return "min_walltime" in resources or "max_walltime" in resources
 
 
 def _walltime(asked: Asked, *, runs: bool) -> int | None:

@@ -15,6 +15,7 @@ class Run:
     """Start a job exactly on these shares.
 
     Valid until ``expires`` (seconds since the epoch) and for the job's ``version`` as last reported.
+    ``walltime`` (s) is what the server is to be told first of a job whose walltime is the scheduler's to set.
     """
 
     id: str
@@ -24,6 +25,7 @@ class Run:
     shares: tuple[ShareFacts, ...]
     version: str
     expires: int
+    walltime: int | None = None
     term: int = 0
     type: Literal["run"] = "run"
 

@@ -3,7 +3,17 @@
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from schedd.dialect import Hold, NodeKind, RequestError, Site, dialect_of, holds_in, kinds_of, parse_walltime
+from schedd.dialect import (
+    Hold,
+    NodeKind,
+    RequestError,
+    Site,
+    dialect_of,
+    holds_in,
+    is_shrinkable,
+    kinds_of,
+    parse_walltime,
+)
 from schedd.engine.facts.settings import EngineSettings
 from schedd.model import Never, Node, NodeSets, NodeState, Request
 from schedd.plan.shapes import GATE
@@ -102,7 +112,7 @@ class Intake:
         """What the job asks for; defaults of the queue go before those of the server."""
         queue_defaults = queue.defaults if queue is not None else {}
         resources = facts.resources
-        runs = "max_walltime" in resources and facts.state in ("R", "E", "S")
+        runs = is_shrinkable(resources) and facts.state in ("R", "E", "S")
         rest = (
             *(facts.family, facts.exclusive, runs),
             *(tuple(queue_defaults.items()), tuple(server_defaults.items())),
@@ -128,7 +138,7 @@ class Intake:
     ) -> Understood | None:
         """A request that differs from others in nothing but its walltime is read once for all of them."""
         text = facts.resources.get("walltime", _ANY_WALLTIME)
-        if text == _ANY_WALLTIME:
+        if text == _ANY_WALLTIME or is_shrinkable(facts.resources):
             return None
         try:
             walltime = parse_walltime(text)

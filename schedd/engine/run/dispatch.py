@@ -25,7 +25,7 @@ from schedd.engine.rank.promises import note, note_one
 from schedd.engine.rank.quarantine import Concerning
 from schedd.engine.run.queueing import start_by_policy
 from schedd.engine.run.rereading import look_again
-from schedd.engine.run.running import hold
+from schedd.engine.run.running import hold, walltime_to_set
 from schedd.plan.columns import PLANNED, Ints
 from schedd.wire import Run
 
@@ -164,6 +164,7 @@ def _try(state: EngineState, record: JobRecord, event: str, displaced: _Displace
         shares=shares_of(state.plan, slot),
         version=record.facts.version,
         expires=expires,
+        walltime=walltime_to_set(record),
     )
     state.decisions.append(decision)
     state.out[record.id] = None

@@ -4,6 +4,8 @@ import heapq
 from collections.abc import Iterable
 from dataclasses import replace
 
+from schedd.dialect import is_shrinkable
+from schedd.engine.facts.intake import Understood
 from schedd.engine.facts.phases import Step, after
 from schedd.engine.facts.records import BackOff, Cause, JobRecord, Phase, RunSoFar
 from schedd.engine.facts.shares import shares_of, takes_of
@@ -31,6 +33,7 @@ __all__ = [
     "run",
     "suspect",
     "told_again",
+    "walltime_to_set",
 ]
 
 
@@ -54,10 +57,12 @@ def run(
     starts = known.starts + (record.phase is not Phase.RUNNING)
     by = known.by if by is None else by
     facts = replace(known, state=letter, shares=shares, started=started, starts=starts, by=by)
+    ours = record.phase is Phase.DISPATCHED
+    if ours and (walltime := walltime_to_set(record)) is not None:
+        facts = replace(facts, resources={**facts.resources, "walltime": str(walltime)})
     # It may have been altered while its run decision was out.
     understood = state.intake.read(facts, state.queues.get(facts.queue), state.server.defaults)
-    ours = record.phase is Phase.DISPATCHED
-    altered = understood != record.understood
+    altered = _without_notes(understood) != _without_notes(record.understood)
     planned = state.plan.start(record.slot) if record.slot >= 0 else -1
     as_planned = ours and not altered and _same_nodes(shares_of(state.plan, record.slot), shares)
     state.homeless.pop(record.id, None)
@@ -74,6 +79,19 @@ def run(
     occupy(state, record)
     cause = Cause.OUTAGE if ours else Cause.ADMIN
     make_way(state, [record.slot], event, cause, f"job {record.id} was started there")
+
+
+def walltime_to_set(record: JobRecord) -> int | None:
+    """The walltime by which a job is planned that leaves it to the scheduler; the server is told it before
+    the job runs.
+    """
+    shrinkable = record.facts.family == "openpbs" and is_shrinkable(record.facts.resources)
+    return record.understood.walltime if shrinkable and not record.understood.assumed else None
+
+
+def _without_notes(understood: Understood) -> Understood:
+    request = understood.request
+    return understood if request is None else replace(understood, request=replace(request, notes=()))
 
 
 def _believed(state: EngineState, record: JobRecord, started: int) -> int:

@@ -46,8 +46,9 @@ def alter(cluster: PbsCluster, jobs: Iterable[Job], changes: Iterable[Attribute]
             _apply(cluster, job, change)
         job.touch(cluster.now)
         settle(cluster, job)
+        asked = any(change.name == "Resource_List" for change in changes)
         for scheduler in cluster.schedulers.values():
-            if scheduler.reads and any(change.name == "Resource_List" for change in changes):
+            if asked and scheduler.reads and not who.server_write:  # a scheduler knows what it does itself
                 scheduler.altered.add(job.id)
 
 

@@ -64,6 +64,13 @@ def resources_of(cluster: PbsCluster, order: Order, queue: Queue) -> dict[str, s
             word, _, resource = key.partition(".")
             if word == "resources_default" and resource:
                 defaults[resource] = value
+    if "max_walltime" in given and "min_walltime" not in given:
+        raise RefusalError(ServerCode.MAX_NO_MINWT, 'Cannot have "max_walltime" without "min_walltime"')
+    if "max_walltime" in given and seconds(given["min_walltime"]) > seconds(given["max_walltime"]):
+        raise RefusalError(ServerCode.MIN_GT_MAXWT, '"min_walltime" can not be greater than "max_walltime"')
+    if order.array and "min_walltime" in given:
+        text = '"min_walltime" and "max_walltime" are not valid resources for a job array'
+        raise RefusalError(ServerCode.NOSTF_JOBARRAY, text)
     try:
         return selects.complete(cluster, given, defaults)
     except ValueError:

@@ -20,6 +20,11 @@ def run_request(job: str, destination: str, *, asynchronous: bool) -> RunRequest
     return RunRequest(code=code, job=job, destination=destination)
 
 
+def walltime_request(job: str, seconds: int) -> ManageRequest:
+    """Sets the walltime of a job that leaves it to its scheduler (`min_walltime`)."""
+    return modify_request(job, [Attribute("Resource_List", clock_time(seconds), "walltime")])
+
+
 def estimate(start: int | None, nodes: Sequence[str]) -> list[Attribute]:
     """Says when and where a job is planned; without a start, that it has none."""
     if start is None:

@@ -42,11 +42,13 @@ def room(vnode: Described, types: ResourceTypes, held: Mapping[str, int] | None 
     return Room(vnode.name, free, frozenset(node_facts(vnode.name, vnode.values, types=types).properties))
 
 
-def left_of(vnode: Described, types: ResourceTypes) -> dict[str, int]:
-    """What a vnode or a host has left of each amount that it has, by the server's own count."""
+def left_of(vnode: Described, types: ResourceTypes, spent: Mapping[str, int]) -> dict[str, int]:
+    """What a vnode or a host has left of each amount that it has, by the server's own count and what was
+    `spent` since.
+    """
     used = amounts(vnode.values, ASSIGNED, types)
     return {
-        name: max(0, count - used.get(name, 0))
+        name: max(0, count - used.get(name, 0) - spent.get(name, 0))
         for name, count in amounts(vnode.values, AVAILABLE, types).items()
     }
 

@@ -12,13 +12,13 @@ from schedd.wire import JobFacts, ResourceTypes, Run
 from server_adapter.batch.described import Described
 from server_adapter.batch.errors import ServerRefusedError
 from server_adapter.bridge.checks import Check, NodeRoom, Verdict, check_job, check_nodes
-from server_adapter.bridge.facts import ACTIVE, Values
+from server_adapter.bridge.facts import ACTIVE, Values, attempt
 from server_adapter.bridge.server import Outcome
 from server_adapter.dis import Attribute, Operation
 from server_adapter.openpbs.codes import BUSY, RequestCode, ServerCode
 from server_adapter.openpbs.connection import Connection
 from server_adapter.openpbs.requests import SelectRequest, StatusRequest
-from server_adapter.openpbs.values import parent
+from server_adapter.openpbs.values import parent, seconds
 from server_adapter.servers.openpbs.arrays import expanded
 from server_adapter.servers.openpbs.facts import (
     VnodeUse,
@@ -31,7 +31,7 @@ from server_adapter.servers.openpbs.facts import (
 from server_adapter.servers.openpbs.hosts import NO_HOSTS, Hosts
 from server_adapter.servers.openpbs.placing import exec_vnode
 from server_adapter.servers.openpbs.reader import job_request
-from server_adapter.servers.openpbs.requests import run_request
+from server_adapter.servers.openpbs.requests import run_request, walltime_request
 from server_adapter.servers.openpbs.rooms import (
     Rooms,
     VnodesFullError,
@@ -147,9 +147,12 @@ class Starter:
         if check.verdict is not Verdict.RUN or values is None:
             return Outcome(False, 0, check.reason, busy=check.verdict is Verdict.BUSY)
         try:
-            where = await self._where(connection, run, values, found.nodes, found.vnodes)
-        except VnodesFullError as error:
-            return Outcome(False, 0, str(error), busy=True)
+            where = await self._where(connection, run, values, found.nodes, found.vnodes, look.spent)
+        except ValueError as error:
+            return Outcome(False, 0, str(error), busy=isinstance(error, VnodesFullError))
+        refusal = await self._set_walltime(connection, run, values)
+        if refusal is not None:
+            return refusal
         asked()
         _log.debug("asks to run %s on %s (%s)", run.job_id, where, run.id)
         try:
@@ -161,6 +164,19 @@ class Starter:
             return Outcome(False, error.code, error.text or str(error), busy=error.code in BUSY)
         self._spend(look, values, where, found.nodes)
         return Outcome(True)
+
+    async def _set_walltime(self, connection: Connection, run: Run, values: Values) -> Outcome | None:
+        """Sets the walltime of a job that leaves it to us; without it the job would run for ever, so that a
+        refusal of the server is one of the run.
+        """
+        before = attempt(seconds, values.get("Resource_List.walltime") or None, default=-1)
+        if run.walltime is None or run.walltime == before:
+            return None
+        try:
+            await connection.request(walltime_request(run.job_id, run.walltime))
+        except ServerRefusedError as error:
+            return Outcome(False, error.code, f"its walltime could not be set: {error.text or error}")
+        return None
 
     async def _check(self, connection: Connection, run: Run, look: Look) -> _Checked:
         """Whether the decision may be carried out by this look, in which the job is then used up."""
@@ -233,6 +249,7 @@ class Starter:
         values: Values,
         nodes: Mapping[str, Described],
         vnodes: Sequence[Described],
+        spent: Mapping[str, Mapping[str, int]],
     ) -> str:
         """The job's `exec_vnode`; on hosts with several vnodes by what each of them has left."""
         place = values.get("Resource_List.place", "free")
@@ -276,7 +293,7 @@ class Starter:
             types=hosts.types,
             free={}
             if reservation  # of its jobs the server counts nothing
-            else {name: left_of(found, hosts.types) for name, found in nodes.items()},
+            else {name: left_of(found, hosts.types, spent.get(name, {})) for name, found in nodes.items()},
         )
         rest = [
             one.name

@@ -52,6 +52,7 @@ _PLACE: Final = READ_ONLY | {
     RequestCode.REGISTER_SCHEDULER,
     RequestCode.RUN_JOB,
     RequestCode.ASYNC_RUN_JOB_ACK,
+    RequestCode.MODIFY_JOB,  # the walltime of a job that leaves it to its scheduler
     RequestCode.DEFERRED_SCHEDULER_REPLY,
     RequestCode.CONFIRM_RESERVATION,
     RequestCode.SIGNAL_JOB,

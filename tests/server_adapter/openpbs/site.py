@@ -142,8 +142,18 @@ def status(kind: ObjectType, objects: Mapping[str, Mapping[str, str]]) -> Reply:
     return Reply(payload=Status(tuple(found)))
 
 
-def run(job: str, version: str, *shares: ShareFacts) -> Run:
-    return Run(id="d1", cause="", time=1, job_id=job, shares=shares, version=version, expires=9, term=1)
+def run(job: str, version: str, *shares: ShareFacts, walltime: int | None = None) -> Run:
+    return Run(
+        id="d1",
+        cause="",
+        time=1,
+        job_id=job,
+        shares=shares,
+        version=version,
+        expires=9,
+        walltime=walltime,
+        term=1,
+    )
 
 
 def tell(job: str, start: int | None, *nodes: str, text: str = "") -> Write:
@@ -160,13 +170,16 @@ def tell(job: str, start: int | None, *nodes: str, text: str = "") -> Write:
     return Write(said, comment_free=True)
 
 
-async def start(site: Site, directory: Path, *shares: ShareFacts) -> tuple[bool, int, str, bool]:
+async def start(
+    site: Site, directory: Path, *shares: ShareFacts, walltime: int | None = None
+) -> tuple[bool, int, str, bool]:
     """Asks for a run of `1.s`, as last read, on these shares."""
     server = site.server_of(directory)
     await server.take_place(lambda: None)
     state = await server.read()
     asked: list[int] = []
-    outcome = await server.run(run("1.s", state.jobs["1.s"].version, *shares), lambda: asked.append(1))
+    decision = run("1.s", state.jobs["1.s"].version, *shares, walltime=walltime)
+    outcome = await server.run(decision, lambda: asked.append(1))
     await server.close()
     assert len(asked) == len(site.runs())
     return outcome.accepted, outcome.code, outcome.text, outcome.busy
