@@ -15,9 +15,11 @@ from typing import Any, NoReturn
 
 from server_adapter.batch.errors import BatchError
 from server_adapter.bridge.by_hand import Recorded
-from server_adapter.bridge.daemon_client import DaemonAwayError, DaemonRefusedError
+from server_adapter.bridge.daemon_client import DaemonAwayError, DaemonClient, DaemonRefusedError
 from server_adapter.bridge.journal import JournalError
 from server_adapter.bridge.loop import Adapter
+from server_adapter.bridge.rates import Pace
+from server_adapter.bridge.site_check import check_site
 from server_adapter.families import connector
 from server_adapter.settings import Settings, SettingsError, load_settings, read_token
 
@@ -43,13 +45,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_SETTINGS
     _set_up_logging(options.log_level)
     try:
-        asyncio.run(_serve(settings, token, drain_token, options))
+        work = _check(settings, token) if options.once else _serve(settings, token, drain_token, options)
+        asyncio.run(work)
     except (BatchError, JournalError, DaemonAwayError, DaemonRefusedError) as error:
         _log.critical("%s", error)
         return EXIT_TROUBLE
     except KeyboardInterrupt:
         pass
     return 0
+
+
+async def _check(settings: Settings, token: str) -> None:
+    """One look, which changes nothing at the server or the daemon, in whatever mode."""
+    settings = settings.model_copy(update={"mode": "shadow", "handovers": False})
+    server = connector(settings)(Pace(1.0))
+    client = DaemonClient(settings.daemon.url, settings.cluster, token=token)
+    try:
+        for line in await check_site(server, client):
+            print(line)  # noqa: T201
+    finally:
+        await server.close()
+        await client.close()
 
 
 async def _serve(settings: Settings, token: str, drain_token: str, options: argparse.Namespace) -> None:
@@ -62,9 +78,6 @@ async def _serve(settings: Settings, token: str, drain_token: str, options: argp
     )
     if options.remove_writings:
         _log.info("cleaned %d jobs", await adapter.clean())
-        return
-    if options.once:
-        await adapter.once()
         return
     _log.info(
         "%s of %s:%d for cluster %s",
@@ -85,7 +98,7 @@ async def _serve(settings: Settings, token: str, drain_token: str, options: argp
     try:
         with contextlib.suppress(asyncio.CancelledError):
             await work
-    except* (BatchError, JournalError) as group:
+    except* (BatchError, JournalError, DaemonRefusedError) as group:
         raise group.exceptions[0] from None
     notify("STOPPING=1")
 
@@ -175,7 +188,11 @@ def make_parser() -> argparse.ArgumentParser:
         metavar="DIRECTORY",
         help="where the adapter remembers (/var/lib/pbs-adapter)",
     )
-    add("--once", action="store_true", help="one cycle, then end; waits for a daemon that gets ready")
+    add(
+        "--once",
+        action="store_true",
+        help="check server and daemon, say what was found, and end; changes nothing",
+    )
     add("--record-qrun", action="append", metavar="JOB", help="an admin starts this job by hand; then end")
     add("--remove-writings", action="store_true", help="take our comments off all jobs, then end")
     add("--log-level", choices=["debug", "info", "warning", "error"], default="info", help="(info)")

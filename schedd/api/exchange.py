@@ -13,6 +13,7 @@ from schedd.api.problems import ProblemError, answers
 from schedd.api.replies import reply
 from schedd.api.reservations import note
 from schedd.api.waiting import answer_of
+from schedd.service.cluster.loop import PlanLoop
 from schedd.wire import Reserve, Unreserve
 
 __all__ = ["router"]
@@ -25,16 +26,43 @@ _HINT: Final = "send the same events again: those that were taken are known by t
 _COMMON: Final = ("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid")
 
 
+AdapterId = Annotated[
+    str,
+    Header(
+        alias="Schedd-Adapter",
+        description="The adapter's id, which it keeps over restarts: a cluster has one adapter at a time.",
+        max_length=64,
+        pattern=r"^[\w-]*$",
+    ),
+]
+AdapterHost = Annotated[
+    str, Header(alias="Schedd-Host", description="The adapter's host, for messages.", max_length=255)
+]
+
+
 @router.post(
-    "/events", response_model=Taken, responses=answers(*_COMMON, "bad-request", "too-large", "too-much")
+    "/events",
+    response_model=Taken,
+    responses=answers(*_COMMON, "another-adapter", "bad-request", "too-large", "too-much"),
 )
-async def post_events(request: Request, cluster: Cluster, delivery: Delivery, asker: Adapter) -> Response:
+async def post_events(
+    request: Request,
+    cluster: Cluster,
+    delivery: Delivery,
+    asker: Adapter,
+    adapter: AdapterId = "",
+    host: AdapterHost = "",
+) -> Response:
     """Tell the daemon what happened on the server. Needs the role `adapter`.
 
     The answer comes when all events are kept and handled. Delivery may be repeated: events whose ids were
     handled before are listed as duplicates and change nothing. A `snapshot` is an event too; where it is
-    credible it wins over what was believed. Of a body with anything wrong in it nothing is taken.
+    credible it wins over what was believed. Of a body with anything wrong in it nothing is taken. A body
+    without events has no effect: it shows whether the asker may send any.
     """
+    if not delivery.events:
+        return reply(request, Taken(0, (), cluster.published.generation))
+    _let_in(cluster, adapter, host)
     cluster.hear()
     if int(request.headers.get("content-length", LARGE)) < LARGE:
         faults = out_of_bounds(delivery.events)
@@ -42,8 +70,6 @@ async def post_events(request: Request, cluster: Cluster, delivery: Delivery, as
         faults = await run_in_threadpool(out_of_bounds, delivery.events)
     if faults:
         raise ProblemError("invalid", f"{faults[0].where}: {faults[0].what}", errors=faults)
-    if not delivery.events:
-        return reply(request, Taken(0, (), cluster.published.generation))
     handled = await answer_of(cluster.submit(delivery.events), _PATIENCE, _HINT)
     for event in delivery.events:
         if isinstance(event, Reserve | Unreserve) and event.id not in handled.duplicates:
@@ -51,7 +77,18 @@ async def post_events(request: Request, cluster: Cluster, delivery: Delivery, as
     return reply(request, Taken(handled.accepted, handled.duplicates, handled.generation))
 
 
-@router.get("/decisions", response_model=Batch, responses=answers(*_COMMON))
+def _let_in(cluster: PlanLoop, adapter: str, host: str) -> None:
+    """Raise ProblemError when another adapter serves the cluster."""
+    why = cluster.refuse_adapter(adapter, host)
+    if why:
+        raise ProblemError(
+            "another-adapter",
+            f"cluster {cluster.name} has one adapter at a time: {why}",
+            hint="stop one of the two; `pbs-adapter --once` checks a site beside a running adapter",
+        )
+
+
+@router.get("/decisions", response_model=Batch, responses=answers(*_COMMON, "another-adapter"))
 async def get_decisions(
     request: Request,
     cluster: Cluster,
@@ -85,6 +122,8 @@ async def get_decisions(
             max_length=500,
         ),
     ] = "",
+    adapter: AdapterId = "",
+    host: AdapterHost = "",
 ) -> Response:
     """What is to be done on the server, in order. Needs the role `adapter`.
 
@@ -92,6 +131,7 @@ async def get_decisions(
     list until an event shows its outcome (a run that was accepted, refused, or seen to start), or a newer
     one takes its place.
     """
+    _let_in(cluster, adapter, host)
     cluster.hear(schedd_read_age)
     cluster.learn(schedd_version, schedd_clock, schedd_uncalled)
     cluster.check_leads()

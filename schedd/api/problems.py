@@ -34,6 +34,7 @@ KINDS: Final[Mapping[str, tuple[int, str]]] = {
     "unknown-booking": (404, "No such booking"),
     "unknown-plan": (404, "No such alternative plan"),
     "wrong-method": (405, "This path is served with another method"),
+    "another-adapter": (409, "Another adapter serves this cluster"),
     "not-now": (409, "Not in this state"),
     "no-room": (409, "There is no room for it"),
     "moved-on": (409, "The plan has moved on"),

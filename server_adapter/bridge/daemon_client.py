@@ -2,13 +2,14 @@
 
 import asyncio
 import logging
+import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 from urllib.parse import quote
 
 import httpx2
@@ -44,6 +45,10 @@ class DaemonRefusedError(Exception):
         return self.status in (400, 413, 422)
 
 
+class AnotherAdapterError(DaemonRefusedError):
+    """Another adapter serves the cluster: this one has nothing to do."""
+
+
 @dataclass(frozen=True, slots=True)
 class PossibleStart:
     """When and where something could start; without a start `why` says what is in the way."""
@@ -65,11 +70,14 @@ class DaemonClient:
         cluster: str,
         *,
         token: str = "",
+        adapter: str = "",
         timeout: float = 30.0,
         transport: httpx2.AsyncBaseTransport | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
+        if adapter:
+            headers |= {"Schedd-Adapter": adapter, "Schedd-Host": socket.gethostname()}
         self._urls = tuple(url.rstrip("/") for url in urls)
         self._path = f"/v1/clusters/{quote(cluster, safe='')}"
         self._timeout = httpx2.Timeout(timeout, connect=min(timeout, _CONNECT))
@@ -154,6 +162,17 @@ class DaemonClient:
         except (ValueError, KeyError, TypeError) as error:
             raise DaemonAwayError("an answer to a question that makes no sense") from error
 
+    async def cluster(self) -> Mapping[str, Any]:
+        """What the daemon says of the cluster. Asks first whether this token may send events, and sends none.
+
+        Raises `DaemonAwayError`, `DaemonRefusedError`.
+        """
+        await self._ask("POST", "/events", json={"events": []})
+        try:
+            return dict((await self._ask("GET", "")).json())
+        except (ValueError, TypeError) as error:
+            raise DaemonAwayError("an answer about the cluster that makes no sense") from error
+
     async def close(self) -> None:
         """Closes the connections."""
         await self._client.aclose()
@@ -196,10 +215,11 @@ class DaemonClient:
             raise DaemonAwayError(f"schedd does not answer at {url}: {error!r}") from error
         if answer.status_code >= 500 or answer.status_code in (408, 425, 429):
             why = _words(answer)
-            kind = DaemonBusyError if answer.status_code in (429, 503) else DaemonAwayError
-            raise kind(f"schedd at {url} answered {answer.status_code}" + (f": {why}" if why else ""))
+            away = DaemonBusyError if answer.status_code in (429, 503) else DaemonAwayError
+            raise away(f"schedd at {url} answered {answer.status_code}" + (f": {why}" if why else ""))
         if answer.status_code != 200:
-            raise DaemonRefusedError(
+            refusal = AnotherAdapterError if _kind(answer) == "another-adapter" else DaemonRefusedError
+            raise refusal(
                 answer.status_code, _words(answer) or answer.text[:300], _ADVICE.get(answer.status_code, "")
             )
         return answer
@@ -211,6 +231,14 @@ def _words(answer: httpx2.Response) -> str:
         found = answer.json()
         return str(found["detail"])[:300] + (f" ({found['hint']})" if found.get("hint") else "")
     except (ValueError, TypeError, KeyError, AttributeError):
+        return ""
+
+
+def _kind(answer: httpx2.Response) -> str:
+    """The kind of a problem document; empty where it is none."""
+    try:
+        return str(answer.json()["type"]).rpartition(":")[2]
+    except (ValueError, TypeError, KeyError):
         return ""
 
 

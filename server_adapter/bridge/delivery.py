@@ -9,7 +9,12 @@ from collections.abc import Callable, Iterator
 
 from schedd.wire import Decision, Event, Snapshot
 from schedd.wire.pieces import dump_snapshot
-from server_adapter.bridge.daemon_client import DaemonAwayError, DaemonClient, DaemonRefusedError
+from server_adapter.bridge.daemon_client import (
+    AnotherAdapterError,
+    DaemonAwayError,
+    DaemonClient,
+    DaemonRefusedError,
+)
 from server_adapter.bridge.messages import encode_event
 from server_adapter.bridge.outbox import Outbox, Parcel
 
@@ -85,7 +90,7 @@ class PostOffice:
         self._filled.set()
 
     async def deliver(self) -> None:
-        """Sends for ever, in order."""
+        """Sends for ever, in order. Raises `AnotherAdapterError`."""
         waits = Waits(_FIRST_WAIT, _LONGEST_WAIT)
         while True:
             self._filled.clear()
@@ -98,6 +103,8 @@ class PostOffice:
                 self._note_away(error)
                 self._asking_works.clear()
                 await waits.sleep(self._asking_works)
+            except AnotherAdapterError:
+                raise
             except DaemonRefusedError as error:
                 _log.error("%s", error)
                 self._note_away(error)
@@ -134,10 +141,7 @@ class PostOffice:
                     self._on_return()
 
     async def follow(self, take: Callable[[Decision], None], wait: float) -> None:
-        """Asks for decisions and hands each to `take` once: for ever, or with no `wait` until there are none.
-
-        Without `wait`, raises `DaemonAwayError` and `DaemonRefusedError`.
-        """
+        """Asks for decisions and hands each to `take` once, for ever. Raises `AnotherAdapterError`."""
         waits = Waits(_FIRST_WAIT, _LONGEST_WAIT)
         after = ""
         seen = self._seen
@@ -146,9 +150,9 @@ class PostOffice:
                 answer = await self._client.decisions(after, wait)
                 self._asking_works.set()
                 waits.reset()
+            except AnotherAdapterError:
+                raise
             except (DaemonAwayError, DaemonRefusedError) as error:
-                if wait == 0:
-                    raise
                 self._note_away(error)
                 self._sending_works.clear()
                 await waits.sleep(self._sending_works)
@@ -164,8 +168,6 @@ class PostOffice:
                     take(decision)
             while len(seen) > _REMEMBERED:
                 del seen[next(iter(seen))]
-            if not (answer.decisions or answer.problems) and wait == 0:
-                return
 
     def _note_away(self, error: Exception) -> None:
         if not self.away:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 _KEPT = 600  # seconds for which an asked run is remembered
 
@@ -26,9 +27,9 @@ class JournalError(Exception):
 class Journal:
     """Small files in the state directory.
 
-    `state.json` holds the epoch (one more at each start), the highest leader's term and the last alert seen.
-    `runs` gets a line for each run before it is asked for, so that no decision is carried out a second time
-    after a restart. `lock` keeps a second adapter out. Raises `JournalError`.
+    `state.json` holds the adapter's id, the epoch (one more at each start), the highest leader's term and the
+    last alert seen. `runs` gets a line for each run before it is asked for, so that no decision is carried
+    out a second time after a restart. `lock` keeps a second adapter out. Raises `JournalError`.
     """
 
     def __init__(self, directory: Path, clock: Callable[[], float] = time.time) -> None:
@@ -51,6 +52,8 @@ class Journal:
                     f"state directory {directory}: {error.strerror}; set state_dir to one that may be written"
                 ) from error
             unless_kept.pop_all()
+        self.adapter = str(before.get("adapter") or uuid4().hex)
+        """The adapter's id, made at its first start: the daemon lets one adapter in at a time."""
         self.epoch = max(int(before.get("epoch", 0)) + 1, int(clock()))
         self.term = int(before.get("term", 0))
         self._alert = (int(before.get("alert_time", 0)), str(before.get("alert", "")))
@@ -109,7 +112,8 @@ class Journal:
         fresh = self._directory / "state.json.new"
         with fresh.open("w", encoding="utf-8") as file:
             moment, name = self._alert
-            json.dump({"epoch": self.epoch, "term": self.term, "alert_time": moment, "alert": name}, file)
+            kept = {"adapter": self.adapter, "epoch": self.epoch, "term": self.term}
+            json.dump({**kept, "alert_time": moment, "alert": name}, file)
             file.flush()
             os.fsync(file.fileno())
         hand_over(fresh)

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import logging
-import math
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
@@ -32,7 +31,7 @@ from server_adapter.batch.errors import (
 )
 from server_adapter.batch.supervision import work_together
 from server_adapter.bridge.accepted import AcceptedRuns
-from server_adapter.bridge.daemon_client import DaemonAwayError, DaemonBusyError, DaemonClient
+from server_adapter.bridge.daemon_client import AnotherAdapterError, DaemonAwayError, DaemonClient
 from server_adapter.bridge.delivery import PostOffice, Waits
 from server_adapter.bridge.diff import diff, endings, reserved, snapshot
 from server_adapter.bridge.dispatch import Dispatcher, RunRules
@@ -55,16 +54,15 @@ _log = logging.getLogger(__name__)
 _AS_DECIDED = 1000.0  # a second; how many really, the daemon decides
 _SOON = 0.5  # seconds until what the daemon has not heard yet has mostly arrived
 _SLICE = 50  # events built and written before others may run
-_READY_WITHIN = 600.0  # seconds that `once` waits for a daemon that answers 503: it compiles for some minutes
-_SAID_AGAIN = 30.0  # seconds
 _TROUBLE = (ServerUnreachableError, ProtocolError, RightsError, ServerRefusedError)
 
 
 class Adapter:
     """One pbs_server, one cluster of one daemon. `connect` makes the server, which is to learn `pace`.
 
-    `run` works until it is cancelled; `once` does a single cycle. Raises `TakenError` when another
-    scheduler has its place, `RightsError` when the server does not trust us from the start.
+    `run` works until it is cancelled. Raises `TakenError` when another scheduler has its place, `RightsError`
+    when the server does not trust us from the start, `AnotherAdapterError` when another adapter serves the
+    cluster.
     """
 
     def __init__(
@@ -86,7 +84,12 @@ class Adapter:
         self.server = connect(pace)
         daemon = settings.daemon
         self._client = DaemonClient(
-            daemon.url, settings.cluster, token=token, transport=transport, clock=clock
+            daemon.url,
+            settings.cluster,
+            token=token,
+            adapter=self.journal.adapter,
+            transport=transport,
+            clock=clock,
         )
         self.delivery = PostOffice(self._client, self.journal.epoch, self._want_snapshot)
         run = settings.run
@@ -147,30 +150,7 @@ class Adapter:
                 works["writing job attributes"] = self._write
             if self.settings.mode == "scheduler":
                 works["keeping the scheduler's place"] = self.server.keep_place
-            await work_together(works, (BatchError, JournalError), self._want_snapshot)
-        finally:
-            await self.close()
-
-    async def once(self) -> None:
-        """One cycle: reads, sends a snapshot, carries out what the daemon has decided, and looks again.
-
-        A daemon that gets ready is waited for. Raises `DaemonAwayError` and `DaemonRefusedError` besides what
-        the server's side raises.
-        """
-        try:
-            await self._cycle()
-            await _once_ready(self.delivery.flush)
-            await self.delivery.follow(self.take, wait=0)
-            await self._runs.finished()
-            await self._handovers.finish()
-            if self.settings.drain.queues:
-                await self._drain.round()
-            await self._switches.finish()
-            await self._cycle()
-            if self.settings.mode != "shadow" and self.state is not None:
-                while await self.writer.step(self.state):
-                    pass
-            await self.delivery.flush()
+            await work_together(works, (BatchError, JournalError, AnotherAdapterError), self._want_snapshot)
         finally:
             await self.close()
 
@@ -433,22 +413,3 @@ def _counts(events: list[Event]) -> Mapping[str, int]:
     for event in events:
         found[event.type] = found.get(event.type, 0) + 1
     return found
-
-
-async def _once_ready(send: Callable[[], Awaitable[None]]) -> None:
-    """Does it once the daemon, which is there, can answer; raises what it says after `_READY_WITHIN`."""
-    until = time.monotonic() + _READY_WITHIN
-    waits, said = Waits(first=1.0, longest=5.0), -math.inf
-    while True:
-        try:
-            await send()
-        except DaemonBusyError as error:
-            now = time.monotonic()
-            if now >= until:
-                raise
-            if now >= said + _SAID_AGAIN:
-                _log.warning("%s; waiting for it", error)
-                said = now
-            await waits.sleep()
-        else:
-            return

@@ -36,10 +36,6 @@ class Runs:
         """Carries out one decision; what became of it goes to the daemon."""
         self._tasks.spawn(self._carry_out(run))
 
-    async def finished(self) -> None:
-        """Waits until all that were begun have come to something."""
-        await self._tasks.finished()
-
     async def close(self) -> None:
         """Ends those that wait."""
         await self._tasks.close()

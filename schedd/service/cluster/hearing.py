@@ -26,6 +26,8 @@ class Hearing:
         """As it last said; empty: it did not."""
         self.uncalled = ""
         """That the server does not call its scheduler, as the adapter last said."""
+        self._holder: tuple[str, str] | None = None
+        """Id and host of the one adapter that is let in; None: there was none yet."""
         self._ahead: deque[float] = deque(maxlen=_LOOKS)
         self._server_ahead: deque[int] = deque(maxlen=_JOBS)
         self._read: tuple[float, int] | None = None
@@ -35,6 +37,7 @@ class Hearing:
         """From now on it is expected to be heard of: this daemon leads."""
         self.last, self.at, self._read = time.monotonic(), 0, None
         self.version = self.uncalled = ""
+        self._holder = None
         self._ahead.clear()
         self._server_ahead.clear()
 
@@ -71,6 +74,18 @@ class Hearing:
         if self.server_ahead > most:
             found.append(f"the clock of the server's host is {_apart(self.server_ahead)} the adapter's")
         return f"{'; '.join(found)}: starts are early or late by as much" if found else ""
+
+    def refuse(self, adapter: str, host: str, most: float) -> str:
+        """Return why this adapter is not let in; empty where it is, and no other is from then on.
+
+        A cluster has one adapter at a time. Another one takes the place when the first has been silent for
+        ``most`` seconds. An adapter keeps its id over restarts; one without an id makes room for one with.
+        """
+        if self._holder is not None and self._holder[0] not in ("", adapter) and self.age <= most:
+            where = f" on host {self._holder[1]}" if self._holder[1] else ""
+            return f"another adapter{where} serves it; it was heard of {self.age:.0f} s ago"
+        self._holder = adapter, host
+        return ""
 
     def hear(self, now: int, read_age: float | None = None) -> None:
         """It is there, at this second of the cluster's clock; it read the server so many seconds before."""

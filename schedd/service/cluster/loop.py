@@ -190,6 +190,10 @@ class PlanLoop:
         if ends and not self.silence:
             self.feed.bell.ring()
 
+    def refuse_adapter(self, adapter: str, host: str) -> str:
+        """Why this adapter is refused, since another one serves the cluster; empty where it is let in."""
+        return self.hearing.refuse(adapter, host, self._publisher.latest.settings.adapter_silence)
+
     def learn(self, version: str, clock: float | None, uncalled: str = "") -> None:
         """The adapter says its version, the time by its own clock, and that the server does not call it."""
         self.hearing.learn(version, clock - self._clock.now() if clock is not None else None)

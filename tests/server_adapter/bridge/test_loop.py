@@ -6,9 +6,6 @@ import time
 import pytest
 
 from schedd.wire import JobEnded, ShareFacts, Snapshot
-from server_adapter.bridge.daemon_client import DaemonAwayError
-from server_adapter.bridge.loop import Adapter
-from server_adapter.families import connector
 from server_adapter.torque.codes import RequestCode, SchedulerCommand
 from server_adapter.torque.listener import PortTakenError
 from tests.server_adapter.bridge.house import Build, House, link_of, release_all, submit_mixed
@@ -256,39 +253,3 @@ async def test_a_taken_port_keeps_the_scheduler_from_starting(build: Build) -> N
     with pytest.raises(PortTakenError, match="another scheduler"):
         await house.make(**{"listen.port": port}).run()
     other.close()
-
-
-# -- one cycle -------------------------------------------------------------------------------------
-
-
-async def test_once_does_one_cycle_and_ends(build: Build) -> None:
-    house = await build()
-    job = house.server.submit(resources={"nodes": "1"}, runtime=60.0)
-    await house.make().once()
-    assert house.server.cluster.runs == {job: 1}
-    assert house.daemon.state.jobs[job].state == "R"
-
-
-async def test_once_waits_for_a_daemon_that_gets_ready(
-    build: Build, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    house = await build()
-    job = house.server.submit(resources={"nodes": "1"}, runtime=60.0)
-    house.daemon.down = True
-    work = asyncio.create_task(house.make().once())
-    await house.until(lambda: "answered 503: down; waiting for it" in caplog.text)
-    assert not work.done()
-    house.daemon.down = False
-    await work
-    assert house.server.cluster.runs == {job: 1}
-    house.daemon.down = True
-    monkeypatch.setattr("server_adapter.bridge.loop._READY_WITHIN", 0.0)
-    with pytest.raises(DaemonAwayError, match="answered 503: down"):
-        await house.make().once()
-
-
-async def test_once_ends_where_no_daemon_is(build: Build) -> None:
-    house = await build()
-    settings = house.settings(**{"daemon.url": "http://127.0.0.1:9"})
-    with pytest.raises(DaemonAwayError, match="schedd does not answer at"):
-        await Adapter(settings, connector(settings)).once()

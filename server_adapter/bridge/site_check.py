@@ -1,0 +1,71 @@
+"""One look at server and daemon, beside a running adapter: reads both, changes nothing at either."""
+
+import logging
+import math
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Any, Final, TypeVar
+
+from server_adapter.bridge.daemon_client import DaemonBusyError, DaemonClient
+from server_adapter.bridge.delivery import Waits
+from server_adapter.bridge.facts import ACTIVE
+from server_adapter.bridge.server import Server
+from server_adapter.bridge.state import State
+
+__all__ = ["check_site"]
+
+_log = logging.getLogger(__name__)
+_READY_WITHIN_S: Final = 600.0  # a daemon that answers 503 may be compiling
+_SAID_AGAIN_S: Final = 30.0
+
+_T = TypeVar("_T")
+
+
+async def check_site(server: Server, client: DaemonClient) -> list[str]:
+    """Read the server and ask the daemon about the cluster; return what was found, in lines.
+
+    A daemon that is getting ready is waited for. Raises `DaemonAwayError`, `DaemonRefusedError`, and what the
+    server's side raises.
+    """
+    state = await server.read()
+    cluster = await _when_ready(client.cluster)
+    return [*_of_server(state), *_of_daemon(client.url, cluster)]
+
+
+def _of_server(state: State) -> Iterator[str]:
+    counts = Counter(job.state in ACTIVE for job in state.jobs.values())
+    down = sum(node.state == "down" for node in state.nodes.values())
+    yield (
+        f"pbs_server {state.server.version or '(version not said)'}: {len(state.nodes)} nodes ({down} down), "
+        f"{len(state.queues)} queues, {counts[True]} jobs run, {counts[False]} wait"
+    )
+    yield f"its attribute scheduling is {state.server.scheduling}"
+
+
+def _of_daemon(url: str, cluster: Mapping[str, Any]) -> Iterator[str]:
+    name, heard = cluster.get("name"), cluster.get("heard")
+    yield f"schedd at {url}: cluster {name}, mode {cluster.get('mode')}"
+    if heard is None:
+        yield "no adapter has served the cluster since the daemon started"
+    else:
+        yield f"an adapter serves the cluster; it was heard of {cluster.get('now', heard) - heard} s ago"
+    if cluster.get("halted"):
+        yield f"no jobs are started: {cluster['halted']}"
+
+
+async def _when_ready(ask: Callable[[], Awaitable[_T]]) -> _T:
+    """Ask once the daemon, which is there, can answer; raises what it says after `_READY_WITHIN_S`."""
+    until = time.monotonic() + _READY_WITHIN_S
+    waits, said = Waits(first=1.0, longest=5.0), -math.inf
+    while True:
+        try:
+            return await ask()
+        except DaemonBusyError as error:
+            now = time.monotonic()
+            if now >= until:
+                raise
+            if now >= said + _SAID_AGAIN_S:
+                _log.warning("%s; waiting for it", error)
+                said = now
+            await waits.sleep()
