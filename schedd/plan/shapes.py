@@ -298,7 +298,9 @@ class Shapes:
         wanted = _in_words(chunk)
         nodes = [(kind, rows) for kind, rows in self._kinds.items() if self._featured(chunk, kind, rows)]
         if not nodes:
-            return Never(f"no node has {wanted}{part}" if wanted else "the cluster has no nodes")
+            return Never(
+                f"no node has {self._lacking(chunk)}{part}" if wanted else "the cluster has no nodes"
+            )
         of = f" of a node with {wanted}" if wanted else " of a node"
         place = f" {where}" if where else ""
         for name, need in self._amounts(chunk):
@@ -316,6 +318,18 @@ class Shapes:
         if request.place is Place.SCATTER and chunk.count > fit:
             return Never(f"it needs {chunk.count} nodes{with_what}{part}; the cluster has {fit} that fit")
         return None
+
+    def _lacking(self, chunk: Chunk) -> str:
+        """The features that no node has; where each is on some node, all that no node has together."""
+        lacking = [
+            names
+            for names in chunk.features
+            if not any(
+                self._featured(replace(chunk, features=(names,)), kind, rows)
+                for kind, rows in self._kinds.items()
+            )
+        ]
+        return _in_words(replace(chunk, features=tuple(lacking) or chunk.features))
 
     def _featured(self, chunk: Chunk, kind: _Kind, rows: list[int]) -> bool:
         if not chunk.features:

@@ -93,3 +93,13 @@ def test_types_are_kept_in_a_checkpoint() -> None:
     cluster.engine = restored
     submit(cluster, "1", "1:ncpus=1:RACK=13")
     assert cluster.where("1") == ["n2"]
+
+
+def test_a_reason_names_only_what_no_node_has() -> None:
+    cluster = cluster_of()
+    submit(cluster, "1", "1:ncpus=1:os=8.10:rack=14")
+    submit(cluster, "2", "1:ncpus=1:os=8.10:rack=13")
+    assert [cluster.view(job).why for job in "12"] == [
+        "never on this cluster: no node has rack=14",
+        "never on this cluster: no node has os=8.10 and rack=13",
+    ]

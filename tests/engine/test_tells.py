@@ -3,7 +3,7 @@
 import pytest
 
 from schedd.engine import Engine
-from schedd.wire import ShareFacts
+from schedd.wire import Run, ShareFacts
 from tests.engine.cluster import Cluster, T
 
 
@@ -164,3 +164,25 @@ def test_a_start_that_passes_while_a_node_is_down_is_not_written_as_a_planned_st
     written = cluster.tells("2")[-1]
     assert written.planned_start is None
     assert written.text == "due to start; it waits for n1, which cannot be used at present"
+
+
+def test_the_message_of_a_hook_that_refuses_a_start_is_told_with_the_next_one() -> None:
+    cluster = Cluster(tell=True)
+    cluster.obeys = False
+    cluster.submit("1")
+    [run] = [one for one in cluster.decisions if isinstance(one, Run)]
+    cluster.tell(*cluster.server.refuse(run, 15136, "not before you read the rules"))
+    cluster.at(1)
+    told = cluster.tells("1")[-1]
+    assert told.planned_start is not None
+    assert told.text == "its last start was refused by the server (code 15136): not before you read the rules"
+
+
+def test_a_start_for_which_nodes_were_not_free_yet_is_not_told_as_refused() -> None:
+    cluster = Cluster(tell=True)
+    cluster.obeys = False
+    cluster.submit("1")
+    [run] = [one for one in cluster.decisions if isinstance(one, Run)]
+    cluster.tell(*cluster.server.refuse(run, 15046, "busy"))
+    cluster.at(20)
+    assert all("refused" not in told.text for told in cluster.tells("1"))

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.model import Never, WaitingFor
 
-__all__ = ["chosen", "moment_in_words", "notes", "remarks", "why"]
+__all__ = ["chosen", "moment_in_words", "notes", "refusal_of_server", "remarks", "why"]
 
 _NAMED = 3
 
@@ -50,6 +50,16 @@ def notes(record: JobRecord, start: int, sets: Sequence[str] = ()) -> list[str]:
     if len(sets) > 1:
         found.append(f"on {len(sets)} sets of nodes ({', '.join(sets)}), since one alone has no room in time")
     return found
+
+
+def refusal_of_server(record: JobRecord) -> str:
+    """What the server said when it refused the last start for a reason that does not pass by itself, such as
+    the message of a hook; empty where it did not.
+    """
+    back_off = record.back_off
+    if not back_off.refusals or not back_off.refusal.startswith("the server"):
+        return ""
+    return f"its last start was refused by {back_off.refusal}"
 
 
 def _tried_on(record: JobRecord) -> str:

@@ -9,7 +9,7 @@ from schedd.engine.facts.pools import binding
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.facts.shares import shares_of
 from schedd.engine.facts.state import EngineState
-from schedd.engine.facts.words import remarks, why
+from schedd.engine.facts.words import refusal_of_server, remarks, why
 from schedd.engine.rank.quarantine import Concerning
 from schedd.model import FOREVER
 from schedd.plan.columns import PLANNED, Ints
@@ -150,7 +150,7 @@ def _tell_one(state: EngineState, record: JobRecord, event: str) -> None:
         decision = _tell(state, record, event, None, (), _overdue_text(state, record))
     elif start >= 0:
         nodes = tuple(share.node for share in shares_of(state.plan, slot))
-        notes = remarks(record)
+        notes = [*filter(None, [refusal_of_server(record)]), *remarks(record)]
         if start <= state.told_halt:
             notes.append(_HALT)
         decision = _tell(state, record, event, start, nodes, "; ".join(notes))

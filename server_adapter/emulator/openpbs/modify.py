@@ -89,9 +89,10 @@ def _apply(cluster: PbsCluster, job: Job, change: Attribute) -> None:
     gone = change.operation is Operation.UNSET
     match change.name:
         case "estimated":
-            # A number cannot be unset: it becomes 0.
-            value = change.value if not gone else "0" if change.resource == "start_time" else ""
-            job.attributes[change.key] = value
+            if gone and change.resource == "exec_vnode":
+                job.attributes.pop(change.key, None)
+            else:  # a number cannot be unset: it becomes 0
+                job.attributes[change.key] = "0" if gone else change.value
         case "topjob":
             job.attributes["topjob"] = change.value
             clearing = cluster.attributes.get("clear_topjob_estimates_enable") == "True"

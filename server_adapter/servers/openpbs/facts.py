@@ -180,10 +180,10 @@ def writing(values: Values) -> Writing:
     comment = values.get("comment", "")
     start = moment(values.get("estimated.start_time")) or None
     length = wrote_length(values)
-    if not comment and start is None and not length:
-        return NOTHING
     nodes = ",".join(share.node for share in shares(values.get("estimated.exec_vnode", "")))
-    return Writing(comment, None, start, nodes if start is not None else "", length)
+    if not comment and start is None and not nodes and not length:
+        return NOTHING
+    return Writing(comment, None, start, nodes, length)
 
 
 def wrote_length(values: Values) -> bool:

@@ -87,9 +87,9 @@ class Pen:
             await self._send(modify_request(job, [Attribute("comment", text)]))
 
     async def clean(self, job: str, writing: Writing) -> bool:
-        """Takes our writings off a job; an estimate becomes 0, which the server shows as unknown."""
+        """Takes our writings off a job; the estimated start becomes 0, which the server shows as unknown."""
         gone = [Attribute("comment", operation=Operation.UNSET)] if is_ours(writing.comment) else []
-        if writing.planned_start is not None:
+        if writing.planned_start is not None or writing.planned_nodes:
             gone += estimate(None, ())
         if writing.length:
             gone += no_length()
@@ -106,7 +106,7 @@ class Pen:
             return True
         nodes = tell.planned_nodes if soonest == told else ()
         self._written[array] = soonest
-        attributes = estimate(soonest, nodes)[: 2 if nodes else 1] + self._length(tell)
+        attributes = estimate(soonest, nodes) + self._length(tell)
         return await self._send(modify_request(array, attributes))
 
     def _length(self, tell: Tell) -> list[Attribute]:

@@ -26,11 +26,12 @@ def walltime_request(job: str, seconds: int) -> ManageRequest:
 
 
 def estimate(start: int | None, nodes: Sequence[str]) -> list[Attribute]:
-    """Says when and where a job is planned; without a start, that it has none."""
-    if start is None:
-        return [Attribute(_ESTIMATED, _NO_START, "start_time")]
+    """Says when and where a job is planned; without a start, that it has none, and without nodes, none."""
+    moment = Attribute(_ESTIMATED, _NO_START if start is None else str(start), "start_time")
+    if start is None or not nodes:
+        return [moment, Attribute(_ESTIMATED, "", "exec_vnode", Operation.UNSET)]
     where = "+".join(f"({node})" for node in nodes)
-    return [Attribute(_ESTIMATED, str(start), "start_time"), Attribute(_ESTIMATED, where, "exec_vnode")]
+    return [moment, Attribute(_ESTIMATED, where, "exec_vnode")]
 
 
 def length(seconds: int) -> list[Attribute]:

@@ -27,6 +27,7 @@ from server_adapter.openpbs.requests import (
     StatusRequest,
 )
 from server_adapter.settings import load_settings
+from tests.server_adapter.openpbs.site import tell
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 
@@ -307,6 +308,34 @@ async def test_the_adapter_reads_it_as_a_real_one(tmp_path: Path) -> None:
         **{array.replace("[]", f"[{index}]"): "Q" for index in (1, 2, 3)},
         held: "H",
     }
+
+
+async def test_writings_that_are_taken_away_leave_nothing_of_them_on_a_job(tmp_path: Path) -> None:
+    async with emulated() as server:
+        jobs = [server.submit(), server.submit(array="1-2")]
+        host, port = server.address
+        settings = {
+            "server.family": "openpbs",
+            "server.host": host,
+            "server.port": port,
+            "server.auth": "none",
+            "mode": "scheduler",
+            "state_dir": tmp_path,
+        }
+        adapter = connector(load_settings(None, settings))(Pace(200))
+        try:
+            for job in (jobs[0], jobs[1].replace("[]", "[1]")):
+                await adapter.write(tell(job, 2_000_000_000, "n1"))
+            written = [server.cluster.named(job)[0].attributes for job in jobs]
+            assert [one["estimated.exec_vnode"] for one in written] == ["(n1)", "(n1)"]
+            for job, writing in (await adapter.read()).writings.items():
+                await adapter.clean(job, writing)
+        finally:
+            await adapter.close()
+        for one in written:
+            left = {name for name in one if name == "comment" or name.startswith("estimated")}
+            assert left == {"estimated.start_time"}
+            assert one["estimated.start_time"] == "0"
 
 
 CONF = Path(os.environ.get("PBS_CONF_FILE", "/nonexistent"))

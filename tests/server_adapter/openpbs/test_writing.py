@@ -26,7 +26,7 @@ async def test_an_adviser_writes_estimates_and_nothing_else(tmp_path: Path) -> N
         await server.close()
     assert site.written() == [
         {"job": "1.s", "estimated.start_time": "2000", "estimated.exec_vnode": "(n1)+(n2)"},
-        {"job": "2.s", "estimated.start_time": "0"},
+        {"job": "2.s", "estimated.start_time": "0", "estimated.exec_vnode": ""},
     ]
 
 
@@ -50,7 +50,12 @@ async def test_the_scheduler_also_says_it_in_words(tmp_path: Path) -> None:
         await server.write(tell("2.s", None, text="waiting for a hold"))
         await server.close()
     assert site.written() == [
-        {"job": "2.s", "estimated.start_time": "0", "comment": "schedd: waiting for a hold"}
+        {
+            "job": "2.s",
+            "estimated.start_time": "0",
+            "estimated.exec_vnode": "",
+            "comment": "schedd: waiting for a hold",
+        }
     ]
 
 
@@ -83,13 +88,15 @@ async def test_where_comments_may_not_be_written_estimates_still_are(tmp_path: P
 
 async def test_our_writings_are_taken_away_and_others_stay(tmp_path: Path) -> None:
     ours = QUEUED | {"comment": "schedd: planned", "estimated.start_time": "2000"}
-    site = Site(jobs={"1.s": ours, "2.s": QUEUED | {"comment": "ask Ann"}})
+    left = QUEUED | {"estimated.start_time": "0", "estimated.exec_vnode": "(n1)"}  # by an earlier version
+    site = Site(jobs={"1.s": ours, "2.s": QUEUED | {"comment": "ask Ann"}, "3.s": left})
     async with site.peer.listening():
         server = site.server_of(tmp_path)
         writings = (await server.read()).writings
-        assert [await server.clean(job, writing) for job, writing in writings.items()] == [True, False]
+        assert [await server.clean(job, writing) for job, writing in writings.items()] == [True, False, True]
         await server.close()
-    assert site.written() == [{"job": "1.s", "comment": "", "estimated.start_time": "0"}]
+    gone = {"estimated.start_time": "0", "estimated.exec_vnode": ""}
+    assert site.written() == [{"job": "1.s", "comment": "", **gone}, {"job": "3.s", **gone}]
 
 
 async def test_predicted_lengths_are_written_where_wanted_and_known_as_ours(
