@@ -37,7 +37,8 @@ def command(
 ) -> None:
     """Bring the database's tables to this program's version, or back to an older one.
 
-    Stop the daemon first, and keep a copy of the database when going back: newer tables are dropped.
+    Stop the daemon first, and keep a copy of the database. Going back is refused where the older version
+    could not go on from what is there.
     """
     if action is Action.DOWNGRADE and not to:
         raise typer.BadParameter("say to which version, or `base` for none", param_hint="--to")

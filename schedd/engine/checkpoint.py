@@ -24,6 +24,7 @@ from schedd.engine.facts.records import Cause, ChangeSet, Ranks
 from schedd.engine.facts.saved import load_records, save_records
 from schedd.engine.facts.settings import EngineSettings
 from schedd.engine.facts.state import EngineState
+from schedd.engine.lasting_facts import dump_lasting_facts
 from schedd.plan.columns import Ints
 from schedd.plan.plan import Plan
 from schedd.plan.schema import arrays_of, load_part, mapped, save_part
@@ -70,6 +71,10 @@ class Frozen:
         yield b"".join((_MAGIC, str(FORMAT).encode(), b"\n", sizes))
         yield from text
         yield from body
+
+    def facts(self) -> Iterator[Buffer]:
+        """The facts of the same state that outlive this format, piece by piece: see ``lasting_facts.py``."""
+        return dump_lasting_facts(self._state)
 
     def encode(self) -> bytes:
         """All of the bytes."""

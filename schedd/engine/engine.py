@@ -5,24 +5,27 @@ the id of the event that caused it; ``next_wake`` says when to call again though
 shadow mode, what-if and production run this same class.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from schedd.engine import checkpoint
 from schedd.engine.checkpoint import Frozen
 from schedd.engine.facts.alerts import close_alerts
 from schedd.engine.facts.arrivals import taken
 from schedd.engine.facts.foresight import judge
+from schedd.engine.facts.kept_jobs import KeptJob
 from schedd.engine.facts.order import in_order
 from schedd.engine.facts.records import Outcome
 from schedd.engine.facts.settings import EngineSettings
 from schedd.engine.facts.state import EngineState
 from schedd.engine.failing import pass_over
 from schedd.engine.handlers import apply_all, take_site
+from schedd.engine.lasting_facts import load_lasting_facts
 from schedd.engine.log import BatchLog, Incident, LoggedBatch
 from schedd.engine.machine.handovers import end_kept_places, forget_handovers
 from schedd.engine.machine.power import advance
 from schedd.engine.machine.standing import renew
 from schedd.engine.rank.accounts import forget_runs
+from schedd.engine.rank.promises import restore_promises
 from schedd.engine.run.outcomes import hear
 from schedd.engine.run.rereading import reread_slice
 from schedd.engine.set_back import set_back
@@ -177,6 +180,23 @@ class Engine:
         engine.base = data
         engine.forgotten = extra["forgotten"]
         return engine
+
+    @classmethod
+    def from_facts(cls, data: bytes, settings: EngineSettings) -> tuple["Engine", list[str]]:
+        """An engine that goes on from the lasting facts of another one's state, and waits for a snapshot of
+        the server; and which of these facts it cannot read. Raises ValueError.
+        """
+        engine = cls(settings, 0)
+        engine.state, unread = load_lasting_facts(data, settings)
+        engine.forgotten = engine.state.now
+        engine.base = Frozen(engine.state, {"forgotten": engine.forgotten})
+        return engine, unread
+
+    def restore_promises(self, found: Mapping[str, KeptJob]) -> None:
+        """Put promises that were recorded in place of those that following the log led to. To be called
+        between two batches.
+        """
+        restore_promises(self.state, found, "restored-promises")
 
     def fork(self) -> "Engine":
         """A copy that goes on as this one would, to try something and drop it; it has no incident of its own.

@@ -9,13 +9,14 @@ from dataclasses import fields, replace
 from typing import Final
 
 from schedd.engine.facts.intake import Understood, holds_resources
+from schedd.engine.facts.jobs_to_keep import jobs_to_keep
+from schedd.engine.facts.kept_jobs import KeptJob
 from schedd.engine.facts.phases import Step, after
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.machine.nodes import block
 from schedd.engine.machine.reservations import reserve
 from schedd.engine.rank.quarantine import quarantine
-from schedd.model import FOREVER
 from schedd.wire import Event, JobAltered, JobFacts, JobQueued, JobReleased, JobStarted, PassedOver
 
 __all__ = ["begin_anew", "pass_over", "stays_aside"]
@@ -96,15 +97,14 @@ def begin_anew(state: EngineState, out: Mapping[str, int]) -> None:
 
     ``out`` are jobs whose run decisions may still be carried out, each until when.
     """
-    promised = {
-        record.id: (
-            int(state.promise[record.slot]),
-            record.eligible_since,
-            int(record.weak),
-            out.get(record.id, -1),
-        )
-        for record in state.records.values()
-        if record.slot >= 0 and (state.promise[record.slot] < FOREVER or record.id in out)
+    kept = {
+        job: replace(one, open_until=out.get(job, -1), eligible_since=min(one.eligible_since, state.now))
+        for job, one in jobs_to_keep(state).items()
+    }
+    kept |= {
+        job: KeptJob(open_until=until)
+        for job, until in out.items()
+        if job in state.records and job not in kept
     }
     state.power = {name: replace(one, block=-1) for name, one in state.power.items()}
     reservations = [reservation.event for reservation in state.reservations.values()]
@@ -117,7 +117,7 @@ def begin_anew(state: EngineState, out: Mapping[str, int]) -> None:
         name: replace(one, slots=(), pieces=(), jobs=()) for name, one in state.bookings.items()
     }
     state.books = state.books.begun_anew()
-    state.kept = {**state.kept, **promised}
+    state.kept = kept
     state.stale = "the plan is made anew"
     for event in reservations:
         reserve(state, event, again=True)

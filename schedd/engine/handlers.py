@@ -322,10 +322,11 @@ def _job_gone(state: EngineState, event: JobDeleted | JobEnded) -> None:
 
 
 def _lost(state: EngineState, event: LogLost) -> None:
-    """A part of the log is missing: nothing is started before a snapshot says how things are."""
+    """A part of the log or the state is missing: no job is started before the next snapshot."""
     state.decision_number = max(state.decision_number, event.decided)
     state.lose_track()
-    state.lost = state.stale = f"a part of the log is lost: {event.why}"
+    what = "the planner's state was rebuilt" if event.state_only else "a part of the log is lost"
+    state.lost = state.stale = f"{what}: {event.why}"
     state.alert(event.id, "log", f"{state.lost}; no jobs are started until the server has been read again")
     state.ask_for_snapshot(event.id, state.lost)
 

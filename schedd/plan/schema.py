@@ -30,6 +30,7 @@ __all__ = [
     "arrays_of",
     "declared",
     "fork_part",
+    "how_of",
     "load_part",
     "mapped",
     "save_part",
@@ -108,6 +109,14 @@ def mapped(call: Callable[[_S], _T], values: Sequence[_S]) -> Generator[bytes, N
         found += map(call, values[first : first + _PIECE])
         yield b""
     return found
+
+
+def how_of(kind: Any, name: str) -> How:
+    """How a field of a part is copied and saved. Raises KeyError for a reference to another part."""
+    how = dict(_fields_of(kind))[name]
+    if how is None:
+        raise KeyError(name)
+    return how
 
 
 def _fields_of(kind: Any) -> list[tuple[str, How | None]]:

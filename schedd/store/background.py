@@ -6,16 +6,31 @@ import zlib
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, wait
 from functools import partial
+from typing import Protocol
 
 from schedd.supervision import run_in_thread
 
-__all__ = ["Background", "Parts"]
+__all__ = ["Background", "FrozenState", "Parts"]
 
 Parts = Iterable[bytes | memoryview]
 """A checkpoint piece by piece, made while it is gone through; some pieces are empty.
 
 Between any two the thread may rest: while it works, all others wait for the interpreter now and then.
 """
+
+
+class FrozenState(Protocol):
+    """A state that is to be kept."""
+
+    def parts(self) -> Parts:
+        """The checkpoint."""
+        ...
+
+    def facts(self) -> Parts:
+        """The facts of the state that every version of the program reads."""
+        ...
+
+
 _SHARE = 20
 _REST = 9
 """Rest so many times as long as was worked."""
@@ -62,12 +77,12 @@ class Background:
         """Whether the engine did so much since the last one that a restart would be slow."""
         return time.thread_time() - self._worked >= max(_AGAIN_S, _AGAIN * self._took)
 
-    def start(self, parts: Parts, keep: Callable[[bytes], None]) -> None:
-        """Let the thread encode and compress a checkpoint, and ``keep`` it."""
+    def start(self, state: FrozenState, keep: Callable[[bytes, bytes], None]) -> None:
+        """Let the thread encode and compress a checkpoint and its facts, and ``keep`` both."""
         self._pause = _REST_BUSY if self._busy else _REST
         self._started = time.monotonic()
         self._worked = time.thread_time()
-        self._work = run_in_thread("checkpoint", partial(self._make, parts, keep))
+        self._work = run_in_thread("checkpoint", partial(self._make, state, keep))
 
     def ended(self, *, wait: bool = False) -> bool:
         """Whether the one in the making is kept now; told once. Raises what ``keep`` raised."""
@@ -94,9 +109,16 @@ class Background:
         if self._work is not None:
             wait((self._work,))
 
-    def _make(self, parts: Parts, keep: Callable[[bytes], None]) -> float:
+    def _make(self, state: FrozenState, keep: Callable[[bytes, bytes], None]) -> float:
         """Returns the seconds of processor time that making it took."""
-        begun = rested = time.thread_time()
+        begun = time.thread_time()
+        body, facts = self._packed(state.parts()), self._packed(state.facts())
+        took = time.thread_time() - begun
+        keep(body, facts)
+        return took
+
+    def _packed(self, parts: Parts) -> bytes:
+        rested = time.thread_time()
         packer = zlib.compressobj(1)
         packed: list[bytes] = []
         for part in parts:
@@ -105,7 +127,4 @@ class Background:
             if worked >= _WORK_S:
                 self._hurry.wait(worked * self._pause)
                 rested = time.thread_time()
-        body = b"".join((*packed, packer.flush()))
-        took = time.thread_time() - begun
-        keep(body)
-        return took
+        return b"".join((*packed, packer.flush()))

@@ -1,6 +1,8 @@
 """Checkpoints of the engine: the newest, and one before it should the newest not be readable."""
 
 import zlib
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from sqlalchemy import Connection, Row, delete, insert, select
@@ -11,19 +13,20 @@ from schedd.store.errors import BadCheckpoint
 from schedd.store.records import Tail
 from schedd.store.tables import checkpoints
 
-__all__ = ["latest", "oldest", "save"]
+__all__ = ["latest", "latest_facts", "oldest", "save"]
 
 _KEPT = 2
 
 
-def save(connection: Connection, cluster: int, at: Tail, time: int, body: bytes) -> None:
-    """Keep a compressed checkpoint of the state after ``at``; older ones go."""
+def save(connection: Connection, cluster: int, at: Tail, time: int, body: bytes, facts: bytes = b"") -> None:
+    """Keep a compressed checkpoint of the state after ``at``, and its lasting facts; older ones go."""
     _, chain = log.chain_at(connection, cluster, at.batch)
     same = (checkpoints.c.cluster == cluster, checkpoints.c.batch == at.batch)
     connection.execute(delete(checkpoints).where(*same))
-    values = {"batch": at.batch, "last_event": at.event, "time": time, "chain": chain}
-    kept_as = sealed(CheckpointRow(cluster, at, time, chain), body)
-    connection.execute(insert(checkpoints).values(cluster=cluster, body=kept_as, **values))
+    values: dict[str, Any] = {"batch": at.batch, "last_event": at.event, "time": time, "chain": chain}
+    place = CheckpointRow(cluster, at, time, chain)
+    values |= {"body": sealed(place, body), "facts": sealed(place, facts) if facts else None}
+    connection.execute(insert(checkpoints).values(cluster=cluster, **values))
     newest = select(checkpoints.c.batch).where(checkpoints.c.cluster == cluster)
     kept = connection.scalars(newest.order_by(checkpoints.c.batch.desc()).limit(_KEPT)).all()
     connection.execute(
@@ -48,6 +51,15 @@ def latest(connection: Connection, cluster: int, before: int | None = None) -> t
         return zlib.decompress(body), at
     except zlib.error as error:
         raise BadCheckpoint(row.batch, f"checkpoint after batch {row.batch}: {error}") from None
+
+
+def latest_facts(connection: Connection, cluster: int) -> Iterator[tuple[bytes, Tail]]:
+    """The lasting facts that can be read, the newest first, each with what they come after."""
+    query = select(checkpoints).where(checkpoints.c.cluster == cluster, checkpoints.c.facts.is_not(None))
+    for row in connection.execute(query.order_by(checkpoints.c.batch.desc())).all():
+        with suppress(BadCheckpoint, zlib.error, TypeError):
+            facts = opened(_place(row), bytes(row.facts))
+            yield zlib.decompress(facts), Tail(row.batch, row.last_event)
 
 
 def _place(row: Row[Any]) -> CheckpointRow:

@@ -1,17 +1,19 @@
 """Decisions and what became of them; starts told and the starts that followed. Over one transaction."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import structlog
 from sqlalchemy import ColumnElement, Connection, Table, bindparam, func, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Row
 
 from schedd.store.codec import decode_decision, encode_decision, plain
-from schedd.store.records import Accuracy, Breach, Error, Promise, Told
+from schedd.store.records import Accuracy, Breach, Error, Promise, PromisedJob, Told
 from schedd.store.tables import breaches, decisions, jobs, promises, told
 from schedd.wire import (
     Decision,
@@ -33,6 +35,7 @@ __all__ = [
     "after",
     "broken",
     "last_id",
+    "promises_of_open_jobs",
     "put_breaches",
     "put_decisions",
     "put_outcomes",
@@ -44,6 +47,7 @@ __all__ = [
     "told_last",
 ]
 
+_log = structlog.get_logger(__name__)
 _PAGE = 1_000
 _LAST = 100_000
 """Told starts that are enough to know their errors by."""
@@ -190,8 +194,19 @@ def _newest_first(connection: Connection, cluster: int) -> Iterator[tuple[Row[An
     rows = connection.execute(query).all()
     while rows:
         for row in rows:
-            yield row, decode_decision(row.type, row.body)
+            decision = _decoded(row.type, row.body)
+            if decision is not None:
+                yield row, decision
         rows = connection.execute(query.where(decisions.c.id < rows[-1].id)).all()
+
+
+def _decoded(kind: str, body: str) -> Decision | None:
+    """A decision; None for one that this program cannot read, and so cannot have carried out."""
+    try:
+        return decode_decision(kind, body)
+    except ValueError as error:
+        _log.warning("a decision cannot be read", type=kind, why=str(error))
+        return None
 
 
 def last_id(connection: Connection, cluster: int) -> str:
@@ -204,7 +219,7 @@ def after(connection: Connection, cluster: int, decision: str, limit: int) -> Se
     query = select(decisions.c.type, decisions.c.body)
     query = query.where(decisions.c.cluster == cluster, decisions.c.id > decision)
     rows = connection.execute(query.order_by(decisions.c.id).limit(limit))
-    return [decode_decision(row.type, row.body) for row in rows]
+    return [one for row in rows if (one := _decoded(row.type, row.body)) is not None]
 
 
 def recent(connection: Connection, cluster: int, most: int) -> tuple[Decision, ...]:
@@ -254,6 +269,32 @@ def told_last(connection: Connection, cluster: int, since: int) -> Mapping[str, 
     )
     rows = connection.execute(query.order_by(told.c.decision))
     return {row.job: Told(row.job, row.time, row.start, row.actual) for row in rows}
+
+
+def promises_of_open_jobs(connection: Connection, cluster: int) -> Mapping[str, PromisedJob]:
+    """By job that has not ended, as far as is noted: its last promise, and those that were broken."""
+    open_jobs = promises.join(
+        jobs, (jobs.c.cluster == promises.c.cluster) & (jobs.c.id == promises.c.job), isouter=True
+    )
+    query = select(promises, jobs.c.owner, jobs.c.submitted, jobs.c.queue).select_from(open_jobs)
+    query = query.where(promises.c.cluster == cluster, jobs.c.ended.is_(None))
+    found = {
+        row.job: PromisedJob(
+            Promise(row.job, row.time, row.promised, row.weak),
+            (),
+            row.owner or "",
+            row.submitted if row.submitted is not None else -1,
+            row.queue or "",
+        )
+        for row in connection.execute(query.order_by(promises.c.batch))
+    }
+    query = select(breaches).where(breaches.c.cluster == cluster, breaches.c.kind == "broken")
+    for row in connection.execute(query.order_by(breaches.c.batch, breaches.c.place)):
+        one = found.get(row.job)
+        if one is not None:
+            breach = Breach(row.job, row.time, row.event, row.cause, row.promised, row.planned)
+            found[row.job] = replace(one, breaches=(*one.breaches, breach))
+    return found
 
 
 def broken(connection: Connection, cluster: int, limit: int) -> Sequence[Breach]:

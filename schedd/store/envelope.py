@@ -13,7 +13,7 @@ from typing import Final
 from schedd.store.errors import BadCheckpoint
 from schedd.store.records import Tail
 
-__all__ = ["CheckpointRow", "opened", "sealed"]
+__all__ = ["CheckpointRow", "body_of", "opened", "sealed"]
 
 _FIRST: Final = b"schedd-ckpt1"
 _MAGIC: Final = b"schedd-ckpt2"
@@ -51,6 +51,11 @@ def opened(place: CheckpointRow, kept: bytes) -> bytes:
     if digest != _digest(magic, place, body):
         raise BadCheckpoint(batch, f"{words}its checksum is wrong")
     return body
+
+
+def body_of(kept: bytes) -> bytes:
+    """What was sealed, though it may be damaged."""
+    return kept[_HEAD.size :]
 
 
 def _digest(magic: bytes, place: CheckpointRow, body: bytes) -> bytes:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Protocol
 
-from schedd.store.background import Background, Parts
+from schedd.store.background import Background, FrozenState
 from schedd.store.errors import LeaseExpired, StoreError
 from schedd.store.leadership import Leadership
 from schedd.store.mark import Mark, Marked
@@ -72,10 +72,10 @@ class Journal(Protocol):
         """
         ...
 
-    def maybe_checkpoint(self, freeze: Callable[[], Parts], now: int, *, must: bool = False) -> bool:
+    def maybe_checkpoint(self, freeze: Callable[[], FrozenState], now: int, *, must: bool = False) -> bool:
         """Begin to keep the engine's present state, if it is time for that; whether one was kept since.
 
-        ``freeze`` takes the state; another thread goes through its parts. If it ``must`` be, it is kept
+        ``freeze`` takes the state; another thread encodes it. If it ``must`` be, it is kept
         when this returns.
         """
         ...
@@ -130,7 +130,7 @@ class MemoryJournal:
     def pass_over(self, batch: Batch) -> None:
         """Nothing to do."""
 
-    def maybe_checkpoint(self, freeze: Callable[[], Parts], now: int, *, must: bool = False) -> bool:  # noqa: ARG002
+    def maybe_checkpoint(self, freeze: Callable[[], FrozenState], now: int, *, must: bool = False) -> bool:  # noqa: ARG002
         """Never."""
         return False
 
@@ -273,7 +273,7 @@ class DurableJournal:
     def _term(self) -> int:
         return self._lead.term if self._lead is not None else 0
 
-    def maybe_checkpoint(self, freeze: Callable[[], Parts], now: int, *, must: bool = False) -> bool:
+    def maybe_checkpoint(self, freeze: Callable[[], FrozenState], now: int, *, must: bool = False) -> bool:
         """Raises StoreError of a checkpoint that was not kept; the next one is made in its time."""
         if must:
             with suppress(StoreError):  # of an older state
@@ -284,8 +284,8 @@ class DurableJournal:
             self._flushed(self._paused)
             at = self._tail
 
-            def keep(body: bytes) -> None:
-                self._store.save_checkpoint(self.cluster, at, now, body)
+            def keep(body: bytes, facts: bytes) -> None:
+                self._store.save_checkpoint(self.cluster, at, now, body, facts)
                 if self._mark is not None:
                     self._mark.sync()
                 if must:  # somebody waits

@@ -9,6 +9,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, func, select
 
+from schedd.store import going_back
 from schedd.store.errors import SchemaNewer, SchemaOlder, StoreError
 
 __all__ = ["change", "check", "downgrade", "head", "revision", "scripts", "upgrade"]
@@ -76,8 +77,8 @@ def _alone(connection: Connection) -> None:
 def change(connection: Connection, to: str = "head", *, back: bool = False) -> None:
     """Bring the tables up to version ``to``, or ``back`` to it; ``base`` is the version without tables.
 
-    Raises SchemaNewer when this program does not know the present tables, StoreError for an unknown ``to``
-    and for one in the other direction.
+    Raises SchemaNewer when this program does not know the present tables, StoreError for an unknown ``to``,
+    for one in the other direction, and where programs of that version could not read what is there.
     """
     present = revision(connection)
     directory = ScriptDirectory.from_config(_config())
@@ -97,9 +98,26 @@ def change(connection: Connection, to: str = "head", *, back: bool = False) -> N
             f"version {wanted} is older than {present}: `schedd migrate downgrade --to {wanted}`"
         )
     if back:
-        downgrade(connection, wanted)
+        _go_back(connection, wanted)
     else:
         upgrade(connection, wanted)
+
+
+def _go_back(connection: Connection, wanted: str) -> None:
+    """Go back unless programs of that version could not go on from what is there. Raises StoreError; then the
+    transaction must not be committed.
+    """
+    found = going_back.obstacles(connection, wanted)
+    rows = going_back.rows_by_table(connection) if wanted != "base" and not found else {}
+    if not found:
+        downgrade(connection, wanted)
+        found = [f"it would drop {one}" for one in going_back.dropped_rows(connection, rows)]
+    if found:
+        raise StoreError(
+            f"the database cannot go back to version {wanted}: {'; '.join(found)}. Nothing was changed. "
+            "Keep this version, or go back to the copy of the database from before the upgrade (what "
+            "happened since is not in it); `--to base` removes all tables"
+        )
 
 
 def check(connection: Connection) -> None:

@@ -22,6 +22,7 @@ __all__ = [
     "Moment",
     "NodePast",
     "Promise",
+    "PromisedJob",
     "Recovered",
     "Role",
     "SearchReport",
@@ -115,6 +116,19 @@ class Breach:
 
 
 @dataclass(frozen=True, slots=True)
+class PromisedJob:
+    """The last promise made to a job, its broken ones, the oldest first, and whose job it was in which queue;
+    ``submitted`` is -1, and the texts are empty, where that is not known.
+    """
+
+    promise: Promise
+    breaches: tuple[Breach, ...] = ()
+    owner: str = ""
+    submitted: int = -1
+    queue: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Told:
     """That a job would start at ``start`` was told at ``time``; it did at ``actual``."""
 
@@ -128,7 +142,8 @@ class Told:
 class Recovered:
     """What a daemon goes on from: the engine's ``checkpoint`` (None: there is none), which comes ``after`` a
     batch and an event, and the ``batches`` that follow. The cluster's first engine was made at ``begun``.
-    ``damage`` says what of the log after the checkpoint is missing, or not as it was written.
+    ``damage`` says what of the log after the checkpoint is missing, or not as it was written. ``facts`` are
+    the lasting facts of the state after that batch, where they are to go on from in place of a checkpoint.
     """
 
     begun: int
@@ -136,6 +151,7 @@ class Recovered:
     after: Tail
     batches: tuple[Batch, ...]
     damage: tuple[str, ...] = ()
+    facts: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ from schedd.store.records import (
     NodePast,
     Noticed,
     Promise,
+    PromisedJob,
     Recovered,
     Role,
     SearchReport,
@@ -378,10 +379,12 @@ class Store:
 
     # ---- checkpoints and recovery ---------------------------------------------------------------
 
-    def save_checkpoint(self, cluster: int, at: Tail, time: int, checkpoint: bytes) -> None:
+    def save_checkpoint(
+        self, cluster: int, at: Tail, time: int, checkpoint: bytes, facts: bytes = b""
+    ) -> None:
         """Keep the engine's state after ``at``, all batches up to which are kept: compressed with zlib."""
         with self.database.write(guarded=True) as connection:
-            checkpoints.save(connection, cluster, at, time, checkpoint)
+            checkpoints.save(connection, cluster, at, time, checkpoint, facts)
 
     def latest_checkpoint(self, cluster: int, before: int | None = None) -> tuple[bytes, Tail] | None:
         """The newest checkpoint (of a batch below ``before``, if given) and what it comes after; or None."""
@@ -396,11 +399,20 @@ class Store:
         with self.database.read() as connection:
             found = checkpoints.latest(connection, cluster, before)
             checkpoint, at = found if found is not None else (None, Tail())
-            damage: list[str] = []
-            batches = tuple(log.batches_after(connection, cluster, at, damage))
-            made = select(clusters.c.created).where(clusters.c.id == cluster)
-            begun = connection.execute(made).scalar_one()
-            return Recovered(begun, checkpoint, at, batches, tuple(damage))
+            return _recovered(connection, cluster, checkpoint, at)
+
+    def recover_facts(self, cluster: int) -> Iterator[Recovered]:
+        """What a daemon goes on from that can read no checkpoint: the lasting facts beside one of them, the
+        newest first, and the batches that follow.
+        """
+        with self.database.read() as connection:
+            for facts, at in checkpoints.latest_facts(connection, cluster):
+                yield replace(_recovered(connection, cluster, None, at), facts=facts)
+
+    def promises_of_open_jobs(self, cluster: int) -> Mapping[str, PromisedJob]:
+        """By job that has not ended, as far as is known: its last promise, and how often one was broken."""
+        with self.database.read() as connection:
+            return decided.promises_of_open_jobs(connection, cluster)
 
     def chain(self, cluster: int, batch: int) -> bytes | None:
         """The digest of the log up to a batch, as it was kept; None where it is not known."""
@@ -496,6 +508,14 @@ class Store:
         """What was done at ``since`` or later, newest first."""
         with self.database.read() as connection:
             return rights.audited(connection, since, limit)
+
+
+def _recovered(connection: Connection, cluster: int, checkpoint: bytes | None, at: Tail) -> Recovered:
+    damage: list[str] = []
+    batches = tuple(log.batches_after(connection, cluster, at, damage))
+    made = select(clusters.c.created).where(clusters.c.id == cluster)
+    begun = connection.execute(made).scalar_one()
+    return Recovered(begun, checkpoint, at, batches, tuple(damage))
 
 
 def _put_waiting(connection: Connection, cluster: int, waiting: tuple[Batch, ...]) -> None:

@@ -158,7 +158,7 @@ decisions = Table(
 )
 
 # State of the engine after `batch`, compressed with zlib, in an envelope with its checksum; `chain` is that
-# of the batch.
+# of the batch. `facts` are those of that state that every version reads (NULL: none were kept), likewise.
 checkpoints = Table(
     "checkpoints",
     metadata,
@@ -168,6 +168,7 @@ checkpoints = Table(
     Column("time", BigInteger, nullable=False),
     Column("body", LargeBinary, nullable=False),
     Column("chain", LargeBinary),
+    Column("facts", LargeBinary),
 )
 
 # Every start told, by the decision that told it; NULL `start`: told that none is known, for the reason `why`.

@@ -249,12 +249,14 @@ class RunsRead:
 class LogLost:
     """A part of the log is missing, or is not as it was written: what, says ``why``. ``decided`` is the
     number of the last decision that is known to have been made, which the log may not know of.
+    ``state_only``: nothing of the log is missing, but the state of the planner had to be rebuilt.
     """
 
     id: str
     time: int
     why: str
     decided: int = 0
+    state_only: bool = False
     type: Literal["log_lost"] = "log_lost"
 
 

@@ -1,5 +1,7 @@
 """Events and decisions for tests of the store."""
 
+from collections.abc import Iterable
+
 from schedd.wire import (
     Alert,
     JobDeleted,
@@ -79,3 +81,16 @@ def tell(number: int, job: str, start: int | None, time: int = 1000) -> Tell:
 
 def alert(number: int, time: int = 1000) -> Alert:
     return Alert(id=f"d{number:012d}", cause="epoch:1", time=time, kind="error", text="ouch \u2014 \x00 end")
+
+
+class AState:
+    """A state of an engine that is to be kept: these bytes, and no facts."""
+
+    def __init__(self, parts: Iterable[bytes] = ()) -> None:
+        self._parts = parts
+
+    def parts(self) -> Iterable[bytes]:
+        return self._parts
+
+    def facts(self) -> Iterable[bytes]:
+        return ()

@@ -6,6 +6,7 @@ import pytest
 
 from schedd.store import background
 from schedd.store.background import Background
+from tests.store.build import AState
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ def due(one: Background) -> bool:
 def kept(one: Background, took: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """One checkpoint that takes so long to make."""
     monkeypatch.setattr(one, "_make", lambda *_: took)
-    one.start((), lambda _: None)
+    one.start(AState(), lambda *_: None)
     assert one.ended(wait=True)
 
 
@@ -86,7 +87,7 @@ def test_the_thread_rests_less_while_the_engine_works(
             yield b"x"
 
     bodies: list[bytes] = []
-    one.start(parts(), bodies.append)
+    one.start(AState(parts()), lambda body, _: bodies.append(body))
     assert one.ended(wait=True)
     assert bodies
     assert waited == pytest.approx([0.004 * rests] * 10)

@@ -73,7 +73,7 @@ class Life:
                 self.batch(outcomes, server.now)
 
     def checkpoint(self) -> None:
-        assert self.journal.maybe_checkpoint(lambda: self.engine.freeze().parts(), T, must=True)
+        assert self.journal.maybe_checkpoint(self.engine.freeze, T, must=True)
 
 
 def worked(store: Store) -> Life:

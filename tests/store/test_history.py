@@ -25,7 +25,7 @@ from schedd.wire import (
     ShareFacts,
     Snapshot,
 )
-from tests.store.build import accepted, facts, queued, run, started, tell
+from tests.store.build import AState, accepted, facts, queued, run, started, tell
 from tests.store.conftest import NewDatabase
 
 
@@ -195,7 +195,7 @@ def test_the_next_checkpoint_goes_on_where_noting_ended(
     journal.commit_events([snapshot(1, 1500, *(f"{job}.srv" for job in range(1_300)))], 1000)
     until = time.monotonic() + 60
     while noted_so_far(store) == 0:
-        journal.maybe_checkpoint(lambda: [b"state"], 1000)
+        journal.maybe_checkpoint(lambda: AState([b"state"]), 1000)
         assert time.monotonic() < until
     assert owners(store, 1_300) == {"ann"}
     journal.close()
@@ -207,8 +207,8 @@ def test_who_waits_for_a_checkpoint_does_not_wait_for_what_is_noted(
     monkeypatch.setattr("schedd.store.journal._BREATH_S", 60)
     journal = DurableJournal(store, "c", 1000, every=0)
     journal.commit_events([queued(number) for number in range(1_100)], 1000)
-    assert not journal.maybe_checkpoint(lambda: [b"state"], 1000)
-    assert journal.maybe_checkpoint(lambda: [b"state"], 1000, must=True)
+    assert not journal.maybe_checkpoint(lambda: AState([b"state"]), 1000)
+    assert journal.maybe_checkpoint(lambda: AState([b"state"]), 1000, must=True)
     journal.close()
 
 
@@ -217,7 +217,7 @@ def test_a_checkpoint_brings_it_up_to_date(store: Store) -> None:
     journal.commit_events([queued(number) for number in range(1_100)], 1000)
     assert noted_so_far(store) == 0
     until = time.monotonic() + 60
-    while not journal.maybe_checkpoint(lambda: [b"state"], 1000):
+    while not journal.maybe_checkpoint(lambda: AState([b"state"]), 1000):
         assert time.monotonic() < until
     assert noted_so_far(store) == 1_100
     journal.close()

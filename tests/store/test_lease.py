@@ -12,7 +12,7 @@ from sqlalchemy import text
 from schedd.store import DurableJournal, Leadership, NotLeader, Store
 from schedd.store import lease as leases
 from schedd.store.errors import LeaseExpired, StoreError
-from tests.store.build import queued, run
+from tests.store.build import AState, queued, run
 from tests.store.conftest import NewDatabase
 from tests.store.postgres import PostgresServer
 
@@ -91,7 +91,7 @@ def test_who_was_replaced_writes_nothing_more(on_postgres: Daemons) -> None:
     for call in (
         lambda: journal.commit_events([queued(2)], 1000),
         lambda: journal.commit_decisions(batch, [run(1, "1.srv")]),
-        lambda: journal.maybe_checkpoint(list, 1000, must=True),
+        lambda: journal.maybe_checkpoint(AState, 1000, must=True),
         lambda: store.purge(journal._limits, 10**10),
     ):
         with pytest.raises(NotLeader, match="b leads in term 2"):

@@ -45,7 +45,7 @@ def filled(tmp_path: Path) -> Iterator[Store]:
             batch = journal.commit_events([node, *jobs], 1_000)
             assert batch is not None
             journal.commit_decisions(batch, engine.handle(batch.events, batch.now).decisions)
-            assert journal.maybe_checkpoint(lambda e=engine: e.freeze().parts(), 1_000, must=True)  # type: ignore[misc]
+            assert journal.maybe_checkpoint(engine.freeze, 1_000, must=True)
         journal.close()
     yield store
     store.close()

@@ -14,7 +14,19 @@ from schedd.store.errors import BadCheckpoint, DatabaseGone, SchemaOlder
 from schedd.store.records import AuditEntry, Tail
 from schedd.store.tables import breaches, decisions, metadata, promises, told
 from schedd.wire import Decision, Event
-from tests.store.build import accepted, alert, deleted, facts, queued, refused, run, snapshot, started, tell
+from tests.store.build import (
+    AState,
+    accepted,
+    alert,
+    deleted,
+    facts,
+    queued,
+    refused,
+    run,
+    snapshot,
+    started,
+    tell,
+)
 from tests.store.conftest import NewDatabase
 
 
@@ -231,15 +243,15 @@ def test_a_checkpoint_is_made_and_kept_while_the_engine_goes_on(store: Store) ->
         yield b"state"
 
     journal.woke(1000)
-    assert not journal.maybe_checkpoint(parts, 1000)
+    assert not journal.maybe_checkpoint(lambda: AState(parts()), 1000)
     assert asked.wait(60)
     batch = journal.commit_events([queued(1)], 1001)
     assert batch is not None
-    assert not journal.maybe_checkpoint(list, 1001)  # one at a time
+    assert not journal.maybe_checkpoint(AState, 1001)  # one at a time
     assert store.latest_checkpoint(journal.cluster) is None
     go_on.set()
     until = time.monotonic() + 60
-    while not journal.maybe_checkpoint(list, 1002):
+    while not journal.maybe_checkpoint(AState, 1002):
         assert time.monotonic() < until
     assert store.latest_checkpoint(journal.cluster, before=2) == (b"a state", Tail(1, 0))
     assert store.recover(journal.cluster, before=2).batches == (batch,)
@@ -253,11 +265,11 @@ def test_a_checkpoint_that_was_not_kept_is_told_of_and_the_next_one_is_made(stor
         yield b""
         raise DatabaseGone("no room")
 
-    journal.maybe_checkpoint(wrong, 1000)
+    journal.maybe_checkpoint(lambda: AState(wrong()), 1000)
     with pytest.raises(DatabaseGone, match="no room"):  # noqa: PT012
         while True:
-            journal.maybe_checkpoint(list, 1000)
-    assert journal.maybe_checkpoint(lambda: [b"state"], 1000, must=True)
+            journal.maybe_checkpoint(AState, 1000)
+    assert journal.maybe_checkpoint(lambda: AState([b"state"]), 1000, must=True)
     assert store.latest_checkpoint(journal.cluster) == (b"state", Tail())
     journal.close()
 

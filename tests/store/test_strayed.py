@@ -48,7 +48,7 @@ class Seen(DurableJournal):
 def leading(store: Store) -> Iterator[tuple[PlanLoop, Seen]]:
     """A planner that writes to the store, with two jobs."""
     engine, journal = new_engine(SETTINGS, T), Seen(store, "c", T, every=3600)
-    journal.maybe_checkpoint(engine.freeze().parts, T, must=True)
+    journal.maybe_checkpoint(engine.freeze, T, must=True)
     loop = PlanLoop("c", engine, journal, StillClock())
     loop.start()
     try:

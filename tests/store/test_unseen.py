@@ -2,7 +2,7 @@
 
 from schedd.store import DurableJournal, Store
 from schedd.store.records import Limits, Tail
-from tests.store.build import queued
+from tests.store.build import AState, queued
 
 DAY = 86_400
 YEAR = 365 * DAY
@@ -100,9 +100,9 @@ def test_a_journal_whose_clock_jumps_keeps_its_history(store: Store) -> None:
         batch = journal.commit_events([queued(number, now)], now)
         assert batch is not None
         journal.commit_decisions(batch, [])
-        assert journal.maybe_checkpoint(lambda: [b"x"], now, must=True)
+        assert journal.maybe_checkpoint(lambda: AState([b"x"]), now, must=True)
     journal._background._wait = 0
-    journal.maybe_checkpoint(lambda: [b"x"], BEGUN + YEAR + 61)
+    journal.maybe_checkpoint(lambda: AState([b"x"]), BEGUN + YEAR + 61)
     journal._background.ended(wait=True)
     journal.close()
     assert len(store.events_after(journal.cluster, Tail())) == 4

@@ -9,7 +9,8 @@ from itertools import islice
 
 from schedd.engine.facts.intake import holds_resources
 from schedd.engine.facts.state import EngineState
-from schedd.wire import Event, JobQueued
+from schedd.model import FOREVER
+from schedd.wire import Event, JobFacts, JobQueued
 
 __all__ = ["SLICE", "put_off", "taken", "taken_first"]
 
@@ -21,13 +22,24 @@ def put_off(state: EngineState, found: Iterable[Event]) -> Sequence[Event]:
     """Of what a snapshot says, what is to be done at once: all but new jobs, where these are many."""
     events = list(found)
     new = [event for event in events if isinstance(event, JobQueued) and event.job.id not in state.records]
-    if len(new) <= SLICE:
+    if len(new) <= SLICE and not state.kept:
         return events
-    new.sort(key=lambda event: not holds_resources(event.job))
+    new.sort(key=lambda event: _order(state, event.job))
+    names = {event.job.id for event in new}
+    known = [event for event in events if not (isinstance(event, JobQueued) and event.job.id in names)]
+    if len(new) <= SLICE:
+        return known + new
     state.arriving = {event.job.id: event for event in new}
-    return [
-        event for event in events if not (isinstance(event, JobQueued) and event.job.id in state.arriving)
-    ]
+    return known
+
+
+def _order(state: EngineState, job: JobFacts) -> tuple[int, int]:
+    """Running jobs first; then jobs of a plan that is rebuilt in the order of their starts in that plan, so
+    that each finds its place, and its promise can be kept; then all others.
+    """
+    kept = state.kept.get(job.id)
+    planned = kept.planned if kept is not None and kept.planned >= 0 else FOREVER
+    return (0, 0) if holds_resources(job) else (1, planned)
 
 
 def taken(state: EngineState) -> Sequence[JobQueued]:

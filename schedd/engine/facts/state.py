@@ -20,6 +20,7 @@ from schedd.engine.facts.books import BOOKS, AccountBook
 from schedd.engine.facts.calm import back
 from schedd.engine.facts.foresight import foresee
 from schedd.engine.facts.intake import Intake, Understood, as_planned, holds_resources, why_stopped
+from schedd.engine.facts.kept_jobs import KEPT_JOBS, KeptJob
 from schedd.engine.facts.numbers import Numbers
 from schedd.engine.facts.pools import LimitBook, caps_of
 from schedd.engine.facts.records import ChangeSet, HandedOver, JobRecord, NodePower, Ranks, ReservationRecord
@@ -308,9 +309,8 @@ class EngineState:
     """Jobs that the planner did not come back from, each with when it was set aside."""
     left_out: dict[str, Sequence[int]] = declared(NAMES, make=dict)
     """Steps that failed: until when each is left out, and for how long that was."""
-    kept: dict[str, Sequence[int]] = declared(NAMES, make=dict)
-    """Of jobs that were known before the engine began anew: promise, since when eligible, whether weak, until
-    when a run decision may still be carried out (-1: none is out)."""
+    kept: dict[str, KeptJob] = declared(KEPT_JOBS, make=dict)
+    """Jobs that were known before the plan was rebuilt and that the server has not listed since."""
 
     # ---- what happened --------------------------------------------------------------------------
     generation: int = declared(NUMBER, default=0)

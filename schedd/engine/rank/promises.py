@@ -9,10 +9,14 @@ the site's slack) is promised instead.
 start that it had to be given, with the slack: what cannot be kept does not leave the job to anybody's mercy.
 """
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 import numpy as np
 
 from schedd.engine.facts.calm import wrong, wrong_one
 from schedd.engine.facts.intake import slot_limited
+from schedd.engine.facts.kept_jobs import KeptJob
 from schedd.engine.facts.phases import Step, after
 from schedd.engine.facts.records import MAY_BREAK, Breach, Cause, ChangeSet, Ended, JobRecord, Phase, Risk
 from schedd.engine.facts.settings import EngineSettings
@@ -25,11 +29,13 @@ from schedd.plan.plan import Moves
 __all__ = [
     "began",
     "end_promise",
+    "judge_restored",
     "make_promise",
     "next_unkept",
     "note",
     "note_moves",
     "note_one",
+    "restore_promises",
     "unkept",
 ]
 
@@ -228,6 +234,50 @@ def slack_of(settings: EngineSettings, queue: str) -> Slack:
     """By how much the jobs of a queue may start later than was planned first."""
     own = settings.queue_slack.get(queue)
     return Slack(settings.slack, settings.slack_share) if own is None else Slack.parse(own)
+
+
+def restore_promises(state: EngineState, found: Mapping[str, KeptJob], event: str) -> None:
+    """Promise what was promised before, by job, and not what an engine that followed the log promises now.
+    ``eligible_since`` of each is when the promise was made.
+
+    A promise that ended after it was made stays so. Jobs that are not known get theirs once the server lists
+    them.
+    """
+    for job, kept in found.items():
+        record = state.records.get(job)
+        if record is None:
+            before = state.kept.get(job)
+            known = replace(before, promised=kept.promised, weak=kept.weak) if before is not None else kept
+            state.kept[job] = known
+            continue
+        if record.slot < 0 or not kept.is_same_job(record.facts.owner, record.facts.submitted):
+            continue
+        ended = record.ended is not None and record.ended.time > kept.eligible_since
+        if record.phase is not Phase.RUNNING and (record.eligible_since < 0 or ended):
+            continue
+        state.promise[record.slot] = state.bound[record.slot] = kept.promised
+        record = after(record, Step.BROKEN, breaches=kept.breaches)
+        if record.weak != kept.weak and record.phase is Phase.WAITING:
+            record = after(record, Step.PROMISED, weak=kept.weak)
+        judge_restored(state, state.put(record), event)
+
+
+def judge_restored(state: EngineState, record: JobRecord, event: str) -> None:
+    """Judge a promise that was restored when the plan was rebuilt, once its job has a place or has none: that
+    it cannot be kept is put down to the outage.
+    """
+    slot = record.slot
+    if slot < 0 or state.promise[slot] >= FOREVER or record.phase is Phase.RUNNING:
+        return
+    start = state.plan.start(slot)
+    if 0 <= start <= state.promise[slot]:
+        state.put(after(record, Step.RISKED, lost=None, risk=None))
+        return
+    if start >= 0:
+        state.bound[slot] = _latest(state, slot, start)
+    lost = Cause.OUTAGE if start < 0 else None
+    risk = record.risk or Risk(state.now, event, Cause.OUTAGE)
+    state.put(after(record, Step.RISKED, lost=lost, risk=risk))
 
 
 def end_promise(state: EngineState, record: JobRecord, event: str, words: str) -> JobRecord:

@@ -6,6 +6,7 @@ from schedd.dialect import dialect_of
 from schedd.dialect.advres import read_advres
 from schedd.engine.facts.foresight import ran_to_its_end
 from schedd.engine.facts.intake import Understood, held_by_limit, holds_resources, is_eligible, slot_limited
+from schedd.engine.facts.kept_jobs import KeptJob, size_of
 from schedd.engine.facts.phases import Step, after
 from schedd.engine.facts.records import BackOff, Cause, JobRecord, Phase, StartAttempt
 from schedd.engine.facts.state import EngineState
@@ -14,7 +15,7 @@ from schedd.engine.place.avoided_nodes import failed_on, with_avoided
 from schedd.engine.place.places import displace, lift_chain, plan_job, replan, seat, unplan
 from schedd.engine.rank.accounts import book_charge
 from schedd.engine.rank.fair_use import book_run
-from schedd.engine.rank.promises import end_promise, note_one
+from schedd.engine.rank.promises import end_promise, judge_restored, note_one
 from schedd.engine.rank.ranking import forward, set_rank
 from schedd.engine.run.running import AHEAD, ended_run, run, suspect, told_again
 from schedd.model import FOREVER, NodeState, Request
@@ -73,28 +74,10 @@ def _enter(state: EngineState, event: str, facts: JobFacts) -> None:
     slot = -1
     if understood.request is not None:
         slot = _slot_for(state, facts, understood, state.as_planned(facts, understood.request))
+    record = JobRecord(facts, understood, slot, Phase.WAITING)
     kept = state.kept.pop(facts.id, None)
-    if kept is not None and slot >= 0:  # it was promised this before the plan was made anew
-        promised, since, weak, *out = kept
-        attempt, back_off, lost = StartAttempt(), BackOff(), None
-        if promised < FOREVER:
-            state.promise[slot] = state.bound[slot] = promised
-            lost = Cause.OUTAGE
-        else:
-            since, weak = -1, 0
-        if out and out[0] >= state.now:  # nobody knows yet what became of its run decision
-            attempt = StartAttempt(decided=state.now, expires=out[0])
-            back_off = BackOff(until=out[0] + state.settings.answer_grace + 1)
-        record = JobRecord(
-            *(facts, understood, slot, Phase.WAITING),
-            eligible_since=since,
-            weak=bool(weak),
-            lost=lost,
-            attempt=attempt,
-            back_off=back_off,
-        )
-    else:
-        record = JobRecord(facts, understood, slot, Phase.WAITING)
+    if kept is not None and kept.is_same_job(facts.owner, facts.submitted):
+        record = _restored(state, event, record, kept)
     state.put(record)
     if holds_resources(facts):
         started = facts.started if facts.started is not None else state.now
@@ -102,9 +85,47 @@ def _enter(state: EngineState, event: str, facts: JobFacts) -> None:
         if state.now + AHEAD >= started > state.since >= 0:
             suspect(state, event, record, started, facts.by)
         run(state, event, record, started, facts.shares)
+        if kept is not None and kept.started >= 0:  # its promise was judged when it started
+            record = state.records[facts.id]
+            if record.run.started == kept.started and record.slot >= 0:
+                state.promise[record.slot] = state.bound[record.slot] = kept.promised
     else:
         set_rank(state, record)
         plan_job(state, record, event, Cause.ARRIVED, "it arrived")
+        if kept is not None:
+            judge_restored(state, state.records[facts.id], event)
+
+
+def _restored(state: EngineState, event: str, record: JobRecord, kept: KeptJob) -> JobRecord:
+    """The record of a job that was known before the plan was rebuilt, with its promise; not yet put."""
+    slot, facts = record.slot, record.facts
+    attempt, back_off = StartAttempt(), BackOff(returns=kept.returns, refusal=kept.refusal)
+    if kept.open_until >= state.now:  # nobody knows yet what became of its run decision
+        attempt = StartAttempt(decided=state.now, expires=kept.open_until)
+        back_off = replace(back_off, until=kept.open_until + state.settings.answer_grace + 1)
+    runs = holds_resources(facts)
+    record = replace(
+        record,
+        eligible_since=kept.eligible_since,
+        weak=kept.weak,
+        attempt=attempt,
+        back_off=BackOff(returns=kept.returns) if runs else back_off,
+        breaches=kept.breaches,
+        quarantine="" if runs else kept.quarantine,
+    )
+    if slot < 0:
+        return record
+    state.told[slot], state.told_when[slot] = kept.told, kept.told_when
+    state.tell_due[slot] = 1
+    if kept.promised >= FOREVER or kept.started >= 0:
+        return record
+    state.promise[slot] = state.bound[slot] = kept.promised
+    understood = record.understood
+    if not kept.fits(facts.queue, size_of(understood.request, understood.walltime)):
+        return end_promise(state, record, event, "it asks for more, or is in another queue, than before")
+    if not runs and not is_eligible(facts, state.now):
+        return end_promise(state, record, event, "it may not start now")
+    return after(record, Step.BLAMED, lost=Cause.OUTAGE)
 
 
 def _slot_for(state: EngineState, facts: JobFacts, understood: Understood, request: Request) -> int:

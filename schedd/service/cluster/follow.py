@@ -13,12 +13,26 @@ from dataclasses import asdict, replace
 import structlog
 
 from schedd.engine import Engine, EngineSettings
+from schedd.engine.facts import records
+from schedd.engine.facts.kept_jobs import KeptJob
 from schedd.engine.facts.records import Phase
 from schedd.service.cluster.calls import Watch, call, gone_on
 from schedd.service.cluster.past_runs import past_runs
 from schedd.service.cluster.past_use import past_use
 from schedd.service.cluster.promised import Promised
-from schedd.store import STATE_KEPT, Batch, Breach, Journal, Mark, Marked, Promise, Recovered, Store, Tail
+from schedd.store import (
+    STATE_KEPT,
+    Batch,
+    Breach,
+    Journal,
+    Mark,
+    Marked,
+    Promise,
+    PromisedJob,
+    Recovered,
+    Store,
+    Tail,
+)
 from schedd.store.errors import BadCheckpoint
 from schedd.wire import Alert, Decision, Handover, LogLost, PassedOver, Run, Switch
 
@@ -29,6 +43,26 @@ _SHOWN = 5
 _TRIES = 3
 """So often the log is gone through again when an error was met in it that its leader may not have met."""
 _UNREADABLE = (ValueError, LookupError, TypeError, AttributeError)
+
+
+def _kept_job(found: PromisedJob) -> KeptJob:
+    """A promise that the database has, as an engine takes it."""
+    one = found.promise
+    breaches = tuple(
+        records.Breach(
+            b.time, b.event, records.Cause(b.cause), b.promised, -1 if b.planned is None else b.planned
+        )
+        for b in found.breaches
+    )
+    return KeptJob(
+        promised=one.promised,
+        eligible_since=one.time,
+        weak=one.weak,
+        breaches=breaches,
+        owner=found.owner,
+        submitted=found.submitted,
+        queue=found.queue,
+    )
 
 
 def in_the_log(settings: EngineSettings) -> str:
@@ -68,6 +102,10 @@ class Follower:
         self._last: tuple[Batch, tuple[Decision, ...], list[Promise], list[Breach]] | None = None
         self.promised = Promised()
         self._tries = 0
+        self.rebuilt = ""
+        """Why the state was not read but rebuilt, and from what; empty: it was read."""
+        self._promises_since = 0
+        """Promises that were recorded before this are known to the rebuilt engine."""
         self.kept = True
         """Whether there is a checkpoint to go on from."""
         self.engine: Engine
@@ -75,12 +113,15 @@ class Follower:
 
     def _begin(self, now: int, *, without_log: bool = False) -> None:
         """From the newest checkpoint that can be read, and the log after it."""
+        self.rebuilt, self._promises_since = "", 0
         self.engine, batches = self._found(now)
         if without_log:
             self._store.pass_over_after(self._number, self._at.batch)
             batches = [replace(batch, calls=0) for batch in batches]
         self.promised.begin(self.engine)
         self._apply(batches)
+        if self.rebuilt:
+            self._restore_promises()
         if not self.engine.strayed:
             self._tries = 0
 
@@ -94,6 +135,11 @@ class Follower:
                 if without and before is None and tries < _TRIES:
                     tries += 1  # its checkpoint may have been written between two of our looks
                     continue
+                if found.checkpoint is None and self.rebuilt:
+                    from_facts = self._from_facts()
+                    if from_facts is not None:
+                        return from_facts
+                    self.rebuilt += "; the log was followed from its beginning"
                 engine = self._restored(found, now)
                 self._damage = found.damage
                 if without:
@@ -103,7 +149,41 @@ class Follower:
                 return engine, found.batches
             except BadCheckpoint as error:
                 _log.error("a checkpoint cannot be read", cluster=self._name, why=str(error))
+                self.rebuilt = str(error)
                 before = error.batch
+
+    def _from_facts(self) -> tuple[Engine, Sequence[Batch]] | None:
+        """The engine as the lasting facts beside a checkpoint have it, and the batches since; None where none
+        can be read.
+        """
+        for found in self._store.recover_facts(self._number):
+            try:
+                engine, unread = Engine.from_facts(found.facts, self.settings)
+            except _UNREADABLE as error:
+                _log.error("lasting facts cannot be read", cluster=self._name, why=repr(error))
+                continue
+            self.rebuilt += f"; the facts that were kept with the state after batch {found.after.batch} count"
+            if unread:
+                _log.error("some lasting facts cannot be read", cluster=self._name, which=unread)
+                self.rebuilt += f", but for {', '.join(unread)}"
+            self._at, self._damage, self.kept = found.after, found.damage, False
+            self._promises_since = engine.state.now
+            return engine, found.batches
+        return None
+
+    def _restore_promises(self) -> None:
+        """Put the promises that the database has in place of those that following the log led to."""
+        found = {
+            job: one
+            for job, one in self._store.promises_of_open_jobs(self._number).items()
+            if one.promise.time >= self._promises_since
+        }
+        self.engine.restore_promises({job: _kept_job(one) for job, one in found.items()})
+        self.promised.begin(self.engine)
+        if self._last is not None:
+            batch, made, _, _ = self._last
+            new = [one for one in self.promised.all_of(self.engine) if one.job not in found]
+            self._last = (batch, made, new, [])
 
     def _restored(self, found: Recovered, now: int) -> Engine:
         self._at = found.after
@@ -246,12 +326,22 @@ class Follower:
             link = self._store.chain(self._number, marked.linked)
             if link is not None and link.hex() != marked.chain:
                 damage.append(f"up to batch {marked.linked} it is another one than was written")
-        if not damage:
+        if not damage and not self.rebuilt:
             return None
         words = "; ".join(damage[:_SHOWN]) + ("; and more" if len(damage) > _SHOWN else "")
-        _log.critical("a part of the log is lost", cluster=self._name, why=words)
-        now = self.engine.state.now
-        return LogLost(id=f"lost:{at.batch}:{marked.count}", time=now, why=words, decided=marked.decided)
+        now, state_only = self.engine.state.now, not damage
+        if state_only:
+            words = self.rebuilt
+            _log.error("the planner's state was rebuilt", cluster=self._name, why=words)
+        else:
+            _log.critical("a part of the log is lost", cluster=self._name, why=words)
+        return LogLost(
+            id=f"lost:{at.batch}:{marked.count}",
+            time=now,
+            why=words,
+            decided=marked.decided,
+            state_only=state_only,
+        )
 
     def _settle_settings(self, journal: Journal) -> None:
         """What is done from now on is done under this daemon's settings; the next batch says so."""
@@ -263,7 +353,7 @@ class Follower:
             journal.under(in_the_log(self.settings))
         if not self.kept:
             frozen = self.engine.freeze()
-            self.kept = journal.maybe_checkpoint(frozen.parts, self.engine.state.now, must=True)
+            self.kept = journal.maybe_checkpoint(lambda: frozen, self.engine.state.now, must=True)
 
     def _counts(self, decision: Decision, passed: bool) -> bool:
         """Whether a decision may still matter: a run that is out, a start told of a job that waits."""

@@ -182,7 +182,7 @@ class ClusterMeters:
         """Sees losses and what told starts came to, before the engine handles these."""
         state = engine.state
         for event in events:
-            if isinstance(event, LogLost):
+            if isinstance(event, LogLost) and not event.state_only:
                 self._losses.inc()
             if not isinstance(event, JobStarted):
                 continue

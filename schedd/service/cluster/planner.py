@@ -293,7 +293,7 @@ class Planner:
         if self._succession is None and self.engine.log.full:
             self.engine.freeze()  # nobody else does, and what led to a failure is to be known
         try:
-            kept = self.journal.maybe_checkpoint(lambda: self.engine.freeze().parts(), now, must=must)
+            kept = self.journal.maybe_checkpoint(self.engine.freeze, now, must=must)
         except NotLeader:
             raise
         except Exception as error:

@@ -13,6 +13,9 @@ from schedd.store import Breach, Promise
 __all__ = ["Promised"]
 
 
+_PROMISED = (records.Phase.WAITING, records.Phase.BLOCKED, records.Phase.DISPATCHED)
+
+
 def _none() -> npt.NDArray[np.int64]:
     return np.empty(0, np.int64)
 
@@ -28,6 +31,8 @@ class Promised:
     _breaches: int = 0
     _last: dict[str, records.Breach] = field(default_factory=dict)
     _risks: dict[str, records.Risk] = field(default_factory=dict)
+    _kept: dict[str, int] = field(default_factory=dict)
+    """By job that the engine remembers from before it was rebuilt: its promise, which is no new one."""
 
     def begin(self, engine: Engine) -> None:
         """Take the engine's present promises as known."""
@@ -38,6 +43,17 @@ class Promised:
         self._breaches = state.breaches
         self._last = {job: record.breaches[-1] for job, record in state.records.items() if record.breaches}
         self._risks = _risks(engine)
+        self._kept = {job: kept.promised for job, kept in state.kept.items() if kept.promised < FOREVER}
+
+    @staticmethod
+    def all_of(engine: Engine) -> list[Promise]:
+        """All promises that are in force."""
+        state = engine.state
+        return [
+            Promise(record.id, state.now, int(state.promise[record.slot]), record.weak)
+            for record in state.records.values()
+            if record.slot >= 0 and state.promise[record.slot] < FOREVER and record.phase in _PROMISED
+        ]
 
     def news(self, engine: Engine) -> tuple[list[Promise], list[Breach]]:
         """The promises made since the last look; and those broken, put at risk, or at risk no more."""
@@ -57,6 +73,9 @@ class Promised:
             if record is None:
                 continue
             if now[slot] != before[slot] or self._owner.get(slot) != record.id:
+                if self._kept.pop(record.id, None) == now[slot]:
+                    self._owner[slot] = record.id
+                    continue
                 made.append(Promise(record.id, state.now, int(now[slot]), record.weak))
                 self._owner[slot] = record.id
         # Nearly always nothing changed, so that the copy is worth its test.

@@ -1,0 +1,100 @@
+"""What is kept of jobs while the plan is rebuilt, until the server lists each of them again."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+from schedd.engine.facts.records import Breach, Cause
+from schedd.model import FOREVER, Request
+from schedd.plan.schema import How
+
+__all__ = ["KEPT_JOBS", "KeptJob", "load_kept_job", "save_kept_job", "size_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptJob:
+    """Facts about one job that the server does not know. Times are seconds since the epoch, -1: none.
+
+    ``planned`` is the start in the plan before the rebuild; ``open_until``: until then a run decision may
+    still be carried out. ``owner``, ``submitted``, ``queue`` and ``size`` (see ``size_of``) tell whether the
+    job that the server lists is still the same; an empty one is not compared.
+    """
+
+    promised: int = FOREVER
+    eligible_since: int = -1
+    weak: bool = False
+    planned: int = -1
+    open_until: int = -1
+    told: int = -1
+    told_when: int = 0
+    started: int = -1
+    quarantine: str = ""
+    returns: int = 0
+    refusal: str = ""
+    breaches: tuple[Breach, ...] = ()
+    owner: str = ""
+    submitted: int = -1
+    queue: str = ""
+    size: tuple[int, ...] = ()
+
+    def is_same_job(self, owner: str, submitted: int) -> bool:
+        """Whether a job of this id is the one that was kept, not a later one that got its id."""
+        return self.owner in ("", owner) and self.submitted in (-1, submitted)
+
+    def fits(self, queue: str, size: tuple[int, ...]) -> bool:
+        """Whether the job still asks for no more than its promise was made for, in the same queue."""
+        if self.queue not in ("", queue):
+            return False
+        return not self.size or (
+            len(size) == len(self.size) and all(a <= b for a, b in zip(size, self.size, strict=True))
+        )
+
+
+def size_of(request: Request | None, walltime: int) -> tuple[int, ...]:
+    """Walltime, chunks, CPUs, GPUs and memory of a request in all; empty where it is not understood."""
+    if request is None:
+        return ()
+    chunks = request.chunks
+    return (
+        walltime,
+        sum(one.count for one in chunks),
+        sum(one.count * one.cpus for one in chunks),
+        sum(one.count * one.gpus for one in chunks),
+        sum(one.count * one.mem for one in chunks),
+    )
+
+
+_DEFAULTS: Final[Mapping[str, Any]] = {one.name: one.default for one in fields(KeptJob)}
+_OLD: Final = ("promised", "eligible_since", "weak", "open_until")
+"""A kept job used to be a list of these."""
+
+
+def save_kept_job(kept: KeptJob) -> dict[str, Any]:
+    """As plain values; what is as it begins is left out."""
+    values = {name: getattr(kept, name) for name in _DEFAULTS}
+    values = {name: value for name, value in values.items() if value != _DEFAULTS[name]}
+    if kept.breaches:
+        values["breaches"] = [[b.time, b.event, b.cause.value, b.promised, b.planned] for b in kept.breaches]
+    return values
+
+
+def load_kept_job(saved: Any) -> KeptJob:
+    """The way back; fields that this version does not know are left out. Raises TypeError and ValueError."""
+    if isinstance(saved, list):
+        saved = dict(zip(_OLD, saved, strict=False))
+    values = {name: value for name, value in saved.items() if name in _DEFAULTS}
+    values["weak"] = bool(values.get("weak", False))
+    values["size"] = tuple(values.get("size", ()))
+    values["breaches"] = tuple(
+        Breach(time, event, Cause(cause), promised, planned)
+        for time, event, cause, promised, planned in values.get("breaches", ())
+    )
+    return KeptJob(**values)
+
+
+KEPT_JOBS: Final = How(
+    dict,
+    lambda value: {name: save_kept_job(one) for name, one in value.items()},
+    lambda saved: {name: load_kept_job(one) for name, one in saved.items()},
+)
+"""How a state keeps them."""

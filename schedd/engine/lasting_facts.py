@@ -1,0 +1,254 @@
+"""Facts that outlive the format of a checkpoint: what users and admins rely on and the server cannot tell.
+
+They are JSON, kept beside each checkpoint. A daemon that cannot read the checkpoint, since another version
+wrote it or since it is damaged, goes on from these facts; the next snapshot of the server tells the rest.
+Each section is read by itself: one that this version does not understand is named, and the others count. So
+a section may be added, and a field of one, without a number for the format.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, replace
+from functools import partial
+from typing import Any, Final
+
+from schedd.engine.facts.booking import LIVE, Booking
+from schedd.engine.facts.jobs_to_keep import kept_job
+from schedd.engine.facts.kept_jobs import load_kept_job, save_kept_job
+from schedd.engine.facts.records import HandedOver, NodePower
+from schedd.engine.facts.saved import load_facts, save_facts
+from schedd.engine.facts.settings import EngineSettings
+from schedd.engine.facts.state import EngineState
+from schedd.engine.handlers import apply_all
+from schedd.engine.machine.reservations import reserve
+from schedd.engine.place.bound import fit
+from schedd.plan.schema import how_of
+from schedd.policy.accounts import Account
+from schedd.policy.fair_share import Usage
+from schedd.wire import (
+    Book,
+    Event,
+    NodeChanged,
+    NodeFacts,
+    PlanningHeld,
+    QueueChanged,
+    QueueFacts,
+    Reserve,
+    ServerChanged,
+    ServerFacts,
+)
+
+__all__ = ["SECTIONS", "dump_lasting_facts", "load_lasting_facts"]
+
+_JOBS: Final = 200
+"""Jobs between two pieces."""
+_UNREADABLE: Final = (KeyError, TypeError, ValueError, IndexError, AttributeError)
+_EVENT: Final = "lasting-facts"
+_FIELDS: Final = (
+    *("paused", "foreign", "adapter_mode", "decision_number", "change_number", "generation", "breaches"),
+    *("lost", "walltime_use", "aside", "lives"),
+    *("holds", "bookings", "books"),
+    *("handovers", "handed", "whole_ends", "kept_places"),
+    *("power", "boots", "power_seen", "power_saved", "meters"),
+)
+"""Fields of the state that are kept as a checkpoint keeps them, each a section of its own."""
+SECTIONS: Final = (
+    *_FIELDS,
+    "jobs",
+    "policy",
+    "usage",
+    "licences",
+    "server",
+    "queues",
+    "nodes",
+    "reservations",
+)
+"""All sections."""
+_KINDS: Final[Mapping[str, type[Any]]] = {
+    "handovers": HandedOver,
+    "power": NodePower,
+    "holds": PlanningHeld,
+    "bookings": Booking,
+}
+"""Sections that are lists of such: fields of another version's are left out."""
+
+
+# ---- writing ------------------------------------------------------------------------------------
+
+
+def dump_lasting_facts(state: EngineState) -> Iterator[bytes]:
+    """The facts in pieces, some empty: no piece takes long to make. Give a copy of the state."""
+    yield b"{" + _member("now", state.now)
+    for name in _FIELDS:
+        how = how_of(EngineState, name)
+        saved = how.save(getattr(state, name))
+        yield b"," + _member(name, list(map(how.each, saved)) if how.each is not None else saved)
+    yield b"," + _member("policy", _policy(state))
+    yield b"," + _member("usage", state.usage.saved() if state.usage is not None else None)
+    limits = state.limits
+    yield b"," + _member("licences", {"lent": limits.lent, "counted": limits.counted})
+    yield b"," + _member("server", save_facts(state.server))
+    yield b"," + _member("queues", list(map(save_facts, state.queues.values())))
+    yield b"," + _member("nodes", list(map(save_facts, state.node_facts.values())))
+    events = [save_facts(one.event) for one in state.reservations.values()]
+    yield b"," + _member("reservations", events)
+    yield b',"jobs":'
+    yield from _jobs(state)
+    yield b"}"
+
+
+def _member(name: str, value: Any) -> bytes:
+    return (_text(name) + ":" + _text(value)).encode("utf-8", "surrogatepass")
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def _policy(state: EngineState) -> dict[str, Any] | None:
+    """The policy that was set while the engine ran; None: that of the settings is in force."""
+    if not state.policy_version:
+        return None
+    return {"version": state.policy_version, "site": dict(state.settings.site)}
+
+
+def _jobs(state: EngineState) -> Iterator[bytes]:
+    opening = "{"
+    found = {name: save_kept_job(one) for name, one in state.kept.items()}
+    records = list(state.records.values())
+    for first in range(0, len(records) + 1, _JOBS):
+        for record in records[first : first + _JOBS]:
+            kept = kept_job(state, record)
+            if kept is not None:
+                found[record.id] = save_kept_job(kept)
+        if found:
+            yield (opening + _text(found)[1:-1]).encode("utf-8", "surrogatepass")
+            opening, found = ",", {}
+    yield b"}" if opening == "," else b"{}"
+
+
+# ---- reading ------------------------------------------------------------------------------------
+
+
+def load_lasting_facts(data: bytes, settings: EngineSettings) -> tuple[EngineState, list[str]]:
+    """A state that has these facts and waits for a snapshot of the server, and what could not be read.
+
+    Raises ValueError for what is no such facts.
+    """
+    facts = json.loads(data.decode("utf-8", "surrogatepass"))
+    if not isinstance(facts, dict) or not isinstance(facts.get("now"), int):
+        raise ValueError("these are no facts of an engine")
+    unread: list[str] = []
+
+    def read(name: str, take: Callable[[Any], None]) -> None:
+        if facts.get(name) is not None:
+            try:
+                take(facts[name])
+            except _UNREADABLE as error:
+                unread.append(f"{name} ({error!r})")
+
+    state = EngineState.empty(settings, facts["now"])
+    unread += [f"{name} (not known to this version)" for name in facts if name not in (*SECTIONS, "now")]
+
+    def policy(saved: Any) -> None:
+        nonlocal state
+        state = EngineState.empty(replace(settings, site=saved["site"]), facts["now"])
+        state.configured, state.policy_version = dict(settings.site), saved["version"]
+
+    read("policy", policy)
+    for name in _FIELDS:
+        read(name, partial(_take_field, state, name))
+    read("usage", lambda saved: _take_usage(state, saved))
+    read("licences", lambda saved: _take_licences(state, saved))
+    read("jobs", lambda saved: _take_jobs(state, saved))
+    state.power = {name: replace(one, block=-1) for name, one in state.power.items()}
+    state.bookings = {
+        name: replace(one, slots=(), pieces=(), jobs=()) for name, one in state.bookings.items()
+    }
+    state.books = state.books.begun_anew()
+    decided = state.decision_number
+    for name, make in _CLUSTER.items():
+        read(name, partial(_tell, state, make))
+    read("reservations", lambda saved: _reserve(state, saved))
+    for name, booking in list(state.bookings.items()):
+        if booking.phase in LIVE:
+            fit(state, name)
+    state.decisions, state.moves, state.decision_number = [], [], decided
+    state.stale = "the plan is rebuilt"
+    state.lose_track()
+    return state, unread
+
+
+def _take_field(state: EngineState, name: str, saved: Any) -> None:
+    found, now = _field(name, saved), getattr(state, name)
+    if now is not None and not isinstance(found, type(now)):
+        raise TypeError(f"a {type(found).__name__}, not a {type(now).__name__}")
+    setattr(state, name, found)
+
+
+def _field(name: str, saved: Any) -> Any:
+    kind = _KINDS.get(name)
+    if kind is not None:
+        saved = [_known(kind, one) for one in saved]
+    if name == "bookings":
+        saved = [one | {"event": _known(Book, one["event"])} for one in saved]
+    if name == "books":
+        saved = saved | {"accounts": [_known(Account, one) for one in saved["accounts"]]}
+    return how_of(EngineState, name).load(saved)
+
+
+def _known(kind: type[Any], saved: Mapping[str, Any]) -> dict[str, Any]:
+    """What this version's ``kind`` has of what another one may have saved. Raises ValueError where it has
+    nothing of it.
+    """
+    names = {one.name for one in fields(kind) if one.init}
+    found = {name: value for name, value in saved.items() if name in names}
+    if saved and not found:
+        raise ValueError(f"nothing of it is a {kind.__name__}'s")
+    return found
+
+
+def _take_usage(state: EngineState, saved: Any) -> None:
+    if state.site.fair_share is not None:
+        state.usage = Usage.load(saved, state.site.fair_share)
+
+
+def _take_licences(state: EngineState, saved: Any) -> None:
+    state.limits.lent = dict(saved["lent"])
+    state.limits.counted |= {name: (amount, at) for name, (amount, at) in saved["counted"].items()}
+
+
+def _take_jobs(state: EngineState, saved: Any) -> None:
+    state.kept = {name: load_kept_job(one) for name, one in saved.items()}
+
+
+def _tell(state: EngineState, make: Callable[[int, Any], list[Event]], saved: Any) -> None:
+    apply_all(state, make(state.now, saved))
+
+
+def _reserve(state: EngineState, saved: Any) -> None:
+    for one in saved:
+        reserve(state, load_facts(Reserve, _known(Reserve, one)), again=True)
+
+
+def _server(now: int, saved: Any) -> list[Event]:
+    facts = load_facts(ServerFacts, _known(ServerFacts, saved))
+    return [ServerChanged(id=_EVENT, time=now, server=facts)]
+
+
+def _queues(now: int, saved: Any) -> list[Event]:
+    found = [load_facts(QueueFacts, _known(QueueFacts, one)) for one in saved]
+    return [QueueChanged(id=_EVENT, time=now, queue=one) for one in found]
+
+
+def _nodes(now: int, saved: Any) -> list[Event]:
+    found = [load_facts(NodeFacts, _known(NodeFacts, one)) for one in saved]
+    return [NodeChanged(id=_EVENT, time=now, node=one) for one in found]
+
+
+_CLUSTER: Final[Mapping[str, Callable[[int, Any], list[Event]]]] = {
+    "server": _server,
+    "queues": _queues,
+    "nodes": _nodes,
+}
+"""Sections that are told to the state as events."""

@@ -1,0 +1,136 @@
+"""What keeps a database from going back to an older version: what programs of that version cannot read.
+
+Each type of event and decision, and each format of the engine's state, is listed here with the version of the
+tables from which on programs know it. So a new one needs a migration, if only an empty one.
+"""
+
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from sqlalchemy import ColumnElement, Connection, func, inspect, select, text
+
+from schedd.store.envelope import body_of
+from schedd.store.tables import batches, checkpoints, clusters, decisions, events
+
+__all__ = [
+    "RECORDS",
+    "STATE_FORMATS",
+    "dropped_rows",
+    "known_records",
+    "obstacles",
+    "rows_by_table",
+    "state_format",
+]
+
+RECORDS: Final[Mapping[str, frozenset[str]]] = {
+    version: frozenset(types.split())
+    for version, types in {
+        "0001": (
+            "alert job_altered job_deleted job_ended job_held job_queued job_released job_started "
+            "node_changed queue_changed reserve run run_accepted run_refused server_changed snapshot tell "
+            "unreserve"
+        ),
+        "0005": "counted improved policy_changed",
+        "0006": "planning_held planning_released",
+        "0007": "log_lost passed_over",
+        "0009": "hand_over handover handover_done let_run starts_expected take_back",
+        "0012": "plan_chosen",
+        "0013": "clock_set power_wish switch switched",
+        "0014": "account_moved account_set ledger_kept runs_read",
+        "0015": "book booking_step watts_read whole_ends",
+    }.items()
+}
+"""By version of the tables: the types of events and decisions that came with it."""
+STATE_FORMATS: Final[Mapping[str, int]] = {"0003": 1, "0004": 2, "0005": 3, "0006": 4, "0009": 5, "0012": 6}
+"""By version of the tables: the format of the engine's state that came with it."""
+_FACTS_SINCE: Final = "0016"
+"""From this version on programs go on from lasting facts where they cannot read the state."""
+_MAY_GO: Final = frozenset({"expected", "evaluations", "searches", "noticed", "notices_told", "leases"})
+"""Tables of measurements, and of what begins anew by itself: they may be dropped with what is in them."""
+_SHOWN: Final = 5
+
+
+def known_records(version: str) -> frozenset[str]:
+    """The types of events and decisions that programs with these tables know."""
+    return frozenset().union(*(types for since, types in RECORDS.items() if since <= version))
+
+
+def state_format(version: str) -> int:
+    """The format of the engine's state that programs with these tables read; 0: none."""
+    return max((number for since, number in STATE_FORMATS.items() if since <= version), default=0)
+
+
+def obstacles(connection: Connection, wanted: str) -> list[str]:
+    """Why the database cannot go back to the version ``wanted``, in words; none where it can."""
+    if wanted == "base":
+        return []
+    found: list[str] = []
+    there = set(inspect(connection).get_table_names())
+    if not {"clusters", "batches", "events", "decisions", "checkpoints"} <= there:
+        return found
+    known = known_records(wanted)
+    for row in connection.execute(select(clusters.c.id, clusters.c.name)).all():
+        written = _format_of(connection, row.id)
+        reads = state_format(wanted)
+        readable = written is None or written == reads
+        if not readable and wanted < _FACTS_SINCE and _has_log(connection, row.id):
+            found.append(
+                f"cluster {row.name}: the planner's state has format {written}, that version reads "
+                f"{reads or 'none'}: promises, and what else only the state holds, would be lost"
+            )
+        since = _last_event(connection, row.id) if readable else 0
+        kinds = _unknown(
+            connection, events.c.type, known, events.c.cluster == row.id, events.c.number > since
+        )
+        kinds += _unknown(connection, decisions.c.type, known, decisions.c.cluster == row.id)
+        if kinds:
+            shown = ", ".join(kinds[:_SHOWN]) + (", and more" if len(kinds) > _SHOWN else "")
+            found.append(f"cluster {row.name}: its log has records that version does not know: {shown}")
+    return found
+
+
+def _has_log(connection: Connection, cluster: int) -> bool:
+    query = select(batches.c.number).where(batches.c.cluster == cluster).limit(1)
+    return connection.execute(query).first() is not None
+
+
+def _format_of(connection: Connection, cluster: int) -> int | None:
+    """The format of the newest state; None where there is none, or none that can be read."""
+    query = select(checkpoints.c.body).where(checkpoints.c.cluster == cluster)
+    row = connection.execute(query.order_by(checkpoints.c.batch.desc()).limit(1)).first()
+    if row is None:
+        return None
+    try:
+        line, _, _ = zlib.decompressobj().decompress(body_of(bytes(row.body)), 64).partition(b"\n")
+        return int(line.rpartition(b" ")[2])
+    except (zlib.error, ValueError, TypeError):
+        return None
+
+
+def _last_event(connection: Connection, cluster: int) -> int:
+    """The last event that the oldest checkpoint kept comes after."""
+    query = select(func.min(checkpoints.c.last_event)).where(checkpoints.c.cluster == cluster)
+    return connection.scalar(query) or 0
+
+
+def _unknown(
+    connection: Connection, column: ColumnElement[str], known: frozenset[str], *which: ColumnElement[bool]
+) -> list[str]:
+    query = select(column, func.count()).where(*which).group_by(column).order_by(column)
+    return [f"{count} {kind}" for kind, count in connection.execute(query) if kind not in known]
+
+
+def rows_by_table(connection: Connection) -> dict[str, int]:
+    """How many rows each table has that may not be dropped with what is in it."""
+    quote = connection.dialect.identifier_preparer.quote
+    names = set(inspect(connection).get_table_names()) - _MAY_GO
+    return {
+        name: connection.scalar(text(f"SELECT count(*) FROM {quote(name)}")) or 0 for name in sorted(names)
+    }
+
+
+def dropped_rows(connection: Connection, before: Mapping[str, int]) -> Sequence[str]:
+    """Tables that are gone though they had rows, in words."""
+    there = set(inspect(connection).get_table_names())
+    return [f"table {name} with {n} rows" for name, n in before.items() if n and name not in there]

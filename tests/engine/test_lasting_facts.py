@@ -1,0 +1,255 @@
+"""What users and admins rely on outlives a checkpoint that cannot be read."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from schedd.engine import Engine
+from schedd.engine.lasting_facts import SECTIONS
+from schedd.engine.validate import check
+from schedd.model import FOREVER
+from schedd.wire import AccountMoved, AccountSet, Book, HandOver, PlanningHeld, PolicyChanged, SubmissionFacts
+from tests.engine.cluster import Cluster, T
+
+
+def facts_of(engine: Engine) -> bytes:
+    return b"".join(engine.freeze().facts())
+
+
+def rebuild(cluster: Cluster, change: Any = None) -> list[str]:
+    """Let the cluster's engine go on from its facts alone; ``change`` alters them before."""
+    data = facts_of(cluster.engine)
+    if change is not None:
+        found = json.loads(data)
+        change(found)
+        data = json.dumps(found).encode()
+    state = cluster.engine.state
+    settings = (
+        replace(state.settings, site=dict(state.configured)) if state.policy_version else state.settings
+    )
+    cluster.engine, unread = Engine.from_facts(data, settings)
+    check(cluster.engine.state)
+    return unread
+
+
+def event_id(cluster: Cluster) -> dict[str, Any]:
+    return {"id": cluster.server.event_id(), "time": cluster.server.now}
+
+
+def test_promises_and_ages_and_starts_stay_as_they_were_when_the_plan_is_rebuilt() -> None:
+    cluster = Cluster(nodes=2, slack=500, tell=True)
+    names = [str(number) for number in range(1, 9)]
+    for number, name in enumerate(names):
+        cluster.submit(name, f"{1 + number % 2}:ppn=4", walltime=300 + 40 * number)
+    cluster.at(100)
+    waiting = [name for name in names if cluster.view(name).state == "planned"]
+    assert len(waiting) >= 5
+
+    def known() -> list[tuple[Any, ...]]:
+        state = cluster.engine.state
+        slots = [cluster.record(name).slot for name in waiting]
+        return [
+            (
+                cluster.promise(name),
+                cluster.record(name).eligible_since,
+                cluster.start(name),
+                int(state.told[slot]),
+                int(state.told_when[slot]),
+            )
+            for name, slot in zip(waiting, slots, strict=True)
+        ]
+
+    before = known()
+    assert not rebuild(cluster)
+    assert (cluster.engine.state.records, cluster.engine.state.stale) == ({}, "the plan is rebuilt")
+    cluster.tell(*reversed_jobs(cluster))
+    assert known() == before
+    cluster.at(10_000)
+    assert cluster.engine.state.breaches == 0
+    assert not cluster.alerts("foreign")
+
+
+def reversed_jobs(cluster: Cluster) -> list[Any]:
+    """A snapshot that lists the jobs the other way round."""
+    snapshot = cluster.server.snapshot()
+    return [replace(snapshot, jobs=snapshot.jobs[::-1])]
+
+
+def test_a_promise_that_cannot_be_kept_after_a_rebuild_is_broken_with_an_outage_as_its_cause() -> None:
+    cluster = Cluster(nodes=1, slack=10)
+    cluster.submit("1", walltime=100)
+    cluster.submit("2", walltime=100)
+    assert cluster.promise("2") == 110
+    assert not rebuild(cluster)
+    cluster.server.now = T + 60  # the daemon was away
+    cluster.server.nodes["n1"] = replace(cluster.server.nodes["n1"], state="down")
+    cluster.tell(cluster.server.snapshot())
+    cluster.at(300)
+    assert cluster.breaches("2") == ["server, adapter or daemon outage"]
+
+
+def test_breaches_and_quarantine_and_returns_are_remembered() -> None:
+    cluster = Cluster(nodes=1, slack=10, validate=False)
+    cluster.submit("1", walltime=1_000)
+    cluster.submit("2", walltime=100)
+    cluster.submit("3", walltime=100)
+    cluster.node("n1", state="down")
+    cluster.at(2_000)
+    state = cluster.engine.state
+    state.records["3"] = state.put(replace(cluster.record("3"), quarantine="it was too hard"))
+    broken = cluster.record("2").breaches
+    assert broken
+    assert not rebuild(cluster)
+    cluster.tell(cluster.server.snapshot())
+    assert cluster.record("2").breaches == broken
+    assert cluster.record("3").quarantine == "it was too hard"
+    assert "too hard" in str(cluster.view("3").why)
+
+
+def test_a_job_that_was_enlarged_or_replaced_meanwhile_has_no_claim_to_the_old_promise() -> None:
+    cluster = Cluster(nodes=1, slack=10)
+    cluster.submit("1", walltime=1_000)
+    for name in "2345":
+        cluster.submit(name, walltime=100)
+    assert not rebuild(cluster)
+    jobs = cluster.server.jobs
+    jobs["2"] = replace(jobs["2"], resources={"nodes": "1:ppn=4", "walltime": "200"})
+    jobs["3"] = replace(jobs["3"], owner="bob@login")
+    jobs["4"] = replace(jobs["4"], state="H", holds="u")
+    jobs["5"] = replace(jobs["5"], resources={"nodes": "1:ppn=2", "walltime": "50"})
+    cluster.tell(cluster.server.snapshot())
+    ended = cluster.record("2").ended
+    assert ended is not None
+    assert "asks for more" in ended.words
+    assert cluster.record("3").ended is None
+    assert (cluster.promise("4"), cluster.record("4").eligible_since) == (None, -1)
+    assert cluster.promise("5") == 1_310  # a job that shrank keeps its promise
+
+
+def test_no_second_start_is_decided_while_the_first_may_still_be_carried_out() -> None:
+    cluster = Cluster(decision_expiry=60, answer_grace=30)
+    cluster.obeys = False
+    cluster.submit("1")
+    assert cluster.runs("1") == [0]
+    assert not rebuild(cluster)
+    cluster.tell(cluster.server.snapshot())
+    cluster.at(90)
+    assert cluster.runs("1") == [0]
+    cluster.at(200)
+    assert cluster.runs("1")[1:]
+
+
+SITE = {
+    "bookings": {"most": 5, "cpus": 8},
+    "fair_share": {"interval": 3600, "depth": 4, "shares": {"ann": 1, "bob": 1}},
+}
+
+
+def furnished() -> Cluster:
+    """A cluster about which people have said all that they can say."""
+    cluster = Cluster(nodes=4, site=SITE, slack=500, tell=True)
+    cluster.submit("0", "1:ppn=4", walltime=50)
+    cluster.at(60)
+    more = event_id(cluster)
+    cluster.tell(
+        PlanningHeld(**event_id(cluster), kind="node", name="n4", reason="new disk"),
+        PlanningHeld(**event_id(cluster), kind="queue", name="night", reason="not yet"),
+        AccountSet(**event_id(cluster), name="physics", by="root", unit="money"),
+        AccountMoved(**event_id(cluster), source="", target="physics", amount=1_000_000, by="root"),
+        HandOver(
+            **event_id(cluster),
+            handover="fed.1.1",
+            by="fed",
+            submission=SubmissionFacts("ann", "#!/bin/sh\n"),
+        ),
+        Book(
+            **more,
+            name="demo",
+            owner="ann@login",
+            by="ann",
+            resources={"nodes": "2:ppn=4"},
+            duration=600,
+            ready=T + 1_000,
+            deadline=T + 1_600,
+        ),
+    )
+    cluster.reserve("service", "n3", start=5_000, end=6_000)
+    cluster.engine.pause("upgrade")
+    return cluster
+
+
+def test_all_that_people_have_said_outlives_a_rebuild() -> None:
+    cluster = furnished()
+    before = cluster.engine.state
+    assert before.bookings["demo"].phase in ("flexible", "frozen"), before.bookings["demo"].text
+    assert before.books.accounts["physics"].balance == 1_000_000
+    assert not rebuild(cluster)
+    after = cluster.engine.state
+    assert (after.paused, after.holds, after.books.accounts) == (
+        "upgrade",
+        before.holds,
+        before.books.accounts,
+    )
+    assert after.books.entries == before.books.entries
+    assert after.handovers == before.handovers
+    booking, known = after.bookings["demo"], before.bookings["demo"]
+    assert (booking.start, booking.held, booking.phase) == (known.start, known.held, known.phase)
+    assert booking.slots
+    assert after.reservations["service"].nodes == ("n3",)
+    assert after.usage is not None
+    assert before.usage is not None
+    assert after.usage.saved() == before.usage.saved() != {"interval": 3600, "leaves": []}
+    assert after.node_facts == before.node_facts
+    assert after.decision_number == before.decision_number
+    cluster.tell(cluster.server.snapshot())
+    cluster.submit("late", "4:ppn=4", walltime=900)
+    assert cluster.start("late") is None  # a node's planning is held
+    check(after)
+
+
+def test_a_policy_that_was_set_at_run_time_outlives_a_rebuild() -> None:
+    cluster = Cluster()
+    cluster.tell(PolicyChanged(**event_id(cluster), version=3, site={"bookings": {"most": 2}}))
+    assert not rebuild(cluster)
+    state = cluster.engine.state
+    assert (state.policy_version, state.site.bookings.most, state.configured) == (3, 2, {})
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_a_section_that_cannot_be_read_is_named_and_takes_no_other_with_it(section: str) -> None:
+    cluster = furnished()
+    unread = rebuild(cluster, lambda found: found.update({section: {"": 7.5}, "weather": "rain"}))
+    assert "weather (not known to this version)" in unread
+    number_like = ("decision_number", "change_number", "generation", "breaches", "power_seen", "power_saved")
+    plain = (*number_like, "paused", "foreign", "adapter_mode", "lost", "handed", "kept_places")
+    if section not in (*plain, "whole_ends", "aside", "boots", "lives", "usage", "jobs", "walltime_use"):
+        assert len(unread) == 2, unread
+        assert any(one.startswith(section) for one in unread)
+    assert ("node", "n4") in cluster.engine.state.holds or section == "holds"
+
+
+def test_fields_of_another_version_are_left_out() -> None:
+    cluster = furnished()
+    cluster.submit("1")
+
+    def later(found: dict[str, Any]) -> None:
+        for name in ("holds", "bookings", "handovers", "nodes", "queues", "reservations"):
+            for one in found[name]:
+                one["colour"] = "red"
+        found["server"]["colour"] = "red"
+        for one in found["jobs"].values():
+            one["colour"] = "red"
+        found["bookings"][0]["event"]["colour"] = "red"
+        found["books"]["accounts"][0]["colour"] = "red"
+
+    assert rebuild(cluster, later) == []
+    assert set(cluster.engine.state.bookings) == {"demo"}
+    assert cluster.engine.state.kept["1"].promised < FOREVER
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"now": "soon"}', b"\xff\xfe"])
+def test_what_is_no_such_facts_is_refused(data: bytes) -> None:
+    with pytest.raises(ValueError, match=r"facts of an engine|JSON|Expecting|codec"):
+        Engine.from_facts(data, Cluster().engine.state.settings)

@@ -1,0 +1,360 @@
+"""A daemon that cannot read the state that was kept: promises and what people have said stay as they were."""
+
+import zlib
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from typing import get_args
+
+import pytest
+from alembic.script import ScriptDirectory
+from sqlalchemy import insert, select, text, update
+
+from schedd.engine import Engine, EngineSettings
+from schedd.engine.checkpoint import FORMAT
+from schedd.model import FOREVER
+from schedd.service.cluster.follow import Follower
+from schedd.service.cluster.promised import Promised
+from schedd.store import Batch, DurableJournal, Store, StoreError, going_back, migrate
+from schedd.store.envelope import CheckpointRow, sealed
+from schedd.store.records import Tail
+from schedd.store.tables import breaches, checkpoints, decisions, promises
+from schedd.wire import (
+    AccountSet,
+    Alert,
+    Book,
+    Decision,
+    Event,
+    JobFacts,
+    NodeFacts,
+    PlanningHeld,
+    QueueFacts,
+    Run,
+)
+from tests.engine.server import Server
+
+T = 1_700_000_000
+SETTINGS = EngineSettings(
+    slack=300, tell_threshold=0, end_allowance=0, site={"bookings": {"most": 5, "cpus": 8}}
+)
+
+
+class Daemon:
+    """What a daemon does with its store, without threads: it follows, leads, and keeps what it does."""
+
+    def __init__(self, store: Store, server: Server) -> None:
+        self.server = server
+        self.store = store
+        self.follower = Follower(store, "c", SETTINGS, server.now)
+        self.journal = DurableJournal(store, "c", server.now, every=3600)
+        self.follower.take_over(self.journal)
+        self.engine: Engine = self.follower.engine
+        self.promised: Promised = self.follower.promised
+        self.alerts: list[str] = []
+        if self.follower.lost is not None:
+            self.batch([self.follower.lost])
+
+    def batch(self, events: list[Event]) -> None:
+        batch = self.journal.commit_events(events, self.server.now)
+        assert batch is not None
+        self._handle(batch.number, batch.events)
+
+    def _handle(self, number: int, events: tuple[Event, ...]) -> None:
+        now, outcomes = self.server.now, list[Event]()
+        made = self.engine.handle(events, now).decisions
+        news = self.promised.news(self.engine)
+        last = self.journal._tail
+        batch = replace(_BATCH, number=number, now=now, last_event=last.event)
+        self.journal.commit_decisions(batch, made, *news)
+        for one in made:
+            if isinstance(one, Run):
+                outcomes += self.server.run(one)
+            if isinstance(one, Alert):
+                self.alerts.append(f"{one.kind}: {one.text}")
+        if outcomes:
+            self.batch(outcomes)
+
+    def pass_time(self, seconds: int) -> None:
+        """Ends of jobs are heard at once, and what is due is done at its moment."""
+        until, server = self.server.now + seconds, self.server
+        while True:
+            ends = [one.started + server.runtime[one.id] for one in server.jobs.values() if one.started]
+            wake = self.engine.next_wake
+            moments = [at for at in (*ends, *([wake] if wake is not None else [])) if at <= until]
+            if not moments:
+                server.now = until
+                return
+            server.now = max(server.now, min(moments))
+            gone = server.ends()
+            if gone:
+                self.batch(gone)
+            else:
+                batch = self.journal.woke(server.now, self.engine.state.paused)
+                self._handle(batch.number, ())
+
+    def submit(self, name: str, nodes: str, walltime: int) -> None:
+        facts = JobFacts(
+            id=name,
+            owner="ann@login",
+            queue="batch",
+            submitted=self.server.now,
+            resources={"nodes": nodes, "walltime": str(walltime)},
+        )
+        self.batch(self.server.submit(facts, walltime))
+
+    def stop(self, *, checkpoint: bool = True) -> None:
+        if checkpoint:
+            assert self.journal.maybe_checkpoint(self.engine.freeze, self.server.now, must=True)
+        self.journal.close()
+
+    def promises(self) -> dict[str, int]:
+        state = self.engine.state
+        return {
+            record.id: int(state.promise[record.slot])
+            for record in state.records.values()
+            if record.slot >= 0 and state.promise[record.slot] < FOREVER
+        }
+
+
+_BATCH = Batch(number=1, now=T, last_event=0)
+
+
+def begun(store: Store) -> Daemon:
+    """A cluster with running and waiting jobs, promises, a booking, an account and a hold."""
+    server = Server(T)
+    daemon = Daemon(store, server)
+    for number in range(1, 5):
+        server.nodes[f"n{number}"] = NodeFacts(name=f"n{number}", cpus=4)
+    server.queues["batch"] = QueueFacts(name="batch")
+    daemon.batch([server.snapshot()])
+    for number in range(12):
+        daemon.submit(f"{number}.s", f"{1 + number % 3}:ppn=4", 200 + 30 * number)
+        daemon.pass_time(7)
+    more = {"id": server.event_id(), "time": server.now}
+    daemon.batch(
+        [
+            PlanningHeld(id=server.event_id(), time=server.now, kind="queue", name="night", reason="later"),
+            AccountSet(id=server.event_id(), time=server.now, name="physics", amount=3_600),
+            Book(
+                **more,  # type: ignore[arg-type]
+                name="demo",
+                owner="ann@login",
+                resources={"nodes": "1:ppn=4"},
+                duration=600,
+                ready=T + 9_000,
+                deadline=T + 9_600,
+            ),
+        ]
+    )
+    daemon.pass_time(400)
+    return daemon
+
+
+def of_another_format(store: Store, *, facts: bool) -> None:
+    """What stands in the checkpoints was written by a version whose format nobody here reads."""
+    with store.database.write() as connection:
+        for row in connection.execute(select(checkpoints)).all():
+            place = CheckpointRow(row.cluster, Tail(row.batch, row.last_event), row.time, row.chain)
+            body = sealed(place, zlib.compress(b"schedd-engine 99\nwhat nobody can read"))
+            values = {"body": body, **({} if facts else {"facts": None})}
+            connection.execute(update(checkpoints).where(checkpoints.c.batch == row.batch).values(**values))
+
+
+def damaged(store: Store, *, facts: bool) -> None:
+    with store.database.write() as connection:
+        values = {"body": b"nothing", **({} if facts else {"facts": b"nothing"})}
+        connection.execute(update(checkpoints).values(**values))
+
+
+def rows(store: Store) -> list[tuple[str, int, int]]:
+    with store.database.read() as connection:
+        found = connection.execute(select(promises).order_by(promises.c.batch, promises.c.job))
+        return [(row.job, row.time, row.promised) for row in found]
+
+
+@pytest.mark.parametrize("lose", [of_another_format, damaged])
+@pytest.mark.parametrize("facts", [True, False])
+@pytest.mark.parametrize("checkpoint", [True, False])
+def test_promises_and_what_people_have_said_stay_though_no_checkpoint_can_be_read(
+    store: Store, lose: Callable[..., None], facts: bool, checkpoint: bool
+) -> None:
+    before = begun(store)
+    known, recorded = before.promises(), rows(store)
+    waiting = [job for job, state in states(before).items() if state == "waiting"]
+    assert len(waiting) >= 5
+    before.stop()
+    if not checkpoint:  # more happened after it, and then the daemon was killed
+        before = Daemon(store, before.server)
+        before.submit("late.s", "2:ppn=4", 500)
+        before.pass_time(30)
+        known, recorded = before.promises(), rows(store)
+        before.stop(checkpoint=False)
+    lose(store, facts=facts)
+    after = Daemon(store, before.server)
+    assert any("the planner's state was rebuilt" in alert for alert in after.alerts), after.alerts
+    assert any(alert.startswith("snapshot") for alert in after.alerts), after.alerts
+    after.batch([after.server.snapshot()])
+    assert after.engine.state.stale == ""
+    assert {job: after.promises()[job] for job in waiting} == {job: known[job] for job in waiting}
+    assert rows(store) == recorded, "nothing is promised anew"
+    state = after.engine.state
+    assert set(state.holds) == {("queue", "night")}
+    assert state.books.accounts["physics"].balance == 3_600
+    demo, was = state.bookings["demo"], before.engine.state.bookings["demo"]
+    assert (demo.phase, demo.start) == (was.phase, was.start)
+    # The plan may be another one now: what is later than promised is at risk or broken, and says why.
+    for job in waiting:
+        record = state.records[job]
+        if record.slot >= 0 and not 0 <= state.plan.start(record.slot) <= known[job]:
+            assert record.risk is not None
+            assert record.risk.cause.value == "server, adapter or daemon outage"
+    after.pass_time(20)
+    after.stop()
+    once_more = Daemon(store, before.server)
+    assert once_more.follower.lost is None
+    assert {job: once_more.promises()[job] for job in waiting if job in states(once_more)} == {
+        job: known[job] for job in waiting if job in states(once_more)
+    }
+    once_more.stop()
+
+
+def states(daemon: Daemon) -> dict[str, str]:
+    return {record.id: record.phase.value for record in daemon.engine.state.records.values()}
+
+
+def test_with_its_facts_a_rebuilt_plan_starts_no_job_later(store: Store) -> None:
+    before = begun(store)
+    starts = planned(before)
+    before.stop()
+    of_another_format(store, facts=True)
+    after = Daemon(store, before.server)
+    after.batch([after.server.snapshot()])
+    now = planned(after)
+    assert now.keys() == starts.keys()
+    assert all(now[job] <= start for job, start in starts.items())
+    after.pass_time(4_000)
+    with store.database.read() as connection:
+        assert not connection.execute(select(breaches)).all()
+    assert not after.engine.state.foreign
+    assert states(after) == {}
+    after.stop()
+
+
+def planned(daemon: Daemon) -> dict[str, int]:
+    state = daemon.engine.state
+    return {record.id: state.plan.start(record.slot) for record in state.records.values() if record.slot >= 0}
+
+
+def test_a_promise_that_an_outage_makes_impossible_is_recorded_as_broken(store: Store) -> None:
+    before = begun(store)
+    (job, promised) = next(
+        (job, known) for job, known in before.promises().items() if states(before)[job] == "waiting"
+    )
+    before.stop()
+    of_another_format(store, facts=True)
+    for name in before.server.nodes:
+        before.server.nodes[name] = replace(before.server.nodes[name], state="down")
+    after = Daemon(store, before.server)
+    after.batch([after.server.snapshot()])
+    after.pass_time(promised - after.server.now + 10)
+    broken = [one for one in store.broken(after.journal.cluster) if one.job == job]
+    assert [(one.promised, one.cause) for one in broken] == [(promised, "server, adapter or daemon outage")]
+    after.stop()
+
+
+# ---- the two latest versions of the tables --------------------------------------------------------
+
+
+def previous_version() -> str:
+    """The version of the tables before the latest; ``base`` where there is one alone."""
+    versions = [one.revision for one in ScriptDirectory.from_config(migrate._config()).walk_revisions()]
+    return versions[1] if len(versions) > 1 else "base"
+
+
+@pytest.mark.skipif(previous_version() == "base", reason="there is one version of the tables alone")
+@pytest.mark.parametrize("readable", [True, False])
+def test_a_database_goes_back_to_the_previous_version_and_comes_again(url: str, readable: bool) -> None:
+    with closing(Store.open(url)) as store:
+        before = begun(store)
+        known, was = before.promises(), before.engine.state
+        before.stop()
+        recorded = rows(store)
+        store.database.migrate(previous_version(), back=True)
+        assert store.database.versions()[0] == previous_version()
+        store.database.migrate()
+    with closing(Store.open(url)) as store:
+        if not readable:
+            of_another_format(store, facts=False)
+        after = Daemon(store, before.server)
+        assert bool(after.follower.lost) is not readable
+        if not readable:
+            after.batch([after.server.snapshot()])
+        assert after.promises() == known
+        assert rows(store) == recorded
+        state = after.engine.state
+        assert (state.holds, state.books.accounts) == (was.holds, was.books.accounts)
+        assert state.bookings["demo"].start == was.bookings["demo"].start
+        after.stop()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "words"),
+    [
+        ("0014", r"records that version does not know: .*1 book\b"),
+        ("0013", r"account_set"),
+        ("0011", r"the planner's state has format \d+, that version reads 5: promises"),
+        ("0001", r"that version reads none"),
+    ],
+)
+def test_going_back_is_refused_where_the_older_version_could_not_go_on(
+    store: Store, wanted: str, words: str
+) -> None:
+    daemon = begun(store)
+    daemon.stop()
+    # What came before the older of the two checkpoints is not read again.
+    daemon = Daemon(store, daemon.server)
+    daemon.stop(checkpoint=False)
+    head = migrate.head()
+    with pytest.raises(StoreError, match=rf"{words}.*Nothing was changed.*copy of the database"):
+        store.database.migrate(wanted, back=True)
+    assert store.database.versions() == (head, head)
+    assert Daemon(store, daemon.server).promises() == daemon.promises()
+
+
+def test_going_back_is_refused_where_a_table_with_rows_would_be_dropped(store: Store) -> None:
+    with store.database.write() as connection:
+        connection.execute(text("INSERT INTO federation (job, time, body) VALUES ('1', 1, '{}')"))
+    with pytest.raises(StoreError, match="it would drop table federation with 1 rows"):
+        store.database.migrate("0009", back=True)
+    assert store.database.versions()[0] == migrate.head()
+    store.database.migrate("base", back=True)
+    assert store.database.versions()[0] is None
+
+
+def test_each_record_and_each_format_belongs_to_a_version_of_the_tables() -> None:
+    """A new type of event or decision, or another format of the state, comes with a migration: list it."""
+    kinds = {kind.__dataclass_fields__["type"].default for kind in (*get_args(Event), *get_args(Decision))}
+    listed = [one for types in going_back.RECORDS.values() for one in types]
+    assert sorted(listed) == sorted(kinds)
+    assert going_back.state_format(migrate.head()) == FORMAT
+    versions = {one.revision for one in ScriptDirectory.from_config(migrate._config()).walk_revisions()}
+    assert {*going_back.RECORDS, *going_back.STATE_FORMATS} <= versions
+
+
+def test_a_decision_that_a_newer_version_wrote_stops_nobody(store: Store) -> None:
+    daemon = begun(store)
+    daemon.stop()
+    with store.database.write() as connection:
+        values = {
+            "cluster": 1,
+            "id": "d000000000999",
+            "batch": 1,
+            "time": T,
+            "type": "teleport",
+            "body": "{}",
+        }
+        connection.execute(insert(decisions).values(type="teleport", **values))
+    after = Daemon(store, daemon.server)
+    assert after.promises() == daemon.promises()
+    assert store.decisions_after(1, "d000000000998") == []
+    after.stop()
