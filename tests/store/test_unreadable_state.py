@@ -345,15 +345,8 @@ def test_a_decision_that_a_newer_version_wrote_stops_nobody(store: Store) -> Non
     daemon = begun(store)
     daemon.stop()
     with store.database.write() as connection:
-        values = {
-            "cluster": 1,
-            "id": "d000000000999",
-            "batch": 1,
-            "time": T,
-            "type": "teleport",
-            "body": "{}",
-        }
-        connection.execute(insert(decisions).values(type="teleport", **values))
+        values = {"cluster": 1, "id": "d000000000999", "batch": 1, "time": T, "body": "{}"}
+        connection.execute(insert(decisions).values({"type": "teleport", **values}))
     after = Daemon(store, daemon.server)
     assert after.promises() == daemon.promises()
     assert store.decisions_after(1, "d000000000998") == []
