@@ -13,7 +13,7 @@ from server_adapter.bridge.server import Server
 from server_adapter.bridge.state import State
 from server_adapter.bridge.tells import Tells, Write
 
-_GIVES_WAY: Final = 1.0  # seconds
+_GIVES_WAY: Final = 0.05  # seconds
 _LOOKS_EVERY: Final = 0.01
 
 
@@ -21,7 +21,7 @@ class Writer:
     """Keeps what stands on jobs in step with the plan, as fast as the server allows; takes it away again.
 
     `pace` is the server's: it learns there how long each write took. While `starting` says that runs are
-    being requested, nothing is written, for a second at most: a server does one thing at a time.
+    being requested, a write waits for some time: a server does one thing at a time.
     """
 
     def __init__(

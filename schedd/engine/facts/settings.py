@@ -108,7 +108,7 @@ class EngineSettings:
     """A start is told anew only when it moved by more."""
     tell_pause: int = 0
     """And so long after the last time; a site gets ``SITE_TELL_PAUSE``."""
-    tell_rate: int = 200
+    tell_rate: int = 500
     """The server is told at most so many a second."""
     node_rule: Literal["exact", "pack"] = "exact"
     """Requests by node count (``nodes=``): every unit a node of its own, or units may share."""

@@ -12,7 +12,7 @@ from server_adapter.dis import Attribute, Operation
 from server_adapter.openpbs.requests import SelectRequest
 from server_adapter.servers.openpbs.facts import JOB_ATTRIBUTES
 
-MANY: Final = 1_000
+MANY: Final = 100
 """From so many jobs on only their states and times of change are read each time."""
 
 WHOLE: Final = 300.0

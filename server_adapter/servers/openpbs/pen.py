@@ -2,6 +2,8 @@
 
 import logging
 import time
+from dataclasses import replace
+from typing import Final
 
 from schedd.wire import Tell
 from server_adapter.batch.errors import ServerRefusedError
@@ -12,9 +14,9 @@ from server_adapter.bridge.rates import Pace
 from server_adapter.bridge.state import EMPTY, State, Writing
 from server_adapter.bridge.tells import Write
 from server_adapter.dis import Attribute, Operation
-from server_adapter.openpbs.codes import ServerCode
+from server_adapter.openpbs.codes import RequestCode, ServerCode
 from server_adapter.openpbs.connection import Connection
-from server_adapter.openpbs.requests import ManageRequest
+from server_adapter.openpbs.requests import ManageRequest, StatusRequest
 from server_adapter.openpbs.values import parent, seconds
 from server_adapter.servers.openpbs.requests import (
     comment_attribute,
@@ -29,6 +31,9 @@ _log = logging.getLogger(__name__)
 _OVERTAKEN = frozenset(
     {ServerCode.UNKJOBID, ServerCode.BADSTATE, ServerCode.MODATRRUN, ServerCode.HISTJOBID, ServerCode.IVALREQ}
 )
+_UNANSWERED: Final = 8
+"""Writes between two answers. Each takes the server some 2 ms, by which a run may have to wait."""
+_SCHEDULING: Final = StatusRequest(code=RequestCode.STATUS_SERVER, attributes=(Attribute("scheduling"),))
 _OWN_LENGTHS = frozenset({"soft_walltime", "min_walltime", "max_walltime"})
 _NO_RIGHT = frozenset({ServerCode.ATTRRO, ServerCode.PERM})
 
@@ -36,8 +41,10 @@ _NO_RIGHT = frozenset({ServerCode.ATTRRO, ServerCode.PERM})
 class Pen:
     """Sets attributes of jobs; of an array, the parent's alone: the soonest start of its queued subjobs.
 
-    `pace` learns how long each write took. Estimates are `expected` starts, where the site wants that;
-    predicted `lengths` are written, too.
+    The first write of each connection is answered, so that missing rights are noticed. The others are of the
+    kind that is not (and that runs no `modifyjob` hooks); after every few of them a cheap request waits until
+    the server has done them. `pace` learns how long these took. Estimates are `expected` starts, where the
+    site wants that; predicted `lengths` are written, too.
     """
 
     def __init__(
@@ -56,6 +63,10 @@ class Pen:
         self._state = EMPTY
         self._starts: dict[str, dict[str, int | None]] = {}
         self._written: dict[str, int | None] = {}
+        self._proved: Connection | None = None
+        """The connection on which a write was answered."""
+        self._unanswered = 0
+        self._since = 0.0
         self.comments = comments
 
     def see(self, state: State) -> None:
@@ -94,8 +105,16 @@ class Pen:
         if writing.length:
             gone += no_length()
         if gone:
+            self._proved = None  # nothing is looked at again: each removal is answered
             await self._send(modify_request(parent(job), gone))
         return bool(gone)
+
+    async def flush(self) -> None:
+        """Waits until the server has done all that was written."""
+        if self._unanswered:
+            self._unanswered = 0
+            async with self._link.talk() as connection:
+                await connection.describe(_SCHEDULING)
 
     async def _write_on_array(self, write: Write) -> bool:
         tell, array = write.tell, parent(write.tell.job_id)
@@ -117,14 +136,27 @@ class Pen:
         walltime = attempt(seconds, job.resources.get("walltime"), default=0)
         return length(tell.runs_for) if 0 < tell.runs_for < walltime else []
 
+    async def _request(self, connection: Connection, request: ManageRequest) -> None:
+        if connection is not self._proved:
+            await connection.request(request)
+            self._proved = connection
+            return
+        await connection.request(replace(request, code=RequestCode.ASYNC_MODIFY_JOB))
+        self._unanswered += 1
+        if self._unanswered >= _UNANSWERED:
+            self._unanswered = 0
+            await connection.describe(_SCHEDULING)
+
     async def _send(self, request: ManageRequest) -> bool:
         try:
             async with self._link.talk() as connection:
-                began = time.monotonic()
+                if connection is not self._proved or not self._unanswered:
+                    self._since, self._unanswered = time.monotonic(), 0
                 try:
-                    await connection.request(request)
+                    await self._request(connection, request)
                 finally:
-                    self._pace.took(began, time.monotonic())
+                    if not self._unanswered:
+                        self._pace.took(self._since, time.monotonic())
         except ServerRefusedError as error:
             if error.code in _NO_RIGHT:
                 if self.comments and any(one.name == "comment" for one in request.attributes):

@@ -1,11 +1,12 @@
 """An OpenPBS server as the bridge sees it."""
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
-from server_adapter.batch.errors import RequestForbiddenError, RightsError
+from server_adapter.batch.errors import BatchError, RequestForbiddenError, RightsError
 from server_adapter.batch.sockets import Address
 from server_adapter.bridge.by_hand import ByHand
 from server_adapter.bridge.link import Link
@@ -31,7 +32,7 @@ from server_adapter.servers.openpbs.suspended import Resumer
 from server_adapter.servers.parts import ServerOfParts
 from server_adapter.settings import Settings
 
-_WRITING: Final = READ_ONLY | {RequestCode.MODIFY_JOB}
+_WRITING: Final = READ_ONLY | {RequestCode.MODIFY_JOB, RequestCode.ASYNC_MODIFY_JOB}
 PERMITTED: Final = {
     "shadow": READ_ONLY,
     "adviser": _WRITING,
@@ -192,6 +193,8 @@ class OpenPBSServer(ServerOfParts):
 
     async def close(self) -> None:
         """Gives the place back and says goodbye."""
+        with contextlib.suppress(BatchError):
+            await self.pen.flush()
         await self._router.close()
         await self.place.close()
         await self.link.close()

@@ -6,7 +6,7 @@ from server_adapter.bridge.rates import NodeRates, Pace, Rate
 
 
 @pytest.mark.parametrize(
-    ("answers_in", "per_second"), [(0.0001, 200), (0.001, 200), (0.01, 50), (0.1, 5), (1.0, 0.5)]
+    ("answers_in", "per_second"), [(0.0001, 200), (0.001, 200), (0.01, 80), (0.1, 5), (1.0, 0.5)]
 )
 def test_writes_follow_how_fast_the_server_answers(answers_in: float, per_second: float) -> None:
     pace, now, count = Pace(200), 0.0, 0

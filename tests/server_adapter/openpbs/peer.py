@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from server_adapter.batch.answers import Status, Text
 from server_adapter.batch.layout import Request
 from server_adapter.dis import encode_integer, encode_string
-from server_adapter.openpbs.codes import STATUS, Command, RequestCode, ServerCode
+from server_adapter.openpbs.codes import STATUS, UNANSWERED, Command, RequestCode, ServerCode
 from server_adapter.openpbs.frames import decode_request
 from server_adapter.openpbs.packets import PacketSplitter, encode_packet
 from server_adapter.openpbs.replies import Reply, encode_reply
@@ -93,6 +93,9 @@ class Peer:
             return [OK]
         if request.code == RequestCode.CONNECT:
             return [OK]
+        if request.code in UNANSWERED:
+            self.answer(request)
+            return []
         # A success has the form that its request wants.
         empty = Reply(payload=Status(()))
         return [empty if reply is OK and request.code in STATUS else reply for reply in self.answer(request)]

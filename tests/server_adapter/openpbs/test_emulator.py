@@ -326,6 +326,7 @@ async def test_writings_that_are_taken_away_leave_nothing_of_them_on_a_job(tmp_p
         try:
             for job in (jobs[0], jobs[1].replace("[]", "[1]")):
                 await adapter.write(tell(job, 2_000_000_000, "n1"))
+            await adapter.read()  # behind the writes
             written = [server.cluster.named(job)[0].attributes for job in jobs]
             assert [one["estimated.exec_vnode"] for one in written] == ["(n1)", "(n1)"]
             for job, writing in (await adapter.read()).writings.items():

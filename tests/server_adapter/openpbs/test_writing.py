@@ -7,6 +7,7 @@ import pytest
 
 from server_adapter.bridge.tells import Write
 from server_adapter.openpbs.codes import RequestCode, ServerCode
+from server_adapter.openpbs.requests import ManageRequest
 from tests.server_adapter.openpbs.site import QUEUED, Site, tell
 
 pytestmark = pytest.mark.anyio
@@ -143,3 +144,15 @@ async def test_predicted_lengths_are_written_where_wanted_and_known_as_ours(
 
 def replace_runs_for(write: Write, seconds: int) -> Write:
     return replace(write, tell=replace(write.tell, runs_for=seconds))
+
+
+async def test_most_writes_are_not_answered_and_the_first_of_each_connection_is(tmp_path: Path) -> None:
+    site = Site()
+    async with site.peer.listening():
+        server = site.server_of(tmp_path)
+        for number in range(20):
+            await server.write(tell(f"{number}.s", 5_000, "n1"))
+        await server.close()
+    codes = [request.code for request in site.peer.seen if isinstance(request, ManageRequest)]
+    assert codes == [RequestCode.MODIFY_JOB] + [RequestCode.ASYNC_MODIFY_JOB] * 19
+    assert len({one["job"] for one in site.written()}) == 20
