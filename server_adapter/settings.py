@@ -129,10 +129,10 @@ class RunSettings(_Section):
 
     asynchronous: bool = True
     """Ask the server to answer before the node has the job (asynchronous run)."""
-    busy_retries: int = Field(default=3, ge=0, le=60)
-    """Retries of a start that the server refuses as busy for now,"""
+    busy_retries: int = Field(default=6, ge=0, le=60)
+    """Retries of a start that the server refuses as busy for now."""
     busy_wait: Time = 1.0
-    """each after this."""
+    """Longest wait before a retry. The first is a tenth of it, each later one twice the one before."""
 
 
 class TellSettings(_Section):

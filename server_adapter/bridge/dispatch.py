@@ -20,14 +20,19 @@ from server_adapter.bridge.server import Outcome, Server
 
 _log = logging.getLogger(__name__)
 
+_FIRST_SHARE = 0.1  # of the longest wait for a busy node
 _SETTLING = 2.0  # seconds until a run whose answer was lost is looked for
 
 
 @dataclass(frozen=True, slots=True)
 class RunRules:
-    """How runs are asked for; times in seconds, rates per second."""
+    """How runs are asked for; times in seconds, rates per second.
 
-    busy_retries: int = 3
+    A busy start is tried again up to `busy_retries` times. The waits grow from a tenth of `busy_wait` to it:
+    a node is mostly free some tenths of a second after an end.
+    """
+
+    busy_retries: int = 6
     busy_wait: float = 1.0
     per_second: float = 50.0
     per_node: float = 10.0
@@ -88,8 +93,8 @@ class Dispatcher:
                 return await self._find_out(run, lost)
             if not tried.busy or attempt == self._rules.busy_retries:
                 return tried
+            await self._sleep(self._rules.busy_wait * min(1.0, _FIRST_SHARE * 2**attempt))
             attempt += 1
-            await self._sleep(self._rules.busy_wait)
 
     def _may_run(self, run: Run) -> Check:
         barred = self._barred()

@@ -88,6 +88,9 @@ class Link(Generic[C]):
                 lives = isinstance(error, StaleConnectionError) or isinstance(error.__cause__, TimeoutError)
                 self._was_away = self._was_away or not lives
                 raise
+            finally:
+                if not connection.usable:
+                    await self._drop()
 
     async def wait_until_up(self) -> None:
         """Tries every second or two until the server is there; says so at first and once a minute.
@@ -109,9 +112,12 @@ class Link(Generic[C]):
 
     async def close(self) -> None:
         """Says goodbye."""
-        if self._connection is not None:
-            await self._connection.close()
-            self._connection = None
+        await self._drop()
+
+    async def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
 
     async def _check_owner(self, connection: C) -> None:
         """Any user of this host may listen on the port while the server is down: nothing is believed then."""
@@ -127,10 +133,11 @@ class Link(Generic[C]):
 
     async def _open(self) -> C:
         if self._connection is not None:
-            if self._connection.usable and not self._is_old():
+            if not self._connection.usable:  # what broke in use was dropped then: the server hung up since
+                self._was_away = True
+            elif not self._is_old():
                 return self._connection
-            await self._connection.close()
-            self._connection = None
+            await self._drop()
         began = time.monotonic()
         try:
             connection = await self._connect()

@@ -52,6 +52,7 @@ from server_adapter.settings import Settings
 _log = logging.getLogger(__name__)
 
 _AS_DECIDED = 1000.0  # a second; how many really, the daemon decides
+_STARTED_AFTER = 0.4  # seconds until a run that was accepted has mostly started
 _SOON = 0.5  # seconds until what the daemon has not heard yet has mostly arrived
 _SLICE = 50  # events built and written before others may run
 _TROUBLE = (ServerUnreachableError, ProtocolError, RightsError, ServerRefusedError)
@@ -109,7 +110,8 @@ class Adapter:
         self._snapshots = SnapshotTimes(settings.poll.snapshot, clock)
         self._accepted = AcceptedRuns()
         self._accepted.recall(self.journal.asked, clock())
-        self._runs = Runs(dispatcher, self.delivery, self._accepted, self.look, clock)
+        self._runs = Runs(dispatcher, self.delivery, self._accepted, self.look, self.look_soon, clock)
+        self._look_timer: asyncio.TimerHandle | None = None
         self._handovers = Handovers(
             self.server, self.delivery, self._taken, self.look, clock, waits=self.server.barred
         )
@@ -174,6 +176,15 @@ class Adapter:
     def look(self) -> None:
         """Something has changed at the server."""
         self._look.set()
+
+    def look_soon(self) -> None:
+        """Something will have changed at the server in a moment; many such calls make one reading."""
+        if self._look_timer is None:
+            self._look_timer = asyncio.get_running_loop().call_later(_STARTED_AFTER, self._look_now)
+
+    def _look_now(self) -> None:
+        self._look_timer = None
+        self.look()
 
     def take(self, decision: Decision) -> None:
         """Takes one decision of the daemon."""

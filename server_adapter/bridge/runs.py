@@ -15,7 +15,11 @@ _log = logging.getLogger(__name__)
 
 
 class Runs:
-    """Hands decisions to the dispatcher. `look` is called after each outcome: something has changed."""
+    """Hands decisions to the dispatcher.
+
+    `look` is called after each refusal, since something has changed, and `look_soon` after each start, which
+    the server shows a moment later.
+    """
 
     def __init__(
         self,
@@ -23,12 +27,14 @@ class Runs:
         delivery: PostOffice,
         accepted: AcceptedRuns,
         look: Callable[[], None],
+        look_soon: Callable[[], None],
         clock: Callable[[], float],
     ) -> None:
         self._dispatcher = dispatcher
         self._delivery = delivery
         self._accepted = accepted
         self._look = look
+        self._look_soon = look_soon
         self._clock = clock
         self._tasks = TaskSet("a run decision")
 
@@ -53,7 +59,10 @@ class Runs:
         else:
             _log.info("%s was not started: %s", run.job_id, outcome.text)
         await self._delivery.put(self._event(run, outcome))
-        self._look()
+        if outcome.accepted:
+            self._look_soon()
+        else:
+            self._look()
 
     async def _attempt(self, run: Run) -> Outcome:
         try:

@@ -1,7 +1,9 @@
 """Starts jobs at a TORQUE server: the last look, the request, and what became of it."""
 
 import logging
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from schedd.wire import JobFacts, Run
@@ -23,18 +25,48 @@ from server_adapter.torque.requests import StatusRequest
 _log = logging.getLogger(__name__)
 
 _ONE_BY_ONE: Final = 4  # nodes asked for singly; of more, all are asked for at once
+_LOOK_AGE_S: Final = 0.25  # seconds for which a look at nodes counts
 _NODE_ATTRIBUTES: Final = ("state", "np", "jobs")
 _SCHEDULING: Final = StatusRequest(code=RequestCode.STATUS_SERVER, attributes=(Attribute("scheduling"),))
 
 
+@dataclass(slots=True)
+class _Look:
+    """What the server showed a moment ago, for several decisions at once.
+
+    Of a job it is not kept: each job is described again right before its run. `nodes` counts the cores of the
+    runs that were requested since.
+    """
+
+    at: float
+    scheduling: bool
+    nodes: dict[str, NodeRoom]
+
+    def covers(self, run: Run, now: float) -> bool:
+        """Whether it shows the decision's nodes as they were a moment ago."""
+        return now - self.at <= _LOOK_AGE_S and all(share.node in self.nodes for share in run.shares)
+
+    def spend(self, run: Run) -> None:
+        """Count what a run takes."""
+        for share in run.shares:
+            room = self.nodes[share.node]
+            self.nodes[share.node] = replace(room, used=room.used + share.cpus)
+
+
 class Starter:
-    """Asks for runs. `jobs` is what is asked about a job right before its run."""
+    """Asks for runs. `jobs` is what is asked about a job right before its run.
+
+    The nodes of all decisions that wait for their turn are looked at together: with a look for each of them,
+    most of the time of a burst of short jobs goes into waiting for the server.
+    """
 
     def __init__(self, link: ServerLink, jobs: Question, *, asynchronous: bool) -> None:
         self._link = link
         self._asynchronous = asynchronous
         self._job_question = jobs
         self._node_question = Question(RequestCode.STATUS_NODE, _NODE_ATTRIBUTES)
+        self._waiting: dict[int, Run] = {}
+        self._looked: _Look | None = None
 
     async def became(self, run: Run) -> Check:
         """Whether the job runs, or ran, as decided."""
@@ -46,33 +78,57 @@ class Starter:
 
     async def run(self, run: Run, asked: Callable[[], None]) -> Outcome:
         """Looks and asks on one connection, with nobody's requests in between."""
-        async with self._link.talk() as connection:
-            check = await self._look(connection, run)
-            if check.verdict is Verdict.RUNS:
-                return Outcome(True, text=check.reason)
-            if check.verdict is Verdict.BUSY:
-                return Outcome(False, 0, check.reason, busy=True)
-            if check.verdict is Verdict.REFUSE:
-                return Outcome(False, 0, check.reason)
-            asked()
-            request = run_request(run, asynchronous=self._asynchronous)
-            _log.debug("asks to run %s on %s (%s)", run.job_id, request.destination, run.id)
-            try:
-                await connection.request(request)
-            except ServerRefusedError as error:
-                return Outcome(False, error.code, error.text or str(error), busy=error.code in BUSY)
-            return Outcome(True)
+        self._waiting[id(run)] = run
+        try:
+            async with self._link.talk() as connection:
+                del self._waiting[id(run)]
+                return await self._run(connection, run, asked)
+        finally:
+            self._waiting.pop(id(run), None)
 
-    async def _look(self, connection: Connection, run: Run) -> Check:
-        server = await connection.describe(_SCHEDULING)
-        if server and server[0].values.get("scheduling", "True").lower().startswith("f"):
-            return Check(Verdict.REFUSE, "the server's scheduling is False")
-        if without := [share.node for share in run.shares if share.cpus < 1]:
-            return Check(Verdict.REFUSE, f"the decision gives no cores on {without[0]}")
-        check = check_job(run, _living(run.job_id, await self._job(connection, run.job_id)))
+    async def _run(self, connection: Connection, run: Run, asked: Callable[[], None]) -> Outcome:
+        look, shared = await self._look(connection, run)
+        check = await self._check(connection, run, look)
+        if shared and check.verdict in (Verdict.BUSY, Verdict.REFUSE):
+            self._looked = None  # what is in the way may be gone by now
+            look, _ = await self._look(connection, run)
+            check = await self._check(connection, run, look)
         if check.verdict is not Verdict.RUN:
-            return check
-        return check_nodes(run, await self._nodes(connection, run))
+            runs, busy = check.verdict is Verdict.RUNS, check.verdict is Verdict.BUSY
+            return Outcome(runs, 0, check.reason, busy=busy)
+        asked()
+        request = run_request(run, asynchronous=self._asynchronous)
+        _log.debug("asks to run %s on %s (%s)", run.job_id, request.destination, run.id)
+        try:
+            await connection.request(request)
+        except BaseException as error:
+            self._looked = None
+            if not isinstance(error, ServerRefusedError):
+                raise
+            return Outcome(False, error.code, error.text or str(error), busy=error.code in BUSY)
+        look.spend(run)
+        return Outcome(True)
+
+    async def _check(self, connection: Connection, run: Run, look: _Look) -> Check:
+        if not look.scheduling:
+            return Check(Verdict.REFUSE, "the server's scheduling is False")
+        check = check_job(run, _living(run.job_id, await self._job(connection, run.job_id)))
+        return check if check.verdict is not Verdict.RUN else check_nodes(run, look.nodes)
+
+    async def _look(self, connection: Connection, run: Run) -> tuple[_Look, bool]:
+        """The last look, where it is fresh and shows the decision's nodes; else a new one, for all decisions
+        that wait. Whether it was made for another decision.
+        """
+        look = self._looked
+        if look is not None and look.covers(run, time.monotonic()):
+            return look, True
+        began = time.monotonic()
+        server = await connection.describe(_SCHEDULING)
+        off = bool(server) and server[0].values.get("scheduling", "True").lower().startswith("f")
+        waiting = (run, *self._waiting.values())
+        names = list(dict.fromkeys(share.node for one in waiting for share in one.shares))
+        look = self._looked = _Look(began, not off, await self._nodes(connection, names))
+        return look, False
 
     async def _job(self, connection: Connection, job: str) -> Values | None:
         try:
@@ -83,8 +139,7 @@ class Starter:
             raise
         return found[0].values if found else None
 
-    async def _nodes(self, connection: Connection, run: Run) -> dict[str, NodeRoom]:
-        names = [share.node for share in run.shares]
+    async def _nodes(self, connection: Connection, names: Sequence[str]) -> dict[str, NodeRoom]:
         asked = names if len(names) <= _ONE_BY_ONE else [""]
         nodes: dict[str, NodeRoom] = {}
         for name in asked:

@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 class TorqueServer(ServerOfParts):
-    """Reads, starts and writes over one connection, and listens on the scheduler's port."""
+    """Reads and writes over one connection, starts over another, and listens on the scheduler's port."""
 
     def __init__(
         self,
@@ -44,16 +44,21 @@ class TorqueServer(ServerOfParts):
         permitted = PERMITTED[settings.mode] | (REQUESTS if taken else frozenset())
         if settings.drain.queues and settings.mode == "scheduler":
             permitted |= drain.REQUESTS
-        link = ServerLink(
-            Address(settings.server.host, settings.server.port),
-            credential,
-            user=settings.server.user,
-            timeout=settings.server.timeout,
-            permitted=permitted,
-            clock=clock,
-            owner=settings.server.owner_id,
-            lifetime=settings.server.renew,
-        )
+
+        def make_link() -> ServerLink:
+            return ServerLink(
+                Address(settings.server.host, settings.server.port),
+                credential,
+                user=settings.server.user,
+                timeout=settings.server.timeout,
+                permitted=permitted,
+                clock=clock,
+                owner=settings.server.owner_id,
+                lifetime=settings.server.renew,
+            )
+
+        # Starts have a connection of their own: neither a reading nor a comment is before them.
+        link, self._starting_link = make_link(), make_link()
         question, tell = job_question(), settings.tell
         offers = Offers(
             comment=tell.comment,
@@ -65,7 +70,7 @@ class TorqueServer(ServerOfParts):
         super().__init__(
             link=link,
             reader=StateReader(link, question, by_hand),
-            starter=Starter(link, question, asynchronous=settings.run.asynchronous),
+            starter=Starter(self._starting_link, question, asynchronous=settings.run.asynchronous),
             pen=self.pen,
             desk=Desk(link),
             router=drain.Router(link, settings.drain.scripts),
@@ -132,4 +137,5 @@ class TorqueServer(ServerOfParts):
         """Stops listening and says goodbye."""
         if self._listener is not None:
             await self._listener.close()
+        await self._starting_link.close()
         await self.link.close()

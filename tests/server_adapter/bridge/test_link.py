@@ -5,10 +5,14 @@ import socket
 
 import pytest
 
+from server_adapter.batch.errors import ServerUnreachableError
 from server_adapter.batch.sockets import Address
 from server_adapter.bridge.link import Link
+from server_adapter.emulator import EmulatedServer, NodeSpec
+from server_adapter.torque.codes import RequestCode
 from server_adapter.torque.connection import open_connection
 from server_adapter.torque.credentials import AnyPort
+from server_adapter.torque.requests import StatusRequest
 
 pytestmark = pytest.mark.anyio
 
@@ -40,3 +44,37 @@ async def test_a_server_that_is_away_is_looked_for_every_two_seconds_and_named_o
     assert min(slept[5:]) > 1
     assert len(caplog.records) == 1
     assert "tried every 2 s" in caplog.records[0].message
+
+
+async def test_a_connection_that_the_server_closed_while_it_was_idle_means_that_it_was_away() -> None:
+    """A server that was killed resets its connections; nobody meets an error then."""
+    async with EmulatedServer([NodeSpec("node1", 4)]) as server:
+        host, port = server.address
+        address = Address(host, port)
+        link = Link(address, lambda: open_connection(address, AnyPort()))
+        found = []
+        async with link.talk() as connection:
+            found.append(link.up_since is None)
+        connection._writer.transport.abort()  # as by a reset
+        async with link.talk() as other:
+            found.append(other is not connection)
+        found.append(link.up_since is not None)
+        assert found == [True, True, True]
+        await link.close()
+
+
+async def test_a_connection_that_was_too_slow_is_replaced_and_the_server_was_not_away() -> None:
+    async with EmulatedServer([NodeSpec("node1", 4)]) as server:
+        host, port = server.address
+        address = Address(host, port)
+        link = Link(address, lambda: open_connection(address, AnyPort(), timeout=0.3))
+        async with link.talk() as connection:
+            await connection.describe(StatusRequest(code=RequestCode.STATUS_SERVER))
+        server.faults.slow_down(5.0, {RequestCode.STATUS_NODE})
+        with pytest.raises(ServerUnreachableError):
+            async with link.talk() as connection:
+                await connection.describe(StatusRequest(code=RequestCode.STATUS_NODE))
+        async with link.talk() as other:
+            assert other is not connection
+        assert link.up_since is None
+        await link.close()

@@ -1,14 +1,16 @@
 """Run decisions: what is looked at before a run, and what is made of the server's answer."""
 
 import asyncio
+from collections import Counter
 from typing import Any
 
 import pytest
 
 from schedd.wire import JobQueued, ShareFacts
+from server_adapter.emulator.handlers import Handlers
 from server_adapter.torque.codes import RequestCode
 from server_adapter.torque.errors import ServerCode
-from tests.server_adapter.bridge.house import Build
+from tests.server_adapter.bridge.house import Build, House
 
 pytestmark = pytest.mark.anyio
 
@@ -69,6 +71,50 @@ async def test_what_nobody_told_is_seen_right_before_the_run(build: Build, what:
     assert server.cluster.runs == {}
 
 
+def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[RequestCode]:
+    """How often each request came to the server from now on."""
+    found: Counter[RequestCode] = Counter()
+    before = Handlers.answer
+
+    def answer(self: Handlers, request: Any, *more: Any) -> bytes:
+        found[request.code] += 1
+        return before(self, request, *more)
+
+    monkeypatch.setattr(Handlers, "answer", answer)
+    return found
+
+
+async def decided_at_once(house: House, runs: dict[str, str]) -> None:
+    """Runs on these nodes, by job, which reach the adapter together."""
+    for job, node in runs.items():
+        house.daemon.decide(job, [ShareFacts(node, 1)])
+    await house.until(lambda: len(house.daemon.accepted) + len(house.daemon.refused) == len(runs))
+
+
+async def test_the_nodes_of_decisions_that_wait_together_are_looked_at_once(
+    build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house = await build(plan=False, **{"poll.interval": 600.0})
+    jobs = [house.server.submit(resources={"nodes": "1"}, runtime=60.0) for _ in range(8)]
+    await house.start()
+    await house.until(lambda: len(house.daemon.state.jobs) == 8)
+    count = counted(monkeypatch)
+    await decided_at_once(house, {job: f"node{number % 2 + 1}" for number, job in enumerate(jobs)})
+    assert len(house.daemon.accepted) == 8
+    assert count[RequestCode.ASYNC_RUN_JOB] == 8
+    assert count[RequestCode.STATUS_NODE] <= 4  # and one reading
+
+
+async def test_a_shared_look_counts_the_cores_of_the_runs_that_were_requested_since(build: Build) -> None:
+    house = await build(plan=False, **{"run.busy_retries": 0})
+    jobs = [house.server.submit(resources={"nodes": "1"}, runtime=60.0) for _ in range(6)]
+    await house.start()
+    await house.until(lambda: len(house.daemon.state.jobs) == 6)
+    await decided_at_once(house, dict.fromkeys(jobs, "node1"))
+    assert len(house.daemon.accepted) == 4
+    assert {one.text for one in house.daemon.refused} == {"node1 has 0 cores free, not 1"}
+
+
 async def test_a_busy_node_is_tried_again_and_then_used(build: Build) -> None:
     house = await build(plan=False)
     first = house.server.submit(resources={"nodes": "1:ppn=4"}, runtime=0.4)
@@ -83,7 +129,7 @@ async def test_a_busy_node_is_tried_again_and_then_used(build: Build) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "least"), [(ServerCode.RESCUNAV, 4), (ServerCode.UNKNODE, 1), (ServerCode.MOMREJECT, 1)]
+    ("code", "least"), [(ServerCode.RESCUNAV, 7), (ServerCode.UNKNODE, 1), (ServerCode.MOMREJECT, 1)]
 )
 async def test_the_servers_refusals_are_reported_with_their_code(
     build: Build, code: ServerCode, least: int
