@@ -1,6 +1,5 @@
 """Accounts: what is left of each, what was charged, and an admin's changes."""
 
-import asyncio
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,6 +10,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from schedd.api.access import Admin, Cluster, Daemon, Seen, User
+from schedd.api.audited import audited
 from schedd.api.bodies import Dated, dated
 from schedd.api.messages import AccountOrder, Transfer
 from schedd.api.problems import Fault, ProblemError, answers
@@ -289,10 +289,10 @@ async def get_report(
 
 
 async def _done(cluster: PlanLoop, event: AccountSet | AccountMoved, who: str, words: str) -> None:
-    handled = await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
-    if not handled.taken:
-        raise _wrong("body.amount", "the account has not so much that is not held for jobs", "")
-    await asyncio.to_thread(cluster.audit, who, "account", words)
+    async with audited(cluster, who, "account", words):
+        handled = await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
+        if not handled.taken:
+            raise _wrong("body.amount", "the account has not so much that is not held for jobs", "")
     _log.warning("an account was changed", cluster=cluster.name, by=who, what=words)
 
 

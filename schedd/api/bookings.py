@@ -1,6 +1,5 @@
 """Bookings: cores for a time, at some moment within a window, for users and federations."""
 
-import asyncio
 import secrets
 from dataclasses import asdict, dataclass
 from typing import Annotated, Final, Literal
@@ -10,6 +9,7 @@ from fastapi import APIRouter, Path, Request, Response
 from pydantic import Field, model_validator
 
 from schedd.api.access import Cluster, User
+from schedd.api.audited import audited
 from schedd.api.bodies import Dated, dated
 from schedd.api.booking_asked import Accepting, BookingAsked, BookingName, Moment
 from schedd.api.problems import ProblemError, answers
@@ -253,15 +253,16 @@ async def put_booking(
     409 `no-room` with counter-offers, and nothing is changed; `POST …/accept` takes one. The site says how
     much users may book; without that, nothing.
     """
-    owner = _owner(asker, body)
-    known = cluster.published.bookings.get(name)
-    if known is not None and not _is_his(asker, known):
-        raise ProblemError("not-now", f"somebody else has a booking {name}", hint="choose another name")
-    now = cluster.now()
-    event = body.event(id=f"api:{secrets.token_hex(8)}", now=now, name=name, owner=owner, by=asker.name)
-    await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
-    await asyncio.to_thread(cluster.audit, asker.name, "book", f"{name}: {body.duration} s for {owner}")
-    return _outcome(request, cluster, name)
+    async with audited(cluster, asker.name, "book", f"{name}: {body.duration} s") as act:
+        owner = _owner(asker, body)
+        act.detail = f"{name}: {body.duration} s for {owner}"
+        known = cluster.published.bookings.get(name)
+        if known is not None and not _is_his(asker, known):
+            raise ProblemError("not-now", f"somebody else has a booking {name}", hint="choose another name")
+        now = cluster.now()
+        event = body.event(id=f"api:{secrets.token_hex(8)}", now=now, name=name, owner=owner, by=asker.name)
+        await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
+        return _outcome(request, cluster, name)
 
 
 def _owner(asker: Bearer, body: BookingRequest) -> str:
@@ -290,10 +291,6 @@ async def accept_option(
     request: Request, cluster: Cluster, name: BookingName, body: Accepting, asker: User
 ) -> Response:
     """Take a counter-offer of a booking that was refused; where it is gone by now there are new ones."""
-    booking = _known(cluster, name, asker)
-    if booking.phase != "refused" or body.option > len(booking.options):
-        words = f"booking {name} is {booking.phase} and has {len(booking.options)} counter-offers"
-        raise ProblemError("not-now", words)
     return await _step(request, cluster, name, asker, "accept", body.option)
 
 
@@ -308,29 +305,31 @@ async def do_with_booking(
     """`freeze`: let it stay where it is planned. `confirm`: it is not given up at its `until`. `keep`: the
     job that began in it stays, though it has a `guard`.
     """
-    booking = _known(cluster, name, asker)
-    if booking.phase not in LIVE:
-        raise ProblemError("not-now", f"booking {name} is {booking.phase}")
     return await _step(request, cluster, name, asker, act)
 
 
 async def _step(
     request: Request, cluster: PlanLoop, name: str, asker: Bearer, act: Act, option: int = 0
 ) -> Response:
-    booking = _known(cluster, name, asker)
-    if not _is_his(asker, booking):
-        raise ProblemError("not-allowed", f"booking {name} is {booking.event.owner}'s")
-    event = BookingStep(
-        id=f"api:{secrets.token_hex(8)}",
-        time=cluster.now(),
-        name=name,
-        act=act,
-        option=option,
-        by=asker.name,
-    )
-    await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
-    await asyncio.to_thread(cluster.audit, asker.name, f"booking {act}", name)
-    return _outcome(request, cluster, name) if act == "accept" else _done(request, cluster, name)
+    async with audited(cluster, asker.name, f"booking {act}", name):
+        booking = _known(cluster, name, asker)
+        if not _is_his(asker, booking):
+            raise ProblemError("not-allowed", f"booking {name} is {booking.event.owner}'s")
+        if act == "accept" and (booking.phase != "refused" or option > len(booking.options)):
+            words = f"booking {name} is {booking.phase} and has {len(booking.options)} counter-offers"
+            raise ProblemError("not-now", words)
+        if act in ("freeze", "confirm", "keep") and booking.phase not in LIVE:
+            raise ProblemError("not-now", f"booking {name} is {booking.phase}")
+        event = BookingStep(
+            id=f"api:{secrets.token_hex(8)}",
+            time=cluster.now(),
+            name=name,
+            act=act,
+            option=option,
+            by=asker.name,
+        )
+        await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
+        return _outcome(request, cluster, name) if act == "accept" else _done(request, cluster, name)
 
 
 def _outcome(request: Request, cluster: PlanLoop, name: str) -> Response:

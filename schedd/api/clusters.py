@@ -1,12 +1,12 @@
 """Clusters, and whether their jobs are started."""
 
-import asyncio
 from typing import Final
 
 import structlog
 from fastapi import APIRouter, Request, Response
 
 from schedd.api.access import Cluster, Daemon, Operator, User, open_to
+from schedd.api.audited import audited
 from schedd.api.bodies import ClustersView, ClusterView, Dispatch
 from schedd.api.messages import Pause
 from schedd.api.problems import answers
@@ -58,10 +58,10 @@ async def switch(cluster: PlanLoop, reason: str, who: str) -> int:
     """
     act, done = ("pause", "paused") if reason else ("resume", "resumed")
     undone = "starting jobs was not paused" if reason else "starting jobs was not resumed"
-    generation = await at_once(
-        cluster, lambda: cluster.pause(reason) if reason else cluster.resume(), _PATIENCE, undone
-    )
-    await asyncio.to_thread(cluster.audit, who, act, reason)
+    async with audited(cluster, who, act, reason):
+        generation = await at_once(
+            cluster, lambda: cluster.pause(reason) if reason else cluster.resume(), _PATIENCE, undone
+        )
     _log.warning(f"starting jobs was {done}", cluster=cluster.name, by=who, reason=reason)
     return generation
 

@@ -1,6 +1,5 @@
 """Jobs that a federation hands over to a cluster: submitted on hold, then let run, or taken back."""
 
-import asyncio
 import re
 import secrets
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from schedd.api.access import Cluster, Federation
+from schedd.api.audited import audited
 from schedd.api.bodies import Dated, dated
 from schedd.api.problems import ProblemError, answers
 from schedd.api.replies import documented, reply
@@ -301,23 +301,23 @@ async def put_handover(
     The answer comes when this is kept and will be done; `phase` says later whether it was. The same name
     again changes nothing. The server decides whether the user may submit this there.
     """
-    _check_owner(cluster.published, name, asker.name)
-    submission = SubmissionFacts(
-        body.user, body.script, body.queue, body.resources, body.attributes, body.variables, body.array
-    )
-    now = cluster.now()
-    event = HandOver(
-        id=_id(),
-        time=now,
-        handover=name,
-        submission=submission,
-        by=asker.name,
-        keep_until=now + body.keep_for if body.keep_for else 0,
-        booked=body.booked,
-        booking=body.booking,
-    )
-    await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
-    await asyncio.to_thread(cluster.audit, asker.name, "hand over", f"{name}: a job of {body.user}")
+    async with audited(cluster, asker.name, "hand over", f"{name}: a job of {body.user}"):
+        _check_owner(cluster.published, name, asker.name)
+        submission = SubmissionFacts(
+            body.user, body.script, body.queue, body.resources, body.attributes, body.variables, body.array
+        )
+        now = cluster.now()
+        event = HandOver(
+            id=_id(),
+            time=now,
+            handover=name,
+            submission=submission,
+            by=asker.name,
+            keep_until=now + body.keep_for if body.keep_for else 0,
+            booked=body.booked,
+            booking=body.booking,
+        )
+        await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
     _log.info("a job was handed over", cluster=cluster.name, by=asker.name, handover=name, user=body.user)
     return _answer(request, cluster, name, asker.name)
 
@@ -331,14 +331,14 @@ async def release_handover(
     request: Request, cluster: Cluster, name: _Handover, asker: Federation
 ) -> Response:
     """Let the job run: its hold is released. Needs the role `federation`."""
-    record = _known(cluster, name, asker.name)
-    if record.phase not in ("held", "releasing", "released"):
-        raise ProblemError(
-            "not-now", f"handover {name} is {record.phase}", hint="it can be released once it is held"
-        )
-    event = LetRun(id=_id(), time=cluster.now(), handover=name)
-    await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
-    await asyncio.to_thread(cluster.audit, asker.name, "let run", name)
+    async with audited(cluster, asker.name, "let run", name):
+        record = _known(cluster, name, asker.name)
+        if record.phase not in ("held", "releasing", "released"):
+            raise ProblemError(
+                "not-now", f"handover {name} is {record.phase}", hint="it can be released once it is held"
+            )
+        event = LetRun(id=_id(), time=cluster.now(), handover=name)
+        await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
     return _answer(request, cluster, name, asker.name)
 
 
@@ -385,15 +385,15 @@ async def delete_handover(
 
     One that is not known here is remembered as taken back: should it still come, it is not submitted.
     """
-    _check_owner(cluster.published, name, asker.name)
-    record = cluster.published.handovers.get(name)
-    if forced and record is not None and not record.booked:
-        raise ProblemError(
-            "not-allowed", f"handover {name} is no part of a group: it is not deleted by force"
-        )
-    event = TakeBack(id=_id(), time=cluster.now(), handover=name, by=asker.name, forced=forced)
-    await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
-    await asyncio.to_thread(cluster.audit, asker.name, "take back", name)
+    async with audited(cluster, asker.name, "take back", name):
+        _check_owner(cluster.published, name, asker.name)
+        record = cluster.published.handovers.get(name)
+        if forced and record is not None and not record.booked:
+            raise ProblemError(
+                "not-allowed", f"handover {name} is no part of a group: it is not deleted by force"
+            )
+        event = TakeBack(id=_id(), time=cluster.now(), handover=name, by=asker.name, forced=forced)
+        await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
     return _answer(request, cluster, name, asker.name)
 
 

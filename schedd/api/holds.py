@@ -1,6 +1,5 @@
 """Nodes and queues whose planning an admin holds: nothing new there, what runs goes on."""
 
-import asyncio
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from fastapi import APIRouter, Path, Request, Response
 from pydantic import Field
 
 from schedd.api.access import Cluster, Operator, User
+from schedd.api.audited import audited
 from schedd.api.bodies import Dated, dated
 from schedd.api.messages import Hold
 from schedd.api.node_names import named, natural
@@ -114,10 +114,10 @@ async def preview_hold(
 
 async def hold(cluster: PlanLoop, kind: Kind, names: Sequence[str], reason: str, who: str) -> None:
     """Hold the planning of nodes or queues, and note who did. Raises ProblemError."""
-    events = [_event(cluster, kind, name, reason, who) for name in names]
-    await answer_of(cluster.submit(events), _PATIENCE, _HINT)
     what = _several(names)
-    await asyncio.to_thread(cluster.audit, who, "hold", f"{kind} {what}: {reason}")
+    async with audited(cluster, who, "hold", f"{kind} {what}: {reason}"):
+        events = [_event(cluster, kind, name, reason, who) for name in names]
+        await answer_of(cluster.submit(events), _PATIENCE, _HINT)
     _log.warning("planning was held", cluster=cluster.name, by=who, kind=kind, name=what, reason=reason)
 
 
@@ -130,18 +130,19 @@ async def preview(
 
 async def release(cluster: PlanLoop, kind: Kind, names: Sequence[str], who: str) -> None:
     """Plan for them again, and note who did so. Raises ProblemError."""
-    held = [one.name for one in cluster.published.holds if one.kind == kind]
-    for name in names:
-        if name not in held:
-            allowed = ", ".join(sorted(held)) or f"none: no {kind} is held"
-            raise _invalid(f"planning of {kind} {name[:80]} is not held", allowed)
-    now = cluster.now()
-    events = [
-        PlanningReleased(id=f"api:{secrets.token_hex(8)}", time=now, kind=kind, name=name) for name in names
-    ]
-    await answer_of(cluster.submit(events), _PATIENCE, _HINT)
     what = _several(names)
-    await asyncio.to_thread(cluster.audit, who, "release", f"{kind} {what}")
+    async with audited(cluster, who, "release", f"{kind} {what}"):
+        held = [one.name for one in cluster.published.holds if one.kind == kind]
+        for name in names:
+            if name not in held:
+                allowed = ", ".join(sorted(held)) or f"none: no {kind} is held"
+                raise _invalid(f"planning of {kind} {name[:80]} is not held", allowed)
+        now = cluster.now()
+        events = [
+            PlanningReleased(id=f"api:{secrets.token_hex(8)}", time=now, kind=kind, name=name)
+            for name in names
+        ]
+        await answer_of(cluster.submit(events), _PATIENCE, _HINT)
     _log.warning("planning was released", cluster=cluster.name, by=who, kind=kind, name=what)
 
 

@@ -1,6 +1,5 @@
 """Licences that a federation lends: how many of each this cluster may plan with."""
 
-import asyncio
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from fastapi import APIRouter, Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from schedd.api.access import Cluster, Federation
+from schedd.api.audited import audited
 from schedd.api.bodies import Dated
 from schedd.api.problems import Fault, ProblemError, answers
 from schedd.api.replies import documented, reply
@@ -18,6 +18,7 @@ from schedd.api.waiting import answer_of
 from schedd.engine import Engine
 from schedd.engine.facts.records import Phase
 from schedd.engine.rank.priorities import applicant_of
+from schedd.service.cluster.loop import PlanLoop
 from schedd.wire import Counted
 
 __all__ = ["LentView", "router"]
@@ -87,6 +88,14 @@ async def lend_licence(
     The answer comes when no job is started beyond them any more. The site's policy must take the licence:
     `lent = true`.
     """
+    async with audited(cluster, asker.name, "lend", f"{name[:40]}: {body.copies} copies") as act:
+        found = await _lend(cluster, name, body)
+        act.detail = f"{name}: {found.copies} copies, lease {found.number}"
+    return reply(request, found)
+
+
+async def _lend(cluster: PlanLoop, name: str, body: Lease) -> LentView:
+    """What is lent then. Raises ProblemError."""
     site = cluster.published.settings.site
     if not (site.get("licences") or {}).get(name, {}).get("lent"):
         what = f"{name[:40]} is no licence that cluster {cluster.name} takes from a federation"
@@ -101,11 +110,7 @@ async def lend_licence(
             number=body.number,
         )
         await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
-    found = await answer_of(cluster.at_rest(_of(name)), _PATIENCE, _HINT)
-    if found.number == body.number and body.number:
-        what = f"{name}: {found.copies} copies, lease {found.number}"
-        await asyncio.to_thread(cluster.audit, asker.name, "lend", what)
-    return reply(request, found)
+    return await answer_of(cluster.at_rest(_of(name)), _PATIENCE, _HINT)
 
 
 def _of(name: str) -> Callable[[Engine], LentView]:

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from schedd.api.access import Cluster, Seen, User
+from schedd.api.audited import audited
 from schedd.api.problems import Fault, ProblemError, answers
 from schedd.api.replies import documented, reply
 from schedd.api.text import TextRoute
@@ -106,25 +107,26 @@ async def add_notice(
     """Ask to be told when a start moves or comes soon, or a deadline is lost. A notice about one job ends
     with the job.
     """
-    desk = _desk(request, cluster)
-    known = _known(request, asker)
-    job = ""
-    if body.job:
-        record = find(cluster.published, body.job)
-        if record is None or not seen.sees(record):
-            raise ProblemError("unknown-job", f"no job {body.job[:80]}")
-        if not (asker.owns(record.facts.owner) or asker.may("see all")):
-            raise ProblemError("not-allowed", f"job {record.id} is another user's")
-        job = record.id
-    to = _address(desk, body, known)
-    wish = Wish(known, job, body.moved, body.ahead, body.way, to, cluster.now(), lost=body.lost)
-    cluster.check_leads()
-    try:
-        kept = await _kept(lambda: desk.add(wish))
-    except TooManyWishes as error:
-        raise ProblemError("invalid", str(error)) from None
-    detail = f"{kept.number}: {job or 'all own jobs'}, {body.way}"
-    await asyncio.to_thread(cluster.audit, known, "notify", detail)
+    what = f"{body.job[:80] or 'all own jobs'}, {body.way}"
+    async with audited(cluster, asker.name, "notify", what) as act:
+        desk = _desk(request, cluster)
+        known = act.who = _known(request, asker)
+        job = ""
+        if body.job:
+            record = find(cluster.published, body.job)
+            if record is None or not seen.sees(record):
+                raise ProblemError("unknown-job", f"no job {body.job[:80]}")
+            if not (asker.owns(record.facts.owner) or asker.may("see all")):
+                raise ProblemError("not-allowed", f"job {record.id} is another user's")
+            job = record.id
+        to = _address(desk, body, known)
+        wish = Wish(known, job, body.moved, body.ahead, body.way, to, cluster.now(), lost=body.lost)
+        cluster.check_leads()
+        try:
+            kept = await _kept(lambda: desk.add(wish))
+        except TooManyWishes as error:
+            raise ProblemError("invalid", str(error)) from None
+        act.detail = f"{kept.number}: {job or 'all own jobs'}, {body.way}"
     return await _view(request, cluster, asker)
 
 
@@ -136,15 +138,15 @@ async def remove_notice(
     asker: User,
 ) -> Response:
     """Be told no more of what this notice is about."""
-    desk = _desk(request, cluster)
-    known = _known(request, asker)
     cluster.check_leads()
-    gone = await _kept(lambda: desk.remove(known, number))
-    if gone is None:
-        what = f"no notice {number}"
-        fault = Fault(where="path.number", what=what, allowed="one of your own; GET the notices")
-        raise ProblemError("invalid", what, errors=[fault])
-    await asyncio.to_thread(cluster.audit, known, "notify no more", str(number))
+    async with audited(cluster, asker.name, "notify no more", str(number)) as act:
+        desk = _desk(request, cluster)
+        known = act.who = _known(request, asker)
+        gone = await _kept(lambda: desk.remove(known, number))
+        if gone is None:
+            what = f"no notice {number}"
+            fault = Fault(where="path.number", what=what, allowed="one of your own; GET the notices")
+            raise ProblemError("invalid", what, errors=[fault])
     return await _view(request, cluster, asker)
 
 

@@ -1,6 +1,5 @@
 """Alternative plans: looked for on a copy of the plan, looked at, and put in force."""
 
-import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Final, TypeVar
@@ -10,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
 from schedd.api.access import Cluster, Daemon, Operator
+from schedd.api.audited import audited
 from schedd.api.problems import Fault, ProblemError, answers
 from schedd.api.replies import documented, reply
 from schedd.choice.pareto import NoPymoo, ParetoSettings
@@ -133,8 +133,10 @@ async def seek_alternatives(
 @router.delete("", response_model=Stopped, responses=answers(*_ACT))
 def stop_seeking(request: Request, cluster: Cluster, daemon: Daemon, asker: Operator) -> Response:
     """Let the run under way end at once, with what it found. Needs the role `operator` or `admin`."""
-    cluster.audit(asker.name, "pareto", "the search for alternative plans is ended")
-    return reply(request, Stopped(daemon.choices[cluster.name].stop()))
+    stopped = daemon.choices[cluster.name].stop()
+    what = "the search for alternative plans is ended" if stopped else "refused: no search is under way"
+    cluster.audit(asker.name, "pareto", what)
+    return reply(request, Stopped(stopped))
 
 
 @router.post(
@@ -162,9 +164,9 @@ async def apply_plan(
 async def seek(cluster: PlanLoop, daemon: Clusters, body: Seek, who: str) -> PlanSet:
     """Look for alternatives, and note who asked. Raises ProblemError, PlannerStopped."""
     cluster.check_leads()
-    await asyncio.to_thread(cluster.audit, who, "pareto", "alternative plans are sought")
-    how = ParetoSettings(body.seconds, body.evaluations, body.population, body.seed, body.plans)
-    return await _done(lambda: daemon.choices[cluster.name].seek(how, body.weights, who))
+    async with audited(cluster, who, "pareto", "alternative plans are sought"):
+        how = ParetoSettings(body.seconds, body.evaluations, body.population, body.seed, body.plans)
+        return await _done(lambda: daemon.choices[cluster.name].seek(how, body.weights, who))
 
 
 async def apply(
@@ -172,9 +174,9 @@ async def apply(
 ) -> Applied:
     """Put a plan in force, and note who did. Raises ProblemError, PlannerStopped."""
     cluster.check_leads()
-    count, changes = await _done(lambda: daemon.choices[cluster.name].apply(number, plan, who, tolerance))
-    detail = f"plan {plan} of set {number}: {count} jobs moved"
-    await asyncio.to_thread(cluster.audit, who, "choose", detail)
+    async with audited(cluster, who, "choose", f"plan {plan} of set {number}") as act:
+        count, changes = await _done(lambda: daemon.choices[cluster.name].apply(number, plan, who, tolerance))
+        act.detail += f": {count} jobs moved"
     return Applied(count, changes)
 
 

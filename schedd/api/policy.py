@@ -1,6 +1,5 @@
 """The site's policy: read, tried out on a copy of the plan, put in force, withdrawn."""
 
-import asyncio
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,9 +11,10 @@ from pydantic import Field
 
 from schedd.api.access import Admin, Cluster, Operator
 from schedd.api.asking import worked_out
+from schedd.api.audited import audited
 from schedd.api.bodies import Dated, dated
 from schedd.api.outcomes import SearchView, search_view
-from schedd.api.problems import answers
+from schedd.api.problems import ProblemError, answers
 from schedd.api.replies import documented, reply
 from schedd.api.waiting import answer_of
 from schedd.engine import Engine
@@ -183,9 +183,12 @@ async def change_policy(cluster: PlanLoop, version: int, site: Mapping[str, Any]
     event = PolicyChanged(
         id=f"api:{secrets.token_hex(8)}", time=cluster.now(), version=version, site=site, by=who
     )
-    await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
     done = f"version {version}" if version else "withdrawn: the configuration's is back"
-    await asyncio.to_thread(cluster.audit, who, "policy", done)
+    async with audited(cluster, who, "policy", done):
+        await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
+        in_force = cluster.published.policy_version
+        if version and in_force < version:
+            raise ProblemError("not-now", f"the policy was not taken: version {in_force} is in force")
     _log.warning("the policy was changed", cluster=cluster.name, by=who, version=version)
 
 

@@ -1,6 +1,5 @@
 """Nodes that are switched off and on: what was done, and what an admin wants done."""
 
-import asyncio
 import secrets
 from dataclasses import dataclass
 from typing import Annotated, Final
@@ -10,6 +9,7 @@ from fastapi import APIRouter, Path, Request, Response
 from pydantic import Field
 
 from schedd.api.access import Adapter, Cluster, Operator, User
+from schedd.api.audited import audited
 from schedd.api.bodies import Dated, dated
 from schedd.api.messages import PowerOrder, PowerReadings
 from schedd.api.problems import Fault, ProblemError, answers
@@ -125,22 +125,22 @@ async def put_power(
     A node is never switched off while a job runs on it: then it is as soon as that has ended, and gets no new
     ones meanwhile. Jobs planned there may be later than promised.
     """
-    known = cluster.published.nodes
-    if node not in known:
-        what = f"no node {node[:80]}"
-        allowed = ", ".join(sorted(known)[:20]) or "no nodes are known yet"
-        raise ProblemError("invalid", what, errors=[Fault(where="path.node", what=what, allowed=allowed)])
-    event = PowerWish(
-        id=f"api:{secrets.token_hex(8)}",
-        time=cluster.now(),
-        node=node,
-        wish=body.wish,
-        reason=body.reason,
-        by=asker.name,
-    )
-    await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
-    note = f"{node} {body.wish}" + (f": {body.reason}" if body.reason else "")
-    await asyncio.to_thread(cluster.audit, asker.name, "power", note)
+    note = f"{node[:80]} {body.wish}" + (f": {body.reason}" if body.reason else "")
+    async with audited(cluster, asker.name, "power", note):
+        known = cluster.published.nodes
+        if node not in known:
+            what = f"no node {node[:80]}"
+            allowed = ", ".join(sorted(known)[:20]) or "no nodes are known yet"
+            raise ProblemError("invalid", what, errors=[Fault(where="path.node", what=what, allowed=allowed)])
+        event = PowerWish(
+            id=f"api:{secrets.token_hex(8)}",
+            time=cluster.now(),
+            node=node,
+            wish=body.wish,
+            reason=body.reason,
+            by=asker.name,
+        )
+        await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
     _log.warning("a node's power was decided over", cluster=cluster.name, by=asker.name, what=note)
     return _reply(request, cluster)
 

@@ -187,6 +187,8 @@ def _taken(copy: Fork, facts: JobFacts, known: Mapping[str, str], instead_of: st
     Raises NotUnderstood.
     """
     published = copy.published
+    if ":" in facts.queue:  # an adapter asks for a reservation, which no queue's limits concern
+        return Admission(facts)
     request = copy.read(facts).request
     if not instead_of:
         return admit(facts, request, published.queues, published.server)

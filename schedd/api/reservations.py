@@ -10,6 +10,7 @@ import structlog
 from fastapi import APIRouter, Path, Request, Response
 
 from schedd.api.access import Cluster, Operator, Seen
+from schedd.api.audited import audited
 from schedd.api.bodies import ReservationView, dated
 from schedd.api.messages import Reservation
 from schedd.api.outcomes import ReservationDone, ReservationsView
@@ -103,9 +104,18 @@ async def preview(request: Request, cluster: PlanLoop, name: str, body: Reservat
 
 async def reserve(cluster: PlanLoop, name: str, body: Reservation, who: str) -> None:
     """Make the reservation, and note who did. Raises ProblemError."""
-    event = _event(cluster, name, body)
-    await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
-    await note(cluster, event, who)
+    async with audited(cluster, who, "reserve", name) as act:
+        event = _event(cluster, name, body)
+        act.detail = _in_words(event)
+        await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
+        if not is_made(cluster, event):
+            raise ProblemError("not-now", f"reservation {name} was not made: see the alerts of the cluster")
+    _log.warning("a reservation was made", cluster=cluster.name, by=who, reservation=name)
+
+
+def is_made(cluster: PlanLoop, event: Reserve) -> bool:
+    """Whether the reservation is in force or to come."""
+    return any(one.name == event.name for one in cluster.published.reservations)
 
 
 async def note(cluster: PlanLoop, event: Reserve | Unreserve, who: str) -> None:
@@ -113,6 +123,8 @@ async def note(cluster: PlanLoop, event: Reserve | Unreserve, who: str) -> None:
     act, done, detail = "unreserve", "lifted", event.name
     if isinstance(event, Reserve):
         act, done, detail = "reserve", "made", _in_words(event)
+        if not is_made(cluster, event):
+            done, detail = "not made", f"refused: {detail}"
     await asyncio.to_thread(cluster.audit, who, act, detail)
     _log.warning(f"a reservation was {done}", cluster=cluster.name, by=who, reservation=event.name)
 
@@ -153,15 +165,16 @@ async def delete_reservation(request: Request, cluster: Cluster, name: _Name, as
 
 async def unreserve(cluster: PlanLoop, name: str, who: str) -> None:
     """Lift the reservation, and note who did. Raises ProblemError."""
-    known = [one.name for one in cluster.published.reservations]
-    if name not in known:
-        hint = f"there is {', '.join(sorted(known))}" if known else "there are no reservations"
-        raise ProblemError(
-            "unknown-reservation", f"cluster {cluster.name} has no reservation {name}", hint=hint
-        )
-    event = Unreserve(id=f"api:{secrets.token_hex(8)}", time=cluster.now(), name=name)
-    await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
-    await note(cluster, event, who)
+    async with audited(cluster, who, "unreserve", name):
+        known = [one.name for one in cluster.published.reservations]
+        if name not in known:
+            hint = f"there is {', '.join(sorted(known))}" if known else "there are no reservations"
+            raise ProblemError(
+                "unknown-reservation", f"cluster {cluster.name} has no reservation {name}", hint=hint
+            )
+        event = Unreserve(id=f"api:{secrets.token_hex(8)}", time=cluster.now(), name=name)
+        await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
+    _log.warning("a reservation was lifted", cluster=cluster.name, by=who, reservation=name)
 
 
 def _done(request: Request, cluster: PlanLoop, name: str, before: int) -> Response:

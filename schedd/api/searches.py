@@ -1,6 +1,5 @@
 """Searches for a better plan: what became of them, and one more on demand."""
 
-import asyncio
 from concurrent.futures import Future
 from typing import Annotated, Final
 
@@ -8,6 +7,7 @@ import structlog
 from fastapi import APIRouter, Query, Request, Response
 
 from schedd.api.access import Cluster, Daemon, Operator, User
+from schedd.api.audited import audited
 from schedd.api.outcomes import Searched, SearchesView, search_view
 from schedd.api.problems import answers
 from schedd.api.replies import reply
@@ -65,6 +65,6 @@ async def search_now(request: Request, cluster: Cluster, daemon: Daemon, asker: 
 async def search(cluster: PlanLoop, daemon: Clusters, who: str) -> "Future[SearchRun | None]":
     """Begin a search, and note who asked for it; None: there was nothing to search. Raises PlannerStopped."""
     cluster.check_leads()
-    await asyncio.to_thread(cluster.audit, who, "search", "")
-    _log.info("a search was asked for", cluster=cluster.name, by=who)
-    return daemon.searchers[cluster.name].ask()
+    async with audited(cluster, who, "search"):
+        _log.info("a search was asked for", cluster=cluster.name, by=who)
+        return daemon.searchers[cluster.name].ask()

@@ -443,3 +443,9 @@ def test_when_many_such_jobs_would_have_ended(busy_cluster: TestClient) -> None:
     assert eight["end"] >= one["end"]
     for wrong in ([2, 2], [3, 1], [0], list(range(1, 30))):
         assert busy_cluster.post(f"{MAIN}/what-if", json={**asked, "tasks": wrong}).status_code == 422
+
+
+def test_a_what_if_for_a_reservation_is_no_submission_to_a_queue(busy_cluster: TestClient) -> None:
+    """An adapter asks so for a reservation that is altered: the queue stands for access, not for a queue."""
+    post_queues(busy_cluster, SHORT)
+    assert ask(busy_cluster, request="nodes=1,walltime=5:00:00", queue="R1:anew")["answer"] == "start_known"

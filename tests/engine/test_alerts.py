@@ -81,3 +81,20 @@ def test_every_kind_that_is_raised_is_known_and_documented() -> None:
     assert raised | shell == set(KINDS)
     page = (ROOT / "docs" / "operations.md").read_text()
     assert set(re.findall(r"^\| `(\w+)` \| [^|]+ \| [^|]+ \|$", page, re.MULTILINE)) >= set(KINDS)
+
+
+def test_an_alert_about_a_reservation_ends_with_it() -> None:
+    cluster = Cluster(nodes=1)
+    cluster.reserve("school", "n1", "n9", start=0, end=100)
+    assert opened(cluster) == [("reservation", "school")]
+    cluster.at(100)
+    assert opened(cluster) == []
+
+
+def test_a_reservation_that_is_over_is_no_alert_when_the_server_shows_it_once_more() -> None:
+    cluster = Cluster(nodes=1)
+    cluster.reserve("R1.s", "n1", start=0, end=100)
+    cluster.at(110)
+    cluster.reserve("R1.s", "n1", start=0, end=100)
+    assert (opened(cluster), cluster.alerts("reservation")) == ([], [])
+    assert not cluster.engine.state.reservations

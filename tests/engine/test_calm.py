@@ -1,5 +1,6 @@
 """Told starts: a plan in motion is shown calmly, the same to people and to the server."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ from schedd.engine import Engine
 from schedd.engine.facts.calm import ripe_at, shown, wrong
 from schedd.engine.show.job_view import job_history, job_view, record_of
 from schedd.engine.show.view import publish
-from schedd.wire import Tell
+from schedd.wire import NodeChanged, Tell
 from tests.engine.cluster import Cluster, T
 
 
@@ -128,4 +129,17 @@ def test_the_rule() -> None:
     told = np.array([20_000, 20_000, 9_999, -1, 20_000])
     planned = np.array([30_000, 10_600, 30_000, 30_000, -1])
     when = np.full(5, 9_990)
-    assert ripe_at(told, when, planned, now, 60).tolist() == [10_050, now, now, now, 10_050]
+    assert ripe_at(told, when, planned, now, 60).tolist() == [10_050, now, now, now, now]
+
+
+def test_a_job_whose_node_is_set_offline_is_told_so_at_once() -> None:
+    cluster = Cluster(tell=True, tell_pause=600)
+    cluster.submit("1", "n1:ppn=4", 5000)
+    cluster.submit("2", "n1:ppn=4", 5000)
+    assert starts(cluster, "2") == (5000, 5000)
+    cluster.at(10)
+    facts = replace(cluster.server.nodes["n1"], state="drain")
+    cluster.tell(NodeChanged(id="off", time=cluster.server.now, node=facts))
+    (_, told) = cluster.tells("2")
+    assert (told.time, told.planned_start) == (T + 10, None)
+    assert told.text == "waiting for node n1, which is offline"

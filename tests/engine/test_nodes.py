@@ -182,12 +182,14 @@ def test_a_node_down_within_a_reservation_returns_at_its_end() -> None:
     assert cluster.start("1") == 2000
 
 
-@pytest.mark.parametrize(("start", "end"), [(-100, -50), (10, 10), (10, 5)])
-def test_a_reservation_over_or_empty_is_refused_with_an_alert(start: int, end: int) -> None:
+@pytest.mark.parametrize(("start", "end", "alerts"), [(-100, -50, 0), (10, 10, 1), (10, 5, 1)])
+def test_a_reservation_that_is_empty_is_refused_with_an_alert_and_one_that_is_over_without(
+    start: int, end: int, alerts: int
+) -> None:
     cluster = Cluster()
     cluster.reserve("fix", "n1", start=start, end=end)
     assert cluster.engine.state.reservations == {}
-    assert len(cluster.alerts("reservation")) == 1
+    assert len(cluster.alerts("reservation")) == alerts
 
 
 def test_a_reservation_of_an_unknown_node_takes_hold_when_the_node_appears() -> None:

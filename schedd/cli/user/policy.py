@@ -24,9 +24,10 @@ def make_parser(name: str = "schedd policy") -> argparse.ArgumentParser:
         "Or try another one out, put it in force, withdraw it. It goes before the settings until it is "
         "withdrawn. To show and to preview one needs the role operator or admin, else admin.",
         "what:\n"
-        "  FILE              TOML or JSON, what stands below [clusters.NAME.site]: all of it\n"
+        "  FILE              TOML or JSON: a schedd.toml with [clusters.NAME.site], or what\n"
+        "                    stands below that heading; all of it\n"
         "  KEY=VALUE         a change to the one in force: priority.waiting=2,\n"
-        "                    criteria.wait=1, fair_share.shares.physics=3\n"
+        "                    fair_share.shares.physics=3, 'objectives = { wait = 1 }'\n"
         "  KEY=              back to its default",
     )
     acts = found.add_subparsers(dest="act", metavar="ACTION", title="actions")
@@ -46,27 +47,35 @@ def run(argv: Sequence[str], name: str = "schedd policy") -> int:
 def _act(session: Session, args: argparse.Namespace) -> bool:
     client = session.client
     if args.act == "preview":
-        found = client.preview_policy(wanted(args.what, client.policy()["site"]))
+        found = client.preview_policy(wanted(args.what, client.policy()["site"], args.cluster))
         show_json(found) if args.json else print(_preview(found, session.now))
         return True
     if args.act == "set":
-        policy = client.set_policy(wanted(args.what, client.policy()["site"]))
+        policy = client.set_policy(wanted(args.what, client.policy()["site"], args.cluster))
     else:
         policy = client.withdraw_policy() if args.act == "withdraw" else client.policy()
     show_json(policy) if args.json else print(_policy(policy))
     return True
 
 
-def wanted(words: Sequence[str], now: Mapping[str, Any]) -> dict[str, Any]:
-    """The policy that the words mean: a file, or changes to the one in force. Raises ClientError."""
+def wanted(words: Sequence[str], now: Mapping[str, Any], cluster: str | None = None) -> dict[str, Any]:
+    """The policy that the words mean: a file, or changes to the one in force.
+
+    A file may be a whole schedd.toml, of which the policy of ``cluster`` counts. Raises ClientError.
+    """
     if len(words) == 1 and "=" not in words[0]:
-        return _read(Path(words[0]))
+        return _site_of(_read(Path(words[0])), words[0], cluster)
     site: dict[str, Any] = json.loads(json.dumps(now))
     for word in words:
         key, equals, value = word.partition("=")
         if not equals:
             raise ClientError(f"{word}: a file stands alone; a change is KEY=VALUE")
-        _put(site, key.split("."), value)
+        path = [name.strip() for name in key.split(".")]
+        if len(path) > 3 and path[0] == "clusters" and path[2] == "site":
+            path = path[3:]
+        if not all(path):
+            raise ClientError(f"{word}: no key stands before =")
+        _put(site, path, value.strip())
     return site
 
 
@@ -79,10 +88,35 @@ def _put(site: dict[str, Any], path: Sequence[str], value: str) -> None:
     if not value:
         table.pop(path[-1], None)
         return
+    table[path[-1]] = _value(value)
+
+
+def _value(text: str) -> Any:
+    """A value in JSON or TOML; any other text as it is."""
+    import tomllib  # noqa: PLC0415  (only who changes a policy pays for it)
+
     try:
-        table[path[-1]] = json.loads(value)
+        return json.loads(text)
     except ValueError:
-        table[path[-1]] = value
+        pass
+    try:
+        return json.loads(json.dumps(tomllib.loads(f"value = {text}")["value"], default=str))
+    except ValueError:
+        return text
+
+
+def _site_of(found: dict[str, Any], file: str, cluster: str | None) -> dict[str, Any]:
+    """The policy of a file: all of it, or the table [clusters.NAME.site] of a schedd.toml."""
+    clusters = found.get("clusters")
+    if not isinstance(clusters, dict):
+        return found
+    named = clusters.get(cluster) if cluster else next(iter(clusters.values()), None)
+    if named is None or (not cluster and len(clusters) > 1):
+        raise ClientError(f"{file} has the clusters {', '.join(clusters)}: name one with --cluster")
+    site = named.get("site", {}) if isinstance(named, dict) else None
+    if not isinstance(site, dict):
+        raise ClientError(f"{file}: [clusters.NAME.site] is no table")
+    return site
 
 
 def _read(path: Path) -> dict[str, Any]:

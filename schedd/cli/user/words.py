@@ -130,7 +130,8 @@ def linked(link: Link) -> str:
     if link["kind"] == "running":
         if not jobs:
             return f"a job of another user holds {on}"
-        return f"job {jobs} holds {on}"
+        several = len(link["jobs"]) > 1
+        return f"{'jobs' if several else 'job'} {jobs} {'hold' if several else 'holds'} {on}"
     if link["kind"] == "queued":
         if link["count"] == 1 and jobs:
             right = link["jobs"][0]["right"]

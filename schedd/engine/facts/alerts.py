@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from schedd.engine.facts.state import EngineState
 
+from schedd.engine.facts.booking import LIVE
 from schedd.engine.facts.foresight import off_the_mark
 
 __all__ = ["FADES", "KINDS", "OpenAlert", "close_alerts", "raise_alert"]
@@ -75,6 +76,11 @@ def _in_quarantine(state: "EngineState", about: str) -> bool:
     return record is not None and (bool(record.quarantine) or record.run.started >= 0)
 
 
+def _is_live(state: "EngineState", booking: str) -> bool:
+    known = state.bookings.get(booking)
+    return known is not None and known.phase in LIVE
+
+
 _LASTS: Final[Mapping[str, Callable[["EngineState", str], bool]]] = {
     "black_hole": lambda state, about: about in state.holes,
     "expected": lambda state, about: about in off_the_mark(state),
@@ -89,6 +95,10 @@ _LASTS: Final[Mapping[str, Callable[["EngineState", str], bool]]] = {
     "snapshot": lambda state, about: bool(state.stale) and not about,
 }
 """Whether the cause is still there."""
+_SUBJECTS: Final[Mapping[str, Callable[["EngineState", str], bool]]] = {
+    "reservation": lambda state, about: about in state.reservations or _is_live(state, about),
+}
+"""Of alerts of a moment about something: whether that is still there. Without it the alert is over."""
 _MOMENTS: Final = frozenset({("snapshot", "differences")})
 
 
@@ -108,7 +118,8 @@ def close_alerts(state: "EngineState") -> None:
     """Forget those that are over."""
     for key, alert in list(state.alerts.items()):
         if alert.until is not None:
-            lasts = state.now < alert.until
+            there = _SUBJECTS.get(alert.kind) if alert.about else None
+            lasts = state.now < alert.until and (there is None or there(state, alert.about))
         else:
             lasts = _LASTS[alert.kind](state, alert.about)
         if not lasts:

@@ -2,7 +2,8 @@
 
 A plan is repaired with every event, so a planned start may come and go within seconds. What is told stands
 until the plan is further from it than a threshold, and then for as long as a pause since it was last told; of
-a job that starts soon, or that was told a moment which is over, no pause is made. Times are seconds since the
+a job that starts soon, that has no start any more, or that was told a moment which is over, no pause is made.
+Times are seconds since the
 epoch, -1 where there is none; arrays are (n,), of one job each.
 """
 
@@ -37,7 +38,7 @@ def wrong_one(told: int, planned: int, threshold: int) -> bool:
 
 def ripe_at(told: Ints, told_when: Ints, planned: Ints, now: int, pause: int) -> Ints:
     """From when on each may be told anew."""
-    calm = (told > now) & ((planned < 0) | (planned > now + NEAR))
+    calm = (told > now) & (planned > now + NEAR)
     return np.where(calm, told_when + pause, now)
 
 

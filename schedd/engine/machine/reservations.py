@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from schedd.engine.facts.records import Cause, ReservationRecord
 from schedd.engine.facts.shares import takes_of
 from schedd.engine.facts.state import HORIZON, EngineState
-from schedd.engine.facts.words import moment_in_words
 from schedd.engine.machine.bookings import yield_nodes
 from schedd.engine.machine.nodes import refresh, refresh_all, show_all
 from schedd.engine.place.places import make_way, seat_homeless
@@ -65,9 +64,11 @@ def reserve(state: EngineState, event: Reserve, *, again: bool = False) -> None:
     access = access_of(event)
     replaced = _drop(state, event.name)
     gate = ""
-    if start >= end:
-        words = f"reservation {event.name} was not made: it ended at {moment_in_words(end)}"
+    if end <= event.start:
+        words = f"reservation {event.name} was not made: it ends before it begins"
         state.alert(event.id, "reservation", words)
+    elif start >= end:
+        pass  # it is over; a server may show one for a while after its end
     elif access and not (gate := _gate(state, access)):
         words = (
             f"reservation {event.name} was not made: at most {_MOST_GATES} different access lists are allowed"
@@ -76,11 +77,12 @@ def reserve(state: EngineState, event: Reserve, *, again: bool = False) -> None:
         start = end
     names = nodes_of(event, state.plan.nodes)
     missing = [name for name in event.nodes if name not in state.plan.nodes]
-    if missing and not again:
+    if missing and not again and start < end:
         state.alert(
             event.id,
             "reservation",
             f"reservation {event.name}: unknown nodes are left out: {', '.join(missing)}",
+            event.name,
         )
     if start < end:
         slot = -1

@@ -117,8 +117,8 @@ class ClusterSettings(Section):
     """Users and the server are told a new start of a job only if it moved by more than this. What is written
     on the server is set in pbs-adapter.toml."""
     tell_pause: Seconds = SITE_TELL_PAUSE
-    """And at most this often per job, so that starts do not flicker; for jobs that start within 10 minutes at
-    once."""
+    """And at most this often per job, so that starts do not flicker; for jobs that start within 10 minutes or
+    have lost their start at once."""
     tell_rate: int = Field(default=_DEFAULTS.tell_rate, ge=0, le=100_000)
     """Starts told to the server per second, at most; 0: the server is told none."""
     node_rule: Literal["exact", "pack"] = _DEFAULTS.node_rule

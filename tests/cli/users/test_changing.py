@@ -209,6 +209,26 @@ def test_a_policy_is_shown_tried_out_set_and_withdrawn(
     assert (code, err) == (0, "")
     assert out.startswith("version 2, set while the daemon runs\n")
     assert '"amount": 1' in run("policy")[1]
+    for given, made_of in (
+        ("objectives = { wait = 1, energy = 2 }", {"objectives": {"wait": 1, "energy": 2}}),
+        ("clusters.main.site.priority.waiting = 3", {"priority": {"waiting": 3}}),
+        ("choose.every=1800", {"choose": {"every": 1800}}),
+        ('choose = { every = "30m" }', {"choose": {"every": "30m"}}),
+    ):
+        code, out, err = run("policy", "set", given)
+        assert (code, err) == (0, ""), given
+        site = json.loads(out.partition("\n")[2])
+        for key, value in made_of.items():
+            assert value == site[key] or key == "choose", given
+    code, _, err = run("policy", "set", " = 3")
+    assert (code, "no key" in err) == (2, True)
+    file.write_text("[clusters.main.site.priority]\nwaiting = 7\n[auth]\nadmins = ['root']\n")
+    code, out, err = run("policy", "set", str(file))
+    assert (code, err) == (0, "")
+    assert json.loads(out.partition("\n")[2]) == {"priority": {"waiting": 7.0}}
+    file.write_text("[clusters.a.site]\n[clusters.b.site]\n")
+    code, _, err = run("policy", "set", str(file))
+    assert (code, "has the clusters a, b: name one with --cluster" in err) == (2, True)
     code, _, err = run("policy", "set", "priority.nonsense=2")
     assert (code, "priority.nonsense" in err) == (2, True)
     assert run("policy", "set", str(tmp_path / "none"))[2].endswith("none: No such file or directory\n")

@@ -1,0 +1,133 @@
+"""The audit names who did what, and who was refused."""
+
+import ast
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from schedd.engine import EngineSettings
+from schedd.service.cluster.durable import Durable
+from schedd.service.clusters import Clusters
+from schedd.service.settings.daemon import StoreSettings
+from tests.api.conftest import token
+from tests.conftest import ROOT
+from tests.service.build import StillClock, T
+
+MAIN = "/v1/clusters/main"
+NODE = {"type": "node_changed", "id": "n:1", "time": T, "node": {"name": "n1", "cpus": 4}}
+RULES = {"bookings": {"most": 1}, "accounts": {}}
+BOOKING = {"request": "nodes=1:ppn=2", "duration": 3600, "ready": T + 100_000, "deadline": T + 110_000}
+SCRIPT = {"user": "ann", "script": "#!/bin/sh\n", "resources": {"nodes": "1"}}
+
+
+@pytest.fixture
+def clusters(tmp_path: Path) -> Iterator[Clusters]:
+    durable = Durable(StoreSettings(url=f"sqlite:///{tmp_path}/schedd.sqlite"))
+    found = Clusters({"main": EngineSettings(site=RULES)}, StillClock(), durable=durable)
+    found.start(warm=False)
+    while found["main"].standing_by:
+        time.sleep(0.01)
+    yield found
+    found.stop()
+
+
+@pytest.fixture
+def client(app: FastAPI) -> Iterator[TestClient]:
+    with TestClient(app, headers={"Authorization": f"Bearer {token('admin')}"}) as found:
+        assert found.post(f"{MAIN}/events", json={"events": [NODE]}).status_code == 200
+        yield found
+
+
+def audited(clusters: Clusters) -> list[tuple[str, str]]:
+    assert clusters.durable is not None
+    return [(one.act, one.detail) for one in clusters.durable.store.audited()][::-1]
+
+
+def gates(client: TestClient) -> None:
+    """Use up the access lists of reservations."""
+    for number in range(16):
+        body = {"nodes": ["n1"], "start": T + number, "end": T + 9_000, "users": [f"u{number}"]}
+        assert client.put(f"{MAIN}/reservations/g{number}", json=body).status_code == 200
+
+
+FEDERATION = {"Authorization": f"Bearer {token('federation')}"}
+LAST_LIST = {"nodes": ["n1"], "end": T + 9_000, "users": ["eve"]}
+REFUSED: dict[str, tuple[str, str, dict[str, Any], str, str]] = {
+    "a booking without room": (
+        "PUT", "/bookings/b", {"json": {**BOOKING, "request": "nodes=1:ppn=9"}}, "book",
+        "refused: b: 3600 s for our-admin: ",
+    ),
+    "a step of no booking": ("POST", "/bookings/x/freeze", {}, "booking freeze", "refused: x: "),
+    "a counter-offer of none": (
+        "POST", "/bookings/x/accept", {"json": {"option": 1}}, "booking accept", "refused: x: ",
+    ),
+    "a booking given back that is not there": ("DELETE", "/bookings/x", {}, "booking cancel", "refused: x: "),
+    "a reservation with one access list too many": (
+        "PUT", "/reservations/r", {"json": LAST_LIST}, "reserve", "refused: r",
+    ),
+    "a reservation of an unknown node": (
+        "PUT", "/reservations/r", {"json": {"nodes": ["n9"]}}, "reserve", "refused: r: ",
+    ),
+    "a reservation lifted that is not there": (
+        "DELETE", "/reservations/x", {}, "unreserve", "refused: x: ",
+    ),
+    "a release of what is not held": ("DELETE", "/holds/node/n1", {}, "release", "refused: node n1: "),
+    "power of an unknown node": (
+        "PUT", "/power/n9", {"json": {"wish": "off"}}, "power", "refused: n9 off: no node n9",
+    ),
+    "a plan of no set": (
+        "POST", "/pareto/7/plans/1/apply", {"json": {}}, "choose", "refused: plan 1 of set 7: ",
+    ),
+    "the end of no search": ("DELETE", "/pareto", {}, "pareto", "refused: no search is under way"),
+    "a notice about no job": (
+        "POST", "/notices", {"json": {"job": "77", "moved": 60}}, "notify", "refused: 77, ",
+    ),
+    "the end of no notice": ("DELETE", "/notices/9", {}, "notify no more", "refused: 9: "),
+    "the release of no handover": (
+        "POST", "/handovers/x/release", {"headers": FEDERATION}, "let run", "refused: x: ",
+    ),
+    "a licence that is not lent": (
+        "PUT", "/licences/matlab", {"json": {"copies": 1, "number": 1}, "headers": FEDERATION}, "lend",
+        "refused: matlab: 1 copies: ",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", list(REFUSED))
+def test_a_refused_act_is_in_the_audit_as_refused(client: TestClient, clusters: Clusters, case: str) -> None:
+    method, path, more, act, detail = REFUSED[case]
+    if case == "a reservation with one access list too many":
+        gates(client)
+    before = len(audited(clusters))
+    answer = client.request(method, MAIN + path, **more)
+    assert answer.status_code >= 400 or path == "/pareto", answer.text
+    (noted,) = audited(clusters)[before:]
+    assert noted[0] == act, answer.text
+    assert noted[1].startswith(detail), noted
+
+
+def test_an_act_that_is_done_is_in_the_audit_without_that_word(
+    client: TestClient, clusters: Clusters
+) -> None:
+    assert client.put(f"{MAIN}/bookings/b", json=BOOKING).status_code == 200
+    assert client.put(f"{MAIN}/reservations/r", json={"nodes": ["n1"], "end": T + 90}).status_code == 200
+    assert client.post(f"{MAIN}/pause", json={"reason": "lunch"}).status_code == 200
+    assert [act for act, _ in audited(clusters)] == ["book", "reserve", "pause"]
+    assert not [detail for _, detail in audited(clusters) if "refused" in detail]
+
+
+def test_no_code_of_the_interface_writes_the_audit_beside_the_one_place() -> None:
+    """Else a new act could be noted as done before its outcome is known."""
+    known = {"audited.py", "reloading.py", "reservations.py", "pareto.py"}
+    for file in sorted((ROOT / "schedd" / "api").glob("*.py")):
+        calls = [
+            node
+            for node in ast.walk(ast.parse(file.read_text()))
+            if isinstance(node, ast.Attribute) and node.attr == "audit"
+        ]
+        assert not calls or file.name in known, file.name

@@ -1,0 +1,21 @@
+"""What the commands say is English."""
+
+from typing import Any, cast
+
+import pytest
+
+from schedd.cli.user.words import linked
+from schedd.client.answers import Link
+
+
+@pytest.mark.parametrize(
+    ("jobs", "said"),
+    [
+        ([], "a job of another user holds n1"),
+        (["1"], "job 1 holds n1"),
+        (["1", "2"], "jobs 1, 2 hold n1"),
+    ],
+)
+def test_one_job_holds_and_several_hold(jobs: list[str], said: str) -> None:
+    link: Any = {"kind": "running", "nodes": ["n1"], "jobs": [{"id": job} for job in jobs], "count": 1}
+    assert linked(cast("Link", link)) == said
