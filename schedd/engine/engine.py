@@ -80,6 +80,7 @@ class Engine:
         self.log.append(LoggedBatch(state.now, tuple(events), None, state.decision_number))
         first = events[0].id if events else f"clock:{state.now}"
         state.at_job = state.at_step = ""
+        state.at_event = first
         events = in_order(events)
         if set_back(state, events):
             self.forgotten = state.now
@@ -95,6 +96,7 @@ class Engine:
             advance(state, first)
         state.at_step = ""
         apply_all(state, events)
+        state.at_event = first
         if state.arriving and not any(isinstance(event, Snapshot) for event in events):
             apply_all(state, taken(state), of_snapshot=True)
             if not state.arriving:

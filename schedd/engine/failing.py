@@ -12,14 +12,17 @@ from schedd.engine.facts.intake import Understood, holds_resources
 from schedd.engine.facts.jobs_to_keep import jobs_to_keep
 from schedd.engine.facts.kept_jobs import KeptJob
 from schedd.engine.facts.phases import Step, after
-from schedd.engine.facts.records import JobRecord, Phase
+from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.machine.nodes import block
 from schedd.engine.machine.reservations import reserve
+from schedd.engine.place.places import make_way
 from schedd.engine.rank.quarantine import quarantine
+from schedd.engine.run.running import occupy
+from schedd.plan.columns import FIXED
 from schedd.wire import Event, JobAltered, JobFacts, JobQueued, JobReleased, JobStarted, PassedOver
 
-__all__ = ["begin_anew", "pass_over", "stays_aside"]
+__all__ = ["begin_anew", "hold_all_the_same", "pass_over", "stays_aside"]
 
 _AGAIN = 3600
 """Seconds for which a job that the planner did not come back from is not looked at again."""
@@ -146,6 +149,22 @@ def stays_aside(state: EngineState, event: Event, job_id: str) -> bool:
     if holds_resources(facts) and record.phase is not Phase.RUNNING:
         block(state, record, event.id, f"job {job_id} runs there, which was set aside")
     return True
+
+
+def hold_all_the_same(state: EngineState, event: Event, job_id: str) -> None:
+    """Keep the cores of a job that runs by an event that could not be handled. It holds them where it got as
+    far as that; else its nodes are blocked.
+    """
+    facts, record = _facts(state, event, job_id), state.records.get(job_id)
+    if facts is None or record is None or not holds_resources(facts):
+        return
+    if record.phase is Phase.RUNNING:
+        if state.plan.state(record.slot) != FIXED:
+            occupy(state, record)
+            make_way(state, [record.slot], event.id, Cause.ADMIN, f"job {job_id} was started there")
+        return
+    record = state.put(after(record, Step.DESCRIBED, facts=facts))
+    block(state, record, event.id, f"job {job_id} runs there, and its start could not be handled")
 
 
 def _facts(state: EngineState, event: Event, job_id: str) -> JobFacts | None:

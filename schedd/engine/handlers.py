@@ -6,13 +6,14 @@ from typing import Any, Final
 
 from schedd.engine import improve
 from schedd.engine.facts.arrivals import put_off, taken_first
+from schedd.engine.facts.bookkeeping import Bookkeeping
 from schedd.engine.facts.foresight import told_starts
-from schedd.engine.facts.intake import Understood
+from schedd.engine.facts.intake import Understood, holds_resources
 from schedd.engine.facts.later import WAITS
 from schedd.engine.facts.pools import claim_of
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
-from schedd.engine.failing import stays_aside
+from schedd.engine.failing import hold_all_the_same, stays_aside
 from schedd.engine.machine import bookings, handovers, metering, nodes, power, reconcile, reservations
 from schedd.engine.machine.resource_types import note_untyped
 from schedd.engine.place.places import make_room_in_pools
@@ -134,19 +135,26 @@ def _guarded(
     if job_id in state.aside and stays_aside(state, event, job_id):
         return True
     queues, server = (None, None) if job_id else (dict(state.queues), state.server)
-    state.at_job = job_id
+    state.at_job, state.at_event = job_id, event.id
     try:
         handler(state, what)
     except Exception as error:
         if state.settings.validate and isinstance(error, AssertionError):
             raise
         state.strayed[job_id] = None
+        state.plan.look_at_all()  # repair may not have been told of all that is free
         record = state.records.get(job_id)
-        if record is None and facts is not None:
+        over = _is_over(event)
+        runs = record is not None and record.phase is Phase.RUNNING
+        if over or (runs and facts is not None and not holds_resources(facts)):
+            state.remove(job_id)  # whatever failed, what it held is free
+            record = None
+        if record is None and facts is not None and not over:
             nothing = Understood(None, state.settings.default_walltime, True, repr(error))
             record = JobRecord(facts, nothing, -1, Phase.BLOCKED)
         if record is not None:
             quarantine(state, record, event.id, repr(error))
+            hold_all_the_same(state, event, job_id)
         else:
             words = f"event {event.type} of {job_id or 'the cluster'} could not be handled: {error!r}"
             state.alert(event.id, "error", words)
@@ -158,6 +166,12 @@ def _guarded(
         return False
     state.at_job = ""
     return True
+
+
+def _is_over(event: Event) -> bool:
+    """Whether an event tells that a job is gone from the server, or complete there."""
+    facts = getattr(event, "job", None)
+    return isinstance(event, JobEnded | JobDeleted) or (facts is not None and facts.state == "C")
 
 
 def _nodes(state: EngineState, events: Sequence[NodeChanged]) -> None:
@@ -315,10 +329,12 @@ def _job_of(event: Event) -> str:
 
 
 def _job_gone(state: EngineState, event: JobDeleted | JobEnded) -> None:
-    handovers.note_end(state, event)
-    jobs.gone(state, event)
+    jobs.gone(state, event)  # first of all: what it holds is free
+    with Bookkeeping(state, event.job_id, "the end of what was handed over"):
+        handovers.note_end(state, event)
     if state.bookings:
-        bookings.job_gone(state, event.job_id, event.id)
+        with Bookkeeping(state, event.job_id, "what its booking has again"):
+            bookings.job_gone(state, event.job_id, event.id)
 
 
 def _lost(state: EngineState, event: LogLost) -> None:

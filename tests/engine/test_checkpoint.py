@@ -1,7 +1,10 @@
 """A restored engine goes on exactly as the one that was saved, and an incident can be run again."""
 
-from dataclasses import dataclass, replace
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from random import Random
+from typing import Any, Literal, get_args, get_origin
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,6 +14,7 @@ import schedd.engine.checkpoint as checkpoint_module
 import schedd.engine.engine as engine_module
 from schedd.engine import CheckpointError, Engine, EngineSettings, Incident, Outcome
 from schedd.engine.checkpoint import FORMAT, Frozen
+from schedd.engine.facts import saved
 from schedd.engine.facts.state import EngineState, _column
 from schedd.engine.incident import IncidentError, dump, read, rerun
 from schedd.model import Chunk, Request
@@ -29,7 +33,7 @@ from schedd.plan.kernels.layout import (
     STATE,
 )
 from schedd.plan.schema import NAMES, declared
-from schedd.wire import Decision, Event
+from schedd.wire import Decision, Event, ShareFacts
 from tests.engine.chaos.lives import Chaos, Ranked, play
 from tests.engine.cluster import Cluster
 
@@ -210,6 +214,38 @@ def test_fields_more_travel_by_being_declared(monkeypatch: pytest.MonkeyPatch) -
     assert isinstance(loaded, _More)
     assert loaded.notes == {}
     assert loaded.seconds.tolist() == [7] * slots, "of a checkpoint that did not have it"
+
+
+def _some(kind: Any, name: str) -> Any:
+    """A value of a field's type that is not its default."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is Literal:
+        return inner[-1]
+    if origin is tuple:
+        return (_some(inner[0], name), _some(inner[0], name))
+    if origin is Mapping:
+        return {"a": _some(inner[1], name)}
+    if type(None) in inner:
+        return _some(next(one for one in inner if one is not type(None)), name)
+    if kind is ShareFacts:
+        return ShareFacts("n1", 2, 3, 4)
+    return {str: f"some {name}", int: 7, bool: False, float: 2.5}[kind]
+
+
+@pytest.mark.parametrize("kind", saved._KINDS)
+def test_each_field_of_what_a_server_says_is_the_same_after_a_restart(kind: Any) -> None:
+    facts = kind(**{one.name: _some(one.type, one.name) for one in fields(kind) if one.init})
+    plain = json.loads(json.dumps(saved.save_facts(facts)))
+    assert saved.load_facts(kind, plain) == facts
+
+
+def test_a_field_of_a_type_that_nobody_knows_to_keep_is_an_error_at_once() -> None:
+    @dataclass
+    class More:
+        seen: set[str]
+
+    with pytest.raises(TypeError, match="seen"):
+        saved._ways([More])
 
 
 def _some_engine() -> Engine:

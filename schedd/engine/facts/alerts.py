@@ -23,6 +23,7 @@ KINDS: Final[Mapping[str, str]] = {
     "adapter": "no contact with the adapter, or the adapter cannot reach the server",
     "background": "background work of the daemon failed and was started again",
     "black_hole": "jobs fail on a node soon after they start; it gets no new jobs",
+    "bookkeeping": "a start or end was handled, but not all of it could be noted, such as a charge",
     "by_hand": "a job was started by hand or by an unknown program; the plan takes it into account",
     "calls": "the server does not call its scheduler; starts wait for the next poll",
     "clock": "the clocks of daemon, adapter and server differ, or one was set",

@@ -94,9 +94,9 @@ class AccountBook:
         found = self.holds.pop(job, None)
         if found is not None:
             name, amount = found
-            self.held[name] -= amount
-            if not self.held[name]:
-                del self.held[name]
+            left = self.held.pop(name, 0) - amount  # nothing may be held for several jobs
+            if left:
+                self.held[name] = left
             self.due[name] = None
 
     def enter(self, account: Account, time: int, kind: EntryKind, amount: int, **more: Any) -> None:

@@ -10,7 +10,8 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import asdict, astuple, fields, replace
 from operator import attrgetter
-from typing import Any, Final, TypeVar
+from types import NoneType, UnionType
+from typing import Any, Final, Literal, TypeVar, get_args, get_origin
 
 import numpy as np
 
@@ -163,7 +164,7 @@ def _load_shares(saved: list[list[Any]]) -> tuple[ShareFacts, ...]:
     return tuple(ShareFacts(*share) for share in saved)
 
 
-def _save_resources(resources: Mapping[str, Any]) -> dict[str, Any]:
+def _save_mapping(resources: Mapping[str, Any]) -> dict[str, Any]:
     """Amounts and texts as they are, definitions of resources as type and flags."""
     return {
         name: [value.type, value.flags] if isinstance(value, ResourceFacts) else value
@@ -171,24 +172,40 @@ def _save_resources(resources: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _load_resources(saved: dict[str, Any]) -> dict[str, Any]:
+def _load_mapping(saved: dict[str, Any]) -> dict[str, Any]:
     return {
         name: ResourceFacts(*value) if isinstance(value, list) else value for name, value in saved.items()
     }
 
 
-_SAVE: dict[str, _Plain] = {
-    "shares": _save_shares,
-    "resources": _save_resources,
-    "defaults": dict,
-    "limits": dict,
-}
-_LISTS = ("properties", "nodes", "features", "users", "groups", "accounts", "queues")
-_LOAD: dict[str, _Plain] = {
-    "shares": _load_shares,
-    "resources": _load_resources,
-    **dict.fromkeys(_LISTS, tuple),
-}
+_KINDS: Final = (JobFacts, NodeFacts, QueueFacts, ServerFacts, Reserve, PlanningHeld)
+"""Messages of which whole objects are kept. Their fields are saved by their types: see ``_ways``."""
+
+
+def _ways(kinds: Iterable[Any]) -> tuple[dict[str, _Plain], dict[str, _Plain]]:
+    """How fields are saved and loaded, by name, where JSON does not do it. Raises TypeError.
+
+    A field of a type that is not known here is an error at import: else it would be another after a restart.
+    """
+    save: dict[str, _Plain] = {}
+    load: dict[str, _Plain] = {}
+    for one in (one for kind in kinds for one in fields(kind)):
+        type_, inner = get_origin(one.type), get_args(one.type)
+        if type_ is tuple and inner[0] is ShareFacts:
+            save[one.name], load[one.name] = _save_shares, _load_shares
+        elif type_ is tuple and inner[0] is str:
+            load[one.name] = tuple
+        elif type_ is Mapping and {*(get_args(inner[1]) or inner[1:])} <= {*_PLAIN, ResourceFacts}:
+            save[one.name], load[one.name] = _save_mapping, _load_mapping
+        elif not (
+            type_ is Literal or {*(inner if type_ is UnionType else [one.type])} <= {*_PLAIN, NoneType}
+        ):
+            raise TypeError(f"it is not known how to keep {one.name}: {one.type}")
+    return save, load
+
+
+_PLAIN: Final = (str, int, float, bool)
+_SAVE, _LOAD = _ways(_KINDS)
 
 
 def save_facts(

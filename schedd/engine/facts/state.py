@@ -16,6 +16,7 @@ from schedd.dialect.deadline import read_deadline
 from schedd.engine.facts.alerts import OpenAlert, raise_alert
 from schedd.engine.facts.arrays import array_number
 from schedd.engine.facts.booking import BOOKINGS, Booking
+from schedd.engine.facts.bookkeeping import Bookkeeping
 from schedd.engine.facts.books import BOOKS, AccountBook
 from schedd.engine.facts.calm import back
 from schedd.engine.facts.foresight import foresee
@@ -47,7 +48,7 @@ from schedd.engine.facts.saved import (
 from schedd.engine.facts.settings import EngineSettings
 from schedd.engine.facts.walltimes import WalltimeUse
 from schedd.model import FOREVER, Never, Node, Request
-from schedd.plan.columns import Ints
+from schedd.plan.columns import VACANT, Ints
 from schedd.plan.evaluate import Criterion, JobColumns
 from schedd.plan.plan import Plan
 from schedd.plan.schema import (
@@ -299,6 +300,8 @@ class EngineState:
     """The prices of nodes, as far as they were needed today."""
 
     # ---- work that fails ------------------------------------------------------------------------
+    at_event: str = declared(SHARED, default="")
+    """The id of the event that is being handled."""
     at_job: str = declared(SHARED, default="")
     at_step: str = declared(SHARED, default="")
     """The job and the step that the engine is at; where a call ends from outside they are what it was at."""
@@ -396,7 +399,8 @@ class EngineState:
             self.slotless[record.id] = record
             self.unheard[record.id] = None
         if self.outlook is not None:
-            foresee(self, self.outlook, before, record)
+            with Bookkeeping(self, record.id, "its predicted run time"):
+                foresee(self, self.outlook, before, record)
         return record
 
     def describe(self, record: JobRecord) -> None:
@@ -498,16 +502,21 @@ class EngineState:
         """Give a job's slot back and free what it holds."""
         self.queue.pop(slot, None)
         self.assumed.discard(slot)
-        self.plan.drop(slot, self.now)
+        if self.plan.state(slot) != VACANT:  # an error may have ended this halfway before
+            self.plan.drop(slot, self.now)
         self.by_slot[slot] = None
         self._reset(slot)
 
     def remove(self, job_id: str) -> JobRecord | None:
-        """Forget a job and free what it holds; None when it is not known."""
+        """Free what a job holds and forget it; None when it is not known. What is noted of its end follows:
+        see ``Bookkeeping``.
+        """
+        record = self.records.get(job_id)
+        if record is not None and record.slot >= 0:
+            self.drop_slot(record.slot)
+        self.records.pop(job_id, None)
         self.applicants.pop(job_id, None)
-        self.books.free(job_id)
         self.capped.pop(job_id, None)
-        record = self.records.pop(job_id, None)
         if record is None:
             return None
         self.numbers.drop(job_id)
@@ -517,10 +526,6 @@ class EngineState:
         self.unheard.pop(job_id, None)
         self.out.pop(job_id, None)
         self.risks.pop(job_id, None)
-        if record.slot >= 0:
-            self.drop_slot(record.slot)
-        if self.outlook is not None:
-            self.outlook.forget(job_id, self.now)
         return record
 
     # ---- decisions ------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from types import TracebackType
 
+from schedd.engine.facts.bookkeeping import Bookkeeping
 from schedd.engine.facts.phases import Step, after
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.facts.state import EngineState
@@ -63,7 +64,8 @@ def quarantine(state: EngineState, record: JobRecord, event: str, why: str) -> N
             state.plan.lift(record.slot, state.now)
     state.homeless.pop(record.id, None)
     state.chained.pop(record.id, None)
-    state.books.free(record.id)
+    with Bookkeeping(state, record.id, "what is held for it"):
+        state.books.free(record.id)
     record = end_promise(state, record, event, "its planning failed")
     words = WaitingFor("quarantine", f"an admin: planning it failed ({why})")
     tell_of(state, record, words)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from schedd.dialect import dialect_of
 from schedd.dialect.advres import read_advres
+from schedd.engine.facts.bookkeeping import Bookkeeping
 from schedd.engine.facts.foresight import ran_to_its_end
 from schedd.engine.facts.intake import Understood, held_by_limit, holds_resources, is_eligible, slot_limited
 from schedd.engine.facts.kept_jobs import KeptJob, size_of
@@ -17,7 +18,7 @@ from schedd.engine.rank.accounts import book_charge
 from schedd.engine.rank.fair_use import book_run
 from schedd.engine.rank.promises import end_promise, judge_restored, note_one
 from schedd.engine.rank.ranking import forward, set_rank
-from schedd.engine.run.running import AHEAD, ended_run, run, suspect, told_again
+from schedd.engine.run.running import AHEAD, run, suspect, told_again
 from schedd.model import FOREVER, NodeState, Request
 from schedd.plan.columns import PLANNED
 from schedd.plan.shapes import shape_key
@@ -145,9 +146,11 @@ def _came_back(state: EngineState, event: str, record: JobRecord, facts: JobFact
     ran = state.now - record.run.started if record.phase is Phase.RUNNING else 0
     nodes = nodes_of(state, record)
     if record.phase is Phase.RUNNING:
-        note_end(state, record, event, failed=ran < settings.returns_within)
+        with Bookkeeping(state, record.id, "what its end says about its nodes"):
+            note_end(state, record, event, failed=ran < settings.returns_within)
     else:  # a node refused what the server had accepted
-        note_failure(state, record, nodes, event)
+        with Bookkeeping(state, record.id, "that its nodes refused it"):
+            note_failure(state, record, nodes, event)
     not_before = _open_until(state, record)
     back_off = BackOff(not_before, record.back_off.refusals)
     if ran < settings.returns_within:
@@ -160,7 +163,8 @@ def _came_back(state: EngineState, event: str, record: JobRecord, facts: JobFact
             returns=returns,
             failed_on=failed_on(record.back_off.failed_on, nodes),
         )
-    record = ended_run(state, event, record, back_off, "it came back to its queue")
+    # It waits from here on: where planning it again fails, it holds nothing.
+    record = state.put(_ended_run(state, event, record, back_off, "it came back to its queue"))
     resettle(state, event, record, facts, Cause.REFUSED, "it came back to its queue")
 
 
@@ -171,6 +175,15 @@ def nodes_of(state: EngineState, record: JobRecord) -> tuple[str, ...]:
     if record.slot < 0:
         return ()
     return tuple(state.plan.name_of[take.row] for take in state.plan.takes(record.slot))
+
+
+def _ended_run(state: EngineState, event: str, record: JobRecord, back_off: BackOff, words: str) -> JobRecord:
+    """A run is over but the job lives: it is as if it had just been queued, its promise ended."""
+    state.out.pop(record.id, None)
+    with Bookkeeping(state, record.id, "that it blocks no node any more"):
+        unblock(state, record.id, event)
+    _note_run(state, record, state.now)
+    return after(end_promise(state, record, event, words), Step.CAME_BACK, back_off=back_off)
 
 
 def _open_until(state: EngineState, record: JobRecord) -> int:
@@ -418,27 +431,49 @@ def started(state: EngineState, event: JobStarted) -> None:
 def gone(state: EngineState, event: JobDeleted | JobEnded) -> None:
     """A job ended or was deleted; nothing to do for one that is not known."""
     record = state.records.get(event.job_id)
-    if isinstance(event, JobEnded) and record is not None and record.phase is Phase.RUNNING:
+    if not isinstance(event, JobEnded):
+        _gone(state, event.id, event.job_id, "was deleted", event.time)
+    elif record is None or record.phase is not Phase.RUNNING:
+        _gone(state, event.id, event.job_id, "ended", event.time)
+    else:
         failed = dialect_of(record.facts.family).speaks_against_node(event.exit_status)
-        note_end(state, record, event.id, failed=failed)
-        if not failed:
-            ran_to_its_end(state, record, event.time)
-    how = "ended" if isinstance(event, JobEnded) else "was deleted"
-    _gone(state, event.id, event.job_id, how, event.time)
+        _gone(state, event.id, event.job_id, "ended", event.time, by_itself=not failed)
+        with Bookkeeping(state, record.id, "what its end says about its nodes"):
+            note_end(state, record, event.id, failed=failed)
 
 
-def _gone(state: EngineState, event: str, job_id: str, how: str, at: int) -> None:
+def _gone(state: EngineState, event: str, job_id: str, how: str, at: int, *, by_itself: bool = False) -> None:
+    """A job is gone. First of all what it holds is free; then its end is noted, each part by itself."""
     known = state.records.get(job_id)
     early = known is not None and known.slot >= 0 and state.plan.end(known.slot) > at
     record = state.remove(job_id)
-    if record is not None:
-        book_run(state, record, at)
-        if record.phase is Phase.RUNNING:
-            book_charge(state, record, at)
+    if record is None:
+        with Bookkeeping(state, job_id, "what is held for it"):
+            state.books.free(job_id)
+        return
+    state.frees += early
+    if not state.freed_by[0]:
+        state.freed_by = (event, f"job {job_id} {how}")
+    with Bookkeeping(state, job_id, "that it blocks no node any more"):
         unblock(state, job_id, event)
-        state.frees += early
-        if not state.freed_by[0]:
-            state.freed_by = (event, f"job {job_id} {how}")
+    _note_run(state, record, at)
+    with Bookkeeping(state, job_id, "what is held for it"):
+        state.books.free(job_id)
+    if by_itself:
+        with Bookkeeping(state, job_id, "how long it ran"):
+            ran_to_its_end(state, record, at)
+    if state.outlook is not None:
+        with Bookkeeping(state, job_id, "that it is not predicted any more"):
+            state.outlook.forget(job_id, state.now)
+
+
+def _note_run(state: EngineState, record: JobRecord, at: int) -> None:
+    """Note what a run that is over used, and what it costs."""
+    with Bookkeeping(state, record.id, "what it used"):
+        book_run(state, record, at)
+    if record.phase is Phase.RUNNING:
+        with Bookkeeping(state, record.id, "its charge"):
+            book_charge(state, record, at)
 
 
 def again(state: EngineState, event: str, record: JobRecord, cause: Cause, words: str) -> None:

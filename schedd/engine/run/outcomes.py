@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from schedd.dialect import dialect_of
+from schedd.engine.facts.bookkeeping import Bookkeeping
 from schedd.engine.facts.phases import Step, after
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
@@ -120,7 +121,8 @@ def refused(state: EngineState, event: RunRefused) -> None:
         nodes = nodes_of(state, record)
         back_off = replace(back_off, failed_on=failed_on(before.failed_on, nodes))
         if dialect.is_refused_by_node(event.code):
-            note_failure(state, record, nodes, event.id)
+            with Bookkeeping(state, record.id, "that its nodes refused it"):
+                note_failure(state, record, nodes, event.id)
     record = after(record, Step.REFUSED, back_off=back_off)
     _take_back(state, record)
     again(state, event.id, record, Cause.REFUSED, words)
@@ -178,8 +180,10 @@ def void_after(state: EngineState, record: JobRecord) -> int:
 
 
 def _take_back(state: EngineState, record: JobRecord) -> None:
-    """A job whose run decision is out no longer: its place is as long again as the job is."""
+    """A job whose run decision is out no longer waits: its place is as long again as the job is."""
     state.out.pop(record.id, None)
+    state.plan.unfix(record.slot)
+    state.put(record)
     # What it was given beyond its time while nobody knew whether it had started.
     state.plan.set_duration(record.slot, record.understood.walltime, state.now)
 
@@ -192,7 +196,6 @@ def _stand_by(state: EngineState, record: JobRecord, event: str, cause: Cause, w
     job may be started again would hold nothing: it is moved to that moment, before planned jobs in its way.
     """
     plan, slot = state.plan, record.slot
-    plan.unfix(slot)
     plan.set_ready(slot, record.back_off.until)
     state.put(record)
     again_at = max(state.now, record.back_off.until)

@@ -5,16 +5,16 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from schedd.dialect import is_shrinkable
+from schedd.engine.facts.bookkeeping import Bookkeeping
 from schedd.engine.facts.intake import Understood
 from schedd.engine.facts.phases import Step, after
-from schedd.engine.facts.records import BackOff, Cause, JobRecord, Phase, RunSoFar
+from schedd.engine.facts.records import Cause, JobRecord, Phase, RunSoFar
 from schedd.engine.facts.shares import shares_of, takes_of
 from schedd.engine.facts.state import EngineState
 from schedd.engine.machine.nodes import block, unblock
 from schedd.engine.place.places import make_way
-from schedd.engine.rank.accounts import book_charge, hold_run
-from schedd.engine.rank.fair_use import book_run
-from schedd.engine.rank.promises import began, end_promise
+from schedd.engine.rank.accounts import hold_run
+from schedd.engine.rank.promises import began
 from schedd.engine.rank.quarantine import Concerning
 from schedd.model import Chunk, Place, Request
 from schedd.wire import JobFacts, ShareFacts
@@ -26,7 +26,6 @@ AHEAD = 60
 
 __all__ = [
     "AHEAD",
-    "ended_run",
     "hold",
     "hold_new_node",
     "overruns",
@@ -68,15 +67,17 @@ def run(
     state.homeless.pop(record.id, None)
     state.chained.pop(record.id, None)  # it waits for nothing any more
     state.out.pop(record.id, None)
-    record = began(state, record, event, started)
+    with Bookkeeping(state, record.id, "whether its promise was kept"):
+        record = began(state, record, event, started)
     record = after(record, Step.STARTED, facts=facts, understood=understood, run=RunSoFar(started))
     record = state.put(_with_slot(state, record))
-    hold_run(state, record)
     beyond = walltime_end(record) - state.plan.end(record.slot)  # seconds for which it has no place yet
     if as_planned and planned <= started and beyond <= min(_PROMPT_S, state.settings.end_allowance):
         _begin(state, record, state.plan.end(record.slot))
+        _hold_amount(state, record)
         return
     occupy(state, record)
+    _hold_amount(state, record)
     cause = Cause.OUTAGE if ours else Cause.ADMIN
     make_way(state, [record.slot], event, cause, f"job {record.id} was started there")
 
@@ -92,6 +93,11 @@ def walltime_to_set(record: JobRecord) -> int | None:
 def _without_notes(understood: Understood) -> Understood:
     request = understood.request
     return understood if request is None else replace(understood, request=replace(request, notes=()))
+
+
+def _hold_amount(state: EngineState, record: JobRecord) -> None:
+    with Bookkeeping(state, record.id, "what it may cost"):
+        hold_run(state, record)
 
 
 def _believed(state: EngineState, record: JobRecord, started: int) -> int:
@@ -284,13 +290,3 @@ def _longer(state: EngineState, record: JobRecord, step: int) -> None:
     end = state.now + step
     state.plan.set_duration(record.slot, end - state.plan.start(record.slot), state.now)
     heapq.heappush(state.ends, (end, record.slot, record.id))
-
-
-def ended_run(state: EngineState, event: str, record: JobRecord, back_off: BackOff, words: str) -> JobRecord:
-    """A run is over but the job lives: it is as if it had just been queued, its promise ended."""
-    unblock(state, record.id, event)
-    book_run(state, record, state.now)
-    if record.phase is Phase.RUNNING:
-        book_charge(state, record, state.now)
-    state.out.pop(record.id, None)
-    return after(end_promise(state, record, event, words), Step.CAME_BACK, back_off=back_off)

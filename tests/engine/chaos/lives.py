@@ -169,14 +169,14 @@ def play(world: Chaos, random: Random, steps: int) -> None:
     """Let any of the rules happen, many times: more of a life than the state machine's careful steps."""
     world.begin(random.randint(0, 1 << 30))
     for _ in range(steps):
-        acts = _acts(world, random)
-        random.choices([act for _, act in acts], [weight for weight, _ in acts])[0]()
+        possible = acts(world, random)
+        random.choices([act for _, act in possible], [weight for weight, _ in possible])[0]()
         world.every_job_has_an_answer()
         world.at_rest_nobody_could_start_earlier()
         world.what_is_told_is_of_jobs_that_wait()
 
 
-def _acts(world: Chaos, random: Random) -> list[tuple[int, Callable[[], None]]]:
+def acts(world: Chaos, random: Random) -> list[tuple[int, Callable[[], None]]]:
     choice, number, sample = random.choice, random.randint, random.sample
     job, node, queue = choice(JOBS), choice(NODES), choice(QUEUES)
     return [

@@ -1,0 +1,41 @@
+"""Bookkeeping: accounts, fair shares, what is learned of run times, statistics of nodes, and the like.
+
+It is done after what a job holds was taken or released, and an error in it is reported and goes no further.
+"""
+
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from schedd.engine.facts.state import EngineState
+
+__all__ = ["Bookkeeping"]
+
+
+class Bookkeeping:
+    """``with Bookkeeping(state, job_id, "its charge"):`` one step of bookkeeping about a job.
+
+    An error in the step raises an alert that names the step, the job and the error; the work goes on behind
+    the block. What ends the work from outside goes through.
+    """
+
+    __slots__ = ("_job", "_state", "_what")
+
+    def __init__(self, state: "EngineState", job: str, what: str) -> None:
+        self._state, self._job, self._what = state, job, what
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        state = self._state
+        if not isinstance(error, Exception):
+            return False
+        if state.settings.validate and isinstance(error, AssertionError):
+            return False
+        state.strayed[self._job] = None
+        words = f"job {self._job}: {self._what} could not be noted: {error!r}"
+        state.alert(state.at_event, "bookkeeping", words, self._job)
+        return True

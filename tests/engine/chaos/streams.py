@@ -1,0 +1,387 @@
+"""Long random streams of events, in which an engine is compared with restored ones at each step."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from schedd.engine import Engine, EngineSettings, Outcome
+from schedd.engine.checkpoint import Frozen, _opened
+from schedd.wire import (
+    AccountMoved,
+    AccountSet,
+    Alert,
+    ClockSet,
+    Counted,
+    Decision,
+    Event,
+    HandOver,
+    Handover,
+    HandoverDone,
+    JobFacts,
+    LetRun,
+    PassedOver,
+    PowerWish,
+    Run,
+    SubmissionFacts,
+    Switch,
+    Switched,
+    TakeBack,
+    WattsRead,
+)
+from tests.engine.chaos.lives import Chaos, acts
+from tests.engine.chaos.values import JOBS, NODES
+
+__all__ = ["Stream", "stream"]
+
+_COMPARED = 300
+"""Steps for which a restored engine goes on beside the first one, before it is restored anew."""
+_STEPS = [
+    *(
+        "reservations",
+        "bookings",
+        "overruns",
+        "lost nodes",
+        "outcomes",
+        "deadlines",
+        "dependencies",
+        "budgets",
+    ),
+    *("dispatch", "limits of cost", "late starts", "promises", "backfill", "repair", "priorities", "power"),
+    *("told starts", "what is past", "the site's policy", "limits", "standing reservations"),
+    "requests that read differently",
+]
+_ERRORS = ("error", "quarantine", "bookkeeping")
+_ACCOUNTS = ["phys", "chem", "free"]
+
+
+def encoded(engine: Engine) -> bytes:
+    """The engine's state, without the side effects that a checkpoint has."""
+    return Frozen(engine.state, {"forgotten": engine.forgotten}).encode()
+
+
+class Compared:
+    """An engine, one that is restored before each call, and one that goes on from an earlier checkpoint.
+
+    All three must decide and move the same and come to the same state. The first one is used.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.bytes = encoded(engine)
+        self.other = Engine.restore(self.bytes)
+        self.calls = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.engine, name)
+
+    def handle(self, events: Iterable[Event], now: int) -> Outcome:
+        batch = tuple(events)
+        fresh = Engine.restore(self.bytes)
+        outcome = self.engine.handle(batch, now)
+        self.bytes = encoded(self.engine)
+        errors = [one.text for one in outcome.decisions if isinstance(one, Alert) and one.kind in _ERRORS]
+        assert not self.engine.strayed, f"an error was kept: {errors}"
+        for name, one in (("restored just before", fresh), ("restored earlier", self.other)):
+            found = one.handle(batch, now)
+            assert found.decisions == outcome.decisions, _difference(name, outcome.decisions, found.decisions)
+            assert found.taken == outcome.taken, name
+            assert list(map(_plain, found.moves)) == list(map(_plain, outcome.moves)), name
+            assert one.next_wake == self.engine.next_wake, name
+            # What differs stays different in the one that is not restored.
+            if (one is fresh or self.calls % 10 == 0) and encoded(one) != self.bytes:
+                different = differences(self.engine, one)
+                assert not different, f"{name}: another state: {different}"
+        self.calls += 1
+        if self.calls % _COMPARED == 0:
+            self.other = Engine.restore(self.bytes)
+        return outcome
+
+    def pause(self, why: str) -> None:
+        self._alike(lambda one: one.pause(why))
+
+    def resume(self) -> None:
+        self._alike(lambda one: one.resume())
+
+    def _alike(self, what: Callable[[Engine], None]) -> None:
+        what(self.engine)
+        what(self.other)
+        self.bytes = encoded(self.engine)
+
+    def skip(self, events: Sequence[Event], now: int) -> tuple[Run, ...]:
+        """A call that fails when it is done: all go on from the state before it, as the daemon does.
+
+        Returns its run decisions, which nobody has seen.
+        """
+        lost = self.engine.handle(events, now).decisions
+        self.engine = Engine.restore(self.bytes)
+        return tuple(one for one in lost if isinstance(one, Run))
+
+
+def _plain(change: Any) -> list[Any]:
+    arrays = (change.slots.tolist(), change.old.tolist(), change.new.tolist())
+    return [change.number, change.generation, change.time, change.event, change.cause, change.words, *arrays]
+
+
+def _difference(name: str, ours: Sequence[Decision], theirs: Sequence[Decision]) -> str:
+    pairs = zip([*ours, None], [*theirs, None], strict=False)
+    first = next(((a, b) for a, b in pairs if a != b), (len(ours), len(theirs)))
+    return f"{name}: decided otherwise: {first[0]} but {first[1]}"
+
+
+def differences(one: Engine, other: Engine) -> list[str]:
+    """The saved parts of two states that differ, each in short.
+
+    Records are compared as such: which of them share a request is not a difference.
+    """
+    headers = [_opened(encoded(engine)) for engine in (one, other)]
+    found: list[str] = []
+    for name, array in headers[0][1].items():
+        theirs = headers[1][1].get(name)
+        if name.startswith("records."):
+            continue
+        if theirs is None or array.tobytes() != theirs.tobytes():
+            a, b = ([] if x is None else x.ravel()[:20].tolist() for x in (array, theirs))
+            found.append(f"{name}: {a} {b}")
+    for header, _ in headers:
+        del header["records"], header["arrays"]
+    _compare("", headers[0][0], headers[1][0], found)
+    ours, others = one.state.records, other.state.records
+    if list(ours) != list(others):
+        found.append(f"records {list(ours)} {list(others)}")
+    found += [f"{ours[job]} {others[job]}" for job in ours if job in others and ours[job] != others[job]]
+    return [text[:1500] for text in found[:12]]
+
+
+def _compare(path: str, one: Any, other: Any, found: list[str]) -> None:
+    if isinstance(one, dict) and isinstance(other, dict):
+        if list(one) != list(other):
+            found.append(f"{path}: keys {list(one)} {list(other)}")
+        for name in one:
+            if name in other:
+                _compare(f"{path}.{name}", one[name], other[name], found)
+    elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        for i, (a, b) in enumerate(zip(one, other, strict=True)):
+            _compare(f"{path}[{i}]", a, b, found)
+    elif one != other:
+        found.append(f"{path}: {one} {other}")
+
+
+class Stream(Chaos):
+    """A random life with accounts, licences, power, handovers, skipped batches and clocks that are set."""
+
+    settings: EngineSettings = replace(
+        Chaos.settings,
+        site={
+            "bookings": {"most": 3},
+            "fair_share": {},
+            "accounts": {"by": "account", "unknown": "run"},
+            "power_saving": {"mode": "on", "idle": 100, "min_up": 100, "min_off": 200, "boot_time": 80},
+            "power": {"*": {"idle": 100.0, "off": 10.0}},
+        },
+    )
+
+    def __init__(self, random: Random) -> None:
+        super().__init__()
+        self.random = random
+        self.compared = Compared(self.engine)
+        self.engine = self.compared  # type: ignore[assignment]
+        self.batches = 0
+        self.switches: list[Switch] = []
+        self.steps: list[Handover] = []
+        self.handovers = 0
+
+    def _take(self, decisions: tuple[Decision, ...]) -> None:
+        self.switches += [one for one in decisions if isinstance(one, Switch)]
+        self.steps += [one for one in decisions if isinstance(one, Handover)]
+        super()._take(decisions)
+
+    def _id(self) -> dict[str, Any]:
+        return {"id": self.server.event_id(), "time": self.server.now}
+
+    def _tell(self, *events: Event) -> None:
+        self.line += events
+        self._deliver()
+
+    # ---- acts -----------------------------------------------------------------------------------
+
+    def set_account(self) -> None:
+        choice = self.random.choice
+        self._tell(
+            AccountSet(
+                **self._id(),
+                name=choice(_ACCOUNTS),
+                unit=choice(["core_hours", "money"]),
+                amount=choice([0, 100, 5000, 10**6]),
+                period=choice(["", "", "month"]),
+                closed=choice([False, False, False, True]),
+                users=choice([(), (), ("ann",)]),
+            )
+        )
+
+    def move_amount(self) -> None:
+        source, target = (self.random.choice([*_ACCOUNTS, ""]) for _ in "12")
+        self._tell(
+            AccountMoved(**self._id(), source=source, target=target, amount=self.random.randint(0, 500))
+        )
+
+    def use_account(self) -> None:
+        job = self.server.jobs.get(self.random.choice(JOBS))
+        if job is not None:
+            self._tell(*self.server.alter(job.id, account=self.random.choice([*_ACCOUNTS, ""])))
+
+    def count_licence(self) -> None:
+        amount, free = self.random.randint(0, 4), self.random.random() < 0.3
+        self._tell(Counted(**self._id(), name="sw", amount=amount, free=free))
+
+    def use_licence(self) -> None:
+        job = self.server.jobs.get(self.random.choice(JOBS))
+        if job is not None and job.state in ("Q", "H"):
+            self._tell(*self.server.alter(job.id, resources={**job.resources, "sw": "1"}))
+
+    def wish_power(self) -> None:
+        wish = self.random.choice(["on", "off", "hold", "auto", "auto"])
+        self._tell(PowerWish(**self._id(), node=self.random.choice(NODES), wish=wish))
+
+    def read_watts(self) -> None:
+        watts = tuple(float(self.random.randint(0, 400)) for _ in NODES)
+        self._tell(WattsRead(**self._id(), nodes=tuple(NODES), watts=watts))
+
+    def obey_switch(self) -> None:
+        """An order to switch a node is carried out, or fails, or is never answered."""
+        if not self.switches:
+            return
+        one, done = self.switches.pop(0), self.random.random() < 0.7
+        told = {"decision_id": one.id, "node": one.node, "on": one.on, "done": done}
+        self._tell(Switched(**self._id(), **told, code=0 if done else 1, text="" if done else "no"))
+        if done and one.node in self.server.nodes and self.random.random() < 0.8:
+            state = "up" if one.on else "down"
+            self._tell(*self.server.change_node(replace(self.server.nodes[one.node], state=state)))
+
+    def hand_over(self) -> None:
+        self.handovers += 1
+        asked = self.random.choice([{"nodes": "1:ppn=1"}, {"nodes": "1:ppn=2", "walltime": "300"}])
+        keep = self.server.now + self.random.choice([0, 100, 3000])
+        self._tell(
+            HandOver(
+                **self._id(),
+                handover=f"h{self.handovers}",
+                submission=SubmissionFacts("ann", "true", queue="batch", resources=asked),
+                by="fed",
+                keep_until=keep,
+            )
+        )
+
+    def act_on_handover(self) -> None:
+        if self.handovers:
+            name = f"h{self.random.randint(1, self.handovers)}"
+            kind = self.random.choice([LetRun, LetRun, TakeBack])
+            self._tell(kind(**self._id(), handover=name))
+
+    def do_handover_step(self) -> None:
+        """A step of a handover is carried out at the server, or refused, or never answered."""
+        if not self.steps:
+            return
+        one = self.steps.pop(0)
+        if self.random.random() < 0.2:
+            return
+        job, done = f"{100 + int(one.handover[1:])}.s", self.random.random() < 0.9
+        told: dict[str, Any] = {"decision_id": one.id, "handover": one.handover, "step": one.step}
+        events: list[Event] = [
+            HandoverDone(**self._id(), **told, done=done, server_job=job if done else "", text="")
+        ]
+        if done and one.step == "submit" and job not in self.server.jobs:
+            submitted = self.server.submit(_handed(self, job, one), self.random.randint(0, 600))
+            events = [*submitted, *events] if self.random.random() < 0.5 else [*events, *submitted]
+        elif done and one.step == "release" and job in self.server.jobs:
+            events += self.server.release(job) if self.server.jobs[job].state == "H" else []
+        elif done and job in self.server.jobs and self.server.jobs[job].state != "R":
+            events += self.server.delete(job)
+        self._tell(*events)
+
+    def skip_batch(self) -> None:
+        """The engine fails over a batch: it goes on from the state before, and is told what was skipped."""
+        random = self.random
+        self.batches += 1
+        events, self.line = self.line, []
+        lost = self.compared.skip(events, self.server.now)
+        self.past += events
+        for run in lost:
+            if random.random() < 0.5:  # its decisions had been written down: they may be carried out
+                self.open[run.id] = run
+                self.offered.append(run)
+        now = self.server.now
+        out = {run.job_id: run.expires for run in self.open.values() if run.expires >= now}
+        self._handle(
+            [
+                PassedOver(
+                    **self._id(),
+                    batch=self.batches,
+                    why="a test",
+                    jobs=tuple(random.sample(JOBS, random.choice([0, 0, 1]))),
+                    steps=tuple(random.sample(_STEPS, random.choice([0, 0, 1, 2]))),
+                    out=out,
+                    decided=max([int(run.id[1:]) for run in lost], default=0) + random.choice([0, 3]),
+                    anew=random.random() < 0.2,
+                )
+            ]
+        )
+        if random.random() < 0.9:
+            self.line = []
+            self._handle([self.server.snapshot()])
+        self._deliver()
+
+    def set_clock_back(self) -> None:
+        """The daemon's clock was ahead and is set back, perhaps with that of the server."""
+        back = self.random.choice([61, 300, 5000])
+        self.server.now -= back
+        if self.random.random() < 0.7:
+            for job in list(self.server.jobs.values()):
+                if job.started is not None:
+                    self.server.jobs[job.id] = replace(job, started=job.started - back)
+        self.open = {name: replace(run, expires=run.expires - back) for name, run in self.open.items()}
+        self._handle([ClockSet(**self._id())])
+        if self.random.random() < 0.9:
+            self.snapshot(True, None)
+
+    def clock_jumps(self) -> None:
+        self._at(self.server.now + self.random.choice([20_000, 400_000]))
+
+
+def _handed(world: Stream, job: str, step: Handover) -> Any:
+    return JobFacts(
+        id=job,
+        owner="ann@login",
+        queue="batch",
+        submitted=world.server.now,
+        resources=dict(step.submission.resources) if step.submission is not None else {"nodes": "1"},
+        state="H",
+        holds="o",
+    )
+
+
+def stream(world: Stream, steps: int) -> None:
+    """Let any of it happen, many times, with all that must hold looked at after each step."""
+    random = world.random
+    world.begin(random.randint(0, 1 << 30))
+    for _ in range(steps):
+        more: list[tuple[int, Callable[[], None]]] = [
+            (1, world.set_account),
+            (1, world.move_amount),
+            (2, world.use_account),
+            (1, world.count_licence),
+            (1, world.use_licence),
+            (1, world.wish_power),
+            (1, world.read_watts),
+            (2, world.obey_switch),
+            (1, world.hand_over),
+            (1, world.act_on_handover),
+            (2, world.do_handover_step),
+            (1, world.skip_batch),
+            (1, world.set_clock_back),
+            (1, world.clock_jumps),
+        ]
+        possible = acts(world, random) + more
+        random.choices([act for _, act in possible], [weight for weight, _ in possible])[0]()
+        world.every_job_has_an_answer()
+        world.what_is_told_is_of_jobs_that_wait()

@@ -1,0 +1,274 @@
+"""Starts and ends whose handling fails somewhere: cores are free after an end, and held after a start."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import CodeType, FrameType
+from typing import Any
+
+import pytest
+
+from schedd.engine import handlers
+from schedd.engine.facts import state as state_module
+from schedd.engine.facts.books import AccountBook
+from schedd.engine.machine import handovers
+from schedd.engine.rank import accounts
+from schedd.engine.run import jobs, running
+from schedd.policy.fair_share import Usage
+from schedd.predict import Outlook
+from schedd.wire import (
+    AccountSet,
+    HandOver,
+    JobDeleted,
+    JobEnded,
+    PassedOver,
+    Run,
+    ShareFacts,
+    SubmissionFacts,
+)
+from tests.engine.cluster import Cluster, T
+
+_SITE = {"accounts": {"by": "account"}, "fair_share": {}, "bookings": {"most": 3}}
+
+
+class Boom(RuntimeError):
+    """An error that no code expects."""
+
+
+def _cluster() -> Cluster:
+    """Job 1 runs on the only node and is charged; job 2 waits for its cores."""
+    cluster = Cluster(validate=False, predict=True, site=_SITE, end_allowance=120)
+    server = cluster.server
+    cluster.tell(AccountSet(id=server.event_id(), time=server.now, name="phys", amount=10**9))
+    submission = SubmissionFacts("ann", "true", queue="batch", resources={"nodes": "1:ppn=4"})
+    cluster.tell(HandOver(id=server.event_id(), time=server.now, handover="h", submission=submission))
+    cluster.engine.state.handed["1.s"] = "h"
+    cluster.submit("1.s", walltime=1000, runtime=100, account="phys")
+    cluster.submit("2.s", walltime=1000, account="phys")
+    assert cluster.record("1.s").run.started == T
+    return cluster
+
+
+def _ended(cluster: Cluster) -> None:
+    del cluster.server.jobs["1.s"]
+    cluster.tell(JobEnded(id=cluster.server.event_id(), time=cluster.server.now, job_id="1.s"))
+
+
+def _deleted(cluster: Cluster) -> None:
+    del cluster.server.jobs["1.s"]
+    cluster.tell(JobDeleted(id=cluster.server.event_id(), time=cluster.server.now, job_id="1.s"))
+
+
+def _complete(cluster: Cluster) -> None:
+    cluster.tell(*cluster.server.alter("1.s", state="C", shares=(), started=None))
+
+
+def _missing(cluster: Cluster) -> None:
+    del cluster.server.jobs["1.s"]
+    cluster.tell(cluster.server.snapshot())
+
+
+def _requeued(cluster: Cluster) -> None:
+    cluster.tell(*cluster.server.requeue("1.s"))
+
+
+_ENDS = [_ended, _deleted, _complete, _missing, _requeued]
+_STEPS: list[tuple[Any, str, str]] = [
+    (AccountBook, "free", "what is held for it"),
+    (accounts, "_charge", "its charge"),
+    (jobs, "book_run", "what it used"),
+    (Usage, "book", "what it used"),
+    (jobs, "note_end", "what its end says about its nodes"),
+    (jobs, "ran_to_its_end", "how long it ran"),
+    (Outlook, "forget", "that it is not predicted any more"),
+    (jobs, "unblock", "that it blocks no node any more"),
+    (handovers, "note_end", "the end of what was handed over"),
+]
+
+
+def _boom(*_: Any, **__: Any) -> Any:
+    raise Boom
+
+
+@pytest.mark.parametrize("how", _ENDS, ids=lambda how: how.__name__)
+@pytest.mark.parametrize(
+    ("where", "name", "words"), _STEPS, ids=lambda value: getattr(value, "__name__", value)
+)
+def test_an_end_frees_its_cores_whatever_cannot_be_noted_of_it(
+    monkeypatch: pytest.MonkeyPatch, where: Any, name: str, words: str, how: Callable[[Cluster], None]
+) -> None:
+    cluster = _cluster()
+    cluster.at(50)
+    called = []
+    with monkeypatch.context() as patch:
+        patch.setattr(where, name, lambda *_, **__: (called.append(1), _boom()))
+        how(cluster)
+    cluster.at(51)
+    assert cluster.runs("2.s") == [50]
+    if how is not _requeued:
+        assert "1.s" not in cluster.engine.state.records
+    if called and name != "free":
+        (text,) = cluster.alerts("bookkeeping")
+        assert text.startswith(f"job 1.s: {words} could not be noted: Boom()")
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "words"), _STEPS, ids=lambda value: getattr(value, "__name__", value)
+)
+def test_each_of_these_steps_is_taken_at_an_end(
+    monkeypatch: pytest.MonkeyPatch, where: Any, name: str, words: str
+) -> None:
+    cluster = _cluster()
+    called = []
+    real = getattr(where, name)
+    monkeypatch.setattr(where, name, lambda *args, **more: (called.append(words), real(*args, **more))[1])
+    cluster.at(50)
+    _ended(cluster)
+    assert called
+
+
+@pytest.mark.parametrize(
+    ("where", "name"),
+    [(running, "hold_run"), (running, "began"), (state_module, "foresee")],
+    ids=lambda value: getattr(value, "__name__", value),
+)
+def test_a_start_holds_its_cores_whatever_cannot_be_noted_of_it(
+    monkeypatch: pytest.MonkeyPatch, where: Any, name: str
+) -> None:
+    cluster = _cluster()
+    cluster.at(50)
+    cluster.obeys = False
+    _ended(cluster)
+    (run,) = [one for one in cluster.decisions if getattr(one, "job_id", "") == "2.s" and one.type == "run"]
+    with monkeypatch.context() as patch:
+        patch.setattr(where, name, _boom)
+        cluster.tell(*cluster.server.run(run))  # type: ignore[arg-type]
+    cluster.submit("3.s", walltime=10)
+    cluster.at(400)
+    assert cluster.record("2.s").phase.value == "running"
+    assert cluster.runs("3.s") == []
+    assert cluster.alerts("bookkeeping")
+
+
+def test_two_jobs_that_hold_nothing_of_an_account_end_one_after_the_other() -> None:
+    cluster = Cluster(nodes=2, site={"accounts": {"by": "account"}})
+    server = cluster.server
+    cluster.tell(AccountSet(id=server.event_id(), time=server.now, name="phys", unit="money", amount=5))
+    for job in ("1.s", "2.s"):
+        cluster.submit(job, walltime=100, account="phys")
+    cluster.at(100)
+    state = cluster.engine.state
+    assert (state.records, state.books.held, state.books.holds) == ({}, {}, {})
+    assert [one.job for one in state.books.entries if one.kind == "charge"] == ["1.s", "2.s"]
+
+
+def test_a_batch_is_skipped_though_nothing_can_be_noted_of_its_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = _cluster()
+    monkeypatch.setattr(AccountBook, "free", _boom)
+    event_id = cluster.server.event_id()
+    cluster.tell(PassedOver(id=event_id, time=T, batch=1, why="a test", jobs=("2.s",)))
+    assert cluster.record("2.s").quarantine
+    assert cluster.alerts("bookkeeping")
+
+
+# ---- an error in any function -------------------------------------------------------------------
+
+
+@contextmanager
+def _traced(within: CodeType, at: Callable[[CodeType], None]) -> Iterator[None]:
+    """Call ``at`` with each function of the product that is entered while ``within`` is under way."""
+    depth = 0
+
+    def trace(frame: FrameType, what: str, _: Any) -> Any:
+        nonlocal depth
+        if what == "call" and frame.f_code is within:
+            depth += 1
+
+            def ends(inner: FrameType, event: str, _: Any) -> Any:
+                nonlocal depth
+                if event == "return" and inner.f_code is within:
+                    depth -= 1
+                return ends
+
+            return ends
+        if what == "call" and depth and "/schedd/" in frame.f_code.co_filename:
+            at(frame.f_code)
+        return None
+
+    sys.settrace(trace)
+    try:
+        yield
+    finally:
+        sys.settrace(None)
+
+
+def _entered(within: CodeType, act: Callable[[], None]) -> list[CodeType]:
+    found: dict[CodeType, None] = {}
+    with _traced(within, lambda code: found.setdefault(code, None)):
+        act()
+    return list(found)
+
+
+@pytest.mark.parametrize("how", _ENDS, ids=lambda how: how.__name__)
+def test_an_error_in_any_function_on_the_way_of_an_end_leaves_no_core_held(
+    how: Callable[[Cluster], None],
+) -> None:
+    handler = handlers._guarded.__code__
+    cluster = _cluster()
+    cluster.at(50)
+    functions = _entered(handler, lambda: how(cluster))
+    assert len(functions) > 20
+    for function in functions:
+        cluster = _cluster()
+        cluster.at(50)
+        times = 0
+
+        def fail(code: CodeType, function: CodeType = function) -> None:
+            nonlocal times
+            if code is function and not times:
+                times += 1
+                raise Boom
+
+        with _traced(handler, fail):
+            how(cluster)
+        assert times == 1
+        cluster.tell(cluster.server.snapshot())
+        cluster.at(60)
+        assert cluster.runs("2.s") == [50], function.co_qualname
+
+
+@pytest.mark.parametrize("ours", [True, False], ids=["ours", "by hand"])
+def test_an_error_in_any_function_on_the_way_of_a_start_lets_nobody_else_have_its_cores(ours: bool) -> None:
+    def before() -> tuple[Cluster, list[Any]]:
+        cluster = _cluster()
+        cluster.obeys = False
+        if not ours:
+            cluster.engine.pause("a test")
+        cluster.at(50)
+        _ended(cluster)
+        if ours:
+            (run,) = [one for one in cluster.decisions if isinstance(one, Run) and one.job_id == "2.s"]
+            return cluster, cluster.server.run(run)
+        cluster.engine.resume()
+        return cluster, cluster.server.start("2.s", (ShareFacts("n1", 4),))
+
+    handler = handlers._guarded.__code__
+    cluster, events = before()
+    functions = _entered(handler, lambda: cluster.engine.handle(events, cluster.server.now))
+    assert len(functions) > 20
+    for function in functions:
+        cluster, events = before()
+        times = 0
+
+        def fail(code: CodeType, function: CodeType = function) -> None:
+            nonlocal times
+            if code is function and not times:
+                times += 1
+                raise Boom
+
+        with _traced(handler, fail):
+            cluster.engine.handle(events, cluster.server.now)
+        assert times == 1
+        cluster.submit("3.s", walltime=10)
+        cluster.at(400)  # no snapshot comes
+        assert cluster.runs("3.s") == [], function.co_qualname
