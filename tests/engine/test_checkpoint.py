@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from random import Random
+from types import UnionType
 from typing import Any, Literal, get_args, get_origin
 
 import pytest
@@ -33,7 +34,7 @@ from schedd.plan.kernels.layout import (
     STATE,
 )
 from schedd.plan.schema import NAMES, declared
-from schedd.wire import Decision, Event, ShareFacts
+from schedd.wire import Decision, Event, ResourceFacts, ShareFacts
 from tests.engine.chaos.lives import Chaos, Ranked, play
 from tests.engine.cluster import Cluster
 
@@ -225,10 +226,12 @@ def _some(kind: Any, name: str) -> Any:
         return (_some(inner[0], name), _some(inner[0], name))
     if origin is Mapping:
         return {"a": _some(inner[1], name)}
-    if type(None) in inner:
+    if isinstance(kind, UnionType):
         return _some(next(one for one in inner if one is not type(None)), name)
     if kind is ShareFacts:
         return ShareFacts("n1", 2, 3, 4)
+    if kind is ResourceFacts:
+        return ResourceFacts("size", "nh")
     return {str: f"some {name}", int: 7, bool: False, float: 2.5}[kind]
 
 

@@ -15,7 +15,7 @@ from schedd.engine.machine import handovers
 from schedd.engine.rank import accounts
 from schedd.engine.run import jobs, running
 from schedd.policy.fair_share import Usage
-from schedd.predict import Outlook
+from schedd.predict import RunTimePredictor
 from schedd.wire import (
     AccountSet,
     HandOver,
@@ -80,7 +80,7 @@ _STEPS: list[tuple[Any, str, str]] = [
     (Usage, "book", "what it used"),
     (jobs, "note_end", "what its end says about its nodes"),
     (jobs, "ran_to_its_end", "how long it ran"),
-    (Outlook, "forget", "that it is not predicted any more"),
+    (RunTimePredictor, "forget", "that it is not predicted any more"),
     (jobs, "unblock", "that it blocks no node any more"),
     (handovers, "note_end", "the end of what was handed over"),
 ]
