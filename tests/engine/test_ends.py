@@ -99,9 +99,14 @@ def test_an_end_frees_its_cores_whatever_cannot_be_noted_of_it(
 ) -> None:
     cluster = _cluster()
     cluster.at(50)
-    called = []
+    called: list[str] = []
+
+    def fail(*_: Any, **__: Any) -> Any:
+        called.append(name)
+        raise Boom
+
     with monkeypatch.context() as patch:
-        patch.setattr(where, name, lambda *_, **__: (called.append(1), _boom()))
+        patch.setattr(where, name, fail)
         how(cluster)
     cluster.at(51)
     assert cluster.runs("2.s") == [50]
@@ -119,9 +124,14 @@ def test_each_of_these_steps_is_taken_at_an_end(
     monkeypatch: pytest.MonkeyPatch, where: Any, name: str, words: str
 ) -> None:
     cluster = _cluster()
-    called = []
+    called: list[str] = []
     real = getattr(where, name)
-    monkeypatch.setattr(where, name, lambda *args, **more: (called.append(words), real(*args, **more))[1])
+
+    def watched(*args: Any, **more: Any) -> Any:
+        called.append(words)
+        return real(*args, **more)
+
+    monkeypatch.setattr(where, name, watched)
     cluster.at(50)
     _ended(cluster)
     assert called
@@ -142,7 +152,7 @@ def test_a_start_holds_its_cores_whatever_cannot_be_noted_of_it(
     (run,) = [one for one in cluster.decisions if getattr(one, "job_id", "") == "2.s" and one.type == "run"]
     with monkeypatch.context() as patch:
         patch.setattr(where, name, _boom)
-        cluster.tell(*cluster.server.run(run))  # type: ignore[arg-type]
+        cluster.tell(*cluster.server.run(run))
     cluster.submit("3.s", walltime=10)
     cluster.at(400)
     assert cluster.record("2.s").phase.value == "running"
@@ -202,7 +212,7 @@ def _traced(within: CodeType, at: Callable[[CodeType], None]) -> Iterator[None]:
         sys.settrace(None)
 
 
-def _entered(within: CodeType, act: Callable[[], None]) -> list[CodeType]:
+def _entered(within: CodeType, act: Callable[[], object]) -> list[CodeType]:
     found: dict[CodeType, None] = {}
     with _traced(within, lambda code: found.setdefault(code, None)):
         act()

@@ -29,6 +29,7 @@ from schedd.wire import (
     TakeBack,
     WattsRead,
 )
+from schedd.wire.facts import NodeStateName
 from tests.engine.chaos.lives import Chaos, acts
 from tests.engine.chaos.values import JOBS, NODES
 
@@ -240,7 +241,7 @@ class Stream(Chaos):
             self._tell(*self.server.alter(job.id, resources={**job.resources, "sw": "1"}))
 
     def wish_power(self) -> None:
-        wish = self.random.choice(["on", "off", "hold", "auto", "auto"])
+        wish: Any = self.random.choice(["on", "off", "hold", "auto", "auto"])
         self._tell(PowerWish(**self._id(), node=self.random.choice(NODES), wish=wish))
 
     def read_watts(self) -> None:
@@ -252,10 +253,10 @@ class Stream(Chaos):
         if not self.switches:
             return
         one, done = self.switches.pop(0), self.random.random() < 0.7
-        told = {"decision_id": one.id, "node": one.node, "on": one.on, "done": done}
+        told: dict[str, Any] = {"decision_id": one.id, "node": one.node, "on": one.on, "done": done}
         self._tell(Switched(**self._id(), **told, code=0 if done else 1, text="" if done else "no"))
         if done and one.node in self.server.nodes and self.random.random() < 0.8:
-            state = "up" if one.on else "down"
+            state: NodeStateName = "up" if one.on else "down"
             self._tell(*self.server.change_node(replace(self.server.nodes[one.node], state=state)))
 
     def hand_over(self) -> None:
