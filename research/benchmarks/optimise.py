@@ -13,7 +13,7 @@ from rich.table import Table
 from research.benchmarks.grow import Grower
 from research.benchmarks.workload import Profile
 from schedd.model import FOREVER
-from schedd.optimize import Search, SearchSettings
+from schedd.optimize import PlanSearch, SearchSettings
 from schedd.plan.columns import PLANNED
 from schedd.plan.evaluate import Criterion, JobColumns
 from schedd.plan.latest import latest_starts
@@ -108,7 +108,7 @@ def bench_optimise(
             settings = SearchSettings(moves=None, seconds=bound, seed=seed, lifted=k, whole=0)
             fork = plan.fork()
             before = perf_counter()
-            report = Search(fork, columns, latest, grower.now, settings).run().report
+            report = PlanSearch(fork, columns, latest, grower.now, settings).run().report
             wait = next(change for change in report.changes if change.criterion is Criterion.WAIT)
             found.append(
                 SearchFigures(
@@ -128,13 +128,13 @@ def bench_optimise(
     waits = []
     for after in np.random.default_rng(seed).uniform(0, seconds[-1] / 4, STOPS).tolist():
         settings = SearchSettings(moves=None, seconds=seconds[-1], seed=seed)
-        waits.append(_stopped(Search(plan.fork(), columns, latest, grower.now, settings), after))
+        waits.append(_stopped(PlanSearch(plan.fork(), columns, latest, grower.now, settings), after))
     stopped = StopFigures(STOPS, 1e3 * median(waits), 1e3 * max(waits))
     cpus = sum(node.cpus for node in grower.nodes)
     return OptimiseResult(profile, nodes, cpus, jobs, seed, slack, tuple(found), stopped)
 
 
-def _stopped(search: Search, after: float) -> float:
+def _stopped(search: PlanSearch, after: float) -> float:
     """How long a search still goes on that is stopped ``after`` so many seconds."""
     ended = []
 
@@ -157,7 +157,7 @@ def _warm_up() -> None:
     plan = grower.plan
     columns = JobColumns.blank(plan.jobs.size)
     latest = np.full(plan.jobs.size, FOREVER, np.int64)
-    Search(plan, columns, latest, grower.now, SearchSettings(moves=50)).run()
+    PlanSearch(plan, columns, latest, grower.now, SearchSettings(moves=50)).run()
 
 
 def to_json(result: OptimiseResult) -> str:

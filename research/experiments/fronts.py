@@ -16,16 +16,16 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from schedd.choice.archive import Archive
-from schedd.choice.books import Books
-from schedd.choice.decode import Decoder
-from schedd.choice.front import Balance, front
-from schedd.choice.objectives import Facts, Objective, objectives
-from schedd.choice.pareto import Pareto, ParetoSettings, hypervolume
-from schedd.choice.tiers import by_thrift
+from schedd.alternatives.chromosomes import ChromosomeDecoder
+from schedd.alternatives.node_economics import NodeEconomics
+from schedd.alternatives.objectives import Objective, ObjectiveInput, measure_objectives
+from schedd.alternatives.pareto_front import ObjectiveWeights, pareto_front
+from schedd.alternatives.pareto_search import ParetoSearch, ParetoSettings, hypervolume
+from schedd.alternatives.plan_archive import PlanArchive
+from schedd.alternatives.thrift_tiers import set_thrift_tiers
 from schedd.engine import Engine, EngineSettings
 from schedd.model import FOREVER
-from schedd.optimize import Search, SearchSettings, Start
+from schedd.optimize import PlanSearch, SearchInput, SearchSettings
 from schedd.plan.places import Allocation
 from schedd.plan.plan import Plan
 from schedd.policy.site import economy_of
@@ -83,11 +83,11 @@ class _Case:
 
     engine: Engine
     plan: Plan
-    facts: Facts
+    facts: ObjectiveInput
     now: int
 
     def values(self, plan: Plan) -> Floats:
-        found = {one.objective: one.value for one in objectives(plan, self.facts, self.now)}
+        found = {one.objective: one.value for one in measure_objectives(plan, self.facts, self.now)}
         return np.array([found[one] for one in _AIMS], np.float64)
 
 
@@ -102,7 +102,7 @@ def volumes(prepared: Prepared, waiting: int, seconds: Sequence[float], seeds: i
                 begin = process_time()
                 vectors = np.vstack([live, *_searched(case, live, method, bound, seed)])
                 spent.append(process_time() - begin)
-                best = vectors[front(vectors)]
+                best = vectors[pareto_front(vectors)]
                 found.append(hypervolume(best, live))
                 sizes.append(best.shape[0])
             yield Volume(
@@ -133,9 +133,9 @@ def _case(prepared: Prepared, waiting: int) -> _Case:
     state = engine.state
     plan, jobs = state.plan, state.plan.jobs
     end = int((jobs.starts + jobs.durations).max())
-    books = Books.of(economy_of(_SITE), plan.name_of, state.node_facts, _BEGIN, end)
+    books = NodeEconomics.from_economy(economy_of(_SITE), plan.name_of, state.node_facts, _BEGIN, end)
     limits = np.full(jobs.size, np.inf)
-    return _Case(engine, plan, Facts(state.columns, books, limits), _BEGIN)
+    return _Case(engine, plan, ObjectiveInput(state.columns, books, limits), _BEGIN)
 
 
 def _searched(case: _Case, live: Floats, method: str, seconds: float, seed: int) -> list[Floats]:
@@ -146,10 +146,10 @@ def _searched(case: _Case, live: Floats, method: str, seconds: float, seed: int)
     known: list[Mapping[int, Allocation]] = []
     found: list[Floats] = []
     if method != "nsga-2":
-        archive = Archive(slots, case.values, _ARCHIVE, _SHARE) if method != "tabu" else None
+        archive = PlanArchive(slots, case.values, _ARCHIVE, _SHARE) if method != "tabu" else None
         how = SearchSettings(moves=None, seconds=_FOR_EVER, seed=seed)
-        start = Start(plan.fork(), case.engine.state.bound, case.facts.columns, 1.0, case.now)
-        search = start.search(how, case.engine.state.settings.criteria, FOREVER >> 1, seen=archive)
+        start = SearchInput(plan.fork(), case.engine.state.bound, case.facts.columns, 1.0, case.now)
+        search = start.make_search(how, case.engine.state.settings.criteria, FOREVER >> 1, on_move=archive)
         with _stopped_after(search, seconds / 4 if method == "both" else seconds):
             improved = search.run()
         places = {place.slot: place for place in improved.places}
@@ -158,18 +158,18 @@ def _searched(case: _Case, live: Floats, method: str, seconds: float, seed: int)
     if method not in ("nsga-2", "both"):
         return found
     left = seconds * 3 / 4 if method == "both" else seconds
-    by_thrift(plan, case.facts.books, dict.fromkeys(_AIMS, 1.0), case.now)
-    decoder = Decoder(plan, slots, case.engine.state.bound, case.now, [one for one in known if one])
+    set_thrift_tiers(plan, case.facts.economics, dict.fromkeys(_AIMS, 1.0), case.now)
+    decoder = ChromosomeDecoder(plan, slots, case.engine.state.bound, case.now, [one for one in known if one])
     names = [one.value for one in _AIMS]
-    balance = Balance(dict.fromkeys(names, 1.0), dict(zip(names, live.tolist(), strict=True)))
-    run = Pareto(decoder, case.values, balance, ParetoSettings(seconds=_FOR_EVER, seed=seed, most=48))
+    balance = ObjectiveWeights(dict.fromkeys(names, 1.0), dict(zip(names, live.tolist(), strict=True)))
+    run = ParetoSearch(decoder, case.values, balance, ParetoSettings(seconds=_FOR_EVER, seed=seed, most=48))
     with _stopped_after(run, left):
         bred = run.run()
     return [*found, *(np.array(one.values) for one in bred.plans)]
 
 
 @contextmanager
-def _stopped_after(run: Search | Pareto, seconds: float) -> Iterator[None]:
+def _stopped_after(run: PlanSearch | ParetoSearch, seconds: float) -> Iterator[None]:
     """Stop a run after so many seconds of this process's processor time."""
     end, ended = process_time() + seconds, threading.Event()
 

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from schedd.choice.books import Books
-from schedd.choice.front import front
-from schedd.choice.objectives import Facts, Objective
-from schedd.choice.pareto import ParetoSettings
+from schedd.alternatives.node_economics import NodeEconomics
+from schedd.alternatives.objectives import Objective, ObjectiveInput
+from schedd.alternatives.pareto_front import pareto_front
+from schedd.alternatives.pareto_search import ParetoSettings
 from schedd.dialect.cost_limit import read_cost_limit
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.facts.slack import Slack
@@ -203,17 +203,17 @@ def _site(models: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _facts(site: dict[str, Any], state: EngineState) -> Facts:
+def _facts(site: dict[str, Any], state: EngineState) -> ObjectiveInput:
     plan = state.plan
     jobs = plan.jobs
     end = int((jobs.starts + jobs.durations).max(initial=state.now + 1))
-    books = Books.of(economy_of(site), plan.name_of, state.node_facts, state.now, end)
+    books = NodeEconomics.from_economy(economy_of(site), plan.name_of, state.node_facts, state.now, end)
     limits = np.full(jobs.size, np.inf)
     for record in state.records.values():
         limit = read_cost_limit(record.facts.resources)
         if record.slot >= 0 and limit is not None:
             limits[record.slot] = limit
-    return Facts(state.columns, books, limits)
+    return ObjectiveInput(state.columns, books, limits)
 
 
 def _settings(site: dict[str, Any], *, thrifty: bool) -> EngineSettings:
@@ -283,5 +283,5 @@ def front_of(
     engine_run, _, live = alternatives(engine.state, _facts(site, engine.state), weights, how)
     plans = [one.values for one in engine_run.run().plans]
     both = np.array([live, *plans])
-    best = front(both)
+    best = pareto_front(both)
     return tuple(live.tolist()), [plans[i - 1] for i in best.tolist() if i > 0]

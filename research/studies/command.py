@@ -24,7 +24,7 @@ from research.studies import offers as experiment_offers
 from research.studies import prediction as experiment_prediction
 from research.studies import routing as experiment_routing
 from research.studies import thesis as experiment_thesis
-from schedd.choice.pareto import NoPymoo
+from schedd.alternatives.pareto_search import PymooMissing
 from schedd.cli import pictures
 from schedd.cli.arguments import Parser
 from schedd.replay.compare import warm_up
@@ -138,7 +138,7 @@ def _run_whole(args: argparse.Namespace) -> int:
     more |= {"jobs": args.jobs} if name in _STREAMED else {}
     try:
         _WHOLE[name][1](args.logs.resolve(), args.out, quick=args.quick, only=args.only, **more)
-    except NoPymoo as error:
+    except PymooMissing as error:
         return _fail(str(error), 1)
     except Defect as error:
         return _fail(str(error), 3)

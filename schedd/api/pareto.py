@@ -8,11 +8,11 @@ from fastapi import APIRouter, Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
+from schedd.alternatives.pareto_search import ParetoSettings, PymooMissing
 from schedd.api.access import Cluster, Daemon, Operator
 from schedd.api.audited import audited
 from schedd.api.problems import Fault, ProblemError, answers
 from schedd.api.replies import documented, reply
-from schedd.choice.pareto import NoPymoo, ParetoSettings
 from schedd.service.background.choices import Busy, MovedOn, NoSuchPlan, OfferedMove, OfferedPlan, PlanSet
 from schedd.service.cluster.loop import PlanLoop
 from schedd.service.clusters import Clusters
@@ -189,7 +189,7 @@ async def _done(call: Callable[[], _T]) -> _T:
     except TimeoutError:
         hint = "ask again in a moment"
         raise ProblemError("not-ready", "the planner is busy with something else", hint=hint) from None
-    except NoPymoo as error:
+    except PymooMissing as error:
         raise ProblemError("not-installed", str(error)) from None
     except NoSuchPlan as error:
         raise ProblemError("unknown-plan", str(error)) from None

@@ -1,17 +1,17 @@
-"""Searches that make a plan better while there is time. They work on a fork of it."""
+"""Searches that improve a plan in idle time, on a fork of it."""
 
-from schedd.optimize.report import Change, Report, WhyEnded
-from schedd.optimize.search import Improvement, Search
+from schedd.optimize.search import Improvement, PlanSearch
+from schedd.optimize.search_input import SearchInput
+from schedd.optimize.search_report import CriterionDelta, SearchEndReason, SearchReport
 from schedd.optimize.settings import Kind, SearchSettings
-from schedd.optimize.start import Start
 
 __all__ = [
-    "Change",
+    "CriterionDelta",
     "Improvement",
     "Kind",
-    "Report",
-    "Search",
+    "PlanSearch",
+    "SearchEndReason",
+    "SearchInput",
+    "SearchReport",
     "SearchSettings",
-    "Start",
-    "WhyEnded",
 ]

@@ -1,4 +1,4 @@
-"""Orders in which waiting jobs may be placed anew, all or many: rules of priority, deadlines, and chance."""
+"""Candidate orders for placing many waiting jobs: priority rules, deadlines and randomised rules."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,30 +8,38 @@ import numpy as np
 
 from schedd.plan.columns import Floats, Ints
 
-__all__ = ["JobFacts", "Keys", "first", "foremost", "orders", "rescue", "sooner"]
+__all__ = [
+    "OrderingColumns",
+    "SortKeys",
+    "advance_job",
+    "generate_orders",
+    "leading_jobs",
+    "select_rescue",
+    "smallest_keys",
+]
 
-Keys = Floats | Ints
+SortKeys = Floats | Ints
 
-_POWERS: Final = ((1.0, 1.0), (0.0, 1.0), (1.0, 0.0), (0.0, 0.0), (0.5, 1.0))
-"""Of cpus and of seconds, by which the slope of a job is divided."""
+_EXPONENTS: Final = ((1.0, 1.0), (0.0, 1.0), (1.0, 0.0), (0.0, 0.0), (0.5, 1.0))
+"""Pairs (a, b): sort by slope / (cpus**a * duration**b), largest first."""
 
-_CHANCES: Final = 20
-"""So many orders are drawn."""
+_RANDOM_ORDERS: Final = 20
+"""Number of randomised orders."""
 
-_LEAST: Final = 1e-15
-"""A slope below this counts as this: logarithms are taken."""
+_MIN_SLOPE: Final = 1e-15
+"""Lower bound of a slope before its logarithm is taken."""
 
-_ROOM: Final = 3
-"""Who makes way holds so many times the cpu-seconds of those for whom it does: not all of it is of use."""
+_DISPLACED_AREA_FACTOR: Final = 3
+"""Displaced cpu-seconds per rescued cpu-second: not all freed capacity is usable."""
 
 
 @dataclass(frozen=True, slots=True)
-class JobFacts:
-    """What orders are made from; all (n,), by job.
+class OrderingColumns:
+    """Job columns from which orders are generated; all of shape (n,).
 
-    ``start``: the planned one, ``latest``: the last one allowed; ``duration`` in seconds, ``cpus`` at least
-    1, ``waited`` up to now in seconds, ``due`` in seconds since the epoch (FOREVER: whenever), ``slope``: how
-    much the cost grows for each second that it starts later.
+    ``start``: planned start; ``latest``: latest start allowed; ``duration`` in seconds; ``cpus`` >= 1;
+    ``waited`` in seconds up to now; ``due``: deadline, seconds since the epoch (FOREVER: none); ``slope``:
+    growth of the cost per second of delay.
     """
 
     start: Ints
@@ -43,46 +51,47 @@ class JobFacts:
     slope: Floats
 
 
-def orders(jobs: JobFacts, seed: int) -> Iterator[Keys]:
-    """Orders of all jobs, as keys of which the least comes first: the shortest, the smallest, the largest
-    expansion factor, the earliest deadline first; then by the slope for what the job takes, which is Smith's
-    rule where one job after another is placed, with several powers of what it takes; then the same with
-    powers and noise that are drawn.
+def generate_orders(jobs: OrderingColumns, seed: int) -> Iterator[SortKeys]:
+    """Generate orders of all jobs as sort keys, smallest first.
 
-    W. E. Smith, Various optimizers for single-stage production (1956): least weighted sum of ends on one
-    machine when jobs go by weight for each second.
+    The orders: shortest duration, smallest cpu-seconds, largest expansion factor, earliest deadline, Smith's
+    rule with the exponents of ``_EXPONENTS``, and ``_RANDOM_ORDERS`` variants of Smith's rule with random
+    exponents and noise.
+
+    Source: W. E. Smith, Various optimizers for single-stage production (1956).
     """
     yield jobs.duration
     yield jobs.duration * jobs.cpus
     yield -jobs.waited / jobs.duration
     if np.unique(jobs.due).shape[0] > 1:
         yield jobs.due
-    slope = -np.log(np.maximum(jobs.slope, _LEAST))
+    slope = -np.log(np.maximum(jobs.slope, _MIN_SLOPE))
     cpus, duration = np.log(jobs.cpus), np.log(jobs.duration)
-    for wide, long in _POWERS:
+    for wide, long in _EXPONENTS:
         yield slope + wide * cpus + long * duration
     random = np.random.default_rng(seed & ((1 << 64) - 1))
-    for _ in range(_CHANCES):
+    for _ in range(_RANDOM_ORDERS):
         wide, long, noise = random.uniform(0.0, (1.0, 1.2, 1.0))
         keys = slope + wide * cpus + long * duration
         yield keys + random.normal(0.0, noise, keys.shape[0])
 
 
-def rescue(
-    jobs: JobFacts, now: int, size: int, most: int, random: np.random.Generator | None
+def select_rescue(
+    jobs: OrderingColumns, now: int, size: int, most: int, random: np.random.Generator | None
 ) -> tuple[Ints, Ints]:
-    """Up to ``size`` jobs that would miss a deadline which they can still keep, and those that make way for
-    them, as indices, at most ``most`` in all. Both go by deadline, as in EDF.
+    """Return the jobs to rescue and the jobs displaced for them, as indices, both by earliest deadline first
+    (EDF).
 
-    The most urgent are taken, or some that ``random`` draws. Those make way who are planned before the last
-    moment at which these could start, and may start latest after their planned start, with their own deadline
-    kept; of those who may go to the end of the plan who costs least for each cpu-second.
+    Rescued are up to ``size`` jobs that would miss a deadline they can still meet: the most urgent ones, or a
+    sample drawn by ``random``. Displaced are jobs planned before the last feasible start of the rescued ones:
+    those with the most slack first, among jobs without a bound those with the lowest cost per cpu-second. At
+    most ``most`` jobs in all.
     """
     end = jobs.start + jobs.duration
     late = np.flatnonzero((end > jobs.due) & (now + jobs.duration <= jobs.due))
     if random is not None and late.shape[0] > size:
         late = random.choice(late, size, replace=False)
-    urgent = late[first(jobs.due[late], size)]
+    urgent = late[smallest_keys(jobs.due[late], size)]
     if not urgent.shape[0]:
         return urgent, urgent
     until = (jobs.due[urgent] - jobs.duration[urgent]).max()
@@ -90,42 +99,43 @@ def rescue(
     giving = np.flatnonzero((jobs.start < until) & (jobs.start < latest))
     left = np.where(latest >= end.max(), np.inf, latest - jobs.start)[giving]
     area = jobs.cpus * jobs.duration
-    dear = np.maximum(jobs.slope, _LEAST) / area
+    dear = np.maximum(jobs.slope, _MIN_SLOPE) / area
     giving = giving[np.lexsort((dear[giving], -left))]
-    enough = int(np.searchsorted(np.cumsum(area[giving]), _ROOM * area[urgent].sum())) + 1
+    enough = int(np.searchsorted(np.cumsum(area[giving]), _DISPLACED_AREA_FACTOR * area[urgent].sum())) + 1
     giving = giving[: min(enough, most - urgent.shape[0])]
     return urgent, giving[np.lexsort((-dear[giving], jobs.due[giving]))]
 
 
-def foremost(order: Keys, planned: Keys, most: int) -> Ints:
-    """The ``most`` jobs that stand in front in an order or in the plan, half of each, as the order has them.
+def leading_jobs(order: SortKeys, planned: SortKeys, most: int) -> Ints:
+    """Return the first ``most`` jobs, half of them by ``order`` and half by planned start, sorted by
+    ``order``.
 
-    ``planned``: the planned starts; both (n,) by job. In less time than it takes to sort all of many.
+    Both arguments have shape (n,). Does not sort all n jobs.
     """
-    by_order = first(order, most)
+    by_order = smallest_keys(order, most)
     if order.shape[0] <= most:
         return by_order
-    in_turn = np.stack((by_order, first(planned, most)), axis=1).ravel()
+    in_turn = np.stack((by_order, smallest_keys(planned, most)), axis=1).ravel()
     _, places = np.unique(in_turn, return_index=True)
     kept = np.sort(in_turn[np.sort(places)[:most]])
-    return kept[_by(order[kept])]
+    return kept[_stable_argsort(order[kept])]
 
 
-def first(keys: Keys, n: int) -> Ints:
-    """The indices of the ``n`` least keys, the least first; of those alike the first."""
+def smallest_keys(keys: SortKeys, n: int) -> Ints:
+    """Return the indices of the ``n`` smallest keys in ascending order; ties by index."""
     if keys.shape[0] <= n:
-        return _by(keys)
+        return _stable_argsort(keys)
     bound = np.partition(keys, n - 1)[n - 1]
     below = np.flatnonzero(keys < bound)
     found = np.concatenate((below, np.flatnonzero(keys == bound)[: n - below.shape[0]]))
-    return found[_by(keys[found])]
+    return found[_stable_argsort(keys[found])]
 
 
-def sooner(order: Ints, late: int) -> Ints:
-    """The same order with the job at index ``late`` half as far from the front."""
+def advance_job(order: Ints, late: int) -> Ints:
+    """Return the order with the job at index ``late`` moved to index ``late // 2``."""
     half = late // 2
     return np.concatenate((order[:half], order[late : late + 1], order[half:late], order[late + 1 :]))
 
 
-def _by(keys: Keys) -> Ints:
+def _stable_argsort(keys: SortKeys) -> Ints:
     return np.argsort(keys, kind="stable")

@@ -1,7 +1,7 @@
-"""The skeleton of all searches: propose, try, accept what is better, pull left; at any moment ready to end.
+"""Search loop: propose a move, try it, accept an improvement, pull jobs left. Can be stopped at any time.
 
-The inner loop runs in kernels without the GIL, on a fork of the plan that nobody else touches. Only a move
-that was found better is made, through the plan's own operations.
+The inner loop runs in kernels without the GIL, on a private fork of the plan. Accepted moves are made through
+the plan's public operations.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,8 +10,8 @@ from time import perf_counter
 
 import numpy as np
 
-from schedd.optimize.orders import JobFacts, foremost, orders, rescue, sooner
-from schedd.optimize.report import Change, Report, WhyEnded
+from schedd.optimize.orders import OrderingColumns, advance_job, generate_orders, leading_jobs, select_rescue
+from schedd.optimize.search_report import CriterionDelta, SearchEndReason, SearchReport
 from schedd.optimize.settings import SearchSettings
 from schedd.plan.columns import Ints
 from schedd.plan.evaluate import UNITS, Criterion, Evaluation, JobColumns, Values, Weights
@@ -20,39 +20,39 @@ from schedd.plan.places import Allocation, allocation_of
 from schedd.plan.plan import Plan
 from schedd.plan.trials import How, Made, Trials
 
-__all__ = ["Improvement", "Search"]
+__all__ = ["Improvement", "PlanSearch"]
 
-_SEEDS = (1 << 64) - 1
+_SEED_MASK = (1 << 64) - 1
 
-_CALL_S = 0.005
-"""How long one call of the kernel should take when time is what bounds the search."""
+_KERNEL_CALL_S = 0.005
+"""Target duration of one kernel call under a time limit."""
 
-_AGAIN = 3
-"""How often a whole order is tried again with the job that would start too late further ahead."""
+_ORDER_RETRIES = 3
+"""Retries of an order, each with the job that was too late moved forward."""
 
-_RESCUES = 20
-"""So often late jobs are tried before others in one search, at most."""
+_MAX_RESCUES = 20
+"""Rescue attempts for late jobs per search."""
 
-_FRONT = 16
-"""A newcomer is tried in front of fewer jobs than this at once."""
+_NEWCOMER_DEPTH = 16
+"""Jobs that a newcomer is moved ahead of in one attempt."""
 
-_AT_ONCE = 2000
-"""Of so many jobs the facts are found before the search looks whether it is to end."""
+_FACTS_BATCH = 2000
+"""Jobs whose slopes are computed between two checks of the stop flag."""
 
-_PULL = 300_000
-"""Visited segments that pulling left may cost after one accepted move; the next goes on from there."""
+_PULL_LEFT_SEGMENTS = 300_000
+"""Plan segments visited by pull-left after one accepted move; the next call continues there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Improvement:
-    """What a search found: new places of the jobs that it moved, by start, and how it went."""
+    """Result of a search: new places of the moved jobs, by start, and the report."""
 
     places: tuple[Allocation, ...]
-    report: Report
+    report: SearchReport
 
 
-class Search:
-    """One search on ``plan``, a fork that is its own from now on."""
+class PlanSearch:
+    """One search on ``plan``, a fork owned by the search from now on."""
 
     def __init__(
         self,
@@ -65,13 +65,14 @@ class Search:
         patience: int = PATIENCE,
         use: float = 1.0,
         newcomers: Ints | None = None,
-        seen: Callable[[Plan], None] | None = None,
+        on_move: Callable[[Plan], None] | None = None,
     ) -> None:
-        """``latest``: the last start allowed, by slot (see ``latest_starts``); none may lie before the job's.
+        """Prepare a search.
 
-        ``patience``: see ``reference``; ``use``: see ``as_expected``. With ``newcomers``, the slots of jobs
-        that came since the last search, or that room came back for, nothing else is tried than each of these
-        in front of others (``try_before``). ``seen`` is called with the plan after every move that is made.
+        ``latest``: latest start allowed, by slot, not before the current start (see ``latest_starts``);
+        ``patience``: see ``reference``; ``use``: see ``as_expected``. ``newcomers``: slots; if given, only
+        moves of these jobs ahead of others are tried (``try_before``). ``on_move`` is called with the plan
+        after every accepted move.
         """
         self._plan = plan
         self._now = now
@@ -80,86 +81,90 @@ class Search:
         self._weights = Weights(settings.weights)
         self._columns = columns
         self._expected, patience = as_expected(columns, now, patience, use)
-        self._evaluation = self._evaluated(self._expected)
+        self._evaluation = self._make_evaluation(self._expected)
         self._reference = reference(self._evaluation.values(), patience)
-        self._before = self._values()
-        self._cost = self._begin = self._costs()
+        self._initial_values = self._planned_values()
+        self._cost = self._initial_cost = self._current_cost()
         self._newcomers = newcomers
-        self._seen = seen
-        most = max(settings.lifted, settings.whole, _FRONT)
+        self._on_move = on_move
+        most = max(settings.lifted, settings.whole, _NEWCOMER_DEPTH)
         self._trials = Trials(
             plan, self._evaluation, self._weights, self._reference, latest, now, most, settings.seed
         )
-        self._was = plan.readable()
+        self._original = plan.readable()
         self._touched: set[int] = set()
         self._tried = self._accepted = self._too_late = self._pulled_left = 0
         self._steps: Iterator[None] = iter(())
-        self._jobs, self._why, self._elapsed = 0, WhyEnded.STOPPED, 0.0
+        self._jobs, self._why, self._elapsed = 0, SearchEndReason.STOPPED, 0.0
 
     def stop(self) -> None:
-        """Make ``search`` end at once, from any thread; what was found till then is kept."""
+        """Stop the search; callable from any thread. Moves accepted so far are kept."""
         self._plan.stop()
 
     def run(self) -> Improvement:
-        """Search to the end, and tell what was found; call it once."""
+        """Search and return the improvement; call once."""
         self.search()
         return self.improvement()
 
     def search(self) -> None:
-        """Search to the end; call it once. ``stop`` ends it within about a millisecond."""
+        """Search; call once. ``stop`` ends it within about 1 ms."""
         begin = perf_counter()
         jobs = self._movable()
         self._jobs = jobs.shape[0]
         if jobs.shape[0] < 2:
-            self._why = WhyEnded.NOTHING_TO_DO
+            self._why = SearchEndReason.NOTHING_TO_DO
         elif self._newcomers is not None:
             self._why = self._try_newcomers(self._newcomers, begin)
         else:
-            self._rescue(begin)
+            self._try_rescues(begin)
             self._try_orders(begin)
             self._why = self._search(begin)
         self._elapsed = perf_counter() - begin
 
     def improvement(self) -> Improvement:
-        """What the search that has ended found; putting it together takes some milliseconds."""
-        for _ in self._steps:  # of the move at which it was stopped
+        """Return the result of the finished search; takes some milliseconds."""
+        for _ in self._steps:  # finish the move during which the search was stopped
             pass
-        self._cost = self._costs()
-        places = self._places()
-        return Improvement(places, self._report(len(places)))
+        self._cost = self._current_cost()
+        places = self._moved_places()
+        return Improvement(places, self._make_report(len(places)))
 
     # ---- the loop -------------------------------------------------------------------------------
 
     def _movable(self) -> Ints:
-        """The planned jobs by start that do not start now."""
+        """Return the planned jobs, by start, that start after now."""
         slots = self._plan.planned()
         movable: Ints = slots[self._plan.starts(slots) > self._now]
         return movable
 
-    def _ended(self, begin: float) -> WhyEnded | None:
+    def _end_reason(self, begin: float) -> SearchEndReason | None:
         settings = self._settings
         if self._plan.stopped:
-            return WhyEnded.STOPPED
+            return SearchEndReason.STOPPED
         if settings.moves is not None and self._tried >= settings.moves:
-            return WhyEnded.MOVES
+            return SearchEndReason.MOVES
         if settings.most_moved is not None and len(self._touched) >= settings.most_moved:
-            return WhyEnded.MOVED_ENOUGH
+            return SearchEndReason.MOVED_ENOUGH
         if settings.seconds is not None and perf_counter() - begin >= settings.seconds:
-            return WhyEnded.SECONDS
+            return SearchEndReason.SECONDS
         return None
 
-    def _rescue(self, begin: float) -> None:
-        """Where deadlines count, put jobs that would miss theirs before others that have time: the most
-        urgent as long as that gains, then some that are drawn, then a third as many.
+    def _try_rescues(self, begin: float) -> None:
+        """If deadlines have a weight, move late jobs ahead of jobs with slack.
+
+        Tries the most urgent jobs while that improves the plan, then random samples, then a third as many
+        jobs.
         """
         settings, most = self._settings, self._settings.whole
         if not any(settings.weights.get(c, 0) > 0 for c in (Criterion.LATE_JOBS, Criterion.TARDINESS)):
             return
-        random = np.random.default_rng(settings.seed & _SEEDS)
+        random = np.random.default_rng(settings.seed & _SEED_MASK)
         size, drawn = most // 2, False
-        for _ in range(_RESCUES):
+        for _ in range(_MAX_RESCUES):
             jobs = self._movable()
-            urgent, giving = rescue(self._facts(jobs), self._now, size, most, random if drawn else None)
+            urgent, giving = select_rescue(
+                self._facts(jobs), self._now, size, most, random if drawn else None
+            )
             if not urgent.shape[0]:
                 return
             how = self._try_order(jobs[np.concatenate((urgent, giving))], begin)
@@ -173,43 +178,43 @@ class Search:
                 size, drawn = urgent.shape[0] // 3, False
 
     def _try_orders(self, begin: float) -> None:
-        """Try the jobs in whole orders, of many the foremost."""
+        """Try whole orders of the first ``settings.whole`` jobs."""
         jobs, most = self._movable(), self._settings.whole
         if most < 2 or jobs.shape[0] < 2:
             return
-        for order in orders(self._facts(jobs), self._settings.seed):
-            if self._try_order(jobs[foremost(order, self._plan.starts(jobs), most)], begin) is None:
+        for order in generate_orders(self._facts(jobs), self._settings.seed):
+            if self._try_order(jobs[leading_jobs(order, self._plan.starts(jobs), most)], begin) is None:
                 return
 
     def _try_order(self, chosen: Ints, begin: float) -> How | None:
-        """Try many jobs in this order, again with who would start too late further ahead; how that went.
+        """Try an order; retry with the job that is too late moved forward. Return the outcome.
 
-        None: orders had half of all moves, or of the time, or the search is to end.
+        None: orders used up half of the moves or of the time, or the search must end.
         """
         settings = self._settings
         most = float("inf") if settings.moves is None else settings.moves // 2
         until = float("inf") if settings.seconds is None else begin + settings.seconds / 2
         how = How.TOO_LATE
-        for _ in range(_AGAIN + 1):
-            if self._ended(begin) is not None or self._tried >= most or perf_counter() >= until:
+        for _ in range(_ORDER_RETRIES + 1):
+            if self._end_reason(begin) is not None or self._tried >= most or perf_counter() >= until:
                 return None
-            how = self._try(chosen)
+            how = self._try_move(chosen)
             if how is not How.TOO_LATE:
                 break
-            chosen = sooner(chosen, self._trials.placed)
+            chosen = advance_job(chosen, self._trials.placed)
         return how
 
-    def _facts(self, jobs: Ints) -> JobFacts:
-        """What orders are made from; of a search that is to end not all of it is right."""
+    def _facts(self, jobs: Ints) -> OrderingColumns:
+        """Return the columns for orders; incomplete if the search must end."""
         plan, evaluation, expected = self._plan, self._evaluation, self._expected
         slope = np.zeros(jobs.shape[0])
-        for i in range(0, jobs.shape[0], _AT_ONCE):
+        for i in range(0, jobs.shape[0], _FACTS_BATCH):
             if plan.stopped:
                 break
-            some = slice(i, i + _AT_ONCE)
+            some = slice(i, i + _FACTS_BATCH)
             slope[some] = evaluation.slopes(jobs[some], self._weights, self._reference)
         duration = plan.jobs.durations[jobs].astype(np.float64)
-        return JobFacts(
+        return OrderingColumns(
             start=plan.starts(jobs),
             latest=self._latest[jobs],
             duration=duration,
@@ -219,8 +224,8 @@ class Search:
             slope=slope,
         )
 
-    def _try(self, slots: Ints) -> How:
-        """Try one given move, and make it if it is better; how that went."""
+    def _try_move(self, slots: Ints) -> How:
+        """Try one move, make it if it is better, and return the outcome."""
         how, _ = self._trials.attempt(slots, self._cost)
         if how is How.STOPPED:
             return how
@@ -230,72 +235,74 @@ class Search:
             self._accept(slots)
         return how
 
-    def _left(self) -> int:
-        """How many moves may still be tried."""
+    def _moves_left(self) -> int:
+        """Return the number of moves left."""
         return 1 << 40 if self._settings.moves is None else self._settings.moves - self._tried
 
-    def _count(self, made: Made) -> None:
-        """Count what was tried, and make what is better."""
+    def _record_move(self, made: Made) -> None:
+        """Count the tried moves and make the better one."""
         self._tried += made.decided
         self._too_late += made.too_late
         if made.how is How.BETTER:
             self._accept(made.slots)
 
-    def _search(self, begin: float) -> WhyEnded:
+    def _search(self, begin: float) -> SearchEndReason:
         settings, trials = self._settings, self._trials
         trials.order(movable := self._movable())
         calls = 1
-        while (why := self._ended(begin)) is None:
-            if movable.shape[0] < 2:  # all others start now, after what was accepted
-                return WhyEnded.NOTHING_TO_DO
+        while (why := self._end_reason(begin)) is None:
+            if movable.shape[0] < 2:  # all others start now after the accepted moves
+                return SearchEndReason.NOTHING_TO_DO
             called = perf_counter()
-            tries = self._left() if settings.seconds is None else min(self._left(), calls)
+            tries = self._moves_left() if settings.seconds is None else min(self._moves_left(), calls)
             made = trials.propose(settings.kind, settings.lifted, tries, self._cost)
-            self._count(made)
+            self._record_move(made)
             if made.how is How.BETTER and not self._plan.stopped:
                 trials.order(movable := self._movable())
             elif made.how is How.NO_BETTER:
-                # Few calls where moves are slow, so that the time is kept; many where they are quick.
+                # Adapt the tries per call to the target duration of a call.
                 spent = perf_counter() - called
-                calls = max(1, min(2 * calls, int(calls * _CALL_S / max(spent, 1e-9))))
+                calls = max(1, min(2 * calls, int(calls * _KERNEL_CALL_S / max(spent, 1e-9))))
         return why
 
-    def _try_newcomers(self, newcomers: Ints, begin: float) -> WhyEnded:
-        """Try each, the shortest first, in front of jobs that are planned before it, until one gains."""
+    def _try_newcomers(self, newcomers: Ints, begin: float) -> SearchEndReason:
+        """Try to move each newcomer, shortest first, ahead of jobs planned before it."""
         trials, durations = self._trials, self._plan.jobs.durations
         trials.order(self._movable())
         for slot in newcomers[np.argsort(durations[newcomers], kind="stable")].tolist():
             trials.begin_anew()
             behind, how = 0, How.FULL
             while how is How.FULL:
-                if (why := self._ended(begin)) is not None:
+                if (why := self._end_reason(begin)) is not None:
                     return why
-                made, behind = trials.try_before(slot, _FRONT, behind, self._left(), self._cost)
+                made, behind = trials.try_before(
+                    slot, _NEWCOMER_DEPTH, behind, self._moves_left(), self._cost
+                )
                 how = made.how
-                self._count(made)
+                self._record_move(made)
                 if how is How.BETTER:
                     trials.order(self._movable())
-        return self._ended(begin) or WhyEnded.NOTHING_LEFT
+        return self._end_reason(begin) or SearchEndReason.NOTHING_LEFT
 
     # ---- accepting ------------------------------------------------------------------------------
 
     def _accept(self, slots: Ints) -> None:
-        """Make a move that was found better; then let jobs start earlier where room was left.
+        """Make an improving move, then pull other jobs left into the freed capacity.
 
-        A search that is to end leaves what is still to be done of the move to ``improvement``.
+        If the search must end, ``improvement`` finishes the move.
         """
-        self._steps = self._making(slots)
+        self._steps = self._move_steps(slots)
         for _ in self._steps:
             if self._plan.stopped:
                 return
         if self._weights.regular:
             self._pull_left()
-        self._cost = self._costs()
-        if self._seen is not None and not self._plan.stopped:
-            self._seen(self._plan)
+        self._cost = self._current_cost()
+        if self._on_move is not None and not self._plan.stopped:
+            self._on_move(self._plan)
 
-    def _making(self, slots: Ints) -> Iterator[None]:
-        """The steps in which a move is made: to put hundreds of jobs in another order takes milliseconds."""
+    def _move_steps(self, slots: Ints) -> Iterator[None]:
+        """Make a move step by step: a new order of hundreds of jobs takes milliseconds."""
         plan, now = self._plan, self._now
         self._accepted += 1
         self._touched.update(slots.tolist())
@@ -304,42 +311,42 @@ class Search:
             yield
         for slot in slots.tolist():
             if plan.place(slot, now, int(self._latest[slot]) + 1) < 0:
-                raise AssertionError(f"slot {slot} found a place when it was tried, and none now")
+                raise AssertionError(f"slot {slot} had a place in the trial and has none now")
             yield
         self._evaluation.update(slots)
 
-    def _costs(self) -> float:
+    def _current_cost(self) -> float:
         return self._weights.cost(self._evaluation.values(), self._reference)
 
     def _pull_left(self) -> None:
-        moves, _ = self._plan.repair(self._now, _PULL)
+        moves, _ = self._plan.repair(self._now, _PULL_LEFT_SEGMENTS)
         self._touched.update(moves.slots.tolist())
         self._evaluation.update(moves.slots)
         self._pulled_left += len(moves)
 
     # ---- the end --------------------------------------------------------------------------------
 
-    def _places(self) -> tuple[Allocation, ...]:
+    def _moved_places(self) -> tuple[Allocation, ...]:
         slots = np.array(sorted(self._touched), np.int64)
-        elsewhen = self._plan.starts(slots) != self._was.starts[slots]
+        elsewhen = self._plan.starts(slots) != self._original.starts[slots]
         new = [
             allocation_of(self._plan, slot)
             for slot, moved in zip(slots.tolist(), elsewhen.tolist(), strict=True)
-            if moved or self._plan.takes(slot) != self._was.takes(slot)
+            if moved or self._plan.takes(slot) != self._original.takes(slot)
         ]
         return tuple(sorted(new, key=lambda place: (place.start, place.slot)))
 
-    def _evaluated(self, columns: JobColumns) -> Evaluation:
+    def _make_evaluation(self, columns: JobColumns) -> Evaluation:
         return Evaluation(self._plan, columns, self._now, threshold=self._settings.threshold)
 
-    def _values(self) -> Values:
-        """What the plan is worth as it stands, whatever of it is expected."""
+    def _planned_values(self) -> Values:
+        """Return the criteria of the plan by walltimes."""
         as_planned = self._expected is self._columns
-        return (self._evaluation if as_planned else self._evaluated(self._columns)).values()
+        return (self._evaluation if as_planned else self._make_evaluation(self._columns)).values()
 
-    def _report(self, moved: int) -> Report:
-        after = self._values()
-        return Report(
+    def _make_report(self, moved: int) -> SearchReport:
+        after = self._planned_values()
+        return SearchReport(
             kind=self._settings.kind,
             seed=self._settings.seed,
             jobs=self._jobs,
@@ -348,8 +355,8 @@ class Search:
             too_late=self._too_late,
             pulled_left=self._pulled_left,
             moved=moved,
-            gain=(self._begin - self._cost) / float(np.abs(self._weights.array).sum()),
-            changes=tuple(Change(c, UNITS[c], self._before[c], after[c]) for c in Criterion),
+            gain=(self._initial_cost - self._cost) / float(np.abs(self._weights.array).sum()),
+            changes=tuple(CriterionDelta(c, UNITS[c], self._initial_values[c], after[c]) for c in Criterion),
             why_ended=self._why,
             elapsed_s=self._elapsed,
         )

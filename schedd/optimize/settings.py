@@ -1,4 +1,4 @@
-"""What may be set about a search."""
+"""Settings of a search."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,14 +11,13 @@ __all__ = ["Kind", "SearchSettings"]
 
 @dataclass(frozen=True, slots=True)
 class SearchSettings:
-    """One search.
+    """Settings of one search. Raises ValueError for values out of range.
 
-    ``moves`` and ``seconds`` bound it (None: no bound; or both); with a bound on moves alone the same plan
-    and ``seed`` give the same result. ``lifted`` is the most jobs that one move lifts (at least 2).
-    ``whole``: so many waiting jobs, of more the foremost, are first tried in whole orders, each a move; with
-    half of all moves, and of the time, at most (0: none). ``threshold`` is that of the bounded slowdown, in
-    seconds. With ``most_moved`` the search ends when so many jobs were moved (a few more may be).
-    Raises ValueError.
+    ``moves`` and ``seconds`` limit the search (None: no limit; at least one is needed); without a time limit
+    the same plan and ``seed`` give the same result. ``lifted``: largest number of jobs in one move (>= 2).
+    ``whole``: number of waiting jobs tried in whole orders, which use at most half of the moves and of the
+    time (0: none). ``threshold``: of the bounded slowdown, in seconds. ``most_moved``: the search ends at
+    about this number of moved jobs.
     """
 
     kind: Kind = Kind.TABU

@@ -7,11 +7,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from schedd.choice.decode import Decoder
-from schedd.choice.front import Balance
-from schedd.choice.objectives import Facts, Objective, objectives
-from schedd.choice.pareto import Pareto, ParetoSettings
-from schedd.choice.tiers import by_thrift
+from schedd.alternatives.chromosomes import ChromosomeDecoder
+from schedd.alternatives.objectives import Objective, ObjectiveInput, measure_objectives
+from schedd.alternatives.pareto_front import ObjectiveWeights
+from schedd.alternatives.pareto_search import ParetoSearch, ParetoSettings
+from schedd.alternatives.thrift_tiers import set_thrift_tiers
 from schedd.engine import Engine, Outcome
 from schedd.engine.facts.state import EngineState
 from schedd.engine.improve import movable, places_told
@@ -31,15 +31,15 @@ _LEAST: Final = 4
 
 
 def alternatives(
-    state: EngineState, facts: Facts, weights: Mapping[Objective, float], how: ParetoSettings
-) -> tuple[Pareto, Plan, Floats]:
+    state: EngineState, facts: ObjectiveInput, weights: Mapping[Objective, float], how: ParetoSettings
+) -> tuple[ParetoSearch, Plan, Floats]:
     """A run from the engine's plan, not begun; the copy on which it works; the values of the live plan."""
     plan = state.plan.fork()
     plan.limit_work()
     names = tuple(weights)
 
     def values(one: Plan) -> Floats:
-        found = {valued.objective: valued.value for valued in objectives(one, facts, state.now)}
+        found = {valued.objective: valued.value for valued in measure_objectives(one, facts, state.now)}
         return np.array([found[name] for name in names], np.float64)
 
     live = values(plan)
@@ -47,15 +47,15 @@ def alternatives(
     slots = slots[plan.starts(slots) > state.now]
     patience, use = state.settings.search_patience, state.walltime_use.share
     latest = latest_starts(plan, last_starts(state), state.columns, state.now, patience, use)
-    by_thrift(plan, facts.books, weights, state.now)
-    decoder = Decoder(plan, slots, latest, state.now)
+    set_thrift_tiers(plan, facts.economics, weights, state.now)
+    decoder = ChromosomeDecoder(plan, slots, latest, state.now)
     plain = {name.value: weight for name, weight in weights.items()}
-    balance = Balance(plain, dict(zip(plain, live.tolist(), strict=True)))
+    balance = ObjectiveWeights(plain, dict(zip(plain, live.tolist(), strict=True)))
     columns = state.columns
     orders = [plan.jobs.durations[slots].astype(np.float64)]
     if (columns.due[slots] < FOREVER).any():
         orders.append(columns.due[slots].astype(np.float64))
-    return Pareto(decoder, values, balance, how, orders), plan, live
+    return ParetoSearch(decoder, values, balance, how, orders), plan, live
 
 
 @dataclass(slots=True)
@@ -63,7 +63,7 @@ class Choosings:
     """Every so many simulated seconds alternatives are sought, so many of them tried each time."""
 
     weights: Mapping[Objective, float]
-    facts: Callable[[EngineState], Facts]
+    facts: Callable[[EngineState], ObjectiveInput]
     every: int
     evaluations: int
     seed: int = 0

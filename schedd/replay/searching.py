@@ -7,7 +7,7 @@ from schedd.engine import Engine, EngineSettings, Outcome
 from schedd.engine.improve import improvement
 from schedd.engine.place.chains import last_starts
 from schedd.engine.searching import MOST_MOVED, Due, SearchHistory, due, first_due
-from schedd.optimize import Report, SearchSettings, Start, WhyEnded
+from schedd.optimize import SearchEndReason, SearchInput, SearchReport, SearchSettings
 from schedd.plan.evaluate import by_name
 from schedd.replay.result import SearchTotals
 from schedd.wire import Improved, PlanChosen
@@ -89,7 +89,7 @@ class Searches:
     seen: SearchHistory
     last: Due | None = None
     """The search whose result is not yet taken over."""
-    reports: list[Report] = field(default_factory=list)
+    reports: list[SearchReport] = field(default_factory=list)
     moved: int = 0
     """How many jobs that result moved."""
 
@@ -113,11 +113,11 @@ class Searches:
         settings = replace(
             self.search, seed=self.search.seed * 1_000_003 + len(self.reports), most_moved=MOST_MOVED
         )
-        start = Start(
+        start = SearchInput(
             state.plan.fork(), last_starts(state), state.columns, state.walltime_use.share, state.now
         )
         patience = state.settings.search_patience
-        found = start.search(settings, state.settings.criteria, patience, search.newcomers).run()
+        found = start.make_search(settings, state.settings.criteria, patience, search.newcomers).run()
         self.reports.append(found.report)
         self.last, self.moved = search, 0
         if not found.places:
@@ -135,7 +135,7 @@ class Searches:
         search, self.last = self.last, None
         if search is None:
             return
-        moved_enough = self.reports[-1].why_ended is WhyEnded.MOVED_ENOUGH
+        moved_enough = self.reports[-1].why_ended is SearchEndReason.MOVED_ENOUGH
         unfinished = moved_enough and self.moved > 0
         self.seen = self.seen.ended(search, engine.state.now, unfinished=unfinished)
 

@@ -13,7 +13,7 @@ from schedd.engine import Engine, EngineSettings
 from schedd.engine.improve import movable
 from schedd.engine.show.foretelling import foretell, outset
 from schedd.engine.show.view import publish
-from schedd.optimize import Search, SearchSettings
+from schedd.optimize import PlanSearch, SearchSettings
 from schedd.plan.compiled import compiled
 from schedd.plan.evaluate import DEFAULT_WEIGHTS, Weights
 from schedd.plan.latest import latest_starts
@@ -155,7 +155,7 @@ def _without_policy() -> None:
     startable(state.plan, movable(state), state.now)
     for newcomers in (None, movable(state)):
         settings = SearchSettings(moves=50)
-        Search(state.plan.fork(), state.columns, latest, state.now, settings, newcomers=newcomers).run()
+        PlanSearch(state.plan.fork(), state.columns, latest, state.now, settings, newcomers=newcomers).run()
     plan = state.plan.fork()
     two = plan.planned()[:2]
     plan.displace(two, latest[two], state.now)

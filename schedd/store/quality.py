@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, Table, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 
-from schedd.store.records import Evaluated, SearchReport
+from schedd.store.records import Evaluated, SearchRecord
 from schedd.store.tables import evaluations as _evaluations
 from schedd.store.tables import searches as _searches
 
@@ -44,20 +44,20 @@ def evaluations(
     return [Evaluated(row.time, row.generation, row.jobs, json.loads(row.body)) for row in rows]
 
 
-def put_search(connection: Connection, cluster: int, report: SearchReport) -> None:
+def put_search(connection: Connection, cluster: int, report: SearchRecord) -> None:
     """Keep what a search says of itself."""
     row = {"cluster": cluster, "number": report.number, "time": report.time, "body": report.body}
     _put(connection, _searches, row)
 
 
-def searches(connection: Connection, cluster: int, before: int | None, limit: int) -> Sequence[SearchReport]:
+def searches(connection: Connection, cluster: int, before: int | None, limit: int) -> Sequence[SearchRecord]:
     """Up to ``limit`` reports with numbers below ``before`` where it is given, newest first."""
     table = _searches
     query = select(table).where(table.c.cluster == cluster)
     if before is not None:
         query = query.where(table.c.number < before)
     rows = connection.execute(query.order_by(table.c.number.desc()).limit(limit))
-    return [SearchReport(row.number, row.time, row.body) for row in rows]
+    return [SearchRecord(row.number, row.time, row.body) for row in rows]
 
 
 def _put(connection: Connection, table: Table, row: dict[str, Any]) -> None:

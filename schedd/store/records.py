@@ -25,7 +25,7 @@ __all__ = [
     "PromisedJob",
     "Recovered",
     "Role",
-    "SearchReport",
+    "SearchRecord",
     "Tail",
     "Token",
     "Told",
@@ -185,7 +185,7 @@ class Evaluated:
 
 
 @dataclass(frozen=True, slots=True)
-class SearchReport:
+class SearchRecord:
     """What the search ``number``, begun at ``time``, says of itself: JSON of its own."""
 
     number: int

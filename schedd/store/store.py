@@ -42,7 +42,7 @@ from schedd.store.records import (
     PromisedJob,
     Recovered,
     Role,
-    SearchReport,
+    SearchRecord,
     Tail,
     Token,
     Told,
@@ -324,12 +324,12 @@ class Store:
         with self.database.read() as connection:
             return quality.evaluations(connection, cluster, since, until, limit, every)
 
-    def put_search(self, cluster: int, report: SearchReport) -> None:
+    def put_search(self, cluster: int, report: SearchRecord) -> None:
         """Keep what a search says of itself. Made again it changes nothing."""
         with self.database.write(guarded=True) as connection:
             quality.put_search(connection, cluster, report)
 
-    def searches(self, cluster: int, before: int | None, limit: int) -> Sequence[SearchReport]:
+    def searches(self, cluster: int, before: int | None, limit: int) -> Sequence[SearchRecord]:
         """Up to ``limit`` reports, of searches with numbers below ``before`` or of all, newest first."""
         with self.database.read() as connection:
             return quality.searches(connection, cluster, before, limit)

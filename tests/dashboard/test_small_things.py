@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 from playwright.sync_api import expect
 
-from schedd.choice.objectives import Objective
+from schedd.alternatives.objectives import Objective
 from schedd.dashboard.health import act_in_words
 from schedd.dashboard.meanings import MEANINGS
 from schedd.dashboard.moves import folded

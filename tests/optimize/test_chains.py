@@ -5,10 +5,10 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
-from schedd.choice.decode import Decoder
+from schedd.alternatives.chromosomes import ChromosomeDecoder
 from schedd.engine.place.chains import last_starts
 from schedd.model import FOREVER
-from schedd.optimize import SearchSettings, Start
+from schedd.optimize import SearchInput, SearchSettings
 from schedd.plan.columns import Ints
 from schedd.plan.latest import latest_starts
 from schedd.plan.places import allocation_of
@@ -54,9 +54,9 @@ def broken(cluster: Cluster, plan: Plan) -> list[str]:
 def searched(cluster: Cluster, bounds: Ints, seed: int) -> tuple[Plan, int]:
     """The plan that Tabu makes, and how many jobs it moved."""
     state = cluster.engine.state
-    start = Start(state.plan.fork(), bounds, state.columns, 1.0, state.now)
+    start = SearchInput(state.plan.fork(), bounds, state.columns, 1.0, state.now)
     how = SearchSettings(moves=400, seconds=None, seed=seed)
-    places = start.search(how, state.settings.criteria, DAY).run().places
+    places = start.make_search(how, state.settings.criteria, DAY).run().places
     plan = state.plan.fork()
     for place in places:
         plan.lift(place.slot, state.now)
@@ -71,13 +71,13 @@ def decoded(cluster: Cluster, bounds: Ints, seeds: Iterable[int]) -> list[Plan]:
     slots = state.plan.planned()
     slots = slots[state.plan.starts(slots) > state.now]
     latest = latest_starts(state.plan, bounds, state.columns, state.now, DAY)
-    decoder = Decoder(state.plan, slots, latest, state.now)
+    decoder = ChromosomeDecoder(state.plan, slots, latest, state.now)
     found = []
     for seed in seeds:
         random = np.random.default_rng(seed)
-        genes = np.where(random.random(slots.shape[0]) < 0.5, decoder.anew[0], decoder.stays)
+        genes = np.where(random.random(slots.shape[0]) < 0.5, decoder.tier_genes[0], decoder.stay_gene)
         one = decoder.decode(genes, random.uniform(0, 1, (slots.shape[0],)))
-        if not one.homeless:
+        if not one.unplaced:
             found.append(one.plan)
     return found
 

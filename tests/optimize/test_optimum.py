@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("ortools", reason="has no wheel for this Python")
 
 from schedd.model import FOREVER, Chunk, Node, Request
-from schedd.optimize import Search, SearchSettings
+from schedd.optimize import PlanSearch, SearchSettings
 from schedd.plan.evaluate import Criterion, JobColumns
 from schedd.plan.latest import latest_starts
 from schedd.plan.plan import Plan
@@ -84,7 +84,7 @@ def test_no_search_beats_the_optimum_and_most_of_what_can_be_gained_is(
         each, longest = (max(old), sum(old)) if guarded else (1, 0)
         fork = scene.plan.fork()
         settings = SearchSettings(weights=weights, moves=300, seed=seed)
-        report = Search(fork, scene.columns, latest, NOW, settings, patience=0).run().report
+        report = PlanSearch(fork, scene.columns, latest, NOW, settings, patience=0).run().report
         new = waits(scene, fork)
         before, after = (each * sum(w) + longest * max(w) for w in (old, new))
         best = least_waits(scene.nodes, scene.running, asked, NOW, each, longest)

@@ -9,21 +9,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedd.model import FOREVER
-from schedd.optimize.orders import JobFacts, first, foremost, orders, rescue, sooner
+from schedd.optimize.orders import (
+    OrderingColumns,
+    advance_job,
+    generate_orders,
+    leading_jobs,
+    select_rescue,
+    smallest_keys,
+)
 
 
-def facts(**columns: Sequence[float]) -> JobFacts:
+def facts(**columns: Sequence[float]) -> OrderingColumns:
     n = len(next(iter(columns.values())))
     plain = {"duration": [1.0] * n, "cpus": [1.0] * n, "waited": [0.0] * n, "slope": [1.0] * n}
     moments = {"start": [0] * n, "latest": [FOREVER] * n, "due": [FOREVER] * n}
     found: dict[str, Any] = {}
     for kind, defaults in ((float, plain), (np.int64, moments)):
         found |= {name: np.array(columns.get(name, usual), kind) for name, usual in defaults.items()}
-    return JobFacts(**found)
+    return OrderingColumns(**found)
 
 
-def listed(jobs: JobFacts, seed: int = 0) -> list[list[int]]:
-    return [np.argsort(keys, kind="stable").tolist() for keys in orders(jobs, seed)]
+def listed(jobs: OrderingColumns, seed: int = 0) -> list[list[int]]:
+    return [np.argsort(keys, kind="stable").tolist() for keys in generate_orders(jobs, seed)]
 
 
 def test_the_rules_come_first() -> None:
@@ -62,10 +69,10 @@ def test_every_order_has_every_job_once_and_the_seed_decides(sizes: list[int], s
 
 
 def rescued(
-    jobs: JobFacts, size: int = 2, most: int = 4, seed: int | None = None
+    jobs: OrderingColumns, size: int = 2, most: int = 4, seed: int | None = None
 ) -> tuple[list[int], list[int]]:
     random = None if seed is None else np.random.default_rng(seed)
-    urgent, giving = rescue(jobs, 0, size, most, random)
+    urgent, giving = select_rescue(jobs, 0, size, most, random)
     return urgent.tolist(), giving.tolist()
 
 
@@ -110,16 +117,16 @@ def test_of_many_late_jobs_the_most_urgent_are_taken_or_some_that_are_drawn() ->
 
 def test_who_would_start_too_late_goes_half_as_far_from_the_front() -> None:
     order = np.array([4, 3, 2, 1, 0])
-    assert sooner(order, 4).tolist() == [4, 3, 0, 2, 1]
-    assert sooner(order, 1).tolist() == [3, 4, 2, 1, 0]
-    assert sooner(order, 0).tolist() == [4, 3, 2, 1, 0]
+    assert advance_job(order, 4).tolist() == [4, 3, 0, 2, 1]
+    assert advance_job(order, 1).tolist() == [3, 4, 2, 1, 0]
+    assert advance_job(order, 0).tolist() == [4, 3, 2, 1, 0]
 
 
 def test_of_a_long_order_stay_those_in_front_there_and_in_the_plan() -> None:
     keys = np.array([5, 4, 3, 2, 1, 0])
     planned = np.arange(6)  # the other way round
-    assert foremost(keys, planned, 4).tolist() == [5, 4, 1, 0]
-    assert foremost(keys, planned, 6).tolist() == [5, 4, 3, 2, 1, 0]
+    assert leading_jobs(keys, planned, 4).tolist() == [5, 4, 1, 0]
+    assert leading_jobs(keys, planned, 6).tolist() == [5, 4, 3, 2, 1, 0]
 
 
 ALIKE = st.lists(st.integers(0, 6), min_size=12, max_size=12)
@@ -129,7 +136,7 @@ ALIKE = st.lists(st.integers(0, 6), min_size=12, max_size=12)
 def test_half_of_those_who_stay_are_in_front_in_the_plan(
     keys: list[int], planned: list[int], most: int
 ) -> None:
-    found = foremost(np.array(keys), np.array(planned), most).tolist()
+    found = leading_jobs(np.array(keys), np.array(planned), most).tolist()
     order, plan = (sorted(range(12), key=by.__getitem__) for by in (keys, planned))
     place = {job: min(order.index(job), plan.index(job)) for job in order}
     assert set(found) == set(sorted(order, key=place.__getitem__)[:most])
@@ -140,4 +147,7 @@ def test_half_of_those_who_stay_are_in_front_in_the_plan(
 
 @given(st.lists(st.integers(0, 6)), st.integers(1, 9))
 def test_the_first_are_those_in_front_when_all_are_sorted(keys: list[int], n: int) -> None:
-    assert first(np.array(keys, np.int64), n).tolist() == sorted(range(len(keys)), key=keys.__getitem__)[:n]
+    assert (
+        smallest_keys(np.array(keys, np.int64), n).tolist()
+        == sorted(range(len(keys)), key=keys.__getitem__)[:n]
+    )

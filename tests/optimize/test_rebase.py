@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedd.model import FOREVER, Chunk, Node, Request
-from schedd.optimize import Search, SearchSettings
+from schedd.optimize import PlanSearch, SearchSettings
 from schedd.plan.evaluate import Criterion, JobColumns, Weights
 from schedd.plan.kernels import layout as at
 from schedd.plan.latest import PATIENCE, as_expected, latest_starts
@@ -50,7 +50,7 @@ def test_a_rebase_keeps_what_must_be_kept(
     scene: Scene, settings: SearchSettings, use: float, data: st.DataObject
 ) -> None:
     latest = latest_starts(scene.plan, scene.promised, scene.columns, NOW, PATIENCE, use)
-    improvement = Search(scene.plan.fork(), scene.columns, latest, NOW, settings, use=use).run()
+    improvement = PlanSearch(scene.plan.fork(), scene.columns, latest, NOW, settings, use=use).run()
     known = dict(scene.mirror.jobs)
     now = move_on(scene, data)
     places = [place for place in improvement.places if scene.mirror.jobs.get(place.slot) is known[place.slot]]
@@ -104,7 +104,7 @@ def test_a_rebase_keeps_what_must_be_kept(
 def test_into_the_same_plan_all_is_taken_over(scene: Scene, settings: SearchSettings) -> None:
     found = scene.on(scene.plan.fork())
     latest = latest_starts(scene.plan, scene.promised, scene.columns, NOW)
-    improvement = Search(found.plan, scene.columns, latest, NOW, settings).run()
+    improvement = PlanSearch(found.plan, scene.columns, latest, NOW, settings).run()
     rebased = rebase(
         scene.plan,
         improvement.places,
@@ -134,7 +134,7 @@ def queue(*durations: int) -> tuple[Plan, JobColumns, Any]:
 def test_places_taken_in_the_meantime_are_not_taken_twice() -> None:
     plan, columns, free = queue(1000, 10)
     settings = SearchSettings(weights=MEANS)
-    places = Search(plan.fork(), columns, free, 0, settings).run().places
+    places = PlanSearch(plan.fork(), columns, free, 0, settings).run().places
     assert [(place.slot, place.start) for place in places] == [(2, 50), (1, 60)]
     plan.lift(1, 0)
     plan.lift(2, 0)
@@ -150,7 +150,7 @@ def test_places_taken_in_the_meantime_are_not_taken_twice() -> None:
 def test_a_promise_made_in_the_meantime_counts() -> None:
     plan, columns, free = queue(1000, 10)
     settings = SearchSettings(weights=MEANS)
-    places = Search(plan.fork(), columns, free, 0, settings).run().places
+    places = PlanSearch(plan.fork(), columns, free, 0, settings).run().places
     promised = free.copy()
     promised[1] = 50
     rebased = rebase(
@@ -185,7 +185,7 @@ def test_who_finds_no_place_in_time_goes_back_and_the_others_are_taken_over() ->
         plan.begin(slots["run", node])
     columns = JobColumns.blank(plan.tables.jobs.shape[1])
     free = np.full(plan.tables.jobs.shape[1], FOREVER, np.int64)
-    places = Search(plan.fork(), columns, free, 0, SearchSettings(weights=MEANS)).run().places
+    places = PlanSearch(plan.fork(), columns, free, 0, SearchSettings(weights=MEANS)).run().places
     assert {place.slot: place.start for place in places} == {
         slots[name, node]: start for node in "ab" for name, start in (("short", 50), ("long", 60))
     }
@@ -217,7 +217,7 @@ def test_who_is_moved_back_is_looked_at_for_room_that_came_back_before() -> None
     gone, long, *short = range(2, 6)
     columns = JobColumns.blank(plan.tables.jobs.shape[1])
     free = np.full(plan.tables.jobs.shape[1], FOREVER, np.int64)
-    places = Search(plan.fork(), columns, free, 0, SearchSettings(weights=MEANS)).run().places
+    places = PlanSearch(plan.fork(), columns, free, 0, SearchSettings(weights=MEANS)).run().places
     assert {place.start for place in places if place.slot in short} == {50, 70}
     assert [place.start for place in places if place.slot == long] == [90]
     plan.drop(gone, 0)  # b is free from 70 on, which is of no use to the long one as long as it has 50 on a
@@ -232,7 +232,7 @@ def test_who_is_moved_back_is_looked_at_for_room_that_came_back_before() -> None
 def test_single_places_are_taken_where_all_together_fail() -> None:
     plan, columns, free = queue(1000, 10)
     settings = SearchSettings(weights=MEANS)
-    places = Search(plan.fork(), columns, free, 0, settings).run().places
+    places = PlanSearch(plan.fork(), columns, free, 0, settings).run().places
     plan.drop(1, 0)  # its place is free, nobody has been moved up yet
     rebased = rebase(
         plan,

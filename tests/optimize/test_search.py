@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedd.model import FOREVER, Chunk, Node, NodeState, Request
-from schedd.optimize import Kind, Search, SearchSettings, WhyEnded
+from schedd.optimize import Kind, PlanSearch, SearchEndReason, SearchSettings
 from schedd.plan.evaluate import Criterion, Evaluation, JobColumns, Weights
 from schedd.plan.latest import as_expected, latest_starts, reference
 from schedd.plan.places import allocation_of
@@ -21,7 +21,7 @@ from schedd.plan.startable import startable
 from tests.optimize.scenes import NOW, Scene, cost_between, scenes, search_settings
 
 
-def stop_at(search: Search, plan: Plan, step: int) -> None:
+def stop_at(search: PlanSearch, plan: Plan, step: int) -> None:
     """Stop the search in the middle of a move that it makes: when that lifts or places for this time."""
     steps = itertools.count(1)
 
@@ -52,7 +52,7 @@ def test_searches_keep_what_must_be_kept(
     found = scene.on(scene.plan.fork())
     latest = latest_starts(scene.plan, scene.promised, scene.columns, NOW, patience, use)
     before = scene.starts()
-    search = Search(
+    search = PlanSearch(
         found.plan, scene.columns, latest, NOW, settings, patience=patience, use=use, newcomers=newcomers
     )
     if stopped is not None:
@@ -99,7 +99,9 @@ def test_searches_keep_what_must_be_kept(
 @given(scenes(), search_settings())
 def test_the_same_seed_gives_the_same_result(scene: Scene, settings: SearchSettings) -> None:
     latest = latest_starts(scene.plan, scene.promised, scene.columns, NOW)
-    first, second = (Search(scene.plan.fork(), scene.columns, latest, NOW, settings).run() for _ in range(2))
+    first, second = (
+        PlanSearch(scene.plan.fork(), scene.columns, latest, NOW, settings).run() for _ in range(2)
+    )
     assert first.places == second.places
     assert replace(first.report, elapsed_s=0.0) == replace(second.report, elapsed_s=0.0)
 
@@ -141,10 +143,10 @@ MEANS = {Criterion.WAIT: 1.0, Criterion.BOUNDED_SLOWDOWN: 1.0}
 def test_short_jobs_go_first_where_nothing_is_promised(kind: Kind, whole: int) -> None:
     plan, columns = long_then_short()
     settings = SearchSettings(kind=kind, weights=MEANS, moves=500, whole=whole)
-    report = Search(plan, columns, never(plan), 0, settings).run().report
+    report = PlanSearch(plan, columns, never(plan), 0, settings).run().report
     assert plan.start(1) == 100
     assert sorted(plan.start(slot) for slot in range(2, 7)) == [50, 60, 70, 80, 90]
-    assert report.why_ended is WhyEnded.MOVES
+    assert report.why_ended is SearchEndReason.MOVES
     assert report.gain > 0.5
 
 
@@ -154,7 +156,7 @@ def test_who_has_waited_long_gives_way_to_the_end_of_its_twelfth_and_no_further(
     for _ in range(3):
         latest = latest_starts(plan, never(plan), columns, 0, 240)
         assert latest[1] == 60, "twelfths of 20 s: from 300 to 320 s of its wait"
-        Search(plan, columns, latest, 0, SearchSettings(weights=MEANS, moves=100)).run()
+        PlanSearch(plan, columns, latest, 0, SearchSettings(weights=MEANS, moves=100)).run()
         assert plan.start(1) == 60
 
 
@@ -197,7 +199,7 @@ def test_what_has_passed_counts_for_more_where_planned_time_is_too_long(
     columns.release[1] = -400
     settings = SearchSettings(weights={Criterion.WAIT_MAX: 1.0}, moves=20)
     latest = latest_starts(plan, never(plan), columns, 0, 10_000, use)
-    report = Search(plan, columns, latest, 0, settings, patience=1, use=use).run().report
+    report = PlanSearch(plan, columns, latest, 0, settings, patience=1, use=use).run().report
     assert plan.start(2) == start
     told = {change.criterion: (change.before, change.after) for change in report.changes}
     assert told[Criterion.WAIT_MAX] == (1050, longest), "of the plan as it stands"
@@ -234,11 +236,11 @@ def test_who_asks_for_no_more_than_is_free_is_startable(scene: Scene) -> None:
 def test_only_newcomers_are_tried_in_front_of_others() -> None:
     plan, columns = long_then_short()
     settings = SearchSettings(weights=MEANS)
-    search = Search(plan, columns, never(plan), 0, settings, newcomers=np.array([4, 2]))
+    search = PlanSearch(plan, columns, never(plan), 0, settings, newcomers=np.array([4, 2]))
     report = search.run().report
     starts = [plan.start(slot) for slot in range(1, 7)]
     assert starts == [70, 50, 1070, 60, 1080, 1090], "the other short ones only move up"
-    assert (report.tried, report.accepted, report.why_ended) == (2, 2, WhyEnded.NOTHING_LEFT)
+    assert (report.tried, report.accepted, report.why_ended) == (2, 2, SearchEndReason.NOTHING_LEFT)
 
 
 def test_a_newcomer_that_may_not_go_before_the_first_is_tried_in_front_of_the_next() -> None:
@@ -249,7 +251,7 @@ def test_a_newcomer_that_may_not_go_before_the_first_is_tried_in_front_of_the_ne
     plan.place(newcomer := plan.new(Request((Chunk(cpus=1),)), 5, 0), 0)
     columns = JobColumns.blank(plan.tables.jobs.shape[1])
     assert (plan.start(2), plan.start(newcomer)) == (1050, 1100)
-    search = Search(plan, columns, promised, 0, settings, newcomers=np.array([newcomer]))
+    search = PlanSearch(plan, columns, promised, 0, settings, newcomers=np.array([newcomer]))
     report = search.run().report
     assert (plan.start(1), plan.start(newcomer), plan.start(2)) == (50, 1050, 1055)
     assert (report.tried, report.too_late, report.accepted) == (2, 1, 1)
@@ -258,9 +260,9 @@ def test_a_newcomer_that_may_not_go_before_the_first_is_tried_in_front_of_the_ne
 def test_who_left_the_plan_and_who_runs_is_no_newcomer() -> None:
     plan, columns = long_then_short()
     plan.lift(3, 0)
-    search = Search(plan, columns, never(plan), 0, SearchSettings(), newcomers=np.array([0, 3]))
+    search = PlanSearch(plan, columns, never(plan), 0, SearchSettings(), newcomers=np.array([0, 3]))
     report = search.run().report
-    assert (report.tried, report.why_ended) == (0, WhyEnded.NOTHING_LEFT)
+    assert (report.tried, report.why_ended) == (0, SearchEndReason.NOTHING_LEFT)
 
 
 def test_the_longest_wait_counts_in_full_only_from_the_patience_on() -> None:
@@ -277,7 +279,7 @@ def test_the_longest_wait_counts_in_full_only_from_the_patience_on() -> None:
 def test_of_many_jobs_the_foremost_are_put_in_order() -> None:
     plan, columns = long_then_short(30)
     settings = SearchSettings(weights=MEANS, moves=2, whole=8)
-    report = Search(plan, columns, never(plan), 0, settings).run().report
+    report = PlanSearch(plan, columns, never(plan), 0, settings).run().report
     assert (report.tried, report.accepted) == (2, 1)
     assert plan.start(1) >= 50 + 4 * 10, "the first half of the shortest go before the long one"
 
@@ -285,8 +287,8 @@ def test_of_many_jobs_the_foremost_are_put_in_order() -> None:
 def test_a_search_that_moved_enough_ends() -> None:
     plan, columns = long_then_short(30)
     settings = SearchSettings(weights=MEANS, moves=500, lifted=2, whole=0, most_moved=2)
-    report = Search(plan, columns, never(plan), 0, settings).run().report
-    assert report.why_ended is WhyEnded.MOVED_ENOUGH
+    report = PlanSearch(plan, columns, never(plan), 0, settings).run().report
+    assert report.why_ended is SearchEndReason.MOVED_ENOUGH
     assert report.accepted == 1
     assert report.moved >= 2
     assert report.tried < 500
@@ -297,7 +299,7 @@ def test_a_promise_holds_a_job_where_it_is() -> None:
     promised = never(plan)
     promised[1] = 50 + 25
     settings = SearchSettings(weights=MEANS, moves=500)
-    report = Search(plan, columns, promised, 0, settings).run().report
+    report = PlanSearch(plan, columns, promised, 0, settings).run().report
     assert plan.start(1) == 70, "two short jobs fit before it, not three"
     assert report.too_late > 0
 
@@ -308,7 +310,7 @@ def test_who_has_waited_long_is_not_moved_back() -> None:
     for patience, start in ((100, 50), (2000, 100)):
         fork = plan.fork()
         latest = latest_starts(fork, never(fork), columns, 0, patience)
-        Search(fork, columns, latest, 0, SearchSettings(weights=MEANS, moves=500)).run()
+        PlanSearch(fork, columns, latest, 0, SearchSettings(weights=MEANS, moves=500)).run()
         assert fork.start(1) == start
 
 
@@ -339,7 +341,7 @@ def test_room_left_by_a_move_is_taken_at_once() -> None:
     plan.begin(0)
     columns = JobColumns.blank(plan.tables.jobs.shape[1])
     settings = SearchSettings(weights=MEANS, moves=100, lifted=2, whole=0)
-    improvement = Search(plan, columns, never(plan), 0, settings).run()
+    improvement = PlanSearch(plan, columns, never(plan), 0, settings).run()
     assert [plan.start(slot) for slot in (1, 2, 3)] == [60, 50, 50]
     assert improvement.report.pulled_left == 2  # the last job beside the one before it, then the wide one
     assert [place.slot for place in improvement.places] == [2, 3, 1]
@@ -347,15 +349,15 @@ def test_room_left_by_a_move_is_taken_at_once() -> None:
 
 def test_a_search_without_moves_changes_nothing() -> None:
     plan, columns = long_then_short()
-    improvement = Search(plan, columns, never(plan), 0, SearchSettings(moves=0)).run()
+    improvement = PlanSearch(plan, columns, never(plan), 0, SearchSettings(moves=0)).run()
     assert improvement.places == ()
-    assert improvement.report.why_ended is WhyEnded.MOVES
+    assert improvement.report.why_ended is SearchEndReason.MOVES
 
 
 def test_one_waiting_job_is_nothing_to_do() -> None:
     plan, columns = long_then_short(0)
-    improvement = Search(plan, columns, never(plan), 0, SearchSettings()).run()
-    assert improvement.report.why_ended is WhyEnded.NOTHING_TO_DO
+    improvement = PlanSearch(plan, columns, never(plan), 0, SearchSettings()).run()
+    assert improvement.report.why_ended is SearchEndReason.NOTHING_TO_DO
     assert improvement.report.tried == 0
 
 
@@ -369,36 +371,40 @@ def test_a_search_ends_when_all_but_one_start_now(whole: int) -> None:
     plan.lift(3, 0)
     plan.place(3, 100)  # later than it need be: any move pulls it to now
     settings = SearchSettings(kind=Kind.RANDOM, weights=MEANS, moves=50, whole=whole)
-    report = Search(plan, JobColumns.blank(plan.tables.jobs.shape[1]), never(plan), 0, settings).run().report
+    report = (
+        PlanSearch(plan, JobColumns.blank(plan.tables.jobs.shape[1]), never(plan), 0, settings).run().report
+    )
     assert plan.start(3) == 0
-    assert report.why_ended is WhyEnded.NOTHING_TO_DO
+    assert report.why_ended is SearchEndReason.NOTHING_TO_DO
 
 
 def test_a_search_ends_when_its_time_is_up() -> None:
     plan, columns = long_then_short()
     settings = SearchSettings(moves=None, seconds=0.0)
-    assert Search(plan, columns, never(plan), 0, settings).run().report.why_ended is WhyEnded.SECONDS
+    assert (
+        PlanSearch(plan, columns, never(plan), 0, settings).run().report.why_ended is SearchEndReason.SECONDS
+    )
 
 
 def test_stop_ends_a_search_at_once() -> None:
     plan, columns = long_then_short()
-    search = Search(plan, columns, never(plan), 0, SearchSettings())
+    search = PlanSearch(plan, columns, never(plan), 0, SearchSettings())
     search.stop()
     improvement = search.run()
-    assert improvement.report.why_ended is WhyEnded.STOPPED
+    assert improvement.report.why_ended is SearchEndReason.STOPPED
     assert improvement.report.tried == 0
 
 
 @pytest.mark.parametrize("step", [1, 15, 31, 32, 45, 62])
 def test_a_stop_in_the_middle_of_a_move_leaves_it_to_be_told(step: int) -> None:
     plan, columns = long_then_short(30)
-    search = Search(plan, columns, never(plan), 0, SearchSettings(weights=MEANS))
+    search = PlanSearch(plan, columns, never(plan), 0, SearchSettings(weights=MEANS))
     stop_at(search, plan, step)
     search.search()
     placed = {slot for slot in range(1, 32) if plan.start(slot) >= 0}
     assert (len(placed) < 31) == (step < 62)
     improvement = search.improvement()
-    assert improvement.report.why_ended is WhyEnded.STOPPED
+    assert improvement.report.why_ended is SearchEndReason.STOPPED
     assert improvement.report.accepted == 1
     assert improvement.report.gain > 0
     assert {place.slot for place in improvement.places} == set(range(1, 32))
@@ -409,12 +415,12 @@ def test_a_stop_in_the_middle_of_a_move_leaves_it_to_be_told(step: int) -> None:
 
 def test_another_thread_can_stop_a_search_without_end() -> None:
     plan, columns = long_then_short()
-    search = Search(plan, columns, never(plan), 0, SearchSettings(moves=1 << 50))
+    search = PlanSearch(plan, columns, never(plan), 0, SearchSettings(moves=1 << 50))
     timer = threading.Timer(0.2, search.stop)
     timer.start()
     report = search.run().report
     timer.join()
-    assert report.why_ended is WhyEnded.STOPPED
+    assert report.why_ended is SearchEndReason.STOPPED
     assert report.tried > 0
 
 
@@ -422,7 +428,7 @@ def test_late_jobs_are_saved_where_that_is_what_counts() -> None:
     plan, columns = long_then_short()
     columns.due[2:7] = 100
     settings = SearchSettings(weights={Criterion.LATE_JOBS: 1.0}, moves=200)
-    report = Search(plan, columns, never(plan), 0, settings).run().report
+    report = PlanSearch(plan, columns, never(plan), 0, settings).run().report
     late = next(change for change in report.changes if change.criterion is Criterion.LATE_JOBS)
     assert (late.before, late.after, late.unit) == (5, 0, "jobs")
 
@@ -435,7 +441,7 @@ def test_many_late_jobs_are_saved_at_once_from_the_end_of_a_long_queue() -> None
     columns = JobColumns.blank(plan.tables.jobs.shape[1])
     columns.due[900:1200] = 15_000
     settings = SearchSettings(weights={Criterion.LATE_JOBS: 1.0, Criterion.BOUNDED_SLOWDOWN: 1.0}, moves=40)
-    found = Search(plan.fork(), columns, never(plan), 0, settings).run().report
+    found = PlanSearch(plan.fork(), columns, never(plan), 0, settings).run().report
     (late,) = (change for change in found.changes if change.criterion is Criterion.LATE_JOBS)
     assert (late.before, late.after) == (300, 0)
 
@@ -455,6 +461,6 @@ def test_a_whole_order_of_many_jobs_finds_room_in_the_tables() -> None:
     for cpus, duration in zip(random.integers(1, 100, 200), random.integers(10, 9000, 200), strict=True):
         plan.place(plan.new(Request((Chunk(cpus=int(cpus)),)), int(duration), 0), 0)
     columns = JobColumns.blank(plan.tables.jobs.shape[1])
-    report = Search(plan, columns, never(plan), 0, SearchSettings(weights=MEANS, moves=60)).run().report
+    report = PlanSearch(plan, columns, never(plan), 0, SearchSettings(weights=MEANS, moves=60)).run().report
     assert report.tried == 60
     assert report.gain > 0.2

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from schedd.choice.pareto import ParetoSettings
+from schedd.alternatives.pareto_search import ParetoSettings
 from schedd.engine import EngineSettings
 from schedd.engine.show.job_view import JobView, job_history, job_view, record_of
 from schedd.service.background.choices import Busy, Choices, MovedOn, NoSuchPlan, OfferedPlan, PlanSet

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from schedd.engine.show.job_view import JobView, job_history, job_view, record_of
-from schedd.optimize import Search, WhyEnded
+from schedd.optimize import PlanSearch, SearchEndReason
 from schedd.service.background.searching import Searcher
 from schedd.service.background.track import MemoryTrack, SearchRun
 from schedd.service.cluster.errors import PlannerStopped
@@ -106,16 +106,16 @@ def test_searches_begin_by_themselves_when_the_plan_changed() -> None:
 
 
 def test_what_changes_while_a_search_runs_is_searched_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = Search.search
+    plain = PlanSearch.search
     how = {"search_every": 1, "search_pause": 1, "search_newcomers": 0, "search_seconds": 0.2}
     with searching(slack=300, **how) as (loop, searcher):
 
-        def search_while_a_job_comes(search: Search) -> None:
+        def search_while_a_job_comes(search: PlanSearch) -> None:
             monkeypatch.undo()
             loop.submit([job("4", walltime="30")]).result(WAIT)
             plain(search)
 
-        monkeypatch.setattr(Search, "search", search_while_a_job_comes)
+        monkeypatch.setattr(PlanSearch, "search", search_while_a_job_comes)
         end = time.monotonic() + WAIT
         while (found := job_view(loop.published, "4")) is None or found.planned_start != T + 3600:
             assert time.monotonic() < end, "the job that came meanwhile was not tried"
@@ -136,7 +136,7 @@ def test_a_job_that_came_is_tried_in_front_of_others_before_the_next_search() ->
     with searching(slack=300, **how) as (loop, searcher):
         until_there_is_a_run(searcher)
         run = runs(searcher)[0]
-        assert (run.why, run.taken, run.report.why_ended) == ("jobs came", 2, WhyEnded.NOTHING_LEFT)
+        assert (run.why, run.taken, run.report.why_ended) == ("jobs came", 2, SearchEndReason.NOTHING_LEFT)
         assert (view(loop, "2").planned_start, view(loop, "3").planned_start) == (T + 3660, T + 3600)
         # This one may go in front of nobody: it is tried, and there is nothing to tell of it.
         loop.submit([job("4", walltime="36000")]).result(WAIT)
@@ -166,7 +166,7 @@ def test_who_fits_into_room_that_came_back_early_is_tried_before_the_next_search
         loop.submit([JobEnded(id=event_id(), time=T, job_id="1")]).result(WAIT)
         until_there_is_a_run(searcher)
         run = runs(searcher)[0]
-        assert (run.why, run.taken, run.report.why_ended) == ("jobs fit", 2, WhyEnded.NOTHING_LEFT)
+        assert (run.why, run.taken, run.report.why_ended) == ("jobs fit", 2, SearchEndReason.NOTHING_LEFT)
         assert view(loop, "4").planned_start == T
         searcher.stop()
 

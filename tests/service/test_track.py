@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from schedd.optimize import Report, WhyEnded
-from schedd.optimize.report import Change
+from schedd.optimize import SearchEndReason, SearchReport
+from schedd.optimize.search_report import CriterionDelta
 from schedd.optimize.settings import Kind
 from schedd.plan.evaluate import Criterion
 from schedd.service.background.sampling import Sampler
@@ -16,11 +16,11 @@ from schedd.service.background.track import MemoryTrack, SearchRun, StoredTrack,
 from schedd.service.cluster.durable import Durable
 from schedd.service.settings.file import StoreSettings
 from schedd.store import StoreError
-from schedd.store.records import Evaluated, SearchReport
+from schedd.store.records import Evaluated, SearchRecord
 from tests.service.build import T, job, node, planner
 
 WAIT = 30
-REPORT = Report(
+REPORT = SearchReport(
     kind=next(iter(Kind)),
     seed=1,
     jobs=3,
@@ -30,8 +30,8 @@ REPORT = Report(
     pulled_left=0,
     moved=2,
     gain=0.25,
-    changes=(Change(Criterion.WAIT, "s", 20.0, 1 / 3),),
-    why_ended=WhyEnded.SECONDS,
+    changes=(CriterionDelta(Criterion.WAIT, "s", 20.0, 1 / 3),),
+    why_ended=SearchEndReason.SECONDS,
     elapsed_s=0.5,
 )
 
@@ -82,7 +82,7 @@ def test_evaluations_come_back_thinned_where_that_is_asked(track: Track) -> None
 def test_what_another_version_wrote_is_left_out(durable: Durable) -> None:
     track = StoredTrack(durable, "main")
     track.note_search(run(1))
-    durable.store.put_search(1, SearchReport(2, T, '{"kind": "of a later version"}'))
+    durable.store.put_search(1, SearchRecord(2, T, '{"kind": "of a later version"}'))
     track.note_search(run(3))
     assert track.searches(9).runs == (run(3), run(1))
     assert track.searches(1, 3).following == 2  # a page may be empty, and is not the last

@@ -4,7 +4,7 @@ import pytest
 
 from schedd.store import Limits, NotLeader, Store
 from schedd.store.leadership import Leadership
-from schedd.store.records import Evaluated, SearchReport
+from schedd.store.records import Evaluated, SearchRecord
 
 MOST = 2**62
 
@@ -43,12 +43,12 @@ def test_of_one_second_the_last_evaluation_is_kept(store: Store, cluster: int) -
 
 def test_searches_are_read_from_the_newest_on(store: Store, cluster: int) -> None:
     for number in range(1, 6):
-        store.put_search(cluster, SearchReport(number, 100 * number, f'{{"n": {number}}}'))
-    store.put_search(cluster, SearchReport(5, 500, '{"n": 5}'))  # the answer to the first try was lost
+        store.put_search(cluster, SearchRecord(number, 100 * number, f'{{"n": {number}}}'))
+    store.put_search(cluster, SearchRecord(5, 500, '{"n": 5}'))  # the answer to the first try was lost
     assert [one.number for one in store.searches(cluster, None, 2)] == [5, 4]
     assert store.searches(cluster, 3, 9) == [
-        SearchReport(2, 200, '{"n": 2}'),
-        SearchReport(1, 100, '{"n": 1}'),
+        SearchRecord(2, 200, '{"n": 2}'),
+        SearchRecord(1, 100, '{"n": 1}'),
     ]
     assert store.searches(cluster - 1, None, 9) == []
 
@@ -56,7 +56,7 @@ def test_searches_are_read_from_the_newest_on(store: Store, cluster: int) -> Non
 def test_they_go_in_their_time(store: Store, cluster: int) -> None:
     for time in (100, 200, 300):
         store.put_evaluation(cluster, evaluated(time))
-        store.put_search(cluster, SearchReport(time, time, "{}"))
+        store.put_search(cluster, SearchRecord(time, time, "{}"))
     assert store.purge(Limits(quality=50), 260) == {"evaluations": 2, "searches": 2}
     assert [one.time for one in store.evaluations(cluster, 0, MOST, 9)] == [300]
     assert [one.number for one in store.searches(cluster, None, 9)] == [300]
@@ -70,5 +70,5 @@ def test_only_who_leads_writes_them(store: Store, cluster: int) -> None:
     with pytest.raises(NotLeader):
         store.put_evaluation(cluster, evaluated(10))
     with pytest.raises(NotLeader):
-        store.put_search(cluster, SearchReport(1, 1, "{}"))
+        store.put_search(cluster, SearchRecord(1, 1, "{}"))
     first.give_up()

@@ -10,18 +10,18 @@ import numpy as np
 import numpy.typing as npt
 import structlog
 
-from schedd.choice.archive import Archive
-from schedd.choice.decode import Decoder
-from schedd.choice.front import Balance
-from schedd.choice.objectives import Facts, Objective, objectives, weights_of
-from schedd.choice.pareto import Pareto, ParetoSettings
-from schedd.choice.tiers import by_thrift
+from schedd.alternatives.chromosomes import ChromosomeDecoder
+from schedd.alternatives.objectives import Objective, ObjectiveInput, measure_objectives, parse_weights
+from schedd.alternatives.pareto_front import ObjectiveWeights
+from schedd.alternatives.pareto_search import ParetoSearch, ParetoSettings
+from schedd.alternatives.plan_archive import PlanArchive
+from schedd.alternatives.thrift_tiers import set_thrift_tiers
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.improve import places_told
 from schedd.engine.place.chains import last_starts
 from schedd.engine.show.view import Published
 from schedd.model import FOREVER
-from schedd.optimize import Search, SearchSettings, Start
+from schedd.optimize import PlanSearch, SearchInput, SearchSettings
 from schedd.plan.columns import PLANNED, Ints
 from schedd.plan.latest import latest_starts
 from schedd.plan.places import Allocation
@@ -127,7 +127,7 @@ class Choices:
     def __init__(self, loop: PlanLoop) -> None:
         self._loop = loop
         self._turn = threading.Lock()
-        self._running: Pareto | Search | None = None
+        self._running: ParetoSearch | PlanSearch | None = None
         self._stopping = False
         self._kept: _Kept | None = None
         self._number = 0
@@ -167,7 +167,7 @@ class Choices:
         plan = fork.copy()
         plan.limit_work()
         facts = facts_of(fork)
-        vector = {one.objective: one for one in objectives(plan, facts, now)}
+        vector = {one.objective: one for one in measure_objectives(plan, facts, now)}
         weights = _weights(wanted or published.settings.site.get("objectives"), vector)
         slots = plan.planned()
         slots = slots[plan.starts(slots) > now]
@@ -176,24 +176,24 @@ class Choices:
         latest = latest_starts(plan, bound, fork.columns, now, patience, use)
         known: list[Mapping[int, Allocation]] = []
         if slots.shape[0] >= 2 and settings.policy == "conservative":
-            start = Start(plan.fork(), bound, fork.columns, use, now)
-            archive = Archive(
+            start = SearchInput(plan.fork(), bound, fork.columns, use, now)
+            archive = PlanArchive(
                 slots,
                 lambda one: _values(one, facts, now, weights),
                 share=_ARCHIVE if how.evaluations is None else None,
             )
-            search = start.search(_tabu(how), settings.criteria, patience, seen=archive)
+            search = start.make_search(_tabu(how), settings.criteria, patience, on_move=archive)
             self._begin(search)
             known.append({place.slot: place for place in search.run().places})
             known += archive.plans
         if not _keeps_tiers(published):
-            by_thrift(plan, facts.books, weights, now)
-        decoder = Decoder(plan, slots, latest, now, [places for places in known if places])
+            set_thrift_tiers(plan, facts.economics, weights, now)
+        decoder = ChromosomeDecoder(plan, slots, latest, now, [places for places in known if places])
         live = {one.value: vector[one].value or 0.0 for one in weights}
-        run = Pareto(
+        run = ParetoSearch(
             decoder,
             lambda one: _values(one, facts, now, weights),
-            Balance({one.value: weight for one, weight in weights.items()}, live),
+            ObjectiveWeights({one.value: weight for one, weight in weights.items()}, live),
             how,
             _orders(plan, slots, facts),
         )
@@ -220,7 +220,7 @@ class Choices:
             plans=offered,
             jobs=slots.shape[0],
             tried=found.tried,
-            homeless=found.homeless,
+            homeless=found.unplaced,
             worse=found.worse,
             stopped=found.stopped,
             seconds=round(found.elapsed_s, 3),
@@ -243,7 +243,7 @@ class Choices:
         )
         return result
 
-    def _begin(self, run: Pareto | Search) -> None:
+    def _begin(self, run: ParetoSearch | PlanSearch) -> None:
         self._running = run
         if self._stopping:
             run.stop()
@@ -318,7 +318,7 @@ def _weights(wanted: Any, vector: Mapping[Objective, Any]) -> dict[Objective, fl
     """The weights in force; what cannot be known is left out where nobody named it. Raises ValueError."""
     if not wanted:
         return {one: 1.0 for one in _DEFAULT if vector[one].value is not None}
-    weights = weights_of(wanted)
+    weights = parse_weights(wanted)
     for one in weights:
         if vector[one].value is None:
             raise ValueError(f"{one.value} is not known here: {vector[one].why}")
@@ -340,13 +340,13 @@ def _tabu(how: ParetoSettings) -> SearchSettings:
 
 
 def _values(
-    plan: Plan, facts: Facts, now: int, weights: Mapping[Objective, float]
+    plan: Plan, facts: ObjectiveInput, now: int, weights: Mapping[Objective, float]
 ) -> npt.NDArray[np.float64]:
-    found = {one.objective: one.value for one in objectives(plan, facts, now)}
+    found = {one.objective: one.value for one in measure_objectives(plan, facts, now)}
     return np.array([found[one] for one in weights], np.float64)
 
 
-def _orders(plan: Plan, slots: Ints, facts: Facts) -> list[npt.NDArray[np.float64]]:
+def _orders(plan: Plan, slots: Ints, facts: ObjectiveInput) -> list[npt.NDArray[np.float64]]:
     """Keys of the first plans: the shortest, smallest, longest waiting, earliest deadline first."""
     durations = plan.jobs.durations[slots].astype(np.float64)
     keys = [durations, plan.cpus_of(slots) * durations, facts.columns.release[slots].astype(np.float64)]

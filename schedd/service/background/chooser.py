@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import structlog
 
-from schedd.choice.front import Balance
-from schedd.choice.pareto import NoPymoo, ParetoSettings
+from schedd.alternatives.pareto_front import ObjectiveWeights
+from schedd.alternatives.pareto_search import ParetoSettings, PymooMissing
 from schedd.policy.choosing import Choosing
 from schedd.policy.site import site_policy
 from schedd.service.background.choices import Busy, Choices, MovedOn, NoSuchPlan, OfferedPlan, PlanSet
@@ -66,7 +66,7 @@ class Chooser:
             done = self._choose(choosing)
         except (Busy, MovedOn, NoSuchPlan):
             return False  # next time
-        except (NoPymoo, PlannerStopped, Overloaded, TimeoutError, StoreError, ValueError) as error:
+        except (PymooMissing, PlannerStopped, Overloaded, TimeoutError, StoreError, ValueError) as error:
             if self._trouble != repr(error):
                 self._trouble = repr(error)
                 _log.warning("no plan was chosen", cluster=loop.name, why=str(error))
@@ -91,7 +91,7 @@ def best_of(found: PlanSet, limits: Mapping[str, float], gain: float) -> Offered
     live plan, and is better than that by the share ``gain`` at least; None: there is none.
     """
     names = list(found.weights)
-    balance = Balance(found.weights, found.live)
+    balance = ObjectiveWeights(found.weights, found.live)
     live = balance.cost(_vector(found.live, names))
 
     def kept(plan: OfferedPlan) -> bool:

@@ -17,7 +17,7 @@ from schedd.engine.facts.state import EngineState
 from schedd.engine.improve import improvement
 from schedd.engine.place.chains import last_starts
 from schedd.engine.searching import MOST_MOVED, Due, SearchHistory, asked_for, due
-from schedd.optimize import Improvement, Search, SearchSettings, Start, WhyEnded
+from schedd.optimize import Improvement, PlanSearch, SearchEndReason, SearchInput, SearchSettings
 from schedd.service.background.track import SearchRun, Track
 from schedd.service.cluster.errors import Overloaded, PlannerStopped
 from schedd.service.cluster.loop import PlanLoop
@@ -36,7 +36,7 @@ class _Copy:
     """What a search begins with, copied between two batches."""
 
     search: Due
-    start: Start
+    start: SearchInput
     records: tuple[JobRecord | None, ...]
     """By slot."""
     generation: int
@@ -51,7 +51,7 @@ class Searcher:
         self._turn = threading.Condition()
         self._asked: deque[Future[SearchRun | None]] = deque()
         self._stopping = False
-        self._search: Search | None = None
+        self._search: PlanSearch | None = None
         self._number = 0
         self._epoch = time.time_ns()
         self._seen = SearchHistory(whole=time.monotonic(), tried=time.monotonic())
@@ -130,7 +130,7 @@ class Searcher:
             changes: tuple[ObjectiveChange, ...] = ()
             if found.places and not self._stopping:
                 taken, changes = self._weighed(copied, found)
-            unfinished = taken > 0 and found.report.why_ended is WhyEnded.MOVED_ENOUGH
+            unfinished = taken > 0 and found.report.why_ended is SearchEndReason.MOVED_ENOUGH
         finally:  # whatever came of it: where the planner is too busy, the next one waits, too
             self._seen = self._seen.ended(search, time.monotonic(), unfinished=unfinished)
         report, why = found.report, search.why
@@ -206,10 +206,10 @@ def trial(engine: Engine, settings: EngineSettings) -> SearchRun | None:
     return SearchRun(0, copied.start.now, "asked for", copied.generation, 0, found.report)
 
 
-def _search(copied: _Copy, settings: EngineSettings, seed: int) -> Search:
+def _search(copied: _Copy, settings: EngineSettings, seed: int) -> PlanSearch:
     search = copied.search
     how = SearchSettings(moves=None, seconds=search.seconds, seed=seed, most_moved=MOST_MOVED)
-    return copied.start.search(how, settings.criteria, settings.search_patience, search.newcomers)
+    return copied.start.make_search(how, settings.criteria, settings.search_patience, search.newcomers)
 
 
 def _copy(engine: Engine, search: Due | None) -> _Copy | None:
@@ -217,9 +217,9 @@ def _copy(engine: Engine, search: Due | None) -> _Copy | None:
     if search is None:
         return None
     state = engine.state
-    start = Start(
+    start = SearchInput(
         plan=state.plan.fork(),
-        promised=last_starts(state),
+        latest_promised=last_starts(state),
         columns=state.columns.copy(),
         use=state.walltime_use.share,
         now=state.now,

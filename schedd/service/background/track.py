@@ -10,11 +10,11 @@ from typing import Protocol
 from pydantic import TypeAdapter, ValidationError
 
 from schedd.engine.searching import Why
-from schedd.optimize import Report
+from schedd.optimize import SearchReport
 from schedd.service.cluster.durable import Durable
 from schedd.service.questions.objectives import ObjectiveChange
 from schedd.store import StoreError
-from schedd.store.records import Evaluated, SearchReport
+from schedd.store.records import Evaluated, SearchRecord
 
 __all__ = ["MemoryTrack", "SearchPage", "SearchRun", "StoredTrack", "Track"]
 
@@ -35,7 +35,7 @@ class SearchRun:
     why: Why
     generation: int
     taken: int
-    report: Report
+    report: SearchReport
     objectives: tuple[ObjectiveChange, ...] = ()
     """Of the live plan before and after it was moved; empty where nothing was."""
 
@@ -137,7 +137,7 @@ class StoredTrack:
         """See ``Track``."""
         number = self._cluster()
         if number is not None:
-            report = SearchReport(run.number, run.started, _RUN.dump_json(run).decode())
+            report = SearchRecord(run.number, run.started, _RUN.dump_json(run).decode())
             self._durable.store.put_search(number, report)
 
     def searches(self, limit: int, before: int | None = None) -> SearchPage:

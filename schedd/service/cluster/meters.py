@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 
-from schedd.choice.objectives import Objective, Vector
+from schedd.alternatives.objectives import Objective, ObjectiveVector
 from schedd.engine import Engine
 from schedd.engine.facts.alerts import KINDS
 from schedd.engine.facts.records import Cause, ChangeSet
@@ -173,7 +173,7 @@ class ClusterMeters:
         """A search ended, by which so many jobs of the live plan moved."""
         self._searches["taken" if moved else "none"].inc()
 
-    def valued(self, vector: Vector) -> None:
+    def valued(self, vector: ObjectiveVector) -> None:
         """The plan was found to be worth this."""
         for one in vector:
             self._objectives[one.objective].set(math.nan if one.value is None else one.value)

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from schedd.choice.books import Books
+from schedd.alternatives.node_economics import NodeEconomics
 from schedd.plan.plan import Plan
 from schedd.plan.views import Window
 
@@ -42,7 +42,7 @@ def moments(windows: Iterable[Window], edges: Sequence[int], walltime: int) -> l
 
 
 def cheapest(
-    plan: Plan, slot: int, walltime: int, starts: Sequence[int], books: Books, now: int
+    plan: Plan, slot: int, walltime: int, starts: Sequence[int], books: NodeEconomics, now: int
 ) -> Cheapest | None:
     """The best of ``starts`` for an unplaced job, on the nodes that the plan would take then. Raises
     WorkSpent.
@@ -51,7 +51,7 @@ def cheapest(
 
 
 def _tried(
-    plan: Plan, slot: int, walltime: int, starts: Sequence[int], books: Books, now: int
+    plan: Plan, slot: int, walltime: int, starts: Sequence[int], books: NodeEconomics, now: int
 ) -> Iterator[Cheapest]:
     for start in starts:
         plan.set_ready(slot, start)
@@ -60,7 +60,7 @@ def _tried(
         held = plan.held(np.array([slot], np.int64))
         held = held.of(~held.of_pools)
         n = len(held)
-        costs = books.costs(held, np.full(n, start, np.int64), np.full(n, start + walltime, np.int64))
+        costs = books.entry_costs(held, np.full(n, start, np.int64), np.full(n, start + walltime, np.int64))
         names = tuple(dict.fromkeys(plan.name_of[row] for row in held.rows.tolist()))
         plan.lift(slot, now)
         yield Cheapest(start, float(costs.sum()), names)

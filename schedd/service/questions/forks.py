@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from schedd.choice.books import Books
+from schedd.alternatives.node_economics import NodeEconomics
 from schedd.dialect import canonical
 from schedd.dialect.advres import read_advres
 from schedd.dialect.cost_limit import read_cost_limit
@@ -424,7 +424,9 @@ class _Asking:
         last = by - walltime
         if last < self.ready:
             return None
-        books = Books.of(economy_of(published.settings.site), published.names, published.nodes, self.now, by)
+        books = NodeEconomics.from_economy(
+            economy_of(published.settings.site), published.names, published.nodes, self.now, by
+        )
         if not books.priced:
             return None
         edges = sorted({edge for rates in books.rates for edge in rates.edges.tolist()})

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from schedd.choice.books import Books
-from schedd.choice.objectives import Facts, Vector, objectives
+from schedd.alternatives.node_economics import NodeEconomics
+from schedd.alternatives.objectives import ObjectiveInput, ObjectiveVector, measure_objectives
 from schedd.dialect.cost_limit import read_cost_limit
 from schedd.engine.facts.records import JobRecord
 from schedd.engine.show.view import Published
@@ -76,12 +76,14 @@ class JobCost:
         return self.cost is not None and self.limit is not None and self.cost > self.limit
 
 
-def books_of(published: Published, begin: int) -> Books:
+def books_of(published: Published, begin: int) -> NodeEconomics:
     """The watts and prices of the site, from ``begin`` to the last planned end."""
     placed = published.starts >= 0
     end = int((published.starts[placed] + published.durations[placed]).max(initial=begin))
     failing = rates_of(published) if published.lives else None
-    return Books.of(economy_in_force(published), published.names, published.nodes, begin, end, failing)
+    return NodeEconomics.from_economy(
+        economy_in_force(published), published.names, published.nodes, begin, end, failing
+    )
 
 
 def economy_in_force(published: Published) -> Economy:
@@ -96,11 +98,11 @@ def rates_of(published: Published) -> dict[str, float]:
     return failure_rates(published.lives, published.as_of, half_life)
 
 
-def facts_of(fork: Fork) -> Facts:
+def facts_of(fork: Fork) -> ObjectiveInput:
     """What an evaluation of the objectives must know."""
     published = fork.published
     begin = int(min(published.as_of, published.starts[published.starts >= 0].min(initial=published.as_of)))
-    return Facts(fork.columns, books_of(published, begin), _limits(published))
+    return ObjectiveInput(fork.columns, books_of(published, begin), _limits(published))
 
 
 def _limits(published: Published) -> npt.NDArray[np.float64]:
@@ -111,12 +113,12 @@ def _limits(published: Published) -> npt.NDArray[np.float64]:
     return found
 
 
-def measured(fork: Fork) -> Vector:
+def measured(fork: Fork) -> ObjectiveVector:
     """The objective vector of the plan that was copied."""
-    return objectives(fork.copy(), facts_of(fork), fork.as_of)
+    return measure_objectives(fork.copy(), facts_of(fork), fork.as_of)
 
 
-def moved(before: Vector, after: Vector) -> tuple[ObjectiveChange, ...]:
+def moved(before: ObjectiveVector, after: ObjectiveVector) -> tuple[ObjectiveChange, ...]:
     """What changed from one vector to another."""
     return tuple(
         ObjectiveChange(one.objective.value, one.unit, one.value, other.value)
@@ -125,7 +127,7 @@ def moved(before: Vector, after: Vector) -> tuple[ObjectiveChange, ...]:
     )
 
 
-def known(vector: Vector) -> dict[str, float]:
+def known(vector: ObjectiveVector) -> dict[str, float]:
     """The values that are known, by name."""
     return {one.objective.value: one.value for one in vector if one.value is not None}
 
@@ -155,12 +157,12 @@ def cost_of(published: Published, record: JobRecord) -> JobCost:
 
 
 def cost_between(
-    published: Published, books: Books, held: Entries, start: int, end: int, limit: float | None
+    published: Published, books: NodeEconomics, held: Entries, start: int, end: int, limit: float | None
 ) -> JobCost:
     """What one job costs that holds ``held`` over ``[start, end)``."""
     n = len(held)
-    costs = books.costs(held, np.full(n, start, np.int64), np.full(n, end, np.int64))
-    kwh = books.joules(held, np.full(n, end - start, np.int64)) / 3.6e6
+    costs = books.entry_costs(held, np.full(n, start, np.int64), np.full(n, end, np.int64))
+    kwh = books.entry_joules(held, np.full(n, end - start, np.int64)) / 3.6e6
     by_node: dict[str, list[float]] = {}
     for i, (_, entry) in enumerate(held):
         sums = by_node.setdefault(published.names.get(entry.row, ""), [0, 0, 0.0, 0.0])
@@ -178,7 +180,7 @@ def cost_between(
     )
     drawn = float(kwh.sum())
     times = np.array([[start], [end]], np.int64)
-    lost = float(books.losses(held, times[0], times[1], published.as_of).sum()) / 3600
+    lost = float(books.expected_losses(held, times[0], times[1], published.as_of).sum()) / 3600
     return JobCost(
         float(costs.sum()) if books.priced else None,
         None if np.isnan(drawn) else drawn,

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from schedd.choice.objectives import weights_of
+from schedd.alternatives.objectives import parse_weights
 from schedd.plan.evaluate import Weights, by_name
 from schedd.policy.accounts import AccountRules
 from schedd.policy.bookings import BookingRules
@@ -58,7 +58,7 @@ def _known_criteria(weights: dict[str, float]) -> dict[str, float]:
 
 
 def _known_objectives(weights: dict[str, float]) -> dict[str, float]:
-    weights_of(weights)
+    parse_weights(weights)
     return weights
 
 

@@ -12,7 +12,7 @@ from schedd.engine.improve import improvement
 from schedd.engine.show.foretelling import foretell, outset
 from schedd.engine.show.job_view import job_view
 from schedd.engine.show.view import publish
-from schedd.optimize import Search, SearchSettings
+from schedd.optimize import PlanSearch, SearchSettings
 from schedd.plan.latest import latest_starts
 from tests.engine.chaos.admin import ByAdmin
 from tests.engine.chaos.server import OnServer
@@ -46,7 +46,7 @@ class Chaos(OnServer, ByAdmin):
         found, self.found = self.found, None
         if found is None:
             latest = latest_starts(state.plan, state.promise, state.columns, state.now)
-            search = Search(
+            search = PlanSearch(
                 state.plan.fork(), state.columns, latest, state.now, SearchSettings(moves=20, seed=seed)
             )
             places = search.run().places

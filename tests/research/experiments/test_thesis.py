@@ -8,7 +8,7 @@ import pytest
 
 from research.experiments.thesis import MODELS, Batch, batch, front_of, ran
 from research.experiments.thesis_printed import PRINTED
-from schedd.choice.objectives import Objective
+from schedd.alternatives.objectives import Objective
 from schedd.cli.main import main
 from schedd.engine import EngineSettings
 from schedd.replay.driver import run

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from research.benchmarks.grow import Grower
-from schedd.choice.books import Books
-from schedd.choice.decode import Decoder
-from schedd.choice.front import Balance, front
-from schedd.choice.objectives import Facts, Objective, objectives
-from schedd.choice.pareto import Front, Pareto, ParetoSettings
+from schedd.alternatives.chromosomes import ChromosomeDecoder
+from schedd.alternatives.node_economics import NodeEconomics
+from schedd.alternatives.objectives import Objective, ObjectiveInput, measure_objectives
+from schedd.alternatives.pareto_front import ObjectiveWeights, pareto_front
+from schedd.alternatives.pareto_search import ParetoSearch, ParetoSet, ParetoSettings
 from schedd.model import FOREVER
 from schedd.plan.columns import PLANNED, Ints
 from schedd.plan.evaluate import JobColumns
@@ -50,20 +50,22 @@ class Scene:
             for i, name in enumerate(names)
         }
         end = int((plan.jobs.starts + plan.jobs.durations).max())
-        books = Books.of(ECONOMY, plan.name_of, facts, self.now, end)
-        self.facts = Facts(columns, books, np.full(size, np.inf))
+        books = NodeEconomics.from_economy(ECONOMY, plan.name_of, facts, self.now, end)
+        self.facts = ObjectiveInput(columns, books, np.full(size, np.inf))
         slots = plan.planned()
         self.slots: Ints = slots[plan.starts(slots) > self.now]
 
     def values(self, plan: Plan) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-        found = {one.objective: one.value for one in objectives(plan, self.facts, self.now)}
+        found = {one.objective: one.value for one in measure_objectives(plan, self.facts, self.now)}
         return np.array([found[one] for one in AIMS], float)
 
-    def run(self, weights: tuple[float, ...] = (1.0,) * len(AIMS), **how: object) -> tuple[Decoder, Pareto]:
-        decoder = Decoder(self.plan, self.slots, self.latest, self.now)
+    def run(
+        self, weights: tuple[float, ...] = (1.0,) * len(AIMS), **how: object
+    ) -> tuple[ChromosomeDecoder, ParetoSearch]:
+        decoder = ChromosomeDecoder(self.plan, self.slots, self.latest, self.now)
         live = dict(zip(map(str, AIMS), self.values(self.plan).tolist(), strict=True))
-        balance = Balance(dict(zip(live, weights, strict=True)), live)
-        return decoder, Pareto(decoder, self.values, balance, ParetoSettings(**how))  # type: ignore[arg-type]
+        balance = ObjectiveWeights(dict(zip(live, weights, strict=True)), live)
+        return decoder, ParetoSearch(decoder, self.values, balance, ParetoSettings(**how))  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -76,49 +78,49 @@ def free(plan: Plan) -> list[list[int]]:
 
 
 @pytest.fixture(scope="module")
-def found(scene: Scene) -> Front:
+def found(scene: Scene) -> ParetoSet:
     return scene.run(evaluations=120, seed=1)[1].run()
 
 
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 1 << 32), moved=st.floats(0, 1))
-def test_whatever_is_decoded_is_a_plan(scene: Scene, found: Front, seed: int, moved: float) -> None:
+def test_whatever_is_decoded_is_a_plan(scene: Scene, found: ParetoSet, seed: int, moved: float) -> None:
     places = [{place.slot: place for place in one.places} for one in found.plans[:2]]
-    decoder = Decoder(scene.plan, scene.slots, scene.latest, scene.now, places)
+    decoder = ChromosomeDecoder(scene.plan, scene.slots, scene.latest, scene.now, places)
     n, random = scene.slots.shape[0], np.random.default_rng(seed)
-    genes = np.where(random.random(n) < moved, random.integers(0, decoder.genes, n), 0)
+    genes = np.where(random.random(n) < moved, random.integers(0, decoder.gene_count, n), 0)
     keys = random.uniform(0, 1, (n,))
     before = scene.plan.jobs.starts.copy()
     decoded = decoder.decode(genes, keys)
     assert np.array_equal(scene.plan.jobs.starts, before), "the live plan is not touched"
     plan = decoded.plan
     assert all(amount >= 0 for row in free(plan) for amount in row), "over-committed"
-    assert int((plan.jobs.states[scene.slots] != PLANNED).sum()) == decoded.homeless
+    assert int((plan.jobs.states[scene.slots] != PLANNED).sum()) == decoded.unplaced
     placed = scene.slots[plan.jobs.states[scene.slots] == PLANNED]
     assert (plan.starts(placed) <= scene.latest[placed]).all()
     assert (plan.starts(placed) >= scene.now).all()
 
 
 def test_who_stays_is_where_the_live_plan_has_it_and_known_plans_come_back_exactly(
-    scene: Scene, found: Front
+    scene: Scene, found: ParetoSet
 ) -> None:
     known = {place.slot: place for place in found.plans[0].places}
-    decoder = Decoder(scene.plan, scene.slots, scene.latest, scene.now, [known])
+    decoder = ChromosomeDecoder(scene.plan, scene.slots, scene.latest, scene.now, [known])
     n = scene.slots.shape[0]
     keys = np.zeros(n)
-    assert decoder.moved(decoder.decode(np.zeros(n, np.int64), keys).plan) == ()
-    again = decoder.decode(np.full(n, decoder.known[0]), keys).plan
-    assert {place.slot: place for place in decoder.moved(again)} == known
+    assert decoder.moved_places(decoder.decode(np.zeros(n, np.int64), keys).plan) == ()
+    again = decoder.decode(np.full(n, decoder.known_genes[0]), keys).plan
+    assert {place.slot: place for place in decoder.moved_places(again)} == known
 
 
 def test_nothing_that_is_offered_is_dominated_or_worse_than_the_live_plan_by_the_weights(
-    scene: Scene, found: Front
+    scene: Scene, found: ParetoSet
 ) -> None:
     assert found.plans, "something better is found in a plan that was only grown"
     live = np.array(found.live)
     assert np.array_equal(live, scene.values(scene.plan))
     values = np.array([one.values for one in found.plans])
-    assert front(values).shape[0] == len(found.plans)
+    assert pareto_front(values).shape[0] == len(found.plans)
     for one in found.plans:
         assert (np.array(one.values) / live).sum() <= len(AIMS) + 1e-6
         assert not (live <= np.array(one.values)).all(), "the live plan would do"
@@ -134,7 +136,7 @@ def test_nothing_that_is_offered_is_dominated_or_worse_than_the_live_plan_by_the
         assert all(allocation_of(plan, place.slot) == place for place in one.places)
 
 
-def test_some_plan_takes_less_energy(found: Front) -> None:
+def test_some_plan_takes_less_energy(found: ParetoSet) -> None:
     least = min(one.values[AIMS.index(Objective.ENERGY)] for one in found.plans)
     assert least < found.live[AIMS.index(Objective.ENERGY)]
 

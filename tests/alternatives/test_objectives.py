@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from schedd.choice.books import Books
-from schedd.choice.objectives import Facts, Objective, Valued, objectives
+from schedd.alternatives.node_economics import NodeEconomics
+from schedd.alternatives.objectives import Objective, ObjectiveInput, ObjectiveMeasure, measure_objectives
 from schedd.model import FOREVER, Chunk, Node, NodeState, Request
 from schedd.plan.evaluate import JobColumns
 from schedd.plan.plan import Plan, Take
@@ -47,11 +47,11 @@ class Scene:
             "n2": NodeFacts(name="n2", cpus=4, gpus=2),
             "n3": NodeFacts(name="n3", cpus=4, state="down"),
         }
-        books = Books.of(economy, plan.name_of, facts, T - 500, T + 1500, failing)
-        self.facts = Facts(self.columns, books, self.limits)
+        books = NodeEconomics.from_economy(economy, plan.name_of, facts, T - 500, T + 1500, failing)
+        self.facts = ObjectiveInput(self.columns, books, self.limits)
 
-    def values(self) -> dict[Objective, Valued]:
-        return {one.objective: one for one in objectives(self.plan, self.facts, T)}
+    def values(self) -> dict[Objective, ObjectiveMeasure]:
+        return {one.objective: one for one in measure_objectives(self.plan, self.facts, T)}
 
 
 def test_every_objective_has_its_value_and_unit() -> None:
@@ -138,8 +138,8 @@ def test_what_cannot_be_known_is_not_made_up() -> None:
 
 def test_an_empty_plan_has_a_vector_too() -> None:
     plan = Plan([], T)
-    books = Books.of(PRICED, {}, {}, T, T)
-    facts = Facts(JobColumns.blank(plan.jobs.size), books, np.full(plan.jobs.size, np.inf))
-    found = {one.objective: one.value for one in objectives(plan, facts, T)}
+    books = NodeEconomics.from_economy(PRICED, {}, {}, T, T)
+    facts = ObjectiveInput(JobColumns.blank(plan.jobs.size), books, np.full(plan.jobs.size, np.inf))
+    found = {one.objective: one.value for one in measure_objectives(plan, facts, T)}
     assert found[Objective.ENERGY] is None
     assert {value for one, value in found.items() if one is not Objective.ENERGY} == {0.0}

@@ -1,7 +1,4 @@
-"""Comparing plans by several objectives: which is better by all, which is better by weights, which to show.
-
-A vector is a row of numbers, all the better the less they are.
-"""
+"""Comparison of objective vectors: dominance, weighted cost, crowding. Smaller values are better."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -9,17 +6,17 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Balance", "crowding", "front", "shown"]
+__all__ = ["ObjectiveWeights", "crowding_distance", "pareto_front", "select_spread"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 _ZERO: Final = 1e-9
-"""What is less is taken as nothing; and so much a plan may cost more than another and be as good."""
+"""Values below it count as 0; also the tolerance of cost comparisons."""
 
 
-def front(vectors: Floats) -> Ints:
-    """The rows that no other row dominates, in order; of equal rows the first."""
+def pareto_front(vectors: Floats) -> Ints:
+    """Return the indices of the non-dominated rows in order; of equal rows the first."""
     found = [
         i
         for i, one in enumerate(vectors)
@@ -32,10 +29,11 @@ def front(vectors: Floats) -> Ints:
     return np.array(found, np.int64)
 
 
-class Balance:
-    """Weights of objectives: the cost of a vector is the weighted sum of its values, each divided by its
-    value in a reference, that of the live plan. Raises ValueError when a weight is negative or not finite, or
-    all are 0.
+class ObjectiveWeights:
+    """Weights of objectives: ``cost(v) = sum(weight[i] * v[i] / reference[i])``; the reference is the live
+    plan.
+
+    Raises ValueError if a weight is negative or not finite, or if all are 0.
     """
 
     def __init__(self, weights: Mapping[str, float], reference: Mapping[str, float]) -> None:
@@ -47,8 +45,8 @@ class Balance:
         self._terms = [(weight, reference[name]) for name, weight in weights.items()]
 
     def cost(self, vector: Floats) -> float:
-        """What a vector, in the order of the weights, costs; infinite where it has any of what the reference
-        has nothing of.
+        """Return the cost of a vector in the order of the weights; infinite if a value is positive where the
+        reference is 0.
         """
         cost = 0.0
         for (weight, reference), value in zip(self._terms, vector.tolist(), strict=True):
@@ -58,12 +56,12 @@ class Balance:
                 return float("inf")
         return cost
 
-    def as_good(self, vector: Floats, other: Floats) -> bool:
-        """Whether the one costs no more than the other."""
+    def is_as_good(self, vector: Floats, other: Floats) -> bool:
+        """Return whether ``vector`` costs no more than ``other``."""
         return self.cost(vector) <= self.cost(other) + _ZERO
 
 
-def crowding(vectors: Floats) -> Floats:
+def crowding_distance(vectors: Floats) -> Floats:
     """How far each row of a front is from its neighbours (NSGA-II's crowding distance): the ends of each
     objective are infinitely far.
     """
@@ -80,10 +78,10 @@ def crowding(vectors: Floats) -> Floats:
     return distance
 
 
-def shown(vectors: Floats, most: int) -> Ints:
-    """Up to ``most`` rows of a front, spread over it: the most crowded goes first, one after another."""
+def select_spread(vectors: Floats, most: int) -> Ints:
+    """Return up to ``most`` rows spread over the front: the most crowded row is removed repeatedly."""
     left = np.arange(vectors.shape[0])
     while left.shape[0] > most:
-        distance = crowding(vectors[left])
+        distance = crowding_distance(vectors[left])
         left = np.delete(left, int(np.argmin(distance)))
     return left

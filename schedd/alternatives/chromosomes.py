@@ -1,9 +1,9 @@
-"""From a chromosome to a plan: where each job that may be moved goes, and in which order.
+"""Chromosomes of plans and their decoder.
 
-A gene says of a job whether it stays where the live plan has it, goes where another known plan has it, or is
-placed anew on nodes of at least some tier; a key says in which order those are that are placed. Every
-placement is the plan's own, so what comes out is a plan like any other: nothing over-committed, no job before
-its earliest start or past its latest. Then the plan is repaired to its end, as the engine will do with it.
+The gene of a job is one of: keep the place in the live plan, take the place in a known plan, or search a
+place on nodes of a minimum tier. A key gives the order of the searched jobs. All placements use the plan's
+own operations, so the result is a valid plan: no over-commitment, no start before the earliest or after the
+latest one. The decoder finally repairs the plan, as the engine does.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,34 +16,34 @@ from schedd.plan.columns import Ints
 from schedd.plan.places import Allocation, allocation_of, free_at
 from schedd.plan.plan import Plan
 
-__all__ = ["Decoded", "Decoder"]
+__all__ = ["ChromosomeDecoder", "DecodedPlan"]
 
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Decoded:
-    """A plan of its own; ``homeless`` jobs found no place in time: such a plan is none."""
+class DecodedPlan:
+    """A decoded plan; it is invalid if ``unplaced`` (jobs without a place in time) is not 0."""
 
     plan: Plan
-    homeless: int
+    unplaced: int
 
 
-class Decoder:
-    """Makes plans of chromosomes; ``slots`` are the jobs that may be moved, planned in ``plan``.
+class ChromosomeDecoder:
+    """Decodes chromosomes into plans. ``slots``: the movable jobs, all planned in ``plan``, which is never
+    changed.
 
-    ``plan`` is never changed. ``latest`` is the last start of each job, by slot; ``known`` are places of jobs
-    in other plans of the same moment, such as searches have found, by slot; who is missing in one is where
-    ``plan`` has it.
+    ``latest``: latest start by slot; ``known``: places by slot in other plans of the same moment, e.g. from
+    searches; a missing job keeps its place in ``plan``.
     """
 
     def __init__(
         self, plan: Plan, slots: Ints, latest: Ints, now: int, known: Sequence[Mapping[int, Allocation]] = ()
     ) -> None:
         self.slots = slots
-        self.stays = 0
-        self.known = tuple(range(1, 1 + len(known)))
-        self.anew = tuple(range(1 + len(known), 1 + len(known) + plan.tiers))
+        self.stay_gene = 0
+        self.known_genes = tuple(range(1, 1 + len(known)))
+        self.tier_genes = tuple(range(1 + len(known), 1 + len(known) + plan.tiers))
         self._plan, self._latest, self._now = plan, latest, now
         self._home = {slot: allocation_of(plan, slot) for slot in slots.tolist()}
         self._known = [
@@ -53,35 +53,35 @@ class Decoder:
         self._working: Plan | None = None
 
     @property
-    def genes(self) -> int:
-        """How many values a gene has: 0 stays; then the ``known`` plans; then ``anew`` on each tier."""
-        return 1 + len(self.known) + len(self.anew)
+    def gene_count(self) -> int:
+        """Number of gene values: 0 keeps the place; then ``known_genes``; then ``tier_genes``."""
+        return 1 + len(self.known_genes) + len(self.tier_genes)
 
     def stop(self) -> None:
-        """Let the present decoding end at once by raising WorkSpent; any thread may say so."""
+        """Make the current decoding raise WorkSpent; callable from any thread."""
         working = self._working
         if working is not None:
             working.give_up()
             working.stop()
 
-    def decode(self, genes: Ints, keys: Floats) -> Decoded:
-        """The plan of a chromosome: a gene and a key for each of ``slots``. Raises WorkSpent.
+    def decode(self, genes: Ints, keys: Floats) -> DecodedPlan:
+        """Return the plan of a chromosome: a gene and a key for each of ``slots``. Raises WorkSpent.
 
-        Keys say the order among those that may start later, and among those that may not, who go first.
+        Jobs without slack are placed before all others; keys give the order within both groups.
         """
         self._working = plan = self._plan.fork()
-        # Who may not start later goes first: behind others hardly any of them would find a place in time.
+        # Jobs without slack come first; behind others they would rarely find a place in time.
         order = np.lexsort((keys, ~self._tight))
         exact: list[Allocation] = []
         anew: list[tuple[int, int]] = []
         for i in order.tolist():
             slot, gene = int(self.slots[i]), int(genes[i])
-            if gene in self.known:
+            if gene in self.known_genes:
                 place = self._known[gene - 1][slot]
                 if place != self._home[slot]:
                     exact.append(place)
-            elif gene != self.stays:
-                anew.append((slot, gene - self.anew[0]))
+            elif gene != self.stay_gene:
+                anew.append((slot, gene - self.tier_genes[0]))
         for slot in (*(place.slot for place in exact), *(slot for slot, _ in anew)):
             plan.lift(slot, self._now)
         for place in exact:
@@ -89,12 +89,12 @@ class Decoder:
                 plan.put(place.slot, place.start, place.takes, anew=False)
             else:
                 anew.append((place.slot, 0))
-        homeless = sum(not self._placed(plan, slot, tier) for slot, tier in anew)
+        homeless = sum(not self._place_job(plan, slot, tier) for slot, tier in anew)
         if not homeless and not plan.stopped:
             plan.repair(self._now)
-        return Decoded(plan, homeless)
+        return DecodedPlan(plan, homeless)
 
-    def _placed(self, plan: Plan, slot: int, tier: int) -> bool:
+    def _place_job(self, plan: Plan, slot: int, tier: int) -> bool:
         bound = int(self._latest[slot]) + 1
         if plan.place(slot, self._now, bound, tier) >= 0 or (
             tier and plan.place(slot, self._now, bound) >= 0
@@ -106,8 +106,8 @@ class Decoder:
             return True
         return False
 
-    def moved(self, plan: Plan) -> tuple[Allocation, ...]:
-        """The places of the jobs that are elsewhere in a plan that was decoded, by start."""
+    def moved_places(self, plan: Plan) -> tuple[Allocation, ...]:
+        """Return the places of the moved jobs in a decoded plan, by start."""
         places = (allocation_of(plan, slot) for slot in self.slots.tolist())
         return tuple(
             sorted(

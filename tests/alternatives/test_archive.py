@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from research.benchmarks.grow import Grower
-from schedd.choice.archive import Archive
-from schedd.choice.pareto import hypervolume
+from schedd.alternatives.pareto_search import hypervolume
+from schedd.alternatives.plan_archive import PlanArchive
 from schedd.model import FOREVER
-from schedd.optimize import Search, SearchSettings
+from schedd.optimize import PlanSearch, SearchSettings
 from schedd.plan.columns import PLANNED
 from schedd.plan.evaluate import JobColumns
 from schedd.plan.plan import Plan
@@ -27,19 +27,19 @@ def aims(plan: Plan) -> np.ndarray:
     return np.array([jobs.starts[planned].mean(), ends.max(), ends.std()], np.float64)
 
 
-def search(plan: Plan, now: int, archive: Archive | None) -> Search:
+def search(plan: Plan, now: int, archive: PlanArchive | None) -> PlanSearch:
     columns = JobColumns.blank(plan.jobs.size)
     latest = np.full(plan.jobs.size, FOREVER, np.int64)
     settings = SearchSettings(moves=300, seconds=None, seed=3)
-    return Search(plan, columns, latest, now, settings, seen=archive)
+    return PlanSearch(plan, columns, latest, now, settings, on_move=archive)
 
 
 def test_the_archive_has_plans_of_which_none_is_better_by_all_and_they_can_be_made_again() -> None:
     plan, now = grown()
     slots = np.flatnonzero(plan.jobs.states == PLANNED)
-    archive = Archive(slots, aims)
+    archive = PlanArchive(slots, aims)
     found = search(plan.fork(), now, archive).run()
-    assert archive.seen == found.report.accepted > 3
+    assert archive.examined == found.report.accepted > 3
     kept = archive.plans
     assert 1 <= len(kept) <= 4
     for i, one in enumerate(archive.values):
@@ -56,16 +56,16 @@ def test_the_archive_has_plans_of_which_none_is_better_by_all_and_they_can_be_ma
 def test_a_search_finds_the_same_whether_it_is_looked_at_or_not() -> None:
     plan, now = grown()
     slots = np.flatnonzero(plan.jobs.states == PLANNED)
-    looked_at = search(plan.fork(), now, Archive(slots, aims)).run()
+    looked_at = search(plan.fork(), now, PlanArchive(slots, aims)).run()
     assert looked_at.places == search(plan.fork(), now, None).run().places
 
 
 def test_with_no_share_of_the_time_nothing_but_the_first_is_looked_at() -> None:
     plan, _ = grown()
-    archive = Archive(np.flatnonzero(plan.jobs.states == PLANNED), aims, share=0.0)
+    archive = PlanArchive(np.flatnonzero(plan.jobs.states == PLANNED), aims, share=0.0)
     for _ in range(3):
         archive(plan)
-    assert archive.seen == 1
+    assert archive.examined == 1
 
 
 def test_the_hypervolume_is_the_share_of_the_box_that_is_dominated() -> None:

@@ -1,20 +1,22 @@
-"""Tiers of nodes by thrift, on a copy of a plan: what alternatives are placed by instead of speed."""
+"""Node tiers by thrift (energy, price, failure rate), which replace tiers by speed for alternative plans."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
-from schedd.choice.books import Books
-from schedd.choice.objectives import Objective
+from schedd.alternatives.node_economics import NodeEconomics
+from schedd.alternatives.objectives import Objective
 from schedd.plan.plan import Plan
 
-__all__ = ["by_thrift"]
+__all__ = ["set_thrift_tiers"]
 
 
-def by_thrift(plan: Plan, books: Books, weights: Mapping[Objective, float], now: int) -> None:
-    """Let the tiers of a copy's nodes be those of thrift: what a core's second draws and costs there, and how
-    often they fail, each as a share of the most, by the weights of these objectives.
+def set_thrift_tiers(plan: Plan, books: NodeEconomics, weights: Mapping[Objective, float], now: int) -> None:
+    """Set the node tiers of a forked plan by thrift.
+
+    Thrift is the weighted sum of watts per core, price per core-second and failure rate, each divided by its
+    maximum.
     """
     rates = [float(rate.core[np.searchsorted(rate.edges, now, side="right") - 1]) for rate in books.rates]
     price = np.array(rates)[books.tariff]

@@ -1,8 +1,7 @@
-"""What a plan is worth by several aims at once, each with its unit: the objective vector.
+"""Objective vector of a plan, each value with its unit. Smaller values are better.
 
-After D. Paul, Multi-objective evolution based dynamic job scheduler (2013), section 2, measured from now on:
-a daemon's plan has no first job. Formulas are in docs/choices.md. All objectives are the better the less they
-are.
+Source: D. Paul, Multi-objective evolution based dynamic job scheduler (2013), section 2; measured from now
+on, because a daemon's plan has no first job. Formulas: docs/choices.md.
 """
 
 from collections.abc import Mapping
@@ -13,26 +12,33 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from schedd.choice.books import Books
+from schedd.alternatives.node_economics import NodeEconomics
 from schedd.model import FOREVER
 from schedd.plan.columns import CPUS, FIXED, PLANNED, Entries, Ints
 from schedd.plan.evaluate import Criterion, Evaluation, JobColumns
 from schedd.plan.plan import Plan
 
-__all__ = ["Facts", "Objective", "Valued", "Vector", "objectives", "weights_of"]
+__all__ = [
+    "Objective",
+    "ObjectiveInput",
+    "ObjectiveMeasure",
+    "ObjectiveVector",
+    "measure_objectives",
+    "parse_weights",
+]
 
 Floats = npt.NDArray[np.float64]
 
 _TAU: Final = 3600.0
-"""Seconds of lateness after which the penalty has grown to e - 1."""
-_MOST: Final = 50.0
-"""The exponent is cut here: beyond it numbers would overflow, and no plan is compared by them any more."""
+"""Time constant tau in seconds of the penalty ``exp(lateness / tau) - 1``."""
+_MAX_EXPONENT: Final = 50.0
+"""Upper bound of the exponent; avoids overflow."""
 _KWH: Final = 3.6e6
 _HOUR: Final = 3600.0
 
 
 class Objective(StrEnum):
-    """What plans are compared by. The names of criteria mean the same here."""
+    """Objectives of plans. Names shared with ``Criterion`` have the same meaning."""
 
     MAKESPAN = "makespan"
     NON_UTILISATION = "non_utilisation"
@@ -53,8 +59,8 @@ _CRITERIA: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Valued:
-    """One objective of a plan. ``value`` is None where it cannot be known; ``why`` says what is missing."""
+class ObjectiveMeasure:
+    """Value of one objective of a plan; None if unknown, with the missing input in ``why``."""
 
     objective: Objective
     value: float | None
@@ -63,9 +69,10 @@ class Valued:
     why: str = ""
 
 
-def weights_of(plain: Mapping[str, float]) -> dict[Objective, float]:
-    """Weights by the names of objectives. Raises ValueError for a name that is none, a weight that is
-    negative or not finite, and where none is above 0.
+def parse_weights(plain: Mapping[str, float]) -> dict[Objective, float]:
+    """Return weights by objective from weights by name, without zeros.
+
+    Raises ValueError for an unknown name, for a weight that is negative or not finite, and if all are 0.
     """
     known = [one.value for one in Objective]
     for name, weight in plain.items():
@@ -78,29 +85,29 @@ def weights_of(plain: Mapping[str, float]) -> dict[Objective, float]:
     return {Objective(name): weight for name, weight in plain.items() if weight}
 
 
-Vector = tuple[Valued, ...]
+ObjectiveVector = tuple[ObjectiveMeasure, ...]
 """One value per objective, in the order of ``Objective``."""
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """What a plan itself does not know: ``columns`` of its jobs, the ``books`` of its nodes, and by slot the
-    most that each job may ``cost`` (infinite: no limit).
+class ObjectiveInput:
+    """Inputs that the plan does not contain: job columns, economics of the nodes, and cost limits by slot
+    (infinite: none).
     """
 
     columns: JobColumns
-    books: Books
+    economics: NodeEconomics
     limits: Floats
 
 
-def objectives(plan: Plan, facts: Facts, now: int) -> Vector:
-    """The vector of ``plan`` as it stands at ``now``."""
+def measure_objectives(plan: Plan, facts: ObjectiveInput, now: int) -> ObjectiveVector:
+    """Return the objective vector of ``plan`` at ``now``."""
     values = Evaluation(plan, facts.columns, now).values()
     found: dict[Objective, tuple[float | None, str, str]] = {
         one: (values[criterion], "1" if one in (Objective.SLOWDOWN, Objective.UNFAIRNESS) else "s", "")
         for one, criterion in _CRITERIA.items()
     }
-    jobs, books = plan.jobs, facts.books
+    jobs, books = plan.jobs, facts.economics
     held_slots = np.flatnonzero((jobs.states == PLANNED) | (jobs.states == FIXED))
     of_jobs = facts.columns.owner[held_slots] >= 0
     slots = held_slots[of_jobs & (jobs.starts[held_slots] + jobs.durations[held_slots] > now)]
@@ -108,17 +115,21 @@ def objectives(plan: Plan, facts: Facts, now: int) -> Vector:
     held = held.of(~held.of_pools)
     starts, ends = jobs.starts[slots], jobs.starts[slots] + jobs.durations[slots]
     planned = jobs.states[slots] == PLANNED
-    found[Objective.NON_UTILISATION] = (_idle(books, held, starts, ends, now), "s", "")
-    found[Objective.LATENESS] = (_lateness(facts.columns.due[slots[planned]], ends[planned]), "1", "")
+    found[Objective.NON_UTILISATION] = (_idle_time(books, held, starts, ends, now), "s", "")
+    found[Objective.LATENESS] = (_mean_lateness(facts.columns.due[slots[planned]], ends[planned]), "1", "")
     makespan = values[Criterion.MAKESPAN]
-    found[Objective.ENERGY] = _energy(books, held, np.maximum(starts, now), ends, makespan)
-    found[Objective.LOSS] = _loss(books, held, starts, ends, now)
-    found |= _money(facts, held, slots, planned, starts, ends, now)
-    return tuple(Valued(one, value, unit, why) for one in Objective for value, unit, why in [found[one]])
+    found[Objective.ENERGY] = _planned_energy(books, held, np.maximum(starts, now), ends, makespan)
+    found[Objective.LOSS] = _expected_loss(books, held, starts, ends, now)
+    found |= _planned_costs(facts, held, slots, planned, starts, ends, now)
+    return tuple(
+        ObjectiveMeasure(one, value, unit, why) for one in Objective for value, unit, why in [found[one]]
+    )
 
 
-def _idle(books: Books, held: Entries, starts: Ints, ends: Ints, now: int) -> float:
-    """Mean over usable nodes of the time for which a core stands idle before the last end on its node."""
+def _idle_time(books: NodeEconomics, held: Entries, starts: Ints, ends: Ints, now: int) -> float:
+    """Return the mean over usable nodes of the idle time per core before the last end on the node, in
+    seconds.
+    """
     if not books.usable.any():
         return 0.0
     rows, owner = held.rows, held.owner
@@ -133,34 +144,36 @@ def _idle(books: Books, held: Entries, starts: Ints, ends: Ints, now: int) -> fl
     return float(np.maximum(idle[books.usable], 0.0).mean())
 
 
-def _lateness(due: Ints, ends: Ints) -> float:
-    """Mean over planned jobs of exp(lateness / tau) - 1; nothing for who is in time or has no deadline."""
+def _mean_lateness(due: Ints, ends: Ints) -> float:
+    """Return the mean over planned jobs of ``exp(lateness / tau) - 1``; lateness is 0 without a deadline."""
     if not due.shape[0]:
         return 0.0
     late = np.where(due < FOREVER, np.maximum(ends - due, 0), 0)
-    return float(np.expm1(np.minimum(late / _TAU, _MOST)).mean())
+    return float(np.expm1(np.minimum(late / _TAU, _MAX_EXPONENT)).mean())
 
 
-def _energy(
-    books: Books, held: Entries, starts: Ints, ends: Ints, makespan: float
+def _planned_energy(
+    books: NodeEconomics, held: Entries, starts: Ints, ends: Ints, makespan: float
 ) -> tuple[float | None, str, str]:
-    """From now to the last planned end: nodes that are on, jobs on them, and what draws while off, in kWh."""
+    """Return the energy in kWh from now to the last planned end: idle nodes, jobs, and nodes that are off."""
     if not books.metered:
         return None, "kWh", "the site's settings name no watts for some nodes (site.power)"
     nodes = float(books.idle[books.on].sum() + books.off[books.nodes & ~books.on].sum()) * makespan
-    jobs = float(books.joules(held, (ends - starts)[held.owner]).sum())
+    jobs = float(books.entry_joules(held, (ends - starts)[held.owner]).sum())
     return (nodes + jobs) / _KWH, "kWh", ""
 
 
-def _loss(books: Books, held: Entries, starts: Ints, ends: Ints, now: int) -> tuple[float | None, str, str]:
-    """What all jobs together are expected to lose since nodes fail, in core-hours."""
+def _expected_loss(
+    books: NodeEconomics, held: Entries, starts: Ints, ends: Ints, now: int
+) -> tuple[float | None, str, str]:
+    """Return the expected loss of all jobs by node failures, in core-hours."""
     if bool(np.isnan(books.failing[books.nodes]).any()):
-        return None, "core-h", "nothing was seen of nodes yet"
-    return float(books.losses(held, starts, ends, now).sum()) / _HOUR, "core-h", ""
+        return None, "core-h", "no node history yet"
+    return float(books.expected_losses(held, starts, ends, now).sum()) / _HOUR, "core-h", ""
 
 
-def _money(
-    facts: Facts,
+def _planned_costs(
+    facts: ObjectiveInput,
     held: Entries,
     slots: Ints,
     planned: npt.NDArray[np.bool_],
@@ -168,13 +181,13 @@ def _money(
     ends: Ints,
     now: int,
 ) -> dict[Objective, tuple[float | None, str, str]]:
-    """What all jobs cost from now on, and the mean over planned jobs of what is beyond their limits."""
-    books = facts.books
+    """Return the cost of all jobs from now on, and the mean excess of planned jobs over their cost limits."""
+    books = facts.economics
     if not books.priced:
         none = (None, books.currency, "the site's settings have no prices (site.prices)")
         return {Objective.COST: none, Objective.COST_OVERRUN: none}
     of = held.owner
-    each = books.costs(held, np.maximum(starts, now)[of], ends[of])
+    each = books.entry_costs(held, np.maximum(starts, now)[of], ends[of])
     job = np.bincount(of, each, minlength=slots.shape[0])
     over = np.maximum(job - facts.limits[slots], 0.0)[planned]
     return {

@@ -1,8 +1,8 @@
-"""A set of plans of which none is better by all objectives: NSGA-II over chromosomes that the plan decodes.
+"""Search for a Pareto set of plans: NSGA-II over chromosomes.
 
-K. Deb et al., A fast and elitist multiobjective genetic algorithm: NSGA-II (2002), through pymoo; chromosome,
-seeding and choice after D. Paul (2013), sections 3 and 4, as far as docs/decisions/025 says. This is the only
-module that names pymoo.
+Sources: K. Deb et al., A fast and elitist multiobjective genetic algorithm: NSGA-II (2002), through pymoo;
+chromosome, seeding and selection after D. Paul (2013), sections 3 and 4, with the changes of
+docs/decisions/025. Only this module imports pymoo.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,13 +13,13 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from schedd.choice.decode import Decoder
-from schedd.choice.front import Balance, front, shown
+from schedd.alternatives.chromosomes import ChromosomeDecoder
+from schedd.alternatives.pareto_front import ObjectiveWeights, pareto_front, select_spread
 from schedd.plan.columns import Ints
 from schedd.plan.places import Allocation
 from schedd.plan.plan import Plan, WorkSpent
 
-__all__ = ["Alternative", "Front", "NoPymoo", "Pareto", "ParetoSettings", "hypervolume"]
+__all__ = ["AlternativePlan", "ParetoSearch", "ParetoSet", "ParetoSettings", "PymooMissing", "hypervolume"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -29,18 +29,20 @@ _MUTATED: Final = 0.9
 _BOX: Final = 1.2
 _NOTHING: Final = 1e-9
 _GENES_CHANGED: Final = 10
-"""About so many genes a mutation changes, as the thesis has it."""
+"""Mean number of genes changed by a mutation (Paul 2013)."""
 
 
-class NoPymoo(RuntimeError):
-    """The library for it is not installed."""
+class PymooMissing(RuntimeError):
+    """pymoo is not installed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParetoSettings:
-    """One run. It ends after so many ``seconds``, or when it has tried so many plans (``evaluations``; None:
-    no bound): with a bound on these alone the same plan and ``seed`` give the same set. ``most`` plans are
-    offered at most, beside the live one. Raises ValueError.
+    """Settings of one run. Raises ValueError for values out of range.
+
+    The run ends after ``seconds`` or after ``evaluations`` decoded plans (None: no limit). Without a time
+    limit the same plan and ``seed`` give the same set. ``most``: largest number of plans besides the live
+    one.
     """
 
     seconds: float | None = 10.0
@@ -61,34 +63,36 @@ class ParetoSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Alternative:
-    """A plan that is offered: its values, in the order of the objectives asked for, and who is elsewhere."""
+class AlternativePlan:
+    """An alternative plan: its objective values, and the places of the moved jobs."""
 
     values: tuple[float, ...]
     places: tuple[Allocation, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Front:
-    """What came of a run. ``live``: the values of the live plan. None of the ``plans`` dominates another or
-    is worse than the live plan by the weights. ``worse`` plans of the front were left out since they are.
-    ``tried`` plans were decoded, of which ``homeless`` ones kept not every job's latest start.
+class ParetoSet:
+    """Result of a run. ``live``: values of the live plan.
+
+    No plan of ``plans`` dominates another or has a higher weighted cost than the live plan; ``worse`` counts
+    the plans of the front left out for their cost. ``tried``: decoded plans; ``unplaced``: those in which a
+    job had no place in time.
     """
 
     live: tuple[float, ...]
-    plans: tuple[Alternative, ...]
+    plans: tuple[AlternativePlan, ...]
     tried: int
-    homeless: int
+    unplaced: int
     worse: int
     stopped: bool
     elapsed_s: float
     volume: float
-    """The hypervolume of the live plan and of those that are offered: see ``hypervolume``."""
+    """Hypervolume of the live plan and ``plans``; see ``hypervolume``."""
 
 
 @dataclass(slots=True)
-class _Kept:
-    """The vectors of plans that no other dominates so far, with their chromosomes."""
+class _NonDominated:
+    """Non-dominated vectors so far, with their chromosomes."""
 
     values: list[Floats] = field(default_factory=list)
     rows: list[Floats] = field(default_factory=list)
@@ -101,72 +105,76 @@ class _Kept:
         self.rows = [*(self.rows[i] for i in stays), row]
 
 
-class Pareto:
-    """One run; ``values`` gives the objectives of a plan that was decoded."""
+class ParetoSearch:
+    """One run; ``values`` returns the objectives of a decoded plan."""
 
     def __init__(
         self,
-        decoder: Decoder,
+        decoder: ChromosomeDecoder,
         values: Callable[[Plan], Floats],
-        balance: Balance,
+        balance: ObjectiveWeights,
         settings: ParetoSettings,
         orders: Sequence[Floats] = (),
     ) -> None:
-        """``orders``: keys of the decoder's slots by which all are placed anew in the beginning."""
+        """``orders``: initial orders, as keys of the decoder's slots."""
         self._decoder, self._values, self._balance = decoder, values, balance
         self._settings, self._orders = settings, orders
         self._jobs = decoder.slots.shape[0]
         self._stopped = False
-        self._kept = _Kept()
+        self._kept = _NonDominated()
         self._tried = self._homeless = 0
         self._begin = 0.0
 
     def stop(self) -> None:
-        """Make ``run`` end at once, from any thread; what was found till then is kept."""
+        """Stop ``run``; callable from any thread. Plans found so far are kept."""
         self._stopped = True
         self._decoder.stop()
 
-    def run(self) -> Front:
-        """Search to the end; call it once. Raises NoPymoo."""
+    def run(self) -> ParetoSet:
+        """Search; call once. Raises PymooMissing."""
         self._begin = perf_counter()
         stay = np.zeros(self._jobs, np.int64)
         live = self._values(self._decoder.decode(stay, np.arange(self._jobs, dtype=np.float64)).plan)
-        rows = self._first(np.random.default_rng(self._settings.seed))
+        rows = self._initial_rows(np.random.default_rng(self._settings.seed))
         self._kept.add(live, rows[0])
-        if self._jobs >= 2 and not self._ended():
+        if self._jobs >= 2 and not self._is_over():
             self._evolve(rows, live)
-        return self._offer(live)
+        return self._make_set(live)
 
     # ---- chromosomes ----------------------------------------------------------------------------
 
-    def _row(self, genes: Ints, keys: Floats) -> Floats:
-        """One row of numbers from 0 to 1: a gene is the middle of its share of that range."""
-        return np.concatenate([(genes + 0.5) / self._decoder.genes, keys])
+    def _encode_row(self, genes: Ints, keys: Floats) -> Floats:
+        """Return a chromosome as numbers in 0..1; a gene is the centre of its subrange."""
+        return np.concatenate([(genes + 0.5) / self._decoder.gene_count, keys])
 
-    def _read(self, row: Floats) -> tuple[Ints, Floats]:
+    def _decode_row(self, row: Floats) -> tuple[Ints, Floats]:
         genes = np.minimum(
-            (row[: self._jobs] * self._decoder.genes).astype(np.int64), self._decoder.genes - 1
+            (row[: self._jobs] * self._decoder.gene_count).astype(np.int64), self._decoder.gene_count - 1
         )
         return genes, row[self._jobs :]
 
-    def _first(self, random: np.random.Generator) -> Floats:
-        """The first plans: the live one, the known ones, all jobs anew in each order on each tier, and the
-        live one with some jobs anew.
+    def _initial_rows(self, random: np.random.Generator) -> Floats:
+        """Return the initial population: the live plan, the known plans, all jobs searched in each order
+        on each tier, and the live plan with a random share of searched jobs.
         """
         n, decoder = self._jobs, self._decoder
         in_turn = (np.arange(n) + 0.5) / max(n, 1)
-        rows = [self._row(np.full(n, gene), in_turn) for gene in (decoder.stays, *decoder.known)]
-        keys = [in_turn, *(_spread(order) for order in self._orders)]
-        rows += [self._row(np.full(n, gene), key) for key in keys for gene in decoder.anew]
+        rows = [
+            self._encode_row(np.full(n, gene), in_turn) for gene in (decoder.stay_gene, *decoder.known_genes)
+        ]
+        keys = [in_turn, *(_rank_keys(order) for order in self._orders)]
+        rows += [self._encode_row(np.full(n, gene), key) for key in keys for gene in decoder.tier_genes]
         for _ in range(max(0, self._settings.population - len(rows))):
             share = random.uniform(0.02, 0.5)
-            genes = np.where(random.random(n) < share, random.choice(decoder.anew, n), decoder.stays)
-            rows.append(self._row(genes, np.clip(in_turn + random.normal(0, 0.1, n), 0, 1)))
+            genes = np.where(
+                random.random(n) < share, random.choice(decoder.tier_genes, n), decoder.stay_gene
+            )
+            rows.append(self._encode_row(genes, np.clip(in_turn + random.normal(0, 0.1, n), 0, 1)))
         return np.array(rows[: max(self._settings.population, 4)])
 
     # ---- the loop -------------------------------------------------------------------------------
 
-    def _ended(self) -> bool:
+    def _is_over(self) -> bool:
         settings = self._settings
         return (
             self._stopped
@@ -176,13 +184,13 @@ class Pareto:
 
     def _evolve(self, rows: Floats, live: Floats) -> None:
         algorithm, problem = _nsga2(rows, live.shape[0], self._settings)
-        while not self._ended():
+        while not self._is_over():
             asked = algorithm.ask()
             found, homeless = [], []
             for row in asked.get("X"):
-                if self._ended():
+                if self._is_over():
                     return
-                value, lost = self._try(row, live)
+                value, lost = self._evaluate_row(row, live)
                 found.append(value)
                 homeless.append([float(lost)])
             asked.set("F", np.array(found))
@@ -193,41 +201,45 @@ class Pareto:
             algorithm.tell(infills=asked)
         del problem
 
-    def _try(self, row: Floats, live: Floats) -> tuple[Floats, int]:
-        """The values of a chromosome, and how many jobs have no place; if any, the values mean nothing."""
+    def _evaluate_row(self, row: Floats, live: Floats) -> tuple[Floats, int]:
+        """Return the values of a chromosome and its number of unplaced jobs; if > 0, the values are
+        meaningless.
+        """
         try:
-            decoded = self._decoder.decode(*self._read(row))
+            decoded = self._decoder.decode(*self._decode_row(row))
         except WorkSpent:
             return live, self._jobs
         self._tried += 1
-        if decoded.homeless:
+        if decoded.unplaced:
             self._homeless += 1
-            return live, decoded.homeless
+            return live, decoded.unplaced
         value = self._values(decoded.plan)
-        if not self._stopped:  # else its repair may have been cut short
+        if not self._stopped:  # a stop may have cut the repair short
             self._kept.add(value, row)
         return value, 0
 
     # ---- what is offered ------------------------------------------------------------------------
 
-    def _offer(self, live: Floats) -> Front:
+    def _make_set(self, live: Floats) -> ParetoSet:
         elapsed = perf_counter() - self._begin
         values = np.array(self._kept.values)
-        best = front(values)
-        good = [i for i in best.tolist() if self._balance.as_good(values[i], live)]
+        best = pareto_front(values)
+        good = [i for i in best.tolist() if self._balance.is_as_good(values[i], live)]
         other = [i for i in good if not np.array_equal(values[i], live)]
         worse = best.shape[0] - len(good)
-        picked = [other[k] for k in shown(values[other], self._settings.most).tolist()] if other else []
+        picked = (
+            [other[k] for k in select_spread(values[other], self._settings.most).tolist()] if other else []
+        )
         plans = []
         for i in sorted(picked, key=lambda i: self._balance.cost(values[i])):
             try:
-                plan = self._decoder.decode(*self._read(self._kept.rows[i])).plan
-            except WorkSpent:  # it is too hard now, though it was not
+                plan = self._decoder.decode(*self._decode_row(self._kept.rows[i])).plan
+            except WorkSpent:  # decoding took less work before
                 continue
-            places = self._decoder.moved(plan)
+            places = self._decoder.moved_places(plan)
             if places:
-                plans.append(Alternative(tuple(values[i].tolist()), places))
-        return Front(
+                plans.append(AlternativePlan(tuple(values[i].tolist()), places))
+        return ParetoSet(
             tuple(live.tolist()),
             tuple(plans),
             self._tried,
@@ -240,17 +252,17 @@ class Pareto:
 
 
 def hypervolume(vectors: Floats, live: Floats) -> float:
-    """Which share of the box from nothing to 1.2 times the ``live`` plan's values the ``vectors`` dominate.
+    """Return the share of the box from 0 to 1.2 times the ``live`` values that ``vectors`` dominate.
 
-    By those objectives of which the live plan has any. Dozens of vectors take long in ten objectives. Raises
-    NoPymoo.
+    Objectives in which the live plan is 0 are left out. Slow for dozens of vectors in ten objectives. Raises
+    PymooMissing.
 
     E. Zitzler, L. Thiele, Multiobjective evolutionary algorithms (1999), through pymoo.
     """
     try:
         from pymoo.indicators.hv import HV  # noqa: PLC0415  (as above)
     except ImportError as error:
-        raise NoPymoo("the hypervolume needs pymoo: pip install 'schedd[pareto]'") from error
+        raise PymooMissing("the hypervolume needs pymoo: pip install 'schedd[pareto]'") from error
     some = live > _NOTHING
     if not some.any() or not vectors.shape[0]:
         return 0.0
@@ -258,15 +270,15 @@ def hypervolume(vectors: Floats, live: Floats) -> float:
     return float(HV(ref_point=corner)(vectors[:, some] / live[some])) / _BOX ** corner.shape[0]
 
 
-def _spread(order: Floats) -> Floats:
-    """Keys from 0 to 1 that say the same order."""
+def _rank_keys(order: Floats) -> Floats:
+    """Return keys in 0..1 with the same order."""
     ranks = np.argsort(np.argsort(order, kind="stable"), kind="stable")
     spread: Floats = (ranks + 0.5) / max(order.shape[0], 1)
     return spread
 
 
 def _nsga2(rows: Floats, objectives: int, settings: ParetoSettings) -> tuple[Any, Any]:
-    """Pymoo's algorithm, set up to be asked and told; and the problem, which it refers to."""
+    """Return pymoo's algorithm for ask-and-tell, and its problem, which must stay referenced."""
     try:
         from pymoo.algorithms.moo.nsga2 import NSGA2  # noqa: PLC0415  (optional, and it takes a second)
         from pymoo.core.problem import Problem  # noqa: PLC0415
@@ -274,7 +286,7 @@ def _nsga2(rows: Floats, objectives: int, settings: ParetoSettings) -> tuple[Any
         from pymoo.operators.mutation.pm import PM  # noqa: PLC0415
         from pymoo.termination import get_termination  # noqa: PLC0415
     except ImportError as error:
-        raise NoPymoo(
+        raise PymooMissing(
             "this needs pymoo, which is not installed: pip install 'schedd[pareto]' where the daemon runs"
         ) from error
     n = rows.shape[1]

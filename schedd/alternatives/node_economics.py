@@ -1,4 +1,6 @@
-"""The watts and prices of a cluster's nodes as arrays, and what jobs draw and cost by them."""
+"""Power draw, prices and failure rates of nodes as arrays, and the resulting energy, costs and losses of
+jobs.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,16 +14,18 @@ from schedd.policy.economy import Economy, Rates
 from schedd.policy.reliability import expected_loss
 from schedd.wire import NodeFacts
 
-__all__ = ["Books"]
+__all__ = ["NodeEconomics"]
 
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Books:
-    """By row of a plan: ``cpus``, whether a node is ``on`` (not down) and ``usable`` (up); watts while
-    ``idle``, per ``core``, per ``gpu`` and ``off``, NaN where the site says none; ``tariff``: which of
-    ``rates`` is the node's. Rows of pools have no cpus and are never on.
+class NodeEconomics:
+    """Columns by row of the plan.
+
+    ``on``: not down; ``usable``: up; ``nodes``: the row is a node. Watts: ``idle``, per ``core``, per
+    ``gpu``, ``off``; NaN if the site sets none. ``tariff``: index into ``rates``. Rows of pools have no cpus
+    and are never on.
     """
 
     cpus: Ints
@@ -36,12 +40,12 @@ class Books:
     rates: tuple[Rates, ...]
     currency: str
     failing: Floats
-    """Failures per second; NaN where no history of nodes is known."""
+    """Failures per second; NaN without a history of nodes."""
     priced: bool
-    """Whether the site has any prices."""
+    """The site has prices."""
 
     @classmethod
-    def of(
+    def from_economy(
         cls,
         economy: Economy,
         names: Mapping[int, str],
@@ -50,8 +54,10 @@ class Books:
         end: int,
         failing: Mapping[str, float] | None = None,
     ) -> Self:
-        """``names`` of nodes by row; prices over ``[begin, end)``, in seconds since the epoch; ``failing``:
-        how often nodes fail in a second, None where nobody looked.
+        """Build the columns.
+
+        ``names``: node names by row; prices hold over ``[begin, end)``, seconds since the epoch; ``failing``:
+        failures per second by node name, None without a history.
         """
         rows = max(names, default=-1) + 1
         watts = np.full((4, rows), np.nan)
@@ -81,11 +87,11 @@ class Books:
 
     @property
     def metered(self) -> bool:
-        """Whether the watts of all nodes are known."""
+        """The watts of all nodes are known."""
         return bool(self.nodes.any()) and not bool(np.isnan(self.idle[self.nodes]).any())
 
-    def costs(self, held: Entries, starts: Ints, ends: Ints) -> Floats:
-        """(n,) what each entry of nodes costs over its job's ``[start, end)``; both by entry."""
+    def entry_costs(self, held: Entries, starts: Ints, ends: Ints) -> Floats:
+        """Return the cost of each entry over ``[start, end)`` of its job, (n,); both arrays by entry."""
         found = np.zeros(len(held))
         rows, amounts = held.rows, held.amounts
         for kind, rates in enumerate(self.rates):
@@ -97,17 +103,19 @@ class Books:
                 found[here] += amounts[here, column] * paid
         return found
 
-    def joules(self, held: Entries, seconds: Ints) -> Floats:
-        """(n,) what each entry of nodes draws over so many ``seconds``, beyond what idle nodes draw."""
+    def entry_joules(self, held: Entries, seconds: Ints) -> Floats:
+        """Return the energy of each entry over ``seconds``, above the idle draw of the nodes, in joules,
+        (n,).
+        """
         amounts, rows = held.amounts, held.rows
         watts = amounts[:, CPUS] * self.core[rows] + amounts[:, GPUS] * self.gpu[rows]
         found: Floats = watts * seconds
         return found
 
-    def losses(self, held: Entries, starts: Ints, ends: Ints, now: int) -> Floats:
-        """(n,) core-seconds that each job is expected to lose since nodes fail; NaN: nobody looked.
+    def expected_losses(self, held: Entries, starts: Ints, ends: Ints, now: int) -> Floats:
+        """Return the core-seconds that each job is expected to lose by node failures, (n,); NaN: unknown.
 
-        ``starts`` and ``ends`` by job, as ``held.owner`` counts them; of one that runs what it did counts,
+        ``starts`` and ``ends`` are indexed by ``held.owner``. For a running job the work done so far counts,
         too.
         """
         n, rows, owner = starts.shape[0], held.rows, held.owner

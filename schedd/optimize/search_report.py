@@ -1,0 +1,60 @@
+"""Report of one search run."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from schedd.optimize.settings import Kind
+from schedd.plan.evaluate import Criterion
+
+__all__ = ["CriterionDelta", "SearchEndReason", "SearchReport"]
+
+
+class SearchEndReason(StrEnum):
+    """Reason for which a search ended."""
+
+    MOVES = "moves"
+    """All moves allowed were tried."""
+    SECONDS = "seconds"
+    """The time limit was reached."""
+    STOPPED = "stopped"
+    """``stop`` was called."""
+    MOVED_ENOUGH = "moved enough"
+    """The limit of moved jobs was reached."""
+    NOTHING_LEFT = "nothing left"
+    """All candidate moves were tried."""
+    NOTHING_TO_DO = "nothing to do"
+    """Fewer than two jobs can be moved."""
+
+
+@dataclass(frozen=True, slots=True)
+class CriterionDelta:
+    """Value of one criterion before and after a search; ``unit`` is ``s``, ``jobs`` or ``1``."""
+
+    criterion: Criterion
+    unit: str
+    before: float
+    after: float
+
+
+@dataclass(frozen=True, slots=True)
+class SearchReport:
+    """Report of one search run.
+
+    ``jobs``: movable jobs; ``moved``: jobs with a new place; ``too_late``: moves rejected because a job would
+    pass its latest start; ``pulled_left``: jobs that started earlier after accepted moves. ``gain``: weighted
+    mean of the relative gains of the criteria, with expected run times (see ``as_expected``); ``changes``:
+    criteria of the plan by walltimes.
+    """
+
+    kind: Kind
+    seed: int
+    jobs: int
+    tried: int
+    accepted: int
+    too_late: int
+    pulled_left: int
+    moved: int
+    gain: float
+    changes: tuple[CriterionDelta, ...]
+    why_ended: SearchEndReason
+    elapsed_s: float
