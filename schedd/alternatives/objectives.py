@@ -168,7 +168,7 @@ def _expected_loss(
 ) -> tuple[float | None, str, str]:
     """Return the expected loss of all jobs by node failures, in core-hours."""
     if bool(np.isnan(books.failing[books.nodes]).any()):
-        return None, "core-h", "no node history yet"
+        return None, "core-h", "no history of nodes yet"
     return float(books.expected_losses(held, starts, ends, now).sum()) / _HOUR, "core-h", ""
 
 
