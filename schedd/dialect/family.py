@@ -1,7 +1,7 @@
 """The dialects: how each family of servers writes requests, and what its numbers mean."""
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from schedd.dialect.errors import RequestError
@@ -25,7 +25,8 @@ class Site:
 
     ``mem_per_core`` in KiB is planned where a job asks for no memory; ``pack``: units of one request may
     share a node where the family's default is a node for each; ``kinds`` are those of the nodes where some
-    decide by themselves whether jobs share them; ``types`` the types of an OpenPBS server's resources.
+    decide by themselves whether jobs share them; ``types`` the types of an OpenPBS server's resources;
+    ``levels`` the values on nodes of those that jobs do not use up, by name in lower case.
     """
 
     defaults: Mapping[str, str]
@@ -36,6 +37,7 @@ class Site:
     shared: Collection[str] = ()
     kinds: Collection[NodeKind] = ()
     types: ResourceTypes = NO_TYPES
+    levels: Mapping[str, Collection[int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,7 @@ def _read_openpbs(facts: JobFacts, site: Site) -> Request:
         shared=site.shared,
         kinds=site.kinds,
         types=site.types,
+        levels=site.levels,
         runs=facts.state in ("R", "E", "S"),
     )
 

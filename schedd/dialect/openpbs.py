@@ -35,6 +35,7 @@ _ONE_NODE: Final = frozenset({"host", "vnode"})
 _SAID: Final = {True: frozenset({"excl"}), False: frozenset[str]()}
 
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
+_NO_LEVELS: Final[Mapping[str, Collection[int]]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,7 @@ class _Site:
 
     amounts: Mapping[str, str]
     types: ResourceTypes
+    levels: Mapping[str, Collection[int]]
     told: bool
     chunk_defaults: Mapping[str, str]
     mem_per_core_default: int
@@ -63,6 +65,7 @@ def parse_openpbs(
     generic: Collection[str] = (),
     shared: Collection[str] = (),
     types: ResourceTypes | None = None,
+    levels: Mapping[str, Collection[int]] = _NO_LEVELS,
     kinds: Collection[NodeKind] = (),
     runs: bool = False,
 ) -> Request:
@@ -74,8 +77,9 @@ def parse_openpbs(
     ``chunk_defaults`` the ``default_chunk`` of queue and server. ``mem_per_core_default`` in KiB is planned
     for chunks that ask for no memory, never more than their vmem. ``known_nodes`` tells hosts from
     properties in ``nodes=``; ``generic`` are node-locked resources that the plan knows; ``types`` those of
-    the server's resources (None: there is no server, and the look of a value decides); ``kinds`` those of the
-    nodes where some are shared otherwise than jobs ask. ``runs``: the job has started. Raises RequestError.
+    the server's resources (None: there is no server, and the look of a value decides), ``levels`` the values
+    on nodes of those that jobs do not use up; ``kinds`` those of the nodes where some are shared otherwise
+    than jobs ask. ``runs``: the job has started. Raises RequestError.
     """
     asked = Asked({**resources, **({"select": schedselect} if schedselect.strip() else {})}, defaults)
     refuse_flags(asked.values)
@@ -94,6 +98,7 @@ def parse_openpbs(
     site = _Site(
         by_lower_name(generic),
         types or NO_TYPES,
+        levels,
         types is not None,
         {name.strip().lower(): value for name, value in chunk_defaults.items()},
         mem_per_core_default,
@@ -179,6 +184,11 @@ def _planned(chunk: SelectChunk, asked: Asked, site: _Site) -> Chunk:
             pass
         elif site.types.is_amount(name):
             amount = parse_typed(span.inner(), site.types.type_of(name))
+            if site.types.is_level(name) and name not in site.amounts:
+                if amount:
+                    enough = frozenset(f"{name}={one}" for one in site.levels.get(name, ()) if one >= amount)
+                    features.add(enough or frozenset({f"{name}>={span.unquoted()}"}))
+                continue
             amounts[site.amounts.get(name, site.types.spelled(name))] = amount
         elif not site.types.type_of(name) and name in site.amounts:
             amounts[site.amounts[name]] = parse_amount(span)

@@ -27,7 +27,6 @@ class ResourceFacts:
 
 
 _AMOUNTS: Final = frozenset({"long", "size", "float"})
-_STRINGS: Final = frozenset({"string", "string_array"})
 
 BUILT_IN: Final[Mapping[str, ResourceFacts]] = MappingProxyType(
     {
@@ -65,6 +64,9 @@ def float_parts(text: str) -> int | None:
     return round(max(Decimal(-_MOST_PARTS), min(parts, Decimal(_MOST_PARTS))))
 
 
+_OF_PROCESSES: Final = frozenset({"mpiprocs", "ompthreads", "nchunk"})
+"""How a job's processes are started: nothing of nodes."""
+
 _CHUNK_NAME: Final = re.compile(
     r"(?:\"[^\"]*\"|'[^']*'|(?P<name>(?<=[:+])[A-Za-z][\w-]*(?==)|^[A-Za-z][\w-]*(?==)))"
 )
@@ -73,13 +75,19 @@ _CHUNK_NAME: Final = re.compile(
 class ResourceTypes:
     """The resources that a server told, and those that every server knows. Immutable."""
 
-    __slots__ = ("_known", "spelled_select", "told")
+    __slots__ = ("_known", "levels", "spelled_select", "told")
 
     def __init__(self, told: Mapping[str, ResourceFacts] = MappingProxyType({})) -> None:
         self.told = told
         self._known = {
             name.lower(): (name, facts) for source in (BUILT_IN, told) for name, facts in source.items()
         }
+        self.levels = frozenset(
+            name
+            for name, (_, facts) in self._known.items()
+            if facts.type in _AMOUNTS and "h" in facts.flags and not {"n", "f"} & set(facts.flags)
+        ).difference(_OF_PROCESSES)
+        """Names in lower case of numbers of hosts that are compared and not used up: see ``is_level``."""
         self.spelled_select = lru_cache(maxsize=20_000)(self._spelled_select)
         """A ``select`` with the names of resources as the server spells them."""
 
@@ -103,9 +111,11 @@ class ResourceTypes:
         """Whether the resource is known as a number."""
         return self.type_of(name) in _AMOUNTS
 
-    def is_string(self, name: str) -> bool:
-        """Whether the resource is known as a string or a list of strings."""
-        return self.type_of(name) in _STRINGS
+    def is_level(self, name: str) -> bool:
+        """Whether the resource is a number of hosts that jobs are compared with and do not use up: its flags
+        have neither ``n`` nor ``f``.
+        """
+        return name.lower() in self.levels
 
     def is_of_hosts(self, name: str) -> bool:
         """Whether chunks of a job may ask for it: its flags have ``h``."""

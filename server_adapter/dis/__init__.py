@@ -1,6 +1,6 @@
 """DIS, the self-delimiting text encoding of TORQUE's batch protocol (protocol document, section 4)."""
 
-from server_adapter.dis.attribute import Attribute, Operation
+from server_adapter.dis.attribute import Attribute, Operation, values_by_key
 from server_adapter.dis.decode import DEFAULT_LIMITS, Decoder, Limits
 from server_adapter.dis.encode import encode_attribute, encode_attributes, encode_integer, encode_string
 from server_adapter.dis.errors import DisError, DisIncompleteError, DisLimitError, DisSyntaxError
@@ -25,4 +25,5 @@ __all__ = [
     "encode_string",
     "is_plain",
     "text_of",
+    "values_by_key",
 ]

@@ -1,9 +1,14 @@
 """One entry of an attribute list, as it travels: name, resource, value, operator."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Final
 
 from server_adapter.text import bytes_of, is_plain
+
+REPEATED: Final = ", "
+"""Between the values of attributes that a server sends more than once, as qmgr prints them."""
 
 
 class Operation(IntEnum):
@@ -61,3 +66,12 @@ class Attribute:
 
 def _length(text: str) -> int:
     return len(text) if is_plain(text) else len(bytes_of(text))
+
+
+def values_by_key(entries: Iterable[Attribute]) -> dict[str, str]:
+    """The values of entries by key. Those of one key are one list, joined by `REPEATED`."""
+    found: dict[str, str] = {}
+    for entry in entries:
+        before = found.get(entry.key)
+        found[entry.key] = entry.value if before is None else f"{before}{REPEATED}{entry.value}"
+    return found

@@ -1,14 +1,11 @@
 """The hot loop: attribute lists of a status reply to dictionaries, at well under a microsecond an entry."""
 
 from collections.abc import Collection
-from typing import Final
 
+from server_adapter.dis.attribute import REPEATED
 from server_adapter.dis.decode import DEFAULT_LIMITS, Decoder, Limits
 from server_adapter.dis.errors import DisIncompleteError, DisSyntaxError
 from server_adapter.text import is_plain, text_of
-
-REPEATED: Final = ", "
-"""Between the values of attributes that a server sends more than once, as qmgr prints them."""
 
 _PLUS = 0x2B
 _ONES: tuple[int | None, ...] = tuple(b - 48 if 48 <= b < 58 else None for b in range(256))

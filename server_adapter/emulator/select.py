@@ -4,7 +4,7 @@ import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from server_adapter.dis import Attribute, Operation
+from server_adapter.dis import Attribute, Operation, values_by_key
 from server_adapter.emulator.jobs import Job
 from server_adapter.emulator.principal import Principal, may_see
 from server_adapter.emulator.render import job_attributes
@@ -48,7 +48,7 @@ def _meets(cluster: Cluster, job: Job, condition: Attribute) -> bool:
         case "User_List" | "euser" | "Job_Owner":
             users = {word.partition("@")[0] for word in condition.value.split(",")}
             return (job.order.user in users) is not (condition.operation is Operation.NE)
-    found = {entry.key: entry.value for entry in job_attributes(cluster, job, privileged=True)}
+    found = values_by_key(job_attributes(cluster, job, privileged=True))
     value = found.get(condition.key)
     if value is None:
         return condition.operation is Operation.NE

@@ -103,3 +103,17 @@ def test_a_reason_names_only_what_no_node_has() -> None:
         "never on this cluster: no node has rack=14",
         "never on this cluster: no node has os=8.10 and rack=13",
     ]
+
+
+def test_jobs_share_a_number_that_they_do_not_use_up() -> None:
+    resources = {**RESOURCES, "speed": ResourceFacts("long", "h")}
+    cluster = cluster_of(resources)
+    cluster.node("n1", properties=("speed=7", "rack=12"))
+    cluster.node("n2", properties=("speed=3", "rack=13"))
+    for job in "123":
+        submit(cluster, job, "1:ncpus=1:SPEED=5")
+    assert [(cluster.start(job), cluster.where(job)) for job in "123"] == [(0, ["n1"])] * 3
+    submit(cluster, "4", "1:ncpus=1:speed=8")
+    assert cluster.view("4").why == "never on this cluster: no node has speed>=8"
+    cluster.node("n2", properties=("speed=9", "rack=13"))
+    assert cluster.where("4") == ["n2"]

@@ -62,12 +62,15 @@ class Intake:
         self._shared: frozenset[str] = frozenset()
         self._kinds: tuple[NodeKind, ...] = ()
         self._types = NO_TYPES
+        self._known_nodes: tuple[Node, ...] = ()
+        self._levels: dict[str, tuple[int, ...]] = {}
 
     def copy(self) -> "Intake":
         """One that knows the same nodes, for a copy of the engine; texts are read anew."""
         new = Intake(self._settings)
         new._nodes, new._generic, new._shared = self._nodes, self._generic, self._shared
         new._kinds, new._types = self._kinds, self._types
+        new._known_nodes, new._levels = self._known_nodes, self._levels
         return new
 
     def set_nodes(self, nodes: Mapping[str, Node], uncounted: Iterable[str] = ()) -> bool:
@@ -81,9 +84,12 @@ class Intake:
         )
         generic |= frozenset(uncounted)
         kinds = kinds_of(nodes.values(), GATE)
-        if names == self._nodes and generic == self._generic and kinds == self._kinds:
+        self._known_nodes = tuple(nodes.values())
+        levels = self._find_levels()
+        same = names == self._nodes and generic == self._generic and kinds == self._kinds
+        if same and levels == self._levels:
             return False
-        self._nodes, self._generic, self._kinds = names, generic, kinds
+        self._nodes, self._generic, self._kinds, self._levels = names, generic, kinds, levels
         self._known.clear()
         self._requests.clear()
         return True
@@ -102,9 +108,20 @@ class Intake:
         if types == self._types:
             return False
         self._types = types
+        self._levels = self._find_levels()
         self._known.clear()
         self._requests.clear()
         return True
+
+    def _find_levels(self) -> dict[str, tuple[int, ...]]:
+        """By name the values on nodes of the numbers that jobs do not use up."""
+        found: dict[str, list[int]] = {}
+        for node in self._known_nodes if self._types.levels else ():
+            for feature in node.features:
+                name, _, value = feature.partition("=")
+                if name in self._types.levels and value.isdecimal():
+                    found.setdefault(name, []).append(int(value))
+        return {name: tuple(sorted(set(values))) for name, values in found.items()}
 
     def read(
         self, facts: JobFacts, queue: QueueFacts | None, server_defaults: Mapping[str, str]
@@ -166,6 +183,7 @@ class Intake:
                     shared=self._shared,
                     kinds=self._kinds,
                     types=self._types,
+                    levels=self._levels,
                 ),
             )
         except RequestError as error:

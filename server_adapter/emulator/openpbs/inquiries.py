@@ -4,7 +4,7 @@ import operator
 from collections.abc import Iterable, Sequence
 
 from server_adapter.batch.answers import Location, Selection
-from server_adapter.dis import Attribute, Operation, encode_integer, encode_string
+from server_adapter.dis import Attribute, Operation, encode_integer, encode_string, values_by_key
 from server_adapter.emulator.encoding import encode_entry
 from server_adapter.emulator.errors import RefusalError
 from server_adapter.emulator.jobs import Job
@@ -229,7 +229,7 @@ class Inquiries:
             if "[]" in name
             else render.job_attributes(self._cluster, jobs[0])
         )
-        values = {entry.key: entry.value for entry in entries}
+        values = values_by_key(entries)
         match condition.name:
             case "job_state":
                 met = values["job_state"] in condition.value

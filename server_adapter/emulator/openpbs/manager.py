@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from server_adapter.dis import Attribute, Operation
+from server_adapter.dis import Attribute, Operation, values_by_key
 from server_adapter.emulator.errors import RefusalError
 from server_adapter.emulator.jobs import Queue
 from server_adapter.emulator.nodes import NodeSpec
@@ -70,7 +70,7 @@ def _queue(cluster: PbsCluster, command: ManagerCommand, name: str, changes: Seq
         del cluster.queues[name]
         return
     queue = cluster.queues[name]
-    settings = queue.attributes | {change.key: change.value for change in changes}
+    settings = queue.attributes | values_by_key(changes)
     route = settings.get("queue_type", "").lower().startswith("r")
     if route and _is_true(settings.get("enabled", "")) and not settings.get("route_destinations"):
         raise RefusalError(ServerCode.QUENOEN, "Cannot enable queue, incomplete definition")

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from dateutil.rrule import rrulestr
 
-from server_adapter.dis import Attribute
+from server_adapter.dis import Attribute, values_by_key
 from server_adapter.emulator import lifecycle, submission
 from server_adapter.emulator.errors import RefusalError
 from server_adapter.emulator.jobs import Order, Queue
@@ -33,7 +33,7 @@ def ask(cluster: PbsCluster, attributes: Iterable[Attribute], who: Principal) ->
 
     Raises refusals 15014, 15035, 15086.
     """
-    given = {entry.key: entry.value for entry in attributes}
+    given = values_by_key(attributes)
     start, end = _times(given)
     if start < cluster.now or end <= start:
         raise RefusalError(ServerCode.BADTSPEC, "Bad time specification(s)")
@@ -145,7 +145,7 @@ def alter(cluster: PbsCluster, request: ModifyReservationRequest, who: Principal
         raise RefusalError(ServerCode.PERM, "Unauthorized Request ")
     if one.state not in _ALTERABLE:
         raise RefusalError(ServerCode.BADSTATE, "Request invalid for state of job")
-    given = {entry.key: entry.value for entry in request.attributes}
+    given = values_by_key(request.attributes)
     length = one.end - one.start
     try:
         start = int(given.get("reserve_start", one.start))

@@ -17,7 +17,7 @@ from typing import Final
 from server_adapter.batch.errors import ServerRefusedError
 from server_adapter.bridge.draining import MOST_SCRIPT, Ask, Drained, DrainError, Fate, text_of
 from server_adapter.bridge.link import Link
-from server_adapter.dis import Attribute
+from server_adapter.dis import Attribute, values_by_key
 from server_adapter.openpbs.codes import (
     READ_ONLY,
     ManagerCommand,
@@ -174,7 +174,7 @@ class Router:
 
 def _described(job: Drained, moved: MovedJob) -> Drained:
     """What came, with what its owner asked for alone."""
-    found = drained(job.id, {entry.key: entry.value for entry in moved.attributes})
+    found = drained(job.id, values_by_key(moved.attributes))
     if "nodes" in found.resources:
         derived = _FROM_NODES
     elif "select" in found.resources:
@@ -195,7 +195,7 @@ def script_of(moved: MovedJob) -> str:
     """
     if moved.script:
         return text_of(moved.script)
-    named = {entry.name: entry.value for entry in moved.attributes}
+    named = values_by_key(moved.attributes)
     program = named.get("executable", "")
     if not program:
         raise DrainError("it has no script")

@@ -211,7 +211,9 @@ def node_facts(
             properties += [vnode for vnode in text.split(",") if vnode != name]
         elif resource not in _NOT_AMOUNTS:
             count = amount(resource, text, types)
-            if count is not None:
+            if types.is_level(resource):
+                properties += levels(resource, text, types)
+            elif count is not None:
                 amounts[types.spelled(resource)] = count
             elif not types.is_amount(resource):
                 properties += tags(resource, text, types)
@@ -240,6 +242,12 @@ def tags(resource: str, text: str, types: ResourceTypes) -> list[str]:
     is_true = boolean(resource, text, types)
     values = text.split(",") if is_true is None else [str(is_true)]
     return [f"{resource.lower()}={value.strip()}" for value in values]
+
+
+def levels(resource: str, text: str, types: ResourceTypes) -> list[str]:
+    """The properties of a vnode by a number that jobs do not use up; of a host by those of its vnodes."""
+    counts = [amount(resource, one.strip(), types) for one in text.split(",")]
+    return [f"{resource.lower()}={count}" for count in counts if count is not None]
 
 
 @dataclass(frozen=True, slots=True)

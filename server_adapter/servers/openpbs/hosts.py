@@ -171,8 +171,11 @@ def amounts(values: Values, prefix: str, types: ResourceTypes) -> dict[str, int]
     """What a vnode has (`AVAILABLE`) or jobs hold there (`ASSIGNED`) that can be counted; sizes in KiB."""
     found = {}
     for key, text in values.items():
-        if key.startswith(prefix) and (count := amount(key[len(prefix) :], text, types)) is not None:
-            found[key[len(prefix) :]] = count
+        name = key[len(prefix) :]
+        if not key.startswith(prefix) or types.is_level(name):
+            continue
+        if (count := amount(name, text, types)) is not None:
+            found[name] = count
     return found
 
 
@@ -216,7 +219,8 @@ def _words(
             resource = key[len(AVAILABLE) :]
             if not key.startswith(AVAILABLE) or resource in _NAMES or text.startswith(_INDIRECT):
                 continue
-            if amount(resource, text, types) is None and not types.is_amount(resource):
+            is_word = amount(resource, text, types) is None and not types.is_amount(resource)
+            if is_word or types.is_level(resource):
                 found[key] = list(dict.fromkeys([*found.get(key, []), *map(str.strip, text.split(","))]))
     reserved = [
         one.strip() for vnode in vnodes for one in vnode.values.get("resv", "").split(",") if one.strip()

@@ -148,6 +148,12 @@ def meets(
         elif name == "host":
             if value in known and value not in tags and value not in names:
                 return False
+        elif types.is_level(name):
+            start = f"{name.lower()}="
+            there = [int(tag[len(start) :]) for tag in tags if tag.startswith(start)]
+            least = amount(name, text_of_value(value), types) or 0
+            if least and max(there, default=0) < least and any(tag.startswith(start) for tag in known):
+                return False
         elif types.is_amount(name):
             pass
         elif (is_true := boolean(name, value, types)) is False:

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedd.dialect import RequestError, Site, dialect_of
-from schedd.engine.facts.intake import node_of
-from schedd.model import Node, Request
+from schedd.dialect import Site, dialect_of
+from schedd.engine import EngineSettings
+from schedd.engine.facts.intake import Intake, Understood, node_of
+from schedd.model import Node
 from schedd.plan.plan import Plan
 from schedd.wire import JobFacts, NodeFacts, ResourceFacts, ResourceTypes, Run, ShareFacts
 from server_adapter.batch.errors import ServerRefusedError
@@ -138,45 +139,63 @@ def asks_nothing(kind: str, asked: str) -> bool:
     return number is not None and (number(asked) or 0) <= 0
 
 
-def planned(kind: str, name: str, asked: str, nodes: Sequence[NodeFacts]) -> Request:
-    types = ResourceTypes({"Thing": ResourceFacts(kind, "h")})
+def read(types: ResourceTypes, name: str, asked: str, node: NodeFacts) -> Understood:
     job = job_facts("1.s", {"job_state": "Q", "schedselect": f'1:ncpus=1:{name}="{asked}"'}, types)
-    known = frozenset(resource for node in nodes for resource in node.resources)
-    return dialect_of("openpbs").read(job, Site(defaults={}, generic=known, types=types))
+    intake = Intake(EngineSettings())
+    intake.set_types(types)
+    intake.set_nodes({node.name: node_of(node)})
+    return intake.read(job, None, {})
 
 
 @given(
     st.sampled_from(KINDS),
+    st.sampled_from(["h", "hn", "hnq"]),
     st.sampled_from(["thing", "Thing", "THING"]),
     st.sampled_from(ODD),
     st.none() | st.sampled_from(ODD) | st.lists(st.sampled_from(ODD), min_size=2, max_size=3).map(",".join),
 )
 def test_a_request_fits_a_node_as_the_servers_documents_say(
-    kind: str, name: str, asked: str, offered: str | None
+    kind: str, flags: str, name: str, asked: str, offered: str | None
 ) -> None:
     if offered is not None and not readable(kind, offered):
         offered = None  # the server refuses such a value, so that none is set
     if offered is not None and kind == "boolean":
         offered = str(boolean_of(offered))  # as the server writes it
-    types = ResourceTypes({"Thing": ResourceFacts(kind, "h")})
+    types = ResourceTypes({"Thing": ResourceFacts(kind, flags)})
     values = {"state": "free", "resources_available.ncpus": "4", "resources_available.host": "n1"}
     if offered is not None:
         values["resources_available.Thing"] = offered
     node = node_facts("n1", values, types=types)
+    understood = read(types, name, asked, node)
     if not readable(kind, asked):
-        with pytest.raises(RequestError):
-            planned(kind, name, asked, [node])
+        assert understood.request is None
         return
     expected = asks_nothing(kind, asked) or fits(kind, asked, offered)
-    try:
-        request = planned(kind, name, asked, [node])
-    except RequestError as error:  # more than can be counted
-        assert "too large" in str(error)
+    if understood.request is None:  # more than can be counted
+        assert "too large" in understood.problem
         assert not expected or kind == "float"
         return
-    assert request.notes == ()
-    never = Plan([node_of(node)], 0).why_never(request)
+    assert understood.request.notes == ()
+    never = Plan([node_of(node)], 0).why_never(understood.request)
     assert (never is None) == expected, never
+    used_up = kind in ("long", "size", "float") and "n" in flags and not asks_nothing(kind, asked)
+    assert bool(understood.request.chunks[0].resources) == used_up
+
+
+def test_a_number_without_the_flag_n_is_compared_and_not_used_up() -> None:
+    types = ResourceTypes({"speed": ResourceFacts("long", "h"), "gen": ResourceFacts("long", "h")})
+    values = {"state": "free", "resources_available.ncpus": "4", "resources_available.speed": "7"}
+    node = node_facts("n1", values, types=types)
+    assert (node.resources, node.properties) == ({}, ("speed=7",))
+    [share] = [ShareFacts("n1", 2)]
+    where = exec_vnode(
+        "2:ncpus=1:speed=7", [share], tags={"n1": node.properties}, types=types, free={"n1": {}}
+    )
+    assert where == "(n1:ncpus=1)+(n1:ncpus=1)"
+    tags = {"n1": ["speed=3"], "n2": ["speed=12"]}
+    shares = [ShareFacts("n1", 1), ShareFacts("n2", 1)]
+    where = exec_vnode("1:ncpus=1:speed=5+1:ncpus=1", shares, tags=tags, types=types)
+    assert where == "(n2:ncpus=1)+(n1:ncpus=1)"
 
 
 def nodes_with(kind: str, values: Sequence[str]) -> list[Node]:
