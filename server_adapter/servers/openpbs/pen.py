@@ -66,7 +66,7 @@ class Pen:
         self._proved: Connection | None = None
         """The connection on which a write was answered."""
         self._unanswered = 0
-        self._since = 0.0
+        self._spent = 0.0
         self.comments = comments
 
     def see(self, state: State) -> None:
@@ -150,13 +150,18 @@ class Pen:
     async def _send(self, request: ManageRequest) -> bool:
         try:
             async with self._link.talk() as connection:
-                if connection is not self._proved or not self._unanswered:
-                    self._since, self._unanswered = time.monotonic(), 0
+                if connection is not self._proved:
+                    self._unanswered, self._spent = 0, 0.0
+                began = time.monotonic()
                 try:
                     await self._request(connection, request)
                 finally:
+                    # Only what the requests took: between them others have the connection, or runs go first.
+                    ended = time.monotonic()
+                    self._spent += ended - began
                     if not self._unanswered:
-                        self._pace.took(self._since, time.monotonic())
+                        self._pace.took(ended - self._spent, ended)
+                        self._spent = 0.0
         except ServerRefusedError as error:
             if error.code in _NO_RIGHT:
                 if self.comments and any(one.name == "comment" for one in request.attributes):

@@ -1,5 +1,6 @@
 """Writing on jobs of an OpenPBS server, against a scripted one over real sockets."""
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 
@@ -156,3 +157,18 @@ async def test_most_writes_are_not_answered_and_the_first_of_each_connection_is(
     codes = [request.code for request in site.peer.seen if isinstance(request, ManageRequest)]
     assert codes == [RequestCode.MODIFY_JOB] + [RequestCode.ASYNC_MODIFY_JOB] * 19
     assert len({one["job"] for one in site.written()}) == 20
+
+
+async def test_time_between_writes_does_not_count_as_time_spent_in_them(tmp_path: Path) -> None:
+    """A slow server gets fewer writes; a busy adapter must not be taken for one."""
+    site = Site()
+    async with site.peer.listening():
+        server = site.server_of(tmp_path)
+        took: list[float] = []
+        server.pen._pace.took = lambda began, ended: took.append(ended - began)  # type: ignore[method-assign]
+        for number in range(9):
+            await server.write(tell(f"{number}.s", 5_000, "n1"))
+            await asyncio.sleep(0.2)
+        await server.close()
+    assert len(took) == 2  # the first, and the group of eight
+    assert max(took) < 1.0
