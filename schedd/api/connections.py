@@ -1,6 +1,7 @@
 """One connection: whose it is on the UNIX socket, and that nobody holds it for nothing."""
 
 import asyncio
+import os
 import socket
 import struct
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from schedd.api.access import PEER, TRUST
 from schedd.api.places import Places
 from schedd.service.settings.file import LimitSettings
+from schedd.supervision import WorkRecord
 
 __all__ = ["Connection"]
 
@@ -31,12 +33,20 @@ class Connection(HttpToolsProtocol):
     when there is no place for it.
     """
 
-    def __init__(self, *, limits: Callable[[], LimitSettings], places: Places, **more: Any) -> None:
+    def __init__(
+        self,
+        *,
+        limits: Callable[[], LimitSettings],
+        places: Places,
+        failures: WorkRecord | None = None,
+        **more: Any,
+    ) -> None:
         super().__init__(**more)
         self._limits = limits()
         self._places = places
+        self._failures = failures
         self.whose = ""
-        self.local = self.trusted = False
+        self.local = self.trusted = self.privileged = False
         self._silent = True
         self._patience = self._limits.patience
         self._in_head = True
@@ -46,14 +56,24 @@ class Connection(HttpToolsProtocol):
         self._leaving: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for a request, and see who it is."""
+        """Begin to wait for a request, and see who it is. Never raises: the connection is closed instead."""
+        try:
+            self._begin(transport)
+        except BaseException as error:
+            transport.abort()
+            if self._failures is not None and not isinstance(error, OSError):
+                self._failures.note(error)
+
+    def _begin(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
-        uid = _peer(transport)
+        channel = transport.get_extra_info("socket")
+        uid = _peer(channel)
         self.app_state = {**self.app_state, TRUST: lambda: self._places.trust(self)}
         if uid is not None:
             self.app_state[PEER] = uid
         self.local = uid is not None
         self.whose = f"uid {uid}" if uid is not None else str(self.client[0] if self.client else "")
+        self.privileged = uid in (0, os.geteuid()) or self.client in self._places.own
         if self._places.take(self, self._limits):
             self._expect(min(self._patience, _SILENT_S))
         else:
@@ -77,7 +97,8 @@ class Connection(HttpToolsProtocol):
         """It is over."""
         self._places.give_back(self)
         self._end_waiting()
-        super().connection_lost(exc)
+        if self.flow is not None:  # else it never began
+            super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Take more of a request, unless it never comes to its body."""
@@ -143,9 +164,8 @@ class Connection(HttpToolsProtocol):
         self._arriving = self._leaving = None
 
 
-def _peer(transport: asyncio.Transport) -> int | None:
+def _peer(channel: Any) -> int | None:
     """The uid at the other end of a UNIX socket; None where it is none."""
-    channel = transport.get_extra_info("socket")
     if channel is None or channel.family != socket.AF_UNIX:
         return None
     _, uid, _ = _CREDENTIALS.unpack(

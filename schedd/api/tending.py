@@ -13,6 +13,7 @@ import structlog
 from fastapi import FastAPI
 
 from schedd.api.app import Lifespan
+from schedd.api.probing import Probe
 from schedd.service.access.askers import Askers
 from schedd.service.cluster.loop import PlanLoop
 from schedd.service.clusters import Clusters
@@ -28,6 +29,8 @@ _log = structlog.get_logger(__name__)
 _TOKENS_S = 2.0
 """Seconds between two looks at the store's tokens: so soon one that was revoked counts no more."""
 _WAITING_S = 2.0
+_PROBE_S = 15.0
+"""Between two requests of the daemon to itself where no watchdog says how often."""
 _EXTEND_US = 60_000_000
 """For how long, from each such word on, the service manager is to wait for a daemon without a database."""
 
@@ -39,8 +42,12 @@ def lifespan(
     give_up: Callable[[BaseException], None],
     hooks: Sequence[Hook] = (),
     desks: Sequence[Desk] = (),
+    probe: Probe | None = None,
 ) -> Lifespan:
-    """From the first moment to the last: ``reload`` is called on SIGHUP, ``give_up`` when nothing helps."""
+    """From the first moment to the last: ``reload`` is called on SIGHUP, ``give_up`` when nothing helps.
+
+    The service manager's watchdog is fed when ``probe`` was answered.
+    """
 
     @contextlib.asynccontextmanager
     async def lived(_: FastAPI) -> AsyncIterator[None]:
@@ -56,7 +63,7 @@ def lifespan(
             loop.add_signal_handler(signal.SIGHUP, reloading)
         tasks += (
             work.once("start", partial(_start, clusters, give_up)),
-            work.task("watchdog", partial(_feed_watchdog, clusters)),
+            work.task("watchdog", partial(_feed_watchdog, clusters, probe)),
             work.task("tokens", partial(_keep_tokens, clusters, askers), needed=True),
             *(work.task("notices", desk.follow, cluster=desk.cluster) for desk in desks),
             *(
@@ -107,13 +114,18 @@ async def _start(clusters: Clusters, give_up: Callable[[BaseException], None]) -
         raise
 
 
-async def _feed_watchdog(clusters: Clusters) -> None:
-    """Tell the service manager again and again that the daemon works, as long as it does."""
+async def _feed_watchdog(clusters: Clusters, probe: Probe | None) -> None:
+    """Tell the service manager again and again that the daemon works, as long as its planners work and it
+    answers a request over its own socket. Raises NotAnswered.
+    """
     interval = watchdog_interval()
-    while interval is not None:
-        if clusters.ready and works(clusters, interval):
+    every = _PROBE_S if interval is None else interval / 4
+    while True:
+        await asyncio.sleep(every)
+        if probe is not None:
+            await probe.ask(every)
+        if interval is not None and clusters.ready and works(clusters, interval):
             notify("WATCHDOG=1")
-        await asyncio.sleep(interval / 3)
 
 
 async def _get_ready(clusters: Clusters) -> None:

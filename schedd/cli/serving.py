@@ -12,10 +12,12 @@ from types import FrameType
 import structlog
 import uvicorn
 
+from schedd.api.accepting import Acceptor, descriptor_limit, descriptors_in_use
 from schedd.api.app import create_app
 from schedd.api.connections import Connection
 from schedd.api.listening import leave, warn_if_out_of_date
 from schedd.api.places import Places
+from schedd.api.probing import Probe
 from schedd.api.reloading import Reload
 from schedd.api.tending import lifespan
 from schedd.dashboard import add_dashboard
@@ -71,6 +73,7 @@ def serve(
         incidents=Incidents(folder) if folder is not None else None,
         evaluate_every=settings.store.evaluate_every,
     )
+    clusters.supervisor.watch_threads()
     failed: list[BaseException] = []
 
     def give_up(error: BaseException) -> None:
@@ -87,12 +90,14 @@ def serve(
     desks = {}
     if settings.notify.on and durable is not None:
         desks = {one.name: Desk(one, settings.notify, durable.opened_store) for one in clusters}
+    places = Places(descriptor_limit(), descriptors_in_use)
+    probe = Probe(server, tls=tls is not None, expect=places.own.add, forget=places.own.discard)
     app = create_app(
         clusters,
         askers,
         max_body=settings.server.max_body_mib << 20,
         root=settings.server.root,
-        lifespan=lifespan(clusters, askers, reload, give_up, hooks, tuple(desks.values())),
+        lifespan=lifespan(clusters, askers, reload, give_up, hooks, tuple(desks.values()), probe),
         desks=desks,
     )
     sessions = add_dashboard(app)
@@ -101,7 +106,12 @@ def serve(
     config = uvicorn.Config(
         app,
         loop="uvloop",
-        http=partial(Connection, limits=lambda: askers.limits, places=Places()),  # type: ignore[arg-type]
+        http=partial(  # type: ignore[arg-type]
+            Connection,
+            limits=lambda: askers.limits,
+            places=places,
+            failures=clusters.supervisor.record("connections"),
+        ),
         ws="none",
         log_config=None,
         access_log=False,
@@ -124,7 +134,7 @@ def serve(
         and settings.auth.anonymous == "none"
     ):
         _log.warning("nobody can ask yet: make a token with `schedd token create`, or set server.socket")
-    running = _Server(config, clusters, local)
+    running = _Server(config, clusters, local, places.most_descriptors)
     with _one_signal(running):
         running.run([server])
     _log.info("stopped")
@@ -132,31 +142,40 @@ def serve(
 
 
 class _Server(uvicorn.Server):
-    """Listens on the UNIX socket, too; lets long polls end before it waits for its connections."""
+    """Accepts connections by itself; lets long polls end before it waits for its connections."""
 
-    def __init__(self, config: uvicorn.Config, clusters: Clusters, local: socket.socket | None) -> None:
+    def __init__(
+        self, config: uvicorn.Config, clusters: Clusters, local: socket.socket | None, most_descriptors: int
+    ) -> None:
         super().__init__(config)
         self._clusters = clusters
         self._local = local
+        self._most = most_descriptors
+        self._acceptors: list[Acceptor] = []
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        if self._local is None:
-            return
+        await super().startup([])
 
         def connection() -> asyncio.Protocol:
             return self.config.http_protocol_class(  # type: ignore[call-arg]
                 config=self.config, server_state=self.server_state, app_state=self.lifespan.state
             )
 
-        loop = asyncio.get_running_loop()
-        self.servers.append(await loop.create_unix_server(connection, sock=self._local))
+        supervisor, most = self._clusters.supervisor, self._most
+        for one in sockets or ():
+            self._acceptors.append(
+                Acceptor(one, connection, supervisor, tls=self.config.ssl, most_descriptors=most)
+            )
+        if self._local is not None:
+            self._acceptors.append(Acceptor(self._local, connection, supervisor, most_descriptors=most))
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         _log.info("stopping")
         with contextlib.suppress(OSError):
             notify("STOPPING=1")
         self._clusters.end_polls()
+        for acceptor in self._acceptors:
+            await acceptor.close()
         if self._local is not None:
             leave(self._local)
         await super().shutdown(sockets)

@@ -17,6 +17,7 @@ class Held:
     idleness: int = 2
     local: bool = False
     trusted: bool = False
+    privileged: bool = False
     closed: bool = field(default=False)
 
     def make_room(self) -> None:
@@ -49,6 +50,23 @@ def test_a_quarter_is_kept_for_the_socket_and_for_those_who_are_known() -> None:
     assert all(places.take(Held("uid 7", idleness=0, local=True), LIMITS) for _ in range(5))
     assert not places.take(Held("known", idleness=0), LIMITS)
     assert not adapter.closed
+
+
+def test_the_last_descriptors_are_kept_for_those_who_are_known_and_for_files() -> None:
+    now, files = [0.0], [30]
+    places = Places(64, lambda: files[0] + len(places._open), lambda: now[0])
+    adapter = Held("known", idleness=0)
+    assert places.take(adapter, LIMITS)
+    places.trust(adapter)
+    strangers = [Held(f"a{i // 9}", idleness=0) for i in range(9)]
+    assert all(places.take(one, LIMITS) for one in strangers)  # 30 files, 10 connections, 24 are kept
+    assert not places.take(Held("b", idleness=0), LIMITS)
+    assert places.take(Held("known", idleness=0), LIMITS)
+    assert places.take(Held("uid 0", idleness=0, local=True, privileged=True), LIMITS)
+    assert all(places.take(Held("known"), LIMITS) for _ in range(30))  # they make room for each other
+    assert 40 < 30 + len(places._open) <= 64 - 12
+    files[0], now[0] = 20, 1.0  # files were closed
+    assert places.take(Held("c", idleness=0), LIMITS)
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(0, 2), st.integers(0, 9)), max_size=200))

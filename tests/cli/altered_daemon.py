@@ -1,0 +1,60 @@
+"""``schedd serve`` with an error put into it: `python -m tests.cli.altered_daemon WHAT ARGUMENTS…`.
+
+WHAT is ``accept`` (the next 20 connections raise MemoryError while they are accepted, after SIGUSR1) or
+``deaf`` (after SIGUSR1 no connection is accepted any more, and all else goes on).
+"""
+
+import asyncio
+import signal
+import sys
+from typing import Any
+
+from schedd.api import accepting, connections
+from schedd.cli.main import main
+
+_left = 0
+_deaf = False
+
+
+def _begin(*_: object) -> None:
+    global _left, _deaf
+    _left, _deaf = 20, True
+
+
+def _alter_accepting() -> None:
+    made, began = connections.Connection.__init__, connections.Connection._begin
+
+    def init(self: Any, **more: Any) -> None:
+        global _left  # noqa: PLW0603
+        if _left > 10:
+            _left -= 1
+            raise MemoryError
+        made(self, **more)
+
+    def begin(self: Any, transport: asyncio.Transport) -> None:
+        global _left  # noqa: PLW0603
+        if 0 < _left <= 10:
+            _left -= 1
+            raise MemoryError
+        began(self, transport)
+
+    connections.Connection.__init__ = init  # type: ignore[method-assign]
+    connections.Connection._begin = begin  # type: ignore[method-assign]
+
+
+def _alter_listening() -> None:
+    opened = accepting.Acceptor._open
+
+    async def ignore(self: Any, *of: Any) -> None:
+        if _deaf:
+            await asyncio.sleep(3_600)
+        await opened(self, *of)
+
+    accepting.Acceptor._open = ignore  # type: ignore[method-assign, assignment]
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGUSR1, _begin)
+    {"accept": _alter_accepting, "deaf": _alter_listening}[sys.argv[1]]()
+    sys.argv = ["schedd", *sys.argv[2:]]
+    sys.exit(main())
