@@ -21,6 +21,12 @@ __all__ = ["draw", "save"]
 
 _COLOURS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#7f7f7f", "#000000")
 """Okabe and Ito's palette, told apart with any colour vision."""
+_LINES: Final = ("-", "--", ":", "-.")
+"""Styles of lines, one for each time that the palette is gone through."""
+_COLUMNS: Final = 6
+"""Of the legend."""
+_ROW: Final = 0.3
+"""Height of a bar or of a row of the legend, in inches."""
 _INK: Final = "#333333"
 _DAY: Final = 86400.0
 _STEPS: Final = 100
@@ -51,16 +57,18 @@ def draw(results: Sequence[ReplayResult]) -> Figure:
         raise ValueError("no results to draw")
     labels = list(dict.fromkeys(label(result) for result in results))
     colour = {label: _COLOURS[at % len(_COLOURS)] for at, label in enumerate(labels)}
+    line = {label: _LINES[at // len(_COLOURS) % len(_LINES)] for at, label in enumerate(labels)}
     logs = list(dict.fromkeys(result.log for result in results))
-    figure = Figure(figsize=(13, 5.2 * len(logs)), facecolor="white")
+    height = 4.9 + _ROW * (2 * max(0, len(labels) - 7) + -(-len(labels) // _COLUMNS))
+    figure = Figure(figsize=(13, height * len(logs)), facecolor="white")
     figure.set_layout_engine(ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.06))
     blocks = figure.subfigures(len(logs), 1, squeeze=False, hspace=0.04)
     for log, block in zip(logs, blocks[:, 0], strict=True):
-        _draw_log(block, [result for result in results if result.log == log], colour)
+        _draw_log(block, [result for result in results if result.log == log], colour, line)
     return figure
 
 
-def _draw_log(block: Any, results: list[ReplayResult], colour: dict[str, str]) -> None:
+def _draw_log(block: Any, results: list[ReplayResult], colour: dict[str, str], line: dict[str, str]) -> None:
     jobs = max(result.jobs for result in results)
     skipped = max(result.skipped for result in results)
     block.suptitle(
@@ -74,7 +82,13 @@ def _draw_log(block: Any, results: list[ReplayResult], colour: dict[str, str]) -
         axes.tick_params(labelsize=8.5, colors=_INK)
     _draw_waits(wait, results, colour)
     _draw_slowdowns(slowdown, results, colour)
-    _draw_courses(usage, queue, results, colour)
+    _draw_courses(usage, queue, results, colour, line)
+    handles, labels = queue.get_legend_handles_labels()
+    if handles:
+        block.legend(
+            handles[::-1], labels[::-1], fontsize=8.5, frameon=False, ncols=min(len(labels), _COLUMNS),
+            handlelength=3, loc="outside lower right", labelcolor=_INK,
+        )  # fmt: skip
 
 
 def _draw_waits(axes: Axes, results: list[ReplayResult], colour: dict[str, str]) -> None:
@@ -129,21 +143,24 @@ def _bars(
     axes.tick_params(axis="y", length=0)
 
 
-def _draw_courses(usage: Axes, queue: Axes, results: list[ReplayResult], colour: dict[str, str]) -> None:
+def _draw_courses(
+    usage: Axes, queue: Axes, results: list[ReplayResult], colour: dict[str, str], line: dict[str, str]
+) -> None:
     dated = all(result.unix_start_time for result in results)
     spans: list[float] = []
     longest = 0.0
     for behind, result in enumerate(reversed(results)):
         if result.series is None:
             continue
-        # Those drawn first are wider, so that lines of one course all show.
-        width = 1.2 + 0.7 * (len(results) - 1 - behind)
+        # Those drawn first are wider, so that lines of one course all show; of many, none hides the others.
+        width = 1.2 + min(0.7, 3.5 / len(results)) * (len(results) - 1 - behind)
         course = _coarser(result.series)
         zero = result.unix_start_time or 0 if dated else -course.time[0]
         middles = (course.time + course.width / 2 + zero) / _DAY
-        shade = colour[label(result)]
-        usage.plot(middles, 100 * course.utilisation, color=shade, linewidth=width)
-        queue.plot(middles, course.queued, color=shade, linewidth=width, label=label(result))
+        name = label(result)
+        shade, style = colour[name], line[name]
+        usage.plot(middles, 100 * course.utilisation, color=shade, linestyle=style, linewidth=width)
+        queue.plot(middles, course.queued, color=shade, linestyle=style, linewidth=width, label=name)
         longest = max(longest, float(course.queued.max()))
         spans += [(course.time[0] + zero) / _DAY, (course.time[-1] + course.width + zero) / _DAY]
     usage.set_ylim(0, 104)
@@ -165,11 +182,6 @@ def _draw_courses(usage: Axes, queue: Axes, results: list[ReplayResult], colour:
         queue.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
     else:
         queue.set_xlabel("days since the first submission", fontsize=8.5, color=_INK)
-    handles, labels = queue.get_legend_handles_labels()
-    usage.legend(
-        handles[::-1], labels[::-1], fontsize=8.5, frameon=False, ncols=len(labels), loc="lower right",
-        bbox_to_anchor=(1.0, 0.99), borderaxespad=0.2, labelcolor=_INK,
-    )  # fmt: skip
 
 
 def _coarser(course: Series) -> Series:

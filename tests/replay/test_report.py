@@ -1,11 +1,17 @@
 """Tables, JSON and the picture of replays."""
 
 import json
+import warnings
 from dataclasses import replace
+from io import BytesIO
+from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.patches import Rectangle
+from matplotlib.text import Text
 from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
@@ -133,3 +139,36 @@ def test_a_picture_needs_no_course_no_date_and_no_waiting() -> None:
     assert draw([bare, replace(bare, series=series([0], [0], [9], [1], 4))]).axes
     with pytest.raises(ValueError, match="no results"):
         draw([])
+
+
+@pytest.mark.parametrize(("logs", "policies"), [(1, 1), (1, 5), (1, 15), (2, 15), (3, 9)])
+def test_nothing_in_a_picture_lies_over_anything_else(logs: int, policies: int) -> None:
+    results = [
+        result(log=f"log {log}", policy=f"easy-area-{policy}h")
+        for log in range(logs)
+        for policy in range(policies)
+    ]
+    figure = draw(results)
+    FigureCanvasAgg(figure)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a layout that does not fit is one
+        figure.savefig(BytesIO())
+    boxes = [axes.get_window_extent() for axes in figure.axes]
+    assert min(box.width for box in boxes) > 0.2 * figure.bbox.width
+    titles = {axes.get_title(loc="left") for axes in figure.axes}
+    texts: list[Any] = [text for axes in figure.axes for text in axes.findobj(Text)]
+    boxes += [text.get_window_extent() for text in texts if text.get_text() in titles]
+    assert len(boxes) == 2 * len(figure.axes)
+    for block in figure.subfigs:
+        boxes += [legend.get_window_extent() for legend in block.legends]
+        assert len(block.legends) == 1
+    shown = [box for box in boxes if box.width > 0]
+    assert not [1 for one, other in combinations(shown, 2) if one.overlaps(other)]
+    assert all(figure.bbox.x0 <= box.x0 and box.x1 <= figure.bbox.x1 for box in shown)
+
+
+def test_no_two_policies_of_a_picture_look_the_same() -> None:
+    figure = draw([result(policy=f"easy-{number}h") for number in range(20)])
+    (queue,) = [axes for axes in figure.axes if axes.get_yscale() == "symlog"]
+    looks = {(line.get_color(), line.get_linestyle()) for line in queue.lines}
+    assert len(looks) == 20

@@ -90,6 +90,29 @@ FORMS = {
         nodes("3", gres="gpus:4"), "", "cannot be divided evenly over its 3 units"
     ),
     "tasks of a node": Form(nodes("2:ppn=4", tpn="2"), "", "tpn= is not planned"),
+    "tasks of a node and cores": Form({"procs": "8", "tpn": "4"}, "", "allowed: nodes=2:ppn=4"),
+    "a mode of gpus": Form(nodes("1", gres="gpus:1:shared"), "1 x (1 cpu, 1 gpu); free", "never on"),
+    "a partition": Form(nodes("1", partition="big"), "1 x (1 cpu on big); free"),
+    "a partition by -W x=": Form(nodes("1"), "1 x (1 cpu on odd); free", extra={"x": "PARTITION:odd"}),
+    "an unknown partition": Form(
+        nodes("1", partition="north"), "1 x (1 cpu on north); free", "never on this"
+    ),
+    "a generic resource that nobody has": Form(
+        nodes("1", gres="matlab:2"), "", "no node reports matlab and the site does not count it"
+    ),
+    "an operating system": Form(nodes("1", opsys="linux"), "", "opsys= is not planned"),
+    "an unknown reservation": Form(
+        nodes("1"),
+        "1 x (1 cpu); free",
+        "waiting for reservation r1, which",
+        extra={"x": "ADVRES:r1"},
+    ),
+    "a reservation among flags": Form(
+        nodes("1"),
+        "1 x (1 cpu); free",
+        "waiting for reservation r1, which",
+        extra={"x": "FLAGS:RESTARTABLE,ADVRES:r1"},
+    ),
     "gpus of the job": Form(
         nodes("2", gres="gpus:2"), "2 x (1 cpu, 1 gpu); scatter", "never on this cluster: "
     ),
