@@ -52,6 +52,7 @@ STATUS = frozenset(
         RequestCode.STATUS_SERVER,
         RequestCode.STATUS_NODE,
         RequestCode.SELECT_STATUS,
+        RequestCode.SELECT_STATUS_IN,
     }
 )
 """Requests whose reply describes objects."""

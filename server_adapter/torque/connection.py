@@ -33,7 +33,7 @@ from server_adapter.torque.credentials import Credential
 from server_adapter.torque.errors import ServerCode, refused
 from server_adapter.torque.frames import encode_request
 from server_adapter.torque.replies import Reply, answers, decode_reply
-from server_adapter.torque.requests import DisconnectRequest, SelectRequest, StatusRequest
+from server_adapter.torque.requests import DisconnectRequest, SelectInRequest, SelectRequest, StatusRequest
 from server_adapter.torque.status import StatusDecoder
 
 _CHUNK = 64 * 1024
@@ -93,7 +93,7 @@ class Connection:
         return reply
 
     async def describe(
-        self, request: StatusRequest | SelectRequest, wanted: Collection[str] | None = None
+        self, request: StatusRequest | SelectRequest | SelectInRequest, wanted: Collection[str] | None = None
     ) -> list[Described]:
         """Sends a status or select-status request and returns the objects, with their `wanted` attributes.
 

@@ -2,23 +2,29 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Collection
+from typing import Final
 
 from server_adapter.batch.described import Described
 from server_adapter.batch.errors import ServerRefusedError
 from server_adapter.bridge.by_hand import ByHand
 from server_adapter.bridge.server import Told
 from server_adapter.bridge.state import State, StateBuilder
+from server_adapter.dis import Attribute, Operation
 from server_adapter.servers.torque.facts import JOB_ATTRIBUTES, WORDS
 from server_adapter.servers.torque.link import ServerLink
 from server_adapter.servers.torque.question import Question
 from server_adapter.torque.codes import RequestCode
 from server_adapter.torque.connection import Connection
 from server_adapter.torque.errors import ServerCode
-from server_adapter.torque.requests import StatusRequest
+from server_adapter.torque.requests import SelectInRequest, StatusRequest
 
 _log = logging.getLogger(__name__)
 
+_LONG_LIST_S: Final = 0.2
+_ACTIVE_OR_OVER: Final = "RESC"
+_OVER: Final = "C"
 _SINGLY = 50  # vanished jobs that are asked for one by one; of more, all jobs are asked for again
 _NODE_ATTRIBUTES = ("state", "np", "properties", "status", "gpus")
 
@@ -35,33 +41,103 @@ JOBS = job_question().request()
 
 
 class StateReader:
-    """Reads states one after the other. Others may use the connection between the requests."""
+    """Reads states one after the other. Others may use the connection between the requests.
 
-    def __init__(self, link: ServerLink, jobs: Question | None = None, by_hand: ByHand | None = None) -> None:
+    A list of all jobs costs a large cluster far more than one of those that run or have ended. After ends
+    alone a reading therefore lists only these, when the last full list took longer than `_LONG_LIST_S`. What
+    waits is then as the last full list had it, for `full_every` seconds at most.
+    """
+
+    def __init__(
+        self,
+        link: ServerLink,
+        jobs: Question | None = None,
+        by_hand: ByHand | None = None,
+        *,
+        full_every: float = 5.0,
+    ) -> None:
         self._link = link
         self._jobs = jobs or job_question()
         self._by_hand = by_hand
         self._builder = StateBuilder(WORDS, by_hand.who) if by_hand else StateBuilder(WORDS)
         self._nodes = Question(RequestCode.STATUS_NODE, _NODE_ATTRIBUTES)
+        self._full_every = full_every
+        self._full_at = self._full_took = float("-inf")
+        self._selects = True
+        self._described: dict[str, Described] = {}
 
-    async def read(self) -> State:
-        """The server's state now. Raises what `ServerLink.talk` and `Connection.describe` raise."""
+    async def read(self, *, ends_alone: bool = False) -> State:
+        """The server's state now. `ends_alone`: nothing else is known to have happened since the last one.
+
+        Raises what `ServerLink.talk` and `Connection.describe` raise.
+        """
         server = await self._ask(SERVER)
         queues = await self._ask(QUEUES)
         async with self._link.talk() as connection:
             nodes = await self._nodes.ask(connection)
-        async with self._link.talk() as connection:
-            jobs = await self._jobs.ask(connection)
-            jobs += await self._left_out(connection, {job.name for job in jobs})
+        if not (ends_alone and self._may_select() and await self._update()):
+            await self._list_all()
         if self._by_hand is not None:
             self._by_hand.refresh()  # after the jobs: the server notes a run before it shows it
         values = server[0].values if server else {}
         state: State | None = None
+        jobs = list(self._described.values())
         for built in self._builder.build(server=values, queues=queues, nodes=nodes, jobs=jobs):
             state = built
             await asyncio.sleep(0)
         assert state is not None, "the last thing built is the state"
         return state
+
+    async def _list_all(self) -> None:
+        began = time.monotonic()
+        async with self._link.talk() as connection:
+            jobs = await self._jobs.ask(connection)
+            jobs += await self._left_out(connection, {job.name for job in jobs})
+        self._full_at = time.monotonic()
+        self._full_took = self._full_at - began
+        self._described = {job.name: job for job in jobs}
+
+    def _may_select(self) -> bool:
+        age = time.monotonic() - self._full_at
+        return self._selects and self._full_took > _LONG_LIST_S and age < self._full_every
+
+    async def _update(self) -> bool:
+        """List the jobs that run or have ended; False where the server cannot do that."""
+        wanted = self._jobs.names
+        request = SelectInRequest(
+            conditions=(Attribute("job_state", _ACTIVE_OR_OVER, operation=Operation.EQ),),
+            attributes=tuple([Attribute(name) for name in wanted]),
+        )
+        async with self._link.talk() as connection:
+            if connection.version < 2:
+                self._selects = False
+                return False
+            try:
+                found = {job.name: job for job in await connection.describe(request, frozenset(wanted))}
+            except ServerRefusedError as error:
+                _log.info("all jobs are listed after each end: %s", error)
+                self._selects = False
+                return False
+            before = {
+                name for name, job in self._described.items() if job.values["job_state"] in _ACTIVE_OR_OVER
+            }
+            back = [
+                name
+                for name in before - found.keys()
+                if self._described[name].values["job_state"] != _OVER  # else it left the list
+            ]
+            if len(back) > _SINGLY:
+                return False
+            for name in before - found.keys():
+                del self._described[name]
+            for name in back:
+                try:
+                    found |= {job.name: job for job in await self._jobs.ask(connection, name)}
+                except ServerRefusedError as error:
+                    if error.code != ServerCode.UNKJOBID:
+                        raise
+        self._described |= found
+        return True
 
     async def _left_out(self, connection: Connection, seen: Collection[str]) -> list[Described]:
         """Jobs that the last reading showed, that this list lacks, and that are there all the same.

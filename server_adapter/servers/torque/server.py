@@ -21,6 +21,7 @@ from server_adapter.servers.torque.requests import Offers
 from server_adapter.servers.torque.runs import Starter
 from server_adapter.settings import Settings
 from server_adapter.torque.calls import CallWatch, explain
+from server_adapter.torque.codes import SchedulerCommand
 from server_adapter.torque.credentials import Credential
 from server_adapter.torque.listener import CommandListener, CommandReceived
 
@@ -67,9 +68,12 @@ class TorqueServer(ServerOfParts):
             expected=tell.start == "expected",
         )
         self.pen = Pen(link, offers, pace)
+        self._reader = StateReader(link, question, by_hand, full_every=settings.poll.interval)
+        self._commands: set[int] = set()
+        self._read_since: float | None = None
         super().__init__(
             link=link,
-            reader=StateReader(link, question, by_hand),
+            reader=self._reader,
             starter=Starter(self._starting_link, question, asynchronous=settings.run.asynchronous),
             pen=self.pen,
             desk=Desk(link),
@@ -95,12 +99,23 @@ class TorqueServer(ServerOfParts):
         def on_command(command: CommandReceived) -> None:
             _log.debug("command %s from %s", command.name, command.peer)
             self._calls.note_call()
+            self._commands.add(command.code)
             look()
 
         where = self._settings.listen
         listener = CommandListener(on_command, peers=where.peers, any_port=where.any_port)
         await listener.start(where.host, where.port)
         self._listener = listener
+
+    async def read(self) -> State:
+        """Its whole state now. After ends alone, jobs that wait may be as a reading before had them."""
+        commands, self._commands = self._commands, set()
+        same, self._read_since = self._read_since == self.link.up_since, self.link.up_since
+        try:
+            return await self._reader.read(ends_alone=same and commands <= {SchedulerCommand.TERM})
+        except BaseException:
+            self._commands |= commands
+            raise
 
     async def keep_place(self) -> None:
         """The port is ours until we close it."""

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from schedd.wire import JobEnded, ShareFacts, Snapshot
+from server_adapter.servers.torque.reader import StateReader
 from server_adapter.torque.codes import RequestCode, SchedulerCommand
 from server_adapter.torque.listener import PortTakenError
 from tests.server_adapter.bridge.house import Build, House, link_of, release_all, submit_mixed
@@ -72,12 +73,11 @@ async def test_a_restart_is_reported_when_a_run_request_meets_the_broken_connect
 ) -> None:
     house = await build(plan=False, **{"poll.interval": 600.0})
     job = house.server.submit(resources={"nodes": "1"}, runtime=60.0)
-    adapter = await house.start()
+    await house.start()
     await house.until(lambda: job in house.daemon.state.jobs)
     await house.server.restart(down=0.1)
     house.daemon.decide(job, [ShareFacts("node1", 1)])
     await house.until(lambda: bool(house.daemon.refused) or bool(house.daemon.accepted))
-    assert adapter.server.up_since is not None
     await house.until(lambda: snapshots_of_a_young_server(house) == 1)
 
 
@@ -218,6 +218,32 @@ async def test_the_servers_commands_wake_the_adapter(build: Build, unused_port: 
     await house.until(house.all_done)
     assert SchedulerCommand.TERM in house.server.commands
     house.each_ran_where_told()
+
+
+async def test_after_each_end_only_jobs_that_run_or_have_ended_are_listed(
+    build: Build, unused_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("server_adapter.servers.torque.reader._LONG_LIST_S", -1.0)
+    lists = 0
+    before = StateReader._list_all
+
+    async def counted(self: StateReader) -> None:
+        nonlocal lists
+        lists += 1
+        await before(self)
+
+    monkeypatch.setattr(StateReader, "_list_all", counted)
+    house = await build(**{"poll.interval": 600.0, "listen.port": unused_port})
+    house.server.scheduler = ("127.0.0.1", unused_port)
+    adapter = await house.start()
+    await house.until(lambda: adapter.cycles >= 1)
+    submit_mixed(house.server)
+    release_all(house.server)
+    await house.until(house.all_done)
+    await house.until(lambda: not house.daemon.state.jobs)
+    house.no_job_started_twice()
+    house.each_ran_where_told()
+    assert adapter.cycles - lists >= 5
 
 
 async def test_a_server_that_never_calls_is_reported_to_the_log_and_to_the_daemon(

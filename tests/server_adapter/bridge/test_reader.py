@@ -7,10 +7,17 @@ import pytest
 
 from server_adapter.batch.described import Described
 from server_adapter.batch.errors import ServerRefusedError
+from server_adapter.batch.sockets import Address
 from server_adapter.bridge.state import StateBuilder
+from server_adapter.emulator import EmulatedServer, NodeSpec
+from server_adapter.emulator.errors import RefusalError
+from server_adapter.emulator.inquiries import Inquiries
+from server_adapter.emulator.lifecycle import requeue, start
 from server_adapter.servers.torque.facts import WORDS
+from server_adapter.servers.torque.link import ServerLink
 from server_adapter.servers.torque.reader import StateReader
 from server_adapter.torque.codes import RequestCode
+from server_adapter.torque.credentials import AnyPort
 from server_adapter.torque.errors import ServerCode
 from server_adapter.torque.requests import StatusRequest
 
@@ -70,3 +77,76 @@ def test_a_state_is_built_in_slices_between_which_others_can_run() -> None:
     assert slices == [None] * 15
     assert state is not None
     assert len(state.jobs) == 1000
+
+
+# -- after ends alone ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def long_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every list of all jobs counts as one that takes long."""
+    monkeypatch.setattr("server_adapter.servers.torque.reader._LONG_LIST_S", -1.0)
+
+
+async def states(reader: StateReader, *, ends_alone: bool = True) -> dict[str, str]:
+    return {name: job.state for name, job in (await reader.read(ends_alone=ends_alone)).jobs.items()}
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[tuple[EmulatedServer, StateReader]]:
+    async with EmulatedServer([NodeSpec("node1", 4)]) as server:
+        link = ServerLink(Address(*server.address), AnyPort())
+        yield server, StateReader(link, full_every=600.0)
+        await link.close()
+
+
+@pytest.mark.usefixtures("long_lists")
+async def test_after_ends_alone_only_jobs_that_run_or_have_ended_are_listed(
+    site: tuple[EmulatedServer, StateReader],
+) -> None:
+    server, reader = site
+    runs, waits = (server.submit(resources={"nodes": "1"}, runtime=600.0) for _ in range(2))
+    assert await states(reader) == {runs: "Q", waits: "Q"}
+    start(server.cluster, server.job(runs), "node1:ppn=1", synchronous=True)
+    late = server.submit(resources={"nodes": "1"}, runtime=600.0)
+    assert await states(reader) == {runs: "R", waits: "Q"}
+    assert await states(reader, ends_alone=False) == {runs: "R", waits: "Q", late: "Q"}
+
+
+@pytest.mark.usefixtures("long_lists")
+async def test_a_job_that_left_the_running_ones_is_asked_for_by_its_name(
+    site: tuple[EmulatedServer, StateReader],
+) -> None:
+    server, reader = site
+    back, purged = (server.submit(resources={"nodes": "1"}, runtime=600.0) for _ in range(2))
+    for job in (back, purged):
+        start(server.cluster, server.job(job), "node1:ppn=1", synchronous=True)
+    assert await states(reader) == {back: "R", purged: "R"}
+    requeue(server.cluster, server.job(back))
+    del server.cluster.jobs[purged]
+    assert await states(reader) == {back: "Q"}
+
+
+@pytest.mark.usefixtures("long_lists")
+async def test_a_server_that_cannot_select_is_listed_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> bytes:
+        raise RefusalError(ServerCode.UNKREQ, "Unknown request")
+
+    monkeypatch.setattr(Inquiries, "select_status_in", refuse)
+    async with EmulatedServer([NodeSpec("node1", 4)]) as server:
+        link = ServerLink(Address(*server.address), AnyPort())
+        reader = StateReader(link, full_every=600.0)
+        for count in (1, 2, 3):
+            server.submit(resources={"nodes": "1"}, runtime=600.0)
+            assert len(await states(reader)) == count
+        await link.close()
+
+
+async def test_where_lists_are_short_all_jobs_are_listed_after_ends(
+    site: tuple[EmulatedServer, StateReader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("server_adapter.servers.torque.reader._LONG_LIST_S", 60.0)
+    server, reader = site
+    for count in (1, 2):
+        server.submit(resources={"nodes": "1"}, runtime=600.0)
+        assert len(await states(reader)) == count
