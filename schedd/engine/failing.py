@@ -33,20 +33,37 @@ _LEAVE_OUT_MOST: Final = 3600
 _STARTS: Final = "dispatch"
 """While this step is left out nothing is started, so it is tried again after the least time always."""
 _WHY = "the planner did not come back from it"
-_CARRIED: Final = frozenset(
+CARRIED: Final = frozenset(
     {
         *("settings", "now", "policy", "site", "usage", "configured", "policy_version", "paused", "foreign"),
         *("adapter_mode", "aside", "left_out", "generation", "decisions", "moves", "taken"),
-        "decision_number",
-        *("change_number", "breaches", "owners", "holds", "walltime_use", "kept", "lost"),
-        *("handovers", "handed", "strayed", "unsure"),
-        "books",
-        "bookings",
-        "lives",
-        *("power", "boots", "power_seen", "power_saved", "meters"),
+        *("decision_number", "change_number", "breaches", "owners", "holds", "walltime_use", "lost"),
+        *("handovers", "handed", "whole_ends", "kept_places", "strayed", "unsure", "by_hand", "unresolved"),
+        *("lives", "holes", "failures", "alerts", "frees", "at_event", "at_job", "at_step"),
+        *("power", "boots", "power_seen", "power_saved", "meters", "metered_due"),
+        *("told_at", "told_then", "started_at", "started_then", "started_on"),
     }
 )
-"""What stays when the engine begins anew: what people have set, and what counts on."""
+"""Fields of the state that stay when the plan is rebuilt: what people have set, and what counts on."""
+ADAPTED: Final = frozenset({"bookings", "books", "kept", "outlook", "limits", "intake", "stale"})
+"""Those of which a part stays; ``begin_anew`` says which."""
+REBUILT: Final = frozenset(
+    {
+        *("plan", "records", "numbers", "by_slot", "slotless", "unheard", "ranks", "applicants"),
+        *("promise", "bound", "told", "told_when", "tell_due", "changed", "last_move", "born", "expected"),
+        *("expected_by", "rank", "waits_since", "due_by", "whole_end", "array_of", "owner_of"),
+        *("chained", "homeless", "queue", "assumed", "out", "risks", "ends", "capped", "costs_due"),
+        *("node_facts", "counted", "uncounted", "queues", "server", "reservations", "gates"),
+        *("down_since", "blocked", "free_since", "kinds", "power_due", "power_would", "standing_due"),
+        *("arriving", "rereading", "doubted", "since", "adapter_run", "back", "told_halt"),
+        *("changes", "changes_kept", "backfilled", "room_given", "room_due", "freed_by", "due"),
+        *("flaky", "thrifty", "spending", "tariff", "nevers", "bare", "site_changed"),
+    }
+)
+"""All others: what the plan, its jobs and nodes are, which a snapshot tells again, and what follows from it.
+
+Each field of the state stands in one of the three: a test sees to it.
+"""
 
 
 def pass_over(state: EngineState, events: Iterable[Event]) -> None:
@@ -67,7 +84,10 @@ def _pass_over(state: EngineState, event: PassedOver) -> None:
         state.left_out[step] = (state.now + wait, wait)
         told.append(f'the step "{step}" is skipped for {wait} s')
     if event.anew:
-        begin_anew(state, {job: until for job, until in event.out.items() if job in state.records})
+        out = {job: state.records[job].attempt.expires for job in state.out if job in state.records}
+        for job in event.out.keys() & state.records.keys():
+            out[job] = max(event.out[job], out.get(job, -1))
+        begin_anew(state, dict(sorted(out.items())))
         told.append("the plan is rebuilt from a snapshot")
     for job_id in event.jobs:
         state.aside[job_id] = state.now
@@ -81,6 +101,7 @@ def _pass_over(state: EngineState, event: PassedOver) -> None:
             state.put(after(record, Step.PUT_OFF, back_off=replace(record.back_off, until=until)))
             if record.slot >= 0:
                 state.plan.set_ready(record.slot, until)
+            state.keep_unresolved(record, event.out[job_id])
     state.alert(event.id, "passed_over", "; ".join(told))
     state.ask_for_snapshot(event.id, "the planner skipped a batch of events")
 
@@ -90,6 +111,7 @@ def _set_aside(state: EngineState, job_id: str, event: str) -> None:
     if record is None:
         return
     if record.phase is Phase.DISPATCHED:
+        state.keep_unresolved(record, record.attempt.expires)
         state.out.pop(job_id, None)
         record = after(record, Step.VOID)
     quarantine(state, record, event, _WHY)
@@ -109,12 +131,19 @@ def begin_anew(state: EngineState, out: Mapping[str, int]) -> None:
         for job, until in out.items()
         if job in state.records and job not in kept
     }
+    for job, until in out.items():
+        if job in state.records:
+            state.keep_unresolved(state.records[job], until)
     state.power = {name: replace(one, block=-1) for name, one in state.power.items()}
     reservations = [reservation.event for reservation in state.reservations.values()]
     new = EngineState.empty(state.settings, state.now)
-    new.limits.counted |= state.limits.counted
+    new.limits.carry_counts(state.limits)
+    new.intake.set_shared(new.limits.shared)
+    if state.outlook is not None:
+        new.outlook = state.outlook.without_jobs()
+    new.bookings, new.books, new.kept = state.bookings, state.books, state.kept
     for field in fields(state):
-        if field.name not in _CARRIED:
+        if field.name not in CARRIED:
             setattr(state, field.name, getattr(new, field.name))
     state.bookings = {
         name: replace(one, slots=(), pieces=(), jobs=()) for name, one in state.bookings.items()

@@ -245,7 +245,7 @@ def _policy(state: EngineState, event: PolicyChanged) -> None:
     plain = event.site if event.version else back
     try:
         site = site_policy(plain)
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, LookupError, TypeError, ValueError, ArithmeticError) as error:
         words = f"policy {event.version} cannot be read; the previous one stays in force: {error!r}"
         state.alert(event.id, "policy", words)
         return

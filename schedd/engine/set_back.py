@@ -6,7 +6,9 @@ late by as much.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 
+from schedd.engine.facts.alerts import OpenAlert
 from schedd.engine.facts.state import EngineState
 from schedd.engine.failing import begin_anew
 from schedd.model import FOREVER
@@ -29,6 +31,12 @@ def set_back(state: EngineState, events: Iterable[Event]) -> bool:
     return found
 
 
+def _shifted(alert: OpenAlert, ahead: int) -> OpenAlert:
+    """An open alert by the clock that was set back: it fades as soon as it would have."""
+    until = alert.until - ahead if alert.until is not None else None
+    return replace(alert, since=alert.since - ahead, last=alert.last - ahead, until=until)
+
+
 def _set_back(state: EngineState, event: ClockSet) -> None:
     ahead = state.now - event.time
     out = {job: max(0, state.records[job].attempt.expires - state.now) for job in state.out}
@@ -36,6 +44,9 @@ def _set_back(state: EngineState, event: ClockSet) -> None:
         if record.slot >= 0 and state.promise[record.slot] >= state.now:
             state.promise[record.slot] = FOREVER
     state.now = event.time
+    state.unresolved = {job: replace(one, until=one.until - ahead) for job, one in state.unresolved.items()}
+    state.alerts = {name: _shifted(one, ahead) for name, one in state.alerts.items()}
+    state.by_hand = []
     state.aside = dict.fromkeys(state.aside, state.now)
     state.left_out = {}
     state.lose_track()  # what the server starts now may have been decided before

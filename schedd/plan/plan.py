@@ -482,15 +482,20 @@ class Plan(Contents):
                 return gone[:lifted]
             self.slabs.grow()  # and who it is about is lifted next: so this ends
 
-    def crowded_now(self, slot: int, now: int, timed: Iterable[int] = ()) -> str:
+    def crowded_now(self, slot: int, now: int, timed: Iterable[int] = (), others: Sequence[Take] = ()) -> str:
         """The node, or the pool, on which a placed job does not fit beside the fixed jobs now; empty: none.
 
         The timelines of nodes are not asked: a fixed job counts until it is lifted, beyond its planned end,
-        too. The slots ``timed`` (reservations) count from their start to their end.
+        too. The slots ``timed`` (reservations) count from their start to their end, and ``others`` hold
+        something that has no slot.
         """
         by_slot = np.zeros(self.slabs.tb.jobs.shape[1], np.int64)
         by_slot[list(timed)] = 1
-        row = crowded_row(self.slabs.tb, slot, now, by_slot)
+        rows = np.array([take.row for take in others], np.int64)
+        amounts = np.zeros((len(others), self.slabs.tb.F.shape[0]), np.int64)
+        for i, take in enumerate(others):
+            amounts[i, : len(take.amounts)] = take.amounts
+        row = crowded_row(self.slabs.tb, slot, now, by_slot, rows, amounts)
         return "" if row < 0 else self.name_of.get(row) or self._machine.pool_of[row]
 
     def soonest(self) -> int:

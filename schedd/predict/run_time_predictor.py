@@ -46,6 +46,12 @@ class RunTimePredictor:
         self.learner.record_end(job, now, at)
         self._discard_estimates(job)
 
+    def without_jobs(self) -> "RunTimePredictor":
+        """Return what was learned, without the open jobs: they are to be listed again."""
+        new = RunTimePredictor(Learner(self.learner.run_times))
+        new.calibrations = {kind: one.without_estimates() for kind, one in self.calibrations.items()}
+        return new
+
     def forget(self, job: str, now: int) -> None:
         """Drop a job without learning from it."""
         self.learner.forget(job, now)

@@ -111,6 +111,10 @@ class StartCalibration:
             likely = float(np.quantile(self.errors, 1.0 - _MISSES))
             self.correction = min(max(likely, -_MOST_DOWN), _MOST_UP)
 
+    def without_estimates(self) -> "StartCalibration":
+        """Return what was learned, without the open estimates."""
+        return replace(self.copy(), pending_p90=[], estimates={})
+
     def forget(self, job: str) -> None:
         """Discard the estimate of a job that will not start."""
         self.estimates.pop(job, None)

@@ -1,8 +1,13 @@
 """What the engine does when it is told that a call of it failed."""
 
+from dataclasses import fields
+
 import pytest
 
-from schedd.wire import Event, JobStarted, LogLost, PassedOver, ShareFacts
+from schedd.engine.facts.state import EngineState
+from schedd.engine.failing import ADAPTED, CARRIED, REBUILT
+from schedd.model import NodeState
+from schedd.wire import Counted, Event, JobStarted, LogLost, PassedOver, ShareFacts
 from tests.engine.cluster import Cluster, T
 
 
@@ -37,6 +42,50 @@ def test_a_plan_that_is_made_anew_keeps_what_people_have_set_and_what_was_promis
     cluster.submit("4", "2:ppn=4", walltime=2_500)
     assert cluster.start("4") is None  # the reservation has no end
     assert state.breaches == 5
+
+
+def test_of_each_field_of_the_state_it_is_said_whether_it_stays_when_the_plan_is_rebuilt() -> None:
+    names = [field.name for field in fields(EngineState)]
+    said = sorted([*CARRIED, *ADAPTED, *REBUILT])
+    assert said == sorted(names)
+
+
+def test_a_plan_that_is_rebuilt_keeps_what_was_learned_and_what_is_known_of_bad_nodes_and_licences() -> None:
+    cluster = Cluster(nodes=2, predict=True, slack=500)
+    state = cluster.engine.state
+    for number in range(30):
+        cluster.submit(f"{number}.s", walltime=1_000, runtime=10)
+    cluster.at(400)
+    state.holes["n2"] = "jobs fail there"
+    cluster.tell(Counted(id="c", time=cluster.server.now, name="sw", amount=3, number=5))
+    cluster.submit("a", walltime=1_000)
+    assert state.outlook is not None
+    expected = state.outlook.learner.prediction("a").p50
+    passed(cluster, anew=True)
+    cluster.tell(cluster.server.snapshot())
+    cluster.submit("b", walltime=1_000)
+    assert state.outlook is not None
+    assert state.outlook.learner.prediction("b").p50 == expected < 100
+    assert state.plan.nodes["n2"].state is NodeState.DRAIN
+    assert (state.limits.counted["sw"][0], state.limits.lent) == (3, {"sw": 5})
+    cluster.submit("c", resources={"sw": "1"})
+    assert state.plan.pools_of(cluster.record("c").slot)
+
+
+@pytest.mark.parametrize("anew", [True, False])
+def test_nodes_of_a_start_that_may_still_be_carried_out_are_given_to_nobody_else(anew: bool) -> None:
+    cluster = Cluster(decision_expiry=60, answer_grace=30)
+    cluster.obeys = False
+    cluster.submit("1", walltime=20)
+    assert cluster.runs("1") == [0]
+    more = {"anew": True} if anew else {"jobs": ("1",)}
+    passed(cluster, out={"1": T + 60}, **more)
+    cluster.tell(cluster.server.snapshot())
+    cluster.submit("2", walltime=20)
+    cluster.at(60)
+    assert cluster.runs("2") == []
+    cluster.at(70)
+    assert len(cluster.runs("2")) == 1
 
 
 def test_no_second_start_is_decided_while_one_that_was_lost_may_still_be_carried_out() -> None:

@@ -201,6 +201,12 @@ class LimitBook:
         self.lent[name] = number
         return True
 
+    def carry_counts(self, before: "LimitBook") -> None:
+        """Go on from what was counted and lent of licences before the plan was rebuilt."""
+        self.counted |= before.counted
+        self.lent, self.old = dict(before.lent), set(before.old)
+        self._changed()
+
     def set_polled(self, polled: Mapping[str, int]) -> None:
         """These resources are asked for from now on, with the age at which a count is old; others that were
         are no longer counted.

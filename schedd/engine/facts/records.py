@@ -11,7 +11,7 @@ import numpy.typing as npt
 from schedd.engine.facts.intake import Understood
 from schedd.model import Never, WaitingFor
 from schedd.policy.demand import Demand
-from schedd.wire import Decision, JobFacts, Reserve
+from schedd.wire import Decision, JobFacts, Reserve, ShareFacts
 
 __all__ = [
     "MAY_BREAK",
@@ -32,6 +32,7 @@ __all__ = [
     "Risk",
     "RunSoFar",
     "StartAttempt",
+    "UnresolvedStart",
 ]
 
 
@@ -212,6 +213,18 @@ class Ranks:
     def copy(self) -> "Ranks":
         """With lists of its own."""
         return replace(self, left=list(self.left), tries=list(self.tries))
+
+
+@dataclass(frozen=True, slots=True)
+class UnresolvedStart:
+    """A run decision that the engine follows no longer, though it may be carried out until ``until``.
+
+    Its ``shares`` are not free until then, unless the job is seen elsewhere.
+    """
+
+    decision: str
+    until: int
+    shares: tuple[ShareFacts, ...]
 
 
 @dataclass(frozen=True, slots=True)

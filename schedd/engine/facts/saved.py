@@ -32,6 +32,7 @@ from schedd.engine.facts.records import (
     Risk,
     RunSoFar,
     StartAttempt,
+    UnresolvedStart,
 )
 from schedd.model import Never, Request, WaitingFor
 from schedd.plan.columns import Ints
@@ -70,6 +71,7 @@ __all__ = [
     "REREADING",
     "RESERVATIONS",
     "SERVER",
+    "UNRESOLVED",
     "facts_by_name",
     "load_facts",
     "load_records",
@@ -384,6 +386,19 @@ def facts_by_name(kind: type[NodeFacts] | type[QueueFacts]) -> How:
         return {facts["name"]: load_facts(kind, facts) for facts in saved}
 
     return How(dict, lambda facts: list(facts.values()), load, each=save_facts)
+
+
+def _load_unresolved(saved: list[list[Any]]) -> dict[str, UnresolvedStart]:
+    return {
+        job: UnresolvedStart(decision, until, _load_shares(shares)) for job, decision, until, shares in saved
+    }
+
+
+UNRESOLVED: Final = How(
+    dict,
+    lambda starts: [[job, one.decision, one.until, _save_shares(one.shares)] for job, one in starts.items()],
+    _load_unresolved,
+)
 
 
 def _load_ends(saved: list[list[Any]]) -> list[tuple[int, int, str]]:

@@ -24,7 +24,15 @@ from schedd.engine.facts.intake import Intake, Understood, as_planned, holds_res
 from schedd.engine.facts.kept_jobs import KEPT_JOBS, KeptJob
 from schedd.engine.facts.numbers import Numbers
 from schedd.engine.facts.pools import LimitBook, caps_of
-from schedd.engine.facts.records import ChangeSet, HandedOver, JobRecord, NodePower, Ranks, ReservationRecord
+from schedd.engine.facts.records import (
+    ChangeSet,
+    HandedOver,
+    JobRecord,
+    NodePower,
+    Ranks,
+    ReservationRecord,
+    UnresolvedStart,
+)
 from schedd.engine.facts.saved import (
     ALERTS,
     ARRIVING,
@@ -43,9 +51,11 @@ from schedd.engine.facts.saved import (
     REREADING,
     RESERVATIONS,
     SERVER,
+    UNRESOLVED,
     facts_by_name,
 )
 from schedd.engine.facts.settings import EngineSettings
+from schedd.engine.facts.shares import shares_of
 from schedd.engine.facts.walltimes import WalltimeUse
 from schedd.model import FOREVER, Never, Node, Request
 from schedd.plan.columns import VACANT, Ints
@@ -193,6 +203,8 @@ class EngineState:
     """Slots of jobs whose walltime is assumed."""
     out: dict[str, None] = declared(KEYS, make=dict)
     """Jobs whose run decision is out."""
+    unresolved: dict[str, UnresolvedStart] = declared(UNRESOLVED, make=dict)
+    """By job: run decisions that are followed no longer, though they may still be carried out."""
     risks: dict[str, None] = declared(KEYS, make=dict)
     """Jobs whose promise is at risk."""
     ends: list[tuple[int, int, str]] = declared(ENDS, make=list)
@@ -498,6 +510,14 @@ class EngineState:
         self.changed[slot] = self.generation
         self.born[slot] = self.change_number
 
+    def keep_unresolved(self, record: JobRecord, until: int) -> None:
+        """Note that a run decision of a job, on the place that it has in the plan, may be carried out until
+        then, though nobody follows it any more: nobody else is started on these nodes meanwhile.
+        """
+        if record.slot >= 0 and self.plan.start(record.slot) >= 0 and until >= self.now:
+            shares = shares_of(self.plan, record.slot)
+            self.unresolved[record.id] = UnresolvedStart(record.attempt.decision, until, shares)
+
     def drop_slot(self, slot: int) -> None:
         """Give a job's slot back and free what it holds."""
         self.queue.pop(slot, None)
@@ -525,6 +545,7 @@ class EngineState:
         self.slotless.pop(job_id, None)
         self.unheard.pop(job_id, None)
         self.out.pop(job_id, None)
+        self.unresolved.pop(job_id, None)
         self.risks.pop(job_id, None)
         return record
 

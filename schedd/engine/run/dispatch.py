@@ -14,7 +14,7 @@ from schedd.engine.facts.booking import Booking
 from schedd.engine.facts.intake import slot_limited
 from schedd.engine.facts.phases import Step, after
 from schedd.engine.facts.records import Cause, JobRecord, Phase, StartAttempt
-from schedd.engine.facts.shares import shares_of
+from schedd.engine.facts.shares import shares_of, takes_of
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.bound import booking_of, fit, strays, waits_for_booking
 from schedd.engine.place.costs import over_limit
@@ -27,6 +27,7 @@ from schedd.engine.run.queueing import start_by_policy
 from schedd.engine.run.rereading import look_again
 from schedd.engine.run.running import hold, walltime_to_set
 from schedd.plan.columns import PLANNED, Ints
+from schedd.plan.plan import Take
 from schedd.wire import Run
 
 __all__ = ["catch_up", "dispatch_due", "due_by_policy"]
@@ -202,7 +203,7 @@ def _has_room(
             return False
         words = f"it was started {now - planned} s later than planned"
         note_one(state, event, Cause.OUTAGE, words, slot, planned, now)
-    crowded = plan.crowded_now(slot, now, _timed(state))
+    crowded = plan.crowded_now(slot, now, _timed(state), _unresolved(state, record.id))
     if not crowded:
         return True
     if state.policy is not None:
@@ -211,7 +212,7 @@ def _has_room(
     state.due = None
     if f"no_room {crowded}" not in state.alerts:
         words = (
-            f"job {record.id} is due, but running jobs hold more of {crowded} than the plan says; it waits"
+            f"job {record.id} is due, but others that run or may start hold more of {crowded} than planned"
         )
         state.alert(event, "no_room", words, crowded)
     return False
@@ -223,6 +224,19 @@ def _timed(state: EngineState) -> list[int]:
     slots += [slot for one in state.bookings.values() for slot in one.slots]
     slots += [one.block for one in state.power.values()]
     return [slot for slot in slots if slot >= 0]
+
+
+def _unresolved(state: EngineState, job: str) -> list[Take]:
+    """What run decisions hold that are followed no longer and may still be carried out."""
+    found: list[Take] = []
+    for other, one in list(state.unresolved.items()):
+        record = state.records.get(other)
+        if one.until < state.now or (record is not None and record.phase is Phase.RUNNING):
+            del state.unresolved[other]
+        elif other != job and (record is None or record.phase is not Phase.DISPATCHED):
+            request = record.understood.request if record is not None else None
+            found += takes_of(state.plan, request, one.shares)
+    return found
 
 
 def _too_late(state: EngineState, record: JobRecord, booking: Booking) -> bool:

@@ -152,6 +152,8 @@ def _came_back(state: EngineState, event: str, record: JobRecord, facts: JobFact
         with Bookkeeping(state, record.id, "that its nodes refused it"):
             note_failure(state, record, nodes, event)
     not_before = _open_until(state, record)
+    if not_before:
+        state.keep_unresolved(record, not_before)
     back_off = BackOff(not_before, record.back_off.refusals)
     if ran < settings.returns_within:
         returns = record.back_off.returns + 1

@@ -99,6 +99,9 @@ def refused(state: EngineState, event: RunRefused) -> None:
     """A server busy for now is asked again for the same nodes; anything else backs off, ever longer, and
     other nodes are tried next.
     """
+    unresolved = state.unresolved.get(event.job_id)
+    if unresolved is not None and unresolved.decision == event.decision_id:
+        del state.unresolved[event.job_id]
     record = state.records.get(event.job_id)
     if record is None or record.phase is not Phase.DISPATCHED or record.attempt.decision != event.decision_id:
         return

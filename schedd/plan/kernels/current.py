@@ -18,17 +18,19 @@ from schedd.plan.kernels.layout import (
     START,
     STATE,
     Ints,
+    Table,
     Tables,
 )
 from schedd.plan.kernels.rows import locate
 
 
 @kernel
-def crowded_row(tb: Tables, slot: int, now: int, timed: Ints) -> int:
+def crowded_row(tb: Tables, slot: int, now: int, timed: Ints, rows: Ints, amounts: Table) -> int:
     """The first row on which a placed job does not fit now beside the fixed jobs; -1: it fits everywhere.
 
     A fixed job counts until it is lifted, beyond its planned end, too. Only slots that are ``timed`` (by
-    slot, not 0), which are reservations, count from their start to their end.
+    slot, not 0), which are reservations, count from their start to their end. ``amounts`` (n, resources) are
+    held of the nodes' ``rows`` (n,) by nobody that has a slot.
     """
     first, last = tb.jobs[ALLOC, slot], tb.jobs[ALLOC, slot] + tb.jobs[ALLOCS, slot]
     resources = tb.F.shape[0]
@@ -47,6 +49,9 @@ def crowded_row(tb: Tables, slot: int, now: int, timed: Ints) -> int:
                 left[i - first, 0] = tb.F[0, locate(tb.T, off, off + tb.rows[row, LEN], now)]
         if tb.alloc[i, A_CHUNK] >= 0 or not own:
             left[number[row] - 1] -= tb.alloc[i, A_TAKE:]
+    for i in range(rows.shape[0]):
+        if number[rows[i]] > 0:
+            left[number[rows[i]] - 1] -= amounts[i]
     for other in range(tb.jobs.shape[1]):
         state = tb.jobs[STATE, other]
         if other == slot or state not in (FIXED, PLANNED):
