@@ -79,3 +79,16 @@ def test_what_the_server_does_not_tell_is_that_of_the_units_on_each_node() -> No
     alone = replace(request, chunks=request.chunks[1:])
     [take] = takes_of(plan, alone, [ShareFacts("n2", 0)])
     assert (take.amounts[MEM], take.amounts[scratch]) == (GIB, 1000)
+
+
+@pytest.mark.parametrize("select", ["1:ncpus=2:mem=2gb+2:ncpus=1:mem=500mb", "1:ncpus=1+1:ncpus=0:mem=1gb"])
+def test_unlike_chunks_on_one_node_are_one_share_of_it(select: str) -> None:
+    """The adapter refuses a decision that names a node twice."""
+    cluster = cluster_of()
+    submit(cluster, "0", "1:ncpus=4:scratch=1")  # all of n2
+    submit(cluster, "1", select)
+    [run] = [one for one in cluster.decisions if isinstance(one, Run) and one.job_id == "1"]
+    assert [share.node for share in run.shares] == ["n1"]
+    view = cluster.view("1")
+    assert [share.node for share in view.planned_nodes] == ["n1"]
+    assert view.state == "running"

@@ -7,7 +7,7 @@ from schedd.plan.columns import CPUS, GPUS, MEM, SHARE
 from schedd.plan.plan import Plan, Take
 from schedd.wire import ShareFacts
 
-__all__ = ["shares_of", "takes_of"]
+__all__ = ["merged", "shares_of", "takes_of"]
 
 _MOST_UNITS = 10_000
 """Units times shares, beyond which it is not looked for where each unit is."""
@@ -26,7 +26,7 @@ def takes_of(plan: Plan, request: Request | None, shares: Iterable[ShareFacts]) 
     What the server does not tell (memory, node-locked resources) is the request's: of the units that can be
     on each share, or, where that is not plain, divided by cpus. Shares of one node count as one.
     """
-    known = _merged(share for share in shares if share.node in plan.row_of)
+    known = merged(share for share in shares if share.node in plan.row_of)
     cpus = sum(share.cpus for share in known)
     units = _units_of(request, known) if request is not None and not request.exclusive else None
     takes = []
@@ -77,7 +77,7 @@ def _units_of(request: Request, shares: Sequence[ShareFacts]) -> list[list[Chunk
     return None if any(cpus for cpus, _, _ in left) else found
 
 
-def _merged(shares: Iterable[ShareFacts]) -> list[ShareFacts]:
+def merged(shares: Iterable[ShareFacts]) -> list[ShareFacts]:
     """One share for each node, in the order in which the nodes come."""
     found: dict[str, ShareFacts] = {}
     for one in shares:
@@ -89,7 +89,9 @@ def _merged(shares: Iterable[ShareFacts]) -> list[ShareFacts]:
 
 
 def shares_of(plan: Plan, slot: int) -> tuple[ShareFacts, ...]:
-    """The nodes of a planned job with what it asks of each, in the order of its chunks."""
+    """The nodes of a planned job with what it asks of each, in the order of its chunks. Each node comes once,
+    also where unlike chunks are on it.
+    """
     chunks = plan.chunks_of(slot)
     shares = []
     for take in plan.takes(slot):
@@ -102,4 +104,4 @@ def shares_of(plan: Plan, slot: int) -> tuple[ShareFacts, ...]:
                 take.units * need[GPUS],
             )
         )
-    return tuple(shares)
+    return tuple(merged(shares))

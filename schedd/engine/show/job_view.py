@@ -11,6 +11,7 @@ from schedd.dialect.deadline import read_deadline
 from schedd.engine.facts.calm import shown
 from schedd.engine.facts.pools import binding, room_of
 from schedd.engine.facts.records import Breach, ChangeSet, JobRecord, Phase, Risk
+from schedd.engine.facts.shares import merged
 from schedd.engine.facts.words import notes, why
 from schedd.engine.show.node_sets import sets_of, together_of
 from schedd.engine.show.view import Published
@@ -333,7 +334,7 @@ def shares_of(published: Published, record: JobRecord) -> tuple[ShareFacts, ...]
             mem = sum(n * chunk.mem for n, chunk in zip(counts, asked, strict=True))
             gpus = sum(n * chunk.gpus for n, chunk in zip(counts, asked, strict=True))
         shares.append(ShareFacts(published.names[row], cpus, mem, gpus))
-    return tuple(shares)
+    return tuple(merged(shares))
 
 
 def last_change(published: Published, slot: int) -> Change | None:
