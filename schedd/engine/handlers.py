@@ -218,6 +218,7 @@ def _server(state: EngineState, event: ServerChanged) -> None:
         what = "types of resources" if typed else "limits"
         _limits(state, event.id, f"the server's {what} were changed", odd)
     if state.intake.set_types(state.limits.types):
+        state.nevers.clear()  # they say amounts in the units of their types
         reread(state, event.id, None, "the types of the server's resources were changed")
     note_untyped(state, event.id)
     if before.defaults != event.server.defaults:

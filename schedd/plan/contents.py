@@ -14,7 +14,7 @@ from schedd.plan.machine import Machine
 from schedd.plan.records import ChunkOfPlan, Take, Timeline
 from schedd.plan.repairs import Repairs
 from schedd.plan.schema import Arrays, arrays_of, fork_part, load_part, save_part
-from schedd.plan.shapes import Shapes
+from schedd.plan.shapes import NO_UNITS, Shapes
 from schedd.plan.slabs import Slabs
 from schedd.plan.turns import by_start
 
@@ -145,9 +145,12 @@ class Contents:
         """The amounts of a job that has all of a node: of gates no more than it ``needs``."""
         return tuple(self.shapes.whole(row, needs))
 
-    def why_never(self, request: Request) -> Never | None:
-        """The first requirement that no configured node can meet, chunk by chunk; None: all can be met."""
-        return self.shapes.why_never(request)
+    def why_never(self, request: Request, units: Mapping[str, str] = NO_UNITS) -> Never | None:
+        """The first requirement that no configured node can meet, chunk by chunk; None: all can be met.
+
+        ``units``: by name what resources are counted in (``size``: KiB, ``float``: ``FLOAT_PARTS``).
+        """
+        return self.shapes.why_never(request, {**NO_UNITS, **units})
 
     def is_usable(self, row: int) -> bool:
         """Whether the node is in use: jobs may be placed there."""

@@ -4,8 +4,9 @@ Equal requests share one *shape*; nodes with the same capacity and features form
 understanding a request costs what the kinds of nodes cost, not the nodes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -18,8 +19,9 @@ from schedd.plan.requests import load_request, save_request
 from schedd.plan.room import Units, could_hold
 from schedd.plan.schema import FOUND, KEYS, LISTS, NAMES, NUMBERS, How, declared
 from schedd.plan.slabs import Slabs
+from schedd.wire import FLOAT_PARTS
 
-__all__ = ["GATE", "UNLIMITED", "Shapes", "capacity_of", "shape_key"]
+__all__ = ["GATE", "NO_UNITS", "UNLIMITED", "Shapes", "capacity_of", "shape_key"]
 
 GATE = "gate "
 """How the names of gates begin: see ``Request.passes``. Each node has ``WHOLE`` of every gate."""
@@ -105,6 +107,9 @@ _SETS: Final = How(
     _load_sets,
 )
 _REQUESTS: Final = How(list, load=lambda saved: list(map(load_request, saved)), each=save_request)
+
+NO_UNITS: Final[Mapping[str, str]] = MappingProxyType({"mem": "size", "vmem": "size"})
+"""Units of the plan's own amounts, where nobody names others."""
 
 _KEPT = 4096
 """Shapes out of use that are kept, since users ask for the same again and again."""
@@ -279,8 +284,11 @@ class Shapes:
             rows.append([chunk.count, set_at, n, per_node, level, *needs])
         return rows
 
-    def why_never(self, request: Request) -> Never | None:
-        """The first requirement that no configured node can meet, chunk by chunk; None: all can be met."""
+    def why_never(self, request: Request, units: Mapping[str, str] = NO_UNITS) -> Never | None:
+        """The first requirement that no configured node can meet, chunk by chunk; None: all can be met.
+
+        ``units``: by name what resources are counted in (``size``: KiB, ``float``: ``FLOAT_PARTS``).
+        """
         if request.place is Place.PACK and request.units > 1:
             where = "on one node"
         elif request.exclusive:
@@ -288,12 +296,14 @@ class Shapes:
         else:
             where = ""
         for i, chunk in enumerate(_merged(request)):
-            never = self._why_never_chunk(chunk, request, where, i)
+            never = self._why_never_chunk(chunk, request, where, i, units)
             if never is not None:
                 return never
         return None
 
-    def _why_never_chunk(self, chunk: Chunk, request: Request, where: str, index: int) -> Never | None:
+    def _why_never_chunk(
+        self, chunk: Chunk, request: Request, where: str, index: int, units: Mapping[str, str]
+    ) -> Never | None:
         part = f" (chunk {index + 1})" if len(request.chunks) > 1 and request.place is not Place.PACK else ""
         wanted = _in_words(chunk)
         nodes = [(kind, rows) for kind, rows in self._kinds.items() if self._featured(chunk, kind, rows)]
@@ -307,7 +317,7 @@ class Shapes:
             column = self.columns.get(name)
             best = max(kind.capacity[column] for kind, _ in nodes) if column is not None else 0
             if need > best:
-                asked, there = _amounts_in_words(name, need, best)
+                asked, there = _amounts_in_words(need, best, units.get(name, ""))
                 return Never(f"{asked} {name}{of}{place}: the largest has {there}{part}")
             if column is not None:
                 nodes = [(kind, rows) for kind, rows in nodes if kind.capacity[column] >= need]
@@ -404,9 +414,11 @@ def _merged(request: Request) -> Sequence[Chunk]:
     )
 
 
-def _amounts_in_words(name: str, need: int, best: int) -> tuple[str, str]:
+def _amounts_in_words(need: int, best: int, unit: str) -> tuple[str, str]:
     """Both as a person would say them, and never alike."""
-    if name not in ("mem", "vmem"):
+    if unit == "float":
+        return f"{need / FLOAT_PARTS:g}", f"{best / FLOAT_PARTS:g}"
+    if unit != "size":
         return str(need), str(best)
     asked, there = size_in_words(need), size_in_words(best)
     return (asked, there) if asked != there else (f"{need}kb", f"{best}kb")

@@ -75,7 +75,7 @@ _CHUNK_NAME: Final = re.compile(
 class ResourceTypes:
     """The resources that a server told, and those that every server knows. Immutable."""
 
-    __slots__ = ("_known", "levels", "spelled_select", "told")
+    __slots__ = ("_known", "levels", "spelled_select", "told", "units")
 
     def __init__(self, told: Mapping[str, ResourceFacts] = MappingProxyType({})) -> None:
         self.told = told
@@ -88,6 +88,8 @@ class ResourceTypes:
             if facts.type in _AMOUNTS and "h" in facts.flags and not {"n", "f"} & set(facts.flags)
         ).difference(_OF_PROCESSES)
         """Names in lower case of numbers of hosts that are compared and not used up: see ``is_level``."""
+        self.units = {name: one.type for name, one in told.items() if one.type in ("size", "float")}
+        """In what amounts are counted that are not plain numbers, by name: ``size`` or ``float``."""
         self.spelled_select = lru_cache(maxsize=20_000)(self._spelled_select)
         """A ``select`` with the names of resources as the server spells them."""
 

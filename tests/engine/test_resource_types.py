@@ -117,3 +117,13 @@ def test_jobs_share_a_number_that_they_do_not_use_up() -> None:
     assert cluster.view("4").why == "never on this cluster: no node has speed>=8"
     cluster.node("n2", properties=("speed=9", "rack=13"))
     assert cluster.where("4") == ["n2"]
+
+
+def test_amounts_are_said_in_the_units_of_their_types() -> None:
+    cluster = cluster_of()
+    submit(cluster, "1", "1:ncpus=1:scratch=20gb")
+    submit(cluster, "2", "1:ncpus=1:load=2.5")
+    assert [cluster.view(job).why.partition(": ")[2] for job in "12"] == [
+        "20gb Scratch of a node: the largest has 10gb",
+        "2.5 load of a node: the largest has 1.5",
+    ]

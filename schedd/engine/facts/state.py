@@ -651,5 +651,5 @@ class EngineState:
         if request not in self.nevers:
             if len(self.nevers) >= _NEVERS:
                 self.nevers.clear()
-            self.nevers[request] = self.plan.why_never(request)
+            self.nevers[request] = self.plan.why_never(request, self.limits.types.units)
         return self.nevers[request]

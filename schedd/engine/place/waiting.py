@@ -15,7 +15,7 @@ def no_node(state: EngineState, record: JobRecord) -> WaitingFor | Never:
     request = record.understood.request
     if state.bare is None:
         state.bare = bare(state.plan)
-    never = why_never(state.bare, request) if request is not None else None
+    never = why_never(state.bare, request, state.limits.types.units) if request is not None else None
     return never or WaitingFor("node", _nodes_in_the_way(state, record.slot))
 
 

@@ -1,9 +1,11 @@
 """Why a request can never run here: judged against all configured nodes, empty and up."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from schedd.model import Never, NodeState, Place, Request
 from schedd.plan.plan import Plan
+from schedd.plan.shapes import NO_UNITS
 
 __all__ = ["bare", "why_never"]
 
@@ -13,13 +15,13 @@ def bare(plan: Plan) -> Plan:
     return Plan([replace(node, state=NodeState.UP) for node in plan.nodes.values()], 0)
 
 
-def why_never(empty: Plan, request: Request) -> Never | None:
+def why_never(empty: Plan, request: Request, units: Mapping[str, str] = NO_UNITS) -> Never | None:
     """The first requirement that the cluster cannot meet, of ``empty`` = ``bare(plan)``; None: it could run.
 
     First each chunk by itself, node by node; then whether as many units as asked fit at once; then the
     chunks together, of which the first is named that finds no room beside those before it.
     """
-    alone = empty.shapes.why_never(request)
+    alone = empty.why_never(request, units)
     if alone is not None or _fits(empty, request):
         return alone
     for i, chunk in enumerate(request.chunks):

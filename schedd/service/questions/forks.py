@@ -253,7 +253,9 @@ class Fork:
 
     def _before_any_plan(self, facts: JobFacts, request: Request) -> Answer | None:
         """The answer for a job that never fits or may not be planned."""
-        never = not_counted(request, self._uncounted) or self._plan.why_never(request)
+        never = not_counted(request, self._uncounted) or self._plan.why_never(
+            request, self._limits.types.units
+        )
         if never is not None:
             return never
         wait = waits_for(facts, self.published.why_stopped(facts.queue))
@@ -301,7 +303,7 @@ class Fork:
         if self._bare is None:
             self._bare = bare(self._plan)
         with limited(self._bare):
-            never = why_never(self._bare, request)
+            never = why_never(self._bare, request, self._limits.types.units)
         return never or WaitingFor("node", "nodes that can take it: all are down, offline or reserved")
 
     def _without(self, job_id: str, now: int, bookings: tuple[str, ...] = ()) -> Plan:
