@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Final
 
 from schedd.wire import (
     Event,
@@ -27,6 +28,9 @@ from server_adapter.bridge.state import Held, State
 
 Ids = Iterator[str]
 
+_START_SETTLES: Final = 5
+"""Seconds by which a server may correct when a run began."""
+
 
 def diff(old: State, new: State, *, ids: Ids, now: int) -> Iterator[Event]:
     """The events that lead from `old` to `new`; `now` stamps what the server gives no time for.
@@ -41,6 +45,25 @@ def diff(old: State, new: State, *, ids: Ids, now: int) -> Iterator[Event]:
     yield from step.arrivals()
     if old.nodes.keys() - new.nodes.keys() or old.queues.keys() - new.queues.keys():
         yield snapshot(new, id=next(ids), now=now)
+
+
+def with_steady_starts(old: State, new: State) -> State:
+    """The new state, in which jobs that run as before have started when they had before.
+
+    A server first says when it sent a job to its node, then when the node began it: a second or two later.
+    To the plan that is one start; told as an alteration it would move everything behind the job.
+    """
+    moved = {}
+    for name, job in new.jobs.items():
+        before = old.jobs.get(name)
+        if before is None or before is job or job.state not in ACTIVE or before.state not in ACTIVE:
+            continue
+        if before.started is None or job.started is None or before.started == job.started:
+            continue
+        near = abs(job.started - before.started) <= _START_SETTLES
+        if near and (before.starts, before.shares) == (job.starts, job.shares):
+            moved[name] = replace(job, started=before.started)
+    return replace(new, jobs={**new.jobs, **moved}) if moved else new
 
 
 def endings(state: State, *, ids: Ids, now: int) -> Iterator[JobEnded]:

@@ -33,7 +33,7 @@ from server_adapter.batch.supervision import work_together
 from server_adapter.bridge.accepted import AcceptedRuns
 from server_adapter.bridge.daemon_client import AnotherAdapterError, DaemonAwayError, DaemonClient
 from server_adapter.bridge.delivery import PostOffice, Waits
-from server_adapter.bridge.diff import diff, endings, reserved, snapshot
+from server_adapter.bridge.diff import diff, endings, reserved, snapshot, with_steady_starts
 from server_adapter.bridge.dispatch import Dispatcher, RunRules
 from server_adapter.bridge.draining import Drain
 from server_adapter.bridge.handovers import Handovers
@@ -266,6 +266,8 @@ class Adapter:
         await asyncio.sleep(0)
         events: list[Event] = []
         before = self.state
+        if before is not None:
+            state = with_steady_starts(before, state)
         restarted = before is not None and self._was_away()
         if before is not None:
             for count, event in enumerate(diff(before, state, ids=self.delivery.ids, now=now), start=1):

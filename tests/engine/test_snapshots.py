@@ -229,3 +229,22 @@ def test_a_node_that_reports_during_the_grace_gets_its_jobs_at_once() -> None:
     assert cluster.runs("2") == []
     cluster.node("n1", state="up")
     assert cluster.runs("2") == [70]
+
+
+@pytest.mark.parametrize(("moved", "said"), [(2, False), (-2, False), (30, True)])
+def test_a_start_that_a_snapshot_corrects_by_seconds_changes_and_says_nothing(
+    moved: int, *, said: bool
+) -> None:
+    cluster = Cluster(nodes=1)
+    cluster.submit("1", "1:ppn=4")
+    cluster.submit("2", "1:ppn=4")
+    cluster.at(40)
+    before = cluster.start("2")
+    event = cluster.server.snapshot()
+    jobs = tuple(
+        replace(job, started=job.started + moved) if job.id == "1" and job.started is not None else job
+        for job in event.jobs
+    )
+    cluster.tell(replace(event, jobs=jobs))
+    assert bool(cluster.alerts("snapshot")) == said
+    assert (cluster.start("2") != before) == said

@@ -24,6 +24,8 @@ from schedd.wire import (
 
 __all__ = ["differences", "doubt", "in_words"]
 
+START_SETTLES_S = 5
+"""Seconds by which a server may correct when a run began: first it says when it sent the job to its node."""
 _FEW = 5
 """A loss of so few jobs or nodes is never suspicious, whatever its share."""
 
@@ -120,8 +122,9 @@ def _job_changes(state: EngineState, snapshot: Snapshot, record: JobRecord, job:
     if holds_resources(job):
         altered = JobAltered(id=event, time=at, job=job)
         if record.phase is Phase.RUNNING and _same_run(record, job):
-            # The version is the server's affair while the job runs.
-            return [altered] if replace(job, version=record.facts.version) != record.facts else []
+            # The version is the server's affair while the job runs, and its start settles within seconds.
+            known = record.facts
+            return [altered] if replace(job, version=known.version, started=known.started) != known else []
         moment = job.started or at
         begun = JobStarted(id=event, time=moment, job_id=job.id, shares=job.shares, by=job.by)
         return [begun, altered]
@@ -143,7 +146,8 @@ def _is_back(state: EngineState, at: int, record: JobRecord, job: JobFacts) -> b
 def _same_run(record: JobRecord, job: JobFacts) -> bool:
     """Whether this is the run that is known, by its start and its nodes."""
     held = {(share.node, share.cpus) for share in record.facts.shares}
-    return (job.started is None or job.started == record.run.started) and (
+    settles = START_SETTLES_S if job.starts == record.facts.starts else 0
+    return (job.started is None or abs(job.started - record.run.started) <= settles) and (
         not job.shares or {(share.node, share.cpus) for share in job.shares} == held
     )
 

@@ -18,7 +18,7 @@ from schedd.wire import (
 )
 from server_adapter.batch.described import Described
 from server_adapter.bridge.changes import apply
-from server_adapter.bridge.diff import diff, endings
+from server_adapter.bridge.diff import diff, endings, with_steady_starts
 from server_adapter.bridge.facts import ACTIVE, Ending, Values
 from server_adapter.bridge.state import EMPTY, Held, State, StateBuilder
 from server_adapter.servers.torque.facts import WORDS, ending, job_facts, node_facts
@@ -229,3 +229,26 @@ def test_the_end_of_a_job_that_the_server_does_not_date_is_now() -> None:
         ("1", 90, 40, 3),
         ("2", 100, None, 3),
     ]
+
+
+@pytest.mark.parametrize(
+    ("change", "steady"),
+    [
+        ({"started": 1_000_002}, True),
+        ({"started": 999_998}, True),
+        ({"started": 1_000_006}, False),
+        ({"started": 1_000_002, "starts": 2}, False),
+        ({"started": 1_000_002, "shares": ()}, False),
+        ({"started": 1_000_002, "state": "Q"}, False),
+    ],
+    ids=str,
+)
+def test_a_start_that_the_server_corrects_by_seconds_is_no_alteration(
+    change: dict[str, object], *, steady: bool
+) -> None:
+    job = replace(one(RUNNING).jobs["5.srv"], started=1_000_000, starts=1)
+    old = State(jobs={job.id: job})
+    new = State(jobs={job.id: replace(job, **change)})  # type: ignore[arg-type]
+    found = with_steady_starts(old, new)
+    assert (events(old, found) == []) == steady
+    assert (found.jobs[job.id].started == 1_000_000) == steady
