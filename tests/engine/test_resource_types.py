@@ -5,8 +5,11 @@ from typing import Any
 import pytest
 
 from schedd.engine import Engine
-from schedd.wire import ResourceFacts, ServerFacts
-from tests.engine.cluster import Cluster
+from schedd.engine.show.view import publish
+from schedd.model import StartKnown
+from schedd.service.questions.forks import fork
+from schedd.wire import JobFacts, ResourceFacts, ServerFacts
+from tests.engine.cluster import Cluster, T
 
 RESOURCES = {
     "rack": ResourceFacts("string", "h"),
@@ -127,3 +130,13 @@ def test_amounts_are_said_in_the_units_of_their_types() -> None:
         "20gb Scratch of a node: the largest has 10gb",
         "2.5 load of a node: the largest has 1.5",
     ]
+
+
+def test_a_what_if_compares_by_the_types_of_the_server() -> None:
+    cluster = cluster_of()
+    state = cluster.engine.state
+    resources = {"select": "1:ncpus=1:RACK=13", "walltime": "100"}
+    facts = JobFacts(id="new", owner="ann", queue="batch", submitted=T, family="openpbs", resources=resources)
+    answer = fork(state, publish(state)).what_if(facts, T).answer
+    assert isinstance(answer, StartKnown)
+    assert [share.node for share in answer.placement.shares] == ["n2"]

@@ -89,6 +89,7 @@ def check_value(cluster: PbsCluster, name: str, value: str) -> None:
             _check_chunks(cluster, value)
         elif name == "place":
             selects.check_place(value)
+            _check_group(cluster, value)
         elif name in selects.TIMES:
             seconds(value)
         elif not selects.is_value(cluster, name, value):
@@ -96,6 +97,15 @@ def check_value(cluster: PbsCluster, name: str, value: str) -> None:
     except ValueError:
         text = f"Illegal attribute or resource value Resource_List.{name}"
         raise RefusalError(ServerCode.BADATVAL, text) from None
+
+
+def _check_group(cluster: PbsCluster, place: str) -> None:
+    """Raises the refusal 15100 for nodes of one value of a resource that is no string."""
+    groups = [word.partition("=")[2] for word in place.split(":") if word.startswith("group=")]
+    types = selects.types_of(cluster)
+    if any(types.type_of(name) not in ("string", "string_array") for name in groups):
+        text = "Resource is not of type string or array_of_strings Resource_List.place"
+        raise RefusalError(ServerCode.RESCNOTSTR, text)
 
 
 def _check_chunks(cluster: PbsCluster, text: str) -> None:

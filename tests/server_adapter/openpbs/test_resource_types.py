@@ -29,6 +29,7 @@ from server_adapter.openpbs.requests import ManageRequest
 from server_adapter.servers.openpbs.facts import job_facts, node_facts
 from server_adapter.servers.openpbs.placing import exec_vnode
 from server_adapter.settings import load_settings
+from tests.server_adapter.openpbs.site import Site as ScriptedSite
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -257,6 +258,27 @@ def test_a_unit_runs_on_the_vnode_that_has_its_string_though_it_looks_like_a_boo
     assert where == "(n2:ncpus=1)+(n1:ncpus=1)"
 
 
+@pytest.mark.anyio
+async def test_a_server_that_tells_no_types_is_read_by_the_look_of_values_and_that_is_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    scripted = ScriptedSite(refuse={RequestCode.STATUS_RESOURCE: 15000})
+    scripted.nodes["n1"] |= {"resources_available.rack": "12", "resources_available.os": "linux"}
+    async with scripted.peer.listening():
+        adapter = scripted.server_of(tmp_path)
+        states = [await adapter.read() for _ in range(2)]
+        scripted.refuse.clear()
+        scripted.resources["rack"] = {"type": "string", "flag": "h"}
+        states.append(await adapter.read())
+        await adapter.close()
+    assert [dict(state.server.resources) for state in states[:2]] == [{}, {}]
+    assert states[1].nodes["n1"].resources == {"rack": 12}
+    assert states[2].nodes["n1"].resources == {}
+    assert "rack=12" in states[2].nodes["n1"].properties
+    told = [one.message for one in caplog.records if "types of resources" in one.message]
+    assert len(told) == 1
+
+
 # -- through the emulated server ---------------------------------------------------------------------------
 
 
@@ -342,6 +364,10 @@ async def test_the_emulated_server_enforces_types(tmp_path: Path) -> None:
             with pytest.raises(ServerRefusedError) as refused:
                 await manage(root, ObjectType.NODE, "n1", Attribute("resources_available", value, name))
             assert refused.value.code == 15014
+        for group in ("scratch", "ncpus"):
+            with pytest.raises(Exception, match="not of type string"):
+                server.submit(resources={"select": "2:ncpus=1", "place": f"scatter:group={group}"})
+        server.submit(resources={"select": "2:ncpus=1", "place": "scatter:group=RACK"})
         for select in ("1:scratch=much", "1:gold=maybe", "1:NCPUS=two", "1:ncpus=1:gold=12"):
             with pytest.raises(Exception, match="Illegal attribute or resource value"):
                 server.submit(resources={"select": select})
