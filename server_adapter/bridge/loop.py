@@ -260,6 +260,7 @@ class Adapter:
         began = time.monotonic()
         self._begun += 1
         number = self._begun
+        read_at = int(self._clock())  # what happens from now on may not be in the state
         state = await self.server.read()
         now = int(self._clock())
         # 2. Compare with the last reading, and tell the daemon.
@@ -301,7 +302,7 @@ class Adapter:
                 await self.server.tend()
         # 4. The whole state, from time to time.
         if (before is None or self._snapshots.due) and not self._daemon_away():
-            await self._put_snapshot(state, now)
+            await self._put_snapshot(state, read_at, now)
         # 5. What is written on jobs.
         await asyncio.sleep(0)
         await self.writer.see(state, started)
@@ -321,7 +322,7 @@ class Adapter:
         before, self._up_since = self._up_since, self.server.up_since
         return before != self._up_since
 
-    async def _put_snapshot(self, state: State, now: int) -> None:
+    async def _put_snapshot(self, state: State, read_at: int, now: int) -> None:
         # What ended while we or the daemon were away does not look like a loss then.
         for count, end in enumerate(endings(state, ids=self.delivery.ids, now=now), start=1):
             await self.delivery.put(end)
@@ -332,7 +333,7 @@ class Adapter:
         if age is not None and age < 0:  # the clock was set back since
             age = None
         name, mode = next(self.delivery.ids), self.settings.mode
-        await self.delivery.put(snapshot(state, id=name, now=now, server_age=age, mode=mode))
+        await self.delivery.put(snapshot(state, id=name, now=read_at, server_age=age, mode=mode))
         for name, held in state.reservations.items():
             await self.delivery.put(reserved(name, held, id=next(self.delivery.ids), now=now))
         self._snapshots.sent()

@@ -5,7 +5,8 @@ import time
 
 import pytest
 
-from schedd.wire import JobEnded, ShareFacts, Snapshot
+from schedd.wire import JobEnded, RunAccepted, ShareFacts, Snapshot
+from server_adapter.bridge.state import State
 from server_adapter.servers.torque.reader import StateReader
 from server_adapter.torque.codes import RequestCode, SchedulerCommand
 from server_adapter.torque.listener import PortTakenError
@@ -104,6 +105,34 @@ async def test_what_a_restarted_server_lacks_is_said_by_the_snapshot_alone(build
     await house.until(lambda: snapshots_of_a_young_server(house) >= 1)
     assert {event.type for event in house.daemon.events[count:]} == {"snapshot"}
     assert jobs
+
+
+async def test_a_run_that_is_accepted_during_a_reading_is_later_than_the_snapshot(
+    build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the daemon takes the job, which the list still shows as queued, for one that came back."""
+    house = await build(plan=False, **{"poll.interval": 600.0})
+    job = house.server.submit(resources={"nodes": "1"}, runtime=60.0)
+    adapter = await house.start()
+    await house.until(lambda: job in house.daemon.state.jobs)
+    read = adapter.server.read
+
+    async def slow() -> State:
+        state = await read()
+        if not house.daemon.accepted:
+            house.daemon.decide(job, [ShareFacts("node1", 1)])
+            await house.until(lambda: bool(house.daemon.accepted))
+            await asyncio.sleep(1.1)
+        return state
+
+    monkeypatch.setattr(adapter.server, "read", slow)
+    count = len(house.daemon.events)
+    adapter._want_snapshot()
+    await house.until(lambda: any(isinstance(one, Snapshot) for one in house.daemon.events[count:]))
+    (accepted,) = (one for one in house.daemon.events if isinstance(one, RunAccepted))
+    shown = next(one for one in house.daemon.events[count:] if isinstance(one, Snapshot))
+    assert [one.state for one in shown.jobs] == ["Q"]
+    assert shown.time <= accepted.time
 
 
 def snapshots_of_a_young_server(house: House) -> int:
