@@ -67,10 +67,11 @@ class Compared:
     All three must decide and move the same and come to the same state. The first one is used.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, every: int = 1) -> None:
+        """``every``: before each call of so many one is restored; 1: before all."""
         self.engine = engine
-        self.bytes = encoded(engine)
-        self.other = Engine.restore(self.bytes)
+        self.other = Engine.restore(encoded(engine))
+        self.every = every
         self.calls = 0
 
     def __getattr__(self, name: str) -> Any:
@@ -78,44 +79,47 @@ class Compared:
 
     def handle(self, events: Iterable[Event], now: int) -> Outcome:
         batch = tuple(events)
-        fresh = Engine.restore(self.bytes)
+        others = [("restored earlier", self.other)]
+        if self.calls % self.every == 0:
+            others.append(("restored just before", Engine.restore(encoded(self.engine))))
         outcome = self.engine.handle(batch, now)
-        self.bytes = encoded(self.engine)
         errors = [one.text for one in outcome.decisions if isinstance(one, Alert) and one.kind in _ERRORS]
         assert not self.engine.strayed, f"an error was kept: {errors}"
-        for name, one in (("restored just before", fresh), ("restored earlier", self.other)):
+        # What differs stays different in the one that is not restored again.
+        looked_at = {"restored just before"} | ({"restored earlier"} if self.calls % 10 == 0 else set())
+        state = b""
+        for name, one in others:
             found = one.handle(batch, now)
             assert found.decisions == outcome.decisions, _difference(name, outcome.decisions, found.decisions)
             assert found.taken == outcome.taken, name
             assert list(map(_plain, found.moves)) == list(map(_plain, outcome.moves)), name
             assert one.next_wake == self.engine.next_wake, name
-            # What differs stays different in the one that is not restored.
-            if (one is fresh or self.calls % 10 == 0) and encoded(one) != self.bytes:
-                different = differences(self.engine, one)
-                assert not different, f"{name}: another state: {different}"
+            if name in looked_at:
+                state = state or encoded(self.engine)
+                if encoded(one) != state:
+                    different = differences(self.engine, one)
+                    assert not different, f"{name}: another state: {different}"
         self.calls += 1
         if self.calls % _COMPARED == 0:
-            self.other = Engine.restore(self.bytes)
+            self.other = Engine.restore(encoded(self.engine))
         return outcome
 
     def pause(self, why: str) -> None:
-        self._alike(lambda one: one.pause(why))
+        for one in (self.engine, self.other):
+            one.pause(why)
 
     def resume(self) -> None:
-        self._alike(lambda one: one.resume())
-
-    def _alike(self, what: Callable[[Engine], None]) -> None:
-        what(self.engine)
-        what(self.other)
-        self.bytes = encoded(self.engine)
+        for one in (self.engine, self.other):
+            one.resume()
 
     def skip(self, events: Sequence[Event], now: int) -> tuple[Run, ...]:
         """A call that fails when it is done: all go on from the state before it, as the daemon does.
 
         Returns its run decisions, which nobody has seen.
         """
+        before = encoded(self.engine)
         lost = self.engine.handle(events, now).decisions
-        self.engine = Engine.restore(self.bytes)
+        self.engine = Engine.restore(before)
         return tuple(one for one in lost if isinstance(one, Run))
 
 
@@ -182,10 +186,10 @@ class Stream(Chaos):
         },
     )
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, every: int = 1) -> None:
         super().__init__()
         self.random = random
-        self.compared = Compared(self.engine)
+        self.compared = Compared(self.engine, every)
         self.engine = self.compared  # type: ignore[assignment]
         self.batches = 0
         self.switches: list[Switch] = []

@@ -137,7 +137,6 @@ class House:
             lease = 2.0
             [clusters.main]
             server_grace = 1
-            end_allowance = 20
             node_grace = 2
             check_wait = 1
             refusal_wait = 1

@@ -1,6 +1,7 @@
 """Two hundred jobs through all that can go wrong: each starts once, where it was planned."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -167,3 +168,30 @@ async def test_after_a_start_by_somebody_else_one_resume_is_enough(house: House)
     assert (await house.ask(""))["halted"] == ""
     log = house.adapter.log.read_text()
     assert f"the daemon alerts: foreign: job {theirs} was started by somebody else: another scheduler" in log
+
+
+@pytest.mark.parametrize("halt", ["a pause", "a killed daemon"])
+async def test_jobs_planned_one_after_the_other_start_in_turn_after_a_halt(house: House, halt: str) -> None:
+    """They have the same cores, and all are due when starts go on."""
+    walltime = 3
+    server = house.server
+    await house.ask("/pause", "POST", {"reason": "a test"})
+    asked = {"nodes": "node1:ppn=8", "walltime": f"{walltime}"}
+    jobs = [server.submit(resources=asked, runtime=1.0) for _ in range(4)]
+    house.adapter.start()
+    while [job["planned_start"] for job in (await house.ask("/jobs"))["jobs"]].count(None) or len(
+        (await house.ask("/jobs"))["jobs"]
+    ) < len(jobs):
+        await asyncio.sleep(0.1)
+    if halt == "a killed daemon":
+        house.daemon.kill()
+    await asyncio.sleep(walltime * len(jobs))
+    if halt == "a killed daemon":
+        house.daemon.start()
+        await house.ready()
+    await house.ask("/resume", "POST")
+    while house.done() < len(jobs):
+        await asyncio.sleep(0.05)
+    assert house.refused() == Counter()
+    assert {job: len(shares) for job, shares in house.decided().items()} == dict.fromkeys(jobs, 1)
+    assert set(server.cluster.runs.values()) == {1}

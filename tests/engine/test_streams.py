@@ -1,0 +1,19 @@
+"""Random streams of events: an engine, one restored at each step and one restored earlier decide the same."""
+
+from random import Random
+
+import pytest
+
+from tests.engine.chaos.streams import Stream, stream
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_restored_engine_decides_the_same_in_a_random_stream(seed: int) -> None:
+    stream(Stream(Random(seed)), 60)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("seed", range(100, 140))
+def test_a_restored_engine_decides_the_same_in_a_random_stream_of_ten_thousand_steps(seed: int) -> None:
+    stream(Stream(Random(seed)), 10_000)
