@@ -9,7 +9,16 @@ import pytest
 from schedd.engine import Engine
 from schedd.engine.show.view import publish
 from schedd.model import WaitingFor
-from schedd.wire import AccountMoved, AccountSet, LedgerKept, PolicyChanged, RunFacts, RunsRead, ShareFacts
+from schedd.wire import (
+    AccountMoved,
+    AccountSet,
+    Book,
+    LedgerKept,
+    PolicyChanged,
+    RunFacts,
+    RunsRead,
+    ShareFacts,
+)
 from tests.engine.cluster import Cluster, T
 
 HOUR = 3600
@@ -323,3 +332,28 @@ def test_queue_policies_hold_charge_and_let_wait_as_well(policy: str) -> None:
     site.at(1000)
     assert site.runs("4") == []
     assert site.waits("4").startswith("budget: account phys: ")
+
+
+def test_an_account_with_too_little_for_a_booking_lets_jobs_wait_and_the_booking_stands() -> None:
+    site = Site(nodes=2, site={"bookings": {"most": 3, "cost": 1.0}}, by="user")
+    site.account("ann", amount=1000)
+    now = site.server.now
+    site.tell(
+        Book(
+            id="b",
+            time=now,
+            name="b1",
+            owner="ann",
+            resources={"nodes": "1:ppn=4"},
+            duration=100,
+            ready=now + 5000,
+            deadline=now + 9000,
+        )
+    )
+    site.engine.pause("a test")
+    site.submit("1", "1:ppn=4", 100)
+    assert site.start("1") is not None
+    site.account("ann", amount=300)
+    assert site.waits("1").startswith("budget: ")
+    assert "b1" in site.engine.state.bookings
+    assert site.alerts("error") == []

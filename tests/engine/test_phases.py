@@ -236,6 +236,12 @@ def _altered_on_a_lost_node() -> None:
     cluster.node("n1", state="up")
 
 
+def _comes_back() -> None:
+    cluster = Cluster()
+    cluster.submit("1")
+    cluster.tell(*cluster.server.requeue("1"))
+
+
 def _fails() -> None:
     cluster = Cluster()
     cluster.engine.pause("for now")
@@ -251,6 +257,7 @@ _STORIES = {
     _waits_for_something_else: {Step.ANSWERED},
     _runs_too_long: {Step.OVERRAN, Step.BROKEN},
     _altered_on_a_lost_node: {Step.BLAMED},
+    _comes_back: {Step.CAME_BACK},
     _fails: {Step.SET_ASIDE},
 }
 

@@ -75,7 +75,7 @@ def test_a_job_that_is_exiting_still_holds_its_resources() -> None:
 
 
 def test_an_overrun_is_taken_to_end_after_a_minute_then_twice_that_then_an_hour_at_most() -> None:
-    cluster = Cluster(overrun_blocked=10**6)
+    cluster = Cluster(overrun_blocked=10**6, end_allowance=0)
     cluster.submit("1", walltime=100, runtime=10**6)
     cluster.submit("2")
     starts = []
@@ -99,7 +99,7 @@ def test_an_overrun_keeps_the_order_of_those_behind_it() -> None:
 
 
 def test_after_six_hours_the_node_counts_as_blocked_and_the_admin_is_told() -> None:
-    cluster = Cluster(nodes=2)
+    cluster = Cluster(nodes=2, end_allowance=0)
     cluster.submit("1", "n1:ppn=2", walltime=100, runtime=10**6)
     cluster.submit("2", "n2:ppn=4", walltime=50_000)
     cluster.submit("3", "n1:ppn=4")

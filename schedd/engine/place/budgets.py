@@ -106,7 +106,10 @@ def _let_wait(state: EngineState, name: str, event: str) -> None:
     account = book.accounts[name]
     if book.available(name) >= 0 and not account.closed:
         return
-    records = [state.records[job] for job, (of, _) in book.holds.items() if of == name]
+    # Bookings hold something, too; they keep what they have.
+    records = [
+        state.records[job] for job, (of, _) in book.holds.items() if of == name and job in state.records
+    ]
     waiting = [one for one in records if one.phase is Phase.WAITING and one.slot >= 0]
     waiting.sort(key=lambda one: plan.start(one.slot) if plan.state(one.slot) == PLANNED else FOREVER)
     while waiting and (book.available(name) < 0 or account.closed):

@@ -53,7 +53,7 @@ _STEPS = [
     "requests that read differently",
 ]
 _ERRORS = ("error", "quarantine", "bookkeeping")
-_ACCOUNTS = ["phys", "chem", "free"]
+_ACCOUNTS = ["ann", "bob", "free"]
 
 
 def encoded(engine: Engine) -> bytes:
@@ -178,9 +178,9 @@ class Stream(Chaos):
     settings: EngineSettings = replace(
         Chaos.settings,
         site={
-            "bookings": {"most": 3},
+            "bookings": {"most": 3, "cost": 0.5},
             "fair_share": {},
-            "accounts": {"by": "account", "unknown": "run"},
+            "accounts": {"by": "user", "unknown": "run"},
             "power_saving": {"mode": "on", "idle": 100, "min_up": 100, "min_off": 200, "boot_time": 80},
             "power": {"*": {"idle": 100.0, "off": 10.0}},
         },
@@ -229,11 +229,6 @@ class Stream(Chaos):
         self._tell(
             AccountMoved(**self._id(), source=source, target=target, amount=self.random.randint(0, 500))
         )
-
-    def use_account(self) -> None:
-        job = self.server.jobs.get(self.random.choice(JOBS))
-        if job is not None:
-            self._tell(*self.server.alter(job.id, account=self.random.choice([*_ACCOUNTS, ""])))
 
     def count_licence(self) -> None:
         amount, free = self.random.randint(0, 4), self.random.random() < 0.3
@@ -373,7 +368,6 @@ def stream(world: Stream, steps: int) -> None:
         more: list[tuple[int, Callable[[], None]]] = [
             (1, world.set_account),
             (1, world.move_amount),
-            (2, world.use_account),
             (1, world.count_licence),
             (1, world.use_licence),
             (1, world.wish_power),
