@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterator
 from functools import cache
 
-from schedd.dialect import Until, conditions, parse_openpbs, parse_torque
+from schedd.dialect import Until, conditions, parse_torque
 from schedd.policy.limits import limits_of_server
 from tests.conftest import ROOT
 from tests.engine.cluster import Cluster
@@ -42,20 +42,12 @@ def _no_soft_limits() -> bool:
     return not limits_of_server(said, "")[0]
 
 
-def _no_preemption() -> bool:
-    plain = parse_openpbs({"ncpus": "1"})
-    asked = parse_openpbs({"ncpus": "1", "preempt_targets": "queue=low"})
-    return asked.chunks == plain.chunks and asked.notes == ("not planned: preempt_targets=queue=low",)
-
-
 CHECKS: dict[str, Callable[[], bool]] = {
     "-W x=QOS:…": _no_quality_of_service,
     "-l qos": _no_quality_of_service,
     "-W depend=syncwith": _no_common_starts,
     "syncwith": _no_common_starts,
     "synccount": _no_common_starts,
-    "preempt_*": _no_preemption,
-    "preempt_targets": _no_preemption,
     "max_run_soft": _no_soft_limits,
     "max_run_res_soft": _no_soft_limits,
     "max_run_res_soft.…": _no_soft_limits,

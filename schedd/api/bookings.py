@@ -67,6 +67,13 @@ class BookingRequest(BookingAsked):
             le=3_600,
         ),
     ] = 0
+    arming: Annotated[
+        bool,
+        Field(
+            description="With `handover`: its job starts only once the booking was armed (`POST …/arm`): all "
+            "parts of its group may start then."
+        ),
+    ] = False
     instead: Annotated[
         str,
         Field(
@@ -79,8 +86,8 @@ class BookingRequest(BookingAsked):
 
     @model_validator(mode="after")
     def _for_a_handover(self) -> "BookingRequest":
-        if (self.guard or self.late) and not self.handover:
-            raise ValueError("guard and late are for a handover's job")
+        if (self.guard or self.late or self.arming) and not self.handover:
+            raise ValueError("guard, late and arming are for a handover's job")
         return self
 
     def event(self, *, id: str, now: int, name: str, owner: str, by: str) -> Book:  # noqa: A002
@@ -102,6 +109,7 @@ class BookingRequest(BookingAsked):
             handover=self.handover,
             guard=self.guard,
             late=self.late,
+            arming=self.arming,
             instead=self.instead,
         )
 
@@ -299,11 +307,12 @@ async def do_with_booking(
     request: Request,
     cluster: Cluster,
     name: BookingName,
-    act: Annotated[Literal["freeze", "confirm", "keep"], Path(description="What is done with it.")],
+    act: Annotated[Literal["freeze", "confirm", "arm", "keep"], Path(description="What is done with it.")],
     asker: User,
 ) -> Response:
-    """`freeze`: let it stay where it is planned. `confirm`: it is not given up at its `until`. `keep`: the
-    job that began in it stays, though it has a `guard`.
+    """`freeze`: let it stay where it is planned. `confirm`: it is not given up at its `until`. `arm`: its job
+    may start at its begin, where it was made with `arming`. `keep`: the job that began in it stays, though it
+    has a `guard`.
     """
     return await _step(request, cluster, name, asker, act)
 

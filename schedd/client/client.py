@@ -159,8 +159,8 @@ class Client(Reading):
         """Take a counter-offer of one that was refused."""
         return self._booking("POST", name, "/accept", {"option": option})
 
-    def do_with_booking(self, name: str, act: Literal["freeze", "confirm", "keep"]) -> BookingView:
-        """Let it stay where it is; let it not be given up; keep its job."""
+    def do_with_booking(self, name: str, act: Literal["freeze", "confirm", "arm", "keep"]) -> BookingView:
+        """Let it stay where it is; let it not be given up; let its job start; keep its job."""
         return self._booking("POST", name, f"/{act}")
 
     def cancel_booking(self, name: str) -> BookingView:

@@ -10,7 +10,6 @@ from schedd.dialect.asked import Asked, parse_amount, parse_typed
 from schedd.dialect.assemble import assemble, by_lower_name, resources_of, walltime_of
 from schedd.dialect.cost_limit import cost_limit_names
 from schedd.dialect.deadline import deadline_names
-from schedd.dialect.openpbs_names import ADDED_BY_THE_SERVER, refuse_unplanned
 from schedd.dialect.openpbs_nodes import nodes_chunks
 from schedd.dialect.selectspec import Placing, SelectChunk, parse_place, parse_select
 from schedd.dialect.shared import check_shared, shared_names
@@ -84,10 +83,9 @@ def parse_openpbs(
     """
     asked = Asked({**resources, **({"select": schedselect} if schedselect.strip() else {})}, defaults)
     refuse_flags(asked.values)
-    refuse_unplanned(asked)
-    asked.ignore(ADDED_BY_THE_SERVER)
     asked.ignore(
         {
+            "schedselect",
             *deadline_names(asked.values),
             *cost_limit_names(asked.values),
             *work_names(asked.values),
@@ -131,6 +129,7 @@ def parse_openpbs(
         chunks = [_planned(SelectChunk(1, tuple((n, s) for n, s in spans if s is not None)), asked, site)]
     chunks = _on_nodes_of_the_queue(chunks, asked)
     placing = parse_place(span) if (span := asked.get("place")) is not None else usual
+    asked.ignore({"nodect"})
     exclusive = placing.exclusive
     if kinds:
         exclusive, chunks, note = shared_or_not(placing.words or _SAID[exclusive], chunks, kinds)

@@ -6,7 +6,7 @@ from typing import Literal
 
 __all__ = ["Act", "Book", "BookingStep"]
 
-Act = Literal["accept", "freeze", "confirm", "keep", "cancel"]
+Act = Literal["accept", "freeze", "confirm", "arm", "keep", "cancel"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +17,8 @@ class Book:
     It may be moved within that window until ``freeze`` percent of the wait are over. With ``until`` it is
     given up at that moment unless it was confirmed. ``handover`` is the job of a federation that it is for:
     with a ``guard`` that job is deleted so many seconds after its start unless somebody says to keep it, and
-    with ``late`` it starts no more than so many seconds after ``ready``, or is deleted.
+    with ``late`` it starts no more than so many seconds after ``ready``, or is deleted. With ``arming`` it
+    starts only once the booking was armed: all parts of its group may start then.
     What the booking ``instead`` of which it is made has counts as free for it, until one of the two is given
     back.
     """
@@ -38,6 +39,7 @@ class Book:
     handover: str = ""
     guard: int = 0
     late: int = 0
+    arming: bool = False
     instead: str = ""
     type: Literal["book"] = "book"
 

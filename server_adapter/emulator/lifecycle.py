@@ -136,7 +136,8 @@ def _killed_at(cluster: Cluster, job: Job, limit: float) -> float:
 
 def _returned(cluster: Cluster, job: Job, run: int) -> None:
     if job.state is State.RUNNING and job.run == run:
-        _release(cluster, job)  # it goes on to show exec_host
+        _release(cluster, job)
+        job.exec_host = job.exec_port = ""
         job.state = State.QUEUED
         cluster.returned[job.id] = cluster.returned.get(job.id, 0) + 1
         job.touch(cluster.now)

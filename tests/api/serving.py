@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from schedd.api.listening import listen
 from schedd.service.cluster.loop import PlanLoop
 
-WAIT = 30
+WAIT = 120
 
 
 @contextmanager

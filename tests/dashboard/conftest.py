@@ -30,7 +30,7 @@ from tests.dashboard.browser import HOW, chromium
 from tests.service.build import StillClock, T, job, node
 
 ROLES: tuple[Role, ...] = get_args(Role)
-WAIT_MS = 15_000
+WAIT_MS = 60_000
 
 
 def token(role: str) -> str:

@@ -63,7 +63,7 @@ class Office:
         self.region.look()
         self.region.roof.of_bookings.bell.set()
 
-    def until(self, reached: Callable[[], bool], seconds: float = 20) -> None:
+    def until(self, reached: Callable[[], bool], seconds: float = 120) -> None:
         """The thread does its rounds until it is so; its clock goes on meanwhile."""
         end = time.monotonic() + seconds
         while not reached():

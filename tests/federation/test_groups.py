@@ -1,5 +1,6 @@
 """Groups: all parts at one moment or none, moved only to end earlier, whatever is cut, killed or refused."""
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -171,18 +172,20 @@ def test_a_part_that_would_start_too_far_from_the_others_does_not_start(tmp_path
     region.close()
 
 
-def test_a_part_whose_hold_is_released_too_late_does_not_start(tmp_path: Path) -> None:
+def test_a_part_whose_hold_is_not_released_in_time_moves_the_group_and_none_begins(tmp_path: Path) -> None:
     region = Region(tmp_path, apart=2)
     name = region.submit({**WHOLE, "clusters": ["a"]}, {**WHOLE, "clusters": ["b"]})
     region.go(30)
     region.clusters["b"].deaf = True  # its adapter is busy with something else
     region.go(36)
+    assert region.starts(name) == {}
+    (dropped, *_) = region.group(name).rounds
+    assert dropped.text == "the hold of part 2 at b was not released in time"
     region.clusters["b"].deaf = False
-    region.go(30)
-    group = region.group(name)
-    assert 1 not in region.starts(name)
-    assert (group.over, group.settled) == ("failed", True)
-    assert "it could not be started within 2 s of" in group.text
+    region.go(400)
+    group, starts = region.group(name), region.starts(name)
+    assert (group.over, group.settled) == ("ended", True)
+    assert starts[0] == starts[1]
     region.close()
 
 
@@ -239,7 +242,7 @@ def test_a_cluster_that_is_away_when_it_is_due_moves_the_group_and_none_begins(r
 def test_a_federation_that_comes_back_late_hears_the_clusters_before_it_judges(region: Region) -> None:
     """It was away when the parts started, and one cluster does not answer at once."""
     name = region.submit({**WHOLE, "clusters": ["a"]}, {**WHOLE, "clusters": ["b"]})
-    while not region.group(name).let_go:
+    while not region.group(name).armed:
         region.go(1)
     for provider in region.clusters.values():
         provider.at(region.now - T + 95)  # longer than the limit, shorter than parts run without word
@@ -250,6 +253,32 @@ def test_a_federation_that_comes_back_late_hears_the_clusters_before_it_judges(r
     region.go(200)
     assert region.starts(name) == {0: [61], 1: [61]}
     assert (region.group(name).over, region.group(name).text) == ("ended", "")
+
+
+def test_no_part_starts_where_the_federation_dies_before_all_holds_are_released(region: Region) -> None:
+    name = region.submit({**WHOLE, "clusters": ["a"]}, {**WHOLE, "clusters": ["b"]})
+    region.go(30)
+    region.clusters["b"].deaf = True
+    while not region.group(name).let_go:
+        region.go(1)
+    region.clusters["b"].deaf = False
+    for provider in region.clusters.values():
+        provider.at(400)  # nobody says any more that all parts may start
+    assert region.starts(name) == {}
+    for provider in region.clusters.values():
+        assert not provider.server.jobs, "its cluster deleted it"
+        assert not any(one.slots for one in provider.engine.state.bookings.values())
+
+
+def test_all_parts_are_deleted_before_the_start_where_a_cluster_may_not_have_heard(region: Region) -> None:
+    name = region.submit({**WHOLE, "clusters": ["a"]}, {**WHOLE, "clusters": ["b"]})
+    region.go(30)
+    region.after["arm"] = 1_000  # the requests get through, and their answers do not
+    region.go(60)
+    group = region.group(name)
+    assert region.starts(name) == {}
+    assert (group.over, group.settled) == ("failed", True)
+    assert group.text == "a, b: not known to have heard that it may start"
 
 
 def test_a_group_that_is_taken_back_leaves_nothing_behind(region: Region) -> None:
@@ -334,3 +363,74 @@ def play(directory: Path, seed: int) -> None:
     for provider in region.clusters.values():
         assert not any(one.slots for one in provider.engine.state.bookings.values())
     region.close()
+
+
+# ---- outages around the common start --------------------------------------------------------------
+
+
+def outage(directory: Path, seed: int) -> str:
+    """Short parts at three clusters, and outages of clusters and of the federation around the start.
+
+    Returns how it ended. A part that runs to its end without the others must be of a group all of whose
+    clusters had acknowledged that it may start, or whose federation died just then.
+    """
+    region = Region(directory, "abc", seed)
+    chance = region.chance
+    name = region.submit(*({**WHOLE, "walltime": 30, "clusters": [one]} for one in "abc"))
+    region.go(5)
+    begin = region.group(name).told
+    assert begin is not None
+    out: dict[str, tuple[int, int]] = {}
+    for cluster in chance.sample("abc", chance.randint(1, 2)):
+        first = begin[0] - chance.randint(-5, 30)
+        out[cluster] = (first, first + chance.choice([5, 20, 50, 150, 400]))
+    dies = begin[0] - chance.randint(-3, 25) if chance.random() < 0.4 else 0
+    until = dies + chance.choice([0, 10, 40, 200])
+    while region.now < begin[0] + 1_500:
+        for cluster, provider in region.clusters.items():
+            first, last = out.get(cluster, (0, 0))
+            gone = first <= region.now < last
+            provider.deaf, provider.obeys = gone, not gone
+            (region.cut.add if gone else region.cut.discard)(cluster)
+        if dies <= region.now < until:
+            for provider in region.clusters.values():
+                provider.at(region.now - T + 1)
+        elif dies and region.now == until:
+            region.begin()
+            region.go(1)
+        else:
+            region.go(1)
+    group, starts = region.group(name), region.starts(name)
+    assert group.settled, (seed, group)
+    whole = all(any(moment >= group.let_go - T for moment in starts.get(part, ())) for part in range(3))
+    found = "none" if not starts else "all" if whole else "some"
+    if group.over == "ended":
+        assert found == "all", (seed, group, starts)
+    if found == "some":
+        rounds = [one for one in group.rounds if one.armed or group.armed]
+        heard = any(one.armed >= {0, 1, 2} for one in rounds)
+        died = dies and group.armed - 1 <= dies <= max(one.start for one in rounds)
+        assert heard or died, (seed, group, starts, out, dies)
+    for provider in region.clusters.values():
+        assert not any(job.state == "R" for job in provider.server.jobs.values()), seed
+        assert not any(one.slots for one in provider.engine.state.bookings.values()), seed
+        assert set(provider.server.jobs) == set(), (seed, "a copy was left behind")
+    region.close()
+    return found
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_an_outage_before_all_clusters_acknowledged_lets_no_part_start(tmp_path: Path, seed: int) -> None:
+    outage(tmp_path, seed)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("first", range(1_000, 3_000, 100))
+def test_many_outages_around_the_common_start(tmp_path: Path, first: int) -> None:
+    found = Counter[str]()
+    for seed in range(first, first + 100):
+        directory = tmp_path / str(seed)
+        directory.mkdir()
+        found[outage(directory, seed)] += 1
+    assert found["all"]

@@ -12,7 +12,7 @@ from schedd.federation.roof.turns import Turns
 from schedd.federation.routing.quotes import Quotes
 from tests.federation.desk import HERE, JOB, Desk, released
 
-_PATIENCE_S = 20.0
+_PATIENCE_S = 120.0
 
 
 def _until(waiting: Callable[[], bool]) -> None:

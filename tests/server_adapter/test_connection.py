@@ -343,12 +343,12 @@ def test_ten_thousand_jobs_never_hold_the_event_loop_for_long() -> None:
 
         async with fake, await open_connection(address, AnyPort()) as connection:
             watching = asyncio.create_task(watch())
-            begin = time.perf_counter()
+            begin = time.thread_time()
             jobs = await connection.describe(ALL_JOBS, JOB_ATTRIBUTES)
-            spent = time.perf_counter() - begin
+            spent = time.thread_time() - begin
             watching.cancel()
         assert len(jobs) == 10_000
-        assert spent < 5
+        assert spent < 5  # of the processor, whatever else runs
         assert sorted(gaps)[-3] < 0.02  # processor time; two may have met a collection of garbage
 
     asyncio.run(scene())

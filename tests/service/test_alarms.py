@@ -5,7 +5,7 @@ from schedd.service.cluster.loop import PlanLoop
 from schedd.wire import JobStarted, ShareFacts, Snapshot
 from tests.service.build import StillClock, T, event_id, job, node, planner
 
-WAIT = 30
+WAIT = 120
 
 
 def cut_short(loop: PlanLoop) -> None:

@@ -18,7 +18,7 @@ from schedd.store.records import LedgerRow
 from schedd.wire import AccountSet, Event, JobEnded, JobStarted, ShareFacts
 from tests.service.build import StillClock, T, event_id, job, node
 
-WAIT = 30
+WAIT = 120
 MOST = 2**62
 
 

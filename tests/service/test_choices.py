@@ -21,7 +21,7 @@ from schedd.service.settings.file import StoreSettings
 from schedd.wire import JobDeleted
 from tests.service.build import StillClock, T, event_id, job, node, planner
 
-WAIT = 30
+WAIT = 120
 SITE: dict[str, Any] = {
     "power": {"thrifty": {"idle": 50, "core": 2}, "*": {"idle": 50, "core": 20}},
     "prices": [{"core_hour": 1}],

@@ -8,7 +8,7 @@ from schedd.service.cluster.loop import PlanLoop
 from schedd.wire import JobQueued
 from tests.service.build import job, node, planner
 
-WAIT = 30
+WAIT = 120
 
 
 def said(loop: PlanLoop) -> list[str]:

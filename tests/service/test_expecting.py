@@ -16,7 +16,7 @@ from schedd.service.questions.forks import Asked
 from schedd.wire import JobFacts, QueueChanged, QueueFacts
 from tests.service.build import T, job, node, planner
 
-WAIT = 30
+WAIT = 120
 
 
 def taught(loop: PlanLoop, *users: str) -> None:

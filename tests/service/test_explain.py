@@ -31,7 +31,7 @@ from tests.engine.cluster import Cluster
 from tests.engine.test_windows import quota
 from tests.service.build import T, event_id, job, node, planner
 
-WAIT = 30
+WAIT = 120
 SHAPES = ["1:ppn=1", "1:ppn=3", "1:ppn=4", "2:ppn=1", "2:ppn=4", "1:ppn=2+1:ppn=4"]
 
 

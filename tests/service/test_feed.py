@@ -9,7 +9,7 @@ from schedd.service.cluster.loop import PlanLoop
 from schedd.wire import Event, JobDeleted, JobHeld, JobReleased
 from tests.service.build import T, event_id, job, node, planner
 
-WAIT = 30
+WAIT = 120
 ALL = lambda _id, _owner: True  # noqa: E731
 
 

@@ -16,7 +16,7 @@ from schedd.service.questions.objectives import known, measured
 from schedd.wire import JobEnded, JobStarted, ShareFacts
 from tests.service.build import T, job, node, planner
 
-WAIT = 30
+WAIT = 120
 """Real seconds after which a test gives up."""
 
 

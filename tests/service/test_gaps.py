@@ -8,7 +8,7 @@ from schedd.service.read.reading import window
 from schedd.wire import JobQueued, NodeChanged, NodeFacts, PlanningHeld, Reserve
 from tests.service.build import GIB, T, event_id, job, node, planner
 
-WAIT = 30
+WAIT = 120
 
 
 @st.composite

@@ -14,7 +14,7 @@ from schedd.service.clusters import new_engine
 from schedd.wire import Run
 from tests.service.build import T, job, node, planner
 
-WAIT = 30
+WAIT = 120
 """Real seconds after which a test gives up."""
 
 

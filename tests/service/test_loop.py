@@ -21,7 +21,7 @@ from schedd.store.errors import DatabaseGone, StoreRefused
 from schedd.wire import Event, JobEnded, JobFacts, JobQueued, Run, RunAccepted, Snapshot
 from tests.service.build import T, event_id, job, node, planner, views
 
-WAIT = 30
+WAIT = 120
 """Real seconds after which a test gives up."""
 
 

@@ -27,7 +27,7 @@ from schedd.wire import JobDeleted
 from tests.cli.test_certificates import certify
 from tests.service.build import StillClock, T, event_id, job, node, planner
 
-WAIT = 30
+WAIT = 120
 
 
 class Post:

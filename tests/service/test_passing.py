@@ -30,7 +30,7 @@ from tests.conftest import ROOT
 from tests.engine.server import Server
 from tests.service.build import StillClock, T, event_id, job, node, planner
 
-WAIT = 30
+WAIT = 120
 """Real seconds after which a test gives up."""
 
 

@@ -41,7 +41,7 @@ def copies(clusters: Clusters) -> dict[str, int]:
 
 
 def wait_for(clusters: Clusters, amount: int) -> None:
-    end = time.monotonic() + 20
+    end = time.monotonic() + 120
     while copies(clusters) != {"matlab": amount}:
         assert time.monotonic() < end, copies(clusters)
         time.sleep(0.01)

@@ -7,7 +7,7 @@ from schedd.service.read.reading import CursorError, counts, nodes, window
 from schedd.wire import JobStarted, ShareFacts
 from tests.service.build import T, event_id, job, node, planner, views
 
-WAIT = 30
+WAIT = 120
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from schedd.service.cluster.loop import PlanLoop
 from schedd.wire import JobEnded
 from tests.service.build import T, event_id, job, node, planner
 
-WAIT = 30
+WAIT = 120
 """Real seconds after which a test gives up."""
 
 

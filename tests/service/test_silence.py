@@ -5,7 +5,7 @@ import structlog
 from schedd.service.cluster.loop import PlanLoop
 from tests.service.build import job, node, planner
 
-WAIT = 30
+WAIT = 120
 
 
 def silent(loop: PlanLoop, seconds: float) -> None:

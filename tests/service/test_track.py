@@ -19,7 +19,7 @@ from schedd.store import StoreError
 from schedd.store.records import Evaluated, SearchRecord
 from tests.service.build import T, job, node, planner
 
-WAIT = 30
+WAIT = 120
 REPORT = SearchReport(
     kind=next(iter(Kind)),
     seed=1,

@@ -30,7 +30,7 @@ from schedd.service.settings.file import LogSettings, SettingsError, WebhookSett
 from schedd.wire import JobDeleted, JobHeld, JobReleased
 from tests.service.build import T, event_id, job, node, planner
 
-WAIT = 30
+WAIT = 120
 SECRET = b"a-secret-for-the-tests"
 DOCS = Path(__file__).parents[2] / "docs"
 

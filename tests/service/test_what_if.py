@@ -23,7 +23,7 @@ from schedd.wire import (
 )
 from tests.service.build import GIB, T, event_id, job, node, planner
 
-WAIT = 30
+WAIT = 120
 
 
 def asking(resources: dict[str, str]) -> JobFacts:

@@ -45,6 +45,7 @@ class Booking:
     pieces: tuple[Piece, ...] = ()
     jobs: tuple[str, ...] = ()
     confirmed: bool = False
+    armed: bool = False
     kept: bool = False
     moves: tuple[tuple[int, int, int], ...] = ()
     options: tuple[Option, ...] = ()

@@ -49,7 +49,7 @@ def book(state: EngineState, event: Book) -> None:
 
 
 def step(state: EngineState, event: BookingStep) -> None:
-    """Somebody takes a counter-offer, or fixes, confirms, keeps or gives back a booking."""
+    """Somebody takes a counter-offer, or fixes, confirms, arms, keeps or gives back a booking."""
     booking = state.bookings.get(event.name)
     if booking is None:
         return
@@ -65,6 +65,9 @@ def step(state: EngineState, event: BookingStep) -> None:
             _put(state, replace(booking, phase="frozen"))
         case "confirm" if booking.phase in LIVE:
             _put(state, replace(booking, confirmed=True))
+            _wake(state, event.id, booking.name)
+        case "arm" if booking.phase in LIVE:
+            _put(state, replace(booking, armed=True))
             _wake(state, event.id, booking.name)
         case "keep" if booking.phase in LIVE:
             _put(state, replace(booking, kept=True))

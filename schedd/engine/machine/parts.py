@@ -1,7 +1,8 @@
 """Parts of groups: jobs of a federation that start when their booking begins, or not at all.
 
 The other parts are at other clusters: nobody here knows whether they started. So there are two bounds that
-hold though nobody says anything: how late a part may start, and for how long it runs on without word.
+hold though nobody says anything: how late a part may start, and for how long it runs on without word. A part
+that is to be armed does not start before.
 """
 
 from collections.abc import Iterator
@@ -24,6 +25,8 @@ def bounds(booking: Booking) -> Iterator[int]:
             yield booking.start + event.late + 1
         if event.guard:
             yield booking.start + event.guard
+        if event.arming and not booking.armed:
+            yield _unarmed_until(booking)
 
 
 def overdue(state: EngineState, booking: Booking) -> str:
@@ -37,9 +40,17 @@ def overdue(state: EngineState, booking: Booking) -> str:
     if event.late and now > booking.start + event.late and _waits(state, event.handover):
         words = f"it could not be started within {event.late} s of {moment_in_words(booking.start)}"
         return f"{words}: {_why(state, event.handover)}"
+    if event.arming and not booking.armed and now >= _unarmed_until(booking):
+        return "no word in time that all parts of its group may start"
     if event.guard and now >= booking.start + event.guard:
         return "no confirmation in time that all parts of its group had started"
     return ""
+
+
+def _unarmed_until(booking: Booking) -> int:
+    """Until when a part that was not armed may still be armed."""
+    event = booking.event
+    return booking.start + (event.late + 1 if event.late else max(1, event.guard // 2))
 
 
 def _waits(state: EngineState, handover: str) -> bool:

@@ -110,6 +110,8 @@ def waits_for_booking(state: EngineState, record: JobRecord, booking: Booking | 
         return WaitingFor("reservation", words)
     if booking.event.until is not None and not booking.confirmed:
         return WaitingFor("reservation", f"reservation {booking.name}, which is not confirmed yet")
+    if booking.event.arming and not booking.armed:
+        return WaitingFor("reservation", "the word that all parts of its group may start")
     begin = max(state.now, record.back_off.until)
     if begin + record.understood.walltime > booking.end and not booking.event.handover:
         words = f"reservation {booking.name}, which ends before its walltime is over"

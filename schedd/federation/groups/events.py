@@ -17,6 +17,7 @@ __all__ = [
     "CopyOver",
     "CopyRefused",
     "CopyStarted",
+    "GroupArmed",
     "GroupBegan",
     "GroupCancelled",
     "GroupEvent",
@@ -25,6 +26,7 @@ __all__ = [
     "GroupReleased",
     "GroupSubmitted",
     "Place",
+    "PlaceArmed",
     "PlaceBooked",
     "PlaceConfirmed",
     "RoundCleared",
@@ -156,11 +158,31 @@ class CopyRefused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLetGo:
-    """All holds are to be released: what begins now begins everywhere, or nowhere."""
+    """All holds are to be released; no part starts before its booking is armed."""
 
     job: str
     time: int
     type: Literal["group_let_go"] = "group_let_go"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupArmed:
+    """All holds are released: the bookings are to be armed, without which no part starts."""
+
+    job: str
+    time: int
+    type: Literal["group_armed"] = "group_armed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceArmed:
+    """The cluster knows that its part may start."""
+
+    job: str
+    time: int
+    number: int
+    part: int
+    type: Literal["place_armed"] = "place_armed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,6 +278,8 @@ GroupEvent = (
     | RoundDropped
     | RoundCleared
     | GroupLetGo
+    | GroupArmed
+    | PlaceArmed
     | GroupBegan
     | GroupReleased
     | GroupCancelled

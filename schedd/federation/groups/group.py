@@ -11,6 +11,7 @@ from schedd.federation.groups.events import (
     CopyOver,
     CopyRefused,
     CopyStarted,
+    GroupArmed,
     GroupBegan,
     GroupCancelled,
     GroupEvent,
@@ -20,6 +21,7 @@ from schedd.federation.groups.events import (
     GroupSubmitted,
     OfCopy,
     Place,
+    PlaceArmed,
     PlaceBooked,
     PlaceConfirmed,
     RoundCleared,
@@ -75,6 +77,7 @@ class Round:
     since: int = 0
     plans: Mapping[int, int] = field(default_factory=dict)
     confirmed: frozenset[int] = frozenset()
+    armed: frozenset[int] = frozenset()
     text: str = ""
 
     @property
@@ -110,8 +113,8 @@ class Copy:
 @dataclass(frozen=True, slots=True)
 class Group:
     """``told`` is the first (start, end) that was committed: later ones are no later, unless a cluster broke
-    its word. ``let_go``, ``began`` and ``over_at`` are moments, 0 before them. Of one that is divided the
-    ``parts`` are its pieces, all alike, of which a round has some.
+    its word. ``let_go``, ``armed``, ``began`` and ``over_at`` are moments, 0 before them. Of one that is
+    divided the ``parts`` are its pieces, all alike, of which a round has some.
     """
 
     id: str
@@ -124,6 +127,7 @@ class Group:
     copies: tuple[Copy, ...] = ()
     told: tuple[int, int] | None = None
     let_go: int = 0
+    armed: int = 0
     began: int = 0
     released: str = ""
     cancelled: bool = False
@@ -218,12 +222,15 @@ def _changed(group: Group, event: GroupEvent) -> Group:
             return _proposed(group, event)
         case RoundCommitted():
             return _committed(group, event)
-        case PlaceBooked() | PlaceConfirmed() | RoundDropped() | RoundCleared():
+        case PlaceBooked() | PlaceConfirmed() | PlaceArmed() | RoundDropped() | RoundCleared():
             return _of_round(group, event)
         case GroupLetGo():
             _must(group, group.committed is not None and not group.let_go and not group.over, event)
             _must(group, not group.cancelled, event)
             return replace(group, let_go=event.time)
+        case GroupArmed():
+            _must(group, bool(group.let_go) and not group.armed and not group.released, event)
+            return replace(group, armed=event.time)
         case GroupBegan():
             _must(group, bool(group.let_go) and not group.released and not group.began, event)
             return replace(group, began=event.time)
@@ -292,7 +299,9 @@ def _committed(group: Group, event: RoundCommitted) -> Group:
     return replace(group, rounds=rounds, copies=tuple(copies), told=told)
 
 
-def _of_round(group: Group, event: PlaceBooked | PlaceConfirmed | RoundDropped | RoundCleared) -> Group:
+def _of_round(
+    group: Group, event: PlaceBooked | PlaceConfirmed | PlaceArmed | RoundDropped | RoundCleared
+) -> Group:
     _must(group, 0 < event.number <= len(group.rounds), event)
     one = group.rounds[event.number - 1]
     match event:
@@ -302,10 +311,15 @@ def _of_round(group: Group, event: PlaceBooked | PlaceConfirmed | RoundDropped |
         case PlaceConfirmed():
             _must(group, one.phase == "committed", event)
             one = replace(one, confirmed=one.confirmed | {event.part})
+        case PlaceArmed():
+            _must(group, one.phase == "committed" and bool(group.armed), event)
+            one = replace(one, armed=one.armed | {event.part})
         case RoundDropped():
-            _must(group, one.phase in ("proposed", "committed") and not group.let_go, event)
+            # Without having been armed no part can have started: another round may follow.
+            free = not group.armed and not group.released
+            _must(group, one.phase in ("proposed", "committed") and free, event)
             if one.phase == "committed":
-                group = _all_back(group, event.time, event.why)
+                group = replace(_all_back(group, event.time, event.why), let_go=0)
             one = replace(one, phase="dropped", since=event.time, text=event.why)
         case _:
             _must(group, one.phase == "dropped", event)

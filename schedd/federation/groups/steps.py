@@ -17,6 +17,7 @@ from schedd.federation.groups.events import (
     CopyOver,
     CopyRefused,
     CopyStarted,
+    GroupArmed,
     GroupBegan,
     GroupEvent,
     GroupLetGo,
@@ -88,7 +89,7 @@ class Call:
     """What is to be asked of a cluster. ``number`` is of the round, ``part`` of the place."""
 
     cluster: str
-    kind: Literal["book", "confirm", "keep", "unbook", "submit", "release", "withdraw"]
+    kind: Literal["book", "confirm", "arm", "keep", "unbook", "submit", "release", "withdraw"]
     name: str
     number: int = 0
     part: int = -1
@@ -153,6 +154,7 @@ def _booking(group: Group, rules: GroupRules, one: Round, now: int) -> Iterator[
             "until": now + rules.expiry,
             "handover": handover_name(rules, group, place.copy),
             "guard": 2 * rules.limit,
+            "arming": True,
             "instead": instead,
             **({"late": rules.apart} if rules.apart else {}),
         }
@@ -166,6 +168,8 @@ def _holding(group: Group, rules: GroupRules, one: Round) -> Iterator[Call]:
         name = booking_name(rules, group, one.number, place.part)
         if place.part not in one.confirmed and not group.over:
             yield Call(place.cluster, "confirm", name, one.number, place.part)
+        if group.armed and not group.released and place.part not in one.armed and not group.over:
+            yield Call(place.cluster, "arm", name, one.number, place.part)
         if group.began and group.copy_of(place).phase == "started":
             yield Call(place.cluster, "keep", name, one.number, place.part)
 
@@ -319,6 +323,8 @@ def _after(group: Group, rules: GroupRules, looks: Mapping[str, Looks], now: int
             return [GroupOver(job=group.id, time=now, how="failed", text=group.released)]
         return []
     places = [(place, group.copy_of(place)) for place in one.places]
+    if not group.armed:
+        return _released(group, one, rules, looks, now)
     if group.began:
         if all(copy.phase in ("gone", "refused", "over") for _, copy in places):
             return [GroupOver(job=group.id, time=now, how="ended", text="")]
@@ -335,12 +341,53 @@ def _after(group: Group, rules: GroupRules, looks: Mapping[str, Looks], now: int
         ]
         return [*back, GroupBegan(job=group.id, time=now)]
     lost = [(place, copy) for place, copy in must if copy.phase not in ("held", "started")]
+    unheard = [place for place, _ in must if place.part not in one.armed]
+    if unheard and one.start - _margin(rules) <= now < one.start:
+        names = ", ".join(sorted({place.cluster for place in unheard}))
+        return [
+            GroupReleased(job=group.id, time=now, why=f"{names}: not known to have heard that it may start")
+        ]
     if not lost and any(_unheard(looks.get(place.cluster), one, rules, now) for place, _ in must):
         return []
     if lost or (must and now >= one.start + rules.limit):
         words = "; ".join(_missing(place, copy, group, rules, looks) for place, copy in lost or must)
         return [GroupReleased(job=group.id, time=now, why=words)]
     return []
+
+
+def _released(
+    group: Group, one: Round, rules: GroupRules, looks: Mapping[str, Looks], now: int
+) -> list[GroupEvent]:
+    """The holds are being released. All parts are armed once the last hold is known to be; else the round is
+    dropped, and no part has started.
+    """
+    why = _broken(group, one, rules, looks)
+    late = "" if why else _on_hold(group, one, rules, looks)
+    if not why and late and now >= one.start - _margin(rules):
+        why = late
+    if group.cancelled or why:
+        words = why or "it was taken back"
+        return [RoundDropped(job=group.id, time=now, number=one.number, why=words)]
+    return [] if late else [GroupArmed(job=group.id, time=now)]
+
+
+def _on_hold(group: Group, one: Round, rules: GroupRules, looks: Mapping[str, Looks]) -> str:
+    """Which part is not known to be without its hold; empty: all that must are."""
+    for place in one.places:
+        copy, look = group.copy_of(place), looks.get(place.cluster)
+        if group.parts[place.part].optional:
+            continue
+        if look is None or look.away:
+            return f"{place.cluster} does not answer: {look.away if look is not None else 'it is not known'}"
+        seen = look.handovers.get(handover_name(rules, group, copy))
+        if seen is None or seen.phase != "released":
+            return f"the hold of part {place.part + 1} at {place.cluster} was not released in time"
+    return ""
+
+
+def _margin(rules: GroupRules) -> int:
+    """So long before the start it must be known that all parts may start, so that all can be taken back."""
+    return max(1, rules.lead // 8)
 
 
 def _unheard(look: Looks | None, one: Round, rules: GroupRules, now: int) -> bool:

@@ -31,6 +31,7 @@ from schedd.federation.routing.quotes import Quotes
 from schedd.federation.routing.seen import ClusterSeen, HandoverSeen, Offer
 from schedd.federation.routing.seen import standing as standing_of
 from schedd.federation.settings import Settings
+from schedd.federation.strays import strays
 from schedd.store import StoreError
 
 __all__ = ["Report", "Roof"]
@@ -112,6 +113,8 @@ class Roof:
         self.of_bags = RoofOfBags(settings, record, self._turns, self.seen, self.take_made, self._now)
         self.of_bookings = RoofOfBookings(settings.booking_rules, record, self._turns, self._take, self._now)
         self.lending = Lending(record, self._turns, self.seen, self._now)
+        self._strays: dict[str, set[str]] = {name: set() for name in settings.clusters}
+        """By cluster, copies there of which the log wants none: they are asked back."""
         self._sweeping = threading.Lock()
         self._scanned = 0
         self._load = assigned(self.jobs, self.seen, self._rules)
@@ -199,7 +202,10 @@ class Roof:
     def work(self, cluster: str) -> list[Action]:
         """What is to be asked of a cluster now."""
         with self._turns.look():
-            return list(actions(self.jobs, self._rules, cluster))
+            wanted = list(actions(self.jobs, self._rules, cluster))
+            known = {one.handover for one in wanted}
+            back = sorted(self._strays[cluster] - known)
+            return [*wanted, *(Action(cluster, "withdraw", handover, "", 0) for handover in back)]
 
     def questions(self, cluster: str, generation: int | None = None) -> list[Question]:
         """What its plan is to be asked now that it is of this generation; None: what it was never asked."""
@@ -281,6 +287,7 @@ class Roof:
             family=report.family,
             trouble=self._of_family(cluster, report.family),
         )
+        self._compare(cluster, changed, whole=whole)
         self.counts[cluster] = report.counts
         self._quotes[cluster].look(report.generation, now)
         self.generations[cluster] = report.generation
@@ -291,6 +298,19 @@ class Roof:
             self._unreckoned.discard(cluster)
             self._reckon(cluster)
         return turned, None if whole else changed
+
+    def _compare(self, cluster: str, rows: Mapping[str, HandoverSeen], *, whole: bool) -> None:
+        """Find copies at a cluster of which the log wants none, among those of which something changed."""
+        before = self._strays[cluster]
+        found = set(strays(self.jobs, self.groups, self._rules.name, rows))
+        self._strays[cluster] = found if whole else (before - rows.keys()) | found
+        for handover in sorted(found - before):
+            _log.warning(
+                "a cluster has a copy that is not wanted there; it is asked back",
+                cluster=cluster,
+                handover=handover,
+                phase=rows[handover].phase,
+            )
 
     def _look_for_moves(self) -> None:
         """Looks whether some of the waiting jobs should move: kind by kind, each in a turn of its own, so

@@ -16,7 +16,14 @@ import structlog
 from schedd.client import Client, ClientError, Refused
 from schedd.dialect import format_walltime
 from schedd.federation.groups.divided import divide, numbered, piece, unit_cores
-from schedd.federation.groups.events import CopyGone, PlaceBooked, PlaceConfirmed, RoundCleared, RoundDropped
+from schedd.federation.groups.events import (
+    CopyGone,
+    PlaceArmed,
+    PlaceBooked,
+    PlaceConfirmed,
+    RoundCleared,
+    RoundDropped,
+)
 from schedd.federation.groups.group import Group, Round
 from schedd.federation.groups.search import Found, find, together
 from schedd.federation.groups.steps import Call, Looks, booking_name, calls, excluded, may_move, propose
@@ -384,6 +391,9 @@ class Keeper(ThreadedWork):
                 done = client.do_with_booking(call.name, "confirm")
                 if done["confirmed"]:
                     take([PlaceConfirmed(job=group.id, time=now, number=call.number, part=call.part)])
+            case "arm":
+                client.do_with_booking(call.name, "arm")
+                take([PlaceArmed(job=group.id, time=now, number=call.number, part=call.part)])
             case "keep":
                 client.do_with_booking(call.name, "keep")
             case "unbook":

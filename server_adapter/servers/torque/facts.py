@@ -116,18 +116,13 @@ def job_facts(name: str, values: Values) -> JobFacts:
 
 
 def ending(values: Values) -> Ending:
-    """A job in state C.
-
-    One that was accepted to run, came back to its queue and was deleted there keeps `exec_host`, though it
-    never ran: it has neither an exit status nor a count of starts.
-    """
-    status, starts = number(values.get("exit_status")), max(0, number(values.get("start_count")) or 0)
-    held = shares(values) if starts or status is not None else ()
+    """A job in state C."""
+    held = shares(values)
     return Ending(
-        exit_status=status,
+        exit_status=number(values.get("exit_status")),
         completed=moment(values.get("comp_time")),
         started=moment(values.get("start_time")) if held else None,
-        starts=starts,
+        starts=max(0, number(values.get("start_count")) or 0),
         shares=held,
     )
 

@@ -139,8 +139,14 @@ async def test_two_hundred_jobs_start_once_each_where_planned_through_faults_and
         assert jobs[job].start_count <= accepted[job] + unanswered[job]
     assert sum(accepted.values()) > 150
     assert house.refused()[ServerCode.MOMREJECT] == 4
-    assert len(shown) > 50
-    assert len(dated) > 50
+    assert shown
+    assert dated
+    # How many starts were written above depends on the speed of the machine. These jobs wait long enough.
+    shown.clear()
+    dated.clear()
+    for _ in range(70):
+        server.submit(resources={"nodes": "1:ppn=8", "walltime": "600"}, runtime=600.0)
+    await until(lambda: len(shown) > 50 and len(dated) > 50)
     assert house.adapter.terminate() == 0
     assert house.daemon.terminate() == 0
     assert "another scheduler is active" not in house.adapter.log.read_text()

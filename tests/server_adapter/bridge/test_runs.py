@@ -8,7 +8,6 @@ import pytest
 
 from schedd.wire import JobQueued, ShareFacts
 from server_adapter.emulator.handlers import Handlers
-from server_adapter.emulator.lifecycle import delete
 from server_adapter.torque.codes import RequestCode
 from server_adapter.torque.errors import ServerCode
 from tests.server_adapter.bridge.house import Build, House
@@ -209,20 +208,3 @@ async def test_a_decision_that_was_asked_for_before_a_restart_is_not_asked_for_a
     else:
         assert house.daemon.refused == []
     assert house.server.cluster.runs == {job: 1}
-
-
-async def test_a_job_that_came_back_and_was_deleted_in_its_queue_never_started(build: Build) -> None:
-    """It keeps its exec_host; a start of which nobody knows would look like another scheduler's."""
-    house = await build(plan=False)
-    job = house.server.submit(resources={"nodes": "1"}, runtime=60.0)
-    await house.start()
-    await house.until(lambda: job in house.daemon.state.jobs)
-    house.server.faults.return_runs(1)
-    house.daemon.decide(job, [ShareFacts("node1", 1)])
-    await house.until(lambda: bool(house.daemon.accepted) and str(house.server.job(job).state) == "Q")
-    count = len(house.daemon.events)
-    delete(house.server.cluster, house.server.job(job))
-    await house.until(lambda: job not in house.daemon.state.jobs)
-    kinds = [event.type for event in house.daemon.events[count:]]
-    assert "job_started" not in kinds
-    assert "job_deleted" in kinds

@@ -155,7 +155,7 @@ async def test_each_command_makes_us_look_and_its_cycle_ends() -> None:
         await place.take(lambda: looks.append(1))
         assert place.barred() == ""
         keeping = asyncio.create_task(place.keep())
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             peer.command(Command.NEW)
             while len(peer.ends) < 2:
                 await asyncio.sleep(0.01)
@@ -170,7 +170,7 @@ async def test_a_qrun_that_leaves_the_nodes_to_us_is_answered_before_its_cycle_e
         place = SchedulerPlace("default", lambda: connect(peer), lambda job: f"no start for {job}")
         await place.take(lambda: None)
         keeping = asyncio.create_task(place.keep())
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             peer.command(Command.RUN_JOB, "7.s")
             while len(peer.ends) < 2:
                 await asyncio.sleep(0.01)
@@ -193,7 +193,7 @@ async def test_after_a_restart_of_the_server_we_register_again_and_look_by_ourse
         keeping = asyncio.create_task(place.keep())
         with caplog.at_level(logging.ERROR):
             peer.hang_up()
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 while not place.barred():
                     await asyncio.sleep(0.01)
         assert "nothing is started" in caplog.text

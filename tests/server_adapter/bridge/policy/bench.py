@@ -32,7 +32,7 @@ NODES = [
 """n1 and n2 in rack 1, n3 and n4 in rack 2, ...; odd ones big, n7 and n8 old; n6 has gpus, n4 scratch."""
 WALL = 2000
 """For so long the first job holds all of them; then the plan begins."""
-_PATIENCE = 30.0
+_PATIENCE = 120.0
 SLACK = 5000
 HOUR = 3600
 

@@ -1,0 +1,42 @@
+"""Copies that a cluster has though the log wants none of them there: compared at every look.
+
+A cluster may have told a wrong phase for a while, or the log may be older than the cluster. Such a copy is
+asked back, unforced: one on hold or waiting goes, and one that runs goes on.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from schedd.federation.groups.group import Groups
+from schedd.federation.routing.jobs import Jobs
+from schedd.federation.routing.seen import HandoverSeen
+
+__all__ = ["is_stray", "strays"]
+
+_ON_HOLD: Final = ("asked", "held", "releasing")
+_AT_WORK: Final = (*_ON_HOLD, "released")
+_DONE_ATTEMPT: Final = ("refused", "withdrawn", "over")
+_DONE_COPY: Final = ("gone", "refused", "over")
+
+
+def strays(jobs: Jobs, groups: Groups, name: str, rows: Mapping[str, HandoverSeen]) -> Iterator[str]:
+    """Those of the handovers that are strays; ``name`` begins the names of the federation's own."""
+    return (handover for handover, seen in rows.items() if is_stray(jobs, groups, name, handover, seen))
+
+
+def is_stray(jobs: Jobs, groups: Groups, name: str, handover: str, seen: HandoverSeen) -> bool:
+    """Whether the cluster has this copy though the log says that nothing of it is left there.
+
+    Of a job that the log does not know, a copy that was released is left alone: it may run.
+    """
+    whose, _, rest = handover.partition(".")
+    number, _, copy = rest.partition(".")
+    if whose != name or seen.end or seen.phase not in _AT_WORK or not copy.isdecimal():
+        return False
+    at = int(copy) - 1
+    job, group = jobs.by_id.get(number), groups.by_id.get(number)
+    if job is not None and 0 <= at < len(job.attempts):
+        return job.attempts[at].phase in _DONE_ATTEMPT
+    if group is not None and 0 <= at < len(group.copies):
+        return group.copies[at].phase in _DONE_COPY
+    return seen.phase in _ON_HOLD
