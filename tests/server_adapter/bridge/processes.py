@@ -78,10 +78,12 @@ class House:
         interval: float = 1.0,
         silence: int = 60,
         alone_starts: int = 1,
+        server_grace: int = 1,
     ) -> None:
         self.directory = directory
         self._silence = silence
         self._alone_starts = alone_starts
+        self._server_grace = server_grace
         ports = [free_port() for _ in range(daemons)]
         self.urls = [f"http://127.0.0.1:{port}" for port in ports]
         scheduler_port = free_port()
@@ -136,7 +138,7 @@ class House:
             holder = "daemon{number}"
             lease = 2.0
             [clusters.main]
-            server_grace = 1
+            server_grace = {self._server_grace}
             node_grace = 2
             check_wait = 1
             refusal_wait = 1

@@ -1,0 +1,68 @@
+"""After a restart of the server, jobs start long before its grace is over: both families, real processes."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from server_adapter.emulator import NodeSpec
+from tests.server_adapter.bridge.processes import House
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(400)]
+
+GRACE_S = 3600
+"""A test that waited for it would fail by its own time limit."""
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(params=["4.2", "openpbs"])
+async def house(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[House]:
+    nodes = [NodeSpec(f"node{number}", 4) for number in (1, 2)]
+    made = House(tmp_path, request.param, nodes=nodes, server_grace=GRACE_S)
+    async with made.server:
+        made.server.cluster.attributes |= {"scheduling": "True"}
+        made.configure()
+        made.daemon.start()
+        try:
+            await made.ready()
+            made.adapter.start()
+            yield made
+        finally:
+            made.adapter.kill()
+            made.daemon.kill()
+
+
+def submit(house: House, runtime: float) -> str:
+    shape = {"select": "1:ncpus=4"} if house.family == "openpbs" else {"nodes": "1:ppn=4"}
+    return house.server.submit(resources={**shape, "walltime": "600"}, runtime=runtime)
+
+
+async def runs(house: House, job: str) -> None:
+    async with asyncio.timeout(90):
+        while not house.server.cluster.runs.get(job):
+            await asyncio.sleep(0.05)
+
+
+async def test_jobs_start_after_a_restart_of_the_server_without_its_grace(house: House) -> None:
+    long = submit(house, 3000.0)
+    await runs(house, long)
+    await house.server.restart(down=0.5)
+    after = submit(house, 0.2)
+    await runs(house, after)
+    assert str(house.server.job(long).state) == "R"
+    assert (await house.ask(""))["stale"] == ""
+
+
+async def test_jobs_start_after_a_restart_of_an_idle_server_without_its_grace(house: House) -> None:
+    first = submit(house, 0.2)
+    await runs(house, first)
+    async with asyncio.timeout(60):
+        while str(house.server.job(first).state) == "R":
+            await asyncio.sleep(0.1)
+    await house.server.restart(down=0.5)
+    await runs(house, submit(house, 0.2))
