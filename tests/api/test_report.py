@@ -163,6 +163,20 @@ def test_nodes_that_were_down_are_not_there(durable: TestClient, kept: Durable) 
     assert (south["share"], south["optimal"]) == (None, 1.0)
 
 
+def test_a_cluster_that_is_known_for_a_moment_has_all_its_cpus(durable: TestClient, kept: Durable) -> None:
+    """In the mean over a day it would have had none yet."""
+    told(durable, kept, "south", [node(T - 60, 8)])
+    south = report(durable, since=T - 86_400, until=T, cluster="south")["clusters"][0]
+    assert south["cpus"] == 8.0
+
+
+def test_nodes_that_are_not_noted_in_the_database_yet_count(durable: TestClient) -> None:
+    event = {**node(T - 1, 8), "id": "south:0"}
+    assert durable.post("/v1/clusters/south/events", json={"events": [event]}).status_code == 200
+    south = report(durable, since=T - 86_400, until=T, cluster="south")["clusters"][0]
+    assert south["cpus"] == 8.0
+
+
 @pytest.mark.parametrize(
     ("query", "said"),
     [

@@ -1,5 +1,6 @@
 """Users' commands with a federation: what they read, ask for and show, and how they end."""
 
+import io
 import json
 import os
 import re
@@ -68,6 +69,27 @@ def test_submit_reads_qsubs_options_and_the_scripts_own() -> None:
 def test_submit_says_what_it_does_not_understand(words: tuple[str, ...], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         read(options(*words), "x", {})
+
+
+class Terminal:
+    """A standard input that never ends."""
+
+    def read(self) -> str:
+        raise AssertionError("it waits for a script")
+
+
+def test_where_with_resources_reads_no_script_and_without_them_it_does(
+    shell: Callable[..., int], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", Terminal())
+    assert shell("submit", "--where", "-l", "nodes=1:ppn=1,walltime=1:00") == 0
+    assert "north" in capsys.readouterr().out
+    with pytest.raises(AssertionError, match="waits for a script"):
+        shell("submit", "--where", "-l", "nodes=1:ppn=1", "-")
+    with pytest.raises(AssertionError, match="waits for a script"):
+        shell("submit", "--where")
+    monkeypatch.setattr("sys.stdin", io.StringIO("#PBS -l nodes=1:ppn=1\n"))
+    assert shell("submit", "--where") == 0
 
 
 # ---- showq, showstart, checkjob --federation; schedd cancel ------------------------------------------------

@@ -21,6 +21,7 @@ from schedd.client import ClientError, Refused
 __all__ = ["add_work", "make_parser", "queues_of", "read", "read_script", "read_work", "run"]
 
 _DIRECTIVE: Final = re.compile(r"^#PBS\s+(.*)$")
+_NO_SCRIPT: Final = "#!/bin/sh\n"
 _RANGE: Final = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 _ATTRIBUTES: Final = {
     "N": "Job_Name",
@@ -68,7 +69,12 @@ def make_parser(name: str = "schedd submit", *, of_script: bool = False) -> argp
         add("--where", action="store_true", help="only show where it would start first; submit nothing")
         add("--json", action="store_true", help="print the federation's answer as JSON")
         add("--url", help="address of the federation (default: SCHEDD_FEDERATION)")
-        add("script", nargs="?", default="-", help="job script (default: standard input)")
+        add(
+            "script",
+            nargs="?",
+            default=None,
+            help="job script (default: standard input; --where -l: none)",
+        )
     return found
 
 
@@ -90,8 +96,11 @@ def add_work(found: argparse.ArgumentParser) -> None:
 def run(argv: Sequence[str]) -> int:
     """The command: 0 when the job is taken, 2 when it is not understood, 4: nobody answers, 5: it says no."""
     args = make_parser().parse_args(argv)
+    # A question about what -l asks for is not about a script: nobody waits for a terminal's end of file.
+    without = args.where and args.script is None and bool(args.request)
+    args.script = "-" if args.script is None else args.script
     try:
-        body = read(args, read_script(args.script), os.environ)
+        body = read(args, _NO_SCRIPT if without else read_script(args.script), os.environ)
         with client(args.url) as federation:
             if args.where:
                 rows = federation.what_if(
@@ -174,7 +183,7 @@ def read_work(args: argparse.Namespace, script: str, environment: Mapping[str, s
     variables = {f"PBS_O_{name}": environment[name] for name in _O if name in environment}
     variables |= {"PBS_O_WORKDIR": directory, "PBS_O_HOST": socket.gethostname()}
     attributes = {"init_work_dir": directory, "submit_host": socket.gethostname(), **found.attributes}
-    if "Job_Name" not in attributes and args.script != "-":
+    if "Job_Name" not in attributes and args.script not in (None, "-"):
         attributes["Job_Name"] = Path(args.script).name[:15]
     return {
         "script": script,

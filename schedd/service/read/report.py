@@ -83,7 +83,7 @@ class ClusterReport:
     kept: bool
     """Whether there is a database that jobs are read from; without one, queues alone are told."""
     cpus: float
-    """Cpus of nodes that were not down, in the mean."""
+    """Cpus of nodes that were not down, in the mean since the first was known."""
     cpus_used: float
     """Held by jobs, in the mean."""
     processors: float | None
@@ -154,10 +154,14 @@ def _of_cluster(clusters: Clusters, loop: PlanLoop, since: int, until: int) -> C
         until,
     )
     used = _spans(((one.started, one.ended, one.cpus) for one in within.runs), until)
-    there = _spans(((time, None, change) for time, change in within.cpus), until)
-    processors = usage(there, asked, used, since, until)
+    changes = within.cpus or ((since, _cpus_now(published)),)  # what was heard just now is not noted yet
+    there = _spans(((time, None, change) for time, change in changes), until)
+    # A mean over the time before the first node was known would say that a new cluster has next to nothing.
+    known = max(since, changes[0][0])
+    known = known if known < until else since
+    processors = usage(there, asked, used, known, until)
     free = [_slowdown(one) for one, due in zip(ended, dues, strict=True) if due is None]
-    length = until - since
+    length = until - known
     return ClusterReport(
         cluster=loop.name,
         kept=clusters.durable is not None,
@@ -174,6 +178,11 @@ def _of_cluster(clusters: Clusters, loop: PlanLoop, since: int, until: int) -> C
         licences=_licences(published, within.runs, waits, since, until),
         queues=_queues(published, ended, dues),
     )
+
+
+def _cpus_now(published: Published) -> int:
+    """Cpus of nodes that are not down."""
+    return sum(node.cpus for node in published.nodes.values() if node.state != "down")
 
 
 def _spans(rows: Iterable[tuple[int, int | None, int]], until: int) -> Spans:
