@@ -97,11 +97,11 @@ from schedd.client.answers.plan import (
 )
 from schedd.client.answers.power import MeasuredView, NodePowerView, PowerView
 from schedd.client.answers.quality import (
+    AccuracyFigures,
     AccuracyView,
     ClusterReport,
     ErrorView,
     FairShareView,
-    Figures,
     HorizonView,
     Licence,
     LicenceReport,
@@ -118,6 +118,7 @@ from schedd.client.answers.quality import (
 __all__ = [
     "AccountView",
     "AccountsView",
+    "AccuracyFigures",
     "AccuracyView",
     "Ahead",
     "AlertsView",
@@ -146,7 +147,6 @@ __all__ = [
     "EvaluationView",
     "Explanation",
     "FairShareView",
-    "Figures",
     "Gap",
     "GapsView",
     "HandoverDoneView",

@@ -6,11 +6,11 @@ Written by ``make docs`` from the API's description, which says what each field 
 from typing import Literal, TypedDict
 
 __all__ = [
+    "AccuracyFigures",
     "AccuracyView",
     "ClusterReport",
     "ErrorView",
     "FairShareView",
-    "Figures",
     "HorizonView",
     "Licence",
     "LicenceReport",
@@ -35,8 +35,8 @@ class ErrorView(TypedDict):
     p90_absolute: float
 
 
-class Figures(TypedDict):
-    """How good told starts were. Seconds, and shares between 0 and 1; None: there is nothing to tell of."""
+class AccuracyFigures(TypedDict):
+    """Accuracy of start estimates. Times in seconds, shares in 0..1; None: no data."""
 
     count: int
     p90_coverage: float | None
@@ -54,7 +54,7 @@ class HorizonView(TypedDict):
 
     kind: Literal["submission", "waiting", "hour"]
     lead: int | None
-    figures: Figures
+    figures: AccuracyFigures
 
 
 class AccuracyView(TypedDict):

@@ -14,7 +14,7 @@ from schedd.cli.user.showbf import lines
 from schedd.cli.user.showplan import chart
 from schedd.cli.user.showstart import asked
 from schedd.client import ClientError
-from schedd.client.answers import Figures, Gap, HorizonView
+from schedd.client.answers import AccuracyFigures, Gap, HorizonView
 from schedd.service.cluster.loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.wire import (
@@ -250,7 +250,7 @@ def test_accuracy_needs_a_database_and_says_so(run: Run) -> None:
     assert (code, "--since has to be before --until" in err) == (2, True)
     code, _, err = run("accuracy", "--since", "+2h")
     assert (code, "--since lies ahead" in err) == (2, True)
-    part = Figures(
+    part = AccuracyFigures(
         count=120, p90_coverage=0.905, p50_coverage=0.5, median_error=600.0, plan_median_error=3000.0,
         error_ratio=0.2, pinball_50=30.2, pinball_90=69.6, sharpness=2.5,
     )  # fmt: skip
@@ -262,7 +262,7 @@ def test_accuracy_needs_a_database_and_says_so(run: Run) -> None:
 
 
 def test_accuracy_says_where_only_the_latest_count(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    part: dict[str, Any] = dict.fromkeys(Figures.__annotations__) | {"count": 9}
+    part: dict[str, Any] = dict.fromkeys(AccuracyFigures.__annotations__) | {"count": 9}
     told = HorizonView(kind="submission", lead=None, figures=part)  # type: ignore[typeddict-item]
     found: dict[str, Any] = {"kept": True, "expected": [told], "breaches": 2, "expected_since": None}
     monkeypatch.setattr("schedd.client.Client.accuracy", lambda *_args, **_kwargs: found)
