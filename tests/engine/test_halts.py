@@ -172,6 +172,27 @@ def test_a_job_refused_as_busy_after_its_walltime_keeps_its_place_or_gets_anothe
     assert cluster.runs("3.s") == [61]
 
 
+@pytest.mark.parametrize("policy", ["fcfs", "easy", "aggressive"])
+def test_under_a_queue_policy_a_job_refused_as_busy_is_started_again(policy: str) -> None:
+    cluster = Counted(policy=policy)
+    cluster.adapter = "is busy"
+    cluster.submit("1.s", "1:ppn=8", walltime=20)
+    cluster.adapter = "obeys"
+    cluster.at(5)
+    assert cluster.runs("1.s") == [0, 1]
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "easy", "aggressive"])
+def test_under_a_queue_policy_jobs_beyond_the_rate_start_in_the_next_seconds(policy: str) -> None:
+    cluster = Counted(policy=policy, start_rate=2)
+    cluster.engine.pause("maintenance")
+    for number in range(5):
+        cluster.submit(f"{number}.s", "1:ppn=1", walltime=20)
+    cluster.resume()
+    cluster.at(5)
+    assert [cluster.runs(f"{number}.s") for number in range(5)] == [[0], [0], [1], [1], [2]]
+
+
 def test_a_late_job_yields_to_a_reservation_and_planned_jobs_yield_to_it() -> None:
     cluster = Counted(nodes=2)
     cluster.reserve("r", "n1", start=200, end=1000)
@@ -208,11 +229,22 @@ def live(cluster: Counted, random: Random, rounds: int) -> None:
         cluster.tell()
 
 
+def _any_cluster(random: Random) -> Counted:
+    """A small cluster under some policy, perhaps one that starts few jobs a second."""
+    policy = random.choice(["conservative", "conservative", "fcfs", "easy"])
+    backfill = random.choice(["oldest", "shortest"])
+    rate = random.choice([(50, 10), (50, 10), (2, 1)])
+    nodes = random.randint(1, 3)
+    return Counted(
+        nodes, alone=False, policy=policy, backfill=backfill, start_rate=rate[0], start_rate_node=rate[1]
+    )
+
+
 @settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 1 << 32), rounds=st.integers(1, 12))
 def test_after_halts_no_run_decision_takes_more_than_there_is(seed: int, rounds: int) -> None:
     random = Random(seed)
-    live(Counted(nodes=random.randint(1, 3), alone=False), random, rounds)
+    live(_any_cluster(random), random, rounds)
 
 
 @pytest.mark.soak
@@ -220,4 +252,4 @@ def test_after_halts_no_run_decision_takes_more_than_there_is(seed: int, rounds:
 @pytest.mark.parametrize("seed", range(300))
 def test_after_many_halts_no_run_decision_takes_more_than_there_is(seed: int) -> None:
     random = Random(seed)
-    live(Counted(nodes=random.randint(1, 3), alone=False), random, 60)
+    live(_any_cluster(random), random, 60)

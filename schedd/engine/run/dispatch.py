@@ -65,10 +65,19 @@ class _Displaced:
 
 
 def due_by_policy(state: EngineState, event: str) -> None:
-    """Under a queue policy: start whom the policy lets start now."""
-    if not state.halted:
-        for slot in start_by_policy(state, event):
+    """Under a queue policy: start the jobs that the policy lets start now.
+
+    Those that may not be dispatched yet go back to the queue.
+    """
+    if state.halted:
+        return
+    for slot in start_by_policy(state, event):
+        if _too_many(state):
+            state.plan.set_ready(slot, state.now + 1)
+        else:
             _dispatch(state, slot, event, _Displaced())
+        if state.plan.state(slot) == PLANNED:
+            state.plan.lift(slot, state.now)
 
 
 def dispatch_due(state: EngineState, event: str) -> None:
@@ -206,8 +215,6 @@ def _has_room(
     crowded = plan.crowded_now(slot, now, _timed(state), _unresolved(state, record.id))
     if not crowded:
         return True
-    if state.policy is not None:
-        plan.lift(slot, now)
     plan.set_ready(slot, now + _NO_ROOM_AGAIN)
     state.due = None
     if f"no_room {crowded}" not in state.alerts:

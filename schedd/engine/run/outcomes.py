@@ -192,12 +192,16 @@ def _take_back(state: EngineState, record: JobRecord) -> None:
 
 
 def _stand_by(state: EngineState, record: JobRecord, event: str, cause: Cause, words: str) -> None:
-    """Let a job keep its place, to be started there when that is due and its back-off over.
+    """Let a job keep its place, to be started there when that is due and its back-off over. Under a queue
+    policy, where no job keeps a place, it goes back to the queue.
 
     A place that was lost while the decision was out (another job or a reservation took it, the node was set
     offline or changed) cannot be kept: then the job is planned anew. A place whose time is over before the
     job may be started again would hold nothing: it is moved to that moment, before planned jobs in its way.
     """
+    if state.policy is not None:
+        again(state, event, record, cause, words)
+        return
     plan, slot = state.plan, record.slot
     plan.set_ready(slot, record.back_off.until)
     state.put(record)

@@ -30,10 +30,10 @@ from schedd.wire import (
     WattsRead,
 )
 from schedd.wire.facts import NodeStateName
-from tests.engine.chaos.lives import Chaos, acts
+from tests.engine.chaos.lives import Chaos, Placed, Ranked, Shortest, Strict, acts
 from tests.engine.chaos.values import JOBS, NODES
 
-__all__ = ["Stream", "stream"]
+__all__ = ["KINDS", "Stream", "stream"]
 
 _COMPARED = 300
 """Steps for which a restored engine goes on beside the first one, before it is restored anew."""
@@ -170,6 +170,11 @@ def _compare(path: str, one: Any, other: Any, found: list[str]) -> None:
             _compare(f"{path}[{i}]", a, b, found)
     elif one != other:
         found.append(f"{path}: {one} {other}")
+
+
+def _with(one: EngineSettings, other: EngineSettings) -> EngineSettings:
+    """The settings of ``other``, with the site's rules of both."""
+    return replace(other, site={**one.site, **other.site})
 
 
 class Stream(Chaos):
@@ -346,6 +351,33 @@ class Stream(Chaos):
 
     def clock_jumps(self) -> None:
         self._at(self.server.now + self.random.choice([20_000, 400_000]))
+
+
+class RankedStream(Stream):
+    """The same with priorities, a class of jobs that may break promises, and site limits."""
+
+    settings = _with(Stream.settings, Ranked.settings)
+
+
+class PlacedStream(Stream):
+    """The same with nodes of different speed and deadlines that go first."""
+
+    settings = _with(Stream.settings, Placed.settings)
+
+
+class ShortestStream(Stream):
+    """The same where free room goes to the shortest job."""
+
+    settings = _with(Stream.settings, Shortest.settings)
+
+
+class StrictStream(Stream):
+    """The same with priorities and no slack."""
+
+    settings = _with(Stream.settings, Strict.settings)
+
+
+KINDS: list[type[Stream]] = [Stream, RankedStream, PlacedStream, ShortestStream, StrictStream]
 
 
 def _handed(world: Stream, job: str, step: Handover) -> Any:
