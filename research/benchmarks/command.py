@@ -31,6 +31,9 @@ from research.benchmarks.result import Step, step_table, summary_table, to_json
 from research.benchmarks.size import bench_size
 from research.benchmarks.size import table_of as size_table
 from research.benchmarks.size import to_json as size_to_json
+from research.benchmarks.users import bench_users
+from research.benchmarks.users import table_of as users_table
+from research.benchmarks.users import to_json as users_to_json
 from research.benchmarks.workload import PROFILES
 from research.federations.bench import bench_federation
 from research.federations.bench_figures import table_of as federation_table
@@ -71,13 +74,16 @@ def make_parser() -> argparse.ArgumentParser:
     restart.add_argument("--cold", action="store_true", help="also without any kernel in the cache: minutes")
     size = what.add_parser("size", help="one snapshot of a whole large cluster, and what goes on meanwhile")
     face = what.add_parser("face", help="pages, their data and commands at a real daemon; in a browser, too")
-    for one in (events, http, restart, size, face):
+    users = what.add_parser(
+        "users", help="events at a real daemon while a user reads and books as much as possible"
+    )
+    for one in (events, http, restart, size, face, users):
         one.add_argument("--nodes", type=int, default=219, help="(default: %(default)s)")
         one.add_argument("--jobs", type=int, default=10_000, help="queued throughout (default: %(default)s)")
         one.add_argument(
             "--database", default="", metavar="URL", help="an empty one; default: a new SQLite file in TMPDIR"
         )
-    for one in (events, http, restart):
+    for one in (events, http, restart, users):
         one.add_argument(
             "--rate", type=float, default=500, help="events a second, 0: as many as it takes (default: 500)"
         )
@@ -106,7 +112,7 @@ def make_parser() -> argparse.ArgumentParser:
             f"--{name}", type=kind, default=default, help=f"{words} (default: %(default)s)"
         )
     federation.add_argument("--apart", action="store_true", help="the clusters have a process of their own")
-    for one in (plan, optimise, predict, events, http, restart, size, face, federation):
+    for one in (plan, optimise, predict, events, http, restart, size, face, users, federation):
         one.add_argument(
             "--profile", choices=PROFILES, default="metacentrum", help="shapes of nodes and jobs"
         )
@@ -228,6 +234,8 @@ def _load(args: argparse.Namespace) -> int:
         return _size(load, args)
     if args.what == "face":
         return _face(load, args)
+    if args.what == "users":
+        return _users(load, args)
     with Console(stderr=True).status("") as status:
 
         def tell(words: str) -> None:
@@ -237,6 +245,19 @@ def _load(args: argparse.Namespace) -> int:
     Console().print(table_of(result))
     if args.json is not None:
         args.json.write_text(load_to_json(result), encoding="utf-8")
+    return 0
+
+
+def _users(load: Load, args: argparse.Namespace) -> int:
+    with Console(stderr=True).status("") as status:
+
+        def tell(words: str) -> None:
+            status.update(f"{words} ...")
+
+        result = bench_users(load, tell)
+    Console().print(users_table(result))
+    if args.json is not None:
+        args.json.write_text(users_to_json(result), encoding="utf-8")
     return 0
 
 

@@ -77,6 +77,8 @@ class BenchDaemon:
     def __init__(self, folder: Path, database: str, keep: float = 0) -> None:
         """``keep``: days for which all is kept; 0: for as long as usual."""
         self.token = secrets.token_hex(32)
+        self.user_token = secrets.token_hex(32)
+        """Of a plain user, who may book."""
         self.port = _free_port()
         self._url = database or f"sqlite:///{folder / 'bench.sqlite'}"
         scheme, _, path = self._url.partition(":///")
@@ -97,8 +99,11 @@ class BenchDaemon:
             f"[server]\nport = {self.port}\n[store]\nurl = {json.dumps(self._url)}\n{self._keep}"
             f'[[auth.tokens]]\nname = "bench"\nrole = "admin"\n'
             f'sha256 = "{hashlib.sha256(self.token.encode()).hexdigest()}"\n'
+            f'[[auth.tokens]]\nname = "u1"\nrole = "user"\n'
+            f'sha256 = "{hashlib.sha256(self.user_token.encode()).hexdigest()}"\n'
             "[clusters.main]\n"
-            + "".join(f"{name} = {json.dumps(value)}\n" for name, value in engine.items()),
+            + "".join(f"{name} = {json.dumps(value)}\n" for name, value in engine.items())
+            + "[clusters.main.site.bookings]\nmost = 10\nahead = 2592000\n",
             encoding="utf-8",
         )
         begun = time.monotonic()

@@ -9,6 +9,7 @@ from fastapi import Depends, Path, Request
 from fastapi.security import HTTPBearer
 from starlette.concurrency import run_in_threadpool
 
+from schedd.api.metering import COST
 from schedd.api.problems import Fault, ProblemError
 from schedd.service.access.askers import Askers, UnknownUser
 from schedd.service.access.identity import IdentityError, Provider
@@ -104,6 +105,10 @@ async def asker_of(request: Request) -> Bearer:
             _not_too_often(askers.wait_refused(address), f"requests of {address} without a valid token")
         raise
     _not_too_often(askers.wait(asker, address), f"requests of {asker.name}")
+    payer = askers.payer(asker, address)
+    _not_too_often(askers.wait_cost(payer), f"costly requests of {asker.name}")
+    if (cost := request.scope.get(COST)) is not None:
+        cost.key = payer
     trust: Callable[[], None] | None = getattr(request.state, TRUST, None)
     if trust is not None and asker.role != "user" and asker is not askers.tokens.anonymous:
         trust()

@@ -3,10 +3,12 @@
 import secrets
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
+from inspect import iscoroutinefunction
 from typing import Any, Final
 
 from fastapi import Depends, FastAPI
 from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
 from fastapi_offline import FastAPIOffline
 from prometheus_client import CollectorRegistry
 from starlette.middleware.gzip import GZipMiddleware
@@ -42,14 +44,17 @@ from schedd.api import (
 )
 from schedd.api import clusters as clusters_router
 from schedd.api.access import known_parameters
+from schedd.api.aside import Lane
 from schedd.api.docstrings import describe
 from schedd.api.examples import EXAMPLES
 from schedd.api.headers import Closed
 from schedd.api.hot import OneJob
 from schedd.api.limits import BodyLimit
+from schedd.api.metering import Metered
 from schedd.api.queries import Queries
 from schedd.api.replies import all_documented, build
 from schedd.service.access.askers import Askers
+from schedd.service.access.costs import RequestCost, charged
 from schedd.service.access.tokens import Tokens
 from schedd.service.clusters import Clusters
 from schedd.service.outward.notices import Desk
@@ -172,6 +177,16 @@ def create_app(
     app.add_middleware(Closed)
     app.state.queries = CollectorRegistry()
     app.add_middleware(Queries, registry=app.state.queries)
+
+    def spend(cost: RequestCost) -> None:  # the askers of the moment
+        app.state.askers.spend(cost)
+
+    app.add_middleware(Metered, spend=spend)
+    app.state.lane = Lane()
+    for route in app.routes:
+        if isinstance(route, APIRoute) and not iscoroutinefunction(route.endpoint):
+            assert route.dependant.call is not None
+            route.dependant.call = charged(route.dependant.call)
     app.openapi = lambda: _described(app)  # type: ignore[method-assign]
     return app
 

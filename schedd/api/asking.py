@@ -7,6 +7,7 @@ from typing import Final, ParamSpec, TypeVar
 from fastapi import Request
 from starlette.concurrency import run_in_threadpool
 
+from schedd.service.access.costs import charged
 from schedd.service.clusters import Clusters
 
 __all__ = ["LIMIT_S", "worked_out"]
@@ -23,7 +24,7 @@ async def worked_out(request: Request, call: Callable[_P, _T], /, *args: _P.args
     with clusters.questions.one() as question:
         late = asyncio.get_running_loop().call_later(LIMIT_S, question.end)
         try:
-            return await run_in_threadpool(call, *args, **kwargs)
+            return await run_in_threadpool(charged(call), *args, **kwargs)
         except asyncio.CancelledError:
             question.end()
             raise

@@ -8,10 +8,18 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from schedd.api.messages import RequestText, Resources
 from schedd.dialect import RequestError, format_walltime, resource_list
 
-__all__ = ["Accepting", "BookingAsked", "BookingName", "Moment"]
+__all__ = ["Accepting", "BookingAsked", "BookingKey", "BookingName", "Moment"]
 
 _TIME_END: Final = 1 << 36
 Moment = Annotated[int | None, Field(ge=0, lt=_TIME_END)]
+BookingKey = Annotated[
+    str,
+    Path(
+        description="The booking's name. Operators add `~OWNER` where several users have one of this name.",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}(~[^/~\s]{1,255})?$",
+        examples=["review"],
+    ),
+]
 BookingName = Annotated[
     str,
     Path(

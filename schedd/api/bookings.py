@@ -11,14 +11,15 @@ from pydantic import Field, model_validator
 from schedd.api.access import Cluster, User
 from schedd.api.audited import audited
 from schedd.api.bodies import Dated, dated
-from schedd.api.booking_asked import Accepting, BookingAsked, BookingName, Moment
+from schedd.api.booking_asked import Accepting, BookingAsked, BookingKey, BookingName, Moment
 from schedd.api.problems import ProblemError, answers
 from schedd.api.replies import documented, reply
 from schedd.api.text import TextRoute
 from schedd.api.waiting import answer_of
-from schedd.engine.facts.booking import LIVE, Booking, BookingPhase, Option
+from schedd.engine.facts.booking import LIVE, Booking, BookingPhase, Option, key_for, key_of
 from schedd.engine.show.view import Published
 from schedd.plan.columns import CPUS, GPUS, MEM
+from schedd.service.access.costs import charge
 from schedd.service.access.roles import Bearer
 from schedd.service.cluster.loop import PlanLoop
 from schedd.wire import Act, Book, BookingStep, ShareFacts
@@ -196,7 +197,7 @@ def view(published: Published, one: Booking) -> BookingView:
     event, live = one.event, one.phase in LIVE
     placed = one.start >= 0
     return BookingView(
-        name=one.name,
+        name=one.shown,
         owner=event.owner,
         phase=one.phase,
         since=one.since,
@@ -241,10 +242,9 @@ def list_bookings(request: Request, cluster: Cluster, asker: User) -> Response:
 
 
 @router.get("/{name}", response_model=BookingDone, responses=answers(*_ACT))
-def get_booking(request: Request, cluster: Cluster, name: BookingName, asker: User) -> Response:
+def get_booking(request: Request, cluster: Cluster, name: BookingKey, asker: User) -> Response:
     """One booking: when it begins, how far it may still move, what was offered instead."""
-    _known(cluster, name, asker)
-    return _done(request, cluster, name)
+    return _done(request, cluster, _known(cluster, name, asker).name)
 
 
 @router.put(
@@ -264,13 +264,10 @@ async def put_booking(
     async with audited(cluster, asker.name, "book", f"{name}: {body.duration} s") as act:
         owner = _owner(asker, body)
         act.detail = f"{name}: {body.duration} s for {owner}"
-        known = cluster.published.bookings.get(name)
-        if known is not None and not _is_his(asker, known):
-            raise ProblemError("not-now", f"somebody else has a booking {name}", hint="choose another name")
         now = cluster.now()
         event = body.event(id=f"api:{secrets.token_hex(8)}", now=now, name=name, owner=owner, by=asker.name)
-        await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
-        return _outcome(request, cluster, name)
+        charge((await answer_of(cluster.submit([event], order=True), _PATIENCE, _HINT)).spent)
+        return _outcome(request, cluster, key_for(cluster.published.bookings, event))
 
 
 def _owner(asker: Bearer, body: BookingRequest) -> str:
@@ -285,7 +282,7 @@ def _owner(asker: Bearer, body: BookingRequest) -> str:
 
 
 @router.delete("/{name}", response_model=BookingDone, responses=answers(*_ACT, "too-much"))
-async def delete_booking(request: Request, cluster: Cluster, name: BookingName, asker: User) -> Response:
+async def delete_booking(request: Request, cluster: Cluster, name: BookingKey, asker: User) -> Response:
     """Give a booking back. Jobs that run in it go on; those that wait for it are planned like any other."""
     return await _step(request, cluster, name, asker, "cancel")
 
@@ -296,7 +293,7 @@ async def delete_booking(request: Request, cluster: Cluster, name: BookingName, 
     responses=answers(*_ACT, "bad-request", "too-large", "too-much", "no-room", "not-now"),
 )
 async def accept_option(
-    request: Request, cluster: Cluster, name: BookingName, body: Accepting, asker: User
+    request: Request, cluster: Cluster, name: BookingKey, body: Accepting, asker: User
 ) -> Response:
     """Take a counter-offer of a booking that was refused; where it is gone by now there are new ones."""
     return await _step(request, cluster, name, asker, "accept", body.option)
@@ -306,7 +303,7 @@ async def accept_option(
 async def do_with_booking(
     request: Request,
     cluster: Cluster,
-    name: BookingName,
+    name: BookingKey,
     act: Annotated[Literal["freeze", "confirm", "arm", "keep"], Path(description="What is done with it.")],
     asker: User,
 ) -> Response:
@@ -332,13 +329,14 @@ async def _step(
         event = BookingStep(
             id=f"api:{secrets.token_hex(8)}",
             time=cluster.now(),
-            name=name,
+            name=booking.name,
             act=act,
             option=option,
             by=asker.name,
         )
-        await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
-        return _outcome(request, cluster, name) if act == "accept" else _done(request, cluster, name)
+        charge((await answer_of(cluster.submit([event], order=True), _PATIENCE, _HINT)).spent)
+        answer = _outcome if act == "accept" else _done
+        return answer(request, cluster, booking.name)
 
 
 def _outcome(request: Request, cluster: PlanLoop, name: str) -> Response:
@@ -356,7 +354,7 @@ def _done(request: Request, cluster: PlanLoop, name: str) -> Response:
     published = cluster.published
     booking = published.bookings.get(name)
     if booking is None:
-        raise ProblemError("unknown-booking", f"cluster {cluster.name} has no booking {name}")
+        raise ProblemError("unknown-booking", f"cluster {cluster.name} has no booking of this name")
     return reply(request, BookingDone(booking=view(published, booking), **dated(published)))
 
 
@@ -374,7 +372,8 @@ def _is_his(asker: Bearer, booking: Booking) -> bool:
 
 
 def _known(cluster: PlanLoop, name: str, asker: Bearer) -> Booking:
-    booking = cluster.published.bookings.get(name)
+    bookings = cluster.published.bookings
+    booking = bookings.get(key_of(bookings, name, asker.name.partition("@")[0]))
     if booking is None or not sees(asker, booking):
         raise ProblemError("unknown-booking", f"cluster {cluster.name} has no booking {name}")
     return booking

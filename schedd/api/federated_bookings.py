@@ -18,7 +18,6 @@ from schedd.api.problems import Fault, ProblemError, answers
 from schedd.api.roof import Asker, TheRoof, claimed_by, owner_of
 from schedd.dialect import RequestError
 from schedd.federation.bookings.booking import Booking
-from schedd.federation.roof.bookings import TakenError
 from schedd.federation.roof.roof import Roof
 from schedd.federation.routing.jobs import ImpossibleError
 from schedd.service.access.roles import Bearer
@@ -116,10 +115,7 @@ async def _book(roof: TheRoof, asker: Asker, name: BookingName, body: FederatedB
         "clusters": tuple(body.clusters),
         "users": claimed_by(asker, owner).get("users"),
     }
-    try:
-        booking = await run_in_threadpool(roof.of_bookings.ask, owner, name, asked)
-    except TakenError as error:
-        raise ProblemError("not-now", str(error), hint="choose another name") from None
+    booking = await run_in_threadpool(roof.of_bookings.ask, owner, name, asked)
     return await _outcome(roof, booking.id)
 
 
@@ -195,7 +191,9 @@ def _sees(asker: Bearer, booking: Booking) -> bool:
 
 def found_booking(roof: Roof, asker: Bearer, name: str) -> Booking:
     """The newest booking of that name that the asker may see. Raises ProblemError."""
-    booking = roof.bookings.named(name)
+    booking = roof.bookings.named(name, asker.name)
+    if booking is None and asker.role != "user":
+        booking = roof.bookings.of_anybody(name)
     if booking is None or not _sees(asker, booking):
         raise ProblemError("unknown-booking", f"the federation has no booking {name[:64]}")
     return booking

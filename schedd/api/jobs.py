@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final, Literal, cast
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from schedd.api.access import Cluster, Daemon, Seen
+from schedd.api.aside import aside
 from schedd.api.asking import worked_out
 from schedd.api.bodies import History, JobColumns, JobPage, Past, PastMoment, dated
 from schedd.api.problems import ProblemError, answers
@@ -18,6 +19,7 @@ from schedd.service.cluster.loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.questions.explain import Explanation, explain
 from schedd.service.read.job_columns import PLAIN, columns
+from schedd.service.read.pacing import paced
 from schedd.service.read.past_jobs import PastJob, past_job
 from schedd.service.read.reading import alike, find, jobs
 from schedd.service.read.sight import Sight
@@ -52,6 +54,7 @@ _Job = Annotated[
 
 
 @router.get("", response_model=JobPage | JobColumns, responses={**_READ, **_NOT_MODIFIED})
+@aside
 def list_jobs(
     request: Request,
     cluster: Cluster,
@@ -93,7 +96,7 @@ def list_jobs(
             return reply_rows(request, plain, "jobs", page.next, published)
         rows = [dict(zip(plain, row, strict=True)) for row in zip(*plain.values(), strict=True)]
         return reply_rows(request, rows, "jobs", page.next, published)
-    views = tuple(seen.view(view_of(published, record, only), published) for record in page.records)
+    views = tuple(seen.view(view_of(published, record, only), published) for record in paced(page.records))
     found = JobPage(jobs=views, next=page.next, **dated(published))
     if form == "columns":
         return reply_rows(request, in_columns(found, "jobs", JobView, only), "jobs", page.next, published)

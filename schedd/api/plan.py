@@ -5,6 +5,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Query, Request, Response
 
 from schedd.api.access import Cluster, Seen
+from schedd.api.aside import aside
 from schedd.api.bodies import Bars, GapsView, NodePage, dated
 from schedd.api.jobs import Fields
 from schedd.api.problems import Fault, ProblemError, answers
@@ -38,6 +39,7 @@ _Cursor = Annotated[
 
 
 @router.get("/nodes", response_model=NodePage, responses=_READ)
+@aside
 def list_nodes(
     request: Request,
     cluster: Cluster,
@@ -64,6 +66,7 @@ def list_nodes(
 
 
 @router.get("/plan", response_model=Bars, responses=_READ)
+@aside
 def get_plan(
     request: Request,
     cluster: Cluster,
@@ -98,6 +101,7 @@ def get_plan(
 
 
 @router.get("/gaps", response_model=GapsView, responses=_READ)
+@aside
 def get_gaps(
     request: Request,
     cluster: Cluster,

@@ -18,6 +18,7 @@ from schedd.dialect.advres import read_advres
 from schedd.dialect.cost_limit import read_cost_limit
 from schedd.dialect.deadline import read_deadline
 from schedd.dialect.units import without_units
+from schedd.engine.facts.booking import key_of
 from schedd.engine.facts.intake import why_stopped
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.show.view import Published
@@ -68,7 +69,7 @@ async def what_if(request: Request, cluster: Cluster, question: WhatIf, seen: Se
         what = f"{asker.name} may not ask for {question.owner}"
         raise ProblemError("not-allowed", what, hint="leave owner out")
     copy = await a_copy(cluster)
-    _own_bookings(copy, question.bookings, asker)
+    question = question.model_copy(update={"bookings": _own_bookings(copy, question.bookings, asker)})
     job = None
     if question.job is not None:
         job = found_job(cluster.name, copy.published, seen, question.job)
@@ -80,13 +81,17 @@ async def what_if(request: Request, cluster: Cluster, question: WhatIf, seen: Se
     return reply(request, found)
 
 
-def _own_bookings(copy: Fork, names: tuple[str, ...], asker: Bearer) -> None:
-    """Raises ProblemError for a booking of somebody else's, or one that there is not."""
+def _own_bookings(copy: Fork, names: tuple[str, ...], asker: Bearer) -> tuple[str, ...]:
+    """Their keys. Raises ProblemError for a booking of somebody else's, or one that there is not."""
+    keys = []
     for name in names:
-        booking = copy.published.bookings.get(name)
+        key = key_of(copy.published.bookings, name, asker.name.partition("@")[0])
+        booking = copy.published.bookings.get(key)
         if booking is None or asker.name not in (booking.event.owner, booking.event.by):
             what = f"{asker.name} has no booking {name}"
             raise ProblemError("invalid", what, errors=[Fault(where="body.bookings", what=what)])
+        keys.append(key)
+    return tuple(keys)
 
 
 def answered(

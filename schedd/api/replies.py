@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import fields
+from dataclasses import fields, replace
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -14,11 +14,15 @@ from starlette.responses import Response
 
 from schedd.api.problems import Fault, ProblemError
 from schedd.engine.show.view import Published
+from schedd.service.read.pacing import breathe
 
 __all__ = ["all_documented", "build", "chosen", "documented", "in_columns", "reply", "reply_rows"]
 
 _WHICH_PLAN: Final = re.compile(rb'"(?:as_of|generation)":\d+')
+_PIECE: Final = 50
+"""Rows that are written in one go."""
 _adapters: dict[type, TypeAdapter[Any] | None] = {}
+_row_adapters: dict[type, TypeAdapter[Any]] = {}
 
 
 def documented(kind: type) -> type:
@@ -71,8 +75,33 @@ def reply(
     every generation. Weak, since a body and its compressed form have the same. ``only`` these fields of the
     ``rows`` are sent.
     """
-    body = _adapter(type(value)).dump_json(value, include=_included(value, rows, only))
+    body = _dumped(value, rows, only)
     return _tagged(request, body, _WHICH_PLAN.sub(b"", body) if published is not None else None)
+
+
+def _dumped(value: Any, rows: str, only: AbstractSet[str] | None) -> bytes:
+    """The JSON of ``value``; that of many rows is made in pieces, between which the planner may go first."""
+    listed: Any = getattr(value, rows) if rows else ()
+    if len(listed) <= _PIECE:
+        return _adapter(type(value)).dump_json(value, include=_included(value, rows, only))
+    bare = replace(value, **{rows: ()})
+    around = _adapter(type(value)).dump_json(bare, include=_included(bare, rows, only))
+    include: Any = None if only is None else {"__all__": set(only)}
+    some = _rows_adapter(type(listed[0]))
+    pieces = []
+    for at in range(0, len(listed), _PIECE):
+        pieces.append(some.dump_json(list(listed[at : at + _PIECE]), include=include)[1:-1])
+        breathe()
+    place = f'"{rows}":[]'.encode()
+    before, _, after = around.partition(place)
+    return b"".join((before, place[:-1], b",".join(pieces), b"]", after))
+
+
+def _rows_adapter(kind: Any) -> TypeAdapter[Any]:
+    found = _row_adapters.get(kind)
+    if found is None:
+        found = _row_adapters[kind] = TypeAdapter(list[kind])
+    return found
 
 
 def _included(value: Any, rows: str, only: AbstractSet[str] | None) -> dict[str, Any] | None:

@@ -318,8 +318,8 @@ async def _submit(roof: TheRoof, asker: Asker, body: NewJob) -> Response:
 
 def _booking_of(roof: Roof, owner: str, name: str) -> tuple[str, str, str]:
     """The owner's booking: its number, its cluster, its name there. Raises ProblemError."""
-    booking = roof.bookings.named(name)
-    if booking is None or booking.owner != owner:
+    booking = roof.bookings.named(name, owner)
+    if booking is None:
         what = f"{owner} has no booking {name} in the federation"
         raise ProblemError("invalid", what, errors=[Fault(where="body.booking", what=what)])
     placed = booking.placed

@@ -5,6 +5,7 @@ import contextlib
 import signal
 import socket
 import ssl
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import FrameType
@@ -38,6 +39,8 @@ from schedd.store.place import state_folder
 __all__ = ["serve"]
 
 _log = structlog.get_logger(__name__)
+_SWITCH_S = 0.001
+"""So long one Python thread works while others wait: the planner waits for it again and again."""
 _GRACE_S = 10
 """For how long requests under way may go on when the daemon ends."""
 
@@ -64,6 +67,7 @@ def serve(
     first opens ``/dashboard/enter?key=KEY`` with one of ``login_keys`` is logged in to the dashboard as the
     holder of the token with that SHA-256; where ``keys_last``, so is everybody who opens it later.
     """
+    sys.setswitchinterval(_SWITCH_S)
     durable = Durable(settings.store) if settings.store.url != "memory" else None
     folder = settings.store.incidents or (state_folder() / "incidents" if durable is not None else None)
     clusters = Clusters(

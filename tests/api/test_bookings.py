@@ -98,7 +98,6 @@ def test_a_user_books_in_his_own_name_and_touches_his_own_alone(open_site: TestC
     bob = {"Authorization": f"Bearer {token('bob')}"}
     assert open_site.get(f"{HERE}/b", headers=bob).status_code == 404
     assert open_site.delete(f"{HERE}/b", headers=bob).status_code == 404
-    assert put(open_site, "b", "bob").status_code == 409
     assert open_site.get(HERE, headers=bob).json()["bookings"] == []
 
 
@@ -124,3 +123,31 @@ def test_an_operator_is_told_what_each_order_would_make_of_the_bookings(open_sit
 def test_only_who_may_steer_compares_orders(open_site: TestClient) -> None:
     user = {"Authorization": f"Bearer {token('user')}"}
     assert open_site.get(f"{MAIN}/plan/booking-orders", headers=user).status_code == 403
+
+
+def test_a_name_that_another_user_has_is_free_for_everybody_else(
+    open_site: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    users = {"ann": "a-token-of-ann", "bob": "a-token-of-bob"}
+    entries = [(Bearer(n, "user"), hashlib.sha256(one.encode()).digest()) for n, one in users.items()]
+    entries.append((Bearer("our-admin", "admin"), hashlib.sha256(token("admin").encode()).digest()))
+    open_site.app.state.askers = Askers(Tokens(entries))  # type: ignore[attr-defined]
+    ann, bob = ({"Authorization": f"Bearer {one}"} for one in users.values())
+    body = {**ASKED, "request": "nodes=1:ppn=1"}
+    first = open_site.put(f"{HERE}/exam", json=body, headers=ann)
+    free = open_site.put(f"{HERE}/other", json=body, headers=bob)
+    taken = open_site.put(f"{HERE}/exam", json={**body, "duration": 1_800}, headers=bob)
+    assert (first.status_code, free.status_code, taken.status_code) == (200, 200, 200), taken.text
+    assert set(taken.json()["booking"]) == set(free.json()["booking"])
+    assert (taken.json()["booking"]["name"], taken.json()["booking"]["owner"]) == ("exam", "bob")
+    again = open_site.put(f"{HERE}/exam", json=body, headers=bob).json()["booking"]
+    assert again["duration"] == 1_800  # the same booking
+    for headers, seconds in ((ann, 3_600), (bob, 1_800)):
+        shown = open_site.get(f"{HERE}/exam", headers=headers).json()["booking"]
+        assert shown["duration"] == seconds
+    gone = open_site.delete(f"{HERE}/exam", headers=bob).json()["booking"]
+    assert (gone["owner"], gone["phase"]) == ("bob", "cancelled")
+    assert open_site.get(f"{HERE}/exam", headers=ann).json()["booking"]["phase"] == "flexible"
+    assert open_site.get(f"{HERE}/exam~bob").json()["booking"]["owner"] == "bob"  # for who sees all
+    assert open_site.put(f"{HERE}/exam~ann", json=body, headers=bob).status_code == 422
+    assert open_site.get(f"{HERE}/exam~ann", headers=bob).status_code == 404

@@ -1,5 +1,6 @@
 """A booking as the engine knows it: what was asked for, where it is planned, and which jobs run in it."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, Literal
 
@@ -7,9 +8,11 @@ from schedd.plan.schema import How
 from schedd.policy.bookings import Window
 from schedd.wire import Book
 
-__all__ = ["BOOKINGS", "LIVE", "Booking", "BookingPhase", "Option", "Piece", "Share"]
+__all__ = ["BOOKINGS", "LIVE", "Booking", "BookingPhase", "Option", "Piece", "Share", "key_for", "key_of"]
 
 BookingPhase = Literal["flexible", "frozen", "open", "over", "cancelled", "refused"]
+_OF: Final = "~"
+"""Between a name and its owner, in the key of a booking whose name another user's booking had first."""
 LIVE: Final = ("flexible", "frozen", "open")
 """Phases in which it holds cores."""
 Share = tuple[str, tuple[int, ...]]
@@ -53,8 +56,13 @@ class Booking:
 
     @property
     def name(self) -> str:
-        """By which it is known."""
+        """Its key: unique in the cluster. Its owner's name of it where nobody else had that one before."""
         return self.event.name
+
+    @property
+    def shown(self) -> str:
+        """Its name as its owner chose it; unique among the owner's."""
+        return self.name.partition(_OF)[0]
 
     @property
     def end(self) -> int:
@@ -102,3 +110,21 @@ def _save(booking: Booking) -> dict[str, Any]:
 
 BOOKINGS: Final = How(dict, lambda value: list(value.values()), _load, each=_save)
 """How a state keeps them, by their names."""
+
+
+def key_of(bookings: Mapping[str, Booking], name: str, owner: str) -> str:
+    """The key of the owner's booking of this name. Names are the owner's: another user's booking of the same
+    name changes nothing, and shows nowhere.
+    """
+    own = f"{name}{_OF}{owner}"
+    return own if own in bookings else name
+
+
+def key_for(bookings: Mapping[str, Booking], event: Book) -> str:
+    """The key under which what is asked for is kept: that of the same booking, or one that is free."""
+    key = key_of(bookings, event.name, event.owner)
+    if key not in bookings:
+        return key
+    known = bookings[key].event
+    same = known.owner == event.owner and bool(known.handover) == bool(event.handover)
+    return key if same else f"{event.name}{_OF}{event.owner}"

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from schedd.dialect import family_of
-from schedd.engine.facts.booking import LIVE, Booking, BookingPhase, Option
+from schedd.engine.facts.booking import LIVE, Booking, BookingPhase, Option, key_for
 from schedd.engine.facts.intake import Understood, not_counted
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import HORIZON, EngineState
@@ -41,11 +41,12 @@ _MOVES: Final = 20
 
 
 def book(state: EngineState, event: Book) -> None:
-    """Somebody wants cores: they are booked, or refused with counter-offers. A name is booked once."""
-    known = state.bookings.get(event.name)
+    """Somebody wants cores: they are booked, or refused with counter-offers. A user books a name once."""
+    key = key_for(state.bookings, event)
+    known = state.bookings.get(key)
     if known is not None and known.phase in LIVE:
         return
-    _admit(state, event)
+    _admit(state, event if key == event.name else replace(event, name=key))
 
 
 def step(state: EngineState, event: BookingStep) -> None:
@@ -428,7 +429,7 @@ def _close(state: EngineState, booking: Booking, phase: BookingPhase, text: str,
             fit(state, one.name)
     for record in bound:
         if record.phase in (Phase.BLOCKED, Phase.WAITING):
-            plan_job(state, record, event, Cause.RELEASED, f"reservation {booking.name} is {phase}")
+            plan_job(state, record, event, Cause.RELEASED, f"reservation {booking.shown} is {phase}")
 
 
 def _bound(state: EngineState, name: str) -> list[JobRecord]:
@@ -443,8 +444,9 @@ def _bound(state: EngineState, name: str) -> list[JobRecord]:
 
 def _wake(state: EngineState, event: str, name: str) -> None:
     """Let jobs of the booking start that can, who was submitted first."""
+    words = f"there is room in reservation {state.bookings[name].shown}"
     for record in sorted(_bound(state, name), key=lambda one: (one.facts.submitted, one.id)):
-        plan_job(state, record, event, Cause.RELEASED, f"there is room in reservation {name}")
+        plan_job(state, record, event, Cause.RELEASED, words)
 
 
 def yield_nodes(state: EngineState, nodes: Iterable[str], event: str, words: str) -> None:

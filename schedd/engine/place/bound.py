@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from schedd.dialect.advres import read_advres
-from schedd.engine.facts.booking import LIVE, Booking, Piece, Share
+from schedd.engine.facts.booking import LIVE, Booking, Piece, Share, key_of
 from schedd.engine.facts.records import JobRecord
 from schedd.engine.facts.state import EngineState
 from schedd.engine.facts.words import moment_in_words
@@ -48,7 +48,8 @@ def booking_of(state: EngineState, record: JobRecord) -> Booking | None:
         if its is not None or handed is None or handed.booked:
             return its
     named = handed.booking if handed is not None else ""
-    found = state.bookings.get(named or read_advres(record.facts.resources))
+    name, owner = named or read_advres(record.facts.resources), record.facts.owner.partition("@")[0]
+    found = state.bookings.get(key_of(state.bookings, name, owner))
     if found is None or found.phase not in LIVE or found.event.handover:
         return None
     return found if record.facts.owner.partition("@")[0] == found.event.owner else None
@@ -63,7 +64,7 @@ def missing_booking(
     """
     if not name:
         return None
-    found = bookings.get(name)
+    found = bookings.get(key_of(bookings, name, owner.partition("@")[0]))
     its = found is not None and not found.event.handover and found.event.owner == owner.partition("@")[0]
     if its and found is not None and found.phase != "refused":
         return None
@@ -106,15 +107,15 @@ def waits_for_booking(state: EngineState, record: JobRecord, booking: Booking | 
         name = read_advres(facts.resources)
         return missing_booking(name, facts.owner, state.bookings, state.reservations)
     if booking.phase != "open":
-        words = f"reservation {booking.name}, which begins at {moment_in_words(booking.start)}"
+        words = f"reservation {booking.shown}, which begins at {moment_in_words(booking.start)}"
         return WaitingFor("reservation", words)
     if booking.event.until is not None and not booking.confirmed:
-        return WaitingFor("reservation", f"reservation {booking.name}, which is not confirmed yet")
+        return WaitingFor("reservation", f"reservation {booking.shown}, which is not confirmed yet")
     if booking.event.arming and not booking.armed:
         return WaitingFor("reservation", "the word that all parts of its group may start")
     begin = max(state.now, record.back_off.until)
     if begin + record.understood.walltime > booking.end and not booking.event.handover:
-        words = f"reservation {booking.name}, which ends before its walltime is over"
+        words = f"reservation {booking.shown}, which ends before its walltime is over"
         return WaitingFor("reservation", f"{words}: at {moment_in_words(booking.end)}")
     return None
 

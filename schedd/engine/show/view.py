@@ -185,7 +185,7 @@ def _frozen(column: Ints) -> Ints:
 
 def _blocks(state: EngineState) -> dict[int, str]:
     found = {one.slot: name for name, one in state.reservations.items() if one.slot >= 0}
-    return found | {slot: one.name for one in state.bookings.values() for slot in one.slots}
+    return found | {slot: one.shown for one in state.bookings.values() for slot in one.slots}
 
 
 def _closed(state: EngineState) -> dict[str, str]:

@@ -148,18 +148,23 @@ class Bookings:
 
     def __init__(self) -> None:
         self.by_id: dict[str, Booking] = {}
-        self.by_name: dict[str, str] = {}
-        """By name, the newest of that name."""
+        self.by_name: dict[tuple[str, str], str] = {}
+        """By owner and name, the newest of that name: each user has names of his own."""
         self.open: dict[str, None] = {}
         """Bookings for which something is left to be done, oldest first."""
 
     def __getitem__(self, booking: str) -> Booking:
         return self.by_id[booking]
 
-    def named(self, name: str) -> Booking | None:
-        """The newest of that name."""
-        found = self.by_name.get(name)
+    def named(self, name: str, owner: str) -> Booking | None:
+        """The owner's newest of that name."""
+        found = self.by_name.get((owner, name))
         return self.by_id.get(found) if found is not None else None
+
+    def of_anybody(self, name: str) -> Booking | None:
+        """The newest of that name, whoever's."""
+        found = [int(number) for (_, known), number in self.by_name.items() if known == name]
+        return self.by_id.get(str(max(found))) if found else None
 
     def check(self, event: BookingEvent) -> None:
         """Raises ImpossibleError where the event cannot follow."""
@@ -195,8 +200,8 @@ class Bookings:
         gone = tuple(one.id for one in known if one.settled and one.over_at < before)
         for name in gone:
             one = self.by_id.pop(name)
-            if self.by_name.get(one.name) == name:
-                del self.by_name[one.name]
+            if self.by_name.get((one.owner, one.name)) == name:
+                del self.by_name[one.owner, one.name]
         return gone
 
     def _asked(self, event: BookingAsked) -> None:
@@ -205,7 +210,7 @@ class Bookings:
         names = ("owner", "name", "resources", "duration", "ready", "deadline", "freeze", "account")
         own: dict[str, Any] = {name: getattr(event, name) for name in names}
         clusters = tuple(event.clusters)
-        self.by_name[event.name] = event.job
+        self.by_name[event.owner, event.name] = event.job
         self._put(
             Booking(
                 event.job,

@@ -20,13 +20,9 @@ from schedd.federation.roof.record import Record
 from schedd.federation.roof.turns import Turns
 from schedd.federation.routing.jobs import ImpossibleError
 
-__all__ = ["RoofOfBookings", "TakenError"]
+__all__ = ["RoofOfBookings"]
 
 _log = structlog.get_logger(__name__)
-
-
-class TakenError(Exception):
-    """Somebody else has a booking of that name."""
 
 
 class RoofOfBookings:
@@ -57,13 +53,11 @@ class RoofOfBookings:
 
     def ask(self, owner: str, name: str, asked: Mapping[str, Any]) -> Booking:
         """Takes a booking in, of what BookingAsked has beside these. The same name again, until that booking
-        is over, is that booking. Raises StoreError, and TakenError for a name that somebody else has.
+        is over, is that booking; another user's of that name is of no account. Raises StoreError.
         """
         with self._turns.request():
-            known = self._bookings.named(name)
+            known = self._bookings.named(name, owner)
             if known is not None and not known.over:
-                if known.owner != owner:
-                    raise TakenError(f"somebody else has a booking {name}")
                 return known
             now = self._now()
             number = str(self._record.number + 1)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from schedd.service.access.costs import Budgets, RequestCost
 from schedd.service.access.identity import Provider
 from schedd.service.access.munge import decode
 from schedd.service.access.rates import Rates
@@ -42,6 +43,7 @@ class Askers:
         self.limits = limits or LimitSettings()
         self.oidc = oidc
         self._rates = Rates()
+        self._budgets = Budgets()
         self._names: dict[int, tuple[str, float]] = {}
         self._streams: Counter[str] = Counter()
 
@@ -83,6 +85,20 @@ class Askers:
             return self._take(("address", address), self.limits.user_rate)
         return self._take((asker.role, asker.name), self.limits.token_rate)
 
+    def payer(self, asker: Bearer, address: str) -> str:
+        """From whose budget the costs of this one's requests are taken; empty: from nobody's."""
+        return self._follower(asker, address)
+
+    def wait_cost(self, payer: str) -> float:
+        """In how many seconds this budget of processor time is not overdrawn any more, 0 when it is not."""
+        rate = self.limits.user_cpu
+        return self._budgets.wait(payer, rate, time.monotonic()) if payer and rate else 0.0
+
+    def spend(self, cost: RequestCost) -> None:
+        """Take the cost of a request from the budget of its user."""
+        if rate := self.limits.user_cpu:
+            self._budgets.spend(cost.key, cost.seconds, rate, time.monotonic())
+
     def wait_refused(self, address: str) -> float:
         """Counts a request from ``address`` that showed nothing that counts."""
         return self._take(("refused", address), self.limits.refused_rate)
@@ -104,7 +120,7 @@ class Askers:
                 del self._streams[key]
 
     def _follower(self, asker: Bearer, address: str) -> str:
-        """Under whose name streams are counted; empty: they are not."""
+        """Under whose name streams and costs are counted; empty: they are not."""
         if asker is self.tokens.anonymous:
             return f"address {address}"
         return f"user {asker.name}" if asker.role == "user" else ""

@@ -24,6 +24,8 @@ class Handled:
     duplicates: tuple[str, ...]
     generation: int
     taken: int = 0
+    spent: float = 0.0
+    """Processor time that the planner took for it, in seconds."""
 
 
 @dataclass(slots=True)
@@ -35,6 +37,7 @@ class PendingDelivery:
     accepted: int = 0
     duplicates: list[str] = field(default_factory=list)
     taken: int = 0
+    spent: float = 0.0
     failed: bool = False
     """It was answered with an error: the rest of it is not handled."""
     came: float = field(default_factory=time.monotonic)

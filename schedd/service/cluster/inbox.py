@@ -29,21 +29,27 @@ class Inbox:
         self.most_pending = most_pending
         self.calls: deque[_Call] = deque()
         self._deliveries: deque[PendingDelivery] = deque()
+        self._orders: deque[PendingDelivery] = deque()
         self._meters = meters
 
     def __bool__(self) -> bool:
         """Whether there is anything to do."""
-        return bool(self._deliveries or self.calls)
+        return bool(self._deliveries or self._orders or self.calls)
 
-    def deliver(self, events: Sequence[Event], check: Callable[[], None]) -> "Future[Handled]":
-        """Hand in events. Raises Overloaded, and what ``check`` raises when it is called in turn."""
+    def deliver(
+        self, events: Sequence[Event], check: Callable[[], None], *, order: bool = False
+    ) -> "Future[Handled]":
+        """Hand in events. Raises Overloaded, and what ``check`` raises when it is called in turn.
+
+        ``order``: it waits until no others do.
+        """
         answer: Future[Handled] = Future()
         with self.turn:
             check()
             if self.pending and self.pending + len(events) > self.most_pending:
                 raise Overloaded(f"{self.pending} events wait to be handled; send them again later")
             self.pending += len(events)
-            self._deliveries.append(PendingDelivery(events, answer))
+            (self._orders if order else self._deliveries).append(PendingDelivery(events, answer))
             self.turn.notify()
         return answer
 
@@ -62,11 +68,13 @@ class Inbox:
             self.turn.notify()
 
     def take(self) -> list[PendingDelivery]:
-        """All deliveries that wait."""
+        """All deliveries that wait and are no orders; where there are none, the next order."""
         with self.turn:
-            taken = list(self._deliveries)
-            self._deliveries.clear()
-        return taken
+            if self._deliveries:
+                taken = list(self._deliveries)
+                self._deliveries.clear()
+                return taken
+            return [self._orders.popleft()] if self._orders else []
 
     def answer(
         self, parts: Sequence[DeliveryPart], batch: Batch | None, generation: int, taken: Mapping[str, int]
@@ -92,7 +100,13 @@ class Inbox:
             self._meters.answered(delivery.accepted, delivery.came)
             if delivery.answer.set_running_or_notify_cancel():
                 delivery.answer.set_result(
-                    Handled(delivery.accepted, tuple(delivery.duplicates), generation, delivery.taken)
+                    Handled(
+                        delivery.accepted,
+                        tuple(delivery.duplicates),
+                        generation,
+                        delivery.taken,
+                        delivery.spent,
+                    )
                 )
 
     def fail(self, parts: Sequence[DeliveryPart], error: Exception) -> None:
@@ -123,9 +137,14 @@ class Inbox:
             except Exception as error:  # the asker's business, not the planner's
                 answer.set_exception(error)
 
+    def _next(self) -> PendingDelivery | None:
+        with self.turn:
+            waiting = self._deliveries or self._orders
+            return waiting.popleft() if waiting else None
+
     def refuse(self, why: str) -> None:
         """Answer all that waits with PlannerStopped."""
-        for delivery in self.take():
+        for delivery in iter(self._next, None):
             if delivery.answer.set_running_or_notify_cancel():
                 delivery.answer.set_exception(PlannerStopped(why))
         while self.calls:

@@ -244,6 +244,11 @@ class PlanLoop:
         return time.monotonic() - since if since and not spared else 0.0
 
     @property
+    def at_work(self) -> bool:
+        """Whether the planner is at a piece of work, or has one waiting: readers let it go first."""
+        return bool(self._busy_since) or bool(self._inbox)
+
+    @property
     def pending(self) -> int:
         """How many events wait to be handled."""
         return self._inbox.pending
@@ -252,13 +257,14 @@ class PlanLoop:
         """The present second by the cluster's clock."""
         return int(self._clock.now())
 
-    def submit(self, events: Sequence[Event]) -> "Future[Handled]":
+    def submit(self, events: Sequence[Event], *, order: bool = False) -> "Future[Handled]":
         """Hand in events in the order in which they happened; the answer comes when all are handled.
 
+        An ``order`` is a user's: events of the server go first, and one order is handled at a time.
         Raises Overloaded and PlannerStopped.
         """
         self.hearing.stamped(events)
-        return self._inbox.deliver(events, self.check_leads)
+        return self._inbox.deliver(events, self.check_leads, order=order)
 
     def at_rest(self, call: Callable[[Engine], _T]) -> "Future[_T]":
         """Let the planner's thread call ``call`` between two batches. Raises PlannerStopped."""
@@ -509,12 +515,15 @@ class PlanLoop:
                 parts = [part for part in together if not part.delivery.failed]
                 if not parts:
                     continue
+                begun = time.thread_time()
                 try:
                     batch = self._planner.batch([event for part in parts for event in part.events])
                 except NotKept as error:
                     _log.exception("events are refused", cluster=self.name)
                     self._inbox.fail(parts, error)
                     continue
+                for part in parts:
+                    part.delivery.spent += (time.thread_time() - begun) / len(parts)
                 self._inbox.answer(parts, batch, self.published.generation, self._planner.taken)
         finally:
             for delivery in deliveries:

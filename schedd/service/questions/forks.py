@@ -13,7 +13,7 @@ from schedd.dialect import canonical
 from schedd.dialect.advres import read_advres
 from schedd.dialect.cost_limit import read_cost_limit
 from schedd.dialect.deadline import read_deadline
-from schedd.engine.facts.booking import LIVE
+from schedd.engine.facts.booking import LIVE, key_of
 from schedd.engine.facts.intake import Intake, Understood, as_planned, not_counted, waits_for
 from schedd.engine.facts.pools import LimitBook
 from schedd.engine.facts.shares import shares_of
@@ -267,7 +267,7 @@ class Fork:
             missing = missing_booking(
                 named, facts.owner, known.bookings, {one.name for one in known.reservations}
             )
-            booking = known.bookings.get(named)
+            booking = known.bookings.get(key_of(known.bookings, named, facts.owner.partition("@")[0]))
             if missing is not None or booking is None or booking.phase in LIVE:
                 return missing or WaitingFor("reservation", f"room in reservation {named}")
         policy = self.published.settings.policy

@@ -72,6 +72,9 @@ class LimitSettings(Section):
 
     user_rate: float = Field(default=50, ge=0, le=1e6)
     """Requests per second of one user, or of one address if anonymous users may read."""
+    user_cpu: float = Field(default=0.1, ge=0, le=64)
+    """Processor time for the requests of one user, or of one address if anonymous users may read, in seconds
+    per second, averaged over ten seconds; 0: no limit. The planner's work for them counts, too."""
     token_rate: float = Field(default=10_000, ge=0, le=1e6)
     """Requests per second with tokens of one name and a role other than `user`, and of one operator or
     admin."""

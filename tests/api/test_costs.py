@@ -1,0 +1,147 @@
+"""What requests cost, and who goes first: budgets of processor time, large answers made in pieces."""
+
+import gzip
+import hashlib
+import json
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from schedd.service.access.askers import Askers
+from schedd.service.access.costs import BURST_S, Budgets, RequestCost, charge, charged, of_request
+from schedd.service.access.roles import Bearer
+from schedd.service.access.tokens import Tokens
+from schedd.service.cluster.loop import PlanLoop
+from schedd.service.read.pacing import breathe, pacing
+from schedd.service.settings.file import LimitSettings
+from tests.api.test_answers import MAIN
+from tests.service.build import job, node, planner
+from tests.service.test_loop import WAIT, busy
+
+
+def test_a_budget_is_refilled_at_its_rate_and_holds_ten_seconds_of_it() -> None:
+    budgets = Budgets()
+    assert budgets.wait("ann", 0.1, 0) == 0
+    budgets.spend("ann", 1.5, 0.1, 0)  # it held 1
+    assert budgets.wait("ann", 0.1, 0) == pytest.approx(5)
+    assert budgets.wait("ann", 0.1, 4) == pytest.approx(1)
+    assert budgets.wait("bob", 0.1, 4) == 0
+    assert budgets.wait("ann", 0.1, 5.1) == 0
+    budgets.spend("ann", 2 * BURST_S, 0.1, 1_000)
+    assert budgets.wait("ann", 0.1, 1_000) == pytest.approx(190)
+
+
+def test_work_is_charged_to_the_request_that_caused_it() -> None:
+    def work() -> int:
+        return sum(range(200_000))
+
+    cost = RequestCost()
+    with of_request(cost):
+        charged(work)()
+        charge(0.5)
+    charge(1.0)  # of no request
+    assert 0.5 < cost.seconds < 1.5
+
+
+def test_a_user_over_the_budget_is_refused_for_a_while_and_others_are_not(
+    app: FastAPI, client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    users = {"ann": "a-token-of-ann", "bob": "a-token-of-bob"}
+    entries = [(Bearer(n, "user"), hashlib.sha256(one.encode()).digest()) for n, one in users.items()]
+    known = Tokens([*entries, (Bearer("pbs", "adapter"), hashlib.sha256(b"a-token-of-pbs").digest())])
+    askers = app.state.askers = Askers(known, limits=LimitSettings(user_cpu=0.01))
+
+    def ask(shown: str, path: str = f"{MAIN}/jobs") -> Any:
+        return client.get(path, headers={"Authorization": f"Bearer {shown}"})
+
+    for path in (f"{MAIN}/jobs", f"{MAIN}/jobs?limit=1000", f"{MAIN}/jobs/1.server", f"{MAIN}/plan"):
+        before = askers._budgets._buckets.get("user ann", (0.1, 0.0))[0]
+        assert ask(users["ann"], path).status_code in (200, 404)
+        assert askers._budgets._buckets["user ann"][0] < before  # whichever way it was answered
+    cost = RequestCost()
+    cost.key, cost.seconds = "user ann", 0.2
+    askers.spend(cost)
+    refused = ask(users["ann"])
+    assert refused.status_code == 429
+    assert 1 <= int(refused.headers["Retry-After"]) <= 20
+    assert ask(users["bob"]).status_code == 200
+    for _ in range(30):
+        assert ask("a-token-of-pbs", f"{MAIN}/decisions").status_code == 200
+    app.state.askers.limits = LimitSettings(user_cpu=0)
+    assert ask(users["ann"]).status_code == 200
+
+
+def test_a_large_answer_made_in_pieces_says_the_same(client: TestClient, loop: PlanLoop) -> None:
+    loop.submit([node("n1"), *(job(f"{i}.s", name=f"x{i}") for i in range(120))]).result(WAIT)
+    for more in ("", "&fields=id,why,planned_start,explanation_of", "&fields=id,why", "&state=planned"):
+        large = client.get(f"{MAIN}/jobs?limit=1000{more}")
+        small = [client.get(f"{MAIN}/jobs?limit=40{more}")]
+        if large.status_code != 200:
+            assert (large.status_code, small[0].status_code) == (422, 422)
+            continue
+        while small[-1].json()["next"]:
+            small.append(client.get(f"{MAIN}/jobs?limit=40{more}&cursor={small[-1].json()['next']}"))
+        rows = [row for page in small for row in page.json()["jobs"]]
+        assert large.json()["jobs"] == rows
+        assert large.headers["content-encoding"] == "gzip"
+        assert "Accept-Encoding" in large.headers["vary"]
+    plain = client.get(f"{MAIN}/jobs?limit=1000", headers={"Accept-Encoding": "identity"})
+    assert "content-encoding" not in plain.headers
+    again = client.get(f"{MAIN}/jobs?limit=1000", headers={"If-None-Match": plain.headers["etag"]})
+    assert again.status_code == 304
+    assert json.loads(gzip.decompress(gzip.compress(plain.content)))["jobs"]
+
+
+def test_work_for_readers_waits_while_the_planner_is_at_work() -> None:
+    looks: list[bool] = []
+
+    def at_work() -> bool:
+        looks.append(len(looks) < 5)
+        return looks[-1]
+
+    with pacing(at_work):
+        breathe()  # nothing was done yet
+        assert looks == []
+        while not looks:
+            sum(range(10_000))
+            breathe()
+    assert looks == [True] * 5 + [False]
+    sum(range(500_000))
+    breathe()  # outside of it: nothing
+    assert len(looks) == 6
+
+
+def test_events_go_before_orders_and_orders_one_at_a_time() -> None:
+    with planner(tell=False) as loop:
+        loop.submit([node("n1")]).result(WAIT)
+        done: list[str] = []
+
+        def note(name: str) -> Any:
+            def add(_: Future[Any]) -> None:
+                done.append(name)
+
+            return add
+
+        with busy(loop):
+            answers = []
+            for name, order in (("o1", True), ("o2", True), ("e1", False), ("e2", False), ("o3", True)):
+                answer = loop.submit([job(name)], order=order)
+                answer.add_done_callback(note(name))
+                answers.append(answer)
+            assert loop.at_work
+        handled = [answer.result(WAIT) for answer in answers]
+        assert done == ["e1", "e2", "o1", "o2", "o3"]
+        generations = [one.generation for one in handled]
+        assert generations[0] < generations[1] < generations[4]
+        assert all(one.spent > 0 for one in handled)
+
+
+def test_what_waits_as_an_order_is_refused_at_the_end() -> None:
+    with planner() as loop, busy(loop):
+        waiting = [loop.submit([job("1")], order=True), loop.submit([job("2")], order=True)]
+        loop._inbox.refuse("the end")
+        assert all("the end" in str(one.exception(WAIT)) for one in waiting)
+        assert not loop._inbox
