@@ -85,9 +85,9 @@ def _pass_over(state: EngineState, event: PassedOver) -> None:
         told.append(f'the step "{step}" is skipped for {wait} s')
     if event.anew:
         out = {job: state.records[job].attempt.expires for job in state.out if job in state.records}
-        for job in event.out.keys() & state.records.keys():
-            out[job] = max(event.out[job], out.get(job, -1))
-        begin_anew(state, dict(sorted(out.items())))
+        for job, until in event.out.items():
+            out[job] = max(until, out.get(job, -1))
+        begin_anew(state, out)
         told.append("the plan is rebuilt from a snapshot")
     for job_id in event.jobs:
         state.aside[job_id] = state.now
@@ -95,7 +95,10 @@ def _pass_over(state: EngineState, event: PassedOver) -> None:
         _set_aside(state, job_id, event.id)
     for job_id, until in event.out.items():
         record = state.records.get(job_id)
-        if record is not None and record.phase in (Phase.WAITING, Phase.BLOCKED):
+        if record is None:  # its arrival may be in the batch that was lost, too
+            known = state.kept.get(job_id, KeptJob())
+            state.kept[job_id] = replace(known, open_until=max(until, known.open_until))
+        elif record.phase in (Phase.WAITING, Phase.BLOCKED):
             # The decision is of a batch that was lost: it may still be carried out.
             until = max(record.back_off.until, until + state.settings.answer_grace + 1)
             state.put(after(record, Step.PUT_OFF, back_off=replace(record.back_off, until=until)))
@@ -126,11 +129,7 @@ def begin_anew(state: EngineState, out: Mapping[str, int]) -> None:
         job: replace(one, open_until=out.get(job, -1), eligible_since=min(one.eligible_since, state.now))
         for job, one in jobs_to_keep(state).items()
     }
-    kept |= {
-        job: KeptJob(open_until=until)
-        for job, until in out.items()
-        if job in state.records and job not in kept
-    }
+    kept |= {job: KeptJob(open_until=until) for job, until in out.items() if job not in kept}
     for job, until in out.items():
         if job in state.records:
             state.keep_unresolved(state.records[job], until)

@@ -7,7 +7,7 @@ import pytest
 from schedd.engine.facts.state import EngineState
 from schedd.engine.failing import ADAPTED, CARRIED, REBUILT
 from schedd.model import NodeState
-from schedd.wire import Counted, Event, JobStarted, LogLost, PassedOver, ShareFacts
+from schedd.wire import Counted, Event, JobFacts, JobStarted, LogLost, PassedOver, ShareFacts
 from tests.engine.cluster import Cluster, T
 
 
@@ -91,7 +91,6 @@ def test_nodes_of_a_start_that_may_still_be_carried_out_are_given_to_nobody_else
 def test_no_second_start_is_decided_while_one_that_was_lost_may_still_be_carried_out() -> None:
     cluster = Cluster(decision_expiry=60, answer_grace=30)
     cluster.obeys = False
-    passed(cluster, out={"1": T + 60})
     cluster.submit("1")
     passed(cluster, out={"1": T + 60})
     assert cluster.runs("1") == [0]
@@ -102,6 +101,19 @@ def test_no_second_start_is_decided_while_one_that_was_lost_may_still_be_carried
     fresh.engine.resume()
     fresh.at(200)
     assert fresh.runs("1") == [91]
+
+
+@pytest.mark.parametrize("anew", [True, False])
+def test_a_job_that_arrived_in_a_lost_batch_is_not_started_while_its_lost_start_may_be_carried_out(
+    anew: bool,
+) -> None:
+    cluster = Cluster(decision_expiry=60, answer_grace=30)
+    facts = JobFacts(id="1", owner="ann@login", queue="batch", submitted=T, resources={"nodes": "1:ppn=4"})
+    cluster.server.submit(facts, 100)
+    passed(cluster, out={"1": T + 60}, anew=anew)
+    cluster.tell(cluster.server.snapshot())
+    cluster.at(200)
+    assert cluster.runs("1") == [91]
 
 
 def test_a_step_that_fails_again_is_left_out_for_longer() -> None:
