@@ -94,7 +94,7 @@ def test_a_man_page_names_every_option(name: str) -> None:
         (["schedd", "policy", ""], ["show", "preview", "set", "withdraw"]),
         (["schedd", "hold", "--r"], ["--reason"]),
         (["schedd", "token", "rev"], ["revoke"]),
-        (["schedd", "bench", "fa"], ["face"]),
+        (["schedd", "config", "ch"], ["check"]),
         (["schedd", "shadow-report", "--d"], ["--days"]),
         (["showq", "--sort", "e"], ["expected"]),
         (["showq", "-u", ""], ["user-1", "user-2"]),
