@@ -240,6 +240,22 @@ def test_with_its_facts_a_rebuilt_plan_starts_no_job_later(store: Store) -> None
     after.stop()
 
 
+def test_starts_that_another_version_decided_are_not_taken_for_another_schedulers(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would stop all starts after an upgrade, until somebody resumes."""
+    before = begun(store)
+    before.stop()
+    of_another_format(store, facts=False)
+    monkeypatch.setattr("schedd.engine.run.dispatch._dispatch", lambda *_: None)  # it decides other starts
+    follower = Follower(store, "c", SETTINGS, before.server.now)
+    state = follower.engine.state
+    assert sum(record.phase.value == "running" for record in state.records.values()) >= 1
+    assert state.foreign == ""
+    assert state.by_hand == []
+    assert state.unsure > state.now  # decisions of that version may still be carried out
+
+
 def planned(daemon: Daemon) -> dict[str, int]:
     state = daemon.engine.state
     return {record.id: state.plan.start(record.slot) for record in state.records.values() if record.slot >= 0}

@@ -119,8 +119,12 @@ class Follower:
             self._store.pass_over_after(self._number, self._at.batch)
             batches = [replace(batch, calls=0) for batch in batches]
         self.promised.begin(self.engine)
+        if self.rebuilt and batches:
+            # Another version wrote the log: starts that this one would not decide are no other scheduler's.
+            self.engine.state.unsure = max(batch.now for batch in batches)
         self._apply(batches)
         if self.rebuilt:
+            self.engine.state.lose_track()
             self._restore_promises()
         if not self.engine.strayed:
             self._tries = 0
