@@ -77,7 +77,7 @@ def test_a_snapshot_that_is_not_believed_is_open_until_one_is() -> None:
 def test_every_kind_that_is_raised_is_known_and_documented() -> None:
     sources = "\n".join(path.read_text() for path in (ROOT / "schedd" / "engine").rglob("*.py"))
     raised = set(re.findall(r"\.alert\(\s*[\w.]+, \"(\w+)\"", sources))
-    shell = {"adapter", "calls", "clock", "database", "planner"}
+    shell = {"adapter", "background", "calls", "clock", "database", "planner"}
     assert raised | shell == set(KINDS)
     page = (ROOT / "docs" / "operations.md").read_text()
     assert set(re.findall(r"^\| `(\w+)` \| [^|]+ \| [^|]+ \|$", page, re.MULTILINE)) >= set(KINDS)
