@@ -368,7 +368,8 @@ def _released(
     if group.cancelled or why:
         words = why or "it was taken back"
         return [RoundDropped(job=group.id, time=now, number=one.number, why=words)]
-    return [] if late else [GroupArmed(job=group.id, time=now)]
+    # As late as can be: a cluster that is lost after this is lost with its part armed.
+    return [] if late or now < one.start - _arming(rules) else [GroupArmed(job=group.id, time=now)]
 
 
 def _on_hold(group: Group, one: Round, rules: GroupRules, looks: Mapping[str, Looks]) -> str:
@@ -383,6 +384,11 @@ def _on_hold(group: Group, one: Round, rules: GroupRules, looks: Mapping[str, Lo
         if seen is None or seen.phase != "released":
             return f"the hold of part {place.part + 1} at {place.cluster} was not released in time"
     return ""
+
+
+def _arming(rules: GroupRules) -> int:
+    """So long before the start the bookings are armed."""
+    return max(3, rules.lead // 4)
 
 
 def _margin(rules: GroupRules) -> int:

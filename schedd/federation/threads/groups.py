@@ -40,6 +40,8 @@ _Answer = TypeVar("_Answer")
 _log = structlog.get_logger(__name__)
 _AT_ONCE: Final = 16
 """Questions to clusters at once."""
+_SOON_S: Final = 0.5
+"""Between two rounds while a group is about to start."""
 _LIVE: Final = ("flexible", "frozen", "open")
 _GONE: Final = ("unknown-handover", "unknown-booking")
 
@@ -81,7 +83,8 @@ class Keeper(ThreadedWork):
                 self._try(name)
                 for other in self._urgent():  # asking plans takes a while: nobody misses his moment by it
                     self._try(other, plan=False)
-            self._roof.of_groups.bell.wait(self._roof.settings.routing.poll)
+            poll = self._roof.settings.routing.poll
+            self._roof.of_groups.bell.wait(min(poll, _SOON_S) if self._urgent() else poll)
             self._stopping.wait(0.05)
 
     def _try(self, name: str, *, plan: bool = True) -> None:
