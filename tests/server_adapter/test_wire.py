@@ -21,6 +21,7 @@ from server_adapter.torque.requests import (
     ManageRequest,
     ResourceQueryRequest,
     RunRequest,
+    SelectInRequest,
     SelectRequest,
     SignalRequest,
     StatusRequest,
@@ -131,7 +132,10 @@ def test_every_cut_of_a_request_waits_for_more(pair: tuple[Request, bytes], data
 
 
 def test_read_only_requests_change_nothing_and_have_shapes() -> None:
-    assert all(SHAPES[code] in (StatusRequest, SelectRequest, DisconnectRequest) for code in READ_ONLY)
+    assert all(
+        SHAPES[code] in (StatusRequest, SelectRequest, SelectInRequest, DisconnectRequest)
+        for code in READ_ONLY
+    )
     assert set(SHAPES) == set(RequestCode)
 
 
