@@ -2,7 +2,8 @@
 
 SQLite runs in WAL mode with ``synchronous=FULL``: every commit is on the disk when it returns. NORMAL would
 be enough for a killed process but not for a lost machine, and an event is acknowledged only once it cannot
-be lost; a commit carries a whole batch, so the cost of the sync is shared.
+be lost; a commit carries a whole batch, so the cost of the sync is shared. A deferred transaction commits
+with NORMAL: the next commit with FULL, or ``Database.sync``, puts it on the disk, since all are in one WAL.
 """
 
 import os
@@ -16,7 +17,10 @@ from sqlalchemy.pool import QueuePool
 
 from schedd.store.errors import StoreError
 
-__all__ = ["readers", "shown", "url_of", "writer"]
+__all__ = ["DEFERRED", "readers", "shown", "url_of", "writer"]
+
+DEFERRED: Final = "schedd_deferred"
+"""Execution option of a transaction that need not be on the disk when it is committed."""
 
 _BUSY_MS = 5_000
 _WAL_PAGES = 4_000
@@ -130,6 +134,9 @@ def _sqlite(url: URL, begin: str, **pool: int) -> Engine:
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
+        if not read_only:
+            deferred = connection.get_execution_options().get(DEFERRED, False)
+            connection.exec_driver_sql(f"PRAGMA synchronous={'NORMAL' if deferred else 'FULL'}")
         connection.exec_driver_sql(begin)
 
     return engine

@@ -1,5 +1,6 @@
 """A database: transactions that write one after another, and readings that wait for nobody."""
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -9,7 +10,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from schedd.store import connect, migrate
-from schedd.store.errors import of
+from schedd.store.errors import DatabaseGone, of
 
 __all__ = ["Database"]
 
@@ -27,6 +28,7 @@ class Database:
         self._writer = connect.writer(self._url)
         self._readers = connect.readers(self._url)
         self._renewer = self._writer if self.path is not None else connect.writer(self._url, statement_s=2.0)
+        self._deferring = self._writer.execution_options(**{connect.DEFERRED: True})
         self._lock = Lock()
         self.name = connect.shown(self._url)
 
@@ -54,12 +56,35 @@ class Database:
         return Path(named) if named is not None else None
 
     @contextmanager
-    def write(self, *, guarded: bool = False) -> Iterator[Connection]:
-        """One transaction: kept as a whole, durably, when the block ends, or not at all."""
-        with self._lock, self._begin(self._writer) as connection:
+    def write(self, *, guarded: bool = False, deferred: bool = False) -> Iterator[Connection]:
+        """One transaction: kept as a whole, durably, when the block ends, or not at all.
+
+        One that is ``deferred`` survives this process, and is durable after the next that is not, or after
+        ``sync``. Only SQLite gains by that; elsewhere it is durable at once.
+        """
+        engine = self._deferring if deferred else self._writer
+        with self._lock, self._begin(engine) as connection:
             if guarded and self.guard is not None:
                 self.guard(connection)
             yield connection
+
+    def sync(self) -> None:
+        """Put on the disk what deferred transactions have written. Raises StoreError."""
+        if self.path is None:
+            return
+        try:
+            # Nobody locks the WAL itself, so that closing another descriptor of it lets go of nothing.
+            log = os.open(f"{self.path}-wal", os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return  # a checkpoint has moved it into the database, and synced that
+        except OSError as error:
+            raise DatabaseGone(f"{self.name} cannot be synced: {error.strerror}") from error
+        try:
+            os.fdatasync(log)
+        except OSError as error:
+            raise DatabaseGone(f"{self.name} cannot be synced: {error.strerror}") from error
+        finally:
+            os.close(log)
 
     @contextmanager
     def renewing(self) -> Iterator[Connection]:

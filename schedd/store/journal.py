@@ -3,7 +3,7 @@
 For each batch, in this order: ``commit_events`` (or ``woke``), the engine, ``commit_decisions``, and only
 then may anybody hear of the decisions; ``maybe_checkpoint`` after that. Where a call raises a retryable
 StoreError it is made again, with the same arguments, before any other; the engine waits meanwhile. An event
-may be acknowledged when ``commit_events`` has returned.
+may be acknowledged when ``settle`` has returned: the events and what follows from them are synced together.
 """
 
 import time
@@ -45,6 +45,10 @@ class Journal(Protocol):
 
         None when none is new: the engine is not to be called.
         """
+        ...
+
+    def settle(self) -> None:
+        """All events that were kept are durable when it returns. Raises StoreError."""
         ...
 
     def woke(self, now: int, paused: str = "", *, resumed: bool = False) -> Batch:
@@ -106,6 +110,9 @@ class MemoryJournal:
             del self._seen[next(iter(self._seen))]
         return self._next(tuple(fresh), now, paused) if fresh else None
 
+    def settle(self) -> None:
+        """Nothing to do."""
+
     def woke(self, now: int, paused: str = "", *, resumed: bool = False) -> Batch:
         """A batch without events."""
         return replace(self._next((), now, paused), resumed=resumed)
@@ -164,6 +171,8 @@ class DurableJournal:
         self.cluster = store.cluster(cluster, now)
         self._tail = store.tail(self.cluster)
         self._pending: list[Batch] = []
+        self._unsynced = True
+        """Whether events were kept that may be lost with the machine: by an earlier process, too."""
         self._paused = ""
         self._settings = ""
         self._background = Background(every)
@@ -177,7 +186,10 @@ class DurableJournal:
         self._settings = settings
 
     def commit_events(self, events: Sequence[Event], now: int, paused: str = "") -> Batch | None:
-        """Durable when it returns. Raises StoreError; then it may be called again with other events, too."""
+        """Kept when it returns, also if this process is killed, and durable after ``commit_decisions`` that
+        writes something, or after ``settle``. Raises StoreError; then it may be called again with other
+        events, too.
+        """
         batch = self._store.append(
             self.cluster,
             self._tail,
@@ -186,13 +198,23 @@ class DurableJournal:
             pending=self._pending,
             paused=paused,
             settings=self._settings,
+            deferred=True,
         )
+        self._unsynced = True
         if batch is not None:
             self._tail = Tail(batch.number, batch.last_event)
             self._linked = self._tail, batch.chain
             self._settings = ""
-        self._flushed(paused)
+        self._pending.clear()
+        self._paused = paused
         return batch
+
+    def settle(self) -> None:
+        """All events that were kept are durable when it returns. Raises StoreError."""
+        if self._unsynced:
+            self._store.database.sync()
+            self._unsynced = False
+            self._note_mark()
 
     def woke(self, now: int, paused: str = "", *, resumed: bool = False) -> Batch:
         """Wakes in a row that lead to no decision, and change no pause, are written with what comes next."""
@@ -253,8 +275,10 @@ class DurableJournal:
         self._flushed(batch.paused)
 
     def _flushed(self, paused: str) -> None:
+        """Something was written durably, and with it all that was written before."""
         self._pending.clear()
         self._paused = paused
+        self._unsynced = False
         self._note_mark()
 
     def _note_mark(self) -> None:
@@ -281,6 +305,7 @@ class DurableJournal:
         kept = self._background.ended()
         if must or self._background.due:
             self._store.put_batches(self.cluster, self._pending)
+            self.settle()
             self._flushed(self._paused)
             at = self._tail
 

@@ -108,17 +108,19 @@ class Store:
         pending: Iterable[Batch] = (),
         paused: str = "",
         settings: str = "",
+        deferred: bool = False,
     ) -> Batch | None:
         """Write those events that the log does not have as one batch; None when it has them all.
 
         ``last`` is what the writer knows to be the last batch and event, those ``pending`` included: batches
         without events that wait to be written. Anything later is of an earlier try whose answer was lost: of
         the same events it is the answer now, of others it is replaced. Outcomes of decisions and starts of
-        jobs that the events tell are noted with what was decided and told.
+        jobs that the events tell are noted with what was decided and told. ``deferred``: see
+        ``Database.write``.
         """
         waiting = tuple(pending)
         durable = Tail(waiting[0].number - 1 if waiting else last.batch, last.event)
-        with self.database.write(guarded=True) as connection:
+        with self.database.write(guarded=True, deferred=deferred) as connection:
             if log.tail(connection, cluster) != durable:
                 kept = _kept(log.batches_after(connection, cluster, durable), waiting, new)
                 if kept is not None:

@@ -282,3 +282,25 @@ def test_deliveries_are_cut_into_batches_of_bounded_size() -> None:
     assert _sizes(many[:150], many[150:250]) == [[150], [100]]
     assert _sizes([whole]) == [[1]]
     assert _sizes([*many[:2], whole, whole, *many[2:5]], many[5:6]) == [[2], [1], [1], [3, 1]]
+
+
+class _Unsettled(MemoryJournal):
+    """A journal whose events are not durable before it is let go on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.go_on = threading.Event(), threading.Event()
+
+    def settle(self) -> None:
+        self.asked.set()
+        assert self.go_on.wait(WAIT)
+
+
+def test_events_are_acknowledged_only_when_they_are_durable() -> None:
+    journal = _Unsettled()
+    with planner(journal) as loop:
+        answer = loop.submit([node("n1"), job("1")])
+        assert journal.asked.wait(WAIT)
+        assert not answer.done()
+        journal.go_on.set()
+        assert answer.result(WAIT).accepted == 2

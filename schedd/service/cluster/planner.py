@@ -132,7 +132,11 @@ class Planner:
         self.decisions.append(before.after("", most=1_000_000).decisions)
 
     def batch(self, events: Sequence[Event], *, resumed: bool = False) -> Batch | None:
-        """Kept, handled, kept what follows, shown: in this order; None when none of the events is new."""
+        """Kept, handled, kept what follows, shown: in this order; None when none of the events is new.
+
+        All of it is durable when it returns: the events are synced together with the decisions, or by
+        themselves where there are none.
+        """
         self.taken = {}
         now, paused = int(self._clock.now()), self.engine.state.paused
         batch: Batch | None
@@ -149,6 +153,9 @@ class Planner:
                 failed = error
             if failed is not None:
                 self._pass_over(failed)
+        if events:
+            with self._meters.timed("record"):
+                self._retries.insist(self.journal.settle)
         return batch
 
     def _kept(self, events: Sequence[Event], now: int, paused: str) -> Batch | None:

@@ -1,0 +1,115 @@
+"""Events and the decisions that follow from them are synced once, before anybody hears of either."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+
+from schedd.store import DurableJournal, Mark, Store
+from schedd.wire import Alert
+from tests.store.build import AState, queued
+
+ALERT = Alert(id="d000000000001", cause="", time=1000, kind="by_hand", text="a job was started by hand")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    made = Store.open(f"sqlite:///{tmp_path}/s.sqlite")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def syncs(store: Store) -> list[str]:
+    """`commit` for each transaction that the database syncs, `deferred` for each other one, `sync` for each
+    sync by itself.
+    """
+    found: list[str] = []
+    levels = ["FULL"]
+
+    def note_level(_c: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        if statement.startswith("PRAGMA synchronous="):
+            levels.append(statement.partition("=")[2])
+
+    event.listen(store.database._writer, "before_cursor_execute", note_level)
+    event.listen(
+        store.database._writer,
+        "commit",
+        lambda _: found.append("commit" if levels[-1] == "FULL" else "deferred"),
+    )
+    sync = store.database.sync
+
+    def noted() -> None:
+        found.append("sync")
+        sync()
+
+    store.database.sync = noted  # type: ignore[method-assign]
+    return found
+
+
+def test_events_and_decisions_are_synced_together(store: Store, syncs: list[str]) -> None:
+    journal = DurableJournal(store, "c", 1000)
+    journal.settle()
+    syncs.clear()
+    batch = journal.commit_events([queued(1)], 1000)
+    assert batch is not None
+    assert syncs == ["deferred"]
+    journal.commit_decisions(batch, [ALERT])
+    journal.settle()
+    assert syncs == ["deferred", "commit"]
+    journal.close()
+
+
+def test_events_from_which_nothing_follows_are_synced_by_themselves_once(
+    store: Store, syncs: list[str]
+) -> None:
+    journal = DurableJournal(store, "c", 1000)
+    journal.settle()
+    syncs.clear()
+    batch = journal.commit_events([queued(1)], 1000)
+    assert batch is not None
+    journal.commit_decisions(batch, [])
+    journal.settle()
+    journal.settle()
+    assert syncs == ["deferred", "sync"]
+    journal.close()
+
+
+def test_events_that_an_earlier_process_kept_are_synced_before_they_are_acknowledged(
+    store: Store, syncs: list[str]
+) -> None:
+    first = DurableJournal(store, "c", 1000)
+    assert first.commit_events([queued(1)], 1000) is not None
+    first.close()  # killed before it could sync
+    second = DurableJournal(store, "c", 1000)
+    syncs.clear()
+    assert second.commit_events([queued(1)], 1001) is None  # it has them
+    second.settle()
+    assert syncs[-1] == "sync"
+    second.close()
+
+
+def test_what_is_remembered_outside_of_the_database_is_never_ahead_of_the_disk(
+    store: Store, tmp_path: Path
+) -> None:
+    """Else a lost machine would look like a lost part of the log."""
+    mark = Mark(tmp_path / "mark")
+    journal = DurableJournal(store, "c", 1000, mark=mark)
+    journal.settle()
+    assert journal.commit_events([queued(1)], 1000) is not None
+    assert mark.read().batch == 0
+    journal.settle()
+    assert mark.read().batch == 1
+    journal.close()
+
+
+def test_a_checkpoint_after_deferred_events_leaves_nothing_unsynced(store: Store, syncs: list[str]) -> None:
+    journal = DurableJournal(store, "c", 1000, every=0)
+    journal.settle()
+    assert journal.commit_events([queued(1)], 1000) is not None
+    syncs.clear()
+    journal.maybe_checkpoint(AState, 1000, must=True)
+    assert syncs[0] == "sync"
+    journal.close()
