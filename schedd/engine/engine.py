@@ -123,6 +123,7 @@ class Engine:
         state.plan.forget(state.now)
         forget_handovers(state)
         forget_runs(state)
+        state.plan.weigh_nodes(state.now)
         state.limits.forget(state.plan.drop_idle_pools())
         state.limits.look_ahead(state.plan, state.now)
         for licence, words in state.limits.grown_old(state.now):

@@ -268,6 +268,7 @@ def take_site(state: EngineState, event: str) -> None:
     state.site_changed = False
     state.ranks.again, state.ranks.matter, state.ranks.anew = state.now, True, True
     state.limits.set_polled(state.site.polled)
+    state.plan.spare_scarce(state.site.spare_scarce)
     state.intake.set_shared(state.limits.shared)
     words = "the site's policy was changed"
     state.note_power()

@@ -109,6 +109,16 @@ class Machine:
         if keeps:
             self._free_from(tiers)
 
+    def weigh_nodes(self, now: int) -> None:
+        """Weigh anew, every few minutes, what nodes offer by what jobs ask for."""
+        if self._shapes.weigh(now):
+            self._repairs.forget_half()
+
+    def spare_scarce(self, spares: bool) -> None:
+        """Whether jobs are kept off nodes that offer what is scarce."""
+        if self._shapes.spare_scarce(spares):
+            self._repairs.forget_half()
+
     def _free_from(self, tiers: Ints) -> None:
         """Who is on a node of a lower tier than before, or on one that cannot be used, may go elsewhere."""
         tb = self._slabs.tb

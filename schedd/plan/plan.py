@@ -78,6 +78,18 @@ class Plan(Contents):
         """
         self._machine.set_nodes(nodes, now)
 
+    def weigh_nodes(self, now: int) -> None:
+        """Weigh anew, every few minutes, what nodes offer by what jobs ask for.
+
+        Of the nodes that allow a job the same start, the one is taken that leaves the least of what is
+        scarce: see ``scarcity.py``. Placed jobs stay where they are.
+        """
+        self._machine.weigh_nodes(now)
+
+    def spare_scarce(self, spares: bool) -> None:
+        """Whether that is so; else of such nodes the one is taken that is left with the fewest cpus."""
+        self._machine.spare_scarce(spares)
+
     def keep_tiers(self, keep: bool) -> None:
         """Whether repair leaves jobs where they are rather than move them to slower nodes."""
         ctl = self.slabs.tb.ctl

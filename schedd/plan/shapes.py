@@ -17,6 +17,7 @@ from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.bounds import level_of
 from schedd.plan.requests import load_request, save_request
 from schedd.plan.room import Units, could_hold
+from schedd.plan.scarcity import Scarcity
 from schedd.plan.schema import FOUND, KEYS, LISTS, NAMES, NUMBERS, How, declared
 from schedd.plan.slabs import Slabs
 from schedd.wire import FLOAT_PARTS
@@ -46,6 +47,16 @@ def capacity_of(node: Node, columns: dict[str, int]) -> list[int]:
     return capacity
 
 
+def _may_be_scarce(name: str) -> bool:
+    """Whether a resource counts as something that jobs may be kept off: not cores, not access."""
+    return name not in ("cpus", "share") and not name.startswith(GATE)
+
+
+def _offered(amount: int) -> int:
+    """An amount, or 0 where nobody knows how much there is."""
+    return amount if amount < UNLIMITED else 0
+
+
 @dataclass(frozen=True, slots=True)
 class _SetOfNodes:
     """A set of nodes for a request: its chunks restricted to it, how many rows these have, whether they could
@@ -65,7 +76,7 @@ class _Kind:
     capacity: tuple[int, ...]
 
 
-_SetKey = tuple[tuple[int, ...], Features, frozenset[str]]
+_SetKey = tuple[tuple[int, ...], Features, frozenset[str], tuple[int, ...]]
 _ShapeKey = tuple[tuple[Chunk, ...], Place, bool, frozenset[str], NodeSets | None, frozenset[str]]
 
 
@@ -87,8 +98,8 @@ def _load_kinds(saved: list[Any]) -> dict[_Kind, list[int]]:
 
 def _load_sets(saved: list[Any]) -> dict[_SetKey, tuple[int, int]]:
     return {
-        (tuple(kinds), tuple(map(frozenset, features)), frozenset(*avoids)): (first, n)
-        for kinds, features, first, n, *avoids in saved
+        (tuple(kinds), tuple(map(frozenset, features)), frozenset(avoids), tuple(costs)): (first, n)
+        for kinds, features, first, n, avoids, costs in (((*one, [], [])[:6]) for one in saved)
     }
 
 
@@ -101,11 +112,13 @@ _KINDS: Final = How(
 _SETS: Final = How(
     dict,
     lambda sets: [
-        [kinds, [sorted(names) for names in features], first, n, sorted(avoids)]
-        for (kinds, features, avoids), (first, n) in sets.items()
+        [kinds, [sorted(names) for names in features], first, n, sorted(avoids), costs]
+        for (kinds, features, avoids, costs), (first, n) in sets.items()
     ],
     _load_sets,
 )
+_SCARCITY: Final = How(Scarcity.copy, Scarcity.saved, Scarcity.load)
+_FOLLOWS: Final = How(saved=False)
 _REQUESTS: Final = How(list, load=lambda saved: list(map(load_request, saved)), each=save_request)
 
 NO_UNITS: Final[Mapping[str, str]] = MappingProxyType({"mem": "size", "vmem": "size"})
@@ -131,9 +144,13 @@ class Shapes:
     _spare: dict[int, list[int]] = declared(LISTS, make=dict)
     """By number of chunks: shapes out of use whose places another may take."""
     requests: list[Request] = declared(_REQUESTS, make=list)
+    _scarcity: Scarcity = declared(_SCARCITY, make=Scarcity)
+    _kind_list: list[tuple[tuple[int, ...], frozenset[str]]] = declared(_FOLLOWS, make=list)
+    """Capacity and properties of each kind, in the order of ``_kinds``."""
 
     def derive(self) -> None:
-        """The numbers of the shapes that are not spare."""
+        """The numbers of the shapes that are not spare, and what nodes offer."""
+        self._know_offers()
         out_of_use = {shape for spare in self._spare.values() for shape in spare}
         self._ids = {
             shape_key(request): shape
@@ -153,10 +170,58 @@ class Shapes:
         for row, node in nodes:
             kind = _Kind(node.features, tuple(capacity_of(node, self.columns)))
             self._kinds.setdefault(kind, []).append(row)
+        self._know_offers()
+        self._scarcity.weigh_again()
+        self._describe_all()
+
+    def _know_offers(self) -> None:
+        """Know what the kinds of nodes offer, and what of that may be scarce."""
+        self._kind_list = [(kind.capacity, kind.features) for kind in self._kinds]
+        names = {name: i for name, i in self.columns.items() if _may_be_scarce(name)}
+        self._scarcity.know(
+            [
+                (kind.features, {name: _offered(kind.capacity[i]) for name, i in names.items()}, len(rows))
+                for kind, rows in self._kinds.items()
+            ],
+            names,
+        )
+
+    def _describe_all(self) -> None:
         self._sets = {}
         self._slabs.n_sets = 0
         for shape, request in enumerate(self.requests):
             self._describe(shape, request)  # of a spare one, too: it does no harm
+
+    def weigh(self, now: int) -> bool:
+        """Weigh what nodes offer by what jobs ask for at ``now``; returns whether costs are others now."""
+        if not self._scarcity.is_due(now):
+            return False
+        demand = (
+            (uses * chunk.count * max(chunk.cpus, 1), self._asked_by(chunk))
+            for uses, request in zip(self._uses, self.requests, strict=True)
+            if uses
+            for chunk in _merged(request)
+        )
+        changed = self._scarcity.weigh(demand, now)
+        if changed:
+            self._describe_all()
+        return changed
+
+    def spare_scarce(self, spares: bool) -> bool:
+        """Whether jobs are kept off nodes that offer what is scarce; returns whether that is new."""
+        if spares == self._scarcity.spares:
+            return False
+        self._scarcity.spares = spares
+        self._describe_all()
+        return True
+
+    @property
+    def weights(self) -> Mapping[str, int]:
+        """What is scarce now, and how much it weighs: see ``scarcity.py``."""
+        return self._scarcity.weights
+
+    def _asked_by(self, chunk: Chunk) -> frozenset[str]:
+        return self._scarcity.asked(self._amounts(chunk), chunk.features)
 
     def _column(self, name: str) -> int:
         found = self.columns.get(name)
@@ -251,17 +316,22 @@ class Shapes:
     def _could_hold(self, rows: list[list[int]]) -> bool:
         """Whether the rows of these chunks have room for all units together, when empty."""
         capacity = {row: kind.capacity for kind, members in self._kinds.items() for row in members}
-        sets = self._slabs.tb.sets
         chunks = [
             Units(
                 row[at.COUNT],
                 row[at.PER_NODE],
                 tuple(0 if column == at.SHARE else need for column, need in enumerate(row[at.NEED :])),
-                tuple(sets[row[at.SET] : row[at.SET] + row[at.SET_LEN]].tolist()),
+                self._by_cost(row[at.SET], row[at.SET_LEN]),
             )
             for row in rows
         ]
         return could_hold(chunks, capacity)
+
+    def _by_cost(self, first: int, n: int) -> tuple[int, ...]:
+        """The rows of a set, those first that cost least, as units of several kinds are placed."""
+        costs = self._slabs.tb.costs[first : first + n]
+        rows: list[int] = self._slabs.tb.sets[first : first + n][np.argsort(costs, kind="stable")].tolist()
+        return tuple(rows)
 
     def _chunk_rows(self, request: Request) -> list[list[int]]:
         """The rows of the chunk table for a request: COUNT, SET, SET_LEN, PER_NODE, needs."""
@@ -364,31 +434,35 @@ class Shapes:
         """The set (first place, length) of the rows whose node could hold a unit when empty and up; those of
         the nodes that the request ``avoids`` are left out.
         """
-        amounts = [(self.columns.get(name, -1), need) for name, need in self._amounts(chunk)]
+        named = self._amounts(chunk)
+        amounts = [(self.columns.get(name, -1), need) for name, need in named]
         by_name = self._names_nodes(chunk)
-        kinds: list[int] = []
-        for i, kind in enumerate(self._kinds):
-            capacity = kind.capacity
+        fit: list[int] = []
+        for i, (capacity, features) in enumerate(self._kind_list):
             for column, need in amounts:  # no generator: each arrival comes here twice
                 if column < 0 or capacity[column] < need:
                     break
             else:
-                if by_name or not chunk.features or matches(chunk.features, kind.features):
-                    kinds.append(i)
-        # Sets are shared: by the kinds of nodes in them, or, where nodes are named, by the names too.
-        key: _SetKey = (tuple(kinds), chunk.features if by_name else (), avoids)
+                if by_name or not chunk.features or matches(chunk.features, features):
+                    fit.append(i)
+        # Sets are shared: by the kinds of nodes in them and what these cost, or, where nodes are named, by
+        # the names too.
+        kinds = tuple(fit)
+        costs = self._scarcity.costs(self._scarcity.key_of(named, chunk.features), kinds)
+        key: _SetKey = (kinds, chunk.features if by_name else (), avoids, costs)
         found = self._sets.get(key)
         if found is None:
             members = list(self._kinds.items())
             names = {row: name for name, row in self._nodes.items()}
             rows = sorted(
-                row
-                for i in kinds
+                (row, cost)
+                for i, cost in zip(kinds, costs or [0] * len(kinds), strict=True)
                 for row in members[i][1]
                 if not by_name or matches(chunk.features, members[i][0].features | {names[row]})
                 if names[row] not in avoids
             )
-            found = (self._slabs.add_set(np.array(rows, np.int64)), len(rows))
+            table = np.array(rows, np.int64).reshape(-1, 2)
+            found = (self._slabs.add_set(table[:, 0], table[:, 1]), len(rows))
             self._sets[key] = found
         return found
 

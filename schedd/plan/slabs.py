@@ -78,6 +78,7 @@ _TABLES: Final = {
     "shapes": _Table(("shapes", at.SHAPE_FIELDS)),
     "chunks": _Table(("chunks", (at.NEED, "resources"))),
     "sets": _Table(("sets",)),
+    "costs": _Table(("sets",)),
     "pools": _Table(("pools", 2)),
     "alloc": _Table(("entries", (at.A_TAKE, "resources"))),
     "ctl": _Table((at.CTL_FIELDS,)),
@@ -91,6 +92,9 @@ _TABLES: Final = {
     "freed.until": _Table(("levels", "holes"), large=True),
 }
 """The arrays of a plan: those of ``Tables``, and those of the log of what was freed."""
+
+_YOUNGER: Final = frozenset({"costs"})
+"""Arrays that an older checkpoint lacks; they are then 0."""
 
 _BEGIN: Final = {
     "resources": at.BASE_RESOURCES,
@@ -210,7 +214,9 @@ class Slabs:
         for name, table in _TABLES.items():
             new[name] = table.make(*table.shape(plain["sizes"]))
             if not table.passing:
-                saved = arrays[f"tables.{name}"]
+                saved = arrays.get(f"tables.{name}") if name in _YOUNGER else arrays[f"tables.{name}"]
+                if saved is None:
+                    continue
                 new[name][tuple(map(slice, saved.shape))] = saved
         tb, freed = _bundled(new)
         slabs = load_part(cls, plain, arrays, tb=tb, freed=freed)
@@ -453,13 +459,14 @@ class Slabs:
         tb.jobs[at.POOL, slots] = first
         self.tb = self.tb._replace(pools=pools)
 
-    def add_set(self, rows: Ints) -> int:
-        """Append a sorted row set; returns its first place."""
+    def add_set(self, rows: Ints, costs: Ints) -> int:
+        """Append a sorted row set with the cost of each row; returns its first place."""
         first = self.n_sets
         n = first + rows.shape[0]
         if n > self.tb.sets.shape[0]:
             self._extend(sets=2 * n)
         self.tb.sets[first:n] = rows
+        self.tb.costs[first:n] = costs
         self.n_sets = n
         return first
 

@@ -82,6 +82,10 @@ class SitePolicy:
     """How fast nodes are beside others, by name or property."""
     throughput: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """By application, units of its work a second by node or property; ``*``: on all others, of speed 1."""
+    spare_scarce: bool = True
+    """Of nodes that allow the same start, a job gets the one that leaves the least of what is scarce; else
+    the one that is left with the fewest cpus.
+    """
     placement: Placing = Placing.FIRST_GAP
     coordinate_arrays: bool = False
     """Whether room that comes back goes to who ends first, an array's jobs counting as one; else to who
@@ -136,6 +140,7 @@ def site_policy(plain: Mapping[str, Any]) -> SitePolicy:
         ),
         speeds=dict(plain.get("speeds") or {}),
         throughput={app: dict(rates) for app, rates in (plain.get("throughput") or {}).items()},
+        spare_scarce=plain.get("spare_scarce", True),
         placement=Placing(plain.get("placement", Placing.FIRST_GAP)),
         coordinate_arrays=plain.get("coordinate_arrays", False),
         node_sets=_node_sets(sets) if (sets := plain.get("node_sets")) is not None else None,

@@ -119,6 +119,7 @@ class Simulation:
         self._plan: TimedPlan | None = None
         if settings.policy == PLANNING_POLICY:
             self._plan = TimedPlan(first)
+            self._plan.spare_scarce(self._engine.state.site.spare_scarce)
             self._engine.state.plan = self._plan
         nodes = [NodeChanged(id=f"n{i}", time=first, node=node) for i, node in enumerate(prepared.site.nodes)]
         self._engine.handle(nodes, first)

@@ -1,5 +1,6 @@
 """What a plan holds, written out for the reference planner, and the checks of its invariants."""
 
+from collections import Counter
 from itertools import pairwise
 
 import numpy as np
@@ -18,6 +19,8 @@ class Mirror:
         self.jobs: dict[int, tuple[Request, int, int, dict[str, int]]] = {}
         self.limits: list[tuple[str, int, int, int]] = []
         self.pool_sizes: dict[str, int] = {}
+        self.demand: dict[tuple[str, object], int] = {}
+        self.counted = False
 
     def new(self, request: Request, duration: int, ready: int, pools: dict[str, int] | None = None) -> int:
         slot = self.plan.new(request, duration, ready, pools)
@@ -31,6 +34,7 @@ class Mirror:
         """The reference planner's view of all that is placed, but for the slot ``without``."""
         plan = self.plan
         ref = Reference(list(plan.nodes.values()), dict(self.pool_sizes), list(self.limits))
+        ref.demand = self.demand
         names = list(plan.shapes.columns)
         for slot, (request, duration, _, pools) in self.jobs.items():
             start = plan.start(slot)
@@ -51,6 +55,26 @@ class Mirror:
         return self.reference(slot if alone else None).earliest(
             request, duration, max(now, ready), pools=pools
         )
+
+    def weigh(self) -> None:
+        """Let the plan count what jobs ask for, and count it here, too."""
+        self.plan.weigh_nodes(0)
+        if self.counted:
+            return  # it is not counted again so soon
+        self.counted = True
+        ref = Reference(list(self.plan.nodes.values()))
+        cores: Counter[tuple[str, object]] = Counter()
+        total = 0
+        for request, *_ in self.jobs.values():
+            for chunk in packed(request):
+                total += chunk.count * max(chunk.cpus, 1)
+                cores += Counter({one: chunk.count * max(chunk.cpus, 1) for one in ref.asked(chunk)})
+        demand = {one: 1000 * n // total for one, n in cores.items()}
+        before, ref.demand = Reference(ref.nodes), demand
+        attributes = {one for node in ref.nodes for one in ref.attributes(node)}
+        pairs = [(before.weight(one), ref.weight(one)) for one in attributes]
+        if any(2 * abs(new - old) >= max(old, new) and 2 * abs(new - old) >= 64 for old, new in pairs):
+            self.demand = demand
 
     # ---- invariants -----------------------------------------------------------------------------
 

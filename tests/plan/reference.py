@@ -34,6 +34,8 @@ class Reference:
     limits: list[tuple[str, int, int, int]] = field(default_factory=list)  # pool, start, end, delta
     held: list[Held] = field(default_factory=list)
     pool_held: list[Held] = field(default_factory=list)
+    demand: dict[tuple[str, object], int] = field(default_factory=dict)
+    """By attribute, in thousandths of the cores asked for."""
 
     # ---- what there is --------------------------------------------------------------------------
 
@@ -93,6 +95,67 @@ class Reference:
                     if self.free(names[held.node], t - 1) != self.free(names[held.node], t):
                         yield t
 
+    # ---- what is scarce -------------------------------------------------------------------------
+
+    def attributes(self, node: Node) -> set[tuple[str, object]]:
+        """What a node offers that not all nodes offer: properties, and levels of amounts."""
+        return {
+            one
+            for one in self._offers(node)
+            if not all(one in self._offers(other) for other in self.nodes if other is not node)
+        }
+
+    def _offers(self, node: Node) -> set[tuple[str, object]]:
+        found: set[tuple[str, object]] = {("property", name) for name in node.features}
+        for name in sorted(self.capacity(node).keys() - {"cpus", "share"}):
+            amount = self._known(node, name)
+            found |= {(name, level[0]) for level in self.levels(name) if amount >= level[0]}
+        return found
+
+    def _known(self, node: Node, name: str) -> int:
+        amount = self.capacity(node).get(name, 0)
+        return 0 if amount == UNLIMITED else amount
+
+    def levels(self, name: str) -> list[list[int]]:
+        """The amounts there are of a resource; those that differ by less than a quarter are together."""
+        found: list[list[int]] = []
+        for amount in sorted({self._known(node, name) for node in self.nodes} - {0}):
+            if not found or amount >= 1.25 * found[-1][0]:
+                found.append([])
+            found[-1].append(amount)
+        return found
+
+    def asked(self, chunk: Chunk) -> set[tuple[str, object]]:
+        """The attributes without which a unit cannot run."""
+        found: set[tuple[str, object]] = {("property", name) for names in chunk.features for name in names}
+        for name, need in self.need(chunk).items():
+            levels = self.levels(name) if name not in ("cpus", "share") else []
+            found |= {
+                (name, level[0]) for i, level in enumerate(levels) if i == 0 or need > levels[i - 1][-1]
+            }
+        return found
+
+    def cost(self, chunk: Chunk, node: Node) -> int:
+        """What it costs to put a unit on a node: twice the logarithm, in steps, of 1 + the weights of what
+        the node offers beyond what the unit asks for.
+        """
+        weight = sum(self.weight(one) for one in self.attributes(node) - self.asked(chunk))
+        whole, power = 1 + weight / 64, 0
+        while whole >= 2 ** (power + 1):
+            power += 1
+        return min(2 * power + int(whole >= 1.5 * 2**power), 63)
+
+    def weight(self, attribute: tuple[str, object]) -> int:
+        """In parts of 64: how rare it is, times how much it is asked for or expected to be."""
+        expected = {"property": 0, "mem": 100, "vmem": 100}.get(attribute[0], 250)
+        offering = sum(attribute in self._offers(node) for node in self.nodes)
+        pressure = min(self.demand.get(attribute, 0) * len(self.nodes) // offering, 10_000)
+        return 64 * (len(self.nodes) - offering) * (expected + pressure) // (1000 * offering)
+
+    def by_cost(self, chunk: Chunk) -> list[Node]:
+        """The eligible nodes, those first that cost least."""
+        return sorted(self.eligible(chunk), key=lambda node: self.cost(chunk, node))
+
     # ---- what fits ------------------------------------------------------------------------------
 
     def fits(self, request: Request, start: int, end: int) -> bool:
@@ -140,7 +203,7 @@ class Reference:
         left = {name: dict(amounts) for name, (amounts, _) in room.items()}
         for chunk in chunks:
             units = chunk.count
-            for node in self.eligible(chunk):
+            for node in self.by_cost(chunk):
                 if node.name not in left or (request.exclusive and not room[node.name][1]):
                     continue
                 while units and _fits(self.need(chunk), left[node.name]):

@@ -58,6 +58,7 @@ def _plan(seed: int) -> Plan:
         if plan.state(slot) == at.PLANNED:
             plan.look_at(slot)
     plan.repair(0, 200)
+    plan.weigh_nodes(0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(repairs, "MOST_NOW", 0)
         plan.look_at(int(plan.planned()[-1]))
@@ -107,6 +108,7 @@ def _all_of(plan: Plan) -> dict[str, Any]:
         "shapes": tb.shapes[: slabs.n_shapes],
         "chunks": tb.chunks[: slabs.n_chunks],
         "sets": tb.sets[: slabs.n_sets],
+        "costs": tb.costs[: slabs.n_sets],
         "pools": tb.pools[: slabs.n_pools],
     }
     found: dict[str, Any] = {}

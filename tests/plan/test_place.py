@@ -3,14 +3,15 @@
 from typing import Any
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schedd.model import Chunk, Node, Place, Request
 from schedd.plan.kernels import layout as at
 from schedd.plan.plan import NOT_BOUND, Plan
 from tests.plan.mirror import Mirror
-from tests.plan.strategies import DURATIONS, MOMENTS, clusters, is_mixed, requests
+from tests.plan.reference import Reference
+from tests.plan.strategies import DURATIONS, MOMENTS, chunks, clusters, is_mixed, requests
 
 JOBS = st.lists(st.tuples(requests(sets=True), DURATIONS, MOMENTS), min_size=1, max_size=10)
 
@@ -108,26 +109,83 @@ def test_a_probe_changes_nothing(cluster: list[Node], jobs: list[Any]) -> None:
         mirror.plan.place(slot, 0)
 
 
-@given(clusters(), JOBS)
-def test_one_unit_goes_where_fewest_cpus_are_left(cluster: list[Node], jobs: list[Any]) -> None:
+def room_at(ref: Reference, node: Node, chunk: Chunk, start: int, end: int) -> int:
+    """The cpus that a node leaves a unit from one moment to another; -1: it has no room."""
+    if node.state != "up" or node not in ref.eligible(chunk):
+        return -1
+    least = ref.least(node, start, end)[0]
+    return least["cpus"] if all(least[name] >= need for name, need in ref.need(chunk).items()) else -1
+
+
+ONE_KIND = st.lists(
+    st.tuples(
+        st.builds(
+            lambda chunk, place: Request((chunk,), place),
+            chunks(),
+            st.sampled_from([Place.SCATTER, Place.FREE, Place.PACK]),
+        ),
+        DURATIONS,
+        MOMENTS,
+    ),
+    min_size=1,
+    max_size=10,
+)
+
+
+@given(clusters(), ONE_KIND, st.booleans())
+@settings(max_examples=150)
+def test_one_unit_goes_where_least_that_is_scarce_and_then_fewest_cpus_are_left(
+    cluster: list[Node], jobs: list[Any], weighed: bool
+) -> None:
     mirror = Mirror(Plan(cluster, 0))
     for request, duration, ready in jobs:
         slot = mirror.new(request, duration, ready)
+        if weighed:
+            mirror.weigh()
         ref = mirror.reference()
         start = mirror.plan.place(slot, 0)
-        if start < 0 or request.units > 1 or request.exclusive:
+        if start < 0 or request.units > 1:
             continue
-        fits = [
-            (ref.least(node, start, start + duration)[0]["cpus"], i)
-            for i, node in enumerate(cluster)
-            if node.state == "up"
-            and node in ref.eligible(request.chunks[0])
-            and all(
-                ref.least(node, start, start + duration)[0][name] >= amount
-                for name, amount in ref.need(request.chunks[0]).items()
-            )
-        ]
-        assert mirror.plan.takes(slot)[0].row == min(fits)[1]
+        (chunk,) = request.chunks
+        room = [room_at(ref, node, chunk, start, start + duration) for node in cluster]
+        fits = [(ref.cost(chunk, node), room[i], i) for i, node in enumerate(cluster) if room[i] >= 0]
+        assert mirror.plan.takes(slot)[0].row == min(fits)[-1]
+
+
+@given(clusters(), ONE_KIND, st.booleans())
+@settings(max_examples=150)
+def test_equal_units_that_are_scattered_go_where_least_that_is_scarce_is_left(
+    cluster: list[Node], jobs: list[Any], weighed: bool
+) -> None:
+    mirror = Mirror(Plan(cluster, 0))
+    for request, duration, ready in jobs:
+        slot = mirror.new(request, duration, ready)
+        if weighed:
+            mirror.weigh()
+        ref = mirror.reference()
+        start = mirror.plan.place(slot, 0)
+        if start < 0 or request.place is not Place.SCATTER:
+            continue
+        (chunk,) = request.chunks
+        room = [room_at(ref, node, chunk, start, start + duration) for node in cluster]
+        fits = [(ref.cost(chunk, node), room[i], i) for i, node in enumerate(cluster) if room[i] >= 0]
+        assert {take.row for take in mirror.plan.takes(slot)} == {i for *_, i in sorted(fits)[: chunk.count]}
+
+
+@given(clusters(), JOBS)
+def test_sparing_what_is_scarce_makes_no_start_of_equal_units_later(
+    cluster: list[Node], jobs: list[Any]
+) -> None:
+    """Each job on top of the same others, placed by either rule."""
+    plan = Plan(cluster, 0)
+    for request, duration, ready in jobs:
+        if len(request.chunks) > 1 and request.place is Place.FREE:
+            continue  # first fit is not monotonous
+        other = plan.fork()
+        other.spare_scarce(False)
+        slot = plan.new(request, duration, ready)
+        assert other.new(request, duration, ready) == slot
+        assert plan.place(slot, 0) == other.place(slot, 0)
 
 
 def test_now_may_go_back() -> None:

@@ -375,6 +375,7 @@ class EngineState:
         state = cls(settings, Plan([], now), now, Intake(settings), policy, site, usage)
         state.limits.set_polled(site.polled)
         state.limits.set_site(site.limits)
+        state.plan.spare_scarce(site.spare_scarce)
         state.intake.set_shared(state.limits.shared)
         state.fit_columns()
         state.outlook = RunTimePredictor() if settings.predict else None
@@ -455,6 +456,7 @@ class EngineState:
         self.settings = replace(self.settings, site=dict(plain))
         self.site = site
         self.limits.set_site(site.limits)
+        self.plan.spare_scarce(site.spare_scarce)
         self.standing_due = self.now
         self.books.due["*"] = None
         self.tariff, self.costs_due = None, self.now

@@ -24,10 +24,17 @@ from schedd.plan.kernels.layout import (
     USABLE,
     WHOLE,
     WORK,
+    Ints,
+    Table,
     Tables,
 )
 from schedd.plan.kernels.pick import select, sift
 from schedd.plan.kernels.rows import fit, floor, is_spent, needed
+
+_MOST_CPUS = 1 << 25
+"""More cpus than any node has."""
+_MOST_UNITS = 1 << 32
+"""More units than any job has."""
 
 
 @inner
@@ -36,8 +43,8 @@ def choose_spread(
 ) -> int:
     """Pick the rows for a start that ``find_spread`` has just found; returns how many entries of ``out``.
 
-    With one unit a row: the rows left with fewest cpus, so that wide holes stay whole. With several: the
-    rows that hold most, so that the job spreads over few nodes.
+    Rows that cost less come first. Of these with one unit a row: the rows left with fewest cpus, so that
+    wide holes stay whole. With several: the rows that hold most, so that the job spreads over few nodes.
     """
     u = tb.scratch[UNITS]
     key = tb.scratch[KEY]
@@ -47,7 +54,8 @@ def choose_spread(
     if per_node == 1:
         for i in range(sets_len):
             if u[i] > 0:
-                key[i] = max(floor(tb, tb.sets[sets_at + i], CPUS, t, t + dur), 0) * sets_len + i
+                left_over = max(floor(tb, tb.sets[sets_at + i], CPUS, t, t + dur), 0)
+                key[i] = (tb.costs[sets_at + i] * _MOST_CPUS + left_over) * sets_len + i
                 tmp[n] = key[i]
                 n += 1
         limit = select(tmp, n, min(count, n))
@@ -60,7 +68,7 @@ def choose_spread(
         return found
     for i in range(sets_len):
         if u[i] > 0:
-            key[i] = -u[i] if u[i] < count else -count
+            key[i] = tb.costs[sets_at + i] * _MOST_UNITS - min(u[i], count)
             tmp[n] = i
             n += 1
     for j in range(n // 2 - 1, -1, -1):
@@ -77,6 +85,31 @@ def choose_spread(
         left -= tb.out[found, 2]
         found += 1
     return found
+
+
+@maker
+def _by_cost(tb: Tables, chunk0: int, chunks: int) -> tuple[Table, Ints]:
+    """The rows of each chunk, those first that cost least, then by number; and how many they are."""
+    lengths = np.empty(chunks, np.int64)
+    longest = 0
+    for c in range(chunks):
+        lengths[c] = tb.chunks[chunk0 + c, SET_LEN]
+        longest = max(longest, lengths[c])
+    ordered = np.empty((chunks, longest), np.int64)
+    for c in range(chunks):
+        at = tb.chunks[chunk0 + c, SET]
+        most = 0
+        for i in range(at, at + lengths[c]):
+            most = max(most, tb.costs[i])
+        first = np.zeros(most + 2, np.int64)
+        for i in range(at, at + lengths[c]):
+            first[tb.costs[i] + 1] += 1
+        for cost in range(most):
+            first[cost + 1] += first[cost]
+        for i in range(at, at + lengths[c]):
+            ordered[c, first[tb.costs[i]]] = tb.sets[i]
+            first[tb.costs[i]] += 1
+    return ordered, lengths
 
 
 @maker
@@ -98,6 +131,7 @@ def assign_distinct(tb: Tables, chunk0: int, chunks: int, exclusive: int, t: int
                 can[c, row] = start == t
         if is_spent(tb):
             return SPENT
+    ordered, lengths = _by_cost(tb, chunk0, chunks)
     owner = np.full(n, -1, np.int64)
     came_row = np.empty(chunks, np.int64)
     came_from = np.empty(chunks, np.int64)
@@ -115,7 +149,8 @@ def assign_distinct(tb: Tables, chunk0: int, chunks: int, exclusive: int, t: int
                 d = queue[head]
                 head += 1
                 tb.ctl[WORK] += n >> 2
-                for row in range(n):
+                for i in range(lengths[d]):
+                    row = ordered[d, i]
                     if not can[d, row]:
                         continue
                     holder = owner[row]
@@ -150,7 +185,8 @@ def assign_distinct(tb: Tables, chunk0: int, chunks: int, exclusive: int, t: int
 
 @maker
 def assign_shared(tb: Tables, chunk0: int, chunks: int, exclusive: int, t: int, dur: int) -> int:
-    """Give the units of several chunks rows at ``t``, first fit in the order of chunks and rows.
+    """Give the units of several chunks rows at ``t``, first fit in the order of chunks and, of each, of rows:
+    those first that cost least.
 
     Units may share rows. Returns the entries written to ``out``; NONE when some unit finds no room, or SPENT.
     """
@@ -158,13 +194,13 @@ def assign_shared(tb: Tables, chunk0: int, chunks: int, exclusive: int, t: int, 
     resources = tb.F.shape[0]
     free = np.zeros((n, resources), np.int64)
     known = np.zeros(n, np.bool_)
+    ordered, lengths = _by_cost(tb, chunk0, chunks)
     found = 0
     for c in range(chunks):
         need = tb.chunks[chunk0 + c, NEED:]
         left = tb.chunks[chunk0 + c, COUNT]
-        at = tb.chunks[chunk0 + c, SET]
-        for i in range(at, at + tb.chunks[chunk0 + c, SET_LEN]):
-            row = tb.sets[i]
+        for i in range(lengths[c]):
+            row = ordered[c, i]
             if tb.rows[row, USABLE] <= tb.ctl[LEAST_TIER] or tb.scratch[CLOSED, row] != 0:
                 continue
             if not known[row]:

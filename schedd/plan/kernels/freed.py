@@ -220,8 +220,8 @@ def reaching(length: Ints, since: Ints, begin: int, end: int, dur: int, latest: 
 
 
 @inner
-def member(sets: Ints, at: int, n: int, row: int) -> bool:
-    """Whether ``row`` is in the sorted row set ``sets[at:at + n]``."""
+def place_in(sets: Ints, at: int, n: int, row: int) -> int:
+    """The place of ``row`` in the sorted row set ``sets[at:at + n]``; -1: it is not in it."""
     lo = at
     hi = at + n
     while lo < hi:
@@ -230,4 +230,4 @@ def member(sets: Ints, at: int, n: int, row: int) -> bool:
             lo = mid + 1
         else:
             hi = mid
-    return lo < at + n and sets[lo] == row
+    return lo if lo < at + n and sets[lo] == row else -1

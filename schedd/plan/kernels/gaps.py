@@ -66,7 +66,9 @@ def find_one(
     dur: int,
     bound: int,
 ) -> int:
-    """Earliest start before ``bound`` of one unit; of rows that offer it, the one left with fewest cpus."""
+    """Earliest start before ``bound`` of one unit; of rows that offer it, the one that costs least, and of
+    these the one left with fewest cpus.
+    """
     level = level_of(need[CPUS], exclusive)
     step = step_of(dur)
     key = tb.scratch[KEY]
@@ -84,6 +86,7 @@ def find_one(
     tb.ctl[WORK] += sets_len >> 2
     best_row = -1
     best_left = 0
+    best_cost = 0
     # Rows by their bounds, the most promising first; nothing beyond the best start is looked at.
     while n > 0 and key[heap[0]] <= best:
         lead = heap[0]
@@ -96,15 +99,22 @@ def find_one(
         n -= 1
         heap[0] = heap[n]
         sift(heap, n, key, 0)
+        cost = tb.costs[sets_at + lead]
+        if best_row >= 0 and key[lead] == best and cost > best_cost:
+            continue  # it is no earlier, and costs more
         start, left = fit(tb, row, need, cols, key[lead], dur, best)
         if start >= 0 and (
-            start < best or best_row < 0 or left < best_left or (left == best_left and row < best_row)
+            start < best
+            or best_row < 0
+            or cost < best_cost
+            or (cost == best_cost and (left < best_left or (left == best_left and row < best_row)))
         ):
             best = start
             best_row = row
             best_left = left
-            if left == need[CPUS] and start == key[lead]:
-                # Those left over are no earlier and fit no closer, and of equals this is the first.
+            best_cost = cost
+            if left == need[CPUS] and start == key[lead] and cost == 0:
+                # Those left over are no earlier, cost no less and fit no closer; of equals this is the first.
                 break
     if best_row < 0:
         return NONE

@@ -176,6 +176,8 @@ class Tables(NamedTuple):
     """(chunks, NEED + R)."""
     sets: Ints
     """Row numbers of all row sets, one after another."""
+    costs: Ints
+    """(as long as ``sets``) what each row costs jobs of the set, from 0 on: see ``plan/scarcity.py``."""
     pools: Table
     """(entries, 2) row and amount."""
     alloc: Table

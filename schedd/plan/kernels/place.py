@@ -3,7 +3,7 @@
 import numpy as np
 
 from schedd.plan.kernels.bounds import lower
-from schedd.plan.kernels.freed import Freed, member, note_entries, tell_now
+from schedd.plan.kernels.freed import Freed, note_entries, place_in, tell_now
 from schedd.plan.kernels.gaps import find
 from schedd.plan.kernels.jit import inlined, inner, kernel, lean
 from schedd.plan.kernels.layout import (
@@ -416,9 +416,10 @@ def _within(tb: Tables, slot: int, chunk0: int) -> bool:
     at = tb.jobs[ALLOC, slot]
     for i in range(at, at + tb.jobs[ALLOCS, slot]):
         c = tb.alloc[i, A_CHUNK]
-        if c >= 0 and not member(
-            tb.sets, tb.chunks[chunk0 + c, SET], tb.chunks[chunk0 + c, SET_LEN], tb.alloc[i, A_ROW]
-        ):
+        if c < 0:
+            continue
+        row = tb.alloc[i, A_ROW]
+        if place_in(tb.sets, tb.chunks[chunk0 + c, SET], tb.chunks[chunk0 + c, SET_LEN], row) < 0:
             return False
     return True
 

@@ -13,9 +13,9 @@ from schedd.plan.kernels.bounds import lower, step_of
 from schedd.plan.kernels.freed import (
     Freed,
     measure,
-    member,
     note,
     note_entries,
+    place_in,
     reaching,
     tell_now,
 )
@@ -184,7 +184,8 @@ def gain(tb: Tables, fr: Freed, slot: int, seen: int, ready: int, latest: int, o
     """The moments in ``[ready, latest]`` at which a unit of ``slot`` may fit in a hole from ``seen`` on.
 
     Returns the first and the last, or (-1, -1): then nothing changed for this job. For a job of ``one`` unit
-    the first is its new start, the row is in ``out[0]``: of rows alike the one with fewest cpus left.
+    the first is its new start, the row is in ``out[0]``: of rows alike its own, or else the one that costs
+    least, and of these the one with fewest cpus left.
     """
     dur = tb.jobs[DUR, slot]
     shape = tb.jobs[SHAPE, slot]
@@ -193,6 +194,7 @@ def gain(tb: Tables, fr: Freed, slot: int, seen: int, ready: int, latest: int, o
     end = tb.ctl[FREED]
     chunk0 = tb.shapes[shape, CHUNK]
     best_left = 0
+    best_cost = 0
     best, bound = _gain_own(tb, fr, slot, seen, ready)
     if best > latest:
         best, bound = -1, -1
@@ -210,12 +212,14 @@ def gain(tb: Tables, fr: Freed, slot: int, seen: int, ready: int, latest: int, o
         cols = needed(need, exclusive)
         while i < end:
             row = fr.entries[T_ROW, i]
+            at = -1
             if (
                 fr.entries[T_LO, i] < latest + dur
                 and fr.entries[T_HI, i] > ready
                 and tb.rows[row, USABLE] > tb.ctl[LEAST_TIER]
-                and member(tb.sets, tb.chunks[chunk0 + c, SET], tb.chunks[chunk0 + c, SET_LEN], row)
             ):
+                at = place_in(tb.sets, tb.chunks[chunk0 + c, SET], tb.chunks[chunk0 + c, SET_LEN], row)
+            if at >= 0:
                 # The new interval must reach into what was freed, or nothing changed for it.
                 earliest = max(ready, fr.entries[T_LO, i] - dur + 1, fr.since[level, i])
                 last = min(latest, fr.entries[T_HI, i] - 1, fr.until[level, i] - dur)
@@ -228,9 +232,15 @@ def gain(tb: Tables, fr: Freed, slot: int, seen: int, ready: int, latest: int, o
                 elif not one:
                     best = s if best < 0 else min(best, s)
                     bound = max(bound, last)
-                elif best < 0 or s < best or left < best_left:
+                elif (
+                    best < 0
+                    or s < best
+                    or tb.costs[at] < best_cost
+                    or (tb.costs[at] == best_cost and left < best_left)
+                ):
                     best = s
                     best_left = left
+                    best_cost = tb.costs[at]
                     latest = s
                     tb.out[0, 0] = row
             i = reaching(length, since, i + 1, end, dur, latest)

@@ -452,6 +452,10 @@ class SiteSettings(Section):
     placement: Literal["first_gap", "best_gap", "best_gap_edf"] = "first_gap"
     """Which gap a new job takes: the earliest on any nodes; the best by `criteria` of the earliest gaps on
     ever faster nodes; or the same, and in front of jobs with later deadlines if that is better."""
+    spare_scarce: bool = True
+    """Which of the nodes that allow the same start a job gets: `true`, the one that leaves the least of what
+    is scarce and not requested by the job (gpus, memory, generic resources, properties); `false`, the one
+    that is left with the fewest cpus. See docs/plan.md."""
     coordinate_arrays: bool = False
     """Who goes first when room comes back (a job ended early): `false`, who waits longest; `true`, who ends
     first, where a job of an array counts as ending with the last job of the array. See docs/policy.md."""

@@ -1,0 +1,242 @@
+"""Scarcity: what a node offers that a job does not ask for, by how rare it is and how many ask for it.
+
+What nodes offer is a set of *attributes*: each property, and each level of a resource (gpus, memory, generic
+resources) that not all nodes reach. A job asks for an attribute if it could not run without it. The cost of a
+node for a job is the sum of the weights of the attributes that the node offers and the job does not ask for.
+All numbers are whole, so that every machine comes to the same costs.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from schedd.model import Features
+
+__all__ = ["MOST_COST", "Offer", "Scarcity"]
+
+AskedKey = tuple[tuple[tuple[str, int], ...], Features]
+"""The level that is asked for of each resource, and the properties."""
+Offer = tuple[frozenset[str], Mapping[str, int], int]
+"""Nodes alike: their properties, their amounts by resource, and how many they are."""
+
+MOST_COST: Final = 63
+"""Costs are from 0, the cheapest of the nodes that may be used, to this."""
+_UNIT: Final = 64
+"""A weight of 1."""
+_EXPECTED: Final = {"gpus": 250, "mem": 100, "vmem": 100}
+_EXPECTED_GENERIC: Final = 250
+"""Demand in thousandths that is expected of an attribute though nobody asks for it now. Of a property none
+is: most say where a node stands, not what it can do.
+"""
+_MOST_PRESSURE: Final = 10_000
+"""Demand over supply beyond which more of it makes no difference, in thousandths."""
+_ALIKE: Final = 4
+"""Amounts that differ by less than a quarter of the smaller one are one level: no two nodes report the same
+memory.
+"""
+_DAY: Final = 86_400
+_EVERY_S: Final = 600
+"""Seconds after which demand is counted again."""
+_FORGOTTEN_DAYS: Final = 60
+_MOST_REMEMBERED: Final = 50_000
+
+
+class Scarcity:
+    """Weights of attributes, and what they make of kinds of nodes. Changed by its owner only."""
+
+    __slots__ = (
+        "_all_nodes",
+        "_costs",
+        "_counted",
+        "_day",
+        "_levels",
+        "_nodes",
+        "_offers",
+        "_tops",
+        "_wanted",
+        "spares",
+        "weights",
+    )
+
+    def __init__(self) -> None:
+        self.spares = True
+        """Whether costs are more than 0 at all."""
+        self.weights: dict[str, int] = {}
+        """In force, by attribute."""
+        self._wanted: dict[str, int] = {}
+        self._counted = self._day = -1
+        self._levels: dict[str, list[tuple[int, int]]] = {}
+        self._offers: list[frozenset[str]] = []
+        self._nodes: dict[str, int] = {}
+        self._all_nodes = 0
+        self._costs: dict[tuple[AskedKey, tuple[int, ...]], tuple[int, ...]] = {}
+        self._tops: dict[str, list[int]] = {}
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both come to the same costs of the same nodes, now and later."""
+        return isinstance(other, Scarcity) and self.saved() == other.saved()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def copy(self) -> "Scarcity":
+        """The same, for a fork of the plan."""
+        new = Scarcity()
+        new.spares, new.weights, new._wanted = self.spares, self.weights, self._wanted
+        new._counted, new._day = self._counted, self._day
+        new._levels, new._offers, new._nodes = self._levels, self._offers, self._nodes
+        new._all_nodes, new._tops = self._all_nodes, self._tops
+        return new
+
+    def saved(self) -> list[Any]:
+        """The same as plain values; what follows from the nodes is left out."""
+        return [self.spares, self.weights, self._wanted, self._counted, self._day]
+
+    @classmethod
+    def load(cls, saved: Sequence[Any]) -> "Scarcity":
+        """What was saved, before it knows the nodes. Raises ValueError."""
+        new = cls()
+        new.spares, weights, wanted, new._counted, new._day = saved
+        new.weights, new._wanted = dict(weights), dict(wanted)
+        return new
+
+    # ---- nodes ----------------------------------------------------------------------------------
+
+    def know(self, offers: Sequence[Offer], resources: Iterable[str]) -> None:
+        """Know the kinds of nodes there are; ``resources`` are those whose amounts count."""
+        self._levels = {name: _levels(amounts.get(name, 0) for _, amounts, _ in offers) for name in resources}
+        total = sum(nodes for _, _, nodes in offers)
+        every = [self._attributes(properties, amounts) for properties, amounts, _ in offers]
+        nodes: dict[str, int] = {}
+        for attributes, (_, _, n) in zip(every, offers, strict=True):
+            for one in attributes:
+                nodes[one] = nodes.get(one, 0) + n
+        self._nodes = {one: n for one, n in nodes.items() if n < total}
+        known: dict[frozenset[str], frozenset[str]] = {}
+        rare = (frozenset(one for one in attributes if one in self._nodes) for attributes in every)
+        self._offers = [known.setdefault(one, one) for one in rare]
+        self._all_nodes = total
+        self._costs = {}
+        self._tops = {name: [most for _, most in levels] for name, levels in self._levels.items()}
+
+    def _attributes(self, properties: Iterable[str], amounts: Mapping[str, int]) -> list[str]:
+        found = [f"property {name}" for name in properties]
+        for name, levels in self._levels.items():
+            amount = amounts.get(name, 0)
+            found += [f"{name} {least}" for least, _ in levels if amount >= least]
+        return found
+
+    def asked(self, amounts: Iterable[tuple[str, int]], features: Features) -> frozenset[str]:
+        """The attributes without which a unit could not run."""
+        return self._asked_of(self.key_of(amounts, features))
+
+    def key_of(self, amounts: Iterable[tuple[str, int]], features: Features) -> AskedKey:
+        """Which attributes a unit asks for, in short: the same for units that ask for the same levels."""
+        levels = self._tops
+        found = [(name, bisect_left(levels[name], need)) for name, need in amounts if name in levels]
+        return tuple(found), features
+
+    def _asked_of(self, key: AskedKey) -> frozenset[str]:
+        amounts, features = key
+        found = [f"property {name}" for names in features for name in names]
+        for resource, level in amounts:
+            found += [f"{resource} {least}" for least, _ in self._levels[resource][: level + 1]]
+        return frozenset(one for one in found if one in self._nodes)
+
+    # ---- weights --------------------------------------------------------------------------------
+
+    def is_due(self, now: int) -> bool:
+        """Whether demand is to be counted again."""
+        return self._counted < 0 or not self._counted <= now < self._counted + _EVERY_S
+
+    def weigh(self, demand: Iterable[tuple[int, frozenset[str]]], now: int) -> bool:
+        """Count what jobs ask for, as (cores, attributes); returns whether costs are others now.
+
+        Demand is remembered, a tenth less each day. Weights stay as they are until one of them would be half
+        as large again, or half as small.
+        """
+        self._counted, day = now, now // _DAY
+        wanted = dict(self._wanted)
+        for _ in range(min(day - self._day, _FORGOTTEN_DAYS) if self._day >= 0 else 0):
+            wanted = {one: parts * 9 // 10 for one, parts in wanted.items()}
+        self._day = day
+        total, cores = 0, dict.fromkeys(self._nodes, 0)
+        for n, asked in demand:
+            total += n
+            for one in asked:
+                if one in cores:
+                    cores[one] += n
+        now_wanted = {one: 1000 * n // total for one, n in cores.items() if n} if total else {}
+        self._wanted = {
+            one: parts for one in self._nodes if (parts := max(wanted.get(one, 0), now_wanted.get(one, 0)))
+        }
+        weights = self._weights()
+        if not any(_notable(self.weights.get(one, 0), weight) for one, weight in weights.items()):
+            return False
+        self._adopt(weights)
+        return True
+
+    def weigh_again(self) -> None:
+        """The nodes are others: weigh what they offer by the demand that is known."""
+        self._adopt(self._weights())
+
+    def _adopt(self, weights: dict[str, int]) -> None:
+        self.weights = weights
+        self._costs = {}
+
+    def _weights(self) -> dict[str, int]:
+        return {one: weight for one, n in self._nodes.items() if (weight := self._weight(one, n))}
+
+    def _weight(self, attribute: str, nodes: int) -> int:
+        """Return ``rarity * (expected demand + demand / supply)``.
+
+        Rarity is the number of nodes without the attribute over that of nodes with it.
+        """
+        name = attribute.partition(" ")[0]
+        expected = 0 if name == "property" else _EXPECTED.get(name, _EXPECTED_GENERIC)
+        pressure = min(self._wanted.get(attribute, 0) * self._all_nodes // nodes, _MOST_PRESSURE)
+        return _UNIT * (self._all_nodes - nodes) * (expected + pressure) // (1000 * nodes)
+
+    # ---- costs ----------------------------------------------------------------------------------
+
+    def costs(self, key: AskedKey, kinds: tuple[int, ...]) -> tuple[int, ...]:
+        """The costs of these kinds of nodes for a unit of this ``key_of``; empty where all cost the same."""
+        if not self.spares or not self.weights:
+            return ()
+        found = self._costs.get((key, kinds))
+        if found is None:
+            if len(self._costs) >= _MOST_REMEMBERED:
+                self._costs = {}
+            found = self._costs[key, kinds] = self._costs_of(key, kinds)
+        return found
+
+    def _costs_of(self, key: AskedKey, kinds: tuple[int, ...]) -> tuple[int, ...]:
+        asked = self._asked_of(key)
+        known: dict[frozenset[str], int] = {}
+        for offers in {self._offers[kind] for kind in kinds}:
+            known[offers] = _level(sum(self.weights.get(one, 0) for one in offers - asked))
+        least = min(known.values(), default=0)
+        if all(cost == least for cost in known.values()):
+            return ()
+        return tuple(known[self._offers[kind]] - least for kind in kinds)
+
+
+def _levels(amounts: Iterable[int]) -> list[tuple[int, int]]:
+    """Groups of amounts that are nearly the same, as (least, most), in order; 0 is in none."""
+    found: list[tuple[int, int]] = []
+    for amount in sorted({amount for amount in amounts if amount > 0}):
+        if found and (amount - found[-1][0]) * _ALIKE < found[-1][0]:
+            found[-1] = (found[-1][0], amount)
+        else:
+            found.append((amount, amount))
+    return found
+
+
+def _level(weight: int) -> int:
+    """About twice the logarithm (to base 2) of 1 + weight: differences that are small beside it are none."""
+    whole = weight + _UNIT
+    power = (whole // _UNIT).bit_length() - 1
+    return min(2 * power + (2 * whole >= 3 * (_UNIT << power)), MOST_COST)
+
+
+def _notable(old: int, new: int) -> bool:
+    return 2 * abs(new - old) >= max(old, new) and 2 * abs(new - old) >= _UNIT

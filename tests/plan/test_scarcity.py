@@ -1,0 +1,193 @@
+"""Of the nodes that allow the same start a job gets the one that leaves the least of what is scarce."""
+
+import json
+
+import pytest
+
+from schedd.model import Chunk, Node, Place, Request
+from schedd.plan.plan import Plan
+from schedd.plan.scarcity import Scarcity
+
+GIB = 1 << 20
+DAY = 86_400
+
+
+def gpus_first(cpu_nodes: int = 8, **more: object) -> list[Node]:
+    """Nodes with gpus before all others, as many servers list them."""
+    return [
+        Node("g0", 16, gpus=4, **more),  # type: ignore[arg-type]
+        Node("g1", 16, gpus=1, **more),  # type: ignore[arg-type]
+        *(Node(f"c{i}", 16, **more) for i in range(cpu_nodes)),  # type: ignore[arg-type]
+    ]
+
+
+def place(plan: Plan, chunk: Chunk, rule: Place = Place.FREE) -> list[str]:
+    slot = plan.new(Request((chunk,), rule), 100, 0)
+    assert plan.place(slot, 0) == 0
+    return sorted(plan.name_of[take.row] for take in plan.takes(slot))
+
+
+def test_a_job_without_gpus_goes_to_a_node_without_gpus() -> None:
+    plan = Plan(gpus_first(), 0)
+    assert place(plan, Chunk(cpus=4)) == ["c0"]
+    assert place(plan, Chunk(count=2, cpus=4), Place.SCATTER) == ["c0", "c1"]
+    assert place(plan, Chunk(count=12, cpus=4)) == ["c2", "c3", "c4"]
+
+
+def test_a_job_with_a_gpu_goes_to_the_node_with_the_fewest() -> None:
+    assert place(Plan(gpus_first(), 0), Chunk(cpus=4, gpus=1)) == ["g1"]
+    assert place(Plan(gpus_first(), 0), Chunk(cpus=4, gpus=2)) == ["g0"]
+
+
+def test_nodes_with_gpus_are_used_when_no_others_are_free() -> None:
+    plan = Plan(gpus_first(cpu_nodes=8), 0)
+    for _ in range(8):
+        place(plan, Chunk(cpus=16))
+    assert place(plan, Chunk(cpus=16)) == ["g1"], "the one of which the gpus are worth less"
+    assert place(plan, Chunk(cpus=16)) == ["g0"]
+
+
+def test_units_of_several_kinds_go_where_they_leave_the_least() -> None:
+    plan = Plan(gpus_first(), 0)
+    for rule in (Place.FREE, Place.SCATTER):
+        slot = plan.new(Request((Chunk(cpus=8), Chunk(cpus=4, gpus=1)), rule), 100, 0)
+        assert plan.place(slot, 0) == 0
+        names = [plan.name_of[take.row] for take in sorted(plan.takes(slot), key=lambda take: take.chunk)]
+        assert (names[0][0], names[1]) == ("c", "g1")
+        plan.drop(slot, 0)
+
+
+def test_a_job_that_needs_little_memory_goes_to_a_node_with_little() -> None:
+    nodes = [Node("big", 16, mem=512 * GIB), *(Node(f"n{i}", 16, mem=64 * GIB - i) for i in range(9))]
+    assert place(Plan(nodes, 0), Chunk(cpus=4, mem=GIB)) == ["n0"]
+    assert place(Plan(nodes, 0), Chunk(cpus=4, mem=100 * GIB)) == ["big"]
+
+
+def test_memory_that_differs_by_what_each_kernel_keeps_is_the_same_memory() -> None:
+    nodes = [Node(f"n{i}", 16, mem=64 * GIB - (i * 37) % 101) for i in range(9)]
+    plan = Plan(nodes, 0)
+    place(plan, Chunk(cpus=4, mem=GIB))
+    assert not plan.tables.costs.any()
+
+
+def test_a_property_is_spared_only_while_jobs_ask_for_it() -> None:
+    nodes = [Node("fast", 16, features=frozenset({"ib"})), *(Node(f"n{i}", 16) for i in range(5))]
+    plan = Plan(nodes, 0)
+    assert place(plan, Chunk(cpus=4)) == ["fast"]
+    for _ in range(3):
+        plan.new(Request((Chunk(cpus=4, features=(frozenset({"ib"}),)),)), 100, 0)
+    plan.weigh_nodes(0)
+    assert place(plan, Chunk(cpus=4)) == ["n0"]
+    assert place(plan, Chunk(cpus=4, features=(frozenset({"ib"}),))) == ["fast"]
+
+
+def test_where_a_node_stands_makes_no_difference() -> None:
+    """Racks of different sizes: none is rarer than another in any way that matters."""
+    nodes = [Node(f"n{i}", 16, features=frozenset({f"rack={int(i > 2)}", f"host=n{i}"})) for i in range(9)]
+    plan = Plan(nodes, 0)
+    place(plan, Chunk(cpus=4))
+    assert not plan.tables.costs.any()
+
+
+def test_without_the_rule_the_tightest_fit_decides() -> None:
+    plan = Plan(gpus_first(), 0)
+    plan.spare_scarce(False)
+    assert place(plan, Chunk(cpus=4)) == ["g0"]
+    plan.spare_scarce(True)
+    assert place(plan, Chunk(cpus=4)) == ["c0"]
+
+
+def test_placed_jobs_stay_where_they_are_when_weights_change() -> None:
+    nodes = [Node("fast", 16, features=frozenset({"ib"})), *(Node(f"n{i}", 16) for i in range(5))]
+    plan = Plan(nodes, 0)
+    slot = plan.new(Request((Chunk(cpus=4),)), 100, 0)
+    plan.place(slot, 0)
+    for _ in range(3):
+        plan.new(Request((Chunk(cpus=4, features=(frozenset({"ib"}),)),)), 100, 0)
+    plan.weigh_nodes(0)
+    plan.look_at_all()
+    assert len(plan.repair(0)[0]) == 0
+    assert plan.name_of[plan.takes(slot)[0].row] == "fast"
+    assert plan.misplaced().size == 0
+
+
+def test_repair_takes_of_freed_nodes_the_one_that_leaves_the_least() -> None:
+    plan = Plan([Node("g0", 4, gpus=4), *(Node(f"c{i}", 4) for i in range(7))], 0)
+    full = []
+    for _ in range(8):
+        full.append(plan.new(Request((Chunk(cpus=4),)), 1_000, 0))
+        plan.place(full[-1], 0)
+    waiting = plan.new(Request((Chunk(cpus=4),)), 10, 0)
+    assert plan.place(waiting, 0) == 1_000
+    on = {plan.name_of[plan.takes(slot)[0].row]: slot for slot in full}
+    plan.drop(on["g0"], 0)
+    plan.drop(on["c5"], 0)
+    plan.repair_now(0)
+    assert (plan.start(waiting), plan.name_of[plan.takes(waiting)[0].row]) == (0, "c5")
+
+
+# ---- weights ------------------------------------------------------------------------------------
+
+
+def scarcity() -> Scarcity:
+    found = Scarcity()
+    found.know([(frozenset({"ib"}), {"gpus": 4}, 1), (frozenset(), {"gpus": 0}, 9)], ["gpus"])
+    found.weigh_again()
+    return found
+
+
+def test_what_is_asked_for_more_weighs_more() -> None:
+    one = scarcity()
+    assert one.weights == {"gpus 4": 64 * 9 * 250 // 1000}
+    assert one.weigh([(90, frozenset()), (10, frozenset({"gpus 4", "property ib"}))], 0)
+    assert one.weights == {"gpus 4": 64 * 9 * 1250 // 1000, "property ib": 64 * 9}
+
+
+def test_a_small_change_of_demand_changes_nothing() -> None:
+    one = scarcity()
+    one.weigh([(90, frozenset()), (10, frozenset({"gpus 4"}))], 0)
+    before = dict(one.weights)
+    assert not one.weigh([(89, frozenset()), (11, frozenset({"gpus 4"}))], 600)
+    assert one.weights == before
+
+
+def test_demand_is_forgotten_by_and_by() -> None:
+    one = scarcity()
+    one.weigh([(1, frozenset({"gpus 4"}))], 0)
+    seen = [one.weights["gpus 4"]]
+    for day in range(1, 90):
+        one.weigh([(1, frozenset())], day * DAY)
+        seen.append(one.weights["gpus 4"])
+    assert seen == sorted(seen, reverse=True)
+    assert len(set(seen)) < 8, "in few steps"
+    assert seen[-1] < 64 * 9 // 2
+
+
+def test_demand_is_counted_at_most_every_ten_minutes_also_after_the_clock_went_back() -> None:
+    one = scarcity()
+    one.weigh([], 10_000)
+    assert [one.is_due(now) for now in (10_000, 10_599, 10_600, 9_999)] == [False, False, True, True]
+
+
+@pytest.mark.parametrize("days", [1, 10**6])
+def test_the_work_does_not_depend_on_how_far_a_clock_jumps(days: int) -> None:
+    one = scarcity()
+    one.weigh([(1, frozenset({"gpus 4"}))], 0)
+    one.weigh([(1, frozenset())], days * DAY)
+    assert (one.weights["gpus 4"] > 64 * 9) is (days == 1)
+
+
+def test_weights_in_force_survive_a_checkpoint_and_a_fork() -> None:
+    one = scarcity()
+    one.weigh([(90, frozenset()), (10, frozenset({"gpus 4"}))], 0)
+    one.weigh([(89, frozenset()), (11, frozenset({"gpus 4"}))], 600)
+    again = Scarcity.load(json.loads(json.dumps(one.saved())))
+    again.know([(frozenset({"ib"}), {"gpus": 4}, 1), (frozenset(), {"gpus": 0}, 9)], ["gpus"])
+    for other in (one.copy(), again):
+        assert other.weights == one.weights
+        for now in (1_200, 5 * DAY, 9 * DAY):
+            demand = [(80, frozenset[str]()), (20, frozenset({"gpus 4"}))]
+            kept = one.copy()
+            assert other.copy().weigh(demand, now) == kept.weigh(demand, now)
+        key = one.key_of([], ())
+        assert other.costs(key, (0, 1)) == one.costs(key, (0, 1)) != ()
