@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from research.__main__ import main as research
 from schedd.cli import pictures
 from schedd.cli.main import main
 from schedd.cli.progress import Watch, simulated
@@ -347,6 +348,6 @@ def test_without_matplotlib_a_picture_is_refused_before_anything_is_replayed(
     assert main(["replay", str(log), "--plot", str(tmp_path / "waits.png")]) == 2
     assert "pip install 'schedd[pictures]'" in capsys.readouterr().err
     assert main(["replay", str(log)]) == 0
-    assert main(["experiment", "paper", "--logs", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
+    assert research(["experiment", "paper", "--logs", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
     assert "pip install 'schedd[pictures]'" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from research.__main__ import main as research
 from research.experiments.energy import RULES
-from schedd.cli.main import main
 from schedd.engine import EngineSettings
 from schedd.policy.economy import Draw
 from schedd.replay.boards import Boards, PowerPlay
@@ -120,7 +120,7 @@ def test_the_experiment_tells_what_each_rule_saves(tmp_path: Path) -> None:
     (tmp_path / "KTH-SP2-1996-2.swf.gz").write_bytes(packed)
     out = tmp_path / "out"
     words = ["experiment", "energy", "--quick", "--only", "KTH", "--logs", str(tmp_path), "--out", str(out)]
-    assert main(words) == 0
+    assert research(words) == 0
     rows = {row["rule"]: row for row in json.loads((out / "energy-quick.json").read_text())["results"]}
     assert tuple(rows) == tuple(rule.name for rule in RULES)
     for name, row in rows.items():
