@@ -24,6 +24,7 @@ from schedd.federation.routing.seen import HandoverSeen
 from schedd.federation.settings import Settings
 from schedd.federation.threads.groups import Keeper
 from schedd.replay.floor import Defect
+from schedd.supervision import Supervisor
 from schedd.wire import (
     Decision,
     Event,
@@ -89,6 +90,7 @@ class _Kept(Log):
 
     def __init__(self) -> None:
         self.count = 0
+        self.supervisor = Supervisor()
 
     def read(self) -> Sequence[Logged]:
         return ()
@@ -271,6 +273,11 @@ class _Groups(Field):
                 moment = group.committed.start - self._roof.of_groups.rules.lead
                 if moment <= t:
                     raise Defect(f"group {name} is not let go in time")
+                heapq.heappush(self._wakes, (moment, name))
+            elif not group.armed:
+                moment = group.committed.start - self._roof.of_groups.rules.arming
+                if moment <= t:
+                    raise Defect(f"group {name} is not armed in time")
                 heapq.heappush(self._wakes, (moment, name))
 
     def _ran(self, group: Group) -> GroupRan:

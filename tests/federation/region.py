@@ -300,9 +300,11 @@ class Region:
 
     def go(self, seconds: int, step: int = 1) -> None:
         """Time passes; the federation does its rounds."""
-        for _ in range(0, seconds, step):
+        end = self.now + seconds
+        while self.now < end:
+            pause = min(1 if self._starts_soon() else step, end - self.now)
             for provider in self.clusters.values():
-                provider.at(provider.server.now - T + step)
+                provider.at(provider.server.now - T + pause)
             try:
                 self.look()
                 for name in list(self.roof.groups.open):
@@ -313,6 +315,12 @@ class Region:
                 self.bookings.round()
             except Killed:
                 self.begin()
+
+    def _starts_soon(self) -> bool:
+        """Whether a group is about to start: then the federation's rounds are a second apart at most."""
+        soon = self.now + 2 * self.roof.of_groups.rules.lead
+        groups = [self.roof.groups[name] for name in self.roof.groups.open]
+        return any(one.committed and not one.began and one.committed.start <= soon for one in groups)
 
     def submit(self, *parts: Mapping[str, Any], owner: str = "ann@org", **options: Any) -> str:
         """A group; each part is nodes or resources, and perhaps ``clusters`` and ``optional``."""

@@ -71,6 +71,11 @@ class GroupRules:
     patience: int = 30
     """A cluster that does not answer is waited for so long before it is judged by its silence."""
 
+    @property
+    def arming(self) -> int:
+        """So long before the start the bookings are armed."""
+        return max(5, self.lead // 4)
+
 
 @dataclass(frozen=True, slots=True)
 class Looks:
@@ -369,7 +374,7 @@ def _released(
         words = why or "it was taken back"
         return [RoundDropped(job=group.id, time=now, number=one.number, why=words)]
     # As late as can be: a cluster that is lost after this is lost with its part armed.
-    return [] if late or now < one.start - _arming(rules) else [GroupArmed(job=group.id, time=now)]
+    return [] if late or now < one.start - rules.arming else [GroupArmed(job=group.id, time=now)]
 
 
 def _on_hold(group: Group, one: Round, rules: GroupRules, looks: Mapping[str, Looks]) -> str:
@@ -384,11 +389,6 @@ def _on_hold(group: Group, one: Round, rules: GroupRules, looks: Mapping[str, Lo
         if seen is None or seen.phase != "released":
             return f"the hold of part {place.part + 1} at {place.cluster} was not released in time"
     return ""
-
-
-def _arming(rules: GroupRules) -> int:
-    """So long before the start the bookings are armed."""
-    return max(3, rules.lead // 4)
 
 
 def _margin(rules: GroupRules) -> int:
