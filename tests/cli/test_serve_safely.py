@@ -380,7 +380,7 @@ def test_whatever_changes_something_is_in_the_audit_with_who_did_it(served: Serv
         ("DELETE", "/bookings/x", None, "booking cancel", "x"),
         ("DELETE", "/policy", None, "policy", ""),
         ("POST", "/searches", None, "search", ""),
-        ("DELETE", "/pareto", None, "pareto", "the search"),
+        ("DELETE", "/pareto", None, "pareto", "refused: no search is under way"),
         ("PUT", "/handovers/x", {"user": "ann", "script": "date"}, "hand over", "x: a job of ann"),
         ("DELETE", "/handovers/x", None, "take back", "x"),
     ]
