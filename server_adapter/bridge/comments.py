@@ -122,7 +122,7 @@ def _also(tell: Tell) -> str:
     parts = []
     if tell.expected_start is not None and tell.expected_by is not None:
         about, by = _local(tell.expected_start), _local(tell.expected_by)
-        parts.append(f"expected about {about}, by {by} in 9 of 10 cases")
+        parts.append(f"expected about {about}" + (f", by {by} in 9 of 10 cases" if by else ""))
     if tell.promised_start is not None:
         parts.append(f"promised no later than {_local(tell.promised_start)}")
     if tell.text:
@@ -131,4 +131,8 @@ def _also(tell: Tell) -> str:
 
 
 def _local(moment: int) -> str:
-    return datetime.fromtimestamp(moment).astimezone().strftime(_TIME)
+    """The moment in words; empty for one that no calendar has."""
+    try:
+        return datetime.fromtimestamp(moment).astimezone().strftime(_TIME)
+    except (ValueError, OverflowError, OSError):
+        return ""

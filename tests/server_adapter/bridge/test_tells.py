@@ -69,6 +69,12 @@ def test_an_expected_start_stands_in_the_comment_and_is_written_when_it_changes(
     assert written(again, seen) == ["a"]
 
 
+def test_a_moment_that_no_calendar_has_is_left_out_of_a_comment() -> None:
+    one = replace(tell("a", NOW + 9_000), expected_start=NOW + 1_000, expected_by=538_000_000_000)
+    assert " in 9 of 10 cases" not in comment(one)
+    assert "(expected about " in comment(one)
+
+
 @pytest.mark.parametrize(("expected", "start"), [(False, 9_000), (True, 1_000)])
 def test_the_site_chooses_which_start_goes_where_one_can_stand(expected: bool, start: int) -> None:
     told = replace(tell("a", NOW + 9_000), expected_start=NOW + 1_000, expected_by=NOW + 3_000)
