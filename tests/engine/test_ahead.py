@@ -161,7 +161,7 @@ def test_a_question_for_some_jobs_gets_what_a_round_for_all_finds() -> None:
 
 
 def test_of_what_is_decoded_as_much_as_the_question_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("schedd.predict.start_sampler._WORK", 0)
+    monkeypatch.setattr("schedd.predict.start_sampler._WORK_SEGMENTS", 0)
     cluster = filled([(1 + i % 3, 1 + i % 4, 500 + 70 * i, 0.3, 0) for i in range(14)])
     given = outset(cluster.engine.state)
     assert given is not None
