@@ -63,7 +63,7 @@ class _Faults:
     def wrap(self, function: Callable[..., Any], name: str) -> Callable[..., Any]:
         @wraps(function)
         def fails(*args: Any, **named: Any) -> Any:
-            if self.inside and threading.current_thread().name.startswith("plan-"):
+            if self.inside and threading.current_thread().name.startswith("plan"):
                 self.here(name)
             return function(*args, **named)
 
