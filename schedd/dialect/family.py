@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from schedd.dialect.errors import RequestError
-from schedd.dialect.openpbs import parse_openpbs
+from schedd.dialect.openpbs import is_shrinkable, parse_openpbs
 from schedd.dialect.sharing import NodeKind
 from schedd.dialect.torque import parse_torque
 from schedd.model import Request
@@ -56,6 +56,10 @@ class Dialect:
     changed: frozenset[int]
     refused_by_node: frozenset[int]
     no_fault: frozenset[int]
+    reports_types: bool
+    """Whether the server tells the types of its resources."""
+    is_shrinkable: Callable[[Mapping[str, str]], bool]
+    """Whether the scheduler sets the walltime of a job with this resource list."""
 
     def is_busy(self, code: int) -> bool:
         """Whether a run that was refused so is worth another try on the same nodes at once."""
@@ -103,6 +107,11 @@ def _read_openpbs(facts: JobFacts, site: Site) -> Request:
     )
 
 
+def _never_shrinkable(resources: Mapping[str, str]) -> bool:
+    del resources
+    return False
+
+
 DIALECTS: Final[Mapping[str, Dialect]] = {
     "torque": Dialect(
         name="torque",
@@ -111,6 +120,8 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
         changed=frozenset(),
         refused_by_node=frozenset({15043}),  # MOMREJECT
         no_fault=frozenset({0, 265, KILLED}),  # success; 256 + SIGKILL and + SIGTERM: a deletion
+        reports_types=False,
+        is_shrinkable=_never_shrinkable,
     ),
     "openpbs": Dialect(
         name="openpbs",
@@ -120,6 +131,8 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
         # MOMREJECT; an incomplete hook; root's scripts; a hook that rejects, or wants a rerun or a deletion
         refused_by_node=frozenset({15041, 15167, 15168, 15169, 15170, 15171}),
         no_fault=frozenset({0, 265, KILLED}),
+        reports_types=True,
+        is_shrinkable=is_shrinkable,
     ),
 }
 _FIRST: Final = DIALECTS["torque"]
@@ -130,7 +143,9 @@ def _read_unknown(facts: JobFacts, site: Site) -> Request:
     raise RequestError(f"requests of servers of the family {facts.family!r} are not understood here")
 
 
-_UNKNOWN: Final = Dialect("", _read_unknown, frozenset(), frozenset(), frozenset(), frozenset({0}))
+_UNKNOWN: Final = Dialect(
+    "", _read_unknown, frozenset(), frozenset(), frozenset(), frozenset({0}), False, _never_shrinkable
+)
 
 
 def family_of(resources: Mapping[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""Resources of an OpenPBS server: their types and flags, by names in which upper and lower case are alike."""
+"""Resources as a server defines them: types and flags, by names in which upper and lower case are alike."""
 
 import re
 from collections.abc import Mapping

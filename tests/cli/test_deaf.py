@@ -66,8 +66,12 @@ def test_errors_while_connections_are_accepted_end_these_and_no_others(tmp_path:
         assert answers == [0] * 20 + [200] * 5
         metrics = served.client.get("/metrics").text
         assert 'schedd_background_failures_total{cluster="",work="connections"} 20.0' in metrics
-        alerts = served.client.get(f"{MAIN}/alerts").json()["alerts"]
-        assert any(one["kind"] == "background" and "MemoryError" in one["text"] for one in alerts)
+
+        def alerted() -> bool:
+            alerts = served.client.get(f"{MAIN}/alerts").json()["alerts"]
+            return any(one["kind"] == "background" and "MemoryError" in one["text"] for one in alerts)
+
+        _until(served.process, alerted)
         assert len(logged(served, "background work failed")) == 20
 
 

@@ -138,12 +138,13 @@ def try_out(daemon: Preloaded, disk: Disk, delays: tuple[int, ...]) -> list[int]
     work(daemon, 0, 3)
     number, found = 3, []
     for delay in delays:
-        keep, lag = 'schedd_batch_seconds_sum{cluster="main",part="keep"}', "schedd_event_lag_seconds_sum"
-        before = measured(daemon, keep), measured(daemon, f'{lag}{{cluster="main"}}')
+        # Events and decisions of a batch are synced together, as a part of the record.
+        record, lag = 'schedd_batch_seconds_sum{cluster="main",part="record"}', "schedd_event_lag_seconds_sum"
+        before = measured(daemon, record), measured(daemon, f'{lag}{{cluster="main"}}')
         disk.takes(delay)
         found.append(meanwhile(daemon, number))
         number += 1
-        assert measured(daemon, keep) - before[0] >= delay / 1000
+        assert measured(daemon, record) - before[0] >= delay / 1000
         assert measured(daemon, f'{lag}{{cluster="main"}}') - before[1] >= delay / 1000
         lost = threading.Thread(target=_unheard, args=(Daemon.beside(daemon), 1_000 + number))
         lost.start()

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from schedd.dialect import dialect_of
 from schedd.engine.facts.state import EngineState
 
 __all__ = ["note_untyped", "untyped_resources"]
@@ -13,8 +14,8 @@ _OWN: Final = frozenset({"resv", "of_queue", "sharing", "own_vnode"})
 
 
 def untyped_resources(state: EngineState) -> list[str]:
-    """The resources of an OpenPBS cluster's nodes of which the server told no type."""
-    if state.server.family != "openpbs":
+    """Resources of nodes without a type, where the server tells the types of its resources."""
+    if not dialect_of(state.server.family).reports_types:
         return []
     names = {name for facts in state.node_facts.values() for name in facts.resources}
     for facts in state.node_facts.values():

@@ -4,7 +4,7 @@ import heapq
 from collections.abc import Iterable
 from dataclasses import replace
 
-from schedd.dialect import is_shrinkable
+from schedd.dialect import dialect_of
 from schedd.engine.facts.bookkeeping import Bookkeeping
 from schedd.engine.facts.intake import Understood
 from schedd.engine.facts.phases import Step, after
@@ -86,7 +86,7 @@ def walltime_to_set(record: JobRecord) -> int | None:
     """The walltime by which a job is planned that leaves it to the scheduler; the server is told it before
     the job runs.
     """
-    shrinkable = record.facts.family == "openpbs" and is_shrinkable(record.facts.resources)
+    shrinkable = dialect_of(record.facts.family).is_shrinkable(record.facts.resources)
     return record.understood.walltime if shrinkable and not record.understood.assumed else None
 
 
