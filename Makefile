@@ -59,7 +59,7 @@ bench: $(STAMP) ## measure the planner and the daemon; build/*.json has the figu
 	$(VENV)/bin/python -m research bench http --json build/http.json
 
 docs: $(STAMP) ## write the reference of commands, check the links between the documents
-	$(VENV)/bin/python docs/build.py
+	$(VENV)/bin/python docs/scripts/build.py
 
 packages: $(STAMP) ## wheel, sdist, deb and rpm of daemon and adapter, and what is in them, in dist/
 	$(VENV)/bin/python release/build.py $(if $(PREFIX_PYTHON),--python $(PREFIX_PYTHON)) $(if $(WHEELS),--wheels $(WHEELS))

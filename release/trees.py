@@ -65,7 +65,7 @@ _SOURCES = {".pyi", ".pxd", ".pyx", ".c", ".cpp", ".h", ".hpp", ".a", ".map"}
 _SHOWN = "bokeh.min.js"
 _ADAPTER_NEEDS = ("httpx2", "pydantic", "python-dateutil", "tzdata")
 _ADAPTER_HAS_NOT = ("emulator",)
-_ADAPTER_PAPERS = ("torque.md", "openpbs.md", "configuration.md")
+_ADAPTER_PAPERS = ("administrators/torque.md", "administrators/openpbs.md", "reference/configuration.md")
 _LOADS = """
 import ctypes, sys
 for name in sys.stdin.read().split("\\n"):
@@ -291,7 +291,7 @@ def _files(tree: Path, name: str, pages: dict[str, str], words: str) -> None:
     for unit in UNITS[name]:
         text = (ROOT / "systemd" / f"{unit}.service").read_text()
         text = text.replace("/opt/schedd/bin/", "/usr/bin/").replace(
-            "/opt/schedd/docs/", f"/usr/share/doc/{name}/"
+            "/opt/schedd/docs/", f"/usr/share/doc/{name}/docs/"
         )
         path = tree / f"usr/lib/systemd/system/{unit}.service"
         _text(path, text.replace(" Paths: the program in /opt/schedd,", " Paths:"))
@@ -307,13 +307,15 @@ def _files(tree: Path, name: str, pages: dict[str, str], words: str) -> None:
     _text(tree / "usr/share/bash-completion/completions" / name, words)
     papers = tree / "usr/share/doc" / name
     for paper in (*_papers(name), ROOT / "README.md", ROOT / "CHANGELOG.md"):
-        _text(papers / paper.name, paper.read_text())
+        _text(papers / paper.relative_to(ROOT), paper.read_text())
     _text(papers / "copyright", (ROOT / "LICENSE").read_text())
 
 
 def _papers(name: str) -> Iterator[Path]:
-    for page in sorted((ROOT / "docs").glob("*.md")):
-        if name == "schedd" or page.name in _ADAPTER_PAPERS:
+    """The pages of docs/ that a package contains: without decisions, which are for developers."""
+    docs = ROOT / "docs"
+    for page in sorted([*docs.glob("*.md"), *docs.glob("*/*.md")]):
+        if name == "schedd" or page.relative_to(docs).as_posix() in _ADAPTER_PAPERS:
             yield page
 
 

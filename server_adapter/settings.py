@@ -31,7 +31,7 @@ _MOVED = {
     ("tell", "threshold"): "tell_threshold in [clusters.NAME] of schedd.toml",
     ("tell", "per_second"): "tell_rate in [clusters.NAME] of schedd.toml",
 }
-"""What the daemon decides, and had a setting in both files: docs/decisions/011."""
+"""What the daemon decides, and had a setting in both files: docs/developers/decisions/011."""
 
 
 class ServerSettings(_Section):

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from docs.build import broken_links
+from docs.scripts.build import broken_links
 from tests.conftest import ROOT
 
 

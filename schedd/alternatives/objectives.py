@@ -1,7 +1,7 @@
 """Objective vector of a plan, each value with its unit. Smaller values are better.
 
 Source: D. Paul, Multi-objective evolution based dynamic job scheduler (2013), section 2; measured from now
-on, because a daemon's plan has no first job. Formulas: docs/choices.md.
+on, because a daemon's plan has no first job. Formulas: docs/administrators/alternatives.md.
 """
 
 from collections.abc import Mapping

@@ -2,7 +2,7 @@
 
 Sources: K. Deb et al., A fast and elitist multiobjective genetic algorithm: NSGA-II (2002), through pymoo;
 chromosome, seeding and selection after D. Paul (2013), sections 3 and 4, with the changes of
-docs/decisions/025. Only this module imports pymoo.
+docs/developers/decisions/025. Only this module imports pymoo.
 """
 
 from collections.abc import Callable, Sequence

@@ -27,7 +27,7 @@ _READ = {
 @documented
 @dataclass(frozen=True, slots=True)
 class ObjectiveValue:
-    """One objective; less is better. `docs/choices.md` has the formulas."""
+    """One objective; less is better. `docs/administrators/alternatives.md` has the formulas."""
 
     objective: str
     value: float | None

@@ -234,7 +234,7 @@ class WhatIfAnswer(VariantAnswer):
 @documented
 @dataclass(frozen=True, slots=True)
 class CriterionChange:
-    """One criterion before and after a search; `docs/optimisation.md` has the formulas."""
+    """One criterion before and after a search; `docs/developers/optimisation.md` has the formulas."""
 
     criterion: str
     unit: str

@@ -70,7 +70,9 @@ def of_this_host(config: Path | None) -> Iterator[Finding]:
         return
     yield Finding("settings", "good", f"{path} can be used")
     for line in advice(settings):
-        yield Finding("settings", "warn", line, "see docs/configuration.md; leave it if it is intended")
+        yield Finding(
+            "settings", "warn", line, "see docs/reference/configuration.md; leave it if it is intended"
+        )
     if path.stat().st_mode & 0o022:
         words = f"other users can write {path} (mode {stat.S_IMODE(path.stat().st_mode):04o})"
         yield Finding("rights", "bad", words, f"chmod go-w {path}")
@@ -135,7 +137,12 @@ def _room(file: Path) -> Finding:
     )
     words = f"{used / 2**20:.0f} MiB in use, {free / 2**30:.1f} GiB free on the disk of {file}"
     if free < max(_LITTLE, used):
-        return Finding("disk", "warn", words, "make room: on a full disk no job is started (docs/runbook.md)")
+        return Finding(
+            "disk",
+            "warn",
+            words,
+            "make room: on a full disk no job is started (docs/administrators/runbook.md)",
+        )
     return Finding("disk", "good", words)
 
 
@@ -294,7 +301,12 @@ def _adapter_itself(one: ClusterView) -> Iterator[Finding]:
 def _starts(one: ClusterView) -> Finding:
     name = one["name"]
     if one["trouble"]:
-        return Finding("planner", "bad", f"{name}: {one['trouble']}", "journalctl -u schedd; docs/runbook.md")
+        return Finding(
+            "planner",
+            "bad",
+            f"{name}: {one['trouble']}",
+            "journalctl -u schedd; docs/administrators/runbook.md",
+        )
     if one["stale"]:
         return Finding("starts", "bad", f"{name}: none, since {one['stale']}", "see the adapter above")
     if one["paused"]:
@@ -302,7 +314,12 @@ def _starts(one: ClusterView) -> Finding:
     if one["mode"] != "scheduler":
         return Finding("starts", "good", f"{name}: none, as configured ({one['halted']})")
     if one["halted"]:
-        return Finding("starts", "bad", f"{name}: none, {one['halted']}", "docs/runbook.md, nothing starts")
+        return Finding(
+            "starts",
+            "bad",
+            f"{name}: none, {one['halted']}",
+            "docs/administrators/runbook.md, nothing starts",
+        )
     return Finding("starts", "good", f"{name}: jobs are started when they are due")
 
 
@@ -330,5 +347,5 @@ def _server(one: ClusterView) -> Iterator[Finding]:
 
 def _alert(name: str, alert: OpenAlert) -> Finding:
     state: State = "bad" if alert["kind"] in _SEVERE else "warn"
-    do = f"docs/operations.md, Alerts, {alert['kind']}"
+    do = f"docs/administrators/operate.md, Alerts, {alert['kind']}"
     return Finding("alert", state, f"{name}: {alert['text']}", do)

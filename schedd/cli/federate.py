@@ -16,7 +16,9 @@ def make_parser() -> argparse.ArgumentParser:
         prog="schedd federate",
         description="Route jobs to the cluster whose plan ends them first, until SIGTERM or SIGINT.",
     )
-    parser.add_argument("--config", type=Path, required=True, help="TOML file; see docs/federation.md")
+    parser.add_argument(
+        "--config", type=Path, required=True, help="TOML; see docs/administrators/federation.md"
+    )
     parser.add_argument("--check", action="store_true", help="check the settings and exit")
     return parser
 

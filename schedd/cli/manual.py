@@ -35,7 +35,7 @@ def _section(name: str, parser: argparse.ArgumentParser) -> str:
         f"\n\n`{_usage(act)}`: {about}." + (f"\n\n{_table(rows)}" if rows else "")
         for act, about, rows in _acts(parser)
     )
-    return f"### {_called(name)}\n\n{_about(parser)}\n\n```\n{_usage(parser)}\n```\n\n{_table(rows)}{acts}"
+    return f"## {_called(name)}\n\n{_about(parser)}\n\n```\n{_usage(parser)}\n```\n\n{_table(rows)}{acts}"
 
 
 def _table(rows: list[str]) -> str:

@@ -66,7 +66,8 @@ def command(
     kind: Annotated[
         str,
         typer.Option(
-            metavar="KIND", help="tabu: which search instead, see docs/optimisation.md. Several with commas."
+            metavar="KIND",
+            help="tabu: which search instead, see docs/developers/optimisation.md. Several with commas.",
         ),
     ] = "tabu",
     every: Annotated[
@@ -204,7 +205,7 @@ def command(
             "--machines",
             metavar="FILE",
             help="Nodes of different shape: between tabs id, cluster, nodes, cpus and KiB per node (see "
-            "docs/replay.md).",
+            "docs/administrators/replay.md).",
             rich_help_panel=_MACHINE,
         ),
     ] = None,

@@ -20,7 +20,7 @@ def make_parser() -> argparse.ArgumentParser:
         prog="schedd serve",
         description="Run the daemon until SIGTERM or SIGINT. The log goes to standard error.",
     )
-    parser.add_argument("--config", type=Path, help="TOML file of settings; see docs/configuration.md")
+    parser.add_argument("--config", type=Path, help="settings (TOML); see docs/reference/configuration.md")
     parser.add_argument("--host", help="listen on this address instead of the configured one")
     parser.add_argument("--port", type=int, help="listen on this port instead; 0 takes any free one")
     return parser

@@ -119,7 +119,7 @@ class BagSettings(Section):
     """An offer may be taken for so long."""
     coordinate: bool = False
     """Clusters are told when each bag ends as a whole, over all of them. With `coordinate_arrays` in their
-    policies they repair by that (docs/policy.md)."""
+    policies they repair by that (docs/administrators/policy.md)."""
     array: int = Field(default=1_000, ge=1, le=100_000)
     """So many tasks one job array has at most: no more than the servers take (`max_job_array_size`,
     `max_array_size`). A larger share is several arrays."""

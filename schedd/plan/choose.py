@@ -1,7 +1,7 @@
 """Where a new job goes, if not simply into the earliest gap: best gap, and before jobs with later deadlines.
 
 After D. Klusáček, Event-based Optimization of Schedules for Grid Jobs (2011), algorithms 4.7 and 4.8; what is
-different here, and why, stands in docs/decisions/008-groups-of-nodes-and-deadlines.md.
+different here, and why, stands in docs/developers/decisions/008-groups-of-nodes-and-deadlines.md.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """What a plan is worth: criteria over its planned jobs, kept up to date move by move.
 
-Formulas and their sources are in docs/optimisation.md. Run times are those that the plan reckons with, not
-those that will be.
+Formulas and their sources are in docs/developers/optimisation.md. Run times are the plan's estimates, not
+the real ones.
 """
 
 from collections.abc import Mapping

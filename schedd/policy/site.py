@@ -40,7 +40,7 @@ _WINDOW = frozenset({"first", "last", "rule", "without"})
 
 
 class Placing(StrEnum):
-    """Where a job goes that arrives or is placed anew; see docs/optimisation.md."""
+    """Where a job goes that arrives or is placed anew; see docs/developers/optimisation.md."""
 
     FIRST_GAP = "first_gap"
     BEST_GAP = "best_gap"

@@ -1,6 +1,6 @@
 """What a schedule was worth: waits, slowdowns, utilisation and fairness of jobs that have run.
 
-Formulas and their sources: docs/metrics.md.
+Formulas and their sources: docs/reference/metrics.md.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""docs/api.md names what the API has, and nothing else."""
+"""docs/reference/api.md names what the API has, and nothing else."""
 
 import re
 
@@ -7,7 +7,7 @@ from fastapi import FastAPI
 from schedd.api.problems import KINDS
 from tests.conftest import ROOT
 
-PAGE = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
 
 
 def test_every_path_and_every_query_parameter_is_on_the_page(the_app: FastAPI) -> None:

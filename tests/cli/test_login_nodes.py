@@ -1,4 +1,4 @@
-"""The ten lines of docs/running.md, walked: from a daemon's settings to the first ``showq`` of a login node.
+"""Runs the ten lines of docs/administrators/install.md: from settings to the first ``showq`` of a login node.
 
 The lines are those of the page. What differs is said in ``here``: where files are, and that the daemon is
 started by the test and not by systemd.
@@ -25,7 +25,7 @@ from tests.service.test_munge import munged
 
 __all__ = ["munged"]
 
-PAGE = (ROOT / "docs" / "running.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "administrators" / "install.md").read_text(encoding="utf-8")
 
 
 def lines_of(where: str) -> list[str]:

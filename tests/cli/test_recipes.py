@@ -24,7 +24,7 @@ _NO_FAULT = ("required", "expected")
 
 def recipes() -> Iterator[tuple[str, str]]:
     """File and text of each command between backquotes, in documents and in the strings of the programs."""
-    for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*/*.md"))]:
         for line in page.read_text().splitlines():
             yield from ((page.name, found) for found in _RECIPE.findall(line))
             if (typed := _TYPED.match(line)) is not None:

@@ -1,4 +1,4 @@
-"""Every symptom of docs/runbook.md, walked: an emulated server, the real adapter, the real daemon."""
+"""Every symptom of docs/administrators/runbook.md, with an emulated server, the real adapter and daemon."""
 
 import asyncio
 import html
@@ -327,7 +327,7 @@ async def test_upgrade_and_back(house: House) -> None:
 
 
 def test_every_symptom_is_walked() -> None:
-    page = (ROOT / "docs" / "runbook.md").read_text()
+    page = (ROOT / "docs" / "administrators" / "runbook.md").read_text()
     walked = {name.removeprefix("test_") for name in globals() if name.startswith("test_")}
     for symptom in re.findall(r"^## (.*)$", page, re.MULTILINE):
         if symptom in ELSEWHERE:

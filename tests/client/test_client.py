@@ -7,7 +7,7 @@ from typing import Any, is_typeddict
 import pytest
 from fastapi import FastAPI
 
-from docs.answers import modules
+from docs.scripts.answers import modules
 from schedd import client as client_package
 from schedd.api.app import create_app
 from schedd.client import Client, ClientError, ConfigError, Endpoint, Refused, Unreachable, answers

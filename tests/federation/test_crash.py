@@ -198,7 +198,7 @@ GROUPS = "[groups]\nnotice = 14\nlead = 8\nlimit = 20\nexpiry = 20\ngain = 3"
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
 async def test_three_hundred_jobs_and_twenty_groups_over_three_clusters_and_ten_kills(tmp_path: Path) -> None:
-    """The record of docs/federation.md: two TORQUEs, ``a`` and ``b``, and an OpenPBS, ``c``."""
+    """The run in docs/administrators/federation.md: two TORQUEs, ``a`` and ``b``, and an OpenPBS, ``c``."""
     chance = random.Random(3)
     settings = "threshold = 5\nagain = 1\n[groups]\nnotice = 12\nlead = 6\nexpiry = 20\ngain = 3\napart = 2"
     async with Town(tmp_path, "abc", settings, openpbs="c") as town:
@@ -275,7 +275,7 @@ async def test_parts_on_two_clusters_start_together_though_the_federation_is_kil
 async def test_groups_over_three_clusters_with_kills_a_cut_and_a_part_that_cannot_start(
     tmp_path: Path,
 ) -> None:
-    """The record of docs/federation.md."""
+    """The record of docs/administrators/federation.md."""
     chance = random.Random(5)
     settings = GROUPS.replace("limit = 20", "limit = 60")
     async with Town(tmp_path, "abc", f"threshold = 5\nagain = 1\n{settings}") as town:

@@ -225,7 +225,7 @@ def test_rpms_are_installed_upgraded_taken_back_and_removed(
     assert not (root.path / "usr/lib/pbs-adapter").exists()
     for name in SETTINGS:
         assert (root.path / f"{name}.rpmsave").read_text().startswith(MINE)
-    for name in STATE:  # rpm knows no purge: docs/releasing.md says what to remove
+    for name in STATE:  # rpm knows no purge: docs/developers/releasing.md says what to remove
         assert (root.path / name / "state").read_text() == "kept"
 
 

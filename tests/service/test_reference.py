@@ -19,7 +19,7 @@ from schedd.service.settings.reference import DECIDE, SECTIONS, decisions, descr
 from server_adapter.settings import Settings as AdapterSettings
 from tests.conftest import ROOT
 
-PAGE = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "reference" / "configuration.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", SECTIONS)

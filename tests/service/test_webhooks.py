@@ -215,12 +215,12 @@ def until(words: str, log: Callable[[], str]) -> None:
 def test_a_hook_that_is_down_gets_it_when_it_is_back(
     loop: PlanLoop, tmp_path: Path, log: Callable[[], str]
 ) -> None:
-    """The hook is the example of docs/api.md."""
+    """The hook is the example of docs/reference/api.md."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]  # nobody listens there any more when this ends
     secret = tmp_path / "secret"
     secret.write_bytes(SECRET + b"\n")
-    command = [sys.executable, str(DOCS / "webhook_receiver.py"), str(secret), str(port)]
+    command = [sys.executable, str(DOCS / "examples" / "webhook_receiver.py"), str(secret), str(port)]
     with following(loop, f"http://127.0.0.1:{port}/schedd", threshold=60):
         delete(loop, "2")
         until("the webhook is not taking events", log)
@@ -237,7 +237,7 @@ def test_a_hook_that_is_down_gets_it_when_it_is_back(
 def test_the_example_in_the_docs_refuses_what_is_not_signed_or_old(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_bytes(SECRET)
-    command = [sys.executable, str(DOCS / "webhook_receiver.py"), str(secret), "0"]
+    command = [sys.executable, str(DOCS / "examples" / "webhook_receiver.py"), str(secret), "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as receiver:
         assert receiver.stdout is not None
         port = receiver.stdout.readline().split()[-1]

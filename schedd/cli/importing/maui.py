@@ -31,7 +31,7 @@ _MOAB_ALONE = {
     "REMAPCLASSLIST": "jobs are not moved to other queues: the server's routing queues can do it",
     "JOBCFG": "there are no templates of jobs",
     "JOBMATCHCFG": "there are no templates of jobs",
-    "GRESCFG": "see limits of generic resources in docs/policy.md",
+    "GRESCFG": "see limits of generic resources in docs/administrators/policy.md",
     "IDCFG": "limits and shares are not read from elsewhere: put them into schedd.toml",
 }
 

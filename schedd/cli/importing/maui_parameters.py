@@ -11,7 +11,7 @@ OFF = frozenset({"", "0", "0.0", "OFF", "FALSE", "NO", "NONE", "[NONE]", "N", "F
 
 _PLANNED = "every job has a planned start, not only the first ones"
 _GAPS = "every job is planned, gaps are always filled, in the order of priority"
-_SERVER = "the adapter speaks with pbs_server; see docs/operations.md"
+_SERVER = "the adapter speaks with pbs_server; see docs/administrators/operate.md"
 _STORE = "see [store]"
 _LOG = "see [log]; logs go to the journal"
 _LOAD = "what jobs asked for counts, not the load of nodes"

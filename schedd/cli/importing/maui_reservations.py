@@ -80,7 +80,9 @@ def _verdict(
             "jobs of at most that walltime have access (shorter), not those that overlap it for that long"
         )
     if said.get("TRIGGER"):
-        differs.append("no program is run for it (TRIGGER): see webhooks and alerts in docs/operations.md")
+        differs.append(
+            "no program is run for it (TRIGGER): see webhooks and alerts in docs/administrators/operate.md"
+        )
     if not any(key in table for key in (*_ACCESS.values(), "shorter")):
         words += "; nobody has access, as the file says"
     if said.get("PERIOD", "").upper() == "INFINITY":

@@ -11,7 +11,7 @@ from typing import Any
 __all__ = ["NO_TRIGGER", "Finding", "Imported", "Verdict", "duration", "logical_lines", "to_toml"]
 
 
-NO_TRIGGER = "no program is run: see webhooks and alerts in docs/operations.md"
+NO_TRIGGER = "no program is run: see webhooks and alerts in docs/administrators/operate.md"
 
 
 class Verdict(StrEnum):

@@ -291,7 +291,8 @@ _HANDLERS: Mapping[str, _Handler] = {
         _says(Verdict.NO_MATTER, "PBS reads it no more: it was for machines of one memory image"),
     ),
     "job_sort_formula": _says(
-        Verdict.BLOCKER, "there are no formulas: see docs/policy.md for the terms of a priority there are"
+        Verdict.BLOCKER,
+        "there are no formulas: see docs/administrators/policy.md for the terms of a priority there are",
     ),
     "peer_queue": _says(Verdict.BLOCKER, "jobs are not taken from other servers"),
     "peer_translation": _says(Verdict.BLOCKER, "jobs are not taken from other servers"),

@@ -76,7 +76,7 @@ def fair_share(option: Option, source: Source, weight: float) -> None:
     tree = done.table("fair_share")
     tree |= {"levels": ["user"], "interval": 86_400, "decay": 0.5, "depth": 20}
     done.table("priority")["fair_share"] = weight
-    words = f"priority.fair_share = {weight:.10g}: a factor of use over share (docs/policy.md)"
+    words = f"priority.fair_share = {weight:.10g}: a factor of use over share (docs/administrators/policy.md)"
     if source.get("fairshare_usage_res") is None:
         words += "; cpu-seconds held count, not cpu time used"
         done.note(Verdict.DIFFERS, option.line, option.name, words)

@@ -18,7 +18,7 @@ __all__ = [
 _DAYS = frozenset(("weekday", "saturday", "sunday", "monday", "tuesday", "wednesday", "thursday", "friday"))
 _IN_WINDOWS = (
     "a limit with amount = 0 for that queue in windows of time keeps its jobs from running then "
-    "(docs/policy.md, quotas over time)"
+    "(docs/administrators/policy.md, quotas over time)"
 )
 
 

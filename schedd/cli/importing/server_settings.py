@@ -95,7 +95,7 @@ def _formula(text: str, done: Imported, note: _Note) -> None:
     try:
         weights = weights_of(text)
     except NoTermError as error:
-        note(Verdict.BLOCKER, f"{error}; docs/policy.md has the terms of a priority")
+        note(Verdict.BLOCKER, f"{error}; docs/administrators/policy.md has the terms of a priority")
         return
     if largest := max((abs(weight) for weight in weights.values()), default=0.0):
         scale = min(1.0, _MOST / largest)

@@ -17,7 +17,7 @@ def make_parser(name: str = "schedd federation") -> argparse.ArgumentParser:
     """Its options."""
     about = (
         "Show the clusters of a federation, or a report of what became of the jobs, arrays, groups, bags and "
-        "bookings that it keeps (a week). docs/metrics.md says how each figure is reckoned."
+        "bookings that it keeps (a week). docs/reference/metrics.md says how each figure is reckoned."
     )
     codes = {code: words for code, words in EXIT_CODES.items() if code != 1}
     found = described(name, about, "", codes)

@@ -1,4 +1,4 @@
-"""The API's answers as typed dictionaries; fields may be added, see docs/api.md.
+"""The API's answers as typed dictionaries; may gain fields (docs/reference/api.md).
 
 Written by ``make docs`` from the API's description, which says what each field means.
 """

@@ -189,7 +189,7 @@ class PolicyView(TypedDict):
 
 
 class CriterionChange(TypedDict):
-    """One criterion before and after a search; `docs/optimisation.md` has the formulas."""
+    """One criterion before and after a search; `docs/developers/optimisation.md` has the formulas."""
 
     criterion: str
     unit: str
@@ -241,7 +241,7 @@ class PolicyPreview(TypedDict):
 
 
 class CriterionValue(TypedDict):
-    """What the plan is worth by one criterion; `docs/optimisation.md` has the formulas."""
+    """What the plan is worth by one criterion; `docs/developers/optimisation.md` has the formulas."""
 
     criterion: str
     value: float
@@ -268,7 +268,7 @@ class EvaluatedView(TypedDict):
 
 
 class ObjectiveValue(TypedDict):
-    """One objective; less is better. `docs/choices.md` has the formulas."""
+    """One objective; less is better. `docs/administrators/alternatives.md` has the formulas."""
 
     objective: str
     value: float | None

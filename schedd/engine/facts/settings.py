@@ -17,7 +17,7 @@ __all__ = [
 ]
 
 SITE_SLACK: Final = 3_600
-"""Seconds of slack for who chooses none: docs/decisions/007."""
+"""Seconds of slack for who chooses none: docs/developers/decisions/007."""
 SITE_SLACK_SHARE: Final = 0.5
 """And so large a share of the wait."""
 SITE_START_RATE: Final = 50
@@ -127,7 +127,9 @@ class EngineSettings:
     search_seconds: float = 2.0
     """A search takes so long at most."""
     search_patience: int = PATIENCE
-    """Who waited so long is moved back by no search, but within a twelfth of it (docs/optimisation.md)."""
+    """No search delays a job that has waited so long by more than a twelfth of it.
+
+    See docs/developers/optimisation.md."""
     predict: bool = False
     """Learn how long jobs run, and take over when they are expected to start; a site does unless it chooses
     otherwise."""

@@ -37,7 +37,7 @@ class UserSummary:
 
 @dataclass(frozen=True, slots=True)
 class CriterionValue:
-    """What the plan is worth by one criterion; `docs/optimisation.md` has the formulas."""
+    """What the plan is worth by one criterion; `docs/developers/optimisation.md` has the formulas."""
 
     criterion: str
     value: float

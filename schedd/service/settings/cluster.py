@@ -34,7 +34,7 @@ _MOVED: Final = {
     "weights": "write it as criteria in [clusters.NAME.site]",
     "slack_share": 'write it into slack, such as slack = "1h+0.5w"',
 }
-"""Settings that had two homes, or two names: docs/decisions/011."""
+"""Settings that had two homes, or two names: docs/developers/decisions/011."""
 
 
 class ClusterSettings(Section):
@@ -128,7 +128,7 @@ class ClusterSettings(Section):
     """KiB per core planned for jobs that request no memory; 0: none."""
     backfill: Literal["oldest", "shortest"] = _DEFAULTS.backfill
     """Who gets free room: the job that waits longest of those that fit, or the one that is expected to be
-    shortest, with limits by age and promises (docs/optimisation.md)."""
+    shortest, with limits by age and promises (docs/developers/optimisation.md)."""
     search_every: Whole = Field(default=_DEFAULTS.search_every, ge=0, le=86_400)
     """Time between two searches for a better plan, if the plan changed; 0: no searches of any kind."""
     search_pause: Whole = Field(default=_DEFAULTS.search_pause, ge=1, le=86_400)
@@ -140,7 +140,7 @@ class ClusterSettings(Section):
     """Maximum duration of a search; events are handled meanwhile."""
     search_patience: Seconds = _DEFAULTS.search_patience
     """Searches move back no job that has waited this long, except by up to a twelfth of it
-    (docs/optimisation.md)."""
+    (docs/developers/optimisation.md)."""
     predict: bool = True
     """Learn how long jobs run, and show when they are expected to start (P50 and P90). If off, what was
     learned is deleted. Walltimes remain decisive for ending jobs and for promises in any case."""

@@ -125,7 +125,7 @@ DECIDE = (
         "[clusters.NAME] slack",
         "How much later than planned may a job start?",
         "The promised start is the planned start plus this slack. More slack leaves more room for priorities "
-        "and optimisation; less gives users earlier promises (docs/policy.md).",
+        "and optimisation; less gives users earlier promises (docs/administrators/policy.md).",
     ),
     Decision(
         "[clusters.NAME] node_rule",

@@ -264,7 +264,7 @@ class PowerSettings(Section):
 
 class PowerSavingSettings(Section):
     """Idle nodes are switched off, and on again before the next job planned on them, by the commands in the
-    adapter's `[power]`. See docs/power.md.
+    adapter's `[power]`. See docs/administrators/power.md.
     """
 
     mode: Literal["off", "dry", "on"] = _SAVING.mode
@@ -294,7 +294,8 @@ class PowerSavingSettings(Section):
 
 class PowerCapSettings(_Window):
     """Maximum power of all nodes together, at every moment of the plan, calculated from their watts
-    (`[clusters.NAME.site.power.NODES]`). If several apply at once, the lowest counts. See docs/power.md.
+    (`[clusters.NAME.site.power.NODES]`). If several apply at once, the lowest counts. See
+    docs/administrators/power.md.
     """
 
     watts: Watts
@@ -303,7 +304,7 @@ class PowerCapSettings(_Window):
 
 class AccountsSettings(Section):
     """Which account a job uses, and what happens to jobs whose account is empty. Accounts are created by
-    `schedd account set`. See docs/accounts.md.
+    `schedd account set`. See docs/administrators/accounts.md.
     """
 
     by: Literal["account", "project", "group", "user"] = _ACCOUNTS.by
@@ -324,7 +325,7 @@ class AccountsSettings(Section):
 
 class ChooseSettings(Section):
     """Alternative plans are searched for automatically, and the best by `objectives` is put in force. See
-    docs/choices.md.
+    docs/administrators/alternatives.md.
     """
 
     every: Whole = Field(default=_CHOOSING.every, ge=0, le=7 * 86_400)
@@ -341,7 +342,9 @@ class ChooseSettings(Section):
 
 
 class ReliabilitySettings(Section):
-    """Long jobs avoid nodes that fail often, by the failures seen so far. See docs/choices.md."""
+    """Long jobs avoid nodes that fail often, by the failures seen so far. See
+    docs/administrators/alternatives.md.
+    """
 
     avoid: Whole = Field(default=_RELIABILITY.avoid, ge=0, le=3650 * 86_400)
     """Jobs with at least this walltime take, of the nodes free at their start, those that fail least; 0: none
@@ -351,7 +354,7 @@ class ReliabilitySettings(Section):
 
 
 class ThriftSettings(Section):
-    """Jobs prefer nodes that draw less power. See docs/choices.md."""
+    """Jobs prefer nodes that draw less power. See docs/administrators/alternatives.md."""
 
     prefer: bool = _THRIFT.prefer
     """Of the nodes free at its start, a job takes those that draw least for its work,"""
@@ -421,7 +424,7 @@ class NodeSetSettings(Section):
 
 
 class BookingSettings(Section):
-    """What users may book: cores for a time, within a window. See docs/policy.md."""
+    """What users may book: cores for a time, within a window. See docs/administrators/policy.md."""
 
     most: int = Field(default=_BOOKINGS.most, ge=0, le=10_000)
     """Bookings of one user at once; 0: users may book nothing."""
@@ -447,7 +450,8 @@ class SiteSettings(Section):
     priority: PrioritySettings = Field(default_factory=PrioritySettings)
     """Weights of the terms of a job's priority."""
     criteria: CriteriaWeights | None = None
-    """Weights of the criteria by which searches and `placement` judge a plan: see docs/optimisation.md.
+    """Weights of the criteria by which searches and `placement` judge a plan
+    (docs/developers/optimisation.md).
     Default: `wait`, `bounded_slowdown`, `wait_rms` and `wait_max`, 1 each."""
     placement: Literal["first_gap", "best_gap", "best_gap_edf"] = "first_gap"
     """Which gap a new job takes: the earliest on any nodes; the best by `criteria` of the earliest gaps on
@@ -455,10 +459,11 @@ class SiteSettings(Section):
     spare_scarce: bool = True
     """Which of the nodes that allow the same start a job gets: `true`, the one that leaves the least of what
     is scarce and not requested by the job (gpus, memory, generic resources, properties); `false`, the one
-    that is left with the fewest cpus. See docs/plan.md."""
+    that is left with the fewest cpus. See docs/developers/plan.md."""
     coordinate_arrays: bool = False
     """Who goes first when room comes back (a job ended early): `false`, who waits longest; `true`, who ends
-    first, where a job of an array counts as ending with the last job of the array. See docs/policy.md."""
+    first, where a job of an array counts as ending with the last job of the array. See
+    docs/administrators/policy.md."""
     classes: dict[Name, ClassSettings] = Field(default_factory=dict)
     """Classes of jobs, by name: `[clusters.main.site.classes.gold]`."""
     fair_share: FairShareSettings | None = None

@@ -1,0 +1,153 @@
+"""Takes the pictures of docs/users/dashboard.md, in docs/images/, of a demo: all, or those that are named."""
+
+import io
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import httpx2
+from PIL import Image
+from playwright.sync_api import Browser, Page, StorageState, sync_playwright
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from tests.dashboard.browser import HOW, chromium  # noqa: E402  (it stands beside this folder)
+
+TO = ROOT / "docs" / "images"
+DESKTOP = {"width": 1280, "height": 900}
+PHONE = {"width": 390, "height": 844}
+PLAYED_S = 100
+WHAT_IF = "what-if?nodes=1&ppn=8&walltime=12:00:00"
+
+
+@contextmanager
+def demo(*options: str, played: float = PLAYED_S) -> Iterator[tuple[str, Callable[[], str]]]:
+    """A demo that has played for so many seconds; the link that logs in, and what it has printed."""
+    with tempfile.TemporaryFile("w+") as out:
+        command = [sys.executable, "-m", "schedd.cli.main", "demo", "--port", "0", *options]
+        process = subprocess.Popen(command, stdout=out, cwd=ROOT)
+        try:
+            while " started " not in (said := _read(out)):
+                time.sleep(0.5)
+            time.sleep(played)
+            yield re.findall(r"http\S+/enter\S+", said)[0], lambda: _read(out)
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def _read(file: IO[str]) -> str:
+    file.seek(0)
+    return file.read()
+
+
+def picture(page: Page, name: str, *, whole: bool = False) -> None:
+    """What the page shows now, its charts drawn."""
+    if sys.argv[1:] and name not in sys.argv[1:]:
+        return
+    page.wait_for_timeout(800)
+    for chart in page.locator(".plot[data-figure]").all():
+        chart.wait_for()
+        page.wait_for_function("chart => chart.dataset.ready", arg=chart.element_handle())
+    shot = Image.open(io.BytesIO(page.screenshot(full_page=whole)))
+    shot.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(TO / f"{name}.png", optimize=True)
+    print(f"{name}.png")
+
+
+def look(
+    browser: Browser, base: str, state: StorageState, size: dict[str, int], scheme: str
+) -> Iterator[Page]:
+    """A window of this size."""
+    context = browser.new_context(
+        storage_state=state, viewport=size, color_scheme=scheme, timezone_id="Europe/Prague"
+    )
+    page = context.new_page()
+    page.goto(base)
+    yield page
+    context.close()
+
+
+def jobs(api: str) -> tuple[str, str]:
+    """Of the planned jobs that start late the one that moved most; of those that ran the most told of."""
+    planned = httpx2.get(f"{api}jobs?state=planned&limit=1000&fields=id").json()["jobs"][-8:]
+    histories = [httpx2.get(f"{api}jobs/{one['id']}/history").json() for one in planned]
+    ended = [httpx2.get(f"{api}jobs/{number}/history").json() for number in range(1, 80)]
+    past = max((one for one in ended if one.get("past")), key=lambda one: len(one["past"]["moments"]))
+    return max(histories, key=lambda one: len(one["changes"]))["job"], past["job"]
+
+
+def reserve(api: str, token: str) -> None:
+    """Some reservations for the calendar, from the demo's present on."""
+    now = httpx2.get(api.rstrip("/")).json()["as_of"] // 3600 * 3600
+    headers = {"Authorization": f"Bearer {token}"}
+    for name, days, hours, more in (
+        ("memory", 1, 4, {"nodes": ["node3", "node4"], "reason": "new memory"}),
+        ("course", 2, 3, {"nodes": ["node1", "node2"], "users": ["user1"], "reason": "course"}),
+        ("maintenance", 4, 30, {"everywhere": True, "reason": "cooling"}),
+    ):
+        start = now + 86_400 * days
+        body = {"start": start, "end": start + 3600 * hours, **more}
+        httpx2.put(f"{api}reservations/{name}", json=body, headers=headers).raise_for_status()
+
+
+def preview(page: Page) -> None:
+    """Other weights, looked at before they are put in force."""
+    page.get_by_text("Try other weights").click()
+    weights = page.locator("#weights")
+    weights.get_by_label("wait max", exact=True).fill("3")
+    weights.get_by_label("size", exact=True).fill("0.5")
+    weights.get_by_role("button", name="Preview").click()
+    page.wait_for_selector("#weighed")
+
+
+def main() -> int:
+    """Takes them all."""
+    path = chromium()
+    if path is None:
+        print(HOW, file=sys.stderr)
+        return 1
+    TO.mkdir(exist_ok=True)
+    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with demo("--nodes", "40", "--speed", "120") as (link, said), sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=arguments)
+        context = browser.new_context()
+        context.new_page().goto(link)
+        state = context.storage_state()
+        base = link.partition("/enter")[0] + "/demo/"
+        api = base.replace("/dashboard/", "/v1/clusters/")
+        job, over = jobs(api)
+        reserve(api, re.findall(r"^ +admin +(\S+)$", said(), re.MULTILINE)[0])
+        pages = {name: name for name in ("plan", "queue", "nodes", "calendar", "quality", "admin")}
+        pages |= {"what-if": WHAT_IF, "job": f"jobs/{job}", "past": f"jobs/{over}"}
+        whole = {"quality", "admin", "calendar", "job", "past"}
+        for page in look(browser, f"{base}plan", state, DESKTOP, "light"):
+            for name, path_ in pages.items():
+                page.goto(base + path_)
+                if name == "admin":
+                    preview(page)
+                picture(page, name, whole=name in whole)
+        for page in look(browser, f"{base}plan", state, DESKTOP, "dark"):
+            page.select_option("#colour", "user")
+            picture(page, "plan-dark")
+        for page in look(browser, f"{base}plan", state, PHONE, "light"):
+            for name in ("plan", "job", "what-if"):
+                page.goto(base + pages[name])
+                picture(page, f"{name}-phone", whole=True)
+        for page in look(browser, f"{base}queue", state, PHONE, "dark"):
+            for name in ("queue", "nodes", "admin"):
+                page.goto(base + pages[name])
+                picture(page, f"{name}-phone")
+        browser.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
