@@ -103,6 +103,7 @@ DECISIONS: Final[dict[str, Any]] = {
             "shares": [_SHARE],
             "version": "1",
             "expires": 1_700_000_060,
+            "walltime": None,
             "term": 1,
             "type": "run",
         }

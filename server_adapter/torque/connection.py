@@ -250,8 +250,10 @@ async def open_connection(
             await connection.describe(_PROBE)
         except (ServerRefusedError, StaleConnectionError) as error:
             await connection.close()
-            if error.code == ServerCode.DISPROTO and version is None and candidate == 2:
-                continue
+            if error.code == ServerCode.DISPROTO:
+                if version is None:
+                    continue
+                raise  # waiting does not help: it does not speak this version
             where = f"pbs_server at {address.host}:{address.port}"
             if error.code in (ServerCode.BADCRED, ServerCode.PERM, ServerCode.BADHOST):
                 raise RightsError(f"{where} does not trust {user} here: {error}") from error
