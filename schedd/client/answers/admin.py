@@ -52,7 +52,7 @@ class ResourceFacts(TypedDict):
 class ServerFacts(TypedDict):
     """The server: whether scheduling is enabled, its defaults and limits, its version; ``open``: whether
     users may see each other's jobs. ``family`` is that of its dialect; an older adapter does not say.
-    ``resources`` are those that an OpenPBS server defines, by name; empty where it did not tell them.
+    ``resources`` are those that the server defines, by name; empty where it did not tell them.
     """
 
     scheduling: bool
