@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 async def _check(settings: Settings, token: str) -> None:
     """One look, which changes nothing at the server or the daemon, in whatever mode."""
-    settings = settings.model_copy(update={"mode": "shadow", "handovers": False})
+    settings = settings.model_copy(update={"mode": "shadow", "transfers": False})
     server = connector(settings)(Pace(1.0))
     client = DaemonClient(settings.daemon.url, settings.cluster, token=token)
     try:

@@ -205,7 +205,7 @@ class Settings(_Section):
     mode: Mode = "shadow"
     """`shadow` only reads, `adviser` also writes planned starts on jobs, `scheduler` also starts jobs. Set
     here only: the daemon follows."""
-    handovers: bool = False
+    transfers: bool = False
     """Accept jobs from a federation: submit them in their users' names, release them, and take them back.
     Only in the mode `scheduler`, and only as root or manager of a TORQUE server, or root of an OpenPBS
     server."""

@@ -50,9 +50,9 @@ ROOMS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         ("BookingsView", "BookingView", "BookingDone", "OrdersView"),
     ),
     "choices": ("Alternative plans.", ("Sought", "PlanSet", "Applied", "Stopped")),
-    "handovers": (
+    "transfers": (
         "Jobs that a federation handed over.",
-        ("HandoversView", "HandoverDoneView", "LentView"),
+        ("TransfersView", "TransferResultView", "LentView"),
     ),
     "notices": ("What somebody wants to be told.", ("NoticesView",)),
     "power": ("Nodes that are switched off and on.", ("PowerView",)),

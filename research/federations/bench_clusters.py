@@ -30,21 +30,21 @@ from schedd.wire import (
     Event as ClusterEvent,
 )
 from schedd.wire import (
-    HandOver,
-    Handover,
-    HandoverDone,
     JobDeleted,
     JobFacts,
     JobHeld,
     JobQueued,
     JobReleased,
-    LetRun,
     NodeChanged,
     NodeFacts,
     ServerChanged,
     ServerFacts,
     ShareFacts,
     SubmissionFacts,
+    TransferDecision,
+    TransferRelease,
+    TransferRequest,
+    TransferStepDone,
 )
 
 __all__ = [
@@ -97,18 +97,18 @@ class _Server(threading.Thread):
         self._places[loop.name] = page.last
         events: list[ClusterEvent] = []
         for decision in page.decisions:
-            if isinstance(decision, Handover):
+            if isinstance(decision, TransferDecision):
                 events += self._done(loop, decision)
         if events:
             loop.submit(events)
 
-    def _done(self, loop: PlanLoop, step: Handover) -> Iterator[ClusterEvent]:
+    def _done(self, loop: PlanLoop, step: TransferDecision) -> Iterator[ClusterEvent]:
         self._number += 1
         now, name = loop.now(), f"{loop.name}:{self._number}"
         job = step.server_job
         if step.step == "submit" and step.submission is not None:
             job = f"{self._number}.{loop.name}"
-            self._jobs[step.handover] = JobFacts(
+            self._jobs[step.transfer] = JobFacts(
                 id=job,
                 owner=f"{step.submission.user}@login",
                 queue="batch",
@@ -118,16 +118,16 @@ class _Server(threading.Thread):
                 resources=step.submission.resources,
                 version="1",
             )
-            yield JobQueued(id=f"{name}:q", time=now, job=self._jobs[step.handover])
+            yield JobQueued(id=f"{name}:q", time=now, job=self._jobs[step.transfer])
         elif step.step == "release":
             yield JobReleased(id=f"{name}:r", time=now, job_id=job)
         elif step.step == "withdraw":
             yield JobHeld(id=f"{name}:h", time=now, job_id=job, holds="o")
-        yield HandoverDone(
+        yield TransferStepDone(
             id=name,
             time=now,
             decision_id=step.id,
-            handover=step.handover,
+            transfer=step.transfer,
             step=step.step,
             done=True,
             server_job=job,
@@ -209,10 +209,10 @@ def fill(
         mine = range(place, len(spread), len(loops))
         loop.submit(
             [
-                HandOver(
+                TransferRequest(
                     id=f"give {number}",
                     time=now,
-                    handover=f"fed.{number + 1}.1",
+                    transfer=f"fed.{number + 1}.1",
                     by="ours",
                     submission=SubmissionFacts(_USER, _SCRIPT, "", spread[number].resources),
                 )
@@ -221,7 +221,7 @@ def fill(
         ).result(PATIENCE_S)
         _until(loop, "held", mine)
         loop.submit(
-            [LetRun(id=f"let {number}", time=now, handover=f"fed.{number + 1}.1") for number in mine]
+            [TransferRelease(id=f"let {number}", time=now, transfer=f"fed.{number + 1}.1") for number in mine]
         ).result(PATIENCE_S)
         _until(loop, "released", mine)
         tell(f"{place + 1} of {len(loops)} clusters are full")
@@ -230,7 +230,7 @@ def fill(
 def _until(loop: PlanLoop, phase: str, numbers: Iterable[int]) -> None:
     end = time.monotonic() + PATIENCE_S
     while True:
-        seen = loop.published.handovers
+        seen = loop.published.transfers
         if all(
             (one := seen.get(f"fed.{number + 1}.1")) is not None and one.phase == phase for number in numbers
         ):

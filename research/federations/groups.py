@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, TypeVar, cast
 
 from research.federations.field import ClusterSpec, Field, FieldJob, Place, Ran
 from research.federations.wires import EngineWire
-from schedd.api.handovers import view
+from schedd.api.transfers import view
 from schedd.client import Client
 from schedd.dialect import parse_walltime
 from schedd.engine.show.view import publish
@@ -20,7 +20,7 @@ from schedd.federation.groups.group import Group
 from schedd.federation.licences import Leased
 from schedd.federation.log import Log
 from schedd.federation.roof.roof import Report, Roof
-from schedd.federation.routing.seen import HandoverSeen
+from schedd.federation.routing.seen import TransferStatus
 from schedd.federation.settings import Settings
 from schedd.federation.threads.groups import Keeper
 from schedd.replay.floor import Defect
@@ -28,13 +28,13 @@ from schedd.supervision import Supervisor
 from schedd.wire import (
     Decision,
     Event,
-    Handover,
-    HandoverDone,
     JobDeleted,
     JobEnded,
     JobFacts,
     JobQueued,
     JobReleased,
+    TransferDecision,
+    TransferStepDone,
 )
 
 __all__ = ["GroupJob", "GroupRan", "Moving", "simulate_groups"]
@@ -43,7 +43,7 @@ Moving = Literal["rigid", "shift", "remap"]
 """A group keeps its first start; it may be moved where it is; its parts may change their clusters, too."""
 _One = TypeVar("_One")
 _Answer = TypeVar("_Answer")
-_SEEN: Final = tuple(HandoverSeen.__dataclass_fields__)
+_SEEN: Final = tuple(TransferStatus.__dataclass_fields__)
 _ROUNDS: Final = 200
 """Rounds of the federation within one second; more never end."""
 
@@ -160,7 +160,7 @@ class _Groups(Field):
         self._early = False
         self._wakes: list[tuple[int, str]] = []
         self._copies: dict[str, tuple[str, int]] = {}
-        """By handover, the group and the number of the job."""
+        """By transfer, the group and the number of the job."""
         self._group_of: dict[int, str] = {}
         self._withdrawn: set[int] = set()
         self._stirred: dict[str, None] = {}
@@ -307,13 +307,13 @@ class _Groups(Field):
             self._reported[name] = generation
             published = publish(place.engine.state)
             seen = {}
-            for handover, (group, number) in self._copies.items():
-                record = published.handovers.get(handover)
+            for transfer, (group, number) in self._copies.items():
+                record = published.transfers.get(transfer)
                 if self._at[number] == name and record is not None and group in self._roof.groups.open:
                     found = view(published, record)
-                    seen[handover] = HandoverSeen(**{one: getattr(found, one) for one in _SEEN})
+                    seen[transfer] = TransferStatus(**{one: getattr(found, one) for one in _SEEN})
             report = Report(
-                handovers=seen, whole=False, cpus=place.spec.cpus, generation=generation, family="torque"
+                transfers=seen, whole=False, cpus=place.spec.cpus, generation=generation, family="torque"
             )
             self._roof.report(name, report)
 
@@ -331,7 +331,7 @@ class _Groups(Field):
         return found
 
     def _carry_out(self, place: Place, decision: Decision, t: int) -> list[Event]:
-        if isinstance(decision, Handover):
+        if isinstance(decision, TransferDecision):
             return self._step(place, decision, t)
         found = super()._carry_out(place, decision, t)
         for event in found:
@@ -340,14 +340,14 @@ class _Groups(Field):
                 self._stirred[self._group_of[number]] = None
         return found
 
-    def _step(self, place: Place, one: Handover, t: int) -> list[Event]:
-        """What the server does upon a step of a handover."""
+    def _step(self, place: Place, one: TransferDecision, t: int) -> list[Event]:
+        """What the server does upon a step of a transfer."""
         found: list[Event] = []
         if one.step == "submit":
             number = self._make(place, one)
             found.append(JobQueued(id=self._fresh(), time=t, job=self._held(number, t)))
         else:
-            number = self._copies[one.handover][1]
+            number = self._copies[one.transfer][1]
             if one.step == "release":
                 found.append(JobReleased(id=self._fresh(), time=t, job_id=str(number)))
             elif self._start[number] >= 0:
@@ -355,20 +355,20 @@ class _Groups(Field):
             else:
                 self._withdrawn.add(number)
                 found.append(JobDeleted(id=self._fresh(), time=t, job_id=str(number)))
-        done = HandoverDone(
+        done = TransferStepDone(
             id=self._fresh(),
             time=t,
             decision_id=one.id,
-            handover=one.handover,
+            transfer=one.transfer,
             step=one.step,
             done=True,
             server_job=str(number),
         )
         return [*found, done]
 
-    def _make(self, place: Place, one: Handover) -> int:
+    def _make(self, place: Place, one: TransferDecision) -> int:
         assert one.submission is not None
-        number, group = len(self._jobs), one.handover.split(".")[1]
+        number, group = len(self._jobs), one.transfer.split(".")[1]
         resources = one.submission.resources
         length = parse_walltime(resources["walltime"])
         job = FieldJob(
@@ -386,7 +386,7 @@ class _Groups(Field):
         self._at.append(place.spec.name)
         self._start.append(-1)
         self._end.append(-1)
-        self._copies[one.handover] = (group, number)
+        self._copies[one.transfer] = (group, number)
         self._group_of[number] = group
         return number
 

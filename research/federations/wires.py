@@ -16,11 +16,11 @@ from schedd.wire import (
     Act,
     BookingStep,
     Event,
-    HandOver,
     JobFacts,
-    LetRun,
     SubmissionFacts,
-    TakeBack,
+    TransferRelease,
+    TransferRequest,
+    TransferWithdrawal,
 )
 
 __all__ = ["EngineWire"]
@@ -84,7 +84,7 @@ class EngineWire:
         published = publish(self._engine.state)
         return [asdict(view(published, one)) for one in published.bookings.values()]
 
-    def hand_over(self, name: str, body: Mapping[str, Any]) -> None:
+    def submit_held(self, name: str, body: Mapping[str, Any]) -> None:
         """A job, to be submitted on hold."""
         submission = SubmissionFacts(
             body["user"],
@@ -94,15 +94,15 @@ class EngineWire:
             array=body.get("array", ""),
         )
         bound = {field: body[field] for field in ("booked", "booking") if field in body}
-        self._tell(HandOver(**self._id(), handover=name, submission=submission, by="ours", **bound))
+        self._tell(TransferRequest(**self._id(), transfer=name, submission=submission, by="ours", **bound))
 
-    def let_run(self, name: str) -> None:
+    def release_transfer(self, name: str) -> None:
         """Release its hold."""
-        self._tell(LetRun(**self._id(), handover=name))
+        self._tell(TransferRelease(**self._id(), transfer=name))
 
-    def take_back(self, name: str, *, forced: bool = False) -> None:
+    def withdraw_transfer(self, name: str, *, forced: bool = False) -> None:
         """Delete it."""
-        self._tell(TakeBack(**self._id(), handover=name, by="ours", forced=forced))
+        self._tell(TransferWithdrawal(**self._id(), transfer=name, by="ours", forced=forced))
 
     def what_if(self, **asked: Any) -> dict[str, Any]:
         """When a job would start by this plan."""

@@ -270,7 +270,7 @@ Reader = Annotated[Bearer, Depends(_allowed("see all"))]
 Operator = Annotated[Bearer, Depends(_allowed("steer"))]
 Adapter = Annotated[Bearer, Depends(_allowed("exchange"))]
 Admin = Annotated[Bearer, Depends(_allowed("administer"))]
-Federation = Annotated[Bearer, Depends(_allowed("hand over"))]
+Federation = Annotated[Bearer, Depends(_allowed("transfer jobs"))]
 Daemon = Annotated[Clusters, Depends(daemon_of)]
 
 

@@ -20,7 +20,6 @@ from schedd.api import (
     arrays,
     bookings,
     exchange,
-    handovers,
     health,
     holds,
     jobs,
@@ -41,6 +40,7 @@ from schedd.api import (
     run_times,
     searches,
     stream,
+    transfers,
 )
 from schedd.api import clusters as clusters_router
 from schedd.api.access import known_parameters
@@ -162,7 +162,7 @@ def create_app(
         searches,
         pareto,
         exchange,
-        handovers,
+        transfers,
         lending,
         health,
     ):

@@ -17,7 +17,7 @@ from schedd.dialect import (
 from schedd.federation.bags.offers import Balance
 from schedd.federation.routing.jobs import tasks_of
 from schedd.model import Request
-from schedd.wire import HANDED_ATTRIBUTES
+from schedd.wire import TRANSFER_ATTRIBUTES
 
 __all__ = ["Asked", "Bag", "NewJob", "WhatIf", "Words", "Work", "read_request"]
 
@@ -132,8 +132,8 @@ class Work(BaseModel):
     @classmethod
     def _allowed(cls, words: dict[str, str]) -> dict[str, str]:
         for name in words:
-            if name not in HANDED_ATTRIBUTES:
-                known = ", ".join(sorted(HANDED_ATTRIBUTES))
+            if name not in TRANSFER_ATTRIBUTES:
+                known = ", ".join(sorted(TRANSFER_ATTRIBUTES))
                 raise ValueError(f"{name} cannot be handed over; there is {known}")
         return words
 

@@ -54,7 +54,7 @@ def jobs_in(roof: Roof, bookings: Iterable[str]) -> dict[str, list[str]]:
 def booking_row(roof: Roof, one: Booking, jobs: Mapping[str, list[str]] | None = None) -> dict[str, Any]:
     """A booking as its owner sees it; ``jobs``: of all bookings, where they were looked for."""
     attempt = one.placed or one.wanted or next(iter(reversed(one.attempts)), None)
-    shown = attempt is not None and (attempt.wanted or attempt.phase in ("back", "over"))
+    shown = attempt is not None and (attempt.wanted or attempt.phase in ("withdrawing", "ended"))
     cluster = attempt.cluster if attempt is not None and shown else ""
     seen = roof.seen.get(cluster)
     away = seen.away if seen is not None and not one.over else ""

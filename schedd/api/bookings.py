@@ -42,10 +42,10 @@ class BookingRequest(BookingAsked):
     until: Annotated[
         Moment, Field(description="It is given up at that second unless it was confirmed by then.")
     ] = None
-    handover: Annotated[
+    transfer: Annotated[
         str,
         Field(
-            description="Of a federation: the handover whose job is to start in it.",
+            description="Of a federation: the transfer whose job is to start in it.",
             max_length=120,
             pattern=r"^[A-Za-z0-9._-]*$",
         ),
@@ -53,7 +53,7 @@ class BookingRequest(BookingAsked):
     guard: Annotated[
         int,
         Field(
-            description="With `handover`: its job is deleted so many seconds after its start unless the "
+            description="With `transfer`: its job is deleted so many seconds after its start unless the "
             "booking is kept. 0: never.",
             ge=0,
             le=86_400,
@@ -62,7 +62,7 @@ class BookingRequest(BookingAsked):
     late: Annotated[
         int,
         Field(
-            description="With `handover`: its job starts at most so many seconds after the start, or is "
+            description="With `transfer`: its job starts at most so many seconds after the start, or is "
             "deleted. 0: as late as it can.",
             ge=0,
             le=3_600,
@@ -71,7 +71,7 @@ class BookingRequest(BookingAsked):
     arming: Annotated[
         bool,
         Field(
-            description="With `handover`: its job starts only once the booking was armed (`POST …/arm`): all "
+            description="With `transfer`: its job starts only once the booking was armed (`POST …/arm`): all "
             "parts of its group may start then."
         ),
     ] = False
@@ -86,9 +86,9 @@ class BookingRequest(BookingAsked):
     ] = ""
 
     @model_validator(mode="after")
-    def _for_a_handover(self) -> "BookingRequest":
-        if (self.guard or self.late or self.arming) and not self.handover:
-            raise ValueError("guard, late and arming are for a handover's job")
+    def _check_transfer_only(self) -> "BookingRequest":
+        if (self.guard or self.late or self.arming) and not self.transfer:
+            raise ValueError("guard, late and arming are for a transfer's job")
         return self
 
     def event(self, *, id: str, now: int, name: str, owner: str, by: str) -> Book:  # noqa: A002
@@ -107,7 +107,7 @@ class BookingRequest(BookingAsked):
             account=self.account,
             by=by,
             until=self.until,
-            handover=self.handover,
+            transfer=self.transfer,
             guard=self.guard,
             late=self.late,
             arming=self.arming,
@@ -164,7 +164,7 @@ class BookingView:
     confirmed: bool
     """False: it is given up at `until`, if it has one."""
     until: int | None
-    handover: str
+    transfer: str
     nodes: tuple[ShareFacts, ...]
     jobs: tuple[str, ...]
     """Jobs that have cores of it."""
@@ -212,7 +212,7 @@ def view(published: Published, one: Booking) -> BookingView:
         freezes=one.frozen_at if live and placed else None,
         confirmed=one.confirmed,
         until=event.until,
-        handover=event.handover,
+        transfer=event.transfer,
         nodes=tuple(
             ShareFacts(node, amounts[CPUS], amounts[MEM], amounts[GPUS]) for node, amounts in one.held
         )
@@ -272,11 +272,11 @@ async def put_booking(
 
 def _owner(asker: Bearer, body: BookingRequest) -> str:
     """Whose it is. Raises ProblemError."""
-    if body.handover and not asker.may("hand over"):
-        raise ProblemError("not-allowed", f"{asker.name} may not book for a handover: that is a federation's")
+    if body.transfer and not asker.may("transfer jobs"):
+        raise ProblemError("not-allowed", f"{asker.name} may not book for a transfer: that is a federation's")
     own = asker.name.partition("@")[0]
     owner = body.owner.partition("@")[0] or own
-    if owner != own and not (asker.may("steer") or asker.may("hand over")):
+    if owner != own and not (asker.may("steer") or asker.may("transfer jobs")):
         raise ProblemError("not-allowed", f"{asker.name} may book in his own name alone")
     return owner
 
@@ -366,8 +366,8 @@ def sees(asker: Bearer, booking: Booking) -> bool:
 def _is_his(asker: Bearer, booking: Booking) -> bool:
     """Whether the asker may do something with it: its owner, who made it, an operator."""
     event = booking.event
-    if event.handover:
-        return asker.may("administer") or (asker.may("hand over") and asker.name == event.by)
+    if event.transfer:
+        return asker.may("administer") or (asker.may("transfer jobs") and asker.name == event.by)
     return asker.may("steer") or asker.name.partition("@")[0] == event.owner or asker.name == event.by
 
 

@@ -13,10 +13,10 @@ from schedd.api.problems import ProblemError, answers
 from schedd.api.roof import Asker, TheRoof, claimed_by, owner_of
 from schedd.federation.groups.divided import piece, unit_cores
 from schedd.federation.groups.group import Copy, Group, Round
-from schedd.federation.groups.steps import handover_name
+from schedd.federation.groups.steps import transfer_name
 from schedd.federation.roof.roof import Roof
 from schedd.service.access.roles import Bearer
-from schedd.wire import HANDED_ATTRIBUTES
+from schedd.wire import TRANSFER_ATTRIBUTES
 
 __all__ = ["GroupRequest", "add", "group_row"]
 
@@ -43,9 +43,9 @@ class GroupPart(Asked):
     @field_validator("attributes")
     @classmethod
     def _allowed(cls, words: dict[str, str]) -> dict[str, str]:
-        unknown = [name for name in words if name not in HANDED_ATTRIBUTES]
+        unknown = [name for name in words if name not in TRANSFER_ATTRIBUTES]
         if unknown:
-            known = ", ".join(sorted(HANDED_ATTRIBUTES))
+            known = ", ".join(sorted(TRANSFER_ATTRIBUTES))
             raise ValueError(f"{unknown[0]} cannot be handed over; there is {known}")
         return words
 
@@ -230,8 +230,8 @@ def _cores(group: Group) -> int | None:
 def _copy_row(roof: Roof, group: Group, copy: Copy | None) -> dict[str, Any]:
     if copy is None:
         return {"job": "", "phase": "", "state": "", "started": None, "exit_status": None, "text": ""}
-    seen = roof.seen[copy.cluster].handovers if copy.cluster in roof.seen else {}
-    there = seen.get(handover_name(roof.of_groups.rules, group, copy))
+    seen = roof.seen[copy.cluster].transfers if copy.cluster in roof.seen else {}
+    there = seen.get(transfer_name(roof.of_groups.rules, group, copy))
     return {
         "job": copy.server_job,
         "phase": copy.phase,

@@ -29,7 +29,7 @@ KINDS: Final[Mapping[str, tuple[int, str]]] = {
     "unknown-path": (404, "Nothing is served here"),
     "unknown-cluster": (404, "No such cluster"),
     "unknown-job": (404, "No such job"),
-    "unknown-handover": (404, "No such handover"),
+    "unknown-transfer": (404, "No such transfer"),
     "unknown-reservation": (404, "No such reservation"),
     "unknown-booking": (404, "No such booking"),
     "unknown-plan": (404, "No such alternative plan"),

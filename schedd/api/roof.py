@@ -29,7 +29,7 @@ from schedd.federation.bookings.steps import name_there
 from schedd.federation.report import arrays_of, bags_of, bookings_of, groups_of, jobs_of
 from schedd.federation.roof.roof import Roof
 from schedd.federation.routing.jobs import Job, tasks_of
-from schedd.federation.routing.seen import HandoverSeen
+from schedd.federation.routing.seen import TransferStatus
 from schedd.federation.threads.peers import client_of
 from schedd.service.access.roles import Bearer
 from schedd.service.access.tokens import Tokens
@@ -143,7 +143,7 @@ def cluster_rows(roof: Roof) -> list[dict[str, Any]]:
     for name, chosen in roof.settings.clusters.items():
         seen = roof.seen[name]
         backlog = roof.backlog(name)
-        ours = [one for one in seen.handovers.values() if not one.end and one.phase == "released"]
+        ours = [one for one in seen.transfers.values() if not one.end and one.phase == "released"]
         found.append(
             {
                 "name": name,
@@ -256,13 +256,13 @@ def job_row(roof: Roof, job: Job) -> dict[str, Any]:
     }
 
 
-def _seen_of(roof: Roof, job: Job) -> HandoverSeen | None:
+def _seen_of(roof: Roof, job: Job) -> TransferStatus | None:
     """What its cluster said last of it."""
     where = job.active or job.newest or (job.attempts[-1] if job.attempts else None)
     return roof.standing(job).get(where.number) if where is not None else None
 
 
-def _tasks_of(seen: HandoverSeen | None) -> dict[str, Any] | None:
+def _tasks_of(seen: TransferStatus | None) -> dict[str, Any] | None:
     """How many jobs of an array stand where; None for what is none, or is not known yet."""
     return dict(seen.tasks) if seen is not None and seen.tasks is not None else None
 

@@ -10,8 +10,6 @@ from schedd.client.answers import (
     BookingDone,
     BookingView,
     Dispatch,
-    HandoverDoneView,
-    HandoverView,
     HoldsView,
     HoldView,
     LentView,
@@ -25,6 +23,8 @@ from schedd.client.answers import (
     SearchView,
     Sought,
     Stopped,
+    TransferResultView,
+    TransferView,
 )
 from schedd.client.reading import Reading
 
@@ -174,31 +174,31 @@ class Client(Reading):
 
     # ---- jobs handed over ------------------------------------------------------------------------
 
-    def hand_over(self, name: str, submission: Mapping[str, Any]) -> HandoverView:
+    def submit_held(self, name: str, submission: Mapping[str, Any]) -> TransferView:
         """Have a job submitted on hold, in its user's name: ``user``, ``script``, ``resources`` and so on."""
-        return self._handover("PUT", name, "", dict(submission))
+        return self._transfer("PUT", name, "", dict(submission))
 
-    def let_run(self, name: str) -> HandoverView:
+    def release_transfer(self, name: str) -> TransferView:
         """Release its hold."""
-        return self._handover("POST", name, "/release")
+        return self._transfer("POST", name, "/release")
 
-    def whole_ends(self, name: str, end: int) -> HandoverView:
+    def report_bag_end(self, name: str, end: int) -> TransferView:
         """Say when all of that ends of which the array is a share."""
-        return self._handover("POST", name, "/whole", {"end": end})
+        return self._transfer("POST", name, "/bag-end", {"end": end})
 
-    def take_back(self, name: str, *, forced: bool = False) -> HandoverView:
+    def withdraw_transfer(self, name: str, *, forced: bool = False) -> TransferView:
         """Delete it unless it runs (``forced``: or then, too); one that did not come yet will not come."""
-        return self._handover("DELETE", name, "?forced=true" if forced else "")
+        return self._transfer("DELETE", name, "?forced=true" if forced else "")
 
     def lend(self, licence: str, copies: int, number: int) -> LentView:
         """Lend copies of a licence, instead of those that were lent by a lower ``number``."""
         path = self._path(f"/licences/{quote(licence, safe='')}")
         return cast("LentView", self._http.ask("PUT", path, body={"copies": copies, "number": number}))
 
-    def _handover(self, method: str, name: str, what: str, body: object = None) -> HandoverView:
-        path = self._path(f"/handovers/{quote(name, safe='')}{what}")
-        found: HandoverDoneView = self._http.ask(method, path, body=body)
-        return found["handover"]
+    def _transfer(self, method: str, name: str, what: str, body: object = None) -> TransferView:
+        path = self._path(f"/transfers/{quote(name, safe='')}{what}")
+        found: TransferResultView = self._http.ask(method, path, body=body)
+        return found["transfer"]
 
     # ---- policy ----------------------------------------------------------------------------------
 

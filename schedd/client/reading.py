@@ -22,9 +22,6 @@ from schedd.client.answers import (
     FairShareView,
     Gap,
     GapsView,
-    HandoverDoneView,
-    HandoversView,
-    HandoverView,
     History,
     HoldsView,
     HoldView,
@@ -52,6 +49,9 @@ from schedd.client.answers import (
     SearchesView,
     SearchView,
     Sought,
+    TransferResultView,
+    TransfersView,
+    TransferView,
     UserSummary,
     UsersView,
     WhatIfAnswer,
@@ -309,17 +309,17 @@ class Reading:
 
     # ---- questions -------------------------------------------------------------------------------
 
-    def handovers(self, since: int = 0, *, after: int | None = None) -> list[HandoverView]:
+    def job_transfers(self, since: int = 0, *, after: int | None = None) -> list[TransferView]:
         """Jobs that were handed over, without those that were over before ``since``; or those alone that may
         have changed after the generation ``after``, which was read at ``since``.
         """
-        found: HandoversView = self._get("/handovers", {"since": since, "after": after})
-        return found["handovers"]
+        found: TransfersView = self._get("/transfers", {"since": since, "after": after})
+        return found["transfers"]
 
-    def handover(self, name: str) -> HandoverView:
+    def job_transfer(self, name: str) -> TransferView:
         """One of them."""
-        found: HandoverDoneView = self._get(f"/handovers/{quote(name, safe='')}")
-        return found["handover"]
+        found: TransferResultView = self._get(f"/transfers/{quote(name, safe='')}")
+        return found["transfer"]
 
     def what_if(
         self,

@@ -21,9 +21,9 @@ from schedd.engine.failing import pass_over
 from schedd.engine.handlers import apply_all, take_site
 from schedd.engine.lasting_facts import load_lasting_facts
 from schedd.engine.log import BatchLog, Incident, LoggedBatch
-from schedd.engine.machine.handovers import end_kept_places, forget_handovers
 from schedd.engine.machine.power import advance
 from schedd.engine.machine.standing import renew
+from schedd.engine.machine.transfers import end_kept_places, forget_old_transfers
 from schedd.engine.rank.accounts import forget_runs
 from schedd.engine.rank.promises import restore_promises
 from schedd.engine.run.outcomes import hear
@@ -121,7 +121,7 @@ class Engine:
         state = self.state
         self.forgotten = state.now
         state.plan.forget(state.now)
-        forget_handovers(state)
+        forget_old_transfers(state)
         forget_runs(state)
         state.plan.weigh_nodes(state.now)
         state.limits.forget(state.plan.drop_idle_pools())

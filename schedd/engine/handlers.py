@@ -14,7 +14,7 @@ from schedd.engine.facts.pools import claim_of
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.failing import hold_all_the_same, stays_aside
-from schedd.engine.machine import bookings, handovers, metering, nodes, power, reconcile, reservations
+from schedd.engine.machine import bookings, metering, nodes, power, reconcile, reservations, transfers
 from schedd.engine.machine.resource_types import note_untyped
 from schedd.engine.place.places import make_room_in_pools
 from schedd.engine.place.reask import reask
@@ -27,13 +27,12 @@ from schedd.policy.site import site_policy
 from schedd.wire import (
     AccountMoved,
     AccountSet,
+    BagEndReported,
     Book,
     BookingStep,
     ClockSet,
     Counted,
     Event,
-    HandOver,
-    HandoverDone,
     Improved,
     JobAltered,
     JobDeleted,
@@ -43,7 +42,6 @@ from schedd.wire import (
     JobReleased,
     JobStarted,
     LedgerKept,
-    LetRun,
     LogLost,
     NodeChanged,
     PassedOver,
@@ -59,10 +57,12 @@ from schedd.wire import (
     Snapshot,
     StartsExpected,
     Switched,
-    TakeBack,
+    TransferRelease,
+    TransferRequest,
+    TransferStepDone,
+    TransferWithdrawal,
     Unreserve,
     WattsRead,
-    WholeEnds,
 )
 
 __all__ = ["apply_all", "take_site"]
@@ -333,7 +333,7 @@ def _job_of(event: Event) -> str:
 def _job_gone(state: EngineState, event: JobDeleted | JobEnded) -> None:
     jobs.gone(state, event)  # first of all: what it holds is free
     with Bookkeeping(state, event.job_id, "the end of what was handed over"):
-        handovers.note_end(state, event)
+        transfers.note_end(state, event)
     if state.bookings:
         with Bookkeeping(state, event.job_id, "what its booking has again"):
             bookings.job_gone(state, event.job_id, event.id)
@@ -384,11 +384,11 @@ _HANDLERS: dict[type, Callable[[EngineState, Any], None]] = {
     PlanChosen: improve.chosen,
     StartsExpected: told_starts,
     LogLost: _lost,
-    HandOver: handovers.hand_over,
-    LetRun: handovers.let_run,
-    TakeBack: handovers.take_back,
-    WholeEnds: handovers.whole_ends,
-    HandoverDone: handovers.done,
+    TransferRequest: transfers.submit_held,
+    TransferRelease: transfers.release,
+    TransferWithdrawal: transfers.withdraw,
+    BagEndReported: transfers.bag_ends,
+    TransferStepDone: transfers.done,
     PowerWish: power.wish,
     WattsRead: _watts,
     AccountSet: accounts.set_account,

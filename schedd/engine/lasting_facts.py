@@ -15,7 +15,7 @@ from typing import Any, Final
 from schedd.engine.facts.booking import LIVE, Booking
 from schedd.engine.facts.jobs_to_keep import kept_job
 from schedd.engine.facts.kept_jobs import load_kept_job, save_kept_job
-from schedd.engine.facts.records import HandedOver, NodePower
+from schedd.engine.facts.records import NodePower, TransferRecord
 from schedd.engine.facts.saved import load_facts, save_facts
 from schedd.engine.facts.settings import EngineSettings
 from schedd.engine.facts.state import EngineState
@@ -48,7 +48,7 @@ _FIELDS: Final = (
     *("paused", "foreign", "adapter_mode", "decision_number", "change_number", "generation", "breaches"),
     *("lost", "walltime_use", "aside", "lives"),
     *("holds", "bookings", "books"),
-    *("handovers", "handed", "whole_ends", "kept_places"),
+    *("transfers", "transfer_by_job", "bag_ends", "kept_places"),
     *("power", "boots", "power_seen", "power_saved", "meters"),
 )
 """Fields of the state that are kept as a checkpoint keeps them, each a section of its own."""
@@ -65,7 +65,7 @@ SECTIONS: Final = (
 )
 """All sections."""
 _KINDS: Final[Mapping[str, type[Any]]] = {
-    "handovers": HandedOver,
+    "transfers": TransferRecord,
     "power": NodePower,
     "holds": PlanningHeld,
     "bookings": Booking,

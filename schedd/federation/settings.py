@@ -208,7 +208,7 @@ class Settings(Section):
     """All of them."""
 
     name: str = Field(default="fed", pattern=_NAME)
-    """Begins the names of its handovers; of two federations over one cluster each needs its own."""
+    """Begins the names of its transfers; of two federations over one cluster each needs its own."""
     server: ServerSettings = ServerSettings()
     """See `[server]`."""
     store: StoreSettings = StoreSettings()

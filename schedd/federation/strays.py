@@ -9,27 +9,27 @@ from typing import Final
 
 from schedd.federation.groups.group import Groups
 from schedd.federation.routing.jobs import Jobs
-from schedd.federation.routing.seen import HandoverSeen
+from schedd.federation.routing.seen import TransferStatus
 
 __all__ = ["is_stray", "strays"]
 
-_ON_HOLD: Final = ("asked", "held", "releasing")
+_ON_HOLD: Final = ("submitting", "held", "releasing")
 _AT_WORK: Final = (*_ON_HOLD, "released")
-_DONE_ATTEMPT: Final = ("refused", "withdrawn", "over")
-_DONE_COPY: Final = ("gone", "refused", "over")
+_DONE_ATTEMPT: Final = ("refused", "withdrawn", "ended")
+_DONE_COPY: Final = ("withdrawn", "refused", "ended")
 
 
-def strays(jobs: Jobs, groups: Groups, name: str, rows: Mapping[str, HandoverSeen]) -> Iterator[str]:
-    """Those of the handovers that are strays; ``name`` begins the names of the federation's own."""
-    return (handover for handover, seen in rows.items() if is_stray(jobs, groups, name, handover, seen))
+def strays(jobs: Jobs, groups: Groups, name: str, rows: Mapping[str, TransferStatus]) -> Iterator[str]:
+    """Those of the transfers that are strays; ``name`` begins the names of the federation's own."""
+    return (transfer for transfer, seen in rows.items() if is_stray(jobs, groups, name, transfer, seen))
 
 
-def is_stray(jobs: Jobs, groups: Groups, name: str, handover: str, seen: HandoverSeen) -> bool:
+def is_stray(jobs: Jobs, groups: Groups, name: str, transfer: str, seen: TransferStatus) -> bool:
     """Whether the cluster has this copy though the log says that nothing of it is left there.
 
     Of a job that the log does not know, a copy that was released is left alone: it may run.
     """
-    whose, _, rest = handover.partition(".")
+    whose, _, rest = transfer.partition(".")
     number, _, copy = rest.partition(".")
     if whose != name or seen.end or seen.phase not in _AT_WORK or not copy.isdecimal():
         return False

@@ -18,7 +18,6 @@ from schedd.store.tables import breaches, decisions, jobs, promises, told
 from schedd.wire import (
     Decision,
     Event,
-    HandoverDone,
     JobAltered,
     JobQueued,
     JobStarted,
@@ -28,6 +27,7 @@ from schedd.wire import (
     Snapshot,
     Switched,
     Tell,
+    TransferStepDone,
 )
 
 __all__ = [
@@ -145,7 +145,7 @@ def put_outcomes(connection: Connection, cluster: int, batch: Iterable[Event]) -
             "with": event.code if _refused(event) and not isinstance(event, RunAccepted) else None,
         }
         for event in batch
-        if isinstance(event, RunAccepted | RunRefused | HandoverDone | Switched)
+        if isinstance(event, RunAccepted | RunRefused | TransferStepDone | Switched)
     ]
     if rows:
         statement = update(decisions).where(
@@ -157,8 +157,10 @@ def put_outcomes(connection: Connection, cluster: int, batch: Iterable[Event]) -
         )
 
 
-def _refused(event: RunAccepted | RunRefused | HandoverDone | Switched) -> bool:
-    return isinstance(event, RunRefused) or (isinstance(event, HandoverDone | Switched) and not event.done)
+def _refused(event: RunAccepted | RunRefused | TransferStepDone | Switched) -> bool:
+    return isinstance(event, RunRefused) or (
+        isinstance(event, TransferStepDone | Switched) and not event.done
+    )
 
 
 def starts_in(batch: Iterable[Event]) -> Iterator[tuple[str, int]]:

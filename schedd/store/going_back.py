@@ -34,11 +34,14 @@ RECORDS: Final[Mapping[str, frozenset[str]]] = {
         "0005": "counted improved policy_changed",
         "0006": "planning_held planning_released",
         "0007": "log_lost passed_over",
-        "0009": "hand_over handover handover_done let_run starts_expected take_back",
+        "0009": (
+            "starts_expected transfer_decision transfer_release transfer_request transfer_step_done "
+            "transfer_withdrawal"
+        ),
         "0012": "plan_chosen",
         "0013": "clock_set power_wish switch switched",
         "0014": "account_moved account_set ledger_kept runs_read",
-        "0015": "book booking_step watts_read whole_ends",
+        "0015": "bag_end_reported book booking_step watts_read",
     }.items()
 }
 """By version of the tables: the types of events and decisions that came with it."""

@@ -1,12 +1,11 @@
 """The messages between daemon and adapter: events in, decisions out. Imports nothing else of schedd."""
 
 from schedd.wire.bookings import Act, Book, BookingStep
-from schedd.wire.decisions import Alert, Decision, Handover, Run, Switch, Tell
+from schedd.wire.decisions import Alert, Decision, Run, Switch, Tell, TransferDecision
 from schedd.wire.events import Delivery, Event
 from schedd.wire.facts import (
-    HANDED_ATTRIBUTES,
+    TRANSFER_ATTRIBUTES,
     ExpectedFacts,
-    HandoverStep,
     JobFacts,
     Mode,
     NodeFacts,
@@ -16,15 +15,15 @@ from schedd.wire.facts import (
     ServerFacts,
     ShareFacts,
     SubmissionFacts,
+    TransferStep,
     UnitsFacts,
 )
 from schedd.wire.orders import (
     AccountMoved,
     AccountSet,
+    BagEndReported,
     ClockSet,
-    HandOver,
     LedgerKept,
-    LetRun,
     LogLost,
     PassedOver,
     PlanChosen,
@@ -34,14 +33,14 @@ from schedd.wire.orders import (
     PowerWish,
     RunsRead,
     StartsExpected,
-    TakeBack,
+    TransferRelease,
+    TransferRequest,
+    TransferWithdrawal,
     WattsRead,
-    WholeEnds,
 )
 from schedd.wire.resources import BUILT_IN, FLOAT_PARTS, NO_TYPES, ResourceFacts, ResourceTypes, float_parts
 from schedd.wire.told import (
     Counted,
-    HandoverDone,
     Improved,
     JobAltered,
     JobDeleted,
@@ -59,18 +58,20 @@ from schedd.wire.told import (
     Snapshot,
     Switched,
     Told,
+    TransferStepDone,
     Unreserve,
 )
 
 __all__ = [
     "BUILT_IN",
     "FLOAT_PARTS",
-    "HANDED_ATTRIBUTES",
     "NO_TYPES",
+    "TRANSFER_ATTRIBUTES",
     "AccountMoved",
     "AccountSet",
     "Act",
     "Alert",
+    "BagEndReported",
     "Book",
     "BookingStep",
     "ClockSet",
@@ -79,10 +80,6 @@ __all__ = [
     "Delivery",
     "Event",
     "ExpectedFacts",
-    "HandOver",
-    "Handover",
-    "HandoverDone",
-    "HandoverStep",
     "Improved",
     "JobAltered",
     "JobDeleted",
@@ -93,7 +90,6 @@ __all__ = [
     "JobReleased",
     "JobStarted",
     "LedgerKept",
-    "LetRun",
     "LogLost",
     "Mode",
     "NodeChanged",
@@ -123,12 +119,16 @@ __all__ = [
     "SubmissionFacts",
     "Switch",
     "Switched",
-    "TakeBack",
     "Tell",
     "Told",
+    "TransferDecision",
+    "TransferRelease",
+    "TransferRequest",
+    "TransferStep",
+    "TransferStepDone",
+    "TransferWithdrawal",
     "UnitsFacts",
     "Unreserve",
     "WattsRead",
-    "WholeEnds",
     "float_parts",
 ]

@@ -15,7 +15,7 @@ class Book:
     ``ready`` or later and are over by ``deadline``.
 
     It may be moved within that window until ``freeze`` percent of the wait are over. With ``until`` it is
-    given up at that moment unless it was confirmed. ``handover`` is the job of a federation that it is for:
+    given up at that moment unless it was confirmed. ``transfer`` is the job of a federation that it is for:
     with a ``guard`` that job is deleted so many seconds after its start unless somebody says to keep it, and
     with ``late`` it starts no more than so many seconds after ``ready``, or is deleted. With ``arming`` it
     starts only once the booking was armed: all parts of its group may start then.
@@ -36,7 +36,7 @@ class Book:
     group: str = ""
     by: str = ""
     until: int | None = None
-    handover: str = ""
+    transfer: str = ""
     guard: int = 0
     late: int = 0
     arming: bool = False

@@ -7,7 +7,7 @@ adapter carries out nothing of a lower term than it has seen.
 from dataclasses import dataclass
 from typing import Literal
 
-from schedd.wire.facts import HandoverStep, ShareFacts, SubmissionFacts
+from schedd.wire.facts import ShareFacts, SubmissionFacts, TransferStep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,23 +70,23 @@ class Alert:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Handover:
-    """One step of handing a job over to the server; what became of it comes back as ``HandoverDone``.
+class TransferDecision:
+    """One step of handing a job over to the server; what became of it comes back as ``TransferStepDone``.
 
     ``submission`` comes with the step ``submit``; ``server_job`` with the others, where it is known.
-    ``let_run``: its release was asked for before, so that a job that is gone may have run.
+    ``release_requested``: its release was asked for before, so that a job that is gone may have run.
     """
 
     id: str
     cause: str
     time: int
-    handover: str
-    step: HandoverStep
+    transfer: str
+    step: TransferStep
     submission: SubmissionFacts | None = None
     server_job: str = ""
-    let_run: bool = False
+    release_requested: bool = False
     term: int = 0
-    type: Literal["handover"] = "handover"
+    type: Literal["transfer_decision"] = "transfer_decision"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,4 +105,4 @@ class Switch:
     type: Literal["switch"] = "switch"
 
 
-Decision = Run | Tell | Alert | Handover | Switch
+Decision = Run | Tell | Alert | TransferDecision | Switch

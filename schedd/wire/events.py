@@ -10,10 +10,9 @@ from schedd.wire.bookings import Book, BookingStep
 from schedd.wire.orders import (
     AccountMoved,
     AccountSet,
+    BagEndReported,
     ClockSet,
-    HandOver,
     LedgerKept,
-    LetRun,
     LogLost,
     PassedOver,
     PlanChosen,
@@ -23,9 +22,10 @@ from schedd.wire.orders import (
     PowerWish,
     RunsRead,
     StartsExpected,
-    TakeBack,
+    TransferRelease,
+    TransferRequest,
+    TransferWithdrawal,
     WattsRead,
-    WholeEnds,
 )
 from schedd.wire.told import Told
 
@@ -37,9 +37,9 @@ Event = (
     | LogLost
     | PassedOver
     | ClockSet
-    | HandOver
-    | LetRun
-    | TakeBack
+    | TransferRequest
+    | TransferRelease
+    | TransferWithdrawal
     | StartsExpected
     | PlanChosen
     | PowerWish
@@ -50,7 +50,7 @@ Event = (
     | RunsRead
     | Book
     | BookingStep
-    | WholeEnds
+    | BagEndReported
 )
 
 

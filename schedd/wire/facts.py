@@ -11,9 +11,8 @@ from typing import Final, Literal
 from schedd.wire.resources import ResourceFacts
 
 __all__ = [
-    "HANDED_ATTRIBUTES",
+    "TRANSFER_ATTRIBUTES",
     "ExpectedFacts",
-    "HandoverStep",
     "JobFacts",
     "JobLetter",
     "Mode",
@@ -25,6 +24,7 @@ __all__ = [
     "ServerFacts",
     "ShareFacts",
     "SubmissionFacts",
+    "TransferStep",
     "UnitsFacts",
 ]
 
@@ -32,7 +32,7 @@ Mode = Literal["shadow", "adviser", "scheduler"]
 """What is done with decisions: nothing, they are told, they are carried out."""
 JobLetter = Literal["Q", "H", "W", "T", "R", "E", "S", "C"]
 NodeStateName = Literal["up", "drain", "down"]
-HandoverStep = Literal["submit", "release", "withdraw", "delete"]
+TransferStep = Literal["submit", "release", "withdraw", "delete"]
 """A handed-over job is submitted on hold; then its hold is released, or it is withdrawn, which a job that
 runs is not: it may be deleted."""
 
@@ -155,7 +155,7 @@ class PlaceFacts:
     units: tuple[UnitsFacts, ...]
 
 
-HANDED_ATTRIBUTES: Final = frozenset(
+TRANSFER_ATTRIBUTES: Final = frozenset(
     {
         *("Job_Name", "Account_Name", "Priority", "Mail_Points", "Mail_Users", "Join_Path", "Keep_Files"),
         *("Output_Path", "Error_Path", "Rerunable", "Shell_Path_List", "stagein", "stageout", "umask"),

@@ -90,10 +90,10 @@ class StartsExpected:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HandOver:
+class TransferRequest:
     """Somebody who may do so wants a job to be submitted to the server in the name of ``user``, on hold.
 
-    ``handover`` is the name by which it can be asked after, chosen by who hands it over and used once. Until
+    ``transfer`` is the name by which it can be asked after, chosen by who hands it over and used once. Until
     ``keep_until`` (seconds since the epoch) it has a place in the plan although it is on hold. A
     ``booked`` one starts in the booking that was made for it, and nowhere else; one with a ``booking`` runs
     in that one of its user's, as if he had named it.
@@ -101,27 +101,27 @@ class HandOver:
 
     id: str
     time: int
-    handover: str
+    transfer: str
     submission: SubmissionFacts
     by: str = ""
     keep_until: int = 0
     booked: bool = False
     booking: str = ""
-    type: Literal["hand_over"] = "hand_over"
+    type: Literal["transfer_request"] = "transfer_request"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LetRun:
+class TransferRelease:
     """The job that was handed over is to lose its hold: from now on it may start."""
 
     id: str
     time: int
-    handover: str
-    type: Literal["let_run"] = "let_run"
+    transfer: str
+    type: Literal["transfer_release"] = "transfer_release"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WholeEnds:
+class BagEndReported:
     """The array is a share of something larger, of which other clusters have the rest: all of that ends at
     ``end`` by their plans and this one.
     """
@@ -130,21 +130,21 @@ class WholeEnds:
     time: int
     array: str
     end: int
-    type: Literal["whole_ends"] = "whole_ends"
+    type: Literal["bag_end_reported"] = "bag_end_reported"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TakeBack:
+class TransferWithdrawal:
     """The job that was handed over is to be deleted, unless it runs, or then, too, where that is ``forced``;
     one that never came must not come.
     """
 
     id: str
     time: int
-    handover: str
+    transfer: str
     by: str = ""
     forced: bool = False
-    type: Literal["take_back"] = "take_back"
+    type: Literal["transfer_withdrawal"] = "transfer_withdrawal"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

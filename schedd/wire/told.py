@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from schedd.wire.facts import (
-    HandoverStep,
     JobFacts,
     Mode,
     NodeFacts,
@@ -12,6 +11,7 @@ from schedd.wire.facts import (
     QueueFacts,
     ServerFacts,
     ShareFacts,
+    TransferStep,
 )
 
 
@@ -237,8 +237,8 @@ class Improved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HandoverDone:
-    """What became of one step of a handover. ``code`` of a refusal is the server's, 0 for the adapter's own.
+class TransferStepDone:
+    """What became of one step of a transfer. ``code`` of a refusal is the server's, 0 for the adapter's own.
 
     ``server_job`` is the job's id at the server, where there is one by now.
     """
@@ -246,13 +246,13 @@ class HandoverDone:
     id: str
     time: int
     decision_id: str
-    handover: str
-    step: HandoverStep
+    transfer: str
+    step: TransferStep
     done: bool
     server_job: str = ""
     code: int = 0
     text: str = ""
-    type: Literal["handover_done"] = "handover_done"
+    type: Literal["transfer_step_done"] = "transfer_step_done"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,7 +290,7 @@ Told = (
     | Counted
     | Snapshot
     | Improved
-    | HandoverDone
+    | TransferStepDone
     | Switched
 )
 """What an adapter may tell."""

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, Protocol, runtime_checkable
 
 import httpx2
 
-from schedd.wire import HANDED_ATTRIBUTES
+from schedd.wire import TRANSFER_ATTRIBUTES
 from server_adapter.batch.errors import (
     ProtocolError,
     RightsError,
@@ -156,7 +156,7 @@ def submission_of(job: Drained, script: str, realm: str, key: str) -> dict[str, 
         "owner": f"{user}@{realm}",
         "script": script,
         "resources": dict(job.resources or _LEAST),
-        "attributes": {n: v for n, v in job.attributes.items() if n in HANDED_ATTRIBUTES and v},
+        "attributes": {n: v for n, v in job.attributes.items() if n in TRANSFER_ATTRIBUTES and v},
         "variables": dict(job.variables),
         "key": key,
     }
@@ -373,7 +373,7 @@ class Drain:
 
 def _seen(job: Drained) -> str:
     """What a refusal depends on, and what was asked for."""
-    handed = {n: v for n, v in job.attributes.items() if n in HANDED_ATTRIBUTES or n in _NEVER}
+    handed = {n: v for n, v in job.attributes.items() if n in TRANSFER_ATTRIBUTES or n in _NEVER}
     return repr([sorted(one.items()) for one in (job.resources, job.variables, handed)])
 
 

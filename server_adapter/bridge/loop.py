@@ -13,7 +13,6 @@ from schedd.wire import (
     Alert,
     Decision,
     Event,
-    Handover,
     JobDeleted,
     JobEnded,
     JobQueued,
@@ -21,6 +20,7 @@ from schedd.wire import (
     Run,
     Switch,
     Tell,
+    TransferDecision,
 )
 from server_adapter.batch.errors import (
     BatchError,
@@ -36,7 +36,6 @@ from server_adapter.bridge.delivery import PostOffice, Waits
 from server_adapter.bridge.diff import diff, endings, reserved, snapshot, with_steady_starts
 from server_adapter.bridge.dispatch import Dispatcher, RunRules
 from server_adapter.bridge.draining import Drain
-from server_adapter.bridge.handovers import Handovers
 from server_adapter.bridge.journal import Journal, JournalError
 from server_adapter.bridge.rates import Pace
 from server_adapter.bridge.reservations import Reservations
@@ -46,6 +45,7 @@ from server_adapter.bridge.shadow import Shadow
 from server_adapter.bridge.snapshots import SnapshotTimes
 from server_adapter.bridge.state import EMPTY, State
 from server_adapter.bridge.switches import Switches
+from server_adapter.bridge.transfers import TransferExecutor
 from server_adapter.bridge.writer import Writer
 from server_adapter.settings import Settings
 
@@ -112,7 +112,7 @@ class Adapter:
         self._accepted.recall(self.journal.asked, clock())
         self._runs = Runs(dispatcher, self.delivery, self._accepted, self.look, self.look_soon, clock)
         self._look_timer: asyncio.TimerHandle | None = None
-        self._handovers = Handovers(
+        self._transfers = TransferExecutor(
             self.server, self.delivery, self._taken, self.look, clock, waits=self.server.barred
         )
         kept = settings.state_dir / "drained"
@@ -144,7 +144,7 @@ class Adapter:
                 "reading the server": self._cycles,
                 "sending events": self.delivery.deliver,
                 "fetching decisions": partial(self.delivery.follow, self.take, self.settings.daemon.wait),
-                "exchanging jobs with a federation": self._handovers.work,
+                "exchanging jobs with a federation": self._transfers.work,
                 "switching nodes": self._switches.work,
                 "draining routing queues": self._drain.work,
             }
@@ -198,8 +198,8 @@ class Adapter:
                     self.shadow.told(decision)
                 if self.settings.mode != "shadow":
                     self.writer.want(decision)
-            case Handover():
-                self._handovers.want(decision)
+            case TransferDecision():
+                self._transfers.want(decision)
             case Switch():
                 self._switches.want(decision)
             case Alert() if self.journal.see_alert(decision.time, decision.id):
@@ -408,7 +408,7 @@ class Adapter:
     def _taken(self) -> str:
         if self.settings.mode != "scheduler":
             return self._barred()
-        return "" if self.settings.handovers else "the adapter's setting handovers is off"
+        return "" if self.settings.transfers else "the adapter's setting transfers is off"
 
     async def _write(self) -> None:
         waits = Waits(first=1.0, longest=30.0)

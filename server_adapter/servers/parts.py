@@ -6,11 +6,11 @@ from typing import Any, Protocol
 from schedd.wire import Run, SubmissionFacts
 from server_adapter.bridge.checks import Check
 from server_adapter.bridge.draining import Ask, Drained, Drainer, Fate
-from server_adapter.bridge.handovers import Taker
 from server_adapter.bridge.link import Link
 from server_adapter.bridge.server import Outcome, Told
 from server_adapter.bridge.state import State, Writing
 from server_adapter.bridge.tells import Write
+from server_adapter.bridge.transfers import TransferServer
 
 __all__ = ["ServerOfParts"]
 
@@ -36,13 +36,22 @@ class _Pen(Protocol):
 
 
 class ServerOfParts:
-    """The half of `bridge.server.Server`, and all of `Taker` and `Drainer`, that is the same for all."""
+    """The half of `bridge.server.Server`, and all of `TransferServer` and `Drainer`, that
+    is the same for all.
+    """
 
     def __init__(
-        self, *, link: Link[Any], reader: _Reader, starter: _Starter, pen: _Pen, desk: Taker, router: Drainer
+        self,
+        *,
+        link: Link[Any],
+        reader: _Reader,
+        starter: _Starter,
+        pen: _Pen,
+        transfer_client: TransferServer,
+        router: Drainer,
     ) -> None:
         self.link = link
-        self.desk = desk
+        self.transfer_client = transfer_client
         self.router = router
         self._reading, self._starting, self._writing = reader, starter, pen
 
@@ -93,27 +102,27 @@ class ServerOfParts:
 
     async def submit(self, submission: SubmissionFacts, mark: str) -> str:
         """Submits a job that is handed over, on hold."""
-        return await self.desk.submit(submission, mark)
+        return await self.transfer_client.submit(submission, mark)
 
     async def marked(self, mark: str) -> str:
         """The id of the job with this mark."""
-        return await self.desk.marked(mark)
+        return await self.transfer_client.marked(mark)
 
     async def finish(self, job: str, tasks: int) -> None:
         """What a submission that was broken off had still to do."""
-        await self.desk.finish(job, tasks)
+        await self.transfer_client.finish(job, tasks)
 
-    async def let_run(self, job: str) -> None:
+    async def release(self, job: str) -> None:
         """Lifts its hold."""
-        await self.desk.let_run(job)
+        await self.transfer_client.release(job)
 
-    async def take_back(self, job: str, *, may_have_run: bool) -> None:
+    async def withdraw(self, job: str, *, may_have_run: bool) -> None:
         """Deletes it unless it runs."""
-        await self.desk.take_back(job, may_have_run=may_have_run)
+        await self.transfer_client.withdraw(job, may_have_run=may_have_run)
 
     async def delete(self, job: str) -> None:
         """Deletes it, though it may run."""
-        await self.desk.delete(job)
+        await self.transfer_client.delete(job)
 
     async def routed(self, queues: Sequence[str]) -> list[Drained]:
         """The jobs in these routing queues."""

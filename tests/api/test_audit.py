@@ -88,8 +88,8 @@ REFUSED: dict[str, tuple[str, str, dict[str, Any], str, str]] = {
         "POST", "/notices", {"json": {"job": "77", "moved": 60}}, "notify", "refused: 77, ",
     ),
     "the end of no notice": ("DELETE", "/notices/9", {}, "notify no more", "refused: 9: "),
-    "the release of no handover": (
-        "POST", "/handovers/x/release", {"headers": FEDERATION}, "let run", "refused: x: ",
+    "the release of no transfer": (
+        "POST", "/transfers/x/release", {"headers": FEDERATION}, "release", "refused: x: ",
     ),
     "a licence that is not lent": (
         "PUT", "/licences/matlab", {"json": {"copies": 1, "number": 1}, "headers": FEDERATION}, "lend",

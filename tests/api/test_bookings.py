@@ -73,8 +73,8 @@ def test_without_a_word_of_the_site_nobody_books(busy_cluster: TestClient) -> No
         ({"request": None}, "give either request or resources"),
         ({"start": T}, "start says it all"),
         ({"ready": None, "deadline": None}, "say when"),
-        ({"guard": 5}, "guard, late and arming are for a handover"),
-        ({"late": 5}, "guard, late and arming are for a handover"),
+        ({"guard": 5}, "guard, late and arming are for a transfer"),
+        ({"late": 5}, "guard, late and arming are for a transfer"),
         ({"request": "nodes=1:ppn"}, "ppn"),
         ({"duration": 5}, "greater than or equal to 60"),
         ({"freeze": 101}, "less than or equal to 100"),
@@ -94,7 +94,7 @@ def test_a_user_books_in_his_own_name_and_touches_his_own_alone(open_site: TestC
     open_site.app.state.askers = Askers(Tokens(people))  # type: ignore[attr-defined]
     assert put(open_site, "b", "ann").json()["booking"]["owner"] == "ann"
     assert put(open_site, "c", "ann", owner="bob").status_code == 403
-    assert put(open_site, "c", "ann", handover="fed.1.1").status_code == 403
+    assert put(open_site, "c", "ann", transfer="fed.1.1").status_code == 403
     bob = {"Authorization": f"Bearer {token('bob')}"}
     assert open_site.get(f"{HERE}/b", headers=bob).status_code == 404
     assert open_site.delete(f"{HERE}/b", headers=bob).status_code == 404

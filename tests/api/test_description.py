@@ -116,16 +116,16 @@ NAMED = [
     (f"{_ONE}/power/readings", "post"),
     (f"{_ONE}/licences/{{name}}", "put"),
     (f"{_ONE}/accounts/{{account}}", "put"),
-    (f"{_ONE}/handovers/{{name}}", "put"),
-    (f"{_ONE}/handovers/{{name}}/release", "post"),
-    (f"{_ONE}/handovers/{{name}}/whole", "post"),
-    (f"{_ONE}/handovers/{{name}}", "get"),
-    (f"{_ONE}/handovers/{{name}}", "delete"),
+    (f"{_ONE}/transfers/{{name}}", "put"),
+    (f"{_ONE}/transfers/{{name}}/release", "post"),
+    (f"{_ONE}/transfers/{{name}}/bag-end", "post"),
+    (f"{_ONE}/transfers/{{name}}", "get"),
+    (f"{_ONE}/transfers/{{name}}", "delete"),
 ]
 ENDLESS = [(f"{_ONE}/stream", "get")]
 """Their answers have no end: see test_stream."""
 OPERATIONS = [
-    *((f"{_ONE}/{path}", "get") for path in ("jobs", "nodes", "plan", "gaps", "decisions", "handovers")),
+    *((f"{_ONE}/{path}", "get") for path in ("jobs", "nodes", "plan", "gaps", "decisions", "transfers")),
     (f"{_ONE}/jobs/{{job}}/history", "get"),
     *((f"{_ONE}/{path}", "get") for path in ("plan/evaluation/history", "searches")),
     (f"{_ONE}/policy/preview", "post"),

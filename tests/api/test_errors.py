@@ -77,7 +77,7 @@ ANYBODY = "user reader operator adapter admin federation"
         ("POST", f"{MAIN}/events", "adapter admin"),
         ("POST", f"{MAIN}/pause", "operator admin"),
         ("POST", f"{MAIN}/resume", "operator admin"),
-        ("GET", f"{MAIN}/handovers", "admin federation"),
+        ("GET", f"{MAIN}/transfers", "admin federation"),
     ],
 )
 def test_each_role_may_do_its_own_and_no_more(

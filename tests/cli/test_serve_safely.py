@@ -381,13 +381,13 @@ def test_whatever_changes_something_is_in_the_audit_with_who_did_it(served: Serv
         ("DELETE", "/policy", None, "policy", ""),
         ("POST", "/searches", None, "search", ""),
         ("DELETE", "/pareto", None, "pareto", "refused: no search is under way"),
-        ("PUT", "/handovers/x", {"user": "ann", "script": "date"}, "hand over", "x: a job of ann"),
-        ("DELETE", "/handovers/x", None, "take back", "x"),
+        ("PUT", "/transfers/x", {"user": "ann", "script": "date"}, "transfer jobs", "x: a job of ann"),
+        ("DELETE", "/transfers/x", None, "withdraw", "x"),
     ]
     # What these change must be there first: tests/api has them.
     staged = {
         ("POST", "/bookings/{name}/accept"),
-        ("POST", "/handovers/{name}/release"),
+        ("POST", "/transfers/{name}/release"),
         ("POST", "/notices"),
         ("DELETE", "/notices/{number}"),
         ("POST", "/pareto"),
@@ -395,7 +395,7 @@ def test_whatever_changes_something_is_in_the_audit_with_who_did_it(served: Serv
     }
     asking = {("POST", path) for path in ("/what-if", "/policy/preview")}
     # Programs tell these again and again: nobody decided anything.
-    asking |= {("POST", "/power/readings"), ("POST", "/handovers/{name}/whole")}
+    asking |= {("POST", "/power/readings"), ("POST", "/transfers/{name}/bag-end")}
     asking |= {("POST", f"/{kind}/preview") for kind in ("reservations/{name}", "holds/{kind}/{name}")}
     described = served.client.get("/openapi.json").json()["paths"]
     writing = {

@@ -101,10 +101,10 @@ METHODS: dict[tuple[str, str], Callable[[Client], object]] = {
     ("get", f"{C}/accounts/ledger"): Client.ledger,
     ("get", f"{C}/accounts/report"): Client.account_report,
     ("post", f"{C}/policy/preview"): lambda client: client.preview_policy(SITE),
-    ("put", f"{C}/handovers/{{name}}"): lambda client: client.hand_over("h.1", JOB),
-    ("get", f"{C}/handovers/{{name}}"): lambda client: client.handover("h.1"),
-    ("get", f"{C}/handovers"): Client.handovers,
-    ("delete", f"{C}/handovers/{{name}}"): lambda client: client.take_back("h.1"),
+    ("put", f"{C}/transfers/{{name}}"): lambda client: client.submit_held("h.1", JOB),
+    ("get", f"{C}/transfers/{{name}}"): lambda client: client.job_transfer("h.1"),
+    ("get", f"{C}/transfers"): Client.job_transfers,
+    ("delete", f"{C}/transfers/{{name}}"): lambda client: client.withdraw_transfer("h.1"),
     ("put", f"{C}/licences/{{name}}"): lambda client: client.lend("ansys", 1, 1),
     ("get", f"{C}/notices"): Client.notices,
     ("post", f"{C}/notices"): lambda client: _none_sent(lambda: client.add_notice(moved=600)),
@@ -122,8 +122,8 @@ METHODS: dict[tuple[str, str], Callable[[Client], object]] = {
 """In the order in which they can be called one after another."""
 ADAPTERS = {("post", f"{C}/events"), ("get", f"{C}/decisions")}
 """What an adapter says and hears; it has a client of its own."""
-LATER = {("post", f"{C}/handovers/{{name}}/release"), ("post", f"{C}/handovers/{{name}}/whole")}
-"""Need an adapter at work: see tests/api/test_handovers.py."""
+LATER = {("post", f"{C}/transfers/{{name}}/release"), ("post", f"{C}/transfers/{{name}}/bag-end")}
+"""Need an adapter at work: see tests/api/test_transfers.py."""
 
 
 @pytest.fixture(scope="module")

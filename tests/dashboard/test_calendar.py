@@ -57,7 +57,7 @@ def test_bookings_are_listed_to_whom_they_concern(look: Open, site: Site) -> Non
         asked = {"nodes": "1:ppn=2"}
         window: dict[str, Any] = {"duration": HOUR, "ready": start, "deadline": start + HOUR}
         return Book(
-            id=event_id(), time=T, name=name, owner=owner, resources=asked, handover=name, **window, **more
+            id=event_id(), time=T, name=name, owner=owner, resources=asked, transfer=name, **window, **more
         )
 
     his = book("fed.1", "bob", T + 4 * HOUR, freeze=0)

@@ -6,7 +6,7 @@ import pytest
 
 from schedd.engine import Engine
 from schedd.engine.facts.arrays import array_number
-from schedd.wire import PolicyChanged, WholeEnds
+from schedd.wire import BagEndReported, PolicyChanged
 from tests.engine.cluster import Cluster, T
 
 JOBS = ("x[1]", "x[2]", "x[3]", "small")
@@ -83,7 +83,7 @@ def share(*, told: int = 0, late: bool = False) -> Cluster:
 
     def tell() -> None:
         now = cluster.server.now
-        cluster.tell(WholeEnds(id=cluster.server.event_id(), time=now, array="x[]", end=T + told))
+        cluster.tell(BagEndReported(id=cluster.server.event_id(), time=now, array="x[]", end=T + told))
 
     cluster.submit("a", "1:ppn=4", 1000, runtime=100)
     if told and not late:

@@ -14,14 +14,14 @@ from schedd.wire import (
     Book,
     BookingStep,
     ClockSet,
-    HandOver,
-    Handover,
-    HandoverDone,
-    LetRun,
     Reserve,
     Run,
     RunRefused,
     SubmissionFacts,
+    TransferDecision,
+    TransferRelease,
+    TransferRequest,
+    TransferStepDone,
 )
 from tests.engine.cluster import Cluster, T
 
@@ -229,15 +229,15 @@ def test_a_job_that_was_handed_over_runs_in_the_booking_that_is_named_for_it(
     site = Site()
     site.book("b", length=150, within=(50, 200))
     facts = SubmissionFacts(owner, "sleep 1", resources={"nodes": "1:ppn=4", "walltime": "100"})
-    about: dict[str, Any] = {"time": T, "handover": "fed.1.1"}
+    about: dict[str, Any] = {"time": T, "transfer": "fed.1.1"}
     made = site.tell(
-        HandOver(id=site.server.event_id(), submission=facts, by="fed", booking=booking, **about)
+        TransferRequest(id=site.server.event_id(), submission=facts, by="fed", booking=booking, **about)
     )
-    (submit,) = [one for one in made if isinstance(one, Handover)]
+    (submit,) = [one for one in made if isinstance(one, TransferDecision)]
     done: dict[str, Any] = {"decision_id": submit.id, "step": "submit", "done": True, "server_job": "1"}
     site.submit("1", walltime=100, owner=f"{owner}@login", state="H", holds="o")
-    site.tell(HandoverDone(id=site.server.event_id(), **done, **about))
-    site.tell(LetRun(id=site.server.event_id(), **about), *site.server.release("1"))
+    site.tell(TransferStepDone(id=site.server.event_id(), **done, **about))
+    site.tell(TransferRelease(id=site.server.event_id(), **about), *site.server.release("1"))
     site.at(60)
     assert site.runs("1") == runs
     assert ("1" in site.booking("b").jobs) == (runs == [50])
@@ -302,7 +302,7 @@ def test_a_job_that_backs_off_beyond_what_is_left_of_its_booking_waits_for_its_e
 def test_alerts_of_two_groups_are_two() -> None:
     site = Site(nodes=2)
     for name in ("x", "y"):
-        site.book(name, within=(0, 100), handover=f"h{name}", guard=10, freeze=0)
+        site.book(name, within=(0, 100), transfer=f"h{name}", guard=10, freeze=0)
     site.at(12)
     opened = [one for one in site.engine.state.alerts.values() if one.kind == "group"]
     assert [(one.about, one.times) for one in opened] == [("hx", 1), ("hy", 1)]

@@ -11,20 +11,20 @@ import pytest
 from schedd.engine import handlers
 from schedd.engine.facts import state as state_module
 from schedd.engine.facts.books import AccountBook
-from schedd.engine.machine import handovers
+from schedd.engine.machine import transfers
 from schedd.engine.rank import accounts
 from schedd.engine.run import jobs, running
 from schedd.policy.fair_share import Usage
 from schedd.predict import RunTimePredictor
 from schedd.wire import (
     AccountSet,
-    HandOver,
     JobDeleted,
     JobEnded,
     PassedOver,
     Run,
     ShareFacts,
     SubmissionFacts,
+    TransferRequest,
 )
 from tests.engine.cluster import Cluster, T
 
@@ -41,8 +41,8 @@ def _cluster() -> Cluster:
     server = cluster.server
     cluster.tell(AccountSet(id=server.event_id(), time=server.now, name="phys", amount=10**9))
     submission = SubmissionFacts("ann", "true", queue="batch", resources={"nodes": "1:ppn=4"})
-    cluster.tell(HandOver(id=server.event_id(), time=server.now, handover="h", submission=submission))
-    cluster.engine.state.handed["1.s"] = "h"
+    cluster.tell(TransferRequest(id=server.event_id(), time=server.now, transfer="h", submission=submission))
+    cluster.engine.state.transfer_by_job["1.s"] = "h"
     cluster.submit("1.s", walltime=1000, runtime=100, account="phys")
     cluster.submit("2.s", walltime=1000, account="phys")
     assert cluster.record("1.s").run.started == T
@@ -82,7 +82,7 @@ _STEPS: list[tuple[Any, str, str]] = [
     (jobs, "ran_to_its_end", "how long it ran"),
     (RunTimePredictor, "forget", "that it is not predicted any more"),
     (jobs, "unblock", "that it blocks no node any more"),
-    (handovers, "note_end", "the end of what was handed over"),
+    (transfers, "note_end", "the end of what was handed over"),
 ]
 
 

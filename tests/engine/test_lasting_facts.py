@@ -10,7 +10,15 @@ from schedd.engine import Engine
 from schedd.engine.lasting_facts import SECTIONS
 from schedd.engine.validate import check
 from schedd.model import FOREVER
-from schedd.wire import AccountMoved, AccountSet, Book, HandOver, PlanningHeld, PolicyChanged, SubmissionFacts
+from schedd.wire import (
+    AccountMoved,
+    AccountSet,
+    Book,
+    PlanningHeld,
+    PolicyChanged,
+    SubmissionFacts,
+    TransferRequest,
+)
 from tests.engine.cluster import Cluster, T
 
 
@@ -158,9 +166,9 @@ def furnished() -> Cluster:
         PlanningHeld(**event_id(cluster), kind="queue", name="night", reason="not yet"),
         AccountSet(**event_id(cluster), name="physics", by="root", unit="money"),
         AccountMoved(**event_id(cluster), source="", target="physics", amount=1_000_000, by="root"),
-        HandOver(
+        TransferRequest(
             **event_id(cluster),
-            handover="fed.1.1",
+            transfer="fed.1.1",
             by="fed",
             submission=SubmissionFacts("ann", "#!/bin/sh\n"),
         ),
@@ -193,7 +201,7 @@ def test_all_that_people_have_said_outlives_a_rebuild() -> None:
         before.books.accounts,
     )
     assert after.books.entries == before.books.entries
-    assert after.handovers == before.handovers
+    assert after.transfers == before.transfers
     booking, known = after.bookings["demo"], before.bookings["demo"]
     assert (booking.start, booking.held, booking.phase) == (known.start, known.held, known.phase)
     assert booking.slots
@@ -224,7 +232,7 @@ def test_a_section_that_cannot_be_read_is_named_and_takes_no_other_with_it(secti
     assert "weather (not known to this version)" in unread
     number_like = ("decision_number", "change_number", "generation", "breaches", "power_seen", "power_saved")
     plain = (*number_like, "paused", "foreign", "adapter_mode", "lost", "handed", "kept_places")
-    if section not in (*plain, "whole_ends", "aside", "boots", "lives", "usage", "jobs", "walltime_use"):
+    if section not in (*plain, "report_bag_end", "aside", "boots", "lives", "usage", "jobs", "walltime_use"):
         assert len(unread) == 2, unread
         assert any(one.startswith(section) for one in unread)
     assert ("node", "n4") in cluster.engine.state.holds or section == "holds"
@@ -235,7 +243,7 @@ def test_fields_of_another_version_are_left_out() -> None:
     cluster.submit("1")
 
     def later(found: dict[str, Any]) -> None:
-        for name in ("holds", "bookings", "handovers", "nodes", "queues", "reservations"):
+        for name in ("holds", "bookings", "transfers", "nodes", "queues", "reservations"):
             for one in found[name]:
                 one["colour"] = "red"
         found["server"]["colour"] = "red"

@@ -9,7 +9,7 @@ import pytest
 import uvicorn
 
 from schedd.cli.main import main
-from schedd.federation.routing.seen import HandoverSeen
+from schedd.federation.routing.seen import TransferStatus
 from tests.federation.desk import HERE, JOB, Desk
 
 
@@ -36,7 +36,7 @@ def shell(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[...,
         desk.report(name, end)
     assert [one.kind for one in desk.roof.work("north")] == ["submit"]
     for state in ("held", "released"):
-        seen = HandoverSeen(state, job="7.north", state="planned", planned_start=1_699_999_950)
+        seen = TransferStatus(state, job="7.north", state="planned", planned_start=1_699_999_950)
         desk.report("north", fed_1_1=seen)
         desk.roof.work("north")
     desk.now += 61

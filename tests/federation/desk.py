@@ -10,7 +10,7 @@ from schedd.api import bags, federated_bookings, groups
 from schedd.api.roof import create_app
 from schedd.federation.log import Log
 from schedd.federation.roof.roof import Report, Roof
-from schedd.federation.routing.seen import HandoverSeen, Offer
+from schedd.federation.routing.seen import Offer, TransferStatus
 from schedd.federation.settings import Settings
 from schedd.service.access.roles import Bearer
 from schedd.service.access.tokens import Tokens
@@ -66,13 +66,13 @@ class Desk:
         self.roof = Roof(chosen, self.log, {"north": "x", "south": "x"}, lambda: self.now)
         self.app.state.roof = self.roof
 
-    def report(self, cluster: str, end: int | None = None, **handovers: HandoverSeen) -> None:
+    def report(self, cluster: str, end: int | None = None, **transfers: TransferStatus) -> None:
         """The cluster is looked at; with ``end``, its plan ends every job after so many seconds."""
         if end is not None:
             offer = Offer(self.now, self.now + end)
             self.roof.answered(cluster, dict.fromkeys(self.roof.questions(cluster), (offer, 1)))
-        seen = {name.replace("_", "."): one for name, one in handovers.items()}
-        self.roof.report(cluster, Report(handovers=seen, cpus=8, generation=1))
+        seen = {name.replace("_", "."): one for name, one in transfers.items()}
+        self.roof.report(cluster, Report(transfers=seen, cpus=8, generation=1))
 
     def client(self, name: str) -> TestClient:
         return TestClient(self.app, headers={"Authorization": f"Bearer token-of-{name}"})
@@ -82,7 +82,7 @@ def released(desk: Desk, cluster: str, *jobs: str) -> None:
     """The first attempts of these jobs are held there, then released: they wait."""
     for phase in ("held", "released"):
         found: dict[str, Any] = {
-            f"fed_{job}_1": HandoverSeen(
+            f"fed_{job}_1": TransferStatus(
                 phase, job=f"{job}.{cluster}", state="planned", planned_start=desk.now
             )
             for job in jobs

@@ -5,12 +5,12 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 from schedd.federation.routing.machine import Action
-from schedd.federation.routing.seen import HandoverSeen
+from schedd.federation.routing.seen import TransferStatus
 
 
 @dataclass
 class Cluster:
-    """Handovers as ``schedd.engine.machine.handovers`` keeps them; jobs that may run do when chance will."""
+    """Transfers as ``schedd.engine.machine.transfers`` keeps them; jobs that may run do when chance will."""
 
     name: str
     chance: random.Random
@@ -18,43 +18,43 @@ class Cluster:
     """By federation's job: how often it was started, anywhere."""
 
     def __post_init__(self) -> None:
-        self.handovers: dict[str, HandoverSeen] = {}
+        self.transfers: dict[str, TransferStatus] = {}
         self.places: dict[str, tuple[int, int]] = {}
         """Kept for jobs on hold."""
         self.cut = False
 
     def ask(self, action: Action) -> None:
         """A request arrives."""
-        known = self.handovers.get(action.handover)
+        known = self.transfers.get(action.transfer)
         match action.kind:
             case "submit":
                 if known is None:
-                    self.handovers[action.handover] = HandoverSeen("asked")
+                    self.transfers[action.transfer] = TransferStatus("submitting")
                     if (action.body or {}).get("keep_for") and self.chance.random() < 0.7:
                         start = self.chance.randrange(100, 9000)
-                        self.places[action.handover] = (start, start + 100)
+                        self.places[action.transfer] = (start, start + 100)
             case "release" if known is not None and known.phase == "held":
-                self._put(action.handover, phase="releasing", let_run=True)
+                self._put(action.transfer, phase="releasing", release_requested=True)
             case "withdraw" if known is None:
-                self.handovers[action.handover] = HandoverSeen("withdrawn")
+                self.transfers[action.transfer] = TransferStatus("withdrawn")
             case "withdraw" if known is not None:
-                if known.end == "ended" or (known.end and known.let_run):
+                if known.end == "ended" or (known.end and known.release_requested):
                     return
                 if known.phase == "refused" or known.end:
-                    self._put(action.handover, phase="withdrawn")
+                    self._put(action.transfer, phase="withdrawn")
                 elif known.phase != "withdrawn":
-                    self._put(action.handover, phase="withdrawing")
+                    self._put(action.transfer, phase="withdrawing")
             case _:
                 pass
 
     def live(self) -> None:
         """Something goes on in one job."""
-        if not self.handovers:
+        if not self.transfers:
             return
-        name = self.chance.choice(list(self.handovers))
-        one = self.handovers[name]
+        name = self.chance.choice(list(self.transfers))
+        one = self.transfers[name]
         match one.phase:
-            case "asked":
+            case "submitting":
                 refused = self.chance.random() < 0.2
                 self._put(name, phase="refused" if refused else "held", job="" if refused else f"j.{name}")
                 if not refused and name in self.places:
@@ -75,4 +75,4 @@ class Cluster:
                 pass
 
     def _put(self, name: str, **changes: object) -> None:
-        self.handovers[name] = replace(self.handovers[name], **changes)  # type: ignore[arg-type]
+        self.transfers[name] = replace(self.transfers[name], **changes)  # type: ignore[arg-type]

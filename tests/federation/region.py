@@ -13,7 +13,7 @@ from threading import RLock
 from typing import Any
 
 from research.federations.wires import EngineWire
-from schedd.api.handovers import view as handover_view
+from schedd.api.transfers import view as transfer_view
 from schedd.client import Unreachable
 from schedd.dialect import family_of
 from schedd.engine.show.view import publish
@@ -22,7 +22,7 @@ from schedd.federation.bookings.steps import LIVE
 from schedd.federation.groups.group import Group
 from schedd.federation.log import Log
 from schedd.federation.roof.roof import Report, Roof
-from schedd.federation.routing.seen import HandoverSeen
+from schedd.federation.routing.seen import TransferStatus
 from schedd.federation.settings import ClusterSettings, Settings
 from schedd.federation.threads.bags import BagKeeper
 from schedd.federation.threads.bookings import BookingKeeper
@@ -30,18 +30,18 @@ from schedd.federation.threads.groups import Keeper
 from schedd.service.questions.forks import Fork
 from schedd.wire import (
     Act,
+    BagEndReported,
     BookingStep,
     Event,
-    Handover,
-    HandoverDone,
     JobFacts,
     Run,
     RunAccepted,
-    WholeEnds,
+    TransferDecision,
+    TransferStepDone,
 )
 from tests.engine.cluster import Cluster, T
 
-SEEN = tuple(HandoverSeen.__dataclass_fields__)
+SEEN = tuple(TransferStatus.__dataclass_fields__)
 
 
 class Killed(BaseException):
@@ -49,7 +49,7 @@ class Killed(BaseException):
 
 
 class Provider(Cluster):
-    """A cluster to which jobs are handed over; ``deaf``: its adapter carries no step of a handover out;
+    """A cluster to which jobs are handed over; ``deaf``: its adapter carries no step of a transfer out;
     ``refuses``: why its server starts nothing.
     """
 
@@ -60,7 +60,7 @@ class Provider(Cluster):
         self.full = ""
         """Why its server takes no arrays."""
         self.turn = RLock()
-        self.undone: list[Handover] = []
+        self.undone: list[TransferDecision] = []
         self.handed: dict[str, str] = {}
         self.began: dict[str, int] = {}
         self.starts: Counter[str] = Counter()
@@ -70,7 +70,7 @@ class Provider(Cluster):
         while True:
             decisions = self.engine.handle(events, self.server.now).decisions
             self.decisions += decisions
-            self.undone += [one for one in decisions if isinstance(one, Handover)]
+            self.undone += [one for one in decisions if isinstance(one, TransferDecision)]
             found: list[Event] = []
             for one in decisions if self.obeys else ():
                 if isinstance(one, Run) and self.refuses:
@@ -88,8 +88,8 @@ class Provider(Cluster):
             if not events and (wake is None or wake > self.server.now):
                 return
 
-    def _carry_out(self, one: Handover) -> Iterator[Event]:
-        server, job = self.server, self.handed.get(one.handover, "")
+    def _carry_out(self, one: TransferDecision) -> Iterator[Event]:
+        server, job = self.server, self.handed.get(one.transfer, "")
         done = True
         if one.step == "submit" and one.submission is not None:
             number, array = len(self.handed) + 1, one.submission.array
@@ -97,7 +97,7 @@ class Provider(Cluster):
             if self.full and array:
                 job, done = "", False
             else:
-                self.handed[one.handover] = job
+                self.handed[one.transfer] = job
             first, _, last = array.partition("-")
             names = (
                 [job.replace("[]", f"[{i}]") for i in range(int(first), int(last) + 1)] if array else [job]
@@ -123,11 +123,11 @@ class Provider(Cluster):
                     done = False
                 else:
                     yield from server.delete(name)
-        yield HandoverDone(
+        yield TransferStepDone(
             id=server.event_id(),
             time=server.now,
             decision_id=one.id,
-            handover=one.handover,
+            transfer=one.transfer,
             step=one.step,
             done=done,
             server_job=job,
@@ -145,16 +145,16 @@ class Provider(Cluster):
         ]
 
     def started(self) -> dict[str, int]:
-        """When jobs that were handed over were started, by handover."""
+        """When jobs that were handed over were started, by transfer."""
         return {name: self.began[job] for name, job in self.handed.items() if job in self.began}
 
     def report(self) -> Report:
         published = publish(self.engine.state)
         found = {}
-        for name, record in published.handovers.items():
-            seen = handover_view(published, record)
-            found[name] = HandoverSeen(**{one: getattr(seen, one) for one in SEEN})
-        return Report(handovers=found, cpus=8, generation=published.generation)
+        for name, record in published.transfers.items():
+            seen = transfer_view(published, record)
+            found[name] = TransferStatus(**{one: getattr(seen, one) for one in SEEN})
+        return Report(transfers=found, cpus=8, generation=published.generation)
 
 
 class Wire(EngineWire):
@@ -193,8 +193,8 @@ class Wire(EngineWire):
         self._region.weather(self._at)
         return super().bookings()
 
-    def whole_ends(self, name: str, end: int) -> None:
-        self._send(WholeEnds(**self._id(), array=self._at.handed[name], end=end))
+    def report_bag_end(self, name: str, end: int) -> None:
+        self._send(BagEndReported(**self._id(), array=self._at.handed[name], end=end))
 
     def what_if(self, **asked: Any) -> dict[str, Any]:
         self._region.weather(self._at)
@@ -271,11 +271,11 @@ class Region:
                 wire = Wire(provider, self)
                 try:
                     if one.kind == "submit":
-                        wire.hand_over(one.handover, one.body or {})
+                        wire.submit_held(one.transfer, one.body or {})
                     elif one.kind == "release":
-                        wire.let_run(one.handover)
+                        wire.release_transfer(one.transfer)
                     else:
-                        wire.take_back(one.handover)
+                        wire.withdraw_transfer(one.transfer)
                 except Unreachable:
                     continue
 
@@ -366,7 +366,7 @@ class Region:
         found: dict[str, list[tuple[str, int]]] = {}
         for name, provider in self.clusters.items():
             for one in provider.engine.state.bookings.values():
-                if one.phase in LIVE and not one.event.handover:
+                if one.phase in LIVE and not one.event.transfer:
                     found.setdefault(one.name.split(".")[1], []).append((name, one.start - T))
         return found
 
@@ -378,8 +378,8 @@ class Region:
         """By part, when its jobs were started, in seconds after the beginning."""
         found: dict[int, list[int]] = {}
         for provider in self.clusters.values():
-            for handover, moment in provider.started().items():
-                _, group, copy = handover.split(".")
+            for transfer, moment in provider.started().items():
+                _, group, copy = transfer.split(".")
                 if group == name:
                     part = self.group(name).copies[int(copy) - 1].part
                     found.setdefault(part, []).append(moment - T)

@@ -15,7 +15,7 @@ from schedd.federation.report import StretchFigures, arrays_of, bags_of
 from schedd.federation.routing.events import Chosen, Refused, Submitted
 from schedd.federation.routing.jobs import Jobs, Question
 from schedd.federation.routing.machine import actions, decide
-from schedd.federation.routing.seen import ClusterSeen, HandoverSeen, Offer
+from schedd.federation.routing.seen import ClusterSeen, Offer, TransferStatus
 from schedd.service.read.arrays import Spread, spread_of
 from tests.federation.desk import HERE, JOB, Desk
 from tests.federation.test_machine import ASKED, OUT, RULES, USERS, of, seen
@@ -117,7 +117,7 @@ def test_an_array_is_taken_counts_with_all_its_work_and_is_shown_with_where_its_
     counts = {"tasks": 10, "planned": 6, "running": 3, "ended": 1, "failed": 0, "deleted": 0}
     counts |= {"first_end": desk.now + 5, "last_end": desk.now + 5}
     for state in ("held", "released"):
-        one = HandoverSeen(state, job="7[].north", state="running", tasks=counts)
+        one = TransferStatus(state, job="7[].north", state="running", tasks=counts)
         desk.report("north", None, **{f"fed_{row['id']}_1": one})
         desk.roof.work("north")
     assert ann.get(f"{HERE}/{row['id']}").json()["standing"] == counts
@@ -181,7 +181,7 @@ def test_the_commands_submit_an_array_and_show_it(
     counts = {"tasks": 5, "planned": 0, "running": 0, "ended": 5, "failed": 1, "deleted": 0}
     counts |= {"first_end": desk.now + 5, "last_end": desk.now + 65}
     for state, more in (("held", {}), ("released", {}), ("released", {"end": "ended", "exit_status": 1})):
-        one = HandoverSeen(state, job="7[].north", tasks=counts, **more)  # type: ignore[arg-type]
+        one = TransferStatus(state, job="7[].north", tasks=counts, **more)  # type: ignore[arg-type]
         desk.report("north", None, **{f"fed_{name}_1": one})
         desk.roof.work("north")
     assert shell("checkjob", "--federation", name) == 1, "it has no planned start any more"

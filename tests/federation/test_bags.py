@@ -63,8 +63,8 @@ class Town(Region):
         """How often each task of a bag was started, anywhere."""
         found: Counter[int] = Counter()
         for provider in self.clusters.values():
-            for handover, array in provider.handed.items():
-                job = self.roof.jobs.by_id.get(handover.split(".")[1])
+            for transfer, array in provider.handed.items():
+                job = self.roof.jobs.by_id.get(transfer.split(".")[1])
                 if job is None or job.bag != name:
                     continue
                 head, _, rest = array.partition("[]")
@@ -230,7 +230,7 @@ def test_clusters_are_told_when_a_bag_ends_over_all_of_them(town: Town, *, on: b
             if record.facts.array:
                 ends[cluster] = max(state.plan.start(record.slot) + 100, ends.get(cluster, 0))
     assert len(set(ends.values())) > 1, ends
-    told = {cluster: set(town.clusters[cluster].engine.state.whole_ends.values()) for cluster in ends}
+    told = {cluster: set(town.clusters[cluster].engine.state.bag_ends.values()) for cluster in ends}
     assert told == {cluster: {max(ends.values())} if on else set() for cluster in ends}
     town.go(700, 5)
     assert town.ran(name) == Counter(range(40))

@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 
 from schedd.api import bags
 from schedd.client import ClientError, Refused
-from schedd.federation.routing.seen import HandoverSeen
+from schedd.federation.routing.seen import TransferStatus
 from schedd.store import StoreError
 from tests.federation.desk import Desk
 
@@ -286,11 +286,11 @@ def test_a_bag_tells_how_its_tasks_stand_by_cluster(desk: Desk, plan: Plan, ann:
     def seen(name: str, share: str, state: str, **more: Any) -> None:
         counts = {**none, **{key: value for key, value in more.items() if key in none}}
         rest = {key: value for key, value in more.items() if key not in none}
-        one = HandoverSeen("released", f"7[].{name}", state, True, tasks=counts, **rest)
+        one = TransferStatus("released", f"7[].{name}", state, True, tasks=counts, **rest)
         desk.report(name, None, **{f"fed_{share}_1": one})
 
     for name, share in (("north", north), ("south", south)):
-        desk.report(name, None, **{f"fed_{share}_1": HandoverSeen("held", f"7[].{name}")})
+        desk.report(name, None, **{f"fed_{share}_1": TransferStatus("held", f"7[].{name}")})
         seen(name, share, "planned", planned=5)
     assert [row[name] for name in ("first_end", "stretch_s", "stretch")] == [None] * 3
     seen("south", south, "planned", planned=5, first_end=desk.now + 1)

@@ -11,7 +11,7 @@ from schedd.api import balance
 from schedd.api.app import create_app
 from schedd.cli.main import main
 from schedd.engine import EngineSettings
-from schedd.federation.routing.seen import HandoverSeen
+from schedd.federation.routing.seen import TransferStatus
 from schedd.federation.settings import Settings
 from schedd.service.access.roles import Bearer
 from schedd.service.access.tokens import Tokens
@@ -75,7 +75,7 @@ def test_the_federations_own_jobs_count_where_they_ran_and_when(desk: Desk) -> N
     desk.report("west", 900)
     desk.roof.work("north")
     released(desk, "north", "1")
-    desk.report("north", fed_1_1=HandoverSeen("released", job="1.north", end="ended", exit_status=0))
+    desk.report("north", fed_1_1=TransferStatus("released", job="1.north", end="ended", exit_status=0))
     ended = desk.roof.jobs["1"].over_at
     assert ended == desk.now
     period = {"since": ended, "until": ended + 1}

@@ -50,7 +50,7 @@ def test_it_is_booked_where_the_plans_let_it_begin_first_under_the_users_name_th
     assert region.booked() == {name: [("b", 200)]}
     assert (one.booked, one.phase, one.start, one.cpus) == (True, "flexible", T + 200, 8)
     (there,) = region.clusters["b"].engine.state.bookings.values()
-    assert (there.event.owner, there.confirmed, there.event.handover) == ("ann", True, "")
+    assert (there.event.owner, there.confirmed, there.event.transfer) == ("ann", True, "")
     assert not region.clusters["a"].engine.state.bookings, "the other was asked for its plan alone"
 
 
@@ -279,7 +279,7 @@ def test_where_the_answer_is_lost_it_is_the_same_booking_when_asked_again(region
     region.after = {"book": 1}  # the request gets through, its answer does not
     name = region.book("review")
     region.go(1)
-    assert region.booking(name).attempts[0].phase == "asking"
+    assert region.booking(name).attempts[0].phase == "requested"
     assert len(region.booked()[name]) == 1
     region.begin()
     region.go(6)
@@ -297,14 +297,14 @@ def test_a_cluster_that_falls_silent_is_passed_over_and_what_it_may_have_booked_
     name = region.book("review", (500, 2_000))
     region.go(20)
     one = region.booking(name)
-    assert [(it.cluster, it.phase) for it in one.attempts] == [("a", "back"), ("b", "asking")], one
+    assert [(it.cluster, it.phase) for it in one.attempts] == [("a", "withdrawing"), ("b", "requested")], one
     region.after = {}
     region.go(20)
     assert region.booked() == {name: [("b", 1_000)]}
-    assert [it.phase for it in region.booking(name).attempts] == ["back", "confirmed"]
+    assert [it.phase for it in region.booking(name).attempts] == ["withdrawing", "confirmed"]
     region.lost = ""
     region.go(5)
-    assert [it.phase for it in region.booking(name).attempts] == ["gone", "confirmed"]
+    assert [it.phase for it in region.booking(name).attempts] == ["withdrawn", "confirmed"]
 
 
 def test_a_cluster_that_is_never_heard_of_is_tried_three_times(region: Region) -> None:
@@ -320,14 +320,14 @@ def test_one_whose_confirmation_does_not_get_through_is_sought_anew(region: Regi
     region.lost = "confirm"
     name = region.book("review", (500, 2_000))
     region.go(5)
-    assert region.booking(name).attempts[0].phase == "taken"
+    assert region.booking(name).attempts[0].phase == "booked"
     assert not region.booking(name).booked
     assert booking_row(region.roof, region.booking(name))["state"] == "being booked"
     region.go(40)
     region.lost = ""
     region.go(10)
     assert region.booking(name).booked
-    assert [it.phase for it in region.booking(name).attempts] == ["gone", "confirmed"]
+    assert [it.phase for it in region.booking(name).attempts] == ["withdrawn", "confirmed"]
     assert len(region.booked()[name]) == 1
 
 

@@ -220,7 +220,7 @@ async def test_three_hundred_jobs_and_twenty_groups_over_three_clusters_and_ten_
         runs, starts = town.runs(), town.starts()
         assert {row["over"] for row in rows} == {"ended"}
         assert {row["id"]: runs[row["id"]] for row in rows} == {row["id"]: 1 for row in rows}
-        ended = [one for row in rows for one in row["attempts"] if one["let_go"] and one["phase"] == "over"]
+        ended = [one for row in rows for one in row["attempts"] if one["let_go"] and one["phase"] == "ended"]
         where = Counter(one["cluster"] for one in ended)
         phases = Counter(one["phase"] for row in rows for one in row["attempts"])
         moved = sum(row["moves"] for row in rows)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from schedd.federation.groups.divided import divide, piece, unit_cores
 from schedd.federation.groups.group import Group, Options
-from schedd.wire import Handover, SubmissionFacts
+from schedd.wire import SubmissionFacts, TransferDecision
 from tests.engine.cluster import T
 from tests.federation.desk import Desk
 from tests.federation.region import Region
@@ -35,24 +35,24 @@ def cores(region: Region, name: str) -> dict[str, int]:
 
 
 def submissions(region: Region, name: str) -> dict[tuple[str, str], SubmissionFacts]:
-    """What was handed over of the group, by cluster and handover."""
+    """What was handed over of the group, by cluster and transfer."""
     return {
-        (cluster, one.handover): one.submission
+        (cluster, one.transfer): one.submission
         for cluster, provider in region.clusters.items()
         for one in provider.decisions
-        if isinstance(one, Handover)
+        if isinstance(one, TransferDecision)
         and one.step == "submit"
         and one.submission is not None
-        and one.handover.split(".")[1] == name
+        and one.transfer.split(".")[1] == name
     }
 
 
 def ran(region: Region, name: str) -> dict[str, str]:
     """What the jobs of the group asked for that ran, by cluster."""
     found: dict[str, str] = {}
-    for (cluster, handover), submission in submissions(region, name).items():
+    for (cluster, transfer), submission in submissions(region, name).items():
         provider = region.clusters[cluster]
-        if provider.handed.get(handover) in provider.began:
+        if provider.handed.get(transfer) in provider.began:
             assert cluster not in found, "one piece at each cluster"
             found[cluster] = submission.resources["nodes"]
     return found

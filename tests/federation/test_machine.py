@@ -15,7 +15,7 @@ from schedd.federation.routing.jobs import ImpossibleError, Jobs, Question
 from schedd.federation.routing.machine import actions, decide, observe
 from schedd.federation.routing.ordering import LEVELS, Backlog
 from schedd.federation.routing.policies import Candidate, Policy
-from schedd.federation.routing.seen import ClusterSeen, HandoverSeen, Offer, Rules
+from schedd.federation.routing.seen import ClusterSeen, Offer, Rules, TransferStatus
 from tests.federation.model import Cluster
 
 JOB = {"script": "sleep 1", "resources": {"nodes": "1"}, "cpu_seconds": 100}
@@ -37,8 +37,8 @@ class Federation:
         self.chance = chance
         self.log: list[str] = []
         self.now = 0
-        self.known: dict[str, dict[str, HandoverSeen]] = {}
-        """What was seen of each cluster's handovers since the last kill."""
+        self.known: dict[str, dict[str, TransferStatus]] = {}
+        """What was seen of each cluster's transfers since the last kill."""
         self.lives = 0
         self.kill()
 
@@ -69,23 +69,23 @@ class Federation:
                 cluster.ask(action)
         if cluster.cut or (lossy and self.chance.random() < 0.5):
             since = self.seen[name].since if self.seen[name].away else self.now
-            self.seen[name] = ClusterSeen("cut off", since, self.seen[name].handovers)
+            self.seen[name] = ClusterSeen("cut off", since, self.seen[name].transfers)
         else:
             start = self.chance.randrange(100, 9000)
             offers = offered(start, start + 100, USERS["ann@org"][name])
-            self.seen[name] = ClusterSeen("", self.now, dict(cluster.handovers), offers, cpus=10)
+            self.seen[name] = ClusterSeen("", self.now, dict(cluster.transfers), offers, cpus=10)
             old = self.known.get(name)
             changed = None  # the first look after a kill is at all of them
             if old is not None:
-                changed = [one for one, seen in cluster.handovers.items() if old.get(one) != seen]
+                changed = [one for one, seen in cluster.transfers.items() if old.get(one) != seen]
             lives = self.lives
             for _ in range(4):
-                events = observe(self.jobs, RULES, name, cluster.handovers, self.now, changed)
+                events = observe(self.jobs, RULES, name, cluster.transfers, self.now, changed)
                 self.take(events)
                 if not events or self.lives != lives:
                     break
             if self.lives == lives:
-                self.known[name] = dict(cluster.handovers)
+                self.known[name] = dict(cluster.transfers)
         self.take(decide(self.jobs, RULES, self.seen, self.now, USERS))
 
 
@@ -157,9 +157,9 @@ def test_two_attempts_are_never_let_go_at_once() -> None:
 
 
 def seen(**more: ClusterSeen) -> dict[str, ClusterSeen]:
-    there = HandoverSeen("released", "7.a", "planned", True, planned_start=5000, planned_end=9000)
+    there = TransferStatus("released", "7.a", "planned", True, planned_start=5000, planned_end=9000)
     found = {
-        "a": ClusterSeen(handovers={"fed.1.1": there}),
+        "a": ClusterSeen(transfers={"fed.1.1": there}),
         "b": ClusterSeen(offers=offered(1000, 5000)),
     }
     return {**found, **more}
@@ -182,18 +182,18 @@ def test_a_job_that_is_named_twice_is_decided_once() -> None:
 
 def test_a_job_never_moves_past_its_promise() -> None:
     jobs = taken(*OUT)
-    there = HandoverSeen(
+    there = TransferStatus(
         "released", "7.a", "planned", True, planned_start=5000, planned_end=9000, promised_start=900
     )
-    late = seen(a=ClusterSeen(handovers={"fed.1.1": there}))
+    late = seen(a=ClusterSeen(transfers={"fed.1.1": there}))
     assert decide(jobs, RULES, late, 10, USERS) == []
 
 
 def held(start: int | None, end: int | None) -> ClusterSeen:
     """The cluster of the second attempt, which is on hold there with its place kept."""
     state = "planned" if start is not None else "waiting"
-    place = HandoverSeen("held", "8.b", state, planned_start=start, planned_end=end)
-    return ClusterSeen(handovers={"fed.1.2": place})
+    place = TransferStatus("held", "8.b", state, planned_start=start, planned_end=end)
+    return ClusterSeen(transfers={"fed.1.2": place})
 
 
 def test_the_old_place_is_given_up_only_when_the_job_has_its_place_in_the_new_plan() -> None:
@@ -212,16 +212,16 @@ def test_a_move_is_given_up_where_no_place_is_kept_or_another_took_it() -> None:
     for there in (held(None, None), held(4990, 8990)):
         (event,) = decide(jobs, RULES, seen(b=there), 10, USERS)
         assert (event.type, getattr(event, "attempt", 0)) == ("given_up", 2)
-    promised = HandoverSeen("released", "7.a", "planned", True, planned_end=9000, promised_start=1500)
-    late = seen(a=ClusterSeen(handovers={"fed.1.1": promised}), b=held(1600, 5600))
+    promised = TransferStatus("released", "7.a", "planned", True, planned_end=9000, promised_start=1500)
+    late = seen(a=ClusterSeen(transfers={"fed.1.1": promised}), b=held(1600, 5600))
     (event,) = decide(jobs, RULES, late, 10, USERS)
     assert (event.type, getattr(event, "attempt", 0)) == ("given_up", 2)
 
 
 def test_a_running_job_stays_and_its_copy_is_given_up() -> None:
     jobs = taken(*OUT, chosen(2, "b", 1000, 5000), of(Held, 2, server_job="8.b"))
-    runs = HandoverSeen("released", "7.a", "running", True)
-    (event,) = decide(jobs, RULES, seen(a=ClusterSeen(handovers={"fed.1.1": runs})), 10, USERS)
+    runs = TransferStatus("released", "7.a", "running", True)
+    (event,) = decide(jobs, RULES, seen(a=ClusterSeen(transfers={"fed.1.1": runs})), 10, USERS)
     assert isinstance(event, GivenUp)
     assert event.attempt == 2
 

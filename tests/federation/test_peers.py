@@ -54,8 +54,8 @@ class Cluster:
             "server": {"family": self.family} if self.family else {},
         }
 
-    def handovers(self, since: int = 0, *, after: int | None = None) -> list[dict[str, Any]]:
-        self._note("handovers", since, after)
+    def transfers(self, since: int = 0, *, after: int | None = None) -> list[dict[str, Any]]:
+        self._note("transfers", since, after)
         return self.rows
 
     def what_if(self, **question: Any) -> dict[str, Any]:
@@ -73,11 +73,11 @@ class Cluster:
             "generation": self.generation,
         }
 
-    def hand_over(self, name: str, body: Any) -> None:
-        self._note("hand_over", name, body["user"])
+    def submit_held(self, name: str, body: Any) -> None:
+        self._note("submit_held", name, body["user"])
 
-    def let_run(self, name: str) -> None:
-        self._note("let_run", name)
+    def release_transfer(self, name: str) -> None:
+        self._note("release_requested", name)
 
     def close(self) -> None:
         pass
@@ -124,11 +124,11 @@ class Street:
 
     def row(self, **more: Any) -> dict[str, Any]:
         found = {
-            "handover": "fed.1.1",
+            "transfer": "fed.1.1",
             "phase": "held",
             "job": "7.north",
             "state": "waiting",
-            "let_run": False,
+            "release_requested": False,
             "end": "",
             "exit_status": None,
             "planned_start": None,
@@ -159,7 +159,7 @@ def test_no_more_of_a_cluster_is_used_and_shown_than_it_discloses(
     street.cluster.generation = 2
     street.round()
     street.cluster.rows = [
-        street.row(phase="released", let_run=True, state="planned", planned_start=1_700_000_100)
+        street.row(phase="released", release_requested=True, state="planned", planned_start=1_700_000_100)
     ]
     street.cluster.generation = 3
     street.round()
@@ -167,7 +167,7 @@ def test_no_more_of_a_cluster_is_used_and_shown_than_it_discloses(
     assert (row["cpus"], row["jobs"], row["disclosure"]) == (cpus, jobs, disclosure)
     assert street.roof.seen["north"].cpus == (cpus or 0)
     (attempt,) = job_row(street.roof, street.roof.jobs[job.id])["attempts"]
-    assert (attempt["phase"], attempt["planned_start"]) == ("out", start)
+    assert (attempt["phase"], attempt["planned_start"]) == ("released", start)
     street.log.close()
 
 
@@ -198,16 +198,16 @@ def test_only_what_changed_is_read_again(tmp_path: Path) -> None:
     street = Street(tmp_path)
     street.round()
     street.round()
-    assert street.cluster.asked[-2:] == [("handovers", 0, None), ("cluster",)]
+    assert street.cluster.asked[-2:] == [("transfers", 0, None), ("cluster",)]
     street.cluster.generation = 7
     street.round()
-    assert street.cluster.asked[-1:] == [("handovers", 1_700_000_000, 1)]
+    assert street.cluster.asked[-1:] == [("transfers", 1_700_000_000, 1)]
     street.cluster.fails = Unreachable("no daemon answers")
     street.round()
     assert street.roof.seen["north"].away == "no daemon answers"
     street.cluster.fails = None
     street.round()
-    assert street.cluster.asked[-1:] == [("handovers", 0, None)], "nobody knows what was missed"
+    assert street.cluster.asked[-1:] == [("transfers", 0, None)], "nobody knows what was missed"
     assert street.roof.seen["north"].away == ""
     street.log.close()
 
@@ -218,10 +218,10 @@ def test_what_was_asked_for_is_not_asked_for_again_at_once(tmp_path: Path) -> No
     street.roof.submit("ann@org", JOB)
     for _ in range(3):
         street.round()
-    assert street.cluster.count("hand_over") == 1
+    assert street.cluster.count("submit_held") == 1
     street.peer._asked = {name: at - 3.5 for name, at in street.peer._asked.items()}
     street.round()
-    assert street.cluster.count("hand_over") == 2
+    assert street.cluster.count("submit_held") == 2
     street.log.close()
 
 

@@ -164,7 +164,7 @@ class Hall:
 
     def look(self, *names: str) -> None:
         for name in names:
-            self.roof.report(name, Report(handovers={}, generation=1))
+            self.roof.report(name, Report(transfers={}, generation=1))
 
     def submit(self, nodes: str, walltime: int = 60) -> Any:
         asks = {"nodes": nodes, "walltime": str(walltime)}

@@ -13,7 +13,7 @@ from schedd.federation.roof.roof import Report
 from schedd.federation.routing.choosing import Load, assigned
 from schedd.federation.routing.jobs import Question
 from schedd.federation.routing.quotes import Quotes
-from schedd.federation.routing.seen import HandoverSeen, Offer
+from schedd.federation.routing.seen import Offer, TransferStatus
 from schedd.federation.settings import Settings
 from schedd.federation.threads.peers import Peer
 from schedd.store.errors import NotLeader, StoreError
@@ -59,7 +59,7 @@ def test_a_job_goes_to_the_cluster_whose_plan_ends_it_first(desk: Desk) -> None:
         desk.report(name, end)
     (action,) = desk.roof.work("south")
     assert desk.roof.work("north") == []
-    assert (action.kind, action.handover) == ("submit", "fed.1.1")
+    assert (action.kind, action.transfer) == ("submit", "fed.1.1")
     assert action.body == {
         "user": "ann",
         "queue": "",
@@ -68,10 +68,10 @@ def test_a_job_goes_to_the_cluster_whose_plan_ends_it_first(desk: Desk) -> None:
         "attributes": {},
         "variables": {},
     }
-    held = HandoverSeen("held", job="7.south")
+    held = TransferStatus("held", job="7.south")
     desk.report("south", fed_1_1=held)
     assert [one.kind for one in desk.roof.work("south")] == ["release"]
-    planned = HandoverSeen("released", job="7.south", state="planned", planned_start=desk.now + 50)
+    planned = TransferStatus("released", job="7.south", state="planned", planned_start=desk.now + 50)
     desk.report("south", fed_1_1=planned)
     row = desk.client("ann@org").get(f"{HERE}/{job}").json()
     assert (row["cluster"], row["server_job"]) == ("south", "7.south")
@@ -94,7 +94,7 @@ def test_a_job_and_the_choice_for_it_are_kept_in_one_go(desk: Desk, monkeypatch:
 
     monkeypatch.setattr(desk.log, "append", note)
     row = ann.post(HERE, json={**JOB, "key": "k2"}).json()
-    assert (row["cluster"], [one["phase"] for one in row["attempts"]]) == ("south", ["asking"])
+    assert (row["cluster"], [one["phase"] for one in row["attempts"]]) == ("south", ["submitting"])
     assert kept == [["submitted", "chosen"]]
     desk.log.close()
     desk.begin()  # as it is read again
@@ -141,10 +141,10 @@ def test_what_waits_at_a_cluster_is_reckoned_anew_when_it_changed_and_only_then(
         """
         reckoned.clear()
         seen = {
-            f"fed.{job[1:]}.1": HandoverSeen(phase, job=job, state=state)
+            f"fed.{job[1:]}.1": TransferStatus(phase, job=job, state=state)
             for job, (phase, state) in states.items()
         }
-        desk.roof.report("north", Report(handovers=seen, whole=False, cpus=8, generation=1))
+        desk.roof.report("north", Report(transfers=seen, whole=False, cpus=8, generation=1))
         assert reckoned == ["north"] * wanted, states
         if "north" in desk.roof._unreckoned:
             return
@@ -186,10 +186,10 @@ def test_a_submission_that_a_cluster_refuses_goes_to_the_next_best(desk: Desk) -
     for name, end in (("north", 900), ("south", 500)):
         desk.report(name, end)
     desk.roof.refused(desk.roof.work("south")[0], "body.queue: no such queue")
-    desk.roof.report("south", Report(handovers={}))
+    desk.roof.report("south", Report(transfers={}))
     assert [one.kind for one in desk.roof.work("north")] == ["submit"]
     attempts = desk.client("ann@org").get(f"{HERE}/{job}").json()["attempts"]
-    assert [one["phase"] for one in attempts] == ["refused", "asking"]
+    assert [one["phase"] for one in attempts] == ["refused", "submitting"]
     assert attempts[0]["text"] == "body.queue: no such queue"
 
 
@@ -201,7 +201,7 @@ def test_a_cancelled_job_is_withdrawn_where_it_is(desk: Desk) -> None:
     desk.report("north", 1)
     assert ann.delete(f"{HERE}/{job}").json()["cancelled"]
     assert [one.kind for one in desk.roof.work("north")] == ["withdraw"]
-    desk.report("north", fed_1_1=HandoverSeen("withdrawn"))
+    desk.report("north", fed_1_1=TransferStatus("withdrawn"))
     assert ann.get(f"{HERE}/{job}").json()["over"] == "cancelled"
     assert desk.roof.work("north") == []
 

@@ -16,14 +16,14 @@ from schedd.federation.roof.roof import Report
 from schedd.federation.routing.events import Submitted
 from schedd.federation.routing.jobs import Jobs
 from schedd.federation.routing.machine import Action
-from schedd.federation.routing.seen import HandoverSeen
+from schedd.federation.routing.seen import TransferStatus
 from schedd.federation.strays import is_stray, strays
-from schedd.wire import HandOver, LetRun, SubmissionFacts
+from schedd.wire import SubmissionFacts, TransferRelease, TransferRequest
 from tests.federation.model import Cluster
 from tests.federation.region import Region
 from tests.federation.test_machine import JOB, RULES, Federation
 
-ON_HOLD = ("asked", "held", "releasing")
+ON_HOLD = ("submitting", "held", "releasing")
 WHOLE = {"nodes": "2:ppn=4"}
 
 
@@ -32,8 +32,8 @@ class Liar(Cluster):
 
     lies = False
 
-    def told(self) -> dict[str, HandoverSeen]:
-        found = dict(self.handovers)
+    def told(self) -> dict[str, TransferStatus]:
+        found = dict(self.transfers)
         for name, seen in found.items() if self.lies else ():
             if seen.phase == "held" and not seen.end:
                 found[name] = replace(seen, phase=self.chance.choice(("refused", "withdrawn")))
@@ -46,16 +46,16 @@ class Reconciling(Federation):
     def round(self, name: str) -> None:
         cluster = self.clusters[name]
         assert isinstance(cluster, Liar)
-        truth, cluster.handovers = cluster.handovers, cluster.told()
-        told = dict(cluster.handovers)
+        truth, cluster.transfers = cluster.transfers, cluster.told()
+        told = dict(cluster.transfers)
         try:
             super().round(name)
         finally:
-            asked = {one: seen for one, seen in cluster.handovers.items() if told.get(one) != seen}
-            cluster.handovers = {**truth, **asked}
+            asked = {one: seen for one, seen in cluster.transfers.items() if told.get(one) != seen}
+            cluster.transfers = {**truth, **asked}
         if not cluster.cut:
-            for handover in list(strays(self.jobs, Groups(), RULES.name, cluster.told())):
-                cluster.ask(Action(name, "withdraw", handover, "", 0))
+            for transfer in list(strays(self.jobs, Groups(), RULES.name, cluster.told())):
+                cluster.ask(Action(name, "withdraw", transfer, "", 0))
 
 
 @given(st.integers(0, 1 << 32))
@@ -85,7 +85,7 @@ def test_no_copy_stays_on_hold_at_a_cluster_that_told_wrong_phases_for_a_while(s
             cluster.live()
     for name, cluster in clusters.items():
         left = {
-            one: seen for one, seen in cluster.handovers.items() if seen.phase in ON_HOLD and not seen.end
+            one: seen for one, seen in cluster.transfers.items() if seen.phase in ON_HOLD and not seen.end
         }
         assert not left, (seed, name, left)
 
@@ -104,12 +104,12 @@ def lying(region: Region, name: str, phase: str) -> Any:
 
     def report() -> Report:
         found = honest()
-        assert found.handovers is not None
+        assert found.transfers is not None
         told = {
             one: replace(seen, phase=phase) if seen.phase in ON_HOLD else seen
-            for one, seen in found.handovers.items()
+            for one, seen in found.transfers.items()
         }
-        return replace(found, handovers=told)
+        return replace(found, transfers=told)
 
     provider.report = report  # type: ignore[method-assign]
     return lambda: setattr(provider, "report", honest)
@@ -131,7 +131,9 @@ def test_copies_of_a_group_and_of_a_job_that_were_told_away_are_asked_back(
         region.begin()
     region.go(5)
     on_hold = [one for one in region.clusters["a"].server.jobs.values() if one.state == "H"]
-    wanted = [c for g in region.roof.groups.by_id.values() for c in g.copies if c.phase in ("wanted", "held")]
+    wanted = [
+        c for g in region.roof.groups.by_id.values() for c in g.copies if c.phase in ("submitting", "held")
+    ]
     assert len(on_hold) <= len([one for one in wanted if one.cluster == "a"]), on_hold
     for name in list(region.roof.groups.open):
         region.roof.of_groups.cancel(name, "ann@org")
@@ -145,9 +147,11 @@ def test_a_copy_of_which_the_log_knows_nothing_is_asked_back_unless_it_was_relea
     script = SubmissionFacts("ann", "x", resources={"nodes": "2:ppn=4", "walltime": "500"})
     now = provider.server.now
     for number, name in enumerate(("fed.7.1", "fed.8.1", "other.9.1")):
-        provider.tell(HandOver(id=f"y:{number}", time=now, by="ours", handover=name, submission=script))
+        provider.tell(
+            TransferRequest(id=f"y:{number}", time=now, by="ours", transfer=name, submission=script)
+        )
     assert len(provider.server.jobs) == 3
-    provider.tell(LetRun(id="x:2", time=provider.server.now, handover="fed.8.1"))
+    provider.tell(TransferRelease(id="x:2", time=provider.server.now, transfer="fed.8.1"))
     region.go(5)
     left = {provider.handed[one] for one in ("fed.8.1", "other.9.1")}
     assert set(provider.server.jobs) == left
@@ -155,5 +159,5 @@ def test_a_copy_of_which_the_log_knows_nothing_is_asked_back_unless_it_was_relea
 
 @pytest.mark.parametrize("name", ["", "fed", "fed.", "fed.x", "fed.1", "fed.1.x", "fed..1", "fed.1.0"])
 def test_names_that_nobody_here_gave_are_left_alone_or_at_least_no_error(name: str) -> None:
-    seen = HandoverSeen("released", job="1.s")
+    seen = TransferStatus("released", job="1.s")
     assert is_stray(Jobs(), Groups(), "fed", name, seen) is False

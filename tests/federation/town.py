@@ -19,7 +19,7 @@ from server_adapter.emulator import NodeSpec
 from tests.server_adapter.bridge.processes import House, Program, _says_yes, free_port
 
 FEDERATION, ALICE, CAROL = "the-federations-token-there", "the-token-of-alice", "the-token-of-carol"
-_MARK = re.compile(r"SCHEDD_HANDOVER=fed\.(\d+)\.(\d+)")
+_MARK = re.compile(r"SCHEDD_TRANSFER=fed\.(\d+)\.(\d+)")
 
 
 class Wire:
@@ -115,7 +115,7 @@ class Town:
             place.mkdir()
             nodes = [NodeSpec(f"{name}{number}", 4, (), 16 << 20) for number in range(1, 3)]
             house = House(place, "openpbs" if name in openpbs else "6.1", nodes=nodes)
-            house._adapter_settings = "handovers = true\n" + house._adapter_settings
+            house._adapter_settings = "transfers = true\n" + house._adapter_settings
             with (place / "tokens").open("a") as file:
                 file.write(f"federation ours {FEDERATION}\n")
             self.houses[name] = house

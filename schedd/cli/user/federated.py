@@ -13,14 +13,14 @@ from schedd.client.federation import AttemptRow, FederationClient, JobRow
 __all__ = ["add_option", "cancel", "client", "show_job", "show_queue"]
 
 _STATES = {
-    "asking": "submitting",
+    "submitting": "submitting",
     "held": "held",
-    "letting": "being released",
-    "out": "queued",
+    "releasing": "being released",
+    "released": "queued",
     "withdrawing": "being withdrawn",
     "withdrawn": "withdrawn",
     "refused": "refused",
-    "over": "ended",
+    "ended": "ended",
 }
 """What an attempt's phase says where its cluster tells no more."""
 

@@ -49,7 +49,6 @@ from schedd.client.answers.bookings import (
     OrderView,
 )
 from schedd.client.answers.choices import Applied, OfferedMove, OfferedPlan, PlanSet, Sought, Stopped
-from schedd.client.answers.handovers import HandoverDoneView, HandoversView, HandoverView, LentView, TasksView
 from schedd.client.answers.jobs import (
     Ahead,
     ArrayView,
@@ -114,6 +113,13 @@ from schedd.client.answers.quality import (
     UserSummary,
     UsersView,
 )
+from schedd.client.answers.transfers import (
+    LentView,
+    TasksView,
+    TransferResultView,
+    TransfersView,
+    TransferView,
+)
 
 __all__ = [
     "AccountView",
@@ -149,9 +155,6 @@ __all__ = [
     "FairShareView",
     "Gap",
     "GapsView",
-    "HandoverDoneView",
-    "HandoverView",
-    "HandoversView",
     "History",
     "HoldView",
     "HoldsView",
@@ -222,6 +225,9 @@ __all__ = [
     "Stopped",
     "TasksView",
     "Term",
+    "TransferResultView",
+    "TransferView",
+    "TransfersView",
     "UserSummary",
     "UsersView",
     "VariantAnswer",

@@ -45,7 +45,7 @@ class BookingView(TypedDict):
     freezes: int | None
     confirmed: bool
     until: int | None
-    handover: str
+    transfer: str
     nodes: list[ShareFacts]
     jobs: list[str]
     moves: list[MoveView]

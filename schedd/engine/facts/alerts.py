@@ -59,7 +59,7 @@ class OpenAlert:
 
     kind: str
     about: str
-    """The node, job, licence, reservation or handover that it is about; empty: the cluster."""
+    """The node, job, licence, reservation or transfer that it is about; empty: the cluster."""
     text: str
     since: int
     """When it was first raised."""

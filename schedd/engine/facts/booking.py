@@ -126,5 +126,5 @@ def key_for(bookings: Mapping[str, Booking], event: Book) -> str:
     if key not in bookings:
         return key
     known = bookings[key].event
-    same = known.owner == event.owner and bool(known.handover) == bool(event.handover)
+    same = known.owner == event.owner and bool(known.transfer) == bool(event.transfer)
     return key if same else f"{event.name}{_OF}{event.owner}"

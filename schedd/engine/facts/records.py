@@ -21,8 +21,6 @@ __all__ = [
     "ChangeSet",
     "Choice",
     "Ended",
-    "HandedOver",
-    "HandoverPhase",
     "JobRecord",
     "Link",
     "Outcome",
@@ -32,6 +30,8 @@ __all__ = [
     "Risk",
     "RunSoFar",
     "StartAttempt",
+    "TransferPhase",
+    "TransferRecord",
     "UnresolvedStart",
 ]
 
@@ -337,21 +337,21 @@ class NodePower:
         return self.phase in ("stopping", "off", "booting")
 
 
-HandoverPhase = Literal["asked", "held", "releasing", "released", "withdrawing", "withdrawn", "refused"]
+TransferPhase = Literal["submitting", "held", "releasing", "released", "withdrawing", "withdrawn", "refused"]
 
 
 @dataclass(frozen=True, slots=True)
-class HandedOver:
-    """One handover. ``since`` is when it last changed, ``decision`` the one whose outcome is awaited."""
+class TransferRecord:
+    """One transfer. ``since`` is when it last changed, ``decision`` the one whose outcome is awaited."""
 
-    handover: str
+    transfer: str
     user: str
     by: str
-    phase: HandoverPhase
+    phase: TransferPhase
     since: int
     decision: str = ""
     server_job: str = ""
-    let_run: bool = False
+    release_requested: bool = False
     """Its release was asked for: it may have started."""
     end: Literal["", "ended", "deleted"] = ""
     exit_status: int | None = None

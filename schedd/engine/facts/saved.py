@@ -23,7 +23,6 @@ from schedd.engine.facts.records import (
     Cause,
     Choice,
     Ended,
-    HandedOver,
     JobRecord,
     Link,
     NodePower,
@@ -32,6 +31,7 @@ from schedd.engine.facts.records import (
     Risk,
     RunSoFar,
     StartAttempt,
+    TransferRecord,
     UnresolvedStart,
 )
 from schedd.model import Never, Request, WaitingFor
@@ -63,7 +63,6 @@ __all__ = [
     "ENDS",
     "FAILURES",
     "GATES",
-    "HANDOVERS",
     "HOLDS",
     "LIST",
     "LIVES",
@@ -71,6 +70,7 @@ __all__ = [
     "REREADING",
     "RESERVATIONS",
     "SERVER",
+    "TRANSFERS",
     "UNRESOLVED",
     "facts_by_name",
     "load_facts",
@@ -492,10 +492,10 @@ DOUBTED: Final = How(
     save=lambda value: [value[0], sorted(value[1])] if value is not None else None,
     load=lambda saved: (saved[0], frozenset(saved[1])) if saved is not None else None,
 )
-HANDOVERS: Final = How(
+TRANSFERS: Final = How(
     dict,
     _values,
-    lambda saved: {one["handover"]: HandedOver(**one) for one in saved},
+    lambda saved: {one["transfer"]: TransferRecord(**one) for one in saved},
     each=asdict,
 )
 POWER: Final = How(dict, _values, lambda saved: {one["node"]: NodePower(**one) for one in saved}, each=asdict)

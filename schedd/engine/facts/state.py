@@ -26,11 +26,11 @@ from schedd.engine.facts.numbers import Numbers
 from schedd.engine.facts.pools import LimitBook, caps_of
 from schedd.engine.facts.records import (
     ChangeSet,
-    HandedOver,
     JobRecord,
     NodePower,
     Ranks,
     ReservationRecord,
+    TransferRecord,
     UnresolvedStart,
 )
 from schedd.engine.facts.saved import (
@@ -42,7 +42,6 @@ from schedd.engine.facts.saved import (
     ENDS,
     FAILURES,
     GATES,
-    HANDOVERS,
     HOLDS,
     LIST,
     LIVES,
@@ -51,6 +50,7 @@ from schedd.engine.facts.saved import (
     REREADING,
     RESERVATIONS,
     SERVER,
+    TRANSFERS,
     UNRESOLVED,
     facts_by_name,
 )
@@ -278,10 +278,10 @@ class EngineState:
     """Since when snapshots insist on a loss that was not believed, and what was lost."""
 
     # ---- jobs that a federation handed over ------------------------------------------------------
-    handovers: dict[str, HandedOver] = declared(HANDOVERS, make=dict)
-    handed: dict[str, str] = declared(NAMES, make=dict)
-    """By the id of the job at the server: its handover."""
-    whole_ends: dict[str, int] = declared(NAMES, make=dict)
+    transfers: dict[str, TransferRecord] = declared(TRANSFERS, make=dict)
+    transfer_by_job: dict[str, str] = declared(NAMES, make=dict)
+    """By the id of the job at the server: its transfer."""
+    bag_ends: dict[str, int] = declared(NAMES, make=dict)
     """By array that is a share of something larger: when that ends as a whole."""
     kept_places: dict[str, int] = declared(NAMES, make=dict)
     """By job on hold for which a place is kept: until when."""
@@ -424,7 +424,7 @@ class EngineState:
         deadline = read_deadline(facts.resources, facts.submitted)
         self.due_by[slot] = FOREVER if deadline is None else deadline
         self.array_of[slot] = array_number(facts.array)
-        self.whole_end[slot] = self.whole_ends.get(facts.array, 0) if facts.array else 0
+        self.whole_end[slot] = self.bag_ends.get(facts.array, 0) if facts.array else 0
         self.owner_of[slot] = self.owners.setdefault(facts.owner, len(self.owners))
 
     @property

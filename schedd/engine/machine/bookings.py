@@ -15,15 +15,15 @@ from schedd.engine.facts.booking import LIVE, Booking, BookingPhase, Option, key
 from schedd.engine.facts.intake import Understood, not_counted
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import HORIZON, EngineState
-from schedd.engine.machine.handovers import take_back
 from schedd.engine.machine.parts import bounds, overdue
+from schedd.engine.machine.transfers import withdraw
 from schedd.engine.place.bound import booking_of, drop_pieces, fit, names_booking, shares_of_takes
 from schedd.engine.place.places import make_way, plan_job
 from schedd.engine.rank.accounts import account_of, amount_in_words, most_of
 from schedd.model import Request, WaitingFor
 from schedd.plan.plan import WorkSpent
 from schedd.policy.bookings import Window, nearest, sort_key, stretch
-from schedd.wire import Book, BookingStep, JobFacts, TakeBack
+from schedd.wire import Book, BookingStep, JobFacts, TransferWithdrawal
 
 __all__ = ["advance", "book", "job_gone", "next_edge", "step", "yield_nodes"]
 
@@ -94,7 +94,7 @@ def _admit(state: EngineState, event: Book) -> None:
         return
     cpus = sum(chunk.count * chunk.cpus for chunk in request.chunks)
     new = replace(new, cpus=cpus)
-    problem = _against_rules(state, event, cpus) if not event.handover else ""
+    problem = _against_rules(state, event, cpus) if not event.transfer else ""
     if problem:
         _put(state, replace(new, text=problem))
         return
@@ -151,7 +151,7 @@ def _against_rules(state: EngineState, event: Book, cpus: int) -> str:
     rules, now = state.site.bookings, state.now
     if not rules.most:
         return "users may book nothing here: the site has no table site.bookings"
-    live = [one for one in state.bookings.values() if one.phase in LIVE and not one.event.handover]
+    live = [one for one in state.bookings.values() if one.phase in LIVE and not one.event.transfer]
     if sum(one.event.owner == event.owner for one in live) >= rules.most:
         return f"{event.owner} has {rules.most} bookings already, as many as a user may have"
     if rules.cpus and cpus > rules.cpus:
@@ -174,7 +174,7 @@ def _account_key(name: str) -> str:
 def _dear(state: EngineState, event: Book, facts: JobFacts, understood: Understood) -> str:
     """Hold what it costs; why that cannot be, or nothing."""
     share, book_ = state.site.bookings.cost, state.books
-    if not share or event.handover:
+    if not share or event.transfer:
         return ""
     rules = state.site.accounts
     account = book_.accounts.get(account_of(rules, facts))
@@ -397,11 +397,13 @@ def _guard(state: EngineState, booking: Booking, event: str) -> None:
     words = overdue(state, booking)
     if not words:
         return
-    handover = booking.event.handover
-    state.alert(event, "group", f"handover {handover} was deleted: {words}", handover)
-    take_back(
+    transfer = booking.event.transfer
+    state.alert(event, "group", f"transfer {transfer} was deleted: {words}", transfer)
+    withdraw(
         state,
-        TakeBack(id=event, time=state.now, handover=booking.event.handover, by=booking.event.by, forced=True),
+        TransferWithdrawal(
+            id=event, time=state.now, transfer=booking.event.transfer, by=booking.event.by, forced=True
+        ),
         words,
     )
     _close(state, booking, "cancelled", words, event)

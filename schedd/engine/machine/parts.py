@@ -20,7 +20,7 @@ __all__ = ["bounds", "overdue"]
 def bounds(booking: Booking) -> Iterator[int]:
     """The moments at which its job may have to be deleted."""
     event = booking.event
-    if booking.phase in LIVE and event.handover and not booking.kept:
+    if booking.phase in LIVE and event.transfer and not booking.kept:
         if event.late:
             yield booking.start + event.late + 1
         if event.guard:
@@ -32,14 +32,14 @@ def bounds(booking: Booking) -> Iterator[int]:
 def overdue(state: EngineState, booking: Booking) -> str:
     """Why its job is to be deleted now; empty: it is not."""
     event, now = booking.event, state.now
-    if booking.phase not in LIVE or not event.handover or booking.kept:
+    if booking.phase not in LIVE or not event.transfer or booking.kept:
         return ""
-    counts = booking_for(state, event.handover)
+    counts = booking_for(state, event.transfer)
     if counts is None or counts.name != booking.name:
         return ""  # another booking of the same job counts
-    if event.late and now > booking.start + event.late and _waits(state, event.handover):
+    if event.late and now > booking.start + event.late and _waits(state, event.transfer):
         words = f"it could not be started within {event.late} s of {moment_in_words(booking.start)}"
-        return f"{words}: {_why(state, event.handover)}"
+        return f"{words}: {_why(state, event.transfer)}"
     if event.arming and not booking.armed and now >= _unarmed_until(booking):
         return "no word in time that all parts of its group may start"
     if event.guard and now >= booking.start + event.guard:
@@ -53,18 +53,18 @@ def _unarmed_until(booking: Booking) -> int:
     return booking.start + (event.late + 1 if event.late else max(1, event.guard // 2))
 
 
-def _waits(state: EngineState, handover: str) -> bool:
+def _waits(state: EngineState, transfer: str) -> bool:
     """Whether its job has not started, and is not about to."""
-    handed = state.handovers.get(handover)
-    if handed is None or handed.end or handed.phase in ("withdrawn", "refused"):
+    transferred = state.transfers.get(transfer)
+    if transferred is None or transferred.end or transferred.phase in ("withdrawn", "refused"):
         return False
-    job = state.records.get(handed.server_job)
+    job = state.records.get(transferred.server_job)
     return job is None or job.phase in (Phase.BLOCKED, Phase.WAITING)
 
 
-def _why(state: EngineState, handover: str) -> str:
-    handed = state.handovers.get(handover)
-    job = state.records.get(handed.server_job) if handed is not None else None
+def _why(state: EngineState, transfer: str) -> str:
+    transferred = state.transfers.get(transfer)
+    job = state.records.get(transferred.server_job) if transferred is not None else None
     if job is None:
         return "the server does not have it"
     if isinstance(job.answer, WaitingFor):

@@ -41,16 +41,16 @@ def booking_of(state: EngineState, record: JobRecord) -> Booking | None:
     """
     if not state.bookings:
         return None
-    handover = state.handed.get(record.id)
-    handed = state.handovers.get(handover) if handover is not None else None
-    if handover is not None:
-        its = booking_for(state, handover)
-        if its is not None or handed is None or handed.booked:
+    transfer = state.transfer_by_job.get(record.id)
+    transferred = state.transfers.get(transfer) if transfer is not None else None
+    if transfer is not None:
+        its = booking_for(state, transfer)
+        if its is not None or transferred is None or transferred.booked:
             return its
-    named = handed.booking if handed is not None else ""
+    named = transferred.booking if transferred is not None else ""
     name, owner = named or read_advres(record.facts.resources), record.facts.owner.partition("@")[0]
     found = state.bookings.get(key_of(state.bookings, name, owner))
-    if found is None or found.phase not in LIVE or found.event.handover:
+    if found is None or found.phase not in LIVE or found.event.transfer:
         return None
     return found if record.facts.owner.partition("@")[0] == found.event.owner else None
 
@@ -65,7 +65,7 @@ def missing_booking(
     if not name:
         return None
     found = bookings.get(key_of(bookings, name, owner.partition("@")[0]))
-    its = found is not None and not found.event.handover and found.event.owner == owner.partition("@")[0]
+    its = found is not None and not found.event.transfer and found.event.owner == owner.partition("@")[0]
     if its and found is not None and found.phase != "refused":
         return None
     if name in reservations:
@@ -86,22 +86,22 @@ def names_booking(state: EngineState, name: str) -> bool:
     return any(read_advres(record.facts.resources) == name for record in state.records.values())
 
 
-def booking_for(state: EngineState, handover: str) -> Booking | None:
-    """The booking in which a handover's job is to start: of several, the newest that is confirmed.
+def booking_for(state: EngineState, transfer: str) -> Booking | None:
+    """The booking in which a transfer's job is to start: of several, the newest that is confirmed.
 
     While a group moves there are two: the one that it has, and the one that it is to have.
     """
-    found = [one for one in state.bookings.values() if one.event.handover == handover and one.phase in LIVE]
+    found = [one for one in state.bookings.values() if one.event.transfer == transfer and one.phase in LIVE]
     return max(found, key=lambda one: (one.confirmed, one.event.time), default=None)
 
 
 def waits_for_booking(state: EngineState, record: JobRecord, booking: Booking | None) -> WaitingFor | None:
     """What keeps a job from starting now that runs in a booking alone; None: nothing does."""
     if booking is None:
-        handed = state.handovers.get(state.handed.get(record.id, ""))
-        if handed is not None and handed.booked:
+        transferred = state.transfers.get(state.transfer_by_job.get(record.id, ""))
+        if transferred is not None and transferred.booked:
             return WaitingFor("reservation", "the other parts of its group")
-        if handed is not None and handed.booking:
+        if transferred is not None and transferred.booking:
             return None
         facts = record.facts
         name = read_advres(facts.resources)
@@ -114,7 +114,7 @@ def waits_for_booking(state: EngineState, record: JobRecord, booking: Booking | 
     if booking.event.arming and not booking.armed:
         return WaitingFor("reservation", "the word that all parts of its group may start")
     begin = max(state.now, record.back_off.until)
-    if begin + record.understood.walltime > booking.end and not booking.event.handover:
+    if begin + record.understood.walltime > booking.end and not booking.event.transfer:
         words = f"reservation {booking.shown}, which ends before its walltime is over"
         return WaitingFor("reservation", f"{words}: at {moment_in_words(booking.end)}")
     return None

@@ -14,12 +14,12 @@ _ON_HOLD = ("held", "releasing")
 
 def is_kept(state: EngineState, record: JobRecord) -> bool:
     """Whether a place is kept for the job though it is on hold."""
-    name = state.handed.get(record.id)
-    handover = state.handovers.get(name) if name is not None else None
+    name = state.transfer_by_job.get(record.id)
+    transfer = state.transfers.get(name) if name is not None else None
     return (
-        handover is not None
-        and handover.keep_until > state.now
-        and handover.phase in _ON_HOLD
+        transfer is not None
+        and transfer.keep_until > state.now
+        and transfer.phase in _ON_HOLD
         and record.facts.holds == "o"
     )
 

@@ -164,7 +164,7 @@ def _try(state: EngineState, record: JobRecord, event: str, displaced: _Displace
         return
     record = state.records[record.id]  # what moved it may have put its promise at risk
     expires = state.now + state.settings.decision_expiry
-    if booking is not None and booking.event.handover and booking.event.late:
+    if booking is not None and booking.event.transfer and booking.event.late:
         expires = min(expires, booking.start + booking.event.late)
     decision = Run(
         id=state.next_decision(),
@@ -206,7 +206,7 @@ def _has_room(
             stand(state, slot, now)
             fit(state, booking.name)
         # Parts of a group start however late they are.
-        gone, old = claim(state, slot, now, itself=booking is None or not booking.event.handover)
+        gone, old = claim(state, slot, now, itself=booking is None or not booking.event.transfer)
         displaced.add(gone, old, f"job {record.id} starts later than planned")
         if plan.state(slot) != PLANNED:
             return False
@@ -251,7 +251,7 @@ def _too_late(state: EngineState, record: JobRecord, booking: Booking) -> bool:
     others may have them. Parts of a group are kept, however late they are.
     """
     end = max(state.plan.end(record.slot), state.now + record.understood.walltime)
-    return end > booking.end and not booking.event.handover
+    return end > booking.end and not booking.event.transfer
 
 
 def _let_another_go(state: EngineState, record: JobRecord, event: str) -> None:

@@ -21,15 +21,14 @@ from schedd.plan.columns import PLANNED
 from schedd.wire import (
     AccountMoved,
     AccountSet,
+    BagEndReported,
     Book,
     BookingStep,
     ClockSet,
     Counted,
     Event,
-    HandOver,
     Improved,
     LedgerKept,
-    LetRun,
     PassedOver,
     PlanChosen,
     PlanningHeld,
@@ -41,10 +40,11 @@ from schedd.wire import (
     RunRefused,
     RunsRead,
     StartsExpected,
-    TakeBack,
+    TransferRelease,
+    TransferRequest,
+    TransferWithdrawal,
     Unreserve,
     WattsRead,
-    WholeEnds,
 )
 
 __all__ = ["accepted", "hear", "refused", "unanswered", "void_after"]
@@ -67,9 +67,9 @@ _OF_OTHERS = (
     PlanningHeld,
     PlanningReleased,
     PassedOver,
-    HandOver,
-    LetRun,
-    TakeBack,
+    TransferRequest,
+    TransferRelease,
+    TransferWithdrawal,
     StartsExpected,
     AccountSet,
     AccountMoved,
@@ -77,7 +77,7 @@ _OF_OTHERS = (
     RunsRead,
     Book,
     BookingStep,
-    WholeEnds,
+    BagEndReported,
 )
 """Events that do not come from the adapter."""
 

@@ -15,7 +15,7 @@ from schedd.engine.facts.booking import Booking
 from schedd.engine.facts.books import Entry as LedgerEntry
 from schedd.engine.facts.intake import why_stopped
 from schedd.engine.facts.numbers import Numbers
-from schedd.engine.facts.records import ChangeSet, HandedOver, JobRecord, NodePower
+from schedd.engine.facts.records import ChangeSet, JobRecord, NodePower, TransferRecord
 from schedd.engine.facts.settings import EngineSettings
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.waiting import state_of
@@ -86,7 +86,7 @@ class Published:
     """The site's."""
     policy_version: int
     holds: tuple[PlanningHeld, ...]
-    handovers: Mapping[str, HandedOver]
+    transfers: Mapping[str, TransferRecord]
     """By name: jobs that a federation handed over."""
     power: Mapping[str, NodePower]
     """By name: nodes that were switched, or of which an admin wishes something."""
@@ -248,7 +248,7 @@ def publish(state: EngineState) -> Published:
         node_sets=state.site.node_sets,
         policy_version=state.policy_version,
         holds=tuple(state.holds.values()),
-        handovers=dict(state.handovers),
+        transfers=dict(state.transfers),
         power=dict(state.power),
         power_would=state.power_would,
         power_saved=state.power_saved,

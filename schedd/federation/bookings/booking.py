@@ -28,17 +28,17 @@ from schedd.federation.routing.jobs import ImpossibleError
 
 __all__ = ["Attempt", "Booking", "Bookings", "Over"]
 
-AttemptPhase = Literal["asking", "taken", "confirmed", "declined", "back", "gone", "over"]
+AttemptPhase = Literal["requested", "booked", "confirmed", "declined", "withdrawing", "withdrawn", "ended"]
 Over = Literal["", "ended", "cancelled", "lost", "refused"]
-_WANTED: Final = ("asking", "taken", "confirmed")
-_PLACED: Final = ("taken", "confirmed")
-_DONE: Final = ("declined", "gone", "over")
+_WANTED: Final = ("requested", "booked", "confirmed")
+_PLACED: Final = ("booked", "confirmed")
+_DONE: Final = ("declined", "withdrawn", "ended")
 _ALLOWED: Final[Mapping[type, tuple[str, ...]]] = {
-    BookingTaken: ("asking",),
-    BookingConfirmed: ("taken",),
-    BookingDeclined: ("asking",),
+    BookingTaken: ("requested",),
+    BookingConfirmed: ("booked",),
+    BookingDeclined: ("requested",),
     BookingGivenUp: _WANTED,
-    BookingGivenBack: ("back",),
+    BookingGivenBack: ("withdrawing",),
     BookingStands: _PLACED,
     BookingOver: _PLACED,
 }
@@ -135,7 +135,7 @@ class Booking:
     def missed(self) -> Counter[str]:
         """By cluster, how often what is tried now was given up there, unheard."""
         tried = self.attempts[self.first - 1 :]
-        return Counter(one.cluster for one in tried if one.phase in ("back", "gone"))
+        return Counter(one.cluster for one in tried if one.phase in ("withdrawing", "withdrawn"))
 
     @property
     def settled(self) -> bool:
@@ -235,7 +235,7 @@ class Bookings:
             one.now_ready,
             one.now_deadline,
             event.until,
-            "asking",
+            "requested",
             event.time,
             event.expected,
             event.why,
@@ -266,7 +266,7 @@ class Bookings:
             raise ImpossibleError(f"booking {one.id} is {one.over or 'cancelled'} already")
         words = f"taken back by {event.by}"
         attempts = tuple(
-            replace(it, phase="back", since=event.time, text=words) if it.wanted else it
+            replace(it, phase="withdrawing", since=event.time, text=words) if it.wanted else it
             for it in one.attempts
         )
         one = replace(one, attempts=attempts, cancelled=True, text=words)
@@ -284,22 +284,22 @@ class Bookings:
         about: dict[str, Any] = {}
         match event:
             case BookingTaken():
-                attempt = replace(attempt, phase="taken")
+                attempt = replace(attempt, phase="booked")
                 about = {"start": event.start, "cpus": event.cpus}
             case BookingConfirmed():
                 attempt = replace(attempt, phase="confirmed")
             case BookingDeclined():
                 attempt = replace(attempt, phase="declined", text=event.text, options=tuple(event.options))
             case BookingGivenUp():
-                attempt = replace(attempt, phase="back", text=event.why)
+                attempt = replace(attempt, phase="withdrawing", text=event.why)
                 about = {"start": None, "phase": "", "moves": (), "freezes": None}
             case BookingGivenBack():
-                attempt = replace(attempt, phase="gone")
+                attempt = replace(attempt, phase="withdrawn")
             case BookingStands():
                 moves = tuple((at, before, after) for at, before, after in event.moves)
                 about = {"phase": event.phase, "start": event.start, "freezes": event.freezes, "moves": moves}
             case BookingOver():
-                attempt = replace(attempt, phase="over", text=event.text)
+                attempt = replace(attempt, phase="ended", text=event.text)
                 about = {"over": event.how, "over_at": event.time, "text": event.text}
         if not isinstance(event, BookingStands):
             attempt = replace(attempt, since=event.time)

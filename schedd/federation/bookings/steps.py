@@ -104,11 +104,11 @@ def calls(booking: Booking, rules: BookingRules) -> Iterator[Call]:
     """What is to be asked of the clusters now."""
     for one in booking.attempts:
         about = (name_there(rules, booking, one), one.number)
-        if one.phase == "asking":
+        if one.phase == "requested":
             yield Call(one.cluster, "book", *about, body=_body(booking, one))
-        elif one.phase == "taken":
+        elif one.phase == "booked":
             yield Call(one.cluster, "confirm", *about)
-        elif one.phase == "back":
+        elif one.phase == "withdrawing":
             yield Call(one.cluster, "unbook", *about)
         elif one.phase == "confirmed" and booking.to_freeze and booking.phase == "flexible":
             yield Call(one.cluster, "freeze", *about)
@@ -247,11 +247,11 @@ def seen(
     found: list[BookingEvent] = []
     for one in booking.attempts:
         about: dict[str, Any] = {"job": booking.id, "time": now, "attempt": one.number}
-        if one.phase == "asking":
+        if one.phase == "requested":
             # Later it may be given up there before it is confirmed.
             if now >= one.since + rules.expiry // 2:
                 found.append(BookingGivenUp(**about, why=f"{one.cluster} did not answer in time"))
-        elif one.phase in ("taken", "confirmed") and one.cluster in looks:
+        elif one.phase in ("booked", "confirmed") and one.cluster in looks:
             found += _placed_seen(booking, one, looks[one.cluster], about)
     return found
 
@@ -261,14 +261,14 @@ def _placed_seen(
 ) -> list[BookingEvent]:
     if row is not None and row["phase"] in LIVE:
         found: list[BookingEvent] = []
-        if one.phase == "taken" and row["confirmed"]:
+        if one.phase == "booked" and row["confirmed"]:
             found.append(BookingConfirmed(**about))
         stands = _stands(about, row)
         known = (booking.phase, booking.start, booking.freezes, booking.moves)
         if (stands.phase, stands.start, stands.freezes, stands.moves) != known:
             found.append(stands)
         return found
-    if one.phase == "taken":  # nobody was told of it yet: another place may be found
+    if one.phase == "booked":  # nobody was told of it yet: another place may be found
         why = row["text"] if row is not None else ""
         return [BookingGivenUp(**about, why=why or f"{one.cluster} does not keep it")]
     if row is None:

@@ -34,8 +34,8 @@ from schedd.federation.routing.jobs import ImpossibleError
 __all__ = ["Copy", "Group", "Groups", "Options", "Part", "Round"]
 
 RoundPhase = Literal["proposed", "committed", "dropped", "cleared"]
-CopyPhase = Literal["wanted", "held", "started", "back", "gone", "refused", "over"]
-_DONE: Final = ("gone", "refused", "over")
+CopyPhase = Literal["submitting", "held", "started", "withdrawing", "withdrawn", "refused", "ended"]
+_DONE: Final = ("withdrawn", "refused", "ended")
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,12 +286,12 @@ def _committed(group: Group, event: RoundCommitted) -> Group:
     for place in sorted(places, key=lambda one: one.copy):
         if place.copy == len(copies) + 1:
             where = (place.part, place.cluster, place.user)
-            copies.append(Copy(place.copy, *where, new.length, "wanted", event.time, units=place.units))
+            copies.append(Copy(place.copy, *where, new.length, "submitting", event.time, units=place.units))
         _must(group, place.copy <= len(copies), event)
     wanted = {one.copy for one in places}
     copies = [
-        replace(one, phase="back", since=event.time, text=f"round {new.number} has no place for it")
-        if one.number not in wanted and one.phase in ("wanted", "held")
+        replace(one, phase="withdrawing", since=event.time, text=f"round {new.number} has no place for it")
+        if one.number not in wanted and one.phase in ("submitting", "held")
         else one
         for one in copies
     ]
@@ -330,8 +330,8 @@ def _of_round(
 
 def _all_back(group: Group, time: int, why: str) -> Group:
     copies = tuple(
-        replace(one, phase="back", since=time, text=why)
-        if one.phase in ("wanted", "held", "started")
+        replace(one, phase="withdrawing", since=time, text=why)
+        if one.phase in ("submitting", "held", "started")
         else one
         for one in group.copies
     )
@@ -339,12 +339,12 @@ def _all_back(group: Group, time: int, why: str) -> Group:
 
 
 _ALLOWED: Final[Mapping[type, tuple[CopyPhase, ...]]] = {
-    CopyHeld: ("wanted",),
-    CopyRefused: ("wanted", "held"),
+    CopyHeld: ("submitting",),
+    CopyRefused: ("submitting", "held"),
     CopyStarted: ("held",),
-    CopyBack: ("wanted", "held", "started"),
-    CopyGone: ("back",),
-    CopyOver: ("held", "started", "back"),
+    CopyBack: ("submitting", "held", "started"),
+    CopyGone: ("withdrawing",),
+    CopyOver: ("held", "started", "withdrawing"),
 }
 """In which phases an event of a copy may come."""
 
@@ -362,11 +362,11 @@ def _of_copy(group: Group, event: OfCopy) -> Group:
             _must(group, bool(group.let_go), event)
             one = replace(one, phase="started", started=event.time)
         case CopyBack():
-            one = replace(one, phase="back", text=event.why)
+            one = replace(one, phase="withdrawing", text=event.why)
         case CopyGone():
-            one = replace(one, phase="gone")
+            one = replace(one, phase="withdrawn")
         case _:
-            one = replace(one, phase="over", how=event.how, exit_status=event.exit_status)
+            one = replace(one, phase="ended", how=event.how, exit_status=event.exit_status)
     one = replace(one, since=event.time)
     copies = (*group.copies[: event.copy - 1], one, *group.copies[event.copy :])
     return replace(group, copies=copies)

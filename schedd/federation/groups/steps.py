@@ -30,7 +30,7 @@ from schedd.federation.groups.events import (
 )
 from schedd.federation.groups.group import Copy, Group, Round
 from schedd.federation.groups.search import Found
-from schedd.federation.routing.seen import HandoverSeen
+from schedd.federation.routing.seen import TransferStatus
 
 __all__ = [
     "Call",
@@ -41,9 +41,9 @@ __all__ = [
     "copies_seen",
     "decide",
     "excluded",
-    "handover_name",
     "may_move",
     "propose",
+    "transfer_name",
 ]
 
 _SENT: Final = ("script", "attributes", "variables")
@@ -85,7 +85,7 @@ class Looks:
 
     away: str = ""
     since: int = 0
-    handovers: Mapping[str, HandoverSeen] = field(default_factory=dict)
+    transfers: Mapping[str, TransferStatus] = field(default_factory=dict)
     bookings: frozenset[str] | None = None
 
 
@@ -108,8 +108,8 @@ def booking_name(rules: GroupRules, group: Group, number: int, part: int) -> str
     return f"{rules.name}.{group.id}.r{number}.{part}"
 
 
-def handover_name(rules: GroupRules, group: Group, copy: Copy | int) -> str:
-    """The name of a copy's handover, used once."""
+def transfer_name(rules: GroupRules, group: Group, copy: Copy | int) -> str:
+    """The name of a copy's transfer, used once."""
     return f"{rules.name}.{group.id}.{copy if isinstance(copy, int) else copy.number}"
 
 
@@ -128,10 +128,10 @@ def calls(group: Group, rules: GroupRules, now: int) -> Iterator[Call]:
                 name = booking_name(rules, group, one.number, place.part)
                 yield Call(place.cluster, "unbook", name, one.number, place.part)
     for copy in group.copies:
-        name = handover_name(rules, group, copy)
-        if copy.phase == "wanted":
+        name = transfer_name(rules, group, copy)
+        if copy.phase == "submitting":
             yield Call(copy.cluster, "submit", name, copy=copy.number, body=_submission(group, copy))
-        elif copy.phase == "back":
+        elif copy.phase == "withdrawing":
             yield Call(copy.cluster, "withdraw", name, copy=copy.number, forced=bool(group.let_go))
         elif copy.phase == "held" and group.let_go and not group.over:
             yield Call(copy.cluster, "release", name, copy=copy.number)
@@ -157,7 +157,7 @@ def _booking(group: Group, rules: GroupRules, one: Round, now: int) -> Iterator[
             "start": one.start,
             "owner": place.user,
             "until": now + rules.expiry,
-            "handover": handover_name(rules, group, place.copy),
+            "transfer": transfer_name(rules, group, place.copy),
             "guard": 2 * rules.limit,
             "arming": True,
             "instead": instead,
@@ -210,19 +210,19 @@ def copies_seen(group: Group, rules: GroupRules, looks: Mapping[str, Looks], now
     found: list[GroupEvent] = []
     for copy in group.copies:
         look = looks.get(copy.cluster)
-        seen = look.handovers.get(handover_name(rules, group, copy)) if look is not None else None
+        seen = look.transfers.get(transfer_name(rules, group, copy)) if look is not None else None
         event = _copy_seen(group, copy, seen, now) if seen is not None else None
         if event is not None:
             found.append(event)
     return found
 
 
-def _copy_seen(group: Group, copy: Copy, seen: HandoverSeen, now: int) -> GroupEvent | None:
+def _copy_seen(group: Group, copy: Copy, seen: TransferStatus, now: int) -> GroupEvent | None:
     job, number = group.id, copy.number
     match copy.phase:
-        case "wanted" if seen.phase in ("refused", "withdrawn"):
+        case "submitting" if seen.phase in ("refused", "withdrawn"):
             return CopyRefused(job=job, time=now, copy=number, text=seen.text or "it was taken back there")
-        case "wanted" if seen.job:
+        case "submitting" if seen.job:
             return CopyHeld(job=job, time=now, copy=number, server_job=seen.job)
         case "held" if group.let_go and (seen.state == "running" or seen.end == "ended"):
             return CopyStarted(job=job, time=now, copy=number)
@@ -234,9 +234,9 @@ def _copy_seen(group: Group, copy: Copy, seen: HandoverSeen, now: int) -> GroupE
             return CopyOver(job=job, time=now, copy=number, how=seen.end, exit_status=seen.exit_status)
         case "started" if seen.phase == "withdrawn":
             return CopyOver(job=job, time=now, copy=number, how="deleted")
-        case "back" if seen.phase in ("withdrawn", "refused"):
+        case "withdrawing" if seen.phase in ("withdrawn", "refused"):
             return CopyGone(job=job, time=now, copy=number)
-        case "back" if seen.end:
+        case "withdrawing" if seen.end:
             return CopyOver(job=job, time=now, copy=number, how=seen.end, exit_status=seen.exit_status)
     return None
 
@@ -294,7 +294,7 @@ def _broken(group: Group, one: Round, rules: GroupRules, looks: Mapping[str, Loo
     """Why the round cannot be; empty: it can."""
     for place in one.places:
         copy = group.copy_of(place)
-        if copy.phase in ("refused", "gone", "over", "back"):
+        if copy.phase in ("refused", "withdrawn", "ended", "withdrawing"):
             if group.parts[place.part].optional:
                 continue
             return f"part {place.part + 1} is not at {place.cluster}: {copy.text or copy.phase}"
@@ -324,14 +324,14 @@ def _after(group: Group, rules: GroupRules, looks: Mapping[str, Looks], now: int
     one = group.committed
     assert one is not None, "a group that is let go keeps its round until it is over"
     if group.released:
-        if all(copy.phase in ("gone", "refused", "over") for copy in group.copies):
+        if all(copy.phase in ("withdrawn", "refused", "ended") for copy in group.copies):
             return [GroupOver(job=group.id, time=now, how="failed", text=group.released)]
         return []
     places = [(place, group.copy_of(place)) for place in one.places]
     if not group.armed:
         return _released(group, one, rules, looks, now)
     if group.began:
-        if all(copy.phase in ("gone", "refused", "over") for _, copy in places):
+        if all(copy.phase in ("withdrawn", "refused", "ended") for _, copy in places):
             return [GroupOver(job=group.id, time=now, how="ended", text="")]
         return []
     if group.cancelled:
@@ -385,7 +385,7 @@ def _on_hold(group: Group, one: Round, rules: GroupRules, looks: Mapping[str, Lo
             continue
         if look is None or look.away:
             return f"{place.cluster} does not answer: {look.away if look is not None else 'it is not known'}"
-        seen = look.handovers.get(handover_name(rules, group, copy))
+        seen = look.transfers.get(transfer_name(rules, group, copy))
         if seen is None or seen.phase != "released":
             return f"the hold of part {place.part + 1} at {place.cluster} was not released in time"
     return ""
@@ -417,7 +417,7 @@ def _missing(place: Place, copy: Copy, group: Group, rules: GroupRules, looks: M
     look = looks.get(place.cluster)
     if look is None or look.away:
         return f"{what} within {rules.limit} s: it does not answer{': ' + look.away if look else ''}"
-    seen = look.handovers.get(handover_name(rules, group, copy))
+    seen = look.transfers.get(transfer_name(rules, group, copy))
     words = f"its job is {seen.state or seen.phase}" if seen is not None else "its job is not known there"
     more = f" ({seen.text})" if seen is not None and seen.text else ""
     return f"{what} within {rules.limit} s: {words}{more}"
@@ -455,7 +455,7 @@ def propose(group: Group, found: Found, users: Mapping[str, str], now: int, why:
                 copy
                 for copy in group.copies
                 if (copy.part, copy.cluster, copy.length, copy.units) == wanted
-                and copy.phase in ("wanted", "held")
+                and copy.phase in ("submitting", "held")
             ),
             None,
         )

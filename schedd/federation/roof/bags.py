@@ -174,7 +174,7 @@ class RoofOfBags:
                 attempt = job.attempts[number - 1]
                 seen = standing(self._seen, self._rules, job).get(number) if job.bag else None
                 planned = seen is not None and seen.state not in ("", "waiting")
-                young = attempt.phase != "out" or now - attempt.since < _SETTLING_S
+                young = attempt.phase != "released" or now - attempt.since < _SETTLING_S
                 if job.bag and attempt.live and young and not planned:
                     raise BusyError(
                         f"bag {job.bag} was given to {cluster} a moment ago, and is not in its plan yet"

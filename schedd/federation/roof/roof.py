@@ -28,7 +28,7 @@ from schedd.federation.routing.machine import Action, actions, decide, observe
 from schedd.federation.routing.ordering import Backlog
 from schedd.federation.routing.promising import most_promising
 from schedd.federation.routing.quotes import Quotes
-from schedd.federation.routing.seen import ClusterSeen, HandoverSeen, Offer
+from schedd.federation.routing.seen import ClusterSeen, Offer, TransferStatus
 from schedd.federation.routing.seen import standing as standing_of
 from schedd.federation.settings import Settings
 from schedd.federation.strays import strays
@@ -54,13 +54,13 @@ _STEPS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was found of one cluster; ``away``: why it is passed over. ``handovers`` None: nothing was found.
+    """What was found of one cluster; ``away``: why it is passed over. ``transfers`` None: nothing was found.
 
     They are all that there are if they are the ``whole``, else those that changed.
     """
 
     away: str = ""
-    handovers: Mapping[str, HandoverSeen] | None = None
+    transfers: Mapping[str, TransferStatus] | None = None
     whole: bool = True
     cpus: int = 0
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -180,7 +180,7 @@ class Roof:
         with self._turns.request():
             return self._users[owner]
 
-    def standing(self, job: Job) -> Mapping[int, HandoverSeen]:
+    def standing(self, job: Job) -> Mapping[int, TransferStatus]:
         """By attempt, what its cluster said last of it."""
         return standing_of(self.seen, self._rules, job)
 
@@ -203,9 +203,9 @@ class Roof:
         """What is to be asked of a cluster now."""
         with self._turns.look():
             wanted = list(actions(self.jobs, self._rules, cluster))
-            known = {one.handover for one in wanted}
+            known = {one.transfer for one in wanted}
             back = sorted(self._strays[cluster] - known)
-            return [*wanted, *(Action(cluster, "withdraw", handover, "", 0) for handover in back)]
+            return [*wanted, *(Action(cluster, "withdraw", transfer, "", 0) for transfer in back)]
 
     def questions(self, cluster: str, generation: int | None = None) -> list[Question]:
         """What its plan is to be asked now that it is of this generation; None: what it was never asked."""
@@ -237,9 +237,9 @@ class Roof:
         names: dict[str, None] = {}
         with self._turns.look():
             try:
-                for _ in range(_STEPS if report.handovers is not None else 0):
+                for _ in range(_STEPS if report.transfers is not None else 0):
                     events = observe(
-                        self.jobs, self._rules, cluster, self.seen[cluster].handovers, now, among
+                        self.jobs, self._rules, cluster, self.seen[cluster].transfers, now, among
                     )
                     taken = self._take(events)
                     if not taken:
@@ -261,14 +261,14 @@ class Roof:
         return True
 
     def _see(self, cluster: str, report: Report, now: int) -> tuple[bool, Iterable[str] | None]:
-        """What is seen of a cluster from now on; whether it went away or came back, and the handovers that
+        """What is seen of a cluster from now on; whether it went away or came back, and the transfers that
         changed, None for all.
         """
         before = self.seen[cluster]
-        away = report.away or ("it does not answer" if report.handovers is None else "")
+        away = report.away or ("it does not answer" if report.transfers is None else "")
         turned = bool(before.away) != bool(away)
         since = now if turned else before.since
-        if report.handovers is None:
+        if report.transfers is None:
             self.seen[cluster] = replace(before, away=away, since=since)
             self.licences.forget(cluster)
             if turned:
@@ -276,13 +276,13 @@ class Roof:
             return turned, None
         if before.away and not away:
             _log.info("a cluster answers", cluster=cluster)
-        changed = report.handovers
-        whole = report.whole or not before.handovers
+        changed = report.transfers
+        whole = report.whole or not before.transfers
         self.seen[cluster] = replace(
             before,
             away=away,
             since=since,
-            handovers=changed if whole else {**before.handovers, **changed},
+            transfers=changed if whole else {**before.transfers, **changed},
             cpus=report.cpus,
             family=report.family,
             trouble=self._of_family(cluster, report.family),
@@ -292,24 +292,24 @@ class Roof:
         self._quotes[cluster].look(report.generation, now)
         self.generations[cluster] = report.generation
         self._record.group_bell.set()
-        if whole or any(_counts(before.handovers.get(name)) != _counts(one) for name, one in changed.items()):
+        if whole or any(_counts(before.transfers.get(name)) != _counts(one) for name, one in changed.items()):
             self._unreckoned.add(cluster)
         if cluster in self._unreckoned:
             self._unreckoned.discard(cluster)
             self._reckon(cluster)
         return turned, None if whole else changed
 
-    def _compare(self, cluster: str, rows: Mapping[str, HandoverSeen], *, whole: bool) -> None:
+    def _compare(self, cluster: str, rows: Mapping[str, TransferStatus], *, whole: bool) -> None:
         """Find copies at a cluster of which the log wants none, among those of which something changed."""
         before = self._strays[cluster]
         found = set(strays(self.jobs, self.groups, self._rules.name, rows))
         self._strays[cluster] = found if whole else (before - rows.keys()) | found
-        for handover in sorted(found - before):
+        for transfer in sorted(found - before):
             _log.warning(
                 "a cluster has a copy that is not wanted there; it is asked back",
                 cluster=cluster,
-                handover=handover,
-                phase=rows[handover].phase,
+                transfer=transfer,
+                phase=rows[transfer].phase,
             )
 
     def _look_for_moves(self) -> None:
@@ -346,7 +346,7 @@ class Roof:
 
     def refused(self, action: Action, text: str) -> None:
         """The cluster's schedd refuses a submission as it is. Raises StoreError."""
-        seen = {action.handover: HandoverSeen("refused", text=text)}
+        seen = {action.transfer: TransferStatus("refused", text=text)}
         with self._turns.request():
             self._take(observe(self.jobs, self._rules, action.cluster, seen, self._now(), seen))
             self._settle([action.job])
@@ -482,7 +482,7 @@ class Roof:
         self._load.backlog |= fresh.backlog
 
 
-def _counts(seen: HandoverSeen | None) -> str:
+def _counts(seen: TransferStatus | None) -> str:
     """What of it the load of its cluster depends on."""
     state = seen.state if seen is not None else ""
     return state if state in ("", "running") else "waits"

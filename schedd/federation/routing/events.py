@@ -105,7 +105,7 @@ class Out:
     job: str
     attempt: int
     time: int
-    type: Literal["out"] = "out"
+    type: Literal["released"] = "released"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,12 +23,12 @@ from schedd.federation.routing.events import (
 
 __all__ = ["Attempt", "ImpossibleError", "Job", "Jobs", "Over", "Phase", "Question", "tasks_of"]
 
-Phase = Literal["asking", "held", "letting", "out", "withdrawing", "withdrawn", "refused", "over"]
+Phase = Literal["submitting", "held", "releasing", "released", "withdrawing", "withdrawn", "refused", "ended"]
 Over = Literal["", "ended", "deleted", "cancelled", "refused"]
-_LIVE: Final = ("asking", "held", "letting", "out")
+_LIVE: Final = ("submitting", "held", "releasing", "released")
 _SAFE: Final = ("withdrawn", "refused")
 """Phases in which an attempt has not run and never will."""
-_TO_DO: Final = ("asking", "letting", "withdrawing")
+_TO_DO: Final = ("submitting", "releasing", "withdrawing")
 """Phases in which something is to be asked of the cluster."""
 
 
@@ -151,12 +151,12 @@ class Job:
     def waits(self) -> bool:
         """Whether it is let go somewhere, and nothing is under way with it."""
         active = self.active
-        return active is not None and active.phase == "out" and not self.cancelled and not self.over
+        return active is not None and active.phase == "released" and not self.cancelled and not self.over
 
     @property
     def settled(self) -> bool:
         """Whether nothing is left to be done for it, at any cluster."""
-        return bool(self.over) and all(one.phase in (*_SAFE, "over") for one in self.attempts)
+        return bool(self.over) and all(one.phase in (*_SAFE, "ended") for one in self.attempts)
 
 
 class Jobs:
@@ -241,7 +241,7 @@ class Jobs:
                 event.attempt,
                 event.cluster,
                 event.user,
-                "asking",
+                "submitting",
                 event.time,
                 event.start,
                 event.end,
@@ -279,7 +279,7 @@ class Jobs:
             self.open.pop(job.id, None)
         else:
             self.open[job.id] = None
-        if job.settled or (job.waits and all(one.phase in (*_SAFE, "out") for one in job.attempts)):
+        if job.settled or (job.waits and all(one.phase in (*_SAFE, "released") for one in job.attempts)):
             self.stirring.pop(job.id, None)
         else:
             self.stirring[job.id] = None
@@ -294,16 +294,16 @@ class Jobs:
 
 _Change = Callable[[Attempt, Any], Attempt]
 _CHANGES: Final[Mapping[type, tuple[Iterable[Phase], _Change]]] = {
-    Held: (("asking",), lambda one, event: replace(one, phase="held", server_job=event.server_job)),
-    Refused: (("asking", "held"), lambda one, event: replace(one, phase="refused", text=event.text)),
-    LetGo: (("held",), lambda one, _: replace(one, phase="letting", let_go=True)),
-    Out: (("letting",), lambda one, _: replace(one, phase="out")),
+    Held: (("submitting",), lambda one, event: replace(one, phase="held", server_job=event.server_job)),
+    Refused: (("submitting", "held"), lambda one, event: replace(one, phase="refused", text=event.text)),
+    LetGo: (("held",), lambda one, _: replace(one, phase="releasing", let_go=True)),
+    Out: (("releasing",), lambda one, _: replace(one, phase="released")),
     GivenUp: (_LIVE, lambda one, event: replace(one, phase="withdrawing", text=event.why)),
     Withdrawn: (("withdrawing",), lambda one, _: replace(one, phase="withdrawn")),
-    Kept: (("withdrawing",), lambda one, event: replace(one, phase="out", text=event.text)),
+    Kept: (("withdrawing",), lambda one, event: replace(one, phase="released", text=event.text)),
     Ended: (
-        ("held", "letting", "out", "withdrawing"),
-        lambda one, event: replace(one, phase="over" if one.let_go else "refused", text=event.how),
+        ("held", "releasing", "released", "withdrawing"),
+        lambda one, event: replace(one, phase="ended" if one.let_go else "refused", text=event.how),
     ),
 }
 """In which phases an event may come, and what it makes of the attempt."""

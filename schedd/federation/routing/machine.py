@@ -1,7 +1,7 @@
 """What a federation does: from its jobs and what it sees of the clusters to events and actions.
 
 Functional core: nothing here reads a clock or talks to anybody. ``observe`` turns what a cluster says of its
-handovers into events, ``decide`` makes the choices, ``actions`` says what is to be asked of each cluster. All
+transfers into events, ``decide`` makes the choices, ``actions`` says what is to be asked of each cluster. All
 that is asked may be asked again: what is lost in a crash is done anew from the log.
 """
 
@@ -25,7 +25,7 @@ from schedd.federation.routing.events import (
 )
 from schedd.federation.routing.jobs import Attempt, Job, Jobs
 from schedd.federation.routing.policies import Candidate
-from schedd.federation.routing.seen import ClusterSeen, HandoverSeen, Rules, handover, seen_of
+from schedd.federation.routing.seen import ClusterSeen, Rules, TransferStatus, seen_of, transfer
 
 __all__ = ["Action", "actions", "decide", "observe"]
 
@@ -42,7 +42,7 @@ class Action:
 
     cluster: str
     kind: Literal["submit", "release", "withdraw"]
-    handover: str
+    transfer: str
     job: str
     attempt: int
     body: Mapping[str, Any] | None = None
@@ -53,8 +53,8 @@ def actions(jobs: Jobs, rules: Rules, cluster: str) -> Iterator[Action]:
     for name, number in jobs.to_do.get(cluster, ()):
         job = jobs[name]
         attempt = job.attempts[number - 1]
-        what = handover(rules, job, attempt)
-        if attempt.phase == "asking":
+        what = transfer(rules, job, attempt)
+        if attempt.phase == "submitting":
             body = {name: value for name, value in job.submission.items() if name in _SENT}
             if job.array:
                 body["array"] = job.array
@@ -64,7 +64,7 @@ def actions(jobs: Jobs, rules: Rules, cluster: str) -> Iterator[Action]:
             if job.active is not None:
                 body["keep_for"] = _KEEP_S
             yield Action(cluster, "submit", what, job.id, number, body)
-        elif attempt.phase == "letting":
+        elif attempt.phase == "releasing":
             yield Action(cluster, "release", what, job.id, number)
         else:
             yield Action(cluster, "withdraw", what, job.id, number)
@@ -74,11 +74,11 @@ def observe(
     jobs: Jobs,
     rules: Rules,
     cluster: str,
-    seen: Mapping[str, HandoverSeen],
+    seen: Mapping[str, TransferStatus],
     now: int,
     among: Iterable[str] | None = None,
 ) -> list[JobEvent]:
-    """The events that follow from what the cluster says of its handovers; of those named ``among`` and those
+    """The events that follow from what the cluster says of its transfers; of those named ``among`` and those
     with which something is under way, else of all.
     """
     there = jobs.at.get(cluster, {})
@@ -90,7 +90,7 @@ def observe(
     for name, number in names:
         job = jobs[name]
         attempt = job.attempts[number - 1]
-        one = seen.get(handover(rules, job, attempt))
+        one = seen.get(transfer(rules, job, attempt))
         event = _observed(job, attempt, one, now) if one is not None else None
         if event is not None:
             found.append(event)
@@ -98,24 +98,24 @@ def observe(
 
 
 def _named(rules: Rules, name: str) -> tuple[str, int] | None:
-    """Job and attempt of a handover; None for one that is not ours."""
+    """Job and attempt of a transfer; None for one that is not ours."""
     whose, _, rest = name.partition(".")
     job, _, number = rest.partition(".")
     return (job, int(number)) if whose == rules.name and number.isdecimal() else None
 
 
-def _observed(job: Job, attempt: Attempt, seen: HandoverSeen, now: int) -> JobEvent | None:
+def _observed(job: Job, attempt: Attempt, seen: TransferStatus, now: int) -> JobEvent | None:
     about: dict[str, Any] = {"job": job.id, "attempt": attempt.number, "time": now}
     match attempt.phase:
-        case "asking" if seen.phase == _REFUSED:
+        case "submitting" if seen.phase == _REFUSED:
             return Refused(**about, text=seen.text or "refused")
-        case "asking" if seen.phase == "withdrawn":
+        case "submitting" if seen.phase == "withdrawn":
             return Refused(**about, text="it was taken back there")
-        case "asking" if seen.job:
+        case "submitting" if seen.job:
             return Held(**about, server_job=seen.job)
-        case "held" | "letting" | "out" if seen.end:
+        case "held" | "releasing" | "released" if seen.end:
             return Ended(**about, how=seen.end, exit_status=seen.exit_status)
-        case "letting" if seen.phase == "released":
+        case "releasing" if seen.phase == "released":
             return Out(**about)
         case "withdrawing" if seen.phase in ("withdrawn", _REFUSED):
             return Withdrawn(**about)
@@ -160,7 +160,7 @@ def _next(job: Job, rules: Rules, about: About, now: int) -> JobEvent | None:
         if left is None and active is not None and active.live and job.cancelled:
             there = seen_of(about.clusters, rules, job, active)
             # One that could not be taken back runs: it is asked for again only should it wait once more.
-            kept = active.phase == "out" and bool(active.text)
+            kept = active.phase == "released" and bool(active.text)
             left = active if not kept or (there is not None and there.state in _WAITS) else None
         return (
             _give_up(job, left, now, "the job is cancelled" if job.cancelled else "it is over")
@@ -184,7 +184,7 @@ def _with_newest(
 ) -> JobEvent | None:
     """A copy is wanted somewhere: it is let go once it is held, and the one before it is withdrawn."""
     seen = clusters.get(newest.cluster)
-    if newest.phase == "asking":
+    if newest.phase == "submitting":
         gone = seen is None or (seen.away and now - seen.since >= rules.patience)
         if gone and now - newest.since >= rules.patience:
             why = seen.away if seen is not None else "it is not known any more"
@@ -197,7 +197,7 @@ def _with_newest(
     if active.phase == "withdrawing":
         return None
     there = seen_of(clusters, rules, job, active)
-    if there is None or there.state not in _WAITS or active.phase != "out":
+    if there is None or there.state not in _WAITS or active.phase != "released":
         return _give_up(job, newest, now, "the job starts where it is") if there is not None else None
     place = seen_of(clusters, rules, job, newest)
     if seen is None or place is None or place.planned_start is None or place.planned_end is None:
@@ -213,7 +213,7 @@ def _with_newest(
 def _better(
     job: Job,
     place: tuple[int, int],
-    there: HandoverSeen,
+    there: TransferStatus,
     rules: Rules,
     clusters: Mapping[str, ClusterSeen],
     names: tuple[str, str],
@@ -230,7 +230,7 @@ def _better(
 
 def _move(job: Job, active: Attempt, rules: Rules, about: About, now: int) -> JobEvent | None:
     there = seen_of(about.clusters, rules, job, active)
-    if job.stays or active.phase != "out" or there is None or there.state not in _WAITS:
+    if job.stays or active.phase != "released" or there is None or there.state not in _WAITS:
         return None
     if about.clusters[active.cluster].away or job.moves >= rules.moves:
         return None

@@ -8,17 +8,17 @@ from schedd.dialect import family_of
 from schedd.federation.routing.jobs import Attempt, Job, Question
 from schedd.federation.routing.policies import Policy
 
-__all__ = ["ClusterSeen", "HandoverSeen", "Offer", "Rules", "handover", "seen_of", "standing"]
+__all__ = ["ClusterSeen", "Offer", "Rules", "TransferStatus", "seen_of", "standing", "transfer"]
 
 
 @dataclass(frozen=True, slots=True)
-class HandoverSeen:
-    """What a cluster says of one handover: see ``GET /v1/clusters/{cluster}/handovers``."""
+class TransferStatus:
+    """What a cluster says of one transfer: see ``GET /v1/clusters/{cluster}/transfers``."""
 
     phase: str
     job: str = ""
     state: str = ""
-    let_run: bool = False
+    release_requested: bool = False
     end: Literal["", "ended", "deleted"] = ""
     exit_status: int | None = None
     planned_start: int | None = None
@@ -56,7 +56,7 @@ class ClusterSeen:
 
     away: str = ""
     since: int = 0
-    handovers: Mapping[str, HandoverSeen] = field(default_factory=dict)
+    transfers: Mapping[str, TransferStatus] = field(default_factory=dict)
     offers: Mapping[Question, Offer] = field(default_factory=dict)
     bounds: Mapping[Question, int] = field(default_factory=dict)
     cpus: int = 0
@@ -95,20 +95,20 @@ class Rules:
     """By owner: ``gold`` or ``silver``; for priorities."""
 
 
-def handover(rules: Rules, job: Job, attempt: Attempt) -> str:
+def transfer(rules: Rules, job: Job, attempt: Attempt) -> str:
     """The name of an attempt at its cluster, used once."""
     return f"{rules.name}.{job.id}.{attempt.number}"
 
 
 def seen_of(
     clusters: Mapping[str, ClusterSeen], rules: Rules, job: Job, attempt: Attempt
-) -> HandoverSeen | None:
+) -> TransferStatus | None:
     """What a cluster said last of an attempt; None: nothing."""
     seen = clusters.get(attempt.cluster)
-    return seen.handovers.get(handover(rules, job, attempt)) if seen is not None else None
+    return seen.transfers.get(transfer(rules, job, attempt)) if seen is not None else None
 
 
-def standing(clusters: Mapping[str, ClusterSeen], rules: Rules, job: Job) -> dict[int, HandoverSeen]:
+def standing(clusters: Mapping[str, ClusterSeen], rules: Rules, job: Job) -> dict[int, TransferStatus]:
     """By attempt, what its cluster said last of it."""
     seen = ((one.number, seen_of(clusters, rules, job, one)) for one in job.attempts)
     return {number: one for number, one in seen if one is not None}

@@ -14,7 +14,7 @@ from schedd.federation.bags.bag import Bag, count, missing, settled
 from schedd.federation.bags.events import BagAsked
 from schedd.federation.bags.offers import Balance
 from schedd.federation.roof.roof import Roof
-from schedd.federation.routing.seen import handover
+from schedd.federation.routing.seen import transfer
 from schedd.federation.threads.asking import ask, ends_of, sizes_of, split_of
 from schedd.federation.threads.peers import Connect, client_of
 from schedd.store import StoreError
@@ -86,7 +86,7 @@ class BagKeeper(ThreadedWork):
             seen = roof.standing(job).get(active.number) if active is not None else None
             if job.over:
                 self._told.pop(job.id, None)
-            elif active is not None and active.phase == "out" and seen is not None and seen.planned_end:
+            elif active is not None and active.phase == "released" and seen is not None and seen.planned_end:
                 shares.append((job, active, seen.planned_end))
         whole = max((end for _, _, end in shares), default=0)
         for job, active, _ in shares:
@@ -95,7 +95,7 @@ class BagKeeper(ThreadedWork):
             chosen = roof.settings.clusters[active.cluster]
             try:
                 with self._connect(chosen, roof.peer_tokens[active.cluster]) as client:
-                    client.whole_ends(handover(roof.settings.rules, job, active), whole)
+                    client.report_bag_end(transfer(roof.settings.rules, job, active), whole)
             except ClientError as error:
                 _log.info("not told", cluster=active.cluster, bag=bag.id, why=str(error))
             self._told[job.id] = whole  # one that was not told is when that changes

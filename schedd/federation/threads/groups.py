@@ -1,6 +1,6 @@
 """Does for groups what is to be done: asks the clusters' plans, books, confirms, submits, releases.
 
-One thread for all groups. What is seen of handovers comes from the threads that poll the clusters.
+One thread for all groups. What is seen of transfers comes from the threads that poll the clusters.
 """
 
 import threading
@@ -43,7 +43,7 @@ _AT_ONCE: Final = 16
 _SOON_S: Final = 0.5
 """Between two rounds while a group is about to start."""
 _LIVE: Final = ("flexible", "frozen", "open")
-_GONE: Final = ("unknown-handover", "unknown-booking")
+_GONE: Final = ("unknown-transfer", "unknown-booking")
 
 
 @dataclass(slots=True)
@@ -156,7 +156,7 @@ class Keeper(ThreadedWork):
             bookings = None
             if name in here and committed is not None and not seen.away:
                 bookings = self._bookings(name)
-            found[name] = Looks(seen.away, seen.since, seen.handovers, bookings)
+            found[name] = Looks(seen.away, seen.since, seen.transfers, bookings)
         return found
 
     def _bookings(self, cluster: str) -> frozenset[str] | None:
@@ -403,11 +403,11 @@ class Keeper(ThreadedWork):
                 client.cancel_booking(call.name)
                 self._given_back(group, call)
             case "submit":
-                client.hand_over(call.name, body)
+                client.submit_held(call.name, body)
             case "release":
-                client.let_run(call.name)
+                client.release_transfer(call.name)
             case "withdraw":
-                client.take_back(call.name, forced=call.forced)
+                client.withdraw_transfer(call.name, forced=call.forced)
 
     def _refused(self, group: Group, call: Call, error: Refused) -> None:
         _log.info("refused", cluster=call.cluster, what=call.kind, name=call.name, why=error.detail)

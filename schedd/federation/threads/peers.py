@@ -14,7 +14,7 @@ from schedd.federation.licences import Lent
 from schedd.federation.roof.roof import Report, Roof
 from schedd.federation.routing.jobs import Question
 from schedd.federation.routing.machine import Action
-from schedd.federation.routing.seen import HandoverSeen, Offer
+from schedd.federation.routing.seen import Offer, TransferStatus
 from schedd.federation.settings import ClusterSettings
 from schedd.store import StoreError
 from schedd.supervision import ThreadedWork
@@ -35,7 +35,7 @@ _AGAIN_S: Final = 3.0
 _LEND_S: Final = 30.0
 """Between two looks at who has how many licences, at the longest."""
 _WHOLE_S: Final = 600.0
-"""Between two looks at all handovers, and not only at those that changed."""
+"""Between two looks at all transfers, and not only at those that changed."""
 
 Connect = Callable[[ClusterSettings, str], Client]
 
@@ -60,7 +60,7 @@ class Peer(ThreadedWork):
         self._connect = connect
         self._client: Client | None = None
         self._asked: dict[tuple[str, str], float] = {}
-        """By handover and step, when it was asked for."""
+        """By transfer and step, when it was asked for."""
         self._look_at = 0.0
         self._whole_at = self._lend_at = 0.0
         self._after: tuple[int, int] | None = None
@@ -122,7 +122,7 @@ class Peer(ThreadedWork):
     def _act(self) -> bool:
         """Asks for what is to be done; whether there was anything new."""
         now = time.monotonic()
-        wanted = {(one.handover, one.kind): one for one in self._roof.work(self.cluster)}
+        wanted = {(one.transfer, one.kind): one for one in self._roof.work(self.cluster)}
         self._asked = {name: at for name, at in self._asked.items() if name in wanted}
         due = [name for name in wanted if now - self._asked.get(name, -_AGAIN_S) >= _AGAIN_S][:_ACTIONS]
         if len(due) == 1:
@@ -142,41 +142,41 @@ class Peer(ThreadedWork):
         try:
             match action.kind:
                 case "submit":
-                    client.hand_over(action.handover, action.body or {})
+                    client.submit_held(action.transfer, action.body or {})
                 case "release":
-                    client.let_run(action.handover)
+                    client.release_transfer(action.transfer)
                 case "withdraw":
-                    client.take_back(action.handover)
+                    client.withdraw_transfer(action.transfer)
         except Refused as error:
             if action.kind == "submit" and error.kind in _OF_THE_JOB:
                 try:
                     self._roof.refused(action, "; ".join(error.places) or error.detail)
                 except StoreError as failed:
                     _log.error("the log cannot be written", why=str(failed))
-            elif error.kind in ("not-now", "unknown-handover"):
-                _log.info("not now", cluster=self.cluster, handover=action.handover, why=error.detail)
+            elif error.kind in ("not-now", "unknown-transfer"):
+                _log.info("not now", cluster=self.cluster, transfer=action.transfer, why=error.detail)
             else:
                 raise
 
     # ---- what is learnt of it ----------------------------------------------------------------------
 
     def _look(self) -> None:
-        """Its state, the handovers that changed, and its answers to what was asked of an older plan."""
+        """Its state, the transfers that changed, and its answers to what was asked of an older plan."""
         client, roof, chosen = self._open(), self._roof, self._settings
         view = client.cluster()
         generation = view["generation"]
         whole = self._after is None or time.monotonic() >= self._whole_at
         rows: list[Any] = []
         if whole:
-            rows = list(client.handovers())
+            rows = list(client.job_transfers())
             self._whole_at = time.monotonic() + _WHOLE_S
         elif self._after is not None and self._after[0] != generation:
-            rows = list(client.handovers(after=self._after[0], since=self._after[1]))
+            rows = list(client.job_transfers(after=self._after[0], since=self._after[1]))
         kept = roof.report(
             self.cluster,
             Report(
                 away=_why_not(view),
-                handovers={one["handover"]: _seen(one) for one in rows},
+                transfers={one["transfer"]: _seen(one) for one in rows},
                 whole=whole,
                 cpus=view["cpus"] if chosen.discloses("power") else 0,
                 counts=dict(view["jobs"]) if chosen.discloses("load") else {},  # type: ignore[arg-type]
@@ -263,6 +263,6 @@ def _why_not(view: ClusterView) -> str:
     return ""
 
 
-def _seen(one: Any) -> HandoverSeen:
+def _seen(one: Any) -> TransferStatus:
     """What an older schedd does not tell is as if there were nothing of it."""
-    return HandoverSeen(**{name: one[name] for name in HandoverSeen.__dataclass_fields__ if name in one})
+    return TransferStatus(**{name: one[name] for name in TransferStatus.__dataclass_fields__ if name in one})

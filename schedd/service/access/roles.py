@@ -8,9 +8,9 @@ from schedd.store import Role
 
 __all__ = ["RIGHTS", "Bearer", "Grant", "Right", "Role", "granted"]
 
-Right = Literal["ask", "see all", "exchange", "steer", "administer", "hand over"]
+Right = Literal["ask", "see all", "exchange", "steer", "administer", "transfer jobs"]
 """``ask``: read and put questions; ``see all``: every job in full; ``exchange``: events in, decisions out;
-``steer``: pause and resume, reservations; ``hand over``: have jobs submitted in their users' names;
+``steer``: pause and resume, reservations; ``transfer jobs``: have jobs submitted in their users' names;
 ``administer``: everything else that changes how the daemon works.
 """
 
@@ -19,8 +19,8 @@ RIGHTS: Final[Mapping[Role, frozenset[Right]]] = {
     "reader": frozenset({"ask", "see all"}),
     "operator": frozenset({"ask", "see all", "steer"}),
     "adapter": frozenset({"ask", "see all", "exchange"}),
-    "admin": frozenset({"ask", "see all", "exchange", "steer", "administer", "hand over"}),
-    "federation": frozenset({"ask", "see all", "hand over"}),
+    "admin": frozenset({"ask", "see all", "exchange", "steer", "administer", "transfer jobs"}),
+    "federation": frozenset({"ask", "see all", "transfer jobs"}),
     "proxy": frozenset(),  # nothing in its own name: it says for whom it asks
 }
 

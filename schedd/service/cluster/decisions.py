@@ -12,8 +12,6 @@ from schedd.wire import (
     Alert,
     Decision,
     Event,
-    Handover,
-    HandoverDone,
     JobDeleted,
     JobEnded,
     JobStarted,
@@ -24,6 +22,8 @@ from schedd.wire import (
     Switch,
     Switched,
     Tell,
+    TransferDecision,
+    TransferStepDone,
 )
 
 __all__ = ["DecisionLog", "Page"]
@@ -44,7 +44,7 @@ class Page:
 class DecisionLog:
     """Decisions that still count, by growing id.
 
-    A run or a step of a handover leaves the log when its outcome or the job's start or end is reported, a
+    A run or a step of a transfer leaves the log when its outcome or the job's start or end is reported, a
     told start when a newer one is told or its job starts or goes, an alert when ``alerts`` newer ones came;
     so the log is about as long as there are jobs. Beyond ``most`` decisions the oldest are dropped, and
     readers who had not come so far are told that they missed some. ``last`` is the last id of earlier logs,
@@ -70,7 +70,7 @@ class DecisionLog:
         """Drop what these events show to be done."""
         with self._lock:
             for event in events:
-                if isinstance(event, RunAccepted | RunRefused | HandoverDone | Switched):
+                if isinstance(event, RunAccepted | RunRefused | TransferStepDone | Switched):
                     self._drop_id(event.decision_id)
                 elif isinstance(event, JobStarted | JobEnded | JobDeleted):
                     self._drop("run", event.job_id)
@@ -78,7 +78,7 @@ class DecisionLog:
                 elif isinstance(event, Snapshot):
                     there = {job.id for job in event.jobs if job.state not in ("R", "E", "C")}
                     for kind, about in list(self._of_job):
-                        if kind not in ("handover", "switch") and about not in there:
+                        if kind not in ("transfer_decision", "switch") and about not in there:
                             self._drop(kind, about)
 
     def append(self, decisions: Iterable[Decision]) -> None:
@@ -192,8 +192,8 @@ class DecisionLog:
         self._ids = [item.id for item in kept]
 
 
-def _about(decision: Run | Tell | Handover | Switch) -> tuple[str, str]:
+def _about(decision: Run | Tell | TransferDecision | Switch) -> tuple[str, str]:
     """Of two decisions about the same only the newer one counts."""
     if isinstance(decision, Switch):
         return decision.type, decision.node
-    return decision.type, decision.handover if isinstance(decision, Handover) else decision.job_id
+    return decision.type, decision.transfer if isinstance(decision, TransferDecision) else decision.job_id

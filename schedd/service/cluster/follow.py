@@ -34,7 +34,7 @@ from schedd.store import (
     Tail,
 )
 from schedd.store.errors import BadCheckpoint
-from schedd.wire import Alert, Decision, Handover, LogLost, PassedOver, Run, Switch
+from schedd.wire import Alert, Decision, LogLost, PassedOver, Run, Switch, TransferDecision
 
 __all__ = ["Follower", "in_the_log"]
 
@@ -363,9 +363,9 @@ class Follower:
         """Whether a decision may still matter: a run that is out, a start told of a job that waits."""
         if isinstance(decision, Alert):
             return True
-        if isinstance(decision, Handover):
-            handed = self.engine.state.handovers.get(decision.handover)
-            return handed is not None and handed.decision == decision.id
+        if isinstance(decision, TransferDecision):
+            transferred = self.engine.state.transfers.get(decision.transfer)
+            return transferred is not None and transferred.decision == decision.id
         if isinstance(decision, Switch):
             node = self.engine.state.power.get(decision.node)
             return node is not None and node.decision == decision.id

@@ -19,7 +19,6 @@ from server_adapter.openpbs.credentials import AnyPort, Credential, Vouch
 from server_adapter.openpbs.requests import ConfirmReservationRequest
 from server_adapter.openpbs.values import condensed
 from server_adapter.servers.openpbs import drain
-from server_adapter.servers.openpbs.handover import OWN, REQUESTS, Desk
 from server_adapter.servers.openpbs.hosts import stays_whole
 from server_adapter.servers.openpbs.pen import Pen
 from server_adapter.servers.openpbs.place import SchedulerPlace
@@ -29,6 +28,7 @@ from server_adapter.servers.openpbs.reservations import composed
 from server_adapter.servers.openpbs.rooms import room, usable
 from server_adapter.servers.openpbs.runs import Starter
 from server_adapter.servers.openpbs.suspended import Resumer
+from server_adapter.servers.openpbs.transfers import OWN, REQUESTS, OpenpbsTransferClient
 from server_adapter.servers.parts import ServerOfParts
 from server_adapter.settings import Settings
 
@@ -80,7 +80,7 @@ class OpenPBSServer(ServerOfParts):
                 address, credential, user=server.user, timeout=server.timeout, permitted=permitted
             )
 
-        taken = settings.handovers and settings.mode == "scheduler"
+        taken = settings.transfers and settings.mode == "scheduler"
         plain = PERMITTED[settings.mode] | (REQUESTS if taken else frozenset())
         if settings.drain.queues and settings.mode == "scheduler":
             plain |= drain.REQUESTS
@@ -103,7 +103,7 @@ class OpenPBSServer(ServerOfParts):
             address, lambda: open_with(plain), clock=clock, owner=server.owner_id, lifetime=server.renew
         )
         self._router = drain.Router(link, open_to_move, settings.drain, any_port=server.auth == "none")
-        desk = Desk(link, open_as)
+        transfer_client = OpenpbsTransferClient(link, open_as)
         self.place = SchedulerPlace(server.scheduler, lambda: open_with(_PLACE), self._about_qrun)
         comments = tell.comment and settings.mode == "scheduler"  # beside pbs_sched, estimates and no more
         self.pen = Pen(
@@ -124,7 +124,12 @@ class OpenPBSServer(ServerOfParts):
         )
         self._resumer = Resumer(self.place.talk)
         super().__init__(
-            link=link, reader=self._reader, starter=starter, pen=self.pen, desk=desk, router=self._router
+            link=link,
+            reader=self._reader,
+            starter=starter,
+            pen=self.pen,
+            transfer_client=transfer_client,
+            router=self._router,
         )
         self._state: State | None = None
 

@@ -13,12 +13,12 @@ from server_adapter.bridge.server import Placed
 from server_adapter.bridge.state import State, Wish
 from server_adapter.servers.parts import ServerOfParts
 from server_adapter.servers.torque import drain
-from server_adapter.servers.torque.handover import REQUESTS, Desk
 from server_adapter.servers.torque.link import PERMITTED, ServerLink
 from server_adapter.servers.torque.pen import Pen
 from server_adapter.servers.torque.reader import StateReader, job_question
 from server_adapter.servers.torque.requests import Offers
 from server_adapter.servers.torque.runs import Starter
+from server_adapter.servers.torque.transfers import REQUESTS, TorqueTransferClient
 from server_adapter.settings import Settings
 from server_adapter.torque.calls import CallWatch, explain
 from server_adapter.torque.codes import SchedulerCommand
@@ -41,7 +41,7 @@ class TorqueServer(ServerOfParts):
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._settings = settings
-        taken = settings.handovers and settings.mode == "scheduler"
+        taken = settings.transfers and settings.mode == "scheduler"
         permitted = PERMITTED[settings.mode] | (REQUESTS if taken else frozenset())
         if settings.drain.queues and settings.mode == "scheduler":
             permitted |= drain.REQUESTS
@@ -76,7 +76,7 @@ class TorqueServer(ServerOfParts):
             reader=self._reader,
             starter=Starter(self._starting_link, question, asynchronous=settings.run.asynchronous),
             pen=self.pen,
-            desk=Desk(link),
+            transfer_client=TorqueTransferClient(link),
             router=drain.Router(link, settings.drain.scripts),
         )
         self._listener: CommandListener | None = None

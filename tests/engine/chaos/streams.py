@@ -15,18 +15,18 @@ from schedd.wire import (
     Counted,
     Decision,
     Event,
-    HandOver,
-    Handover,
-    HandoverDone,
     JobFacts,
-    LetRun,
     PassedOver,
     PowerWish,
     Run,
     SubmissionFacts,
     Switch,
     Switched,
-    TakeBack,
+    TransferDecision,
+    TransferRelease,
+    TransferRequest,
+    TransferStepDone,
+    TransferWithdrawal,
     WattsRead,
 )
 from schedd.wire.facts import NodeStateName
@@ -178,7 +178,7 @@ def _with(one: EngineSettings, other: EngineSettings) -> EngineSettings:
 
 
 class Stream(Chaos):
-    """A random life with accounts, licences, power, handovers, skipped batches and clocks that are set."""
+    """A random life with accounts, licences, power, transfers, skipped batches and clocks that are set."""
 
     settings: EngineSettings = replace(
         Chaos.settings,
@@ -198,12 +198,12 @@ class Stream(Chaos):
         self.engine = self.compared  # type: ignore[assignment]
         self.batches = 0
         self.switches: list[Switch] = []
-        self.steps: list[Handover] = []
-        self.handovers = 0
+        self.steps: list[TransferDecision] = []
+        self.transfers = 0
 
     def _take(self, decisions: tuple[Decision, ...]) -> None:
         self.switches += [one for one in decisions if isinstance(one, Switch)]
-        self.steps += [one for one in decisions if isinstance(one, Handover)]
+        self.steps += [one for one in decisions if isinstance(one, TransferDecision)]
         super()._take(decisions)
 
     def _id(self) -> dict[str, Any]:
@@ -263,37 +263,37 @@ class Stream(Chaos):
             state: NodeStateName = "up" if one.on else "down"
             self._tell(*self.server.change_node(replace(self.server.nodes[one.node], state=state)))
 
-    def hand_over(self) -> None:
-        self.handovers += 1
+    def submit_held(self) -> None:
+        self.transfers += 1
         asked = self.random.choice([{"nodes": "1:ppn=1"}, {"nodes": "1:ppn=2", "walltime": "300"}])
         keep = self.server.now + self.random.choice([0, 100, 3000])
         self._tell(
-            HandOver(
+            TransferRequest(
                 **self._id(),
-                handover=f"h{self.handovers}",
+                transfer=f"h{self.transfers}",
                 submission=SubmissionFacts("ann", "true", queue="batch", resources=asked),
                 by="fed",
                 keep_until=keep,
             )
         )
 
-    def act_on_handover(self) -> None:
-        if self.handovers:
-            name = f"h{self.random.randint(1, self.handovers)}"
-            kind = self.random.choice([LetRun, LetRun, TakeBack])
-            self._tell(kind(**self._id(), handover=name))
+    def act_on_transfer(self) -> None:
+        if self.transfers:
+            name = f"h{self.random.randint(1, self.transfers)}"
+            kind = self.random.choice([TransferRelease, TransferRelease, TransferWithdrawal])
+            self._tell(kind(**self._id(), transfer=name))
 
-    def do_handover_step(self) -> None:
-        """A step of a handover is carried out at the server, or refused, or never answered."""
+    def do_transfer_step(self) -> None:
+        """A step of a transfer is carried out at the server, or refused, or never answered."""
         if not self.steps:
             return
         one = self.steps.pop(0)
         if self.random.random() < 0.2:
             return
-        job, done = f"{100 + int(one.handover[1:])}.s", self.random.random() < 0.9
-        told: dict[str, Any] = {"decision_id": one.id, "handover": one.handover, "step": one.step}
+        job, done = f"{100 + int(one.transfer[1:])}.s", self.random.random() < 0.9
+        told: dict[str, Any] = {"decision_id": one.id, "transfer": one.transfer, "step": one.step}
         events: list[Event] = [
-            HandoverDone(**self._id(), **told, done=done, server_job=job if done else "", text="")
+            TransferStepDone(**self._id(), **told, done=done, server_job=job if done else "", text="")
         ]
         if done and one.step == "submit" and job not in self.server.jobs:
             submitted = self.server.submit(_handed(self, job, one), self.random.randint(0, 600))
@@ -380,7 +380,7 @@ class StrictStream(Stream):
 KINDS: list[type[Stream]] = [Stream, RankedStream, PlacedStream, ShortestStream, StrictStream]
 
 
-def _handed(world: Stream, job: str, step: Handover) -> Any:
+def _handed(world: Stream, job: str, step: TransferDecision) -> Any:
     return JobFacts(
         id=job,
         owner="ann@login",
@@ -405,9 +405,9 @@ def stream(world: Stream, steps: int) -> None:
             (1, world.wish_power),
             (1, world.read_watts),
             (2, world.obey_switch),
-            (1, world.hand_over),
-            (1, world.act_on_handover),
-            (2, world.do_handover_step),
+            (1, world.submit_held),
+            (1, world.act_on_transfer),
+            (2, world.do_transfer_step),
             (1, world.skip_batch),
             (1, world.set_clock_back),
             (1, world.clock_jumps),

@@ -169,9 +169,9 @@ def test_a_bench_routes_through_real_planners_and_states_the_traffic() -> None:
     assert found.known + found.asked == 6
     assert document["decision_ms"]["p50"] > 0
     assert found.known == 0 or 0 < found.decision_cpu_ms["p50"] <= found.known_ms["longest"]
-    assert found.requests["PUT handovers"] >= 1
-    assert found.sent["PUT handovers"] > 500  # a script goes with every job
-    assert found.received["GET handovers"] > 0
+    assert found.requests["PUT transfers"] >= 1
+    assert found.sent["PUT transfers"] > 500  # a script goes with every job
+    assert found.received["GET transfers"] > 0
     found = bench_federation(2, 22, 8, routed=4, rate=50.0, shapes=8, poll=0.3, profile="metacentrum")
     assert found.known + found.asked == 4  # some of these shapes ask for nodes with a property
     with pytest.raises(ValueError, match="a cluster, a node"):
@@ -191,9 +191,9 @@ def test_jobs_that_ask_for_something_new_wait_for_all_clusters_answers() -> None
 def test_clusters_in_a_process_of_their_own_are_measured_alike() -> None:
     found = bench_federation(2, 4, 8, routed=4, rate=50.0, shapes=2, poll=0.3, apart=True)
     assert found.known + found.asked == 4
-    assert found.requests["PUT handovers"] >= 1
-    assert found.sent["PUT handovers"] > 500
-    assert found.received["GET handovers"] > 0
+    assert found.requests["PUT transfers"] >= 1
+    assert found.sent["PUT transfers"] > 500
+    assert found.received["GET transfers"] > 0
     assert found.cpu_ms > 0
 
 

@@ -19,10 +19,10 @@ from server_adapter.settings import SettingsError, load_settings
 from tests.server_adapter.bridge.federation import Federation
 
 SCRIPT = "#!/bin/sh\necho äöü\n"
-Scene = Callable[["Desk"], Awaitable[None]]
+Scene = Callable[["TorqueTransferClient"], Awaitable[None]]
 
 
-class Desk:
+class TorqueTransferClient:
     """An emulated server with a routing queue, and what drains it."""
 
     def __init__(self, server: EmulatedServer, directory: Path) -> None:
@@ -107,7 +107,7 @@ def run(directory: Path, scene: Scene, version: str = "6.1") -> None:
     async def play() -> None:
         async with EmulatedServer([NodeSpec("node1", 4)], version=version) as server:
             server.cluster.attributes["keep_completed"] = "3600"
-            desk = Desk(server, directory)
+            desk = TorqueTransferClient(server, directory)
             try:
                 await scene(desk)
             finally:
@@ -119,7 +119,7 @@ def run(directory: Path, scene: Scene, version: str = "6.1") -> None:
 
 @pytest.mark.parametrize("version", ["2.5", "4.2", "6.1"])
 def test_a_job_goes_whole_and_is_deleted_here(tmp_path: Path, version: str) -> None:
-    async def scene(desk: Desk) -> None:
+    async def scene(desk: TorqueTransferClient) -> None:
         name, local = desk.give(), desk.give("batch")
         assert await desk.round() == 1
         (body,) = desk.federation.jobs.values()
@@ -142,7 +142,7 @@ def test_a_job_goes_whole_and_is_deleted_here(tmp_path: Path, version: str) -> N
 
 
 def test_while_the_federation_is_away_jobs_are_left_alone(tmp_path: Path) -> None:
-    async def scene(desk: Desk) -> None:
+    async def scene(desk: TorqueTransferClient) -> None:
         name = desk.give()
         desk.federation.ready = 503
         assert await desk.round() == 0
@@ -159,7 +159,7 @@ def test_while_the_federation_is_away_jobs_are_left_alone(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("lost", ["requests", "answers"])
 def test_a_job_whose_answer_was_lost_waits_on_hold_and_goes_once(tmp_path: Path, lost: str) -> None:
-    async def scene(desk: Desk) -> None:
+    async def scene(desk: TorqueTransferClient) -> None:
         name = desk.give()
         desk.federation.loses = lost
         assert await desk.round() == 0
@@ -176,7 +176,7 @@ def test_a_job_whose_answer_was_lost_waits_on_hold_and_goes_once(tmp_path: Path,
     run(tmp_path, scene)
 
 
-async def lose(desk: Desk) -> str:
+async def lose(desk: TorqueTransferClient) -> str:
     """A job that the federation has, of which the adapter does not know it."""
     name = desk.give()
     desk.federation.loses = "answers"
@@ -189,7 +189,7 @@ async def lose(desk: Desk) -> str:
 
 
 def test_a_job_that_was_altered_before_it_went_is_taken_back_and_goes_as_it_is(tmp_path: Path) -> None:
-    async def scene(desk: Desk) -> None:
+    async def scene(desk: TorqueTransferClient) -> None:
         name = await lose(desk)
         desk.job(name).resources["walltime"] = "00:20:00"
         desk.job(name).touch(desk.server.cluster.now)
@@ -206,7 +206,7 @@ def test_a_job_that_was_altered_before_it_went_is_taken_back_and_goes_as_it_is(t
 def test_a_job_that_is_gone_before_it_was_heard_that_it_went(tmp_path: Path, how: str) -> None:
     """Deleted by its owner it is taken back; deleted by us, before we were killed, it is not."""
 
-    async def scene(desk: Desk) -> None:
+    async def scene(desk: TorqueTransferClient) -> None:
         name = await lose(desk)
         if how == "went":
             desk.job(name).attributes["comment"] = "federation: it goes on there as job 1"
@@ -230,7 +230,7 @@ def test_a_job_that_is_gone_before_it_was_heard_that_it_went(tmp_path: Path, how
 def test_a_job_that_cannot_go_stays_and_says_why(
     tmp_path: Path, more: dict[str, str], script: str | None, refuses: str, said: str
 ) -> None:
-    async def scene(desk: Desk) -> None:
+    async def scene(desk: TorqueTransferClient) -> None:
         other = desk.give("batch")
         lifecycle.settle(desk.server.cluster, desk.job(other))
         name = desk.give(script=script, **{key: text.format(other=other) for key, text in more.items()})
@@ -255,7 +255,7 @@ def test_the_comment_of_a_job_that_goes_is_not_replaced_by_its_plan_and_that_of_
 
 
 def test_a_hold_of_somebody_else_is_respected(tmp_path: Path) -> None:
-    async def scene(desk: Desk) -> None:
+    async def scene(desk: TorqueTransferClient) -> None:
         users, operators = desk.give(Hold_Types="u"), desk.give(Hold_Types="o")
         assert await desk.round() == 0
         assert desk.job(users).holds == {"u"}
@@ -280,7 +280,7 @@ async def _nobody(job: Drained, script: str) -> str:
 
 
 def test_a_script_elsewhere_is_not_read(tmp_path: Path) -> None:
-    async def scene(desk: Desk) -> None:
+    async def scene(desk: TorqueTransferClient) -> None:
         job = Drained("1.s", "alice@h", "Q", "", "", {"hashname": "../token"}, {"nodes": "1"}, {})
         with pytest.raises(DrainError, match="is no name of a script"):
             await desk.drainer.pass_on(job, _nobody)

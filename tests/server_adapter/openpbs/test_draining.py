@@ -125,7 +125,9 @@ async def test_a_job_goes_whole_and_is_moved_away_here(desk: Desk) -> None:
     assert desk.open() == []
 
 
-async def test_a_job_by_nodes_and_one_that_names_a_program_go_as_they_were_asked_for(desk: Desk) -> None:
+async def test_a_job_by_nodes_and_one_that_names_a_program_go_as_they_were_asked_for(
+    desk: Desk,
+) -> None:
     desk.give(resources={"nodes": "1:ppn=2"})
     words = {
         "executable": "<jsdl-hpcpa:Executable>/bin/sleep</jsdl-hpcpa:Executable>",
@@ -217,7 +219,9 @@ async def lose(desk: Desk) -> str:
     return name
 
 
-async def test_a_job_that_was_altered_before_it_went_is_taken_back_and_goes_as_it_is(desk: Desk) -> None:
+async def test_a_job_that_was_altered_before_it_went_is_taken_back_and_goes_as_it_is(
+    desk: Desk,
+) -> None:
     name = await lose(desk)
     desk.job(name).resources["walltime"] = "00:20:00"
     desk.job(name).touch(desk.server.cluster.now)
@@ -234,7 +238,9 @@ async def test_a_job_that_was_altered_before_it_went_is_taken_back_and_goes_as_i
     assert desk.open() == []
 
 
-async def test_a_job_that_its_owner_held_before_it_went_is_taken_back_and_stays(desk: Desk) -> None:
+async def test_a_job_that_its_owner_held_before_it_went_is_taken_back_and_stays(
+    desk: Desk,
+) -> None:
     name = await lose(desk)
     desk.job(name).holds.add("u")
     desk.job(name).touch(desk.server.cluster.now)
@@ -276,7 +282,9 @@ async def test_a_job_that_was_deleted_before_it_went_is_taken_back(desk: Desk) -
     assert desk.open() == []
 
 
-async def test_a_job_that_was_altered_when_it_had_run_there_is_removed_here(desk: Desk) -> None:
+async def test_a_job_that_was_altered_when_it_had_run_there_is_removed_here(
+    desk: Desk,
+) -> None:
     name = await lose(desk)
     desk.job(name).resources["walltime"] = "00:20:00"
     desk.job(name).touch(desk.server.cluster.now)
@@ -370,7 +378,9 @@ async def test_a_port_that_cannot_be_had_is_told_and_no_job_moves(
     taken.close()
 
 
-async def test_nothing_is_held_or_moved_unless_queues_are_drained_as_scheduler(desk: Desk) -> None:
+async def test_nothing_is_held_or_moved_unless_queues_are_drained_as_scheduler(
+    desk: Desk,
+) -> None:
     name = desk.give()
     options: tuple[dict[str, Any], ...] = ({"mode": "adviser"}, {"drain.queues": []})
     for option in options:

@@ -5,28 +5,28 @@ from dataclasses import replace
 import pytest
 
 from schedd.engine import Engine, EngineSettings
-from schedd.engine.facts.records import HandedOver
+from schedd.engine.facts.records import TransferRecord
 from schedd.model import FOREVER
 from schedd.plan.columns import PLANNED
 from schedd.wire import (
     Decision,
     Event,
-    HandOver,
-    Handover,
-    HandoverDone,
-    HandoverStep,
     JobDeleted,
     JobEnded,
     JobFacts,
     JobQueued,
     JobReleased,
-    LetRun,
     NodeChanged,
     NodeFacts,
     PassedOver,
     Run,
     SubmissionFacts,
-    TakeBack,
+    TransferDecision,
+    TransferRelease,
+    TransferRequest,
+    TransferStep,
+    TransferStepDone,
+    TransferWithdrawal,
 )
 
 T = 1_700_000_000
@@ -41,31 +41,33 @@ class Desk:
         self.engine = Engine(EngineSettings(validate=True), T)
         self.number = 0
 
-    def tell(self, *events: Event, at: int = T) -> list[Handover]:
+    def tell(self, *events: Event, at: int = T) -> list[TransferDecision]:
         made: tuple[Decision, ...] = self.engine.handle(events, at).decisions
-        return [one for one in made if isinstance(one, Handover)]
+        return [one for one in made if isinstance(one, TransferDecision)]
 
     def id(self) -> str:
         self.number += 1
         return f"e:{self.number}"
 
-    def ask(self, name: str = "h") -> list[Handover]:
-        return self.tell(HandOver(id=self.id(), time=T, handover=name, submission=JOB, by="fed"))
+    def ask(self, name: str = "h") -> list[TransferDecision]:
+        return self.tell(TransferRequest(id=self.id(), time=T, transfer=name, submission=JOB, by="fed"))
 
-    def let_run(self, name: str = "h") -> list[Handover]:
-        return self.tell(LetRun(id=self.id(), time=T, handover=name))
+    def release_transfer(self, name: str = "h") -> list[TransferDecision]:
+        return self.tell(TransferRelease(id=self.id(), time=T, transfer=name))
 
-    def take_back(self, name: str = "h") -> list[Handover]:
-        return self.tell(TakeBack(id=self.id(), time=T, handover=name, by="fed"))
+    def take_back(self, name: str = "h") -> list[TransferDecision]:
+        return self.tell(TransferWithdrawal(id=self.id(), time=T, transfer=name, by="fed"))
 
-    def done(self, decision: Handover, job: str = "7.srv", *, done: bool = True, text: str = "") -> None:
-        step: HandoverStep = decision.step
+    def done(
+        self, decision: TransferDecision, job: str = "7.srv", *, done: bool = True, text: str = ""
+    ) -> None:
+        step: TransferStep = decision.step
         self.tell(
-            HandoverDone(
+            TransferStepDone(
                 id=self.id(),
                 time=T,
                 decision_id=decision.id,
-                handover=decision.handover,
+                transfer=decision.transfer,
                 step=step,
                 done=done,
                 server_job=job,
@@ -73,8 +75,8 @@ class Desk:
             )
         )
 
-    def __getitem__(self, name: str) -> HandedOver:
-        return self.engine.state.handovers[name]
+    def __getitem__(self, name: str) -> TransferRecord:
+        return self.engine.state.transfers[name]
 
 
 def test_a_job_is_submitted_once_held_and_then_let_run() -> None:
@@ -82,13 +84,13 @@ def test_a_job_is_submitted_once_held_and_then_let_run() -> None:
     (submit,) = desk.ask()
     assert (submit.step, submit.submission) == ("submit", JOB)
     assert desk.ask() == []
-    assert desk.let_run() == []  # not before it is held
+    assert desk.release_transfer() == []  # not before it is held
     desk.done(submit)
     assert (desk["h"].phase, desk["h"].server_job) == ("held", "7.srv")
-    (release,) = desk.let_run()
+    (release,) = desk.release_transfer()
     assert (release.step, release.server_job) == ("release", "7.srv")
-    assert desk["h"].let_run
-    assert desk.let_run() == []
+    assert desk["h"].release_requested
+    assert desk.release_transfer() == []
     desk.done(release)
     assert desk["h"].phase == "released"
     desk.tell(JobEnded(id=desk.id(), time=T, job_id="7.srv", exit_status=3))
@@ -99,9 +101,9 @@ def array_let_run() -> Desk:
     """An array of three jobs, which may start."""
     desk = Desk()
     facts = replace(JOB, array="4-6")
-    (submit,) = desk.tell(HandOver(id=desk.id(), time=T, handover="h", submission=facts, by="fed"))
+    (submit,) = desk.tell(TransferRequest(id=desk.id(), time=T, transfer="h", submission=facts, by="fed"))
     desk.done(submit, "7[].srv")
-    (release,) = desk.let_run()
+    (release,) = desk.release_transfer()
     desk.done(release, "7[].srv")
     return desk
 
@@ -163,7 +165,7 @@ def test_what_was_taken_back_before_it_came_never_comes() -> None:
     assert desk.take_back() == []
     assert desk["h"].phase == "withdrawn"
     assert desk.ask() == []
-    assert desk.let_run() == []
+    assert desk.release_transfer() == []
 
 
 def test_a_job_taken_back_while_it_is_submitted_is_deleted_when_its_id_is_known() -> None:
@@ -180,7 +182,7 @@ def test_a_job_that_runs_is_not_taken_back() -> None:
     desk = Desk()
     (submit,) = desk.ask()
     desk.done(submit)
-    (release,) = desk.let_run()
+    (release,) = desk.release_transfer()
     desk.done(release)
     (withdraw,) = desk.take_back()
     desk.done(withdraw, done=False, text="7.srv runs or has run")
@@ -191,10 +193,10 @@ def test_a_release_that_was_refused_can_be_asked_for_again() -> None:
     desk = Desk()
     (submit,) = desk.ask()
     desk.done(submit)
-    (release,) = desk.let_run()
+    (release,) = desk.release_transfer()
     desk.done(release, done=False, text="the adapter is in shadow mode")
-    assert (desk["h"].phase, desk["h"].let_run) == ("held", True)
-    assert [one.step for one in desk.let_run()] == ["release"]
+    assert (desk["h"].phase, desk["h"].release_requested) == ("held", True)
+    assert [one.step for one in desk.release_transfer()] == ["release"]
 
 
 def test_a_job_that_somebody_deleted_is_told_as_deleted() -> None:
@@ -212,10 +214,10 @@ def test_a_job_that_ended_while_it_was_taken_back_has_run() -> None:
     desk = Desk()
     (submit,) = desk.ask()
     desk.done(submit)
-    (release,) = desk.let_run()
+    (release,) = desk.release_transfer()
     desk.done(release)
     (withdraw,) = desk.take_back()
-    assert withdraw.let_run
+    assert withdraw.release_requested
     desk.tell(JobEnded(id=desk.id(), time=T, job_id="7.srv"))
     desk.done(withdraw)
     assert (desk["h"].phase, desk["h"].end) == ("released", "ended")
@@ -242,8 +244,8 @@ def test_what_was_over_a_week_ago_is_forgotten() -> None:
     desk.tell(JobEnded(id=desk.id(), time=T, job_id="7.srv"))
     desk.ask("open")
     desk.tell(at=T + 8 * DAY)
-    assert list(desk.engine.state.handovers) == ["open"]
-    assert desk.engine.state.handed == {}
+    assert list(desk.engine.state.transfers) == ["open"]
+    assert desk.engine.state.transfer_by_job == {}
 
 
 # ---- places kept for jobs on hold --------------------------------------------------------------------------
@@ -268,7 +270,7 @@ def kept(desk: Desk, *, late: bool) -> None:
     """A job on hold for which a place is kept for ten minutes; ``late``: the server shows it afterwards."""
     node = NodeFacts(name="n1", cpus=4)
     desk.tell(NodeChanged(id=desk.id(), time=T, node=node))
-    event = HandOver(id=desk.id(), time=T, handover="h", submission=JOB, by="fed", keep_until=T + 600)
+    event = TransferRequest(id=desk.id(), time=T, transfer="h", submission=JOB, by="fed", keep_until=T + 600)
     (asked,) = desk.tell(event)
     if late:
         desk.done(asked)
@@ -296,7 +298,7 @@ def test_a_place_is_kept_for_a_job_on_hold_and_nobody_takes_it(late: bool) -> No
 def test_a_job_whose_place_is_kept_starts_there_when_it_is_released() -> None:
     desk = Desk()
     kept(desk, late=False)
-    desk.let_run()
+    desk.release_transfer()
     made = desk.engine.handle([JobReleased(id=desk.id(), time=T + 5, job_id="7.srv")], T + 5).decisions
     assert [one.job_id for one in made if isinstance(one, Run)] == ["7.srv"]
 

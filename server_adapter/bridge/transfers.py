@@ -1,4 +1,4 @@
-"""Carries out handovers: submits jobs on hold, lets them run, takes them back. One step after the other.
+"""Carries out transfers: submits jobs on hold, lets them run, takes them back. One step after the other.
 
 A submission whose answer was lost may have been taken: the job carries a mark by which it is looked for
 before it is submitted again, and it is on hold, so that no second one could ever run.
@@ -12,16 +12,16 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar, runtime_checkable
 
-from schedd.wire import Handover, HandoverDone, SubmissionFacts
+from schedd.wire import SubmissionFacts, TransferDecision, TransferStepDone
 from server_adapter.batch.errors import ProtocolError, RightsError, ServerRefusedError, ServerUnreachableError
 from server_adapter.bridge.delivery import PostOffice
 
-__all__ = ["MARK", "Handovers", "JobRunsError", "Taker"]
+__all__ = ["MARK", "JobRunsError", "TransferExecutor", "TransferServer"]
 
 _log = logging.getLogger(__name__)
 
-MARK: Final = "SCHEDD_HANDOVER"
-"""The variable of a job's environment that names its handover."""
+MARK: Final = "SCHEDD_TRANSFER"
+"""The variable of a job's environment that names its transfer."""
 _SETTLING: Final = 2.0  # seconds until a submission whose answer was lost is looked for
 _MARGIN: Final = 60  # seconds by which clocks may differ
 _KEPT: Final = 10_000
@@ -33,7 +33,7 @@ class JobRunsError(Exception):
 
 
 @runtime_checkable
-class Taker(Protocol):
+class TransferServer(Protocol):
     """A pbs_server to which jobs can be handed over. Its methods raise `server_adapter.batch.errors`."""
 
     async def submit(self, submission: SubmissionFacts, mark: str) -> str:
@@ -50,11 +50,11 @@ class Taker(Protocol):
         """
         ...
 
-    async def let_run(self, job: str) -> None:
+    async def release(self, job: str) -> None:
         """Lifts the hold."""
         ...
 
-    async def take_back(self, job: str, *, may_have_run: bool) -> None:
+    async def withdraw(self, job: str, *, may_have_run: bool) -> None:
         """Deletes the job unless it runs or ran: raises `JobRunsError`. One that is gone without a trace is
         taken back, unless it may have run. Of an array the jobs that wait are deleted, also where others run.
         """
@@ -73,7 +73,7 @@ class _Outcome:
     text: str = ""
 
 
-class Handovers:
+class TransferExecutor:
     """`barred` tells in words why no job may be handed over here, or nothing; ``waits`` why not now."""
 
     def __init__(
@@ -95,17 +95,17 @@ class Handovers:
         self._clock = clock
         self._sleep = sleep
         self._began = clock()
-        self._waiting: OrderedDict[str, Handover] = OrderedDict()
+        self._waiting: OrderedDict[str, TransferDecision] = OrderedDict()
         self._outcomes: OrderedDict[str, _Outcome] = OrderedDict()
         self._tried: set[str] = set()
         self._gone: OrderedDict[str, None] = OrderedDict()
         self._awake = asyncio.Event()
 
-    def want(self, decision: Handover) -> None:
-        """Takes a decision; of two about one handover the newer one counts."""
-        known = self._waiting.get(decision.handover)
+    def want(self, decision: TransferDecision) -> None:
+        """Takes a decision; of two about one transfer the newer one counts."""
+        known = self._waiting.get(decision.transfer)
         if known is None or known.id <= decision.id:
-            self._waiting[decision.handover] = decision
+            self._waiting[decision.transfer] = decision
             self._awake.set()
 
     async def work(self) -> None:
@@ -123,30 +123,30 @@ class Handovers:
 
     async def step(self) -> None:
         """One decision. Where it is not known what became of it, it waits for another try."""
-        handover, decision = next(iter(self._waiting.items()))
+        transfer, decision = next(iter(self._waiting.items()))
         outcome = self._outcomes.get(_name(decision))
         if outcome is None:
             try:
                 outcome = await self._carry_out(decision)
             except (ServerUnreachableError, ProtocolError) as error:
-                if handover not in self._tried:
-                    _log.warning("%s of handover %s: %s; it is tried again", decision.step, handover, error)
-                self._tried.add(handover)
-                self._waiting.move_to_end(handover)
+                if transfer not in self._tried:
+                    _log.warning("%s of transfer %s: %s; it is tried again", decision.step, transfer, error)
+                self._tried.add(transfer)
+                self._waiting.move_to_end(transfer)
                 await self._sleep(_SETTLING)
                 return
         _keep(self._outcomes, _name(decision), outcome)
-        self._tried.discard(handover)
-        if self._waiting.get(handover) is decision:
-            del self._waiting[handover]
+        self._tried.discard(transfer)
+        if self._waiting.get(transfer) is decision:
+            del self._waiting[transfer]
         if not outcome.done:
-            _log.info("%s of handover %s was refused: %s", decision.step, handover, outcome.text)
+            _log.info("%s of transfer %s was refused: %s", decision.step, transfer, outcome.text)
         await self._delivery.put(
-            HandoverDone(
+            TransferStepDone(
                 id=next(self._delivery.ids),
                 time=int(self._clock()),
                 decision_id=decision.id,
-                handover=handover,
+                transfer=transfer,
                 step=decision.step,
                 done=outcome.done,
                 server_job=outcome.job,
@@ -156,54 +156,54 @@ class Handovers:
         )
         self._look()
 
-    async def _carry_out(self, decision: Handover) -> _Outcome:
+    async def _carry_out(self, decision: TransferDecision) -> _Outcome:
         server, barred = self._server, self._barred()
         if barred:
             return _Outcome(False, decision.server_job, text=barred)
         if waits := self._waits():
             raise ServerUnreachableError(waits)  # no refusal: what was begun may be there
-        if not isinstance(server, Taker):
+        if not isinstance(server, TransferServer):
             return _Outcome(False, text="no jobs can be handed over to this family of servers")
         job = decision.server_job
         try:
             if decision.step == "submit":
                 return await self._submit(server, decision)
-            job = job or await server.marked(decision.handover)
+            job = job or await server.marked(decision.transfer)
             if decision.step == "release":
                 if not job:
                     return _Outcome(False, text="the job is gone")
-                await server.let_run(job)
+                await server.release(job)
             elif decision.step == "delete":
                 if job:
                     await server.delete(job)
             elif job:
-                await server.take_back(job, may_have_run=decision.let_run)
-            elif decision.let_run:
+                await server.withdraw(job, may_have_run=decision.release_requested)
+            elif decision.release_requested:
                 raise JobRunsError("the job is gone, and may have run")
         except ServerRefusedError as error:
             return _Outcome(False, job, error.code, error.text or str(error))
         except (RightsError, JobRunsError, ValueError) as error:
             return _Outcome(False, job, text=str(error))
         if decision.step in ("withdraw", "delete"):
-            _keep(self._gone, decision.handover, None)
+            _keep(self._gone, decision.transfer, None)
         return _Outcome(True, job)
 
-    async def _submit(self, server: Taker, decision: Handover) -> _Outcome:
-        handover = decision.handover
+    async def _submit(self, server: TransferServer, decision: TransferDecision) -> _Outcome:
+        transfer = decision.transfer
         if decision.submission is None:
             return _Outcome(False, text="the decision has no job in it")
-        if handover in self._gone:
+        if transfer in self._gone:
             return _Outcome(False, text="it was taken back")
         # An earlier life of this adapter may have submitted it, or a try whose answer was lost.
-        if handover in self._tried or decision.time < self._began + _MARGIN:
-            job = await server.marked(handover)
+        if transfer in self._tried or decision.time < self._began + _MARGIN:
+            job = await server.marked(transfer)
             if job:
                 await server.finish(job, decision.submission.tasks)
                 return _Outcome(True, job)
-        return _Outcome(True, await server.submit(decision.submission, handover))
+        return _Outcome(True, await server.submit(decision.submission, transfer))
 
 
-def _name(decision: Handover) -> str:
+def _name(decision: TransferDecision) -> str:
     """Of one decision alone: a daemon that kept nothing begins its ids anew."""
     return f"{decision.id}@{decision.time}"
 

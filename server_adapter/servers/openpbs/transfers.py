@@ -10,12 +10,12 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
-from schedd.wire import HANDED_ATTRIBUTES, SubmissionFacts
+from schedd.wire import TRANSFER_ATTRIBUTES, SubmissionFacts
 from server_adapter.batch.described import Described
 from server_adapter.batch.errors import RightsError, ServerRefusedError
 from server_adapter.bridge.facts import Values
-from server_adapter.bridge.handovers import MARK, JobRunsError
 from server_adapter.bridge.link import Link
+from server_adapter.bridge.transfers import MARK, JobRunsError
 from server_adapter.dis import Attribute
 from server_adapter.openpbs.codes import (
     READ_ONLY,
@@ -36,13 +36,13 @@ from server_adapter.openpbs.requests import (
     StatusRequest,
 )
 from server_adapter.openpbs.values import indices, subjob
-from server_adapter.servers.handed import demand_none_ran, is_array, what_is_wrong
 from server_adapter.servers.openpbs.requests import modify_request
+from server_adapter.servers.transfer_checks import demand_none_ran, is_array, what_is_wrong
 
-__all__ = ["OWN", "REQUESTS", "Desk", "attributes_of"]
+__all__ = ["OWN", "REQUESTS", "OpenpbsTransferClient", "attributes_of"]
 
 REQUESTS: Final = frozenset({RequestCode.HOLD_JOB, RequestCode.RELEASE_JOB, RequestCode.DELETE_JOBS})
-"""What a handover sends over the adapter's own connection, in the mode `scheduler` alone."""
+"""What a transfer sends over the adapter's own connection, in the mode `scheduler` alone."""
 OWN: Final = READ_ONLY | {RequestCode.QUEUE_JOB, RequestCode.JOB_SCRIPT, RequestCode.COMMIT}
 """What leaves over a connection that is the user's."""
 _CHUNK: Final = 65_536  # bytes of a script in one request
@@ -70,7 +70,7 @@ _NONE: Final = (ServerCode.UNKJOBID, ServerCode.HISTJOBID)
 def attributes_of(submission: SubmissionFacts, mark: str) -> tuple[Attribute, ...]:
     """The attributes of the QueueJob request. Raises ValueError for one that may not be handed over."""
     for name in submission.attributes:
-        if name not in HANDED_ATTRIBUTES:
+        if name not in TRANSFER_ATTRIBUTES:
             raise ValueError(f"the attribute {name} cannot be handed over")
     given = {name: value for name, value in submission.attributes.items() if name not in _OF_TORQUE}
     variables = {**submission.variables, MARK: mark}
@@ -86,7 +86,7 @@ def attributes_of(submission: SubmissionFacts, mark: str) -> tuple[Attribute, ..
     )
 
 
-class Desk:
+class OpenpbsTransferClient:
     """Where jobs are handed over. ``open_as`` opens a connection that is a user's; each step has the
     adapter's own for itself, so that no run comes between.
     """
@@ -143,12 +143,12 @@ class Desk:
         found.sort(key=lambda job: job.values.get("job_state") in _OVER)
         return found[0].name if found else ""
 
-    async def let_run(self, job: str) -> None:
+    async def release(self, job: str) -> None:
         """Lifts our hold."""
         async with self._link.talk() as connection:
             await connection.request(_hold(RequestCode.RELEASE_JOB, job, _HOLD))
 
-    async def take_back(self, job: str, *, may_have_run: bool) -> None:
+    async def withdraw(self, job: str, *, may_have_run: bool) -> None:
         """Holds the job first: nobody's run decision passes a hold between the look and the deletion."""
         async with self._link.talk() as connection:
             if is_array(job):

@@ -1,7 +1,7 @@
 """Jobs handed over to this cluster by a federation: submitted on hold, then let run, or taken back.
 
-A handover has a name that its sender chose. Asking for the same step again changes nothing, so every request
-may be repeated; a handover that was taken back before it came never comes. A job on hold cannot start: who
+A transfer has a name that its sender chose. Asking for the same step again changes nothing, so every request
+may be repeated; a transfer that was taken back before it came never comes. A job on hold cannot start: who
 hands it over may do so at several clusters, and lets it run at one.
 """
 
@@ -9,48 +9,48 @@ from dataclasses import replace
 from typing import Final
 
 from schedd.engine.facts.arrays import array_number, array_of, index_of
-from schedd.engine.facts.records import Cause, HandedOver, HandoverPhase, Phase
+from schedd.engine.facts.records import Cause, Phase, TransferPhase, TransferRecord
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.kept_places import expired
 from schedd.engine.place.places import replan
 from schedd.wire import (
-    HandOver,
-    Handover,
-    HandoverDone,
-    HandoverStep,
+    BagEndReported,
     JobDeleted,
     JobEnded,
-    LetRun,
     SubmissionFacts,
-    TakeBack,
-    WholeEnds,
+    TransferDecision,
+    TransferRelease,
+    TransferRequest,
+    TransferStep,
+    TransferStepDone,
+    TransferWithdrawal,
 )
 
 __all__ = [
+    "bag_ends",
     "done",
     "end_kept_places",
-    "forget_handovers",
-    "hand_over",
-    "let_run",
+    "forget_old_transfers",
     "note_end",
-    "take_back",
-    "whole_ends",
+    "release",
+    "submit_held",
+    "withdraw",
 ]
 
 _KEPT: Final = 7 * 86_400
-"""Seconds for which what became of a handover can be asked after."""
+"""Seconds for which what became of a transfer can be asked after."""
 _OVER: Final = ("withdrawn", "refused")
 
 
-def hand_over(state: EngineState, event: HandOver) -> None:
+def submit_held(state: EngineState, event: TransferRequest) -> None:
     """A new job for the server; one that is known is not submitted again."""
-    if event.handover in state.handovers:
+    if event.transfer in state.transfers:
         return
-    record = HandedOver(
-        event.handover,
+    record = TransferRecord(
+        event.transfer,
         event.submission.user,
         event.by,
-        "asked",
+        "submitting",
         state.now,
         keep_until=event.keep_until,
         booked=event.booked,
@@ -61,26 +61,26 @@ def hand_over(state: EngineState, event: HandOver) -> None:
     _decide(state, event.id, record, "submit", event.submission)
 
 
-def let_run(state: EngineState, event: LetRun) -> None:
+def release(state: EngineState, event: TransferRelease) -> None:
     """The job may start: its hold is to be released."""
-    record = state.handovers.get(event.handover)
+    record = state.transfers.get(event.transfer)
     if record is not None and record.phase == "held":
-        _decide(state, event.id, replace(record, phase="releasing", let_run=True), "release")
+        _decide(state, event.id, replace(record, phase="releasing", release_requested=True), "release")
 
 
-def take_back(state: EngineState, event: TakeBack, why: str = "") -> None:
+def withdraw(state: EngineState, event: TransferWithdrawal, why: str = "") -> None:
     """The job is not wanted any more; one that never came is remembered, so that it does not come late.
 
     ``why`` is told to who handed it over.
     """
-    record = state.handovers.get(event.handover)
+    record = state.transfers.get(event.transfer)
     if record is None:
-        state.handovers[event.handover] = HandedOver(event.handover, "", event.by, "withdrawn", state.now)
-    elif record.end == "ended" or (record.end and record.let_run):
+        state.transfers[event.transfer] = TransferRecord(event.transfer, "", event.by, "withdrawn", state.now)
+    elif record.end == "ended" or (record.end and record.release_requested):
         return  # it has run, or may have: there is nothing left to take back
     elif record.phase == "refused" or record.end:
         _put(state, replace(record, phase="withdrawn"))
-    elif event.forced and record.let_run:
+    elif event.forced and record.release_requested:
         if not record.forced or record.phase not in ("withdrawing", "withdrawn"):
             gone = replace(record, phase="withdrawing", forced=True)
             _decide(state, event.id, gone, "delete", text=why)
@@ -88,18 +88,18 @@ def take_back(state: EngineState, event: TakeBack, why: str = "") -> None:
         _decide(state, event.id, replace(record, phase="withdrawing"), "withdraw", text=why)
 
 
-def done(state: EngineState, event: HandoverDone) -> None:
+def done(state: EngineState, event: TransferStepDone) -> None:
     """What became of a step; of an earlier one than the last asked for, only the job's id is news."""
-    record = state.handovers.get(event.handover)
+    record = state.transfers.get(event.transfer)
     if record is None:
         return
     if event.server_job:
         record = replace(record, server_job=event.server_job)
-        state.handed[event.server_job] = event.handover
+        state.transfer_by_job[event.server_job] = event.transfer
     if event.decision_id != record.decision:
-        state.handovers[event.handover] = record
+        state.transfers[event.transfer] = record
         return
-    phase: HandoverPhase
+    phase: TransferPhase
     match event.step:
         case "submit":
             phase = "held" if event.done else "refused"
@@ -107,7 +107,7 @@ def done(state: EngineState, event: HandoverDone) -> None:
             phase = "released" if event.done else "held"
         case "withdraw":
             back = event.done and record.end != "ended" and not record.tasks_ended
-            phase = "withdrawn" if back else "released" if record.let_run else "held"
+            phase = "withdrawn" if back else "released" if record.release_requested else "held"
         case "delete":
             phase = "withdrawn" if event.done or record.end else "released"
     text = (record.text if phase == "withdrawn" else "") if event.done else event.text
@@ -116,7 +116,7 @@ def done(state: EngineState, event: HandoverDone) -> None:
         _keep_place(state, record, event.id)
 
 
-def _keep_place(state: EngineState, record: HandedOver, event: str) -> None:
+def _keep_place(state: EngineState, record: TransferRecord, event: str) -> None:
     """The job has a place from now on; one that the server has not shown yet, when it does."""
     state.kept_places[record.server_job] = record.keep_until
     job = state.records.get(record.server_job)
@@ -131,18 +131,18 @@ def end_kept_places(state: EngineState, event: str) -> None:
             replan(state, job, event, Cause.ARRIVED, "its place was kept for it long enough")
 
 
-def whole_ends(state: EngineState, event: WholeEnds) -> None:
+def bag_ends(state: EngineState, event: BagEndReported) -> None:
     """An array is a share of something larger, and that ends then: repairs rank its jobs by it, where the
     site has arrays repaired as wholes.
     """
-    state.whole_ends[event.array] = event.end
+    state.bag_ends[event.array] = event.end
     state.whole_end[state.array_of == array_number(event.array)] = event.end
 
 
 def note_end(state: EngineState, event: JobEnded | JobDeleted) -> None:
     """A job that was handed over is gone from the server."""
-    name = state.handed.get(event.job_id) or state.handed.get(array_of(event.job_id))
-    record = state.handovers.get(name) if name is not None else None
+    name = state.transfer_by_job.get(event.job_id) or state.transfer_by_job.get(array_of(event.job_id))
+    record = state.transfers.get(name) if name is not None else None
     if record is None or record.phase in _OVER:
         return
     if record.tasks:
@@ -153,7 +153,7 @@ def note_end(state: EngineState, event: JobEnded | JobDeleted) -> None:
         _put(state, replace(record, end="deleted"))
 
 
-def _task_gone(state: EngineState, record: HandedOver, event: JobEnded | JobDeleted) -> None:
+def _task_gone(state: EngineState, record: TransferRecord, event: JobEnded | JobDeleted) -> None:
     """One job of an array is gone; the array is over with the last of them."""
     over = int(record.tasks_over or "0", 16)
     bit = 1 << max(0, index_of(event.job_id) - record.first_task)
@@ -179,38 +179,38 @@ def _task_gone(state: EngineState, record: HandedOver, event: JobEnded | JobDele
     _put(state, record)
 
 
-def forget_handovers(state: EngineState) -> None:
+def forget_old_transfers(state: EngineState) -> None:
     """Drop those that were over long ago."""
-    for name, record in list(state.handovers.items()):
+    for name, record in list(state.transfers.items()):
         if (record.phase in _OVER or record.end) and record.since < state.now - _KEPT:
-            del state.handovers[name]
-            state.handed.pop(record.server_job, None)
-            state.whole_ends.pop(record.server_job, None)
+            del state.transfers[name]
+            state.transfer_by_job.pop(record.server_job, None)
+            state.bag_ends.pop(record.server_job, None)
 
 
 def _decide(
     state: EngineState,
     cause: str,
-    record: HandedOver,
-    step: HandoverStep,
+    record: TransferRecord,
+    step: TransferStep,
     submission: SubmissionFacts | None = None,
     text: str = "",
 ) -> None:
     name = state.next_decision()
     _put(state, replace(record, decision=name, code=0, text=text))
     state.decisions.append(
-        Handover(
+        TransferDecision(
             id=name,
             cause=cause,
             time=state.now,
-            handover=record.handover,
+            transfer=record.transfer,
             step=step,
             submission=submission,
             server_job=record.server_job,
-            let_run=record.let_run,
+            release_requested=record.release_requested,
         )
     )
 
 
-def _put(state: EngineState, record: HandedOver) -> None:
-    state.handovers[record.handover] = replace(record, since=state.now)
+def _put(state: EngineState, record: TransferRecord) -> None:
+    state.transfers[record.transfer] = replace(record, since=state.now)

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from schedd.wire import Handover, HandoverDone, HandoverStep, SubmissionFacts
+from schedd.wire import SubmissionFacts, TransferDecision, TransferStep, TransferStepDone
 from server_adapter.batch.errors import RequestForbiddenError
-from server_adapter.bridge.handovers import MARK, Handovers
 from server_adapter.bridge.rates import Pace
+from server_adapter.bridge.transfers import MARK, TransferExecutor
 from server_adapter.dis import Decoder
 from server_adapter.emulator import EmulatedServer, NodeSpec, State, lifecycle
 from server_adapter.emulator.dialogue import Dialogue
 from server_adapter.emulator.principal import principal_of
 from server_adapter.families import connector
-from server_adapter.servers.torque.handover import attributes_of
+from server_adapter.servers.torque.transfers import attributes_of
 from server_adapter.settings import load_settings
 from server_adapter.torque.codes import RequestCode
 from server_adapter.torque.replies import decode_reply
@@ -44,7 +44,7 @@ class Counter:
         host, port = server.address
         values = {
             "mode": "scheduler",
-            "handovers": True,
+            "transfers": True,
             "state_dir": directory,
             "server.host": host,
             "server.port": port,
@@ -55,7 +55,7 @@ class Counter:
         self.settings = load_settings(None, values | options)
         self.barred = ""
         self.waits = ""
-        self.told: list[HandoverDone] = []
+        self.told: list[TransferStepDone] = []
         self.numbers = count(1)
         self.begin()
 
@@ -64,7 +64,7 @@ class Counter:
         self.torque = connector(self.settings)(Pace(1000.0))
         names = (f"e:{number}" for number in count(1))
         delivery: Any = SimpleNamespace(ids=names, put=self._put)
-        self.handovers = Handovers(
+        self.transfers = TransferExecutor(
             self.torque,
             delivery,
             lambda: self.barred,
@@ -73,26 +73,31 @@ class Counter:
             sleep=lambda _: asyncio.sleep(0),
         )
 
-    async def _put(self, event: HandoverDone) -> None:
+    async def _put(self, event: TransferStepDone) -> None:
         self.told.append(event)
 
     async def do(
-        self, step: HandoverStep, job: str = "", *, facts: SubmissionFacts = JOB, let_run: bool = False
-    ) -> HandoverDone:
+        self,
+        step: TransferStep,
+        job: str = "",
+        *,
+        facts: SubmissionFacts = JOB,
+        release_requested: bool = False,
+    ) -> TransferStepDone:
         number = next(self.numbers)
-        self.handovers.want(
-            Handover(
+        self.transfers.want(
+            TransferDecision(
                 id=f"d{number:012d}",
                 cause="e",
                 time=int(self.server.now) + 120,  # it comes after the adapter began
-                handover="f.1.1",
+                transfer="f.1.1",
                 step=step,
                 submission=facts if step == "submit" else None,
                 server_job=job,
-                let_run=let_run,
+                release_requested=release_requested,
             )
         )
-        await asyncio.wait_for(self.handovers.finish(), 20)
+        await asyncio.wait_for(self.transfers.finish(), 20)
         return self.told[-1]
 
 
@@ -158,7 +163,7 @@ def test_an_adapter_that_died_in_a_submission_finds_its_job(tmp_path: Path) -> N
         await counter.torque.close()
         counter.begin()
         counter.numbers = count(1)
-        counter.handovers._began += 3600  # it began after the decision
+        counter.transfers._began += 3600  # it began after the decision
         again = await counter.do("submit")
         assert again.server_job == first.server_job
         assert len(counter.server.cluster.jobs) == 1
@@ -210,7 +215,7 @@ def test_a_job_is_taken_back_before_it_runs_and_not_after(tmp_path: Path) -> Non
         first = await counter.do("submit")
         await counter.do("release", first.server_job)
         counter.server.cluster.jobs.clear()  # it ran, ended and was forgotten before anybody looked
-        back = await counter.do("withdraw", first.server_job, let_run=True)
+        back = await counter.do("withdraw", first.server_job, release_requested=True)
         assert (back.done, back.text) == (False, f"{first.server_job} is gone, and may have run")
 
     run(tmp_path / "one", scene)
@@ -245,14 +250,14 @@ def test_an_array_is_taken_back_and_its_jobs_that_run_go_on(tmp_path: Path) -> N
         first = await counter.do("submit", facts=ARRAY)
         assert (await counter.do("withdraw", first.server_job)).done
         assert {job.state for job in counter.server.cluster.jobs.values()} == {State.COMPLETE}
-        assert (await counter.do("withdraw", first.server_job, let_run=True)).done
+        assert (await counter.do("withdraw", first.server_job, release_requested=True)).done
 
     async def running(counter: Counter) -> None:
         first = await counter.do("submit", facts=ARRAY)
         await counter.do("release", first.server_job)
         jobs = {job.index: job for job in counter.server.cluster.jobs.values()}
         lifecycle.start(counter.server.cluster, jobs[6], "node1:ppn=2", synchronous=True)
-        back = await counter.do("withdraw", first.server_job, let_run=True)
+        back = await counter.do("withdraw", first.server_job, release_requested=True)
         assert not back.done
         assert back.text == f"1 of the 4 jobs that the server has of {first.server_job} run or have run"
         states = {index: job.state for index, job in jobs.items()}
@@ -265,7 +270,7 @@ def test_an_array_is_taken_back_and_its_jobs_that_run_go_on(tmp_path: Path) -> N
         first = await counter.do("submit", facts=ARRAY)
         counter.server.cluster.jobs.clear()
         counter.server.cluster.arrays.clear()
-        back = await counter.do("withdraw", first.server_job, let_run=True)
+        back = await counter.do("withdraw", first.server_job, release_requested=True)
         assert (back.done, back.text) == (False, f"{first.server_job} is gone, and its jobs may have run")
 
     run(tmp_path / "one", scene)
@@ -290,7 +295,7 @@ def test_an_array_is_looked_at_when_all_its_jobs_are_there(
         last = list(counter.server.cluster.jobs)[-1]
         rest[last] = counter.server.cluster.jobs.pop(last)
         del counter.server.cluster.arrays[array][last]
-        monkeypatch.setattr("server_adapter.servers.torque.handover.asyncio.sleep", pause)
+        monkeypatch.setattr("server_adapter.servers.torque.transfers.asyncio.sleep", pause)
         torque: Any = counter.torque
         await torque.finish(array, 4)
         assert last in counter.server.cluster.jobs
@@ -300,9 +305,9 @@ def test_an_array_is_looked_at_when_all_its_jobs_are_there(
 
 def test_nothing_is_taken_unless_the_site_says_so(tmp_path: Path) -> None:
     async def scene(counter: Counter) -> None:
-        counter.barred = "the adapter's setting handovers is off"
+        counter.barred = "the adapter's setting transfers is off"
         done = await counter.do("submit")
-        assert (done.done, done.text) == (False, "the adapter's setting handovers is off")
+        assert (done.done, done.text) == (False, "the adapter's setting transfers is off")
 
     run(tmp_path, scene)
 
@@ -314,22 +319,22 @@ def test_while_the_server_is_not_ours_a_handover_waits_and_is_not_refused(tmp_pa
         told = await counter.do("submit")
         counter.waits = "the adapter is not registered as scheduler"
         counter.told.clear()
-        counter.handovers.want(
-            Handover(
+        counter.transfers.want(
+            TransferDecision(
                 id="d900000000000",
                 cause="e",
                 time=int(counter.server.now) + 120,
-                handover="f.1.1",
+                transfer="f.1.1",
                 step="release",
                 submission=None,
                 server_job=told.server_job,
             )
         )
-        await counter.handovers.finish()
-        await counter.handovers.step()
+        await counter.transfers.finish()
+        await counter.transfers.step()
         assert counter.told == []
         counter.waits = ""
-        await asyncio.wait_for(counter.handovers.finish(), 20)
+        await asyncio.wait_for(counter.transfers.finish(), 20)
         assert [(one.step, one.done) for one in counter.told] == [("release", True)]
 
     run(tmp_path, scene)
@@ -342,7 +347,7 @@ def test_the_encoder_lets_no_submission_out_unless_the_site_says_so(tmp_path: Pa
         with pytest.raises(RequestForbiddenError):
             await torque.submit(JOB, "m")
 
-    run(tmp_path / "off", scene, handovers=False)
+    run(tmp_path / "off", scene, transfers=False)
     run(tmp_path / "adviser", scene, mode="adviser")
 
 
@@ -353,15 +358,17 @@ def test_attributes_that_the_owner_could_not_set_are_not_sent() -> None:
 
 def test_a_server_of_another_family_says_that_it_takes_none() -> None:
     async def scene() -> None:
-        told: list[HandoverDone] = []
+        told: list[TransferStepDone] = []
 
-        async def put(event: HandoverDone) -> None:
+        async def put(event: TransferStepDone) -> None:
             told.append(event)
 
         delivery: Any = SimpleNamespace(ids=iter(["e:1"]), put=put)
-        handovers = Handovers(object(), delivery, lambda: "", lambda: None)
-        handovers.want(Handover(id="d1", cause="e", time=0, handover="h", step="submit", submission=JOB))
-        await handovers.finish()
+        transfers = TransferExecutor(object(), delivery, lambda: "", lambda: None)
+        transfers.want(
+            TransferDecision(id="d1", cause="e", time=0, transfer="h", step="submit", submission=JOB)
+        )
+        await transfers.finish()
         assert (told[0].done, told[0].text) == (False, "no jobs can be handed over to this family of servers")
 
     asyncio.run(scene())

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from server_adapter.bridge.facts import Values
-from server_adapter.bridge.handovers import JobRunsError
+from server_adapter.bridge.transfers import JobRunsError
 
 __all__ = ["demand_none_ran", "is_array", "what_is_wrong"]
 

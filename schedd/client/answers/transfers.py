@@ -5,7 +5,7 @@ Written by ``make docs`` from the API's description, which says what each field 
 
 from typing import Literal, TypedDict
 
-__all__ = ["HandoverDoneView", "HandoverView", "HandoversView", "LentView", "TasksView"]
+__all__ = ["LentView", "TasksView", "TransferResultView", "TransferView", "TransfersView"]
 
 
 class TasksView(TypedDict):
@@ -21,15 +21,15 @@ class TasksView(TypedDict):
     first_end: int | None
 
 
-class HandoverView(TypedDict):
+class TransferView(TypedDict):
     """A job that was handed over. Times are seconds since the epoch (UTC)."""
 
-    handover: str
+    transfer: str
     user: str
-    phase: Literal["asked", "held", "releasing", "released", "withdrawing", "withdrawn", "refused"]
+    phase: Literal["submitting", "held", "releasing", "released", "withdrawing", "withdrawn", "refused"]
     since: int
     job: str
-    let_run: bool
+    release_requested: bool
     state: Literal["", "running", "starting", "planned", "waiting", "never"]
     started: int | None
     planned_start: int | None
@@ -42,22 +42,22 @@ class HandoverView(TypedDict):
     tasks: TasksView | None
 
 
-class HandoversView(TypedDict):
+class TransfersView(TypedDict):
     """Jobs that were handed over."""
 
     as_of: int
     generation: int
     stale: str
-    handovers: list[HandoverView]
+    transfers: list[TransferView]
 
 
-class HandoverDoneView(TypedDict):
-    """One handover after what was asked for."""
+class TransferResultView(TypedDict):
+    """One transfer after what was asked for."""
 
     as_of: int
     generation: int
     stale: str
-    handover: HandoverView
+    transfer: TransferView
 
 
 class LentView(TypedDict):

@@ -7,7 +7,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from schedd.service.cluster.loop import PlanLoop
-from schedd.wire import Handover
+from schedd.wire import TransferDecision
 from tests.api.conftest import token
 from tests.api.test_errors import MAIN, problem
 from tests.service.build import T
@@ -17,7 +17,7 @@ JOB: dict[str, Any] = {
     "script": "sleep 1\n",
     "resources": {"nodes": "1:ppn=4", "walltime": "60"},
 }
-HERE = f"{MAIN}/handovers"
+HERE = f"{MAIN}/transfers"
 
 
 @pytest.fixture
@@ -27,13 +27,13 @@ def fed(app: FastAPI) -> TestClient:
 
 def outcome(client: TestClient, loop: PlanLoop, done: bool = True, job: str = "9.server") -> None:
     """An adapter that carries out the last decision."""
-    decision = [one for one in loop.decisions.after("").decisions if isinstance(one, Handover)][-1]
+    decision = [one for one in loop.decisions.after("").decisions if isinstance(one, TransferDecision)][-1]
     event = {
-        "type": "handover_done",
+        "type": "transfer_step_done",
         "id": f"a:{decision.id}",
         "time": T,
         "decision_id": decision.id,
-        "handover": decision.handover,
+        "transfer": decision.transfer,
         "step": decision.step,
         "done": done,
         "server_job": job,
@@ -49,17 +49,17 @@ def test_a_job_is_handed_over_held_let_run_and_seen_in_the_plan(
     monkeypatch.setattr(loop, "audit", lambda *said: noted.append(said))
     first = fed.put(f"{HERE}/f.1.1", json=JOB)
     assert first.status_code == 200
-    assert first.json()["handover"]["phase"] == "asked"
-    assert fed.put(f"{HERE}/f.1.1", json=JOB).json()["handover"]["phase"] == "asked"
-    sent = [one for one in loop.decisions.after("").decisions if isinstance(one, Handover)]
+    assert first.json()["transfer"]["phase"] == "submitting"
+    assert fed.put(f"{HERE}/f.1.1", json=JOB).json()["transfer"]["phase"] == "submitting"
+    sent = [one for one in loop.decisions.after("").decisions if isinstance(one, TransferDecision)]
     assert len(sent) == 1
     assert sent[0].submission is not None
     assert sent[0].submission.script == "sleep 1\n"
     early = problem(fed.post(f"{HERE}/f.1.1/release"), "not-now")
-    assert "asked" in early["detail"]
+    assert "submitting" in early["detail"]
     outcome(busy_cluster, loop)
-    assert not [one for one in loop.decisions.after("").decisions if isinstance(one, Handover)]
-    assert fed.get(f"{HERE}/f.1.1").json()["handover"]["phase"] == "held"
+    assert not [one for one in loop.decisions.after("").decisions if isinstance(one, TransferDecision)]
+    assert fed.get(f"{HERE}/f.1.1").json()["transfer"]["phase"] == "held"
     job = {
         "id": "9.server",
         "owner": "ann@x",
@@ -69,30 +69,30 @@ def test_a_job_is_handed_over_held_let_run_and_seen_in_the_plan(
     }
     seen = {"type": "job_queued", "id": "q:9", "time": T, "job": job}
     busy_cluster.post(f"{MAIN}/events", json={"events": [seen]})
-    assert fed.post(f"{HERE}/f.1.1/release").json()["handover"]["phase"] == "releasing"
-    assert noted[-1] == ("our-federation", "let run", "f.1.1")
+    assert fed.post(f"{HERE}/f.1.1/release").json()["transfer"]["phase"] == "releasing"
+    assert noted[-1] == ("our-federation", "release", "f.1.1")
     outcome(busy_cluster, loop)
-    (row,) = fed.get(HERE).json()["handovers"]
+    (row,) = fed.get(HERE).json()["transfers"]
     assert (row["phase"], row["state"], row["job"]) == ("released", "planned", "9.server")
     assert row["planned_start"] is not None
     ended = {"type": "job_ended", "id": "x:9", "time": T, "job_id": "9.server", "exit_status": 2}
     busy_cluster.post(f"{MAIN}/events", json={"events": [ended]})
-    (row,) = fed.get(HERE).json()["handovers"]
+    (row,) = fed.get(HERE).json()["transfers"]
     assert (row["end"], row["exit_status"]) == ("ended", 2)
-    assert fed.get(f"{HERE}?since={T + 10**6}").json()["handovers"] == []
+    assert fed.get(f"{HERE}?since={T + 10**6}").json()["transfers"] == []
 
 
 def test_a_refusal_is_told_with_its_reason(fed: TestClient, client: TestClient, loop: PlanLoop) -> None:
     fed.put(f"{HERE}/f.2.1", json=JOB)
     outcome(client, loop, done=False)
-    row = fed.get(f"{HERE}/f.2.1").json()["handover"]
+    row = fed.get(f"{HERE}/f.2.1").json()["transfer"]
     assert (row["phase"], row["text"]) == ("refused", "no such queue")
 
 
 def test_a_handover_taken_back_before_it_came_stays_away(fed: TestClient, loop: PlanLoop) -> None:
-    assert fed.delete(f"{HERE}/f.3.1").json()["handover"]["phase"] == "withdrawn"
-    assert fed.put(f"{HERE}/f.3.1", json=JOB).json()["handover"]["phase"] == "withdrawn"
-    assert not [one for one in loop.decisions.after("").decisions if isinstance(one, Handover)]
+    assert fed.delete(f"{HERE}/f.3.1").json()["transfer"]["phase"] == "withdrawn"
+    assert fed.put(f"{HERE}/f.3.1", json=JOB).json()["transfer"]["phase"] == "withdrawn"
+    assert not [one for one in loop.decisions.after("").decisions if isinstance(one, TransferDecision)]
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_what_a_manager_could_and_the_user_could_not_is_refused(
 ) -> None:
     found = problem(fed.put(f"{HERE}/f.4.1", json={**JOB, **wrong}), "invalid")
     assert found["errors"][0]["where"] == where
-    problem(fed.get(f"{HERE}/f.4.1"), "unknown-handover")
+    problem(fed.get(f"{HERE}/f.4.1"), "unknown-transfer")
 
 
 @pytest.mark.parametrize("role", ["user", "reader", "operator", "adapter"])
@@ -130,10 +130,10 @@ def test_others_may_not_hand_over(app: FastAPI, role: str) -> None:
 
 def test_a_federation_sees_and_touches_its_own_alone(fed: TestClient, client: TestClient) -> None:
     client.put(f"{HERE}/theirs", json=JOB)
-    assert fed.get(HERE).json()["handovers"] == []
-    problem(fed.get(f"{HERE}/theirs"), "unknown-handover")
+    assert fed.get(HERE).json()["transfers"] == []
+    problem(fed.get(f"{HERE}/theirs"), "unknown-transfer")
     problem(fed.delete(f"{HERE}/theirs"), "not-allowed")
-    problem(fed.post(f"{HERE}/theirs/release"), "unknown-handover")
+    problem(fed.post(f"{HERE}/theirs/release"), "unknown-transfer")
 
 
 def test_a_what_if_in_the_name_of_another_takes_a_right(app: FastAPI, fed: TestClient) -> None:
@@ -210,8 +210,8 @@ def test_only_a_licence_that_the_policy_takes_is_lent(lending: TestClient) -> No
 def test_an_array_is_handed_over_and_its_jobs_are_counted(
     fed: TestClient, busy_cluster: TestClient, loop: PlanLoop
 ) -> None:
-    asked = fed.put(f"{HERE}/f.1.1", json={**JOB, "array": "4-6"}).json()["handover"]
-    assert (asked["phase"], asked["state"], asked["tasks"]["tasks"]) == ("asked", "", 3)
+    asked = fed.put(f"{HERE}/f.1.1", json={**JOB, "array": "4-6"}).json()["transfer"]
+    assert (asked["phase"], asked["state"], asked["tasks"]["tasks"]) == ("submitting", "", 3)
     outcome(busy_cluster, loop, job="9[].server")
     fed.post(f"{HERE}/f.1.1/release")
     outcome(busy_cluster, loop, job="9[].server")
@@ -219,22 +219,22 @@ def test_an_array_is_handed_over_and_its_jobs_are_counted(
     jobs = [{"id": f"9[{index}].server", "array": "9[].server", **about} for index in (4, 5, 6)]
     events = [{"type": "job_queued", "id": f"q:{job['id']}", "time": T, "job": job} for job in jobs]
     busy_cluster.post(f"{MAIN}/events", json={"events": events})
-    (row,) = fed.get(HERE).json()["handovers"]
+    (row,) = fed.get(HERE).json()["transfers"]
     tasks = row["tasks"]
     assert (row["state"], tasks["planned"], tasks["running"], tasks["ended"]) == ("planned", 3, 0, 0)
     assert row["planned_end"] > row["planned_start"] >= T
     generation = fed.get(HERE).json()["generation"]
-    assert fed.get(f"{HERE}?after={generation}&since={T + 1}").json()["handovers"] == []
+    assert fed.get(f"{HERE}?after={generation}&since={T + 1}").json()["transfers"] == []
     ended = {"type": "job_ended", "time": T + 5, "exit_status": 0}
     for index in (4, 5):
         one = {**ended, "id": f"x:{index}", "job_id": f"9[{index}].server"}
         busy_cluster.post(f"{MAIN}/events", json={"events": [one]})
-    (row,) = fed.get(f"{HERE}?after={generation}&since={T + 1}").json()["handovers"]
+    (row,) = fed.get(f"{HERE}?after={generation}&since={T + 1}").json()["transfers"]
     assert (row["end"], row["tasks"]["ended"], row["tasks"]["planned"]) == ("", 2, 1)
     assert row["tasks"]["last_end"] == T + 5
     deleted = {"type": "job_deleted", "id": "x:6", "time": T + 6, "job_id": "9[6].server"}
     busy_cluster.post(f"{MAIN}/events", json={"events": [deleted]})
-    (row,) = fed.get(HERE).json()["handovers"]
+    (row,) = fed.get(HERE).json()["transfers"]
     assert (row["end"], row["state"], row["tasks"]["deleted"]) == ("ended", "", 1)
 
 
@@ -256,13 +256,13 @@ def test_an_array_that_cannot_be_is_refused(fed: TestClient, more: dict[str, Any
 def test_when_the_whole_ends_of_which_an_array_is_a_share(
     fed: TestClient, busy_cluster: TestClient, loop: PlanLoop
 ) -> None:
-    whole = f"{HERE}/f.1.1/whole"
+    whole = f"{HERE}/f.1.1/bag-end"
     assert fed.post(whole, json={"end": T + 500}).status_code == 404
     fed.put(f"{HERE}/f.1.1", json={**JOB, "array": "4-6"})
     assert "is not at the server yet" in problem(fed.post(whole, json={"end": T + 500}), "not-now")["detail"]
     outcome(busy_cluster, loop, job="9[].server")
     assert fed.post(whole, json={"end": T + 500}).status_code == 200
-    assert loop._planner.engine.state.whole_ends == {"9[].server": T + 500}
+    assert loop._planner.engine.state.bag_ends == {"9[].server": T + 500}
     assert fed.post(whole, json={"end": -1}).status_code == 422
     fed.put(f"{HERE}/f.2.1", json=JOB)
-    assert "is no array" in problem(fed.post(f"{HERE}/f.2.1/whole", json={"end": T}), "not-now")["detail"]
+    assert "is no array" in problem(fed.post(f"{HERE}/f.2.1/bag-end", json={"end": T}), "not-now")["detail"]

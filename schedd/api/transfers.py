@@ -18,26 +18,33 @@ from schedd.api.replies import documented, reply
 from schedd.api.text import TextRoute
 from schedd.api.waiting import answer_of
 from schedd.engine.facts.arrays import array_number
-from schedd.engine.facts.records import HandedOver, HandoverPhase
+from schedd.engine.facts.records import TransferPhase, TransferRecord
 from schedd.engine.show.job_view import JobView, record_of, view_of
 from schedd.engine.show.view import Published
 from schedd.model import FOREVER
 from schedd.plan.columns import FIXED, PLANNED, VACANT, Ints
 from schedd.service.cluster.loop import PlanLoop
-from schedd.wire import HANDED_ATTRIBUTES, HandOver, LetRun, SubmissionFacts, TakeBack, WholeEnds
+from schedd.wire import (
+    TRANSFER_ATTRIBUTES,
+    BagEndReported,
+    SubmissionFacts,
+    TransferRelease,
+    TransferRequest,
+    TransferWithdrawal,
+)
 
-__all__ = ["HandoverView", "HandoversView", "Submission", "router"]
+__all__ = ["Submission", "TransferView", "TransfersView", "router"]
 
 router = APIRouter(
-    prefix="/v1/clusters/{cluster}/handovers", tags=["exchange with a federation"], route_class=TextRoute
+    prefix="/v1/clusters/{cluster}/transfers", tags=["exchange with a federation"], route_class=TextRoute
 )
 _log = structlog.get_logger(__name__)
 _PATIENCE: Final = 10.0
 _HINT: Final = "ask for the same again: what was done is not done twice"
 _ACT: Final = ("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid", "too-much")
 _READ: Final = ("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid")
-_PUT: Final = (*_ACT, "bad-request", "too-large", "unknown-handover")
-_LET: Final = (*_ACT, "unknown-handover", "not-now")
+_PUT: Final = (*_ACT, "bad-request", "too-large", "unknown-transfer")
+_LET: Final = (*_ACT, "unknown-transfer", "not-now")
 _TIME_END: Final = 1 << 36
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,199}")
 _PLAIN: Final = re.compile(r"[^\x00-\x1f\x7f]{0,10000}")
@@ -45,10 +52,10 @@ _OVER: Final = ("withdrawn", "refused")
 _MOST_TASKS: Final = 100_000
 _FIELDS: Final = frozenset({"planned_start", "planned_end", "promised_start", "state", "started"})
 
-_Handover = Annotated[
+_TransferName = Annotated[
     str,
     Path(
-        description="The handover's name, chosen by who hands over and used once.",
+        description="The transfer's name, chosen by who hands over and used once.",
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,119}$",
         examples=["fed.1042.1"],
     ),
@@ -85,7 +92,7 @@ class Submission(BaseModel):
     queue: Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z0-9._-]*$")] = ""
     resources: Annotated[_Words, Field(description="Of the `Resource_List`, as `qsub -l` takes them.")] = {}
     attributes: Annotated[
-        _Words, Field(description=f"Plain attributes: {', '.join(sorted(HANDED_ATTRIBUTES))}.")
+        _Words, Field(description=f"Plain attributes: {', '.join(sorted(TRANSFER_ATTRIBUTES))}.")
     ] = {}
     variables: Annotated[_Words, Field(description="The job's environment (`-v`).")] = {}
     keep_for: Annotated[
@@ -151,9 +158,9 @@ class Submission(BaseModel):
     @classmethod
     def _allowed(cls, words: dict[str, str]) -> dict[str, str]:
         for name in words:
-            if name not in HANDED_ATTRIBUTES:
+            if name not in TRANSFER_ATTRIBUTES:
                 raise ValueError(
-                    f"{name} cannot be handed over; there is {', '.join(sorted(HANDED_ATTRIBUTES))}"
+                    f"{name} cannot be handed over; there is {', '.join(sorted(TRANSFER_ATTRIBUTES))}"
                 )
         return words
 
@@ -179,19 +186,19 @@ class TasksView:
 
 @documented
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HandoverView:
+class TransferView:
     """A job that was handed over. Times are seconds since the epoch (UTC)."""
 
-    handover: str
+    transfer: str
     user: str
-    phase: HandoverPhase
-    """`asked`: it is being submitted; `held` at the server; `releasing`, `released`: it may start;
+    phase: TransferPhase
+    """`submitting`; `held` at the server; `releasing`, `released`: it may start;
     `withdrawing`, `withdrawn`: it is taken back; `refused` by the server."""
     since: int
     """When that last changed."""
     job: str
     """Its id at the server; empty before it has one."""
-    let_run: bool
+    release_requested: bool
     """Its release was asked for: it may have started."""
     state: Literal["", "running", "starting", "planned", "waiting", "never"]
     """Where it stands with the planner; empty while that does not know it."""
@@ -213,26 +220,26 @@ class HandoverView:
 
 @documented
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HandoversView(Dated):
+class TransfersView(Dated):
     """Jobs that were handed over."""
 
-    handovers: tuple[HandoverView, ...]
+    transfers: tuple[TransferView, ...]
 
 
 @documented
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HandoverDoneView(Dated):
-    """One handover after what was asked for."""
+class TransferResultView(Dated):
+    """One transfer after what was asked for."""
 
-    handover: HandoverView
+    transfer: TransferView
 
 
 @router.get(
     "",
-    response_model=HandoversView,
+    response_model=TransfersView,
     responses=answers("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid"),
 )
-def list_handovers(
+def list_transfers(
     request: Request,
     cluster: Cluster,
     asker: Federation,
@@ -253,19 +260,19 @@ def list_handovers(
         ),
     ] = None,
 ) -> Response:
-    """The asker's own handovers; an admin's: all. Needs the role `federation` or `admin`."""
+    """The asker's own transfers; an admin's: all. Needs the role `federation` or `admin`."""
     published = cluster.published
     found = (
         view(published, one)
-        for one in published.handovers.values()
+        for one in published.transfers.values()
         if (asker.may("administer") or one.by == asker.name)
         and not ((one.phase in _OVER or one.end) and one.since < since)
         and (after is None or one.since >= since or _moved(published, one, after))
     )
-    return reply(request, HandoversView(handovers=tuple(found), **dated(published)))
+    return reply(request, TransfersView(transfers=tuple(found), **dated(published)))
 
 
-def _moved(published: Published, record: HandedOver, after: int) -> bool:
+def _moved(published: Published, record: TransferRecord, after: int) -> bool:
     """Whether the planner's view of the job may be another than that of the generation ``after``."""
     if not record.server_job or record.end:
         return False
@@ -278,39 +285,39 @@ def _moved(published: Published, record: HandedOver, after: int) -> bool:
 
 @router.get(
     "/{name}",
-    response_model=HandoverDoneView,
+    response_model=TransferResultView,
     responses=answers(
-        "no-token", "not-allowed", "unknown-cluster", "unknown-handover", "not-ready", "invalid"
+        "no-token", "not-allowed", "unknown-cluster", "unknown-transfer", "not-ready", "invalid"
     ),
 )
-def get_handover(request: Request, cluster: Cluster, name: _Handover, asker: Federation) -> Response:
-    """One handover: its phase, its job, what went wrong. The asker's own; an admin's: any."""
+def get_transfer(request: Request, cluster: Cluster, name: _TransferName, asker: Federation) -> Response:
+    """One transfer: its phase, its job, what went wrong. The asker's own; an admin's: any."""
     return _answer(request, cluster, name, asker.name, all_of_them=asker.may("administer"))
 
 
 @router.put(
     "/{name}",
-    response_model=HandoverDoneView,
-    responses=answers(*_ACT, "bad-request", "too-large", "unknown-handover"),
+    response_model=TransferResultView,
+    responses=answers(*_ACT, "bad-request", "too-large", "unknown-transfer"),
 )
-async def put_handover(
-    request: Request, cluster: Cluster, name: _Handover, body: Submission, asker: Federation
+async def submit_held_job(
+    request: Request, cluster: Cluster, name: _TransferName, body: Submission, asker: Federation
 ) -> Response:
     """Have a job submitted to the server, in its user's name and on hold. Needs the role `federation`.
 
     The answer comes when this is kept and will be done; `phase` says later whether it was. The same name
     again changes nothing. The server decides whether the user may submit this there.
     """
-    async with audited(cluster, asker.name, "hand over", f"{name}: a job of {body.user}"):
+    async with audited(cluster, asker.name, "transfer jobs", f"{name}: a job of {body.user}"):
         _check_owner(cluster.published, name, asker.name)
         submission = SubmissionFacts(
             body.user, body.script, body.queue, body.resources, body.attributes, body.variables, body.array
         )
         now = cluster.now()
-        event = HandOver(
+        event = TransferRequest(
             id=_id(),
             time=now,
-            handover=name,
+            transfer=name,
             submission=submission,
             by=asker.name,
             keep_until=now + body.keep_for if body.keep_for else 0,
@@ -318,31 +325,31 @@ async def put_handover(
             booking=body.booking,
         )
         await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
-    _log.info("a job was handed over", cluster=cluster.name, by=asker.name, handover=name, user=body.user)
+    _log.info("a job was handed over", cluster=cluster.name, by=asker.name, transfer=name, user=body.user)
     return _answer(request, cluster, name, asker.name)
 
 
 @router.post(
     "/{name}/release",
-    response_model=HandoverDoneView,
-    responses=answers(*_ACT, "unknown-handover", "not-now"),
+    response_model=TransferResultView,
+    responses=answers(*_ACT, "unknown-transfer", "not-now"),
 )
-async def release_handover(
-    request: Request, cluster: Cluster, name: _Handover, asker: Federation
+async def release_transfer(
+    request: Request, cluster: Cluster, name: _TransferName, asker: Federation
 ) -> Response:
     """Let the job run: its hold is released. Needs the role `federation`."""
-    async with audited(cluster, asker.name, "let run", name):
+    async with audited(cluster, asker.name, "release", name):
         record = _known(cluster, name, asker.name)
         if record.phase not in ("held", "releasing", "released"):
             raise ProblemError(
-                "not-now", f"handover {name} is {record.phase}", hint="it can be released once it is held"
+                "not-now", f"transfer {name} is {record.phase}", hint="it can be released once it is held"
             )
-        event = LetRun(id=_id(), time=cluster.now(), handover=name)
+        event = TransferRelease(id=_id(), time=cluster.now(), transfer=name)
         await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
     return _answer(request, cluster, name, asker.name)
 
 
-class Whole(BaseModel):
+class BagEnd(BaseModel):
     """All of what a job array is a share of."""
 
     model_config = ConfigDict(extra="forbid")
@@ -354,12 +361,12 @@ class Whole(BaseModel):
 
 
 @router.post(
-    "/{name}/whole",
-    response_model=HandoverDoneView,
+    "/{name}/bag-end",
+    response_model=TransferResultView,
     responses=answers(*_LET, "bad-request", "too-large"),
 )
-async def whole_handover(
-    request: Request, cluster: Cluster, name: _Handover, body: Whole, asker: Federation
+async def report_bag_end(
+    request: Request, cluster: Cluster, name: _TransferName, body: BagEnd, asker: Federation
 ) -> Response:
     """Say when all of that ends of which the handed-over array is a share: with `coordinate_arrays`, repairs
     rank the array's jobs by it. Needs the role `federation`.
@@ -367,17 +374,17 @@ async def whole_handover(
     record = _known(cluster, name, asker.name)
     if not record.tasks or not record.server_job:
         what = "is not at the server yet" if record.tasks else "is no array"
-        raise ProblemError("not-now", f"handover {name} {what}")
-    event = WholeEnds(id=_id(), time=cluster.now(), array=record.server_job, end=body.end)
+        raise ProblemError("not-now", f"transfer {name} {what}")
+    event = BagEndReported(id=_id(), time=cluster.now(), array=record.server_job, end=body.end)
     await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
     return _answer(request, cluster, name, asker.name)
 
 
-@router.delete("/{name}", response_model=HandoverDoneView, responses=answers(*_ACT, "unknown-handover"))
-async def delete_handover(
+@router.delete("/{name}", response_model=TransferResultView, responses=answers(*_ACT, "unknown-transfer"))
+async def withdraw_transfer(
     request: Request,
     cluster: Cluster,
-    name: _Handover,
+    name: _TransferName,
     asker: Federation,
     forced: Annotated[bool, Query(description="Though it may run: a group's part is then deleted.")] = False,
 ) -> Response:
@@ -385,33 +392,33 @@ async def delete_handover(
 
     One that is not known here is remembered as taken back: should it still come, it is not submitted.
     """
-    async with audited(cluster, asker.name, "take back", name):
+    async with audited(cluster, asker.name, "withdraw", name):
         _check_owner(cluster.published, name, asker.name)
-        record = cluster.published.handovers.get(name)
+        record = cluster.published.transfers.get(name)
         if forced and record is not None and not record.booked:
             raise ProblemError(
-                "not-allowed", f"handover {name} is no part of a group: it is not deleted by force"
+                "not-allowed", f"transfer {name} is no part of a group: it is not deleted by force"
             )
-        event = TakeBack(id=_id(), time=cluster.now(), handover=name, by=asker.name, forced=forced)
+        event = TransferWithdrawal(id=_id(), time=cluster.now(), transfer=name, by=asker.name, forced=forced)
         await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
     return _answer(request, cluster, name, asker.name)
 
 
-def view(published: Published, record: HandedOver) -> HandoverView:
-    """A handover with where its job stands."""
+def view(published: Published, record: TransferRecord) -> TransferView:
+    """A transfer with where its job stands."""
     if record.tasks:
         return _array_view(published, record)
     job: JobView | None = None
     if record.server_job and not record.end:
         found = record_of(published, record.server_job)
         job = view_of(published, found, _FIELDS) if found is not None else None
-    return HandoverView(
-        handover=record.handover,
+    return TransferView(
+        transfer=record.transfer,
         user=record.user,
         phase=record.phase,
         since=record.since,
         job=record.server_job,
-        let_run=record.let_run,
+        release_requested=record.release_requested,
         state=job.state if job is not None else "",
         started=job.started if job is not None else None,
         planned_start=job.planned_start if job is not None else None,
@@ -425,13 +432,13 @@ def view(published: Published, record: HandedOver) -> HandoverView:
     )
 
 
-def _slots_of(published: Published, record: HandedOver) -> Ints:
+def _slots_of(published: Published, record: TransferRecord) -> Ints:
     """Those of an array's jobs that are not over."""
     own = published.array_of == array_number(record.server_job)
     return np.flatnonzero(own & (published.states != VACANT))
 
 
-def _array_view(published: Published, record: HandedOver) -> HandoverView:
+def _array_view(published: Published, record: TransferRecord) -> TransferView:
     """An array with where its jobs stand; nothing is done for each of them."""
     slots = _slots_of(published, record) if record.server_job and not record.end else np.zeros(0, np.int64)
     states, starts, promises = published.states[slots], published.starts[slots], published.promise[slots]
@@ -441,13 +448,13 @@ def _array_view(published: Published, record: HandedOver) -> HandoverView:
     state: Literal["", "running", "planned", "waiting"] = ""
     if record.server_job and over < record.tasks:
         state = "running" if runs.any() else "planned" if waits.any() else "waiting"
-    return HandoverView(
-        handover=record.handover,
+    return TransferView(
+        transfer=record.transfer,
         user=record.user,
         phase=record.phase,
         since=record.since,
         job=record.server_job,
-        let_run=record.let_run,
+        release_requested=record.release_requested,
         state=state,
         started=int(starts[runs].min()) if runs.any() else None,
         planned_start=int(starts[waits].min()) if waits.any() else None,
@@ -477,20 +484,20 @@ def _answer(
 ) -> Response:
     record = _known(cluster, name, asker, all_of_them=all_of_them)
     published = cluster.published
-    return reply(request, HandoverDoneView(handover=view(published, record), **dated(published)))
+    return reply(request, TransferResultView(transfer=view(published, record), **dated(published)))
 
 
-def _known(cluster: PlanLoop, name: str, asker: str, *, all_of_them: bool = False) -> HandedOver:
-    record = cluster.published.handovers.get(name)
+def _known(cluster: PlanLoop, name: str, asker: str, *, all_of_them: bool = False) -> TransferRecord:
+    record = cluster.published.transfers.get(name)
     if record is None or not (all_of_them or record.by == asker):
-        raise ProblemError("unknown-handover", f"cluster {cluster.name} knows no handover {name} of {asker}")
+        raise ProblemError("unknown-transfer", f"cluster {cluster.name} knows no transfer {name} of {asker}")
     return record
 
 
 def _check_owner(published: Published, name: str, asker: str) -> None:
-    known = published.handovers.get(name)
+    known = published.transfers.get(name)
     if known is not None and known.by != asker:
-        raise ProblemError("not-allowed", f"handover {name} is not one of {asker}")
+        raise ProblemError("not-allowed", f"transfer {name} is not one of {asker}")
 
 
 def _id() -> str:

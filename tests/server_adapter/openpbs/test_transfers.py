@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from schedd.wire import Handover, HandoverDone, HandoverStep, ShareFacts, SubmissionFacts
+from schedd.wire import ShareFacts, SubmissionFacts, TransferDecision, TransferStep, TransferStepDone
 from server_adapter.batch.errors import RequestForbiddenError, RightsError, ServerUnreachableError
-from server_adapter.bridge.handovers import MARK, Handovers
 from server_adapter.bridge.rates import Pace
+from server_adapter.bridge.transfers import MARK, TransferExecutor
 from server_adapter.emulator import EmulatedOpenPBS, NodeSpec, State
 from server_adapter.emulator.openpbs import running
 from server_adapter.families import connector
-from server_adapter.servers.openpbs.handover import attributes_of
 from server_adapter.servers.openpbs.server import OpenPBSServer
+from server_adapter.servers.openpbs.transfers import attributes_of
 from server_adapter.settings import load_settings
 from tests.server_adapter.openpbs.site import run
 
@@ -46,7 +46,7 @@ class Counter:
         host, port = server.address
         self.values = {
             "mode": "scheduler",
-            "handovers": True,
+            "transfers": True,
             "state_dir": directory,
             "server.family": "openpbs",
             "server.host": host,
@@ -55,36 +55,41 @@ class Counter:
             "server.timeout": 5.0,
             **options,
         }
-        self.told: list[HandoverDone] = []
+        self.told: list[TransferStepDone] = []
         self.numbers = count(1)
         made = connector(load_settings(None, self.values))(Pace(1000.0))
         assert isinstance(made, OpenPBSServer)
         self.openpbs = made
         delivery: Any = SimpleNamespace(ids=(f"e:{number}" for number in count(1)), put=self._put)
-        self.handovers = Handovers(made, delivery, str, lambda: None, sleep=self._no_sleep)
+        self.transfers = TransferExecutor(made, delivery, str, lambda: None, sleep=self._no_sleep)
 
     async def _no_sleep(self, seconds: float) -> None:
         del seconds
 
-    async def _put(self, event: HandoverDone) -> None:
+    async def _put(self, event: TransferStepDone) -> None:
         self.told.append(event)
 
     async def do(
-        self, step: HandoverStep, job: str = "", *, facts: SubmissionFacts = JOB, let_run: bool = False
-    ) -> HandoverDone:
-        self.handovers.want(
-            Handover(
+        self,
+        step: TransferStep,
+        job: str = "",
+        *,
+        facts: SubmissionFacts = JOB,
+        release_requested: bool = False,
+    ) -> TransferStepDone:
+        self.transfers.want(
+            TransferDecision(
                 id=f"d{next(self.numbers):012d}",
                 cause="e",
                 time=4_000_000_000,  # it comes after the adapter began
-                handover="f.1.1",
+                transfer="f.1.1",
                 step=step,
                 submission=facts if step == "submit" else None,
                 server_job=job,
-                let_run=let_run,
+                release_requested=release_requested,
             )
         )
-        await self.handovers.finish()
+        await self.transfers.finish()
         return self.told[-1]
 
 
@@ -126,7 +131,7 @@ async def test_a_script_longer_than_a_request_arrives_whole(counter: Counter) ->
 async def test_a_submission_that_was_broken_off_is_found_and_put_on_our_hold(
     counter: Counter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    desk: Any = counter.openpbs.desk
+    desk: Any = counter.openpbs.transfer_client
     whole = desk.finish
 
     async def cut(job: str, tasks: int) -> None:
@@ -167,10 +172,10 @@ async def test_a_job_that_runs_stays_and_is_deleted_by_force_alone(counter: Coun
     await counter.do("release", first.server_job)
     job = counter.server.cluster.jobs[first.server_job]
     running.start(counter.server.cluster, job, "(n1:ncpus=2)", synchronous=True)
-    back = await counter.do("withdraw", first.server_job, let_run=True)
+    back = await counter.do("withdraw", first.server_job, release_requested=True)
     assert (back.done, back.text) == (False, f"{first.server_job} runs or has run")
     assert (job.state, job.holds) == (State.RUNNING, set())
-    assert (await counter.do("delete", first.server_job, let_run=True)).done
+    assert (await counter.do("delete", first.server_job, release_requested=True)).done
     assert job.state is not State.RUNNING
 
 
@@ -179,7 +184,7 @@ async def test_what_is_gone_is_taken_back_unless_it_may_have_run(counter: Counte
     counter.server.cluster.attributes["job_history_enable"] = history
     first = await counter.do("submit")
     counter.server.cluster.jobs.clear()
-    back = await counter.do("withdraw", first.server_job, let_run=True)
+    back = await counter.do("withdraw", first.server_job, release_requested=True)
     assert (back.done, back.text) == (False, f"{first.server_job} is gone, and may have run")
     assert (await counter.do("withdraw", first.server_job)).done
 
@@ -195,12 +200,12 @@ async def test_a_refusal_keeps_the_servers_code_and_words(counter: Counter) -> N
 async def test_nothing_is_submitted_unless_the_site_says_so_and_can_vouch(
     counter: Counter, tmp_path: Path
 ) -> None:
-    for option in ({"handovers": False}, {"mode": "adviser"}):
+    for option in ({"transfers": False}, {"mode": "adviser"}):
         other = Counter(counter.server, tmp_path, **option)
         with pytest.raises(RequestForbiddenError):
             await other.openpbs.submit(JOB, "m")
         with pytest.raises(RequestForbiddenError):
-            await other.openpbs.let_run("1.localhost")
+            await other.openpbs.release("1.localhost")
         await other.openpbs.close()
     munge = Counter(counter.server, tmp_path, **{"server.auth": "munge"})
     with pytest.raises(RightsError, match="no user can be vouched for: use auto"):
@@ -245,7 +250,7 @@ async def test_an_array_is_taken_back_before_any_of_it_runs(counter: Counter) ->
     assert (await counter.do("withdraw", done.server_job)).done
     assert not any(job.active for job in counter.server.cluster.jobs.values())
     assert not any(job.state in (State.HELD, State.QUEUED) for job in counter.server.cluster.jobs.values())
-    again = await counter.do("withdraw", done.server_job, let_run=True)
+    again = await counter.do("withdraw", done.server_job, release_requested=True)
     assert not again.done
     assert again.text.endswith("is gone, and its jobs may have run")
 
@@ -255,7 +260,7 @@ async def test_of_an_array_that_is_taken_back_the_jobs_that_run_go_on(counter: C
     await counter.do("release", done.server_job)
     jobs = {job.index: job for job in counter.server.cluster.jobs.values()}
     running.start(counter.server.cluster, jobs[6], "(n1:ncpus=2)", synchronous=True)
-    back = await counter.do("withdraw", done.server_job, let_run=True)
+    back = await counter.do("withdraw", done.server_job, release_requested=True)
     assert not back.done
     assert back.text == f"1 of the 4 jobs that the server has of {done.server_job} run or have run"
     assert jobs[6].active

@@ -10,15 +10,15 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from schedd.wire import HANDED_ATTRIBUTES, SubmissionFacts
+from schedd.wire import TRANSFER_ATTRIBUTES, SubmissionFacts
 from server_adapter.batch.described import Described
 from server_adapter.batch.errors import ServerRefusedError
 from server_adapter.bridge.facts import Values
-from server_adapter.bridge.handovers import MARK, JobRunsError
+from server_adapter.bridge.transfers import MARK, JobRunsError
 from server_adapter.dis import Attribute
-from server_adapter.servers.handed import demand_none_ran, is_array, what_is_wrong
 from server_adapter.servers.torque.facts import array_id
 from server_adapter.servers.torque.link import ServerLink
+from server_adapter.servers.transfer_checks import demand_none_ran, is_array, what_is_wrong
 from server_adapter.torque.codes import ManagerCommand, ObjectType, RequestCode
 from server_adapter.torque.connection import Connection
 from server_adapter.torque.errors import ServerCode
@@ -31,7 +31,7 @@ from server_adapter.torque.requests import (
     StatusRequest,
 )
 
-__all__ = ["REQUESTS", "Desk", "attributes_of"]
+__all__ = ["REQUESTS", "TorqueTransferClient", "attributes_of"]
 
 REQUESTS: Final = frozenset(
     {
@@ -44,7 +44,7 @@ REQUESTS: Final = frozenset(
         RequestCode.DELETE_JOB,
     }
 )
-"""What a handover sends; they may leave in the mode `scheduler` alone."""
+"""What a transfer sends; they may leave in the mode `scheduler` alone."""
 _CHUNK: Final = 65_536  # bytes of a script in one request
 _HOLD: Final = "o"
 _DEFAULTS: Final[Mapping[str, str]] = {
@@ -65,7 +65,7 @@ _LOOKS, _WAIT_S = 60, 0.5
 def attributes_of(submission: SubmissionFacts, mark: str) -> tuple[Attribute, ...]:
     """The attributes of the QueueJob request. Raises ValueError for one that may not be handed over."""
     for name in submission.attributes:
-        if name not in HANDED_ATTRIBUTES:
+        if name not in TRANSFER_ATTRIBUTES:
             raise ValueError(f"the attribute {name} cannot be handed over")
     plain = {**_DEFAULTS, **submission.attributes, "Hold_Types": _HOLD, "proxy_user": submission.user}
     variables = {**submission.variables, MARK: mark}
@@ -77,7 +77,7 @@ def attributes_of(submission: SubmissionFacts, mark: str) -> tuple[Attribute, ..
     )
 
 
-class Desk:
+class TorqueTransferClient:
     """Where jobs are handed over; each step has the connection for itself, so that no run comes between."""
 
     def __init__(self, link: ServerLink) -> None:
@@ -135,27 +135,27 @@ class Desk:
                     return
             await asyncio.sleep(_WAIT_S)
 
-    async def let_run(self, job: str) -> None:
+    async def release(self, job: str) -> None:
         """Lifts our hold."""
         async with self._link.talk() as connection:
             await connection.request(_hold(RequestCode.RELEASE_JOB, job))
 
-    async def take_back(self, job: str, *, may_have_run: bool) -> None:
+    async def withdraw(self, job: str, *, may_have_run: bool) -> None:
         """Holds the job first: nobody's run decision passes a hold between the look and the deletion."""
         if not is_array(job):
-            await self._take_back(job, may_have_run=may_have_run)
+            await self._withdraw(job, may_have_run=may_have_run)
             return
         async with self._link.talk() as connection:
             names = await _names(connection, job)
         ran = 0
         for name in names:  # each by itself: others have the connection in between
             try:
-                await self._take_back(name, may_have_run=may_have_run)
+                await self._withdraw(name, may_have_run=may_have_run)
             except JobRunsError:
                 ran += 1
         demand_none_ran(job, ran, len(names), may_have_run=may_have_run)
 
-    async def _take_back(self, job: str, *, may_have_run: bool) -> None:
+    async def _withdraw(self, job: str, *, may_have_run: bool) -> None:
         async with self._link.talk() as connection:
             values = _first(await _look(connection, job))
             if _ran(values):
