@@ -47,7 +47,7 @@ def test_the_lock_files_have_what_the_package_needs_each_with_its_hashes() -> No
         if one.name == "schedd":
             continue
         versions = lock.get(canonicalize_name(one.name))
-        assert versions, f"{one.name}: make the lock files anew, see docs/administrators/operate.md"
+        assert versions, f"{one.name}: make the lock files anew, see docs/developers/contributing.md"
         assert all(one.specifier.contains(version, prereleases=True) for version in versions), one
     # What is in both has the same versions; some are there for systems that extras leave out.
     assert {name for name in lean.keys() & whole.keys() if not whole[name] >= lean[name]} == set()

@@ -347,5 +347,5 @@ def _server(one: ClusterView) -> Iterator[Finding]:
 
 def _alert(name: str, alert: OpenAlert) -> Finding:
     state: State = "bad" if alert["kind"] in _SEVERE else "warn"
-    do = f"docs/administrators/operate.md, Alerts, {alert['kind']}"
+    do = f"docs/reference/monitoring.md, Alerts, {alert['kind']}"
     return Finding("alert", state, f"{name}: {alert['text']}", do)

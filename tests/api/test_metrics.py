@@ -183,7 +183,7 @@ def test_the_number_of_series_does_not_grow_with_jobs_users_or_nodes(client: Tes
 
 def test_every_family_is_in_the_documentation(client: TestClient) -> None:
     post(client, *EVENTS)
-    page = (ROOT / "docs" / "administrators" / "operate.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "monitoring.md").read_text(encoding="utf-8")
     documented = set(re.findall(r"^\| `(schedd_\w+)`", page, re.MULTILINE))
     told = {
         family.name + ("_total" if family.type == "counter" else "")

@@ -79,7 +79,7 @@ def test_every_kind_that_is_raised_is_known_and_documented() -> None:
     raised = set(re.findall(r"\.alert\(\s*[\w.]+, \"(\w+)\"", sources))
     shell = {"adapter", "background", "calls", "clock", "database", "planner"}
     assert raised | shell == set(KINDS)
-    page = (ROOT / "docs" / "administrators" / "operate.md").read_text()
+    page = (ROOT / "docs" / "reference" / "monitoring.md").read_text()
     assert set(re.findall(r"^\| `(\w+)` \| [^|]+ \| [^|]+ \|$", page, re.MULTILINE)) >= set(KINDS)
 
 

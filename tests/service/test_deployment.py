@@ -185,7 +185,7 @@ def test_panels_of_the_dashboard_do_not_overlap() -> None:
 
 
 def test_dashboard_and_alarms_ask_for_numbers_that_there_are() -> None:
-    page = (ROOT / "docs" / "administrators" / "operate.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "monitoring.md").read_text(encoding="utf-8")
     documented = set(re.findall(r"^\| `(schedd_\w+)`", page, re.MULTILINE))
     board = json.loads((TRIAL / "dashboard.json").read_text())
     asked = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
