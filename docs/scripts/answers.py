@@ -11,53 +11,53 @@ from typing import Any, Final
 from pydantic import TypeAdapter
 
 from schedd.api.app import create_app
-from schedd.api.bodies import News
-from schedd.service.access.askers import Askers
+from schedd.api.views import PlanUpdate
+from schedd.service.access.callers import Callers
 from schedd.service.access.tokens import Tokens
 from schedd.service.cluster.clock import SystemClock
 from schedd.service.clusters import Clusters
 
 ROOMS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "jobs": (
-        "What is told of jobs: where each stands, why, what became of it, what changes.",
+        "Jobs: state, explanation, history, and changes of the plan.",
         (
             "JobView",
             "JobPage",
             "JobColumns",
-            "History",
+            "StartHistory",
             "Explanation",
             "RunTimeView",
             "ArrayView",
-            "News",
+            "PlanUpdate",
             "Counts",
         ),
     ),
     "plan": (
         "Nodes, the plan over time, what is free, when a job would start.",
-        ("NodePage", "Bars", "GapsView", "WhatIfAnswer", "ReservationsView"),
+        ("NodePage", "PlanPage", "GapsView", "WhatIfResult", "ReservationsView"),
     ),
-    "accounts": ("Accounts: budgets, charges, reports.", ("AccountsView", "LedgerView", "ReportView")),
+    "accounts": ("Accounts: budgets, charges, reports.", ("AccountsView", "LedgerView", "AccountReport")),
     "admin": (
-        "Clusters and what admins ask of them: reservations, holds, policies, searches, objectives.",
+        "Clusters and administration: reservations, holds, policies, searches, objectives.",
         (
-            *("ClustersView", "AlertsView", "Dispatch", "ReservationDone", "PreviewView", "HoldsView"),
-            *("PolicyView", "PolicyPreview", "EvaluationView", "EvaluatedView", "ObjectivesView"),
-            *("JobCostView", "Searched", "SearchesView"),
+            *("ClustersView", "AlertsView", "DispatchState", "ReservationResult", "PreviewView", "HoldsView"),
+            *("PolicyView", "PolicyPreview", "EvaluationView", "EvaluationSample", "ObjectivesView"),
+            *("JobCostView", "SearchResult", "SearchesView"),
         ),
     ),
     "bookings": (
-        "Cores that users have for a time.",
-        ("BookingsView", "BookingView", "BookingDone", "OrdersView"),
+        "Bookings: cores reserved by users for a time.",
+        ("BookingsView", "BookingView", "BookingResult", "BookingOrdersView"),
     ),
-    "choices": ("Alternative plans.", ("Sought", "PlanSet", "Applied", "Stopped")),
+    "alternatives": ("Alternative plans.", ("AlternativesView", "PlanSet", "AppliedPlan", "SearchStopped")),
     "transfers": (
-        "Jobs that a federation handed over.",
-        ("TransfersView", "TransferResultView", "LentView"),
+        "Jobs transferred by a federation, and leased licences.",
+        ("TransfersView", "TransferResult", "LicenceLeaseView"),
     ),
-    "notices": ("What somebody wants to be told.", ("NoticesView",)),
-    "power": ("Nodes that are switched off and on.", ("PowerView",)),
+    "notices": ("Notices: mail or commands that users asked for.", ("NoticesView",)),
+    "power": ("Power saving: nodes switched off and on.", ("PowerView",)),
     "quality": (
-        "How well the plan's words were kept; users, priorities, fair shares, licences.",
+        "Accuracy of start estimates; users, priorities, fair shares, licences.",
         ("AccuracyView", "UsersView", "PriorityView", "FairShareView", "LicencesView", "QualityReport"),
     ),
 }
@@ -90,11 +90,11 @@ def write(folder: Path) -> None:
 
 def _schemas() -> dict[str, Any]:
     """JSON schemas of all that the API says and is told, by name."""
-    app = create_app(Clusters({}, SystemClock()), Askers(Tokens([], None)))
+    app = create_app(Clusters({}, SystemClock()), Callers(Tokens([], None)))
     found: dict[str, Any] = dict(app.openapi()["components"]["schemas"])
-    news = TypeAdapter(News).json_schema(ref_template="#/components/schemas/{model}")
+    news = TypeAdapter(PlanUpdate).json_schema(ref_template="#/components/schemas/{model}")
     found.update(news.pop("$defs"))
-    found["News"] = news
+    found["PlanUpdate"] = news
     return found
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, TypeVar, cast
 
 from research.federations.field import ClusterSpec, Field, FieldJob, Place, Ran
 from research.federations.wires import EngineWire
-from schedd.api.transfers import view
+from schedd.api.transfers import transfer_view
 from schedd.client import Client
 from schedd.dialect import parse_walltime
 from schedd.engine.show.view import publish
@@ -310,7 +310,7 @@ class _Groups(Field):
             for transfer, (group, number) in self._copies.items():
                 record = published.transfers.get(transfer)
                 if self._at[number] == name and record is not None and group in self._roof.groups.open:
-                    found = view(published, record)
+                    found = transfer_view(published, record)
                     seen[transfer] = TransferStatus(**{one: getattr(found, one) for one in _SEEN})
             report = Report(
                 transfers=seen, whole=False, cpus=place.spec.cpus, generation=generation, family="torque"

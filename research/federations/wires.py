@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any, Self
 
-from schedd.api.bookings import BookingRequest, view
+from schedd.api.bookings import BookingRequest, booking_view
 from schedd.client import Refused
 from schedd.dialect import family_of
 from schedd.engine import Engine
@@ -65,7 +65,7 @@ class EngineWire:
         one = published.bookings.get(name)
         if one is None:
             raise Refused("unknown-booking", 404, "there is none")
-        found = asdict(view(published, one))
+        found = asdict(booking_view(published, one))
         if wanted and one.phase not in LIVE:
             raise Refused("no-room", 409, one.text, options=found["options"])
         return found
@@ -82,7 +82,7 @@ class EngineWire:
     def bookings(self) -> list[dict[str, Any]]:
         """All of them."""
         published = publish(self._engine.state)
-        return [asdict(view(published, one)) for one in published.bookings.values()]
+        return [asdict(booking_view(published, one)) for one in published.bookings.values()]
 
     def submit_held(self, name: str, body: Mapping[str, Any]) -> None:
         """A job, to be submitted on hold."""

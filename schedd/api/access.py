@@ -9,20 +9,20 @@ from fastapi import Depends, Path, Request
 from fastapi.security import HTTPBearer
 from starlette.concurrency import run_in_threadpool
 
-from schedd.api.metering import COST
+from schedd.api.cost_metering import COST_KEY
 from schedd.api.problems import Fault, ProblemError
-from schedd.service.access.askers import Askers, UnknownUser
+from schedd.service.access.callers import Callers, UnknownUser
 from schedd.service.access.identity import IdentityError, Provider
 from schedd.service.access.munge import MungeError
 from schedd.service.access.roles import RIGHTS, Bearer, Right
 from schedd.service.cluster.errors import UnknownCluster
 from schedd.service.cluster.loop import PlanLoop
 from schedd.service.clusters import Clusters
-from schedd.service.read.sight import Sight, sight
+from schedd.service.read.job_visibility import JobVisibility, visibility_for
 
 __all__ = [
-    "PEER",
-    "TRUST",
+    "PEER_UID_KEY",
+    "TRUST_KEY",
     "Adapter",
     "Admin",
     "Cluster",
@@ -30,18 +30,18 @@ __all__ = [
     "Federation",
     "Operator",
     "Reader",
-    "Seen",
     "User",
-    "address_of",
-    "asker_of",
-    "daemon_of",
-    "here",
-    "known_parameters",
-    "open_to",
-    "same_site",
-    "seen_by",
-    "still_counts",
-    "user_of",
+    "Visibility",
+    "authenticate",
+    "check_query_parameters",
+    "check_same_site",
+    "client_address",
+    "credential_check",
+    "get_daemon",
+    "job_visibility",
+    "require_user",
+    "resolve_scope",
+    "visible_clusters",
 ]
 
 _bearer = HTTPBearer(
@@ -49,13 +49,13 @@ _bearer = HTTPBearer(
     scheme_name="token",
     description="A token of the daemon. On its UNIX socket the peer's user is known without.",
 )
-PEER: Final = "peer_uid"
+PEER_UID_KEY: Final = "peer_uid"
 """Under this name the connection keeps the uid at the other end of the UNIX socket."""
-TRUST: Final = "trust"
+TRUST_KEY: Final = "trust"
 """Under this name a connection keeps what is to be called when the site's own people or programs use it."""
 
 
-def daemon_of(request: Request) -> Clusters:
+def get_daemon(request: Request) -> Clusters:
     """All clusters, when the daemon can answer for them. Raises ProblemError."""
     clusters: Clusters = request.app.state.clusters
     if not clusters.ready:
@@ -70,74 +70,74 @@ def daemon_of(request: Request) -> Clusters:
     return clusters
 
 
-async def _asker(request: Request, _: Annotated[object, Depends(_bearer)]) -> Bearer:
-    return here(request, await asker_of(request))
+async def _scoped_caller(request: Request, _: Annotated[object, Depends(_bearer)]) -> Bearer:
+    return resolve_scope(request, await authenticate(request))
 
 
-def here(request: Request, asker: Bearer, cluster: str | None = None) -> Bearer:
-    """The asker with the role on the cluster of the request's path, or on the one named; the same where there
-    is none. Raises UnknownCluster: one that a scope leaves out does not exist for who has it.
+def resolve_scope(request: Request, caller: Bearer, cluster: str | None = None) -> Bearer:
+    """The caller with the role on the cluster of the request's path, or on the one named; the same where
+    there is none. Raises UnknownCluster: one that a scope leaves out does not exist for who has it.
     """
     name: str | None = cluster if cluster is not None else request.path_params.get("cluster")
     if name is None:
-        return asker
-    found = asker.at(name)
+        return caller
+    found = caller.at(name)
     if found is None or name not in request.app.state.clusters:
-        names = ", ".join(loop.name for loop in open_to(request, asker)) or "none"
+        names = ", ".join(loop.name for loop in visible_clusters(request, caller)) or "none"
         raise UnknownCluster(f"no cluster {name!r}; there is {names}")
     return found
 
 
-def open_to(request: Request, asker: Bearer, right: Right = "ask") -> list[PlanLoop]:
-    """The clusters on which the asker has this right."""
+def visible_clusters(request: Request, caller: Bearer, right: Right = "ask") -> list[PlanLoop]:
+    """The clusters on which the caller has this right."""
     clusters: Clusters = request.app.state.clusters
-    return [loop for loop in clusters if (one := asker.at(loop.name)) is not None and one.may(right)]
+    return [loop for loop in clusters if (one := caller.at(loop.name)) is not None and one.may(right)]
 
 
-async def asker_of(request: Request) -> Bearer:
+async def authenticate(request: Request) -> Bearer:
     """Who asks. Raises ProblemError for what does not count, and when it is asked too often."""
-    askers: Askers = request.app.state.askers
-    address = address_of(request)
+    callers: Callers = request.app.state.callers
+    address = client_address(request)
     try:
-        asker = await _shown(request, askers)
+        caller = await _identify_caller(request, callers)
     except ProblemError as error:
         if error.kind == "no-token":
-            _not_too_often(askers.wait_refused(address), f"requests of {address} without a valid token")
+            _check_rate(callers.wait_refused(address), f"requests of {address} without a valid token")
         raise
-    _not_too_often(askers.wait(asker, address), f"requests of {asker.name}")
-    payer = askers.payer(asker, address)
-    _not_too_often(askers.wait_cost(payer), f"costly requests of {asker.name}")
-    if (cost := request.scope.get(COST)) is not None:
+    _check_rate(callers.wait(caller, address), f"requests of {caller.name}")
+    payer = callers.payer(caller, address)
+    _check_rate(callers.wait_cost(payer), f"costly requests of {caller.name}")
+    if (cost := request.scope.get(COST_KEY)) is not None:
         cost.key = payer
-    trust: Callable[[], None] | None = getattr(request.state, TRUST, None)
-    if trust is not None and asker.role != "user" and asker is not askers.tokens.anonymous:
+    trust: Callable[[], None] | None = getattr(request.state, TRUST_KEY, None)
+    if trust is not None and caller.role != "user" and caller is not callers.tokens.anonymous:
         trust()
-    return asker
+    return caller
 
 
-async def _shown(request: Request, askers: Askers) -> Bearer:
-    scheme, _, shown = request.headers.get("authorization", "").partition(" ")
-    if scheme.lower() == "bearer" and shown:
-        token = shown.strip()
-        if askers.oidc is not None and token.count(".") == 2 and askers.tokens.bearer(token) is None:
-            return await _of_provider(askers.oidc, token)
-        return _of_token(request, askers, token)
-    if scheme.lower() == "munge" and shown and askers.auth.munge:
-        return await _of_munge(askers, shown.strip())
+async def _identify_caller(request: Request, callers: Callers) -> Bearer:
+    scheme, _, credential = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and credential:
+        token = credential.strip()
+        if callers.oidc is not None and token.count(".") == 2 and callers.tokens.bearer(token) is None:
+            return await _authenticate_id_token(callers.oidc, token)
+        return _authenticate_token(request, callers, token)
+    if scheme.lower() == "munge" and credential and callers.auth.munge:
+        return await _authenticate_munge(callers, credential.strip())
     if "authorization" in request.headers:
-        _unknown("the Authorization header is not of the form: Bearer TOKEN")
-    uid: int | None = getattr(request.state, PEER, None)
+        _reject_credentials("the Authorization header is not of the form: Bearer TOKEN")
+    uid: int | None = getattr(request.state, PEER_UID_KEY, None)
     if uid is not None:
         try:
-            return await run_in_threadpool(askers.local, uid)
+            return await run_in_threadpool(callers.local, uid)
         except UnknownUser as error:
-            _unknown(str(error))
-    if askers.tokens.anonymous is None:
-        _unknown("no token was sent")
-    return askers.tokens.anonymous
+            _reject_credentials(str(error))
+    if callers.tokens.anonymous is None:
+        _reject_credentials("no token was sent")
+    return callers.tokens.anonymous
 
 
-async def _of_provider(provider: Provider, token: str) -> Bearer:
+async def _authenticate_id_token(provider: Provider, token: str) -> Bearer:
     """By an ID token of the site's identity provider."""
     try:
         identity = await provider.identity(token)
@@ -146,35 +146,35 @@ async def _of_provider(provider: Provider, token: str) -> Bearer:
             raise ProblemError(
                 "not-ready", f"the identity provider cannot be asked: {error}", headers={"Retry-After": "10"}
             ) from None
-        _unknown(str(error))
+        _reject_credentials(str(error))
     found = provider.bearer(identity)
     if found is None:
-        _unknown(f"{identity.name} is known, but has no grant here")
+        _reject_credentials(f"{identity.name} is known, but has no grant here")
     return found
 
 
-def _of_token(request: Request, askers: Askers, token: str) -> Bearer:
-    asker = askers.tokens.bearer(token)
-    if asker is None:
-        if not askers.tokens.complete:
+def _authenticate_token(request: Request, callers: Callers, token: str) -> Bearer:
+    caller = callers.tokens.bearer(token)
+    if caller is None:
+        if not callers.tokens.complete:
             raise ProblemError(
                 "not-ready", "the daemon's tokens are not read yet", headers={"Retry-After": "2"}
             )
-        _unknown("this token is not known here")
-    if asker.role != "proxy":
-        return asker
-    header = askers.auth.proxy_header
-    same_site(request)
+        _reject_credentials("this token is not known here")
+    if caller.role != "proxy":
+        return caller
+    header = callers.auth.proxy_header
+    check_same_site(request)
     users = request.headers.getlist(header)
     if len(users) != 1:
-        _unknown(f"a proxy must name the user for whom it asks in one header {header}")
+        _reject_credentials(f"a proxy must name the user for whom it asks in one header {header}")
     try:
-        return askers.user(users[0]).within(asker.clusters)
+        return callers.user(users[0]).within(caller.clusters)
     except UnknownUser as error:
-        _unknown(f"{header}: {error}")
+        _reject_credentials(f"{header}: {error}")
 
 
-def same_site(request: Request) -> None:
+def check_same_site(request: Request) -> None:
     """Behind a proxy a browser is known by what it sends to it by itself, whichever page has it do so.
 
     Raises ProblemError for what would change something and comes from another site's page.
@@ -193,45 +193,45 @@ def same_site(request: Request) -> None:
         )
 
 
-async def _of_munge(askers: Askers, credential: str) -> Bearer:
+async def _authenticate_munge(callers: Callers, credential: str) -> Bearer:
     try:
-        return await run_in_threadpool(askers.munge, credential)
+        return await run_in_threadpool(callers.munge, credential)
     except UnknownUser as error:
-        _unknown(str(error))
+        _reject_credentials(str(error))
     except MungeError as error:
         if error.ours:
             raise ProblemError(
                 "not-ready", f"MUNGE: {error}", hint="use a token", headers={"Retry-After": "10"}
             ) from None
-        _unknown(f"MUNGE: {error}")
+        _reject_credentials(f"MUNGE: {error}")
 
 
-def still_counts(request: Request) -> Callable[[], bool]:
+def credential_check(request: Request) -> Callable[[], bool]:
     """Whether what the request showed still counts on its path's cluster: a token may be revoked, or its
     scope changed, while its stream is open.
     """
-    askers: Askers = request.app.state.askers
-    scheme, _, shown = request.headers.get("authorization", "").partition(" ")
+    callers: Callers = request.app.state.callers
+    scheme, _, credential = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer":
         return lambda: True
     cluster: str = request.path_params.get("cluster", "")
 
     def counts() -> bool:
-        found = askers.tokens.bearer(shown.strip())
-        if found is None and askers.oidc is not None:
-            identity = askers.oidc.known(shown.strip())
-            found = askers.oidc.bearer(identity) if identity is not None else None
+        found = callers.tokens.bearer(credential.strip())
+        if found is None and callers.oidc is not None:
+            identity = callers.oidc.known(credential.strip())
+            found = callers.oidc.bearer(identity) if identity is not None else None
         return found is not None and found.at(cluster) is not None
 
     return counts
 
 
-def address_of(request: Request) -> str:
+def client_address(request: Request) -> str:
     """Where a request comes from."""
     return request.client.host if request.client is not None else "the UNIX socket"
 
 
-def _unknown(detail: str) -> NoReturn:
+def _reject_credentials(detail: str) -> NoReturn:
     raise ProblemError(
         "no-token",
         detail,
@@ -240,7 +240,7 @@ def _unknown(detail: str) -> NoReturn:
     )
 
 
-def _not_too_often(wait: float, what: str) -> None:
+def _check_rate(wait: float, what: str) -> None:
     if wait:
         seconds = str(math.ceil(wait))
         raise ProblemError(
@@ -248,33 +248,33 @@ def _not_too_often(wait: float, what: str) -> None:
         )
 
 
-def _allowed(right: Right) -> Callable[[Request, Bearer], Coroutine[Any, Any, Bearer]]:
+def _require_right(right: Right) -> Callable[[Request, Bearer], Coroutine[Any, Any, Bearer]]:
     roles = [role for role, rights in RIGHTS.items() if right in rights]
     words = f"the role {roles[0]}" if len(roles) == 1 else f"one of the roles {', '.join(roles)}"
 
-    async def allowed(request: Request, asker: Annotated[Bearer, Depends(_asker)]) -> Bearer:
-        if asker.may(right):
-            return asker
-        if asker is request.app.state.askers.tokens.anonymous:
-            _unknown(f"this needs a token with {words}, and none was sent")
-        raise ProblemError("not-allowed", f"{asker.name} has the role {asker.role}; this needs {words}")
+    async def allowed(request: Request, caller: Annotated[Bearer, Depends(_scoped_caller)]) -> Bearer:
+        if caller.may(right):
+            return caller
+        if caller is request.app.state.callers.tokens.anonymous:
+            _reject_credentials(f"this needs a token with {words}, and none was sent")
+        raise ProblemError("not-allowed", f"{caller.name} has the role {caller.role}; this needs {words}")
 
     return allowed
 
 
-user_of = _allowed("ask")
-User = Annotated[Bearer, Depends(user_of)]
-"""Everybody who is known. What of other people's jobs may be shown, ``Seen`` says."""
-Reader = Annotated[Bearer, Depends(_allowed("see all"))]
+require_user = _require_right("ask")
+User = Annotated[Bearer, Depends(require_user)]
+"""Everybody who is known. What of other people's jobs may be credential, ``Visibility`` says."""
+Reader = Annotated[Bearer, Depends(_require_right("see all"))]
 """Who may see every job in full."""
-Operator = Annotated[Bearer, Depends(_allowed("steer"))]
-Adapter = Annotated[Bearer, Depends(_allowed("exchange"))]
-Admin = Annotated[Bearer, Depends(_allowed("administer"))]
-Federation = Annotated[Bearer, Depends(_allowed("transfer jobs"))]
-Daemon = Annotated[Clusters, Depends(daemon_of)]
+Operator = Annotated[Bearer, Depends(_require_right("steer"))]
+Adapter = Annotated[Bearer, Depends(_require_right("exchange"))]
+Admin = Annotated[Bearer, Depends(_require_right("administer"))]
+Federation = Annotated[Bearer, Depends(_require_right("transfer jobs"))]
+Daemon = Annotated[Clusters, Depends(get_daemon)]
 
 
-async def known_parameters(request: Request) -> None:
+async def check_query_parameters(request: Request) -> None:
     """Refuse query parameters that the path does not have: a mistyped filter would show too much.
 
     One that stands there twice is refused, too: only the last would count. Raises ProblemError.
@@ -295,26 +295,26 @@ async def known_parameters(request: Request) -> None:
         raise ProblemError("invalid", f"{faults[0].where}: given more than once", errors=faults)
 
 
-async def _cluster(
+async def _find_cluster(
     request: Request,
-    _: Annotated[Bearer, Depends(_asker)],  # strangers are told no names
+    _: Annotated[Bearer, Depends(_scoped_caller)],  # strangers are told no names
     cluster: Annotated[str, Path(description="The cluster's name in the configuration.", examples=["main"])],
 ) -> PlanLoop:
-    return daemon_of(request)[cluster]
+    return get_daemon(request)[cluster]
 
 
-Cluster = Annotated[PlanLoop, Depends(_cluster)]
+Cluster = Annotated[PlanLoop, Depends(_find_cluster)]
 
 
-def seen_by(request: Request, asker: Bearer, cluster: PlanLoop) -> Sight:
-    """What ``asker``, a user, may see of the cluster's jobs."""
-    askers: Askers = request.app.state.askers
-    return sight(asker, askers.auth, cluster.published)
+def job_visibility(request: Request, caller: Bearer, cluster: PlanLoop) -> JobVisibility:
+    """What ``caller``, a user, may see of the cluster's jobs."""
+    callers: Callers = request.app.state.callers
+    return visibility_for(caller, callers.auth, cluster.published)
 
 
-async def _seen(request: Request, cluster: Cluster, asker: User) -> Sight:
-    return seen_by(request, asker, cluster)
+async def _job_visibility(request: Request, cluster: Cluster, caller: User) -> JobVisibility:
+    return job_visibility(request, caller, cluster)
 
 
-Seen = Annotated[Sight, Depends(_seen)]
+Visibility = Annotated[JobVisibility, Depends(_job_visibility)]
 """Who asks is known, and this is what that one may see of the cluster's jobs."""

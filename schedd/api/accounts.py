@@ -9,41 +9,41 @@ import structlog
 from fastapi import APIRouter, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from schedd.api.access import Admin, Cluster, Daemon, Seen, User
-from schedd.api.audited import audited
-from schedd.api.bodies import Dated, dated
-from schedd.api.messages import AccountOrder, Transfer
-from schedd.api.problems import Fault, ProblemError, answers
+from schedd.api.access import Admin, Cluster, Daemon, User, Visibility
+from schedd.api.audit import audit_act
+from schedd.api.planner_calls import await_planner, database_errors
+from schedd.api.problems import Fault, ProblemError, problem_responses
 from schedd.api.replies import documented, reply
-from schedd.api.text import TextRoute
-from schedd.api.waiting import answer_of, the_database
+from schedd.api.request_bodies import AccountRequest, AccountTransfer
+from schedd.api.unicode_text import UnicodeRoute
+from schedd.api.views import SnapshotAnswer, snapshot_fields
 from schedd.engine.show.view import Published
 from schedd.policy.accounts import SCALE, Account, Period, Unit
 from schedd.policy.site import economy_of
 from schedd.service.cluster.loop import PlanLoop
 from schedd.service.clusters import Clusters
-from schedd.service.read.sight import Sight
+from schedd.service.read.job_visibility import JobVisibility
 from schedd.store.records import Charged, LedgerRow
 from schedd.wire import AccountMoved, AccountSet
 
 __all__ = [
+    "AccountReport",
     "AccountView",
     "AccountsView",
-    "ChargedView",
+    "ChargeSummary",
+    "LedgerEntry",
     "LedgerView",
-    "LineView",
-    "ReportView",
-    "accounts_seen",
-    "charges_seen",
     "router",
+    "visible_accounts",
+    "visible_charges",
 ]
 
-router = APIRouter(prefix="/v1/clusters/{cluster}/accounts", tags=["accounts"], route_class=TextRoute)
+router = APIRouter(prefix="/v1/clusters/{cluster}/accounts", tags=["accounts"], route_class=UnicodeRoute)
 _log = structlog.get_logger(__name__)
-_PATIENCE: Final = 10.0
+_PLANNER_TIMEOUT_S: Final = 10.0
 _HINT: Final = "it is done as soon as the planner is free; GET accounts to see whether it was"
-_MOST: Final = 2**62
-_ACT: Final = (
+_MAX_TIME: Final = 2**62
+_ACT_PROBLEMS: Final = (
     "no-token",
     "not-allowed",
     "unknown-cluster",
@@ -52,17 +52,17 @@ _ACT: Final = (
     "bad-request",
     "too-large",
 )
-_READ: Final = answers("no-token", "unknown-cluster", "not-ready", "invalid")
+_READ_PROBLEMS: Final = problem_responses("no-token", "unknown-cluster", "not-ready", "invalid")
 _Name = Annotated[
     str,
     Path(
         description="Its name, as `qsub -A` says it.", pattern=r"^[^\s/\x00-\x1f]{1,255}$", examples=["phys"]
     ),
 ]
-_Since = Annotated[int, Query(description="What was entered at this second and later.", ge=0, le=_MOST)]
-_Until = Annotated[int | None, Query(description="And before this second.", ge=0, le=_MOST)]
-_Only = Annotated[str, Query(description="Of this account alone.", max_length=255)]
-_User = Annotated[str, Query(description="Of this user's jobs alone.", max_length=255)]
+_Since = Annotated[int, Query(description="What was entered at this second and later.", ge=0, le=_MAX_TIME)]
+_Until = Annotated[int | None, Query(description="And before this second.", ge=0, le=_MAX_TIME)]
+_OneAccount = Annotated[str, Query(description="Of this account alone.", max_length=255)]
+_OneUser = Annotated[str, Query(description="Of this user's jobs alone.", max_length=255)]
 
 
 @documented
@@ -98,15 +98,15 @@ class AccountView:
 
 @documented
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AccountsView(Dated):
-    """Accounts that the asker may use or see, by name."""
+class AccountsView(SnapshotAnswer):
+    """Accounts that the caller may use or see, by name."""
 
     accounts: tuple[AccountView, ...]
 
 
 @documented
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LineView:
+class LedgerEntry:
     """One line of the ledger: what an account gained by it (less than 0: lost), and what it had then."""
 
     number: int
@@ -134,14 +134,14 @@ class LineView:
 class LedgerView:
     """Lines of the ledger, newest first."""
 
-    lines: tuple[LineView, ...]
+    lines: tuple[LedgerEntry, ...]
     following: int | None
     """Ask for those `before` this number next; null at the end."""
 
 
 @documented
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChargedView:
+class ChargeSummary:
     """What was charged, of a month, account and user as far as they are told apart; else they are empty."""
 
     month: str
@@ -157,21 +157,26 @@ class ChargedView:
 
 @documented
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReportView:
+class AccountReport:
     """What was charged."""
 
-    rows: tuple[ChargedView, ...]
+    rows: tuple[ChargeSummary, ...]
 
 
-@router.get("", response_model=AccountsView, responses=_READ)
-def get_accounts(request: Request, cluster: Cluster, asker: User, seen: Seen) -> Response:
+@router.get("", response_model=AccountsView, responses=_READ_PROBLEMS)
+def get_accounts(request: Request, cluster: Cluster, caller: User, visibility: Visibility) -> Response:
     """What is left of each account. A user sees those that are open to the user, or to everybody."""
-    return _reply(request, cluster, asker.name, seen)
+    return _accounts_reply(request, cluster, caller.name, visibility)
 
 
-@router.put("/{account}", response_model=AccountsView, responses=answers(*_ACT))
-async def put_account(
-    request: Request, cluster: Cluster, account: _Name, body: AccountOrder, asker: Admin, seen: Seen
+@router.put("/{account}", response_model=AccountsView, responses=problem_responses(*_ACT_PROBLEMS))
+async def set_account(
+    request: Request,
+    cluster: Cluster,
+    account: _Name,
+    body: AccountRequest,
+    caller: Admin,
+    visibility: Visibility,
 ) -> Response:
     """Make an account, or set what it has. Its unit cannot be changed. Needs the role `admin`.
 
@@ -179,7 +184,7 @@ async def put_account(
     """
     known = cluster.published.accounts.get(account)
     if known is not None and known.unit != body.unit:
-        raise _wrong("body.unit", f"account {account} counts {known.unit}", known.unit)
+        raise _invalid("body.unit", f"account {account} counts {known.unit}", known.unit)
     scale = SCALE[body.unit]
     event = AccountSet(
         id=f"api:{secrets.token_hex(8)}",
@@ -191,16 +196,16 @@ async def put_account(
         period=body.period,
         users=tuple(body.users),
         closed=body.closed,
-        by=asker.name,
+        by=caller.name,
         reason=body.reason,
     )
-    await _done(cluster, event, asker.name, _set_in_words(event, body))
-    return _reply(request, cluster, asker.name, seen)
+    await _submit_change(cluster, event, caller.name, _describe_account(event, body))
+    return _accounts_reply(request, cluster, caller.name, visibility)
 
 
-@router.post("/transfers", response_model=AccountsView, responses=answers(*_ACT))
-async def post_transfer(
-    request: Request, cluster: Cluster, body: Transfer, asker: Admin, seen: Seen
+@router.post("/transfers", response_model=AccountsView, responses=problem_responses(*_ACT_PROBLEMS))
+async def transfer_amount(
+    request: Request, cluster: Cluster, body: AccountTransfer, caller: Admin, visibility: Visibility
 ) -> Response:
     """Move an amount from one account to another; from outside without a `source`, to there without a
     `target`. What is held for jobs cannot be moved. Needs the role `admin`.
@@ -209,10 +214,12 @@ async def post_transfer(
     units: set[Unit] = set()
     for where, name in (("body.source", body.source), ("body.target", body.target)):
         if name and name not in published.accounts:
-            raise _wrong(where, f"no account {name[:80]}", ", ".join(list(published.accounts)[:20]) or "none")
+            raise _invalid(
+                where, f"no account {name[:80]}", ", ".join(list(published.accounts)[:20]) or "none"
+            )
         units |= {published.accounts[name].unit} if name else set()
     if len(units) != 1 or body.source == body.target:
-        raise _wrong("body", "two different accounts of the same unit are needed, or one", "")
+        raise _invalid("body", "two different accounts of the same unit are needed, or one", "")
     (unit,) = units
     event = AccountMoved(
         id=f"api:{secrets.token_hex(8)}",
@@ -220,51 +227,51 @@ async def post_transfer(
         source=body.source,
         target=body.target,
         amount=round(body.amount * SCALE[unit]),
-        by=asker.name,
+        by=caller.name,
         reason=body.reason,
     )
     between = f"from {body.source or 'outside'} to {body.target or 'outside'}"
-    words = f"{body.amount:g} {_unit(unit, published)} {between}"
-    await _done(cluster, event, asker.name, words + (f": {body.reason}" if body.reason else ""))
-    return _reply(request, cluster, asker.name, seen)
+    words = f"{body.amount:g} {_unit_name(unit, published)} {between}"
+    await _submit_change(cluster, event, caller.name, words + (f": {body.reason}" if body.reason else ""))
+    return _accounts_reply(request, cluster, caller.name, visibility)
 
 
-@router.get("/ledger", response_model=LedgerView, responses=_READ)
+@router.get("/ledger", response_model=LedgerView, responses=_READ_PROBLEMS)
 async def get_ledger(
     request: Request,
     cluster: Cluster,
     daemon: Daemon,
-    seen: Seen,
+    visibility: Visibility,
     since: _Since = 0,
     until: _Until = None,
-    account: _Only = "",
-    user: _User = "",
-    before: Annotated[int | None, Query(description="With numbers below this.", ge=0, le=_MOST)] = None,
+    account: _OneAccount = "",
+    user: _OneUser = "",
+    before: Annotated[int | None, Query(description="With numbers below this.", ge=0, le=_MAX_TIME)] = None,
     limit: Annotated[int, Query(description="At most so many.", ge=1, le=10_000)] = 200,
 ) -> Response:
     """What changed on accounts, newest first; it is entered within seconds. Users see their own jobs."""
-    ledger, user = daemon.ledgers[cluster.name], _own(seen, user)
+    ledger, user = daemon.ledgers[cluster.name], _readable_user(visibility, user)
 
     def read() -> Sequence[LedgerRow]:
-        with the_database():
-            end = until if until is not None else _MOST
+        with database_errors():
+            end = until if until is not None else _MAX_TIME
             return ledger.rows(since, end, limit + 1, account=account, user=user, before=before)
 
     found = await run_in_threadpool(read)
-    lines = tuple(_line(one, cluster.published) for one in found[:limit])
+    lines = tuple(_ledger_entry(one, cluster.published) for one in found[:limit])
     return reply(request, LedgerView(lines=lines, following=lines[-1].number if len(found) > limit else None))
 
 
-@router.get("/report", response_model=ReportView, responses=_READ)
+@router.get("/report", response_model=AccountReport, responses=_READ_PROBLEMS)
 async def get_report(
     request: Request,
     cluster: Cluster,
     daemon: Daemon,
-    seen: Seen,
+    visibility: Visibility,
     since: _Since = 0,
     until: _Until = None,
-    account: _Only = "",
-    user: _User = "",
+    account: _OneAccount = "",
+    user: _OneUser = "",
     by: Annotated[
         str,
         Query(
@@ -274,29 +281,29 @@ async def get_report(
     ] = "month,account,user",
 ) -> Response:
     """What was charged, summed up by month, account and user. Users see their own."""
-    ledger, user = daemon.ledgers[cluster.name], _own(seen, user)
+    ledger, user = daemon.ledgers[cluster.name], _readable_user(visibility, user)
 
     def read() -> Sequence[Charged]:
-        with the_database():
-            end = until if until is not None else _MOST
+        with database_errors():
+            end = until if until is not None else _MAX_TIME
             return ledger.charged(since, end, by.split(","), account=account, user=user)
 
     found = await run_in_threadpool(read)
-    return reply(request, ReportView(rows=tuple(_charged(one, cluster.published) for one in found)))
+    return reply(request, AccountReport(rows=tuple(_charge_summary(one, cluster.published) for one in found)))
 
 
 # ---- within -------------------------------------------------------------------------------------
 
 
-async def _done(cluster: PlanLoop, event: AccountSet | AccountMoved, who: str, words: str) -> None:
-    async with audited(cluster, who, "account", words):
-        handled = await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
+async def _submit_change(cluster: PlanLoop, event: AccountSet | AccountMoved, who: str, words: str) -> None:
+    async with audit_act(cluster, who, "account", words):
+        handled = await await_planner(cluster.submit([event]), _PLANNER_TIMEOUT_S, _HINT)
         if not handled.taken:
-            raise _wrong("body.amount", "the account has not so much that is not held for jobs", "")
+            raise _invalid("body.amount", "the account has not so much that is not held for jobs", "")
     _log.warning("an account was changed", cluster=cluster.name, by=who, what=words)
 
 
-def _set_in_words(event: AccountSet, body: AccountOrder) -> str:
+def _describe_account(event: AccountSet, body: AccountRequest) -> str:
     each = f" each {body.period}" if body.period else ""
     more = (f", overdraft {body.overdraft:g}" if body.overdraft else "") + (", closed" if body.closed else "")
     return f"{event.name} {body.amount:g} {body.unit}{each}{more}" + (
@@ -304,49 +311,51 @@ def _set_in_words(event: AccountSet, body: AccountOrder) -> str:
     )
 
 
-def _own(seen: Sight, user: str) -> str:
+def _readable_user(visibility: JobVisibility, user: str) -> str:
     """Of whose jobs somebody may read who asks for those of ``user``. Raises ProblemError."""
-    if seen.whose is None:
+    if visibility.whose is None:
         return user
-    if user and not seen.sees_owner(user):
-        raise _wrong("query.user", f"you may not see what {user} used", seen.whose.name)
-    return user or seen.whose.name
+    if user and not visibility.sees_owner(user):
+        raise _invalid("query.user", f"you may not see what {user} used", visibility.whose.name)
+    return user or visibility.whose.name
 
 
-def accounts_seen(published: Published, who: str, seen: Sight) -> tuple[AccountView, ...]:
+def visible_accounts(published: Published, who: str, visibility: JobVisibility) -> tuple[AccountView, ...]:
     """The accounts that somebody may see, by name."""
     user = who.partition("@")[0]
-    found = [one for one in published.accounts.values() if seen.whose is None or one.lets(user)]
+    found = [one for one in published.accounts.values() if visibility.whose is None or one.lets(user)]
     found.sort(key=lambda one: one.name)
-    return tuple(_view(one, published, all_users=seen.whose is None) for one in found)
+    return tuple(_account_view(one, published, all_users=visibility.whose is None) for one in found)
 
 
-def charges_seen(clusters: Clusters, cluster: PlanLoop, seen: Sight, since: int) -> tuple[ChargedView, ...]:
+def visible_charges(
+    clusters: Clusters, cluster: PlanLoop, visibility: JobVisibility, since: int
+) -> tuple[ChargeSummary, ...]:
     """What was charged since then by month, account and user, newest month first, as far as somebody may see
     it. Waits for the database.
     """
-    with the_database():
+    with database_errors():
         rows = clusters.ledgers[cluster.name].charged(
-            since, _MOST, ["month", "account", "user"], account="", user=_own(seen, "")
+            since, _MAX_TIME, ["month", "account", "user"], account="", user=_readable_user(visibility, "")
         )
-    found = [_charged(one, cluster.published) for one in rows]
+    found = [_charge_summary(one, cluster.published) for one in rows]
     found.sort(key=lambda one: (one.account, one.user))
     found.sort(key=lambda one: one.month, reverse=True)
     return tuple(found)
 
 
-def _reply(request: Request, cluster: PlanLoop, who: str, seen: Sight) -> Response:
+def _accounts_reply(request: Request, cluster: PlanLoop, who: str, visibility: JobVisibility) -> Response:
     published = cluster.published
-    views = accounts_seen(published, who, seen)
-    return reply(request, AccountsView(accounts=views, **dated(published)), published)
+    views = visible_accounts(published, who, visibility)
+    return reply(request, AccountsView(accounts=views, **snapshot_fields(published)), published)
 
 
-def _view(account: Account, published: Published, *, all_users: bool) -> AccountView:
+def _account_view(account: Account, published: Published, *, all_users: bool) -> AccountView:
     scale = SCALE[account.unit]
     held = published.account_held.get(account.name, 0)
     view = AccountView(
         name=account.name,
-        unit=_unit(account.unit, published),
+        unit=_unit_name(account.unit, published),
         amount=account.amount / scale,
         overdraft=account.overdraft / scale,
         period=account.period,
@@ -362,13 +371,13 @@ def _view(account: Account, published: Published, *, all_users: bool) -> Account
     return view if all_users else replace(view, users=())
 
 
-def _line(one: LedgerRow, published: Published) -> LineView:
+def _ledger_entry(one: LedgerRow, published: Published) -> LedgerEntry:
     scale = SCALE["money" if one.unit == "money" else "core_hours"]
-    return LineView(
+    return LedgerEntry(
         number=one.number,
         time=one.time,
         account=one.account,
-        unit=_unit(one.unit, published),
+        unit=_unit_name(one.unit, published),
         kind=one.kind,
         amount=one.amount / scale,
         balance=one.balance / scale,
@@ -382,13 +391,13 @@ def _line(one: LedgerRow, published: Published) -> LineView:
     )
 
 
-def _charged(one: Charged, published: Published) -> ChargedView:
+def _charge_summary(one: Charged, published: Published) -> ChargeSummary:
     scale = SCALE["money" if one.unit == "money" else "core_hours"]
-    return ChargedView(
+    return ChargeSummary(
         month=one.month,
         account=one.account,
         user=one.user,
-        unit=_unit(one.unit, published),
+        unit=_unit_name(one.unit, published),
         jobs=one.jobs,
         core_hours=round(one.cpu_seconds / 3600, 4),
         gpu_hours=round(one.gpu_seconds / 3600, 4),
@@ -396,9 +405,9 @@ def _charged(one: Charged, published: Published) -> ChargedView:
     )
 
 
-def _unit(unit: str, published: Published) -> str:
+def _unit_name(unit: str, published: Published) -> str:
     return economy_of(published.settings.site).currency if unit == "money" else "core_hours"
 
 
-def _wrong(where: str, what: str, allowed: str) -> ProblemError:
+def _invalid(where: str, what: str, allowed: str) -> ProblemError:
     return ProblemError("invalid", what, errors=[Fault(where=where, what=what, allowed=allowed)])

@@ -4,14 +4,14 @@ from dataclasses import dataclass, replace
 
 from fastapi import APIRouter, Request, Response
 
-from schedd.api.access import Cluster, Seen, User
-from schedd.api.bodies import Dated, dated
-from schedd.api.problems import answers
+from schedd.api.access import Cluster, User, Visibility
+from schedd.api.problems import problem_responses
 from schedd.api.replies import documented, reply
+from schedd.api.views import SnapshotAnswer, snapshot_fields
 from schedd.engine.facts.alerts import OpenAlert
 from schedd.service.cluster.alarms import FOR_USERS
 from schedd.service.cluster.loop import PlanLoop
-from schedd.service.read.sight import Sight
+from schedd.service.read.job_visibility import JobVisibility
 
 __all__ = ["alerts_for", "router"]
 
@@ -21,27 +21,31 @@ documented(OpenAlert)
 
 @documented
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AlertsView(Dated):
+class AlertsView(SnapshotAnswer):
     """What is wrong and not over yet, the oldest first."""
 
     alerts: tuple[OpenAlert, ...]
 
 
 @router.get(
-    "/alerts", response_model=AlertsView, responses=answers("no-token", "unknown-cluster", "not-ready")
+    "/alerts",
+    response_model=AlertsView,
+    responses=problem_responses("no-token", "unknown-cluster", "not-ready"),
 )
-async def get_alerts(request: Request, cluster: Cluster, seen: Seen, asker: User) -> Response:
+async def get_alerts(request: Request, cluster: Cluster, visibility: Visibility, caller: User) -> Response:
     """Alerts that are open. A `user` gets those that concern everybody who waits for a job."""
-    everything = asker.may("see all")
-    found = alerts_for(cluster, seen, everything=everything)
+    everything = caller.may("see all")
+    found = alerts_for(cluster, visibility, everything=everything)
     published = cluster.published
-    return reply(request, AlertsView(alerts=found, **dated(published)), published)
+    return reply(request, AlertsView(alerts=found, **snapshot_fields(published)), published)
 
 
-def alerts_for(cluster: PlanLoop, seen: Sight, *, everything: bool) -> tuple[OpenAlert, ...]:
-    """All alerts that are open, or those for users, without ids of jobs that are not ``seen``."""
+def alerts_for(cluster: PlanLoop, visibility: JobVisibility, *, everything: bool) -> tuple[OpenAlert, ...]:
+    """All alerts that are open, or those for users, without ids of jobs that are not ``visibility``."""
     found = cluster.alarms.open
     if everything:
         return found
     published = cluster.published
-    return tuple(replace(one, text=seen.words(one.text, published)) for one in found if one.kind in FOR_USERS)
+    return tuple(
+        replace(one, text=visibility.words(one.text, published)) for one in found if one.kind in FOR_USERS
+    )

@@ -17,56 +17,56 @@ from schedd import __version__
 from schedd.api import (
     accounts,
     alerts,
+    alternatives,
     arrays,
+    booking_orders,
     bookings,
+    cluster_reports,
     exchange,
     health,
     holds,
     jobs,
-    lending,
+    licence_leases,
     notices,
     objectives,
-    orders,
-    pareto,
     plan,
+    plan_metrics,
     policy,
     power,
+    priorities,
     problems,
-    quality,
-    questions,
-    ranks,
-    report,
     reservations,
     run_times,
     searches,
     stream,
     transfers,
+    what_if,
 )
 from schedd.api import clusters as clusters_router
-from schedd.api.access import known_parameters
-from schedd.api.aside import Lane
-from schedd.api.docstrings import describe
+from schedd.api.access import check_query_parameters
+from schedd.api.background_rendering import RenderQueue
+from schedd.api.body_limit import BodyLimit
+from schedd.api.cost_metering import CostMetering
 from schedd.api.examples import EXAMPLES
-from schedd.api.headers import Closed
-from schedd.api.hot import OneJob
-from schedd.api.limits import BodyLimit
-from schedd.api.metering import Metered
-from schedd.api.queries import Queries
-from schedd.api.replies import all_documented, build
-from schedd.service.access.askers import Askers
+from schedd.api.field_descriptions import add_field_descriptions
+from schedd.api.job_fast_path import JobFastPath
+from schedd.api.replies import all_documented, build_adapters
+from schedd.api.request_metrics import RequestMetrics
+from schedd.api.security_headers import SecurityHeaders
+from schedd.service.access.callers import Callers
 from schedd.service.access.costs import RequestCost, charged
 from schedd.service.access.tokens import Tokens
 from schedd.service.clusters import Clusters
-from schedd.service.outward.notices import Desk
+from schedd.service.outward.notices import Notifier
 
 __all__ = ["Lifespan", "create_app"]
 
-_COMPRESS_FROM: Final = 2_000
+_COMPRESS_MIN_BYTES: Final = 2_000
 """Bytes of an answer."""
-_LEVEL: Final = 4
+_GZIP_LEVEL: Final = 4
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
-_ABOUT: Final = """
+_DESCRIPTION: Final = """
 schedd keeps a schedule for a PBS cluster: for every queued job a planned start, a planned end and nodes. This
 is how to ask it, and how an adapter tells it what happens on the server.
 
@@ -109,21 +109,21 @@ _TAGS: Final = [
 
 def create_app(
     clusters: Clusters,
-    askers: Askers | Tokens,
+    callers: Callers | Tokens,
     *,
     max_body: int = 64 << 20,
     root: str = "",
     lifespan: Lifespan | None = None,
-    desks: Mapping[str, Desk] | None = None,
+    notifiers: Mapping[str, Notifier] | None = None,
 ) -> FastAPI:
     """The daemon's API over ``clusters``, as an ASGI application; bodies have at most ``max_body`` bytes.
-    ``desks`` keep by cluster of what users want to be told, where the site sends notices.
+    ``notifiers`` keep by cluster of what users want to be told, where the site sends notices.
     """
-    build()
+    build_adapters()
     app = FastAPIOffline(
         title="schedd",
         summary="When and where will my job run, and why not sooner?",
-        description=_ABOUT,
+        description=_DESCRIPTION,
         version=__version__,
         openapi_tags=_TAGS,
         root_path=root,
@@ -131,20 +131,20 @@ def create_app(
         redirect_slashes=False,
     )
     app.state.clusters = clusters
-    app.state.askers = Askers(askers) if isinstance(askers, Tokens) else askers
-    app.state.desks = desks or {}
-    app.state.life = secrets.token_hex(4)
-    problems.install(app)
+    app.state.callers = Callers(callers) if isinstance(callers, Tokens) else callers
+    app.state.notifiers = notifiers or {}
+    app.state.instance_id = secrets.token_hex(4)
+    problems.install_handlers(app)
     reading = (
         clusters_router,
         alerts,
         jobs,
-        ranks,
+        priorities,
         plan,
         stream,
-        questions,
-        quality,
-        report,
+        what_if,
+        plan_metrics,
+        cluster_reports,
         objectives,
         run_times,
         arrays,
@@ -154,44 +154,44 @@ def create_app(
         *reading,
         reservations,
         bookings,
-        orders,
+        booking_orders,
         holds,
         power,
         accounts,
         policy,
         searches,
-        pareto,
+        alternatives,
         exchange,
         transfers,
-        lending,
+        licence_leases,
         health,
     ):
         app.include_router(
             module.router,
-            dependencies=[Depends(known_parameters)],
-            responses=problems.answers("invalid"),
+            dependencies=[Depends(check_query_parameters)],
+            responses=problems.problem_responses("invalid"),
         )
-    app.add_middleware(GZipMiddleware, minimum_size=_COMPRESS_FROM, compresslevel=_LEVEL)
+    app.add_middleware(GZipMiddleware, minimum_size=_COMPRESS_MIN_BYTES, compresslevel=_GZIP_LEVEL)
     app.add_middleware(BodyLimit, most=max_body)
-    app.add_middleware(OneJob, compress_from=_COMPRESS_FROM, level=_LEVEL)
-    app.add_middleware(Closed)
-    app.state.queries = CollectorRegistry()
-    app.add_middleware(Queries, registry=app.state.queries)
+    app.add_middleware(JobFastPath, compress_from=_COMPRESS_MIN_BYTES, level=_GZIP_LEVEL)
+    app.add_middleware(SecurityHeaders)
+    app.state.request_metrics = CollectorRegistry()
+    app.add_middleware(RequestMetrics, registry=app.state.request_metrics)
 
-    def spend(cost: RequestCost) -> None:  # the askers of the moment
-        app.state.askers.spend(cost)
+    def spend(cost: RequestCost) -> None:  # the callers of the moment
+        app.state.callers.spend(cost)
 
-    app.add_middleware(Metered, spend=spend)
-    app.state.lane = Lane()
+    app.add_middleware(CostMetering, spend=spend)
+    app.state.render_queue = RenderQueue()
     for route in app.routes:
         if isinstance(route, APIRoute) and not iscoroutinefunction(route.endpoint):
             assert route.dependant.call is not None
             route.dependant.call = charged(route.dependant.call)
-    app.openapi = lambda: _described(app)  # type: ignore[method-assign]
+    app.openapi = lambda: _build_openapi(app)  # type: ignore[method-assign]
     return app
 
 
-def _described(app: FastAPI) -> dict[str, Any]:
+def _build_openapi(app: FastAPI) -> dict[str, Any]:
     """The description with our errors in the place of FastAPI's own."""
     if app.openapi_schema is None:
         schema = get_openapi(
@@ -205,7 +205,7 @@ def _described(app: FastAPI) -> dict[str, Any]:
         schemas = schema["components"]["schemas"]
         for name in ("HTTPValidationError", "ValidationError"):
             schemas.pop(name, None)
-        describe(schemas, all_documented())
+        add_field_descriptions(schemas, all_documented())
         problem = problems.Problem.model_json_schema(ref_template="#/components/schemas/{model}")
         schemas.update(problem.pop("$defs", {}))
         schemas["Problem"] = problem
@@ -213,7 +213,7 @@ def _described(app: FastAPI) -> dict[str, Any]:
             for operation in path.values():
                 refused = operation["responses"].get("422", {})
                 if "application/json" in refused.get("content", {}):
-                    operation["responses"]["422"] = problems.answers("invalid")[422]
+                    operation["responses"]["422"] = problems.problem_responses("invalid")[422]
         # Given to the routes they would lose their nulls.
         for (where, method), example in EXAMPLES.items():
             answer = schema["paths"][where][method]["responses"]["200"]

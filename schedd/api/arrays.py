@@ -6,11 +6,11 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Path, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from schedd.api.access import Cluster, Seen
-from schedd.api.bodies import Dated, dated
-from schedd.api.problems import ProblemError, answers
+from schedd.api.access import Cluster, Visibility
+from schedd.api.planner_calls import database_errors
+from schedd.api.problems import ProblemError, problem_responses
 from schedd.api.replies import documented, reply
-from schedd.api.waiting import the_database
+from schedd.api.views import SnapshotAnswer, snapshot_fields
 from schedd.service.clusters import Clusters
 from schedd.service.read.arrays import array_as_a_whole, full_name, spread_of
 from schedd.service.read.past_jobs import jobs_of_array
@@ -23,7 +23,7 @@ _MOST: Final = 100_000
 
 @documented
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ArrayView(Dated):
+class ArrayView(SnapshotAnswer):
     """How the jobs of an array stand. Those that ended are counted as far as the database has noted them,
     some minutes later; without one they are not known.
     """
@@ -52,28 +52,28 @@ class ArrayView(Dated):
 @router.get(
     "/arrays/{array}",
     response_model=ArrayView,
-    responses=answers("no-token", "unknown-cluster", "unknown-job", "not-ready", "invalid"),
+    responses=problem_responses("no-token", "unknown-cluster", "unknown-job", "not-ready", "invalid"),
 )
 async def get_array(
     request: Request,
     cluster: Cluster,
-    seen: Seen,
+    visibility: Visibility,
     array: Annotated[str, Path(description="Its id, `123[].server`; `123` will do.", examples=["123[]"])],
 ) -> Response:
     """A job array as a whole: how its jobs stand, when the first and the last of them end."""
     clusters: Clusters = request.app.state.clusters
     published = cluster.published
     name = full_name(published, array)
-    with the_database():
+    with database_errors():
         past = await run_in_threadpool(jobs_of_array, clusters, cluster, name, _MOST)
     found = array_as_a_whole(published, name, past)
-    if found is None or not seen.sees_owner(found.owner):
+    if found is None or not visibility.sees_owner(found.owner):
         raise ProblemError("unknown-job", f"cluster {cluster.name} knows no job array {array}")
     spread = spread_of(found.submitted, found.first_end, found.last_end)
     view = ArrayView(
         **asdict(found),
         stretch_s=spread.seconds if spread is not None else None,
         stretch=spread.share if spread is not None else None,
-        **dated(published),
+        **snapshot_fields(published),
     )
     return reply(request, view, published)

@@ -31,15 +31,15 @@ def bag_row(roof: Roof, bag: Bag) -> dict[str, Any]:
         "submitted": bag.submitted,
         "tasks": bag.tasks,
         "deadline": bag.deadline,
-        "told_end": bag.told,
+        "published_end": bag.told,
         "end": end,
         "first_end": min(firsts, default=None),
         "stretch_s": spread.seconds if spread is not None else None,
         "stretch": spread.share if spread is not None else None,
-        "deadline_kept": _kept_deadline(bag, over, end),
+        "deadline_kept": _deadline_kept(bag, over, end),
         "without_cluster": left,
-        **{name: sum(one[name] for one in there) for name in _COUNTED},
-        "state": _state(over, there, left),
+        **{name: sum(one[name] for one in there) for name in _TASK_COUNTS},
+        "state": _bag_state(over, there, left),
         "over": over,
         "over_at": max((roof.jobs[one].over_at for one in bag.shares), default=None) if over else None,
         "cancelled": bag.cancelled,
@@ -48,17 +48,17 @@ def bag_row(roof: Roof, bag: Bag) -> dict[str, Any]:
     }
 
 
-def _kept_deadline(bag: Bag, over: str, end: int | None) -> bool | None:
+def _deadline_kept(bag: Bag, over: str, end: int | None) -> bool | None:
     """Whether all tasks end by the deadline, as far as is known; null: that is not known, or not wanted."""
     if bag.failed or over == "incomplete":
         return False
     return None if end is None or bag.cancelled else end <= bag.deadline
 
 
-_COUNTED: Final = ("waiting", "running", "ended", "failed", "deleted")
+_TASK_COUNTS: Final = ("waiting", "running", "ended", "failed", "deleted")
 
 
-def _state(over: str, shares: list[dict[str, Any]], left: int) -> str:
+def _bag_state(over: str, shares: list[dict[str, Any]], left: int) -> str:
     if over:
         return over
     if left:
@@ -97,7 +97,7 @@ def _share_row(roof: Roof, job: Job) -> dict[str, Any]:
         "phase": attempt.phase if attempt is not None else "",
         "state": seen.state if seen is not None else "",
         "planned_start": seen.planned_start if seen is not None and shown else None,
-        "told_end": told,
+        "published_end": told,
         "end": end,
         "first_end": first_end,
         "stretch_s": end - first_end if end is not None and first_end is not None else None,

@@ -11,11 +11,10 @@ from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
-from schedd.api.asked import Bag as AskedBag
-from schedd.api.asked import Work
 from schedd.api.bag_rows import bag_row
-from schedd.api.problems import Fault, ProblemError, answers
-from schedd.api.roof import Asker, TheRoof, claimed_by, owner_of, users_of
+from schedd.api.federation import Caller, LeadingFederation, claimed_users, resolve_owner, resolve_users
+from schedd.api.federation_requests import BagRequest, JobScript
+from schedd.api.problems import Fault, ProblemError, problem_responses
 from schedd.federation.bags.bag import Bag
 from schedd.federation.bags.events import BagAsked
 from schedd.federation.bags.offers import Split
@@ -26,14 +25,14 @@ from schedd.federation.threads.asking import ask, ends_of, sizes_of, split_of
 from schedd.federation.threads.peers import client_of
 from schedd.service.access.roles import Bearer
 
-__all__ = ["add"]
+__all__ = ["add_bag_routes"]
 
-_READ: Final = ("no-token", "not-ready", "invalid")
-_AGAIN: Final = "POST /v1/federation/bag makes a new offer"
-_SOON: Final = {"Retry-After": "5"}
+_READ_PROBLEMS: Final = ("no-token", "not-ready", "invalid")
+_NEW_OFFER_HINT: Final = "POST /v1/federation/bag-offers makes a new offer"
+_RETRY_HEADERS: Final = {"Retry-After": "5"}
 
 
-class TakenBag(Work):
+class AcceptedBagOffer(JobScript):
     """A bag that is handed over by an ``offer`` that was told, which says all but what runs."""
 
     offer: Annotated[str, Field(pattern=r"^[0-9a-f]{1,32}$", examples=["3f0c5b1e9a7d2c46"])]
@@ -42,7 +41,7 @@ class TakenBag(Work):
     )
 
 
-class NewBag(AskedBag, Work):
+class NewBag(BagRequest, JobScript):
     """A bag that is asked for and handed over at once."""
 
     late: Annotated[bool, Field(description="Also where it ends after its deadline: as early as it can.")] = (
@@ -50,49 +49,59 @@ class NewBag(AskedBag, Work):
     )
 
 
-def add(app: FastAPI) -> None:
+def add_bag_routes(app: FastAPI) -> None:
     """Serve bags, too."""
     route = app.add_api_route
     body = ("not-allowed", "bad-request", "too-large")
-    route("/v1/federation/bag", _offer, methods=["POST"], responses=answers(*_READ, *body))
-    route("/v1/federation/bags", _bags, methods=["GET"], responses=answers(*_READ))
+    route(
+        "/v1/federation/bag-offers",
+        _make_offer,
+        methods=["POST"],
+        responses=problem_responses(*_READ_PROBLEMS, *body),
+    )
+    route("/v1/federation/bags", _list_bags, methods=["GET"], responses=problem_responses(*_READ_PROBLEMS))
     route(
         "/v1/federation/bags",
-        _submit,
+        _submit_bag,
         methods=["POST"],
         status_code=201,
-        responses=answers(*_READ, *body, "no-room", "moved-on"),
+        responses=problem_responses(*_READ_PROBLEMS, *body, "no-room", "moved-on"),
     )
     one = "/v1/federation/bags/{bag}"
-    route(one, _bag, methods=["GET"], responses=answers(*_READ, "unknown-job"))
-    route(one, _cancel, methods=["DELETE"], responses=answers(*_READ, "unknown-job", "not-allowed"))
+    route(one, _get_bag, methods=["GET"], responses=problem_responses(*_READ_PROBLEMS, "unknown-job"))
+    route(
+        one,
+        _cancel_bag,
+        methods=["DELETE"],
+        responses=problem_responses(*_READ_PROBLEMS, "unknown-job", "not-allowed"),
+    )
 
 
 # ---- offers ---------------------------------------------------------------------------------------
 
 
-async def _offer(roof: TheRoof, asker: Asker, body: AskedBag) -> dict[str, Any]:
+async def _make_offer(roof: LeadingFederation, caller: Caller, body: BagRequest) -> dict[str, Any]:
     """How would a bag of tasks be shared, to end by its deadline or as early as can be? Nothing is submitted.
 
     Each cluster's plan says by when it would have ended how many tasks. `POST /v1/federation/bags` takes the
     offer, until it expires.
     """
-    owner = owner_of(roof, asker, body)
-    found = await run_in_threadpool(_told, roof, owner, users_of(roof, asker, owner), body)
+    owner = resolve_owner(roof, caller, body)
+    found = await run_in_threadpool(_issue_offer, roof, owner, resolve_users(roof, caller, owner), body)
     return offer_row(found)
 
 
-def _told(roof: Roof, owner: str, users: Mapping[str, str], body: AskedBag) -> BagOffer:
+def _issue_offer(roof: Roof, owner: str, users: Mapping[str, str], body: BagRequest) -> BagOffer:
     """Asks the plans, and keeps what is told. Raises ProblemError and StoreError."""
-    found = _made(roof, owner, users, body)
+    found = _request_offers(roof, owner, users, body)
     roof.of_bags.tell(found)
     return found
 
 
-def _made(roof: Roof, owner: str, users: Mapping[str, str], body: AskedBag) -> BagOffer:
+def _request_offers(roof: Roof, owner: str, users: Mapping[str, str], body: BagRequest) -> BagOffer:
     """Asks the plans for an offer that nobody was told yet. Raises ProblemError."""
-    asked = BagAsked(
-        resources=body.asked,
+    terms = BagAsked(
+        resources=body.requested_resources,
         walltime=body.walltime,
         cpu_seconds=body.cpu_seconds,
         tasks=body.tasks,
@@ -105,7 +114,7 @@ def _made(roof: Roof, owner: str, users: Mapping[str, str], body: AskedBag) -> B
         what = f"the deadline, {body.deadline}, is past: it is {roof.now}"
         raise ProblemError("invalid", what, errors=[Fault(where="body.deadline", what=what)])
     names = body.clusters or tuple(roof.settings.clusters)
-    found = ask(roof, owner, users, asked, dict.fromkeys(names, sizes_of(body.tasks)), client_of)
+    found = ask(roof, owner, users, terms, dict.fromkeys(names, sizes_of(body.tasks)), client_of)
     try:
         split = split_of(roof, found, body.tasks, body.deadline, body.balance)
     except ValueError as error:
@@ -113,7 +122,7 @@ def _made(roof: Roof, owner: str, users: Mapping[str, str], body: AskedBag) -> B
         raise ProblemError("invalid", str(error), errors=[fault]) from None
     ends = ends_of(found.offers, split) if split is not None else {}
     return roof.of_bags.make(
-        owner, asked, split=split, ends=ends, plans=found.plans, offers=found.offers, whys=found.whys
+        owner, terms, split=split, ends=ends, plans=found.plans, offers=found.offers, whys=found.whys
     )
 
 
@@ -134,44 +143,47 @@ def offer_row(one: BagOffer) -> dict[str, Any]:
 # ---- bags -----------------------------------------------------------------------------------------
 
 
-async def _submit(roof: TheRoof, asker: Asker, body: TakenBag | NewBag) -> Response:
+async def _submit_bag(roof: LeadingFederation, caller: Caller, body: AcceptedBagOffer | NewBag) -> Response:
     """Hand a bag to the federation: by an `offer` that was told, or asked for and taken at once. Each
     cluster gets its share as job arrays. The answer comes when it cannot be lost any more.
     """
-    if isinstance(body, TakenBag):
-        owner = _owner_of_taken(asker, body)
-        bag = await run_in_threadpool(_take, roof, asker, owner, body)
+    if isinstance(body, AcceptedBagOffer):
+        owner = _accepting_owner(caller, body)
+        bag = await run_in_threadpool(_accept_offer, roof, caller, owner, body)
     else:
-        owner = owner_of(roof, asker, body)
-        bag = await run_in_threadpool(_take_at_once, roof, asker, owner, body)
+        owner = resolve_owner(roof, caller, body)
+        bag = await run_in_threadpool(_request_and_accept, roof, caller, owner, body)
     return JSONResponse(bag_row(roof, bag), 201)
 
 
-def _owner_of_taken(asker: Bearer, body: TakenBag) -> str:
-    if asker.role == "reader":
-        raise ProblemError("not-allowed", f"{asker.name} may only read")
-    if body.owner and body.owner != asker.name and asker.role != "admin":
-        raise ProblemError("not-allowed", f"{asker.name} may not act for {body.owner}")
-    return body.owner or asker.name
+def _accepting_owner(caller: Bearer, body: AcceptedBagOffer) -> str:
+    if caller.role == "reader":
+        raise ProblemError("not-allowed", f"{caller.name} may only read")
+    if body.owner and body.owner != caller.name and caller.role != "admin":
+        raise ProblemError("not-allowed", f"{caller.name} may not act for {body.owner}")
+    return body.owner or caller.name
 
 
-def _take(roof: Roof, asker: Bearer, owner: str, body: TakenBag) -> Bag:
+def _accept_offer(roof: Roof, caller: Bearer, owner: str, body: AcceptedBagOffer) -> Bag:
     known = roof.bags.by_key.get((owner, body.key)) if body.key else None
     if known is not None:
         return roof.bags[known]
     try:
         offer = roof.of_bags.offers.find(body.offer, owner)
     except LookupError as error:
-        raise ProblemError("moved-on", str(error), hint=_AGAIN) from None
+        raise ProblemError("moved-on", str(error), hint=_NEW_OFFER_HINT) from None
     if offer.split is None:
         raise ProblemError(
-            "no-room", f"offer {offer.id} has no room for {offer.asked.tasks} tasks", hint=_AGAIN
+            "no-room", f"offer {offer.id} has no room for {offer.asked.tasks} tasks", hint=_NEW_OFFER_HINT
         )
-    ends = {**offer.ends, **_looked_at_again(roof, owner, users_of(roof, asker, owner), offer, offer.split)}
-    return _kept(roof, asker, owner, body, offer.asked, offer.split, ends, offer=offer.id)
+    ends = {
+        **offer.ends,
+        **_recheck_ends(roof, owner, resolve_users(roof, caller, owner), offer, offer.split),
+    }
+    return _create_bag(roof, caller, owner, body, offer.asked, offer.split, ends, offer=offer.id)
 
 
-def _looked_at_again(
+def _recheck_ends(
     roof: Roof, owner: str, users: Mapping[str, str], offer: BagOffer, split: Split
 ) -> dict[str, int]:
     """By cluster whose plan is another one by now, when it ends its share. Raises ProblemError: too late."""
@@ -187,15 +199,17 @@ def _looked_at_again(
             why = f"its plan has moved on: {split.shares[name]} tasks end there {late} s too late"
         else:
             continue
-        raise ProblemError("moved-on", f"offer {offer.id} holds no longer: {name}: {why}", hint=_AGAIN)
+        raise ProblemError(
+            "moved-on", f"offer {offer.id} holds no longer: {name}: {why}", hint=_NEW_OFFER_HINT
+        )
     return ends
 
 
-def _take_at_once(roof: Roof, asker: Bearer, owner: str, body: NewBag) -> Bag:
+def _request_and_accept(roof: Roof, caller: Bearer, owner: str, body: NewBag) -> Bag:
     known = roof.bags.by_key.get((owner, body.key)) if body.key else None
     if known is not None:
         return roof.bags[known]
-    offer = _made(roof, owner, users_of(roof, asker, owner), body)
+    offer = _request_offers(roof, owner, resolve_users(roof, caller, owner), body)
     if offer.split is None:
         words = "; ".join(f"{name}: {why}" for name, why in (offer.whys or {}).items())
         what = f"there is no room for {body.tasks} tasks: {words or 'all offers together are too small'}"
@@ -208,15 +222,15 @@ def _take_at_once(roof: Roof, asker: Bearer, owner: str, body: NewBag) -> Bag:
             hint=f"take offer {offer.id}, say late, or move the deadline to {offer.split.end}",
             options=[offer_row(offer)],
         )
-    return _kept(roof, asker, owner, body, offer.asked, offer.split, offer.ends)
+    return _create_bag(roof, caller, owner, body, offer.asked, offer.split, offer.ends)
 
 
-def _kept(
+def _create_bag(
     roof: Roof,
-    asker: Bearer,
+    caller: Bearer,
     owner: str,
-    body: Work,
-    asked: BagAsked,
+    body: JobScript,
+    terms: BagAsked,
     split: Split,
     ends: Mapping[str, int],
     *,
@@ -225,52 +239,54 @@ def _kept(
     """An ``offer`` that was told is not taken while another bag's share is on its way to its clusters."""
     submission = {
         "script": body.script,
-        "resources": dict(asked.resources),
+        "resources": dict(terms.resources),
         "attributes": body.attributes,
         "variables": body.variables,
-        "queues": dict(asked.queues),
-        "cpu_seconds": asked.cpu_seconds,
-        "walltime": asked.walltime,
-        **claimed_by(asker, owner),
+        "queues": dict(terms.queues),
+        "cpu_seconds": terms.cpu_seconds,
+        "walltime": terms.walltime,
+        **claimed_users(caller, owner),
     }
     try:
         return roof.of_bags.submit(
-            owner, submission, asked, split.shares, ends, body.key, offer=offer, alone=bool(offer)
+            owner, submission, terms, split.shares, ends, body.key, offer=offer, alone=bool(offer)
         )
     except LookupError as error:
-        raise ProblemError("moved-on", str(error), hint=_AGAIN) from None
+        raise ProblemError("moved-on", str(error), hint=_NEW_OFFER_HINT) from None
     except BusyError as error:
-        hint = "wait some seconds; then " + _AGAIN
-        raise ProblemError("moved-on", str(error), hint=hint, headers=_SOON) from None
+        hint = "wait some seconds; then " + _NEW_OFFER_HINT
+        raise ProblemError("moved-on", str(error), hint=hint, headers=_RETRY_HEADERS) from None
 
 
-def _bags(roof: TheRoof, asker: Asker, state: Literal["all", "open"] = "all") -> dict[str, Any]:
-    """Bags of the asker; of all, for a reader or an admin."""
-    rows = [bag_row(roof, one) for one in list(roof.bags.by_id.values()) if _sees(asker, one)]
+def _list_bags(
+    roof: LeadingFederation, caller: Caller, state: Literal["all", "open"] = "all"
+) -> dict[str, Any]:
+    """Bags of the caller; of all, for a reader or an admin."""
+    rows = [bag_row(roof, one) for one in list(roof.bags.by_id.values()) if _may_see_bag(caller, one)]
     return {"bags": [row for row in rows if state == "all" or not row["over"]]}
 
 
-def _bag(roof: TheRoof, asker: Asker, bag: str) -> dict[str, Any]:
+def _get_bag(roof: LeadingFederation, caller: Caller, bag: str) -> dict[str, Any]:
     """One bag: how its tasks stand, by cluster and in all, and whether its deadline is kept."""
-    return bag_row(roof, _found(roof, asker, bag))
+    return bag_row(roof, _find_bag(roof, caller, bag))
 
 
-async def _cancel(roof: TheRoof, asker: Asker, bag: str) -> dict[str, Any]:
+async def _cancel_bag(roof: LeadingFederation, caller: Caller, bag: str) -> dict[str, Any]:
     """Take a bag back: tasks that wait are deleted. Those that run go on; `qdel` at each cluster ends
     them.
     """
-    found = _found(roof, asker, bag)
-    if asker.role == "reader":
-        raise ProblemError("not-allowed", f"{asker.name} may only read")
-    return bag_row(roof, await run_in_threadpool(roof.of_bags.cancel, found.id, asker.name))
+    found = _find_bag(roof, caller, bag)
+    if caller.role == "reader":
+        raise ProblemError("not-allowed", f"{caller.name} may only read")
+    return bag_row(roof, await run_in_threadpool(roof.of_bags.cancel, found.id, caller.name))
 
 
-def _sees(asker: Bearer, bag: Bag) -> bool:
-    return asker.role != "user" or asker.name == bag.owner
+def _may_see_bag(caller: Bearer, bag: Bag) -> bool:
+    return caller.role != "user" or caller.name == bag.owner
 
 
-def _found(roof: Roof, asker: Bearer, name: str) -> Bag:
+def _find_bag(roof: Roof, caller: Bearer, name: str) -> Bag:
     bag = roof.bags.by_id.get(name)
-    if bag is None or not _sees(asker, bag):
+    if bag is None or not _may_see_bag(caller, bag):
         raise ProblemError("unknown-job", f"the federation has no bag {name[:40]}")
     return bag

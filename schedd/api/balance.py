@@ -9,40 +9,40 @@ from typing import Annotated, Any, Final
 from fastapi import FastAPI, Query
 from starlette.concurrency import run_in_threadpool
 
-from schedd.api.problems import Fault, ProblemError, answers
-from schedd.api.roof import Asker, TheRoof
+from schedd.api.federation import Caller, LeadingFederation
+from schedd.api.problems import Fault, ProblemError, problem_responses
 from schedd.client import ClientError
 from schedd.federation.report import jobs_of
 from schedd.federation.roof.roof import Roof
 from schedd.federation.routing.jobs import Job
 from schedd.federation.threads.peers import client_of
 
-__all__ = ["add"]
+__all__ = ["add_balance_route"]
 
-_DAY: Final = 86_400
-_MOST: Final = 1 << 40
-_AT_ONCE: Final = 32
+_DAY_S: Final = 86_400
+_MAX_TIME: Final = 1 << 40
+_MAX_THREADS: Final = 32
 
 
-def add(app: FastAPI) -> None:
+def add_balance_route(app: FastAPI) -> None:
     """The route."""
     app.add_api_route(
         "/v1/federation/balance",
-        _balance,
+        _get_balance,
         methods=["GET"],
-        responses=answers("no-token", "not-ready", "invalid"),
+        responses=problem_responses("no-token", "not-ready", "invalid"),
     )
 
 
-async def _balance(
-    roof: TheRoof,
-    _: Asker,
+async def _get_balance(
+    roof: LeadingFederation,
+    _: Caller,
     since: Annotated[
         int | None,
-        Query(description="From this second on; a day before its end unless given.", ge=0, lt=_MOST),
+        Query(description="From this second on; a day before its end unless given.", ge=0, lt=_MAX_TIME),
     ] = None,
     until: Annotated[
-        int | None, Query(description="Up to this second; now unless given.", ge=1, lt=_MOST)
+        int | None, Query(description="Up to this second; now unless given.", ge=1, lt=_MAX_TIME)
     ] = None,
 ) -> dict[str, Any]:
     """Each cluster over a period, as its schedd tells it: deadlines, slowdown, use of processors and
@@ -53,20 +53,22 @@ async def _balance(
     """
     now = int(time.time())
     end = min(until, now) if until is not None else now
-    begin = since if since is not None else max(0, end - _DAY)
+    begin = since if since is not None else max(0, end - _DAY_S)
     if begin >= end:
         what = f"the period from {begin} on has no second in it: it ends at {end}"
         fault = Fault(where="query.since", what=what, allowed=f"a moment before {end}")
         raise ProblemError("invalid", what, errors=[fault])
-    rows = await run_in_threadpool(_rows, roof, begin, end)
+    rows = await run_in_threadpool(_balance_rows, roof, begin, end)
     return {"since": begin, "until": end, "clusters": rows}
 
 
-def _rows(roof: Roof, since: int, until: int) -> list[dict[str, Any]]:
+def _balance_rows(roof: Roof, since: int, until: int) -> list[dict[str, Any]]:
     names = list(roof.settings.clusters)
-    with ThreadPoolExecutor(min(_AT_ONCE, len(names))) as pool:
-        told = dict(zip(names, pool.map(lambda name: _told(roof, name, since, until), names), strict=True))
-    work, cpus = (sum(one.get(what) or 0 for one in told.values()) for what in ("work", "cpus"))
+    with ThreadPoolExecutor(min(_MAX_THREADS, len(names))) as pool:
+        reports = dict(
+            zip(names, pool.map(lambda name: _query_cluster(roof, name, since, until), names), strict=True)
+        )
+    work, cpus = (sum(one.get(what) or 0 for one in reports.values()) for what in ("work", "cpus"))
     jobs = [job for job in list(roof.jobs.by_id.values()) if since <= job.over_at < until]
     return [
         {
@@ -74,13 +76,13 @@ def _rows(roof: Roof, since: int, until: int) -> list[dict[str, Any]]:
             "cluster": name,
             "share": one["work"] / work if work and one["work"] is not None else None,
             "optimal": one["cpus"] / cpus if cpus and one["cpus"] is not None else None,
-            "ours": asdict(jobs_of(_at(name, jobs))),
+            "ours": asdict(jobs_of(_jobs_at(name, jobs))),
         }
-        for name, one in told.items()
+        for name, one in reports.items()
     ]
 
 
-def _told(roof: Roof, name: str, since: int, until: int) -> dict[str, Any]:
+def _query_cluster(roof: Roof, name: str, since: int, until: int) -> dict[str, Any]:
     """What a cluster's schedd says of the period, or ``why`` not."""
     chosen = roof.settings.clusters[name]
     tokens: Mapping[str, str] = roof.peer_tokens
@@ -94,5 +96,5 @@ def _told(roof: Roof, name: str, since: int, until: int) -> dict[str, Any]:
     return {"why": "", **found[0]}
 
 
-def _at(name: str, jobs: Iterable[Job]) -> list[Job]:
+def _jobs_at(name: str, jobs: Iterable[Job]) -> list[Job]:
     return [job for job in jobs if job.active is not None and job.active.cluster == name]

@@ -9,13 +9,13 @@ from schedd.federation.bookings.booking import Booking
 from schedd.federation.roof.roof import Roof
 from schedd.policy.bookings import Window, nearest, stretch
 
-__all__ = ["Offer", "booking_row", "jobs_in", "options_of", "page_rows"]
+__all__ = ["CounterOffer", "booking_page_rows", "booking_row", "counter_offers", "jobs_by_booking"]
 
-_OPTIONS: Final = 20
+_MAX_OPTIONS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class CounterOffer:
     """A place that a cluster offers; ``stretch``: how far it is outside the window that was asked for, in
     lengths of the booking, below 0 before it.
     """
@@ -26,7 +26,7 @@ class Offer:
     stretch: float
 
 
-def options_of(booking: Booking) -> tuple[Offer, ...]:
+def counter_offers(booking: Booking) -> tuple[CounterOffer, ...]:
     """What all clusters that declined offered last, the nearest first. Empty while it is not refused."""
     if booking.over != "refused":
         return ()
@@ -35,14 +35,14 @@ def options_of(booking: Booking) -> tuple[Offer, ...]:
     )
     latest = {one.cluster: one.options for one in booking.attempts if one.phase == "declined"}
     found = (
-        Offer(cluster, one.start, one.end, round(stretch(window, one.start), 4))
+        CounterOffer(cluster, one.start, one.end, round(stretch(window, one.start), 4))
         for cluster in sorted(latest)
         for one in latest[cluster]
     )
-    return nearest(found, _OPTIONS)
+    return nearest(found, _MAX_OPTIONS)
 
 
-def jobs_in(roof: Roof, bookings: Iterable[str]) -> dict[str, list[str]]:
+def jobs_by_booking(roof: Roof, bookings: Iterable[str]) -> dict[str, list[str]]:
     """By booking, the federation's jobs that are to run in it, oldest first."""
     found: dict[str, list[str]] = {name: [] for name in bookings}
     for job in list(roof.jobs.by_id.values()):
@@ -64,7 +64,7 @@ def booking_row(roof: Roof, one: Booking, jobs: Mapping[str, list[str]] | None =
         "id": one.id,
         "name": one.name,
         "owner": one.owner,
-        "state": _state(one),
+        "state": _booking_state(one),
         "cluster": cluster,
         "away": away,
         "resources": dict(one.resources),
@@ -78,7 +78,7 @@ def booking_row(roof: Roof, one: Booking, jobs: Mapping[str, list[str]] | None =
         "freezes": one.freezes if live else None,
         "clusters": list(one.clusters),
         "submitted": one.submitted,
-        "jobs": (jobs if jobs is not None else jobs_in(roof, [one.id])).get(one.id, []),
+        "jobs": (jobs if jobs is not None else jobs_by_booking(roof, [one.id])).get(one.id, []),
         "moves": [{"time": at, "before": before, "after": after} for at, before, after in one.moves],
         "attempts": [
             {
@@ -97,16 +97,16 @@ def booking_row(roof: Roof, one: Booking, jobs: Mapping[str, list[str]] | None =
         ],
         "options": [
             {"option": i, "cluster": it.cluster, "start": it.start, "end": it.end, "stretch": it.stretch}
-            for i, it in enumerate(options_of(one), 1)
+            for i, it in enumerate(counter_offers(one), 1)
         ],
         "cancelled": one.cancelled,
         "over": one.over,
         "over_at": one.over_at or None,
-        "text": _text(one, cluster, away),
+        "text": _booking_text(one, cluster, away),
     }
 
 
-def page_rows(roof: Roof) -> list[dict[str, Any]]:
+def booking_page_rows(roof: Roof) -> list[dict[str, Any]]:
     """For the page, of those that are not over, by start: nobody's names, since nobody is asked for a
     token.
     """
@@ -121,8 +121,8 @@ def page_rows(roof: Roof) -> list[dict[str, Any]]:
             "cluster": row["cluster"],
             "away": row["away"],
             "cpus": row["cpus"],
-            "begins": _moment(row["start"]),
-            "ends": _moment(row["end"]),
+            "begins": _format_time(row["start"]),
+            "ends": _format_time(row["end"]),
             "spare": row["spare"] or 0,
             "moves": sum(one["before"] is not None for one in row["moves"]),
         }
@@ -130,11 +130,11 @@ def page_rows(roof: Roof) -> list[dict[str, Any]]:
     ]
 
 
-def _moment(seconds: int | None) -> str:
+def _format_time(seconds: int | None) -> str:
     return strftime("%Y-%m-%d %H:%M:%S", gmtime(seconds)) if seconds is not None else ""
 
 
-def _state(one: Booking) -> str:
+def _booking_state(one: Booking) -> str:
     """In a word or three."""
     if one.over:
         return one.over
@@ -147,7 +147,7 @@ def _state(one: Booking) -> str:
     return one.phase
 
 
-def _text(one: Booking, cluster: str, away: str) -> str:
+def _booking_text(one: Booking, cluster: str, away: str) -> str:
     """Why it stands so."""
     if not away:
         return one.text

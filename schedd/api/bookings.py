@@ -9,13 +9,13 @@ from fastapi import APIRouter, Path, Request, Response
 from pydantic import Field, model_validator
 
 from schedd.api.access import Cluster, User
-from schedd.api.audited import audited
-from schedd.api.bodies import Dated, dated
-from schedd.api.booking_asked import Accepting, BookingAsked, BookingKey, BookingName, Moment
-from schedd.api.problems import ProblemError, answers
+from schedd.api.audit import audit_act
+from schedd.api.booking_requests import BookingKey, BookingName, BookingTerms, OptionalTime, OptionChoice
+from schedd.api.planner_calls import await_planner
+from schedd.api.problems import ProblemError, problem_responses
 from schedd.api.replies import documented, reply
-from schedd.api.text import TextRoute
-from schedd.api.waiting import answer_of
+from schedd.api.unicode_text import UnicodeRoute
+from schedd.api.views import SnapshotAnswer, snapshot_fields
 from schedd.engine.facts.booking import LIVE, Booking, BookingPhase, Option, key_for, key_of
 from schedd.engine.show.view import Published
 from schedd.plan.columns import CPUS, GPUS, MEM
@@ -24,23 +24,30 @@ from schedd.service.access.roles import Bearer
 from schedd.service.cluster.loop import PlanLoop
 from schedd.wire import Act, Book, BookingStep, ShareFacts
 
-__all__ = ["BookingRequest", "BookingView", "BookingsView", "router", "sees"]
+__all__ = ["BookingRequest", "BookingView", "BookingsView", "may_see_booking", "router"]
 
-router = APIRouter(prefix="/v1/clusters/{cluster}/bookings", tags=["bookings"], route_class=TextRoute)
+router = APIRouter(prefix="/v1/clusters/{cluster}/bookings", tags=["bookings"], route_class=UnicodeRoute)
 _log = structlog.get_logger(__name__)
-_PATIENCE: Final = 10.0
+_PLANNER_TIMEOUT_S: Final = 10.0
 _HINT: Final = "it is done as soon as the planner is free; GET the bookings to see what became of it"
-_PUT: Final = ("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid", "bad-request")
-_ACT: Final = ("no-token", "not-allowed", "unknown-cluster", "unknown-booking", "not-ready", "invalid")
+_PUT_PROBLEMS: Final = ("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid", "bad-request")
+_ACT_PROBLEMS: Final = (
+    "no-token",
+    "not-allowed",
+    "unknown-cluster",
+    "unknown-booking",
+    "not-ready",
+    "invalid",
+)
 
 
-class BookingRequest(BookingAsked):
+class BookingRequest(BookingTerms):
     """What is wanted, for how long, and when. With a `start` it must begin then; with a `deadline` alone it
     may begin at any time that lets it end by then; with `ready` and `deadline`, within that window.
     """
 
     until: Annotated[
-        Moment, Field(description="It is given up at that second unless it was confirmed by then.")
+        OptionalTime, Field(description="It is given up at that second unless it was confirmed by then.")
     ] = None
     transfer: Annotated[
         str,
@@ -78,7 +85,7 @@ class BookingRequest(BookingAsked):
     instead: Annotated[
         str,
         Field(
-            description="Another booking of the same asker: what it has counts as free for this one, until "
+            description="Another booking of the same caller: what it has counts as free for this one, until "
             "one of the two is given back.",
             max_length=63,
             pattern=r"^[A-Za-z0-9._-]*$",
@@ -99,7 +106,7 @@ class BookingRequest(BookingAsked):
             time=now,
             name=name,
             owner=owner,
-            resources=self.asked,
+            resources=self.requested_resources,
             duration=self.duration,
             ready=start if start is not None else self.ready if self.ready is not None else now,
             deadline=start + self.duration if start is not None else self.deadline or 0,
@@ -117,7 +124,7 @@ class BookingRequest(BookingAsked):
 
 @documented
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OptionView:
+class BookingOptionView:
     """A counter-offer."""
 
     option: int
@@ -130,7 +137,7 @@ class OptionView:
 
 @documented
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MoveView:
+class BookingMoveView:
     """A move of the planned start; a start of null: there was none."""
 
     time: int
@@ -168,9 +175,9 @@ class BookingView:
     nodes: tuple[ShareFacts, ...]
     jobs: tuple[str, ...]
     """Jobs that have cores of it."""
-    moves: tuple[MoveView, ...]
+    moves: tuple[BookingMoveView, ...]
     """The latest moves."""
-    options: tuple[OptionView, ...]
+    options: tuple[BookingOptionView, ...]
     """Of a refused one: what could be had instead, the nearest first."""
     text: str
     """Why it was refused or closed."""
@@ -178,7 +185,7 @@ class BookingView:
 
 @documented
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BookingsView(Dated):
+class BookingsView(SnapshotAnswer):
     """Bookings by start."""
 
     bookings: tuple[BookingView, ...]
@@ -186,13 +193,13 @@ class BookingsView(Dated):
 
 @documented
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BookingDone(Dated):
+class BookingResult(SnapshotAnswer):
     """One booking after what was asked for."""
 
     booking: BookingView
 
 
-def view(published: Published, one: Booking) -> BookingView:
+def booking_view(published: Published, one: Booking) -> BookingView:
     """A booking as its owner sees it."""
     event, live = one.event, one.phase in LIVE
     placed = one.start >= 0
@@ -219,41 +226,45 @@ def view(published: Published, one: Booking) -> BookingView:
         if live
         else (),
         jobs=one.jobs,
-        moves=tuple(MoveView(time=t, before=b if b >= 0 else None, after=a) for t, b, a in one.moves),
-        options=tuple(_option(i, option) for i, option in enumerate(one.options, 1)),
+        moves=tuple(BookingMoveView(time=t, before=b if b >= 0 else None, after=a) for t, b, a in one.moves),
+        options=tuple(_option_view(i, option) for i, option in enumerate(one.options, 1)),
         text=one.text,
     )
 
 
-def _option(number: int, one: Option) -> OptionView:
-    return OptionView(option=number, **asdict(one))
+def _option_view(number: int, one: Option) -> BookingOptionView:
+    return BookingOptionView(option=number, **asdict(one))
 
 
-@router.get("", response_model=BookingsView, responses=answers("no-token", "unknown-cluster", "not-ready"))
-def list_bookings(request: Request, cluster: Cluster, asker: User) -> Response:
+@router.get(
+    "", response_model=BookingsView, responses=problem_responses("no-token", "unknown-cluster", "not-ready")
+)
+def list_bookings(request: Request, cluster: Cluster, caller: User) -> Response:
     """One's own bookings, for a while those too that were refused or are over.
 
     Who may see all jobs sees all.
     """
     published = cluster.published
-    found = [view(published, one) for one in published.bookings.values() if sees(asker, one)]
+    found = [
+        booking_view(published, one) for one in published.bookings.values() if may_see_booking(caller, one)
+    ]
     found.sort(key=lambda one: (one.start is None, one.start or 0, one.name))
-    return reply(request, BookingsView(bookings=tuple(found), **dated(published)), published)
+    return reply(request, BookingsView(bookings=tuple(found), **snapshot_fields(published)), published)
 
 
-@router.get("/{name}", response_model=BookingDone, responses=answers(*_ACT))
-def get_booking(request: Request, cluster: Cluster, name: BookingKey, asker: User) -> Response:
+@router.get("/{name}", response_model=BookingResult, responses=problem_responses(*_ACT_PROBLEMS))
+def get_booking(request: Request, cluster: Cluster, name: BookingKey, caller: User) -> Response:
     """One booking: when it begins, how far it may still move, what was offered instead."""
-    return _done(request, cluster, _known(cluster, name, asker).name)
+    return _booking_reply(request, cluster, _find_booking(cluster, name, caller).name)
 
 
 @router.put(
     "/{name}",
-    response_model=BookingDone,
-    responses=answers(*_PUT, "too-much", "no-room", "too-large", "not-now"),
+    response_model=BookingResult,
+    responses=problem_responses(*_PUT_PROBLEMS, "too-much", "no-room", "too-large", "not-now"),
 )
-async def put_booking(
-    request: Request, cluster: Cluster, name: BookingName, body: BookingRequest, asker: User
+async def book_cores(
+    request: Request, cluster: Cluster, name: BookingName, body: BookingRequest, caller: User
 ) -> Response:
     """Book cores. The same name again, while it holds cores, is the same booking.
 
@@ -261,65 +272,71 @@ async def put_booking(
     409 `no-room` with counter-offers, and nothing is changed; `POST …/accept` takes one. The site says how
     much users may book; without that, nothing.
     """
-    async with audited(cluster, asker.name, "book", f"{name}: {body.duration} s") as act:
-        owner = _owner(asker, body)
+    async with audit_act(cluster, caller.name, "book", f"{name}: {body.duration} s") as act:
+        owner = _booking_owner(caller, body)
         act.detail = f"{name}: {body.duration} s for {owner}"
         now = cluster.now()
-        event = body.event(id=f"api:{secrets.token_hex(8)}", now=now, name=name, owner=owner, by=asker.name)
-        charge((await answer_of(cluster.submit([event], order=True), _PATIENCE, _HINT)).spent)
-        return _outcome(request, cluster, key_for(cluster.published.bookings, event))
+        event = body.event(id=f"api:{secrets.token_hex(8)}", now=now, name=name, owner=owner, by=caller.name)
+        charge((await await_planner(cluster.submit([event], order=True), _PLANNER_TIMEOUT_S, _HINT)).spent)
+        return _booking_outcome(request, cluster, key_for(cluster.published.bookings, event))
 
 
-def _owner(asker: Bearer, body: BookingRequest) -> str:
+def _booking_owner(caller: Bearer, body: BookingRequest) -> str:
     """Whose it is. Raises ProblemError."""
-    if body.transfer and not asker.may("transfer jobs"):
-        raise ProblemError("not-allowed", f"{asker.name} may not book for a transfer: that is a federation's")
-    own = asker.name.partition("@")[0]
+    if body.transfer and not caller.may("transfer jobs"):
+        raise ProblemError("not-allowed", f"{caller.name} may not book for a transfer: only a federation may")
+    own = caller.name.partition("@")[0]
     owner = body.owner.partition("@")[0] or own
-    if owner != own and not (asker.may("steer") or asker.may("transfer jobs")):
-        raise ProblemError("not-allowed", f"{asker.name} may book in his own name alone")
+    if owner != own and not (caller.may("steer") or caller.may("transfer jobs")):
+        raise ProblemError("not-allowed", f"{caller.name} may book in his own name alone")
     return owner
 
 
-@router.delete("/{name}", response_model=BookingDone, responses=answers(*_ACT, "too-much"))
-async def delete_booking(request: Request, cluster: Cluster, name: BookingKey, asker: User) -> Response:
+@router.delete(
+    "/{name}", response_model=BookingResult, responses=problem_responses(*_ACT_PROBLEMS, "too-much")
+)
+async def delete_booking(request: Request, cluster: Cluster, name: BookingKey, caller: User) -> Response:
     """Give a booking back. Jobs that run in it go on; those that wait for it are planned like any other."""
-    return await _step(request, cluster, name, asker, "cancel")
+    return await _act_on_booking(request, cluster, name, caller, "cancel")
 
 
 @router.post(
     "/{name}/accept",
-    response_model=BookingDone,
-    responses=answers(*_ACT, "bad-request", "too-large", "too-much", "no-room", "not-now"),
+    response_model=BookingResult,
+    responses=problem_responses(*_ACT_PROBLEMS, "bad-request", "too-large", "too-much", "no-room", "not-now"),
 )
-async def accept_option(
-    request: Request, cluster: Cluster, name: BookingKey, body: Accepting, asker: User
+async def accept_counter_offer(
+    request: Request, cluster: Cluster, name: BookingKey, body: OptionChoice, caller: User
 ) -> Response:
     """Take a counter-offer of a booking that was refused; where it is gone by now there are new ones."""
-    return await _step(request, cluster, name, asker, "accept", body.option)
+    return await _act_on_booking(request, cluster, name, caller, "accept", body.option)
 
 
-@router.post("/{name}/{act}", response_model=BookingDone, responses=answers(*_ACT, "not-now", "too-much"))
-async def do_with_booking(
+@router.post(
+    "/{name}/{act}",
+    response_model=BookingResult,
+    responses=problem_responses(*_ACT_PROBLEMS, "not-now", "too-much"),
+)
+async def act_on_booking(
     request: Request,
     cluster: Cluster,
     name: BookingKey,
     act: Annotated[Literal["freeze", "confirm", "arm", "keep"], Path(description="What is done with it.")],
-    asker: User,
+    caller: User,
 ) -> Response:
     """`freeze`: let it stay where it is planned. `confirm`: it is not given up at its `until`. `arm`: its job
     may start at its begin, where it was made with `arming`. `keep`: the job that began in it stays, though it
     has a `guard`.
     """
-    return await _step(request, cluster, name, asker, act)
+    return await _act_on_booking(request, cluster, name, caller, act)
 
 
-async def _step(
-    request: Request, cluster: PlanLoop, name: str, asker: Bearer, act: Act, option: int = 0
+async def _act_on_booking(
+    request: Request, cluster: PlanLoop, name: str, caller: Bearer, act: Act, option: int = 0
 ) -> Response:
-    async with audited(cluster, asker.name, f"booking {act}", name):
-        booking = _known(cluster, name, asker)
-        if not _is_his(asker, booking):
+    async with audit_act(cluster, caller.name, f"booking {act}", name):
+        booking = _find_booking(cluster, name, caller)
+        if not _may_change(caller, booking):
             raise ProblemError("not-allowed", f"booking {name} is {booking.event.owner}'s")
         if act == "accept" and (booking.phase != "refused" or option > len(booking.options)):
             words = f"booking {name} is {booking.phase} and has {len(booking.options)} counter-offers"
@@ -332,48 +349,50 @@ async def _step(
             name=booking.name,
             act=act,
             option=option,
-            by=asker.name,
+            by=caller.name,
         )
-        charge((await answer_of(cluster.submit([event], order=True), _PATIENCE, _HINT)).spent)
-        answer = _outcome if act == "accept" else _done
+        charge((await await_planner(cluster.submit([event], order=True), _PLANNER_TIMEOUT_S, _HINT)).spent)
+        answer = _booking_outcome if act == "accept" else _booking_reply
         return answer(request, cluster, booking.name)
 
 
-def _outcome(request: Request, cluster: PlanLoop, name: str) -> Response:
+def _booking_outcome(request: Request, cluster: PlanLoop, name: str) -> Response:
     booking = cluster.published.bookings.get(name)
     if booking is None:
         raise ProblemError("not-ready", f"what became of booking {name} is not known yet", hint=_HINT)
     if booking.phase == "refused":
-        offers = [asdict(_option(i, one)) for i, one in enumerate(booking.options, 1)]
+        offers = [asdict(_option_view(i, one)) for i, one in enumerate(booking.options, 1)]
         hint = "POST …/accept takes one of the options; nothing is booked yet" if offers else None
         raise ProblemError("no-room", booking.text, hint=hint, options=offers)
-    return _done(request, cluster, name)
+    return _booking_reply(request, cluster, name)
 
 
-def _done(request: Request, cluster: PlanLoop, name: str) -> Response:
+def _booking_reply(request: Request, cluster: PlanLoop, name: str) -> Response:
     published = cluster.published
     booking = published.bookings.get(name)
     if booking is None:
         raise ProblemError("unknown-booking", f"cluster {cluster.name} has no booking of this name")
-    return reply(request, BookingDone(booking=view(published, booking), **dated(published)))
+    return reply(
+        request, BookingResult(booking=booking_view(published, booking), **snapshot_fields(published))
+    )
 
 
-def sees(asker: Bearer, booking: Booking) -> bool:
-    """Whether it is shown to the asker: all are to who sees all jobs, else one's own."""
-    return asker.may("see all") or asker.owns(booking.event.owner) or _is_his(asker, booking)
+def may_see_booking(caller: Bearer, booking: Booking) -> bool:
+    """Whether it is shown to the caller: all are to who sees all jobs, else one's own."""
+    return caller.may("see all") or caller.owns(booking.event.owner) or _may_change(caller, booking)
 
 
-def _is_his(asker: Bearer, booking: Booking) -> bool:
-    """Whether the asker may do something with it: its owner, who made it, an operator."""
+def _may_change(caller: Bearer, booking: Booking) -> bool:
+    """Whether the caller may do something with it: its owner, who made it, an operator."""
     event = booking.event
     if event.transfer:
-        return asker.may("administer") or (asker.may("transfer jobs") and asker.name == event.by)
-    return asker.may("steer") or asker.name.partition("@")[0] == event.owner or asker.name == event.by
+        return caller.may("administer") or (caller.may("transfer jobs") and caller.name == event.by)
+    return caller.may("steer") or caller.name.partition("@")[0] == event.owner or caller.name == event.by
 
 
-def _known(cluster: PlanLoop, name: str, asker: Bearer) -> Booking:
+def _find_booking(cluster: PlanLoop, name: str, caller: Bearer) -> Booking:
     bookings = cluster.published.bookings
-    booking = bookings.get(key_of(bookings, name, asker.name.partition("@")[0]))
-    if booking is None or not sees(asker, booking):
+    booking = bookings.get(key_of(bookings, name, caller.name.partition("@")[0]))
+    if booking is None or not may_see_booking(caller, booking):
         raise ProblemError("unknown-booking", f"cluster {cluster.name} has no booking {name}")
     return booking

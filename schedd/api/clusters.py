@@ -5,62 +5,64 @@ from typing import Final
 import structlog
 from fastapi import APIRouter, Request, Response
 
-from schedd.api.access import Cluster, Daemon, Operator, User, open_to
-from schedd.api.audited import audited
-from schedd.api.bodies import ClustersView, ClusterView, Dispatch
-from schedd.api.messages import Pause
-from schedd.api.problems import answers
+from schedd.api.access import Cluster, Daemon, Operator, User, visible_clusters
+from schedd.api.audit import audit_act
+from schedd.api.planner_calls import call_planner_or_cancel
+from schedd.api.problems import problem_responses
 from schedd.api.replies import reply
-from schedd.api.waiting import at_once
+from schedd.api.request_bodies import PauseRequest
+from schedd.api.views import ClustersView, ClusterView, DispatchState
 from schedd.service.cluster.loop import PlanLoop
 from schedd.service.read.reading import counts
 
-__all__ = ["cluster_view", "router", "switch"]
+__all__ = ["cluster_view", "router", "set_dispatch"]
 
-from schedd.api.text import TextRoute
+from schedd.api.unicode_text import UnicodeRoute
 
-router = APIRouter(prefix="/v1/clusters", tags=["clusters"], route_class=TextRoute)
+router = APIRouter(prefix="/v1/clusters", tags=["clusters"], route_class=UnicodeRoute)
 _log = structlog.get_logger(__name__)
-_PATIENCE: Final = 10.0
-_READ: Final = answers("no-token", "unknown-cluster", "not-ready")
-_ACT: Final = answers("no-token", "not-allowed", "unknown-cluster", "not-ready")
-_BODY: Final = answers("bad-request", "too-large", "invalid")
+_PLANNER_TIMEOUT_S: Final = 10.0
+_READ_PROBLEMS: Final = problem_responses("no-token", "unknown-cluster", "not-ready")
+_ACT_PROBLEMS: Final = problem_responses("no-token", "not-allowed", "unknown-cluster", "not-ready")
+_BODY_PROBLEMS: Final = problem_responses("bad-request", "too-large", "invalid")
 
 
-@router.get("", response_model=ClustersView, responses=answers("no-token", "not-ready"))
-async def list_clusters(request: Request, _: Daemon, asker: User) -> Response:
-    """The clusters of this daemon that the asker may see, and how each is doing."""
-    return reply(request, ClustersView(tuple(cluster_view(loop) for loop in open_to(request, asker))))
+@router.get("", response_model=ClustersView, responses=problem_responses("no-token", "not-ready"))
+async def list_clusters(request: Request, _: Daemon, caller: User) -> Response:
+    """The clusters of this daemon that the caller may see, and how each is doing."""
+    return reply(
+        request, ClustersView(tuple(cluster_view(loop) for loop in visible_clusters(request, caller)))
+    )
 
 
-@router.get("/{cluster}", response_model=ClusterView, responses=_READ)
+@router.get("/{cluster}", response_model=ClusterView, responses=_READ_PROBLEMS)
 async def get_cluster(request: Request, cluster: Cluster, _: User) -> Response:
     """One cluster, and how it is doing."""
     return reply(request, cluster_view(cluster))
 
 
-@router.post("/{cluster}/pause", response_model=Dispatch, responses={**_ACT, **_BODY})
-async def pause(request: Request, cluster: Cluster, body: Pause, asker: Operator) -> Response:
+@router.post("/{cluster}/pause", response_model=DispatchState, responses={**_ACT_PROBLEMS, **_BODY_PROBLEMS})
+async def pause(request: Request, cluster: Cluster, body: PauseRequest, caller: Operator) -> Response:
     """Start no jobs until `resume`; the plan goes on. Needs the role `operator` or `admin`."""
-    return reply(request, Dispatch(body.reason, await switch(cluster, body.reason, asker.name)))
+    return reply(request, DispatchState(body.reason, await set_dispatch(cluster, body.reason, caller.name)))
 
 
-@router.post("/{cluster}/resume", response_model=Dispatch, responses=_ACT)
-async def resume(request: Request, cluster: Cluster, asker: Operator) -> Response:
+@router.post("/{cluster}/resume", response_model=DispatchState, responses=_ACT_PROBLEMS)
+async def resume(request: Request, cluster: Cluster, caller: Operator) -> Response:
     """Start jobs again, those that are due at once. Needs the role `operator` or `admin`."""
-    return reply(request, Dispatch("", await switch(cluster, "", asker.name)))
+    return reply(request, DispatchState("", await set_dispatch(cluster, "", caller.name)))
 
 
-async def switch(cluster: PlanLoop, reason: str, who: str) -> int:
+async def set_dispatch(cluster: PlanLoop, reason: str, who: str) -> int:
     """Pause for a reason, or resume without one, and note who did; the generation from then on.
 
     Raises ProblemError.
     """
     act, done = ("pause", "paused") if reason else ("resume", "resumed")
     undone = "starting jobs was not paused" if reason else "starting jobs was not resumed"
-    async with audited(cluster, who, act, reason):
-        generation = await at_once(
-            cluster, lambda: cluster.pause(reason) if reason else cluster.resume(), _PATIENCE, undone
+    async with audit_act(cluster, who, act, reason):
+        generation = await call_planner_or_cancel(
+            cluster, lambda: cluster.pause(reason) if reason else cluster.resume(), _PLANNER_TIMEOUT_S, undone
         )
     _log.warning(f"starting jobs was {done}", cluster=cluster.name, by=who, reason=reason)
     return generation

@@ -1,4 +1,4 @@
-"""One connection: whose it is on the UNIX socket, and that nobody holds it for nothing."""
+"""One connection: owner it is on the UNIX socket, and that nobody holds it for nothing."""
 
 import asyncio
 import os
@@ -9,26 +9,26 @@ from typing import Any, Final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from schedd.api.access import PEER, TRUST
-from schedd.api.places import Places
+from schedd.api.access import PEER_UID_KEY, TRUST_KEY
+from schedd.api.connection_slots import ConnectionSlots
 from schedd.service.settings.file import LimitSettings
 from schedd.supervision import WorkRecord
 
-__all__ = ["Connection"]
+__all__ = ["ServerConnection"]
 
-_HEAD: Final = 64 << 10
+_MAX_HEAD_BYTES: Final = 64 << 10
 """Bytes of a request's line and headers, about: what comes at once is taken as a whole."""
-_SILENT_S: Final = 5.0
+_FIRST_BYTE_TIMEOUT_S: Final = 5.0
 """For so long at most a connection may say nothing at all."""
-_CREDENTIALS: Final = struct.Struct("3i")
-_SLOW: Final = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
-_MANY: Final = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
-_LONG: Final = (
+_UCRED: Final = struct.Struct("3i")
+_REPLY_408: Final = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+_REPLY_503: Final = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+_REPLY_431: Final = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 )
 
 
-class Connection(HttpToolsProtocol):
+class ServerConnection(HttpToolsProtocol):
     """Closed when a request does not come in time or has endless headers, or its answer is not taken; refused
     when there is no place for it.
     """
@@ -37,47 +37,47 @@ class Connection(HttpToolsProtocol):
         self,
         *,
         limits: Callable[[], LimitSettings],
-        places: Places,
+        slots: ConnectionSlots,
         failures: WorkRecord | None = None,
         **more: Any,
     ) -> None:
         super().__init__(**more)
         self._limits = limits()
-        self._places = places
+        self._slots = slots
         self._failures = failures
-        self.whose = ""
+        self.owner = ""
         self.local = self.trusted = self.privileged = False
         self._silent = True
         self._patience = self._limits.patience
         self._in_head = True
         self._ended = False
         self._head = 0
-        self._arriving: asyncio.TimerHandle | None = None
-        self._leaving: asyncio.TimerHandle | None = None
+        self._request_timer: asyncio.TimerHandle | None = None
+        self._response_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for a request, and see who it is. Never raises: the connection is closed instead."""
         try:
-            self._begin(transport)
+            self._open(transport)
         except BaseException as error:
             transport.abort()
             if self._failures is not None and not isinstance(error, OSError):
                 self._failures.note(error)
 
-    def _begin(self, transport: asyncio.Transport) -> None:
+    def _open(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
         channel = transport.get_extra_info("socket")
-        uid = _peer(channel)
-        self.app_state = {**self.app_state, TRUST: lambda: self._places.trust(self)}
+        uid = _peer_uid(channel)
+        self.app_state = {**self.app_state, TRUST_KEY: lambda: self._slots.trust(self)}
         if uid is not None:
-            self.app_state[PEER] = uid
+            self.app_state[PEER_UID_KEY] = uid
         self.local = uid is not None
-        self.whose = f"uid {uid}" if uid is not None else str(self.client[0] if self.client else "")
-        self.privileged = uid in (0, os.geteuid()) or self.client in self._places.own
-        if self._places.take(self, self._limits):
-            self._expect(min(self._patience, _SILENT_S))
+        self.owner = f"uid {uid}" if uid is not None else str(self.client[0] if self.client else "")
+        self.privileged = uid in (0, os.geteuid()) or self.client in self._slots.own_addresses
+        if self._slots.acquire(self, self._limits):
+            self._start_request_timer(min(self._patience, _FIRST_BYTE_TIMEOUT_S))
         else:
-            self.make_room()
+            self.evict()
 
     @property
     def idleness(self) -> int:
@@ -85,18 +85,18 @@ class Connection(HttpToolsProtocol):
         if self._silent:
             return 2
         cycle: RequestResponseCycle | None = self.cycle
-        return int(self._arriving is not None or cycle is None or cycle.response_complete)
+        return int(self._request_timer is not None or cycle is None or cycle.response_complete)
 
-    def make_room(self) -> None:
+    def evict(self) -> None:
         """There are too many: end without an answer to a request, should one be on its way."""
-        self._end_waiting()
-        self.transport.write(_MANY)
+        self._cancel_timers()
+        self.transport.write(_REPLY_503)
         self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It is over."""
-        self._places.give_back(self)
-        self._end_waiting()
+        self._slots.release(self)
+        self._cancel_timers()
         if self.flow is not None:  # else it never began
             super().connection_lost(exc)
 
@@ -105,21 +105,21 @@ class Connection(HttpToolsProtocol):
         self._ended = False
         if self._silent:
             self._silent = False
-            self._end_waiting()
-            self._expect(self._patience)
+            self._cancel_timers()
+            self._start_request_timer(self._patience)
         super().data_received(data)
         # Of data that ends a request most is its body.
         if self._in_head and not self._ended and not self.transport.is_closing():
             self._head += len(data)
-            if self._head > _HEAD:
-                self._refuse(_LONG)
+            if self._head > _MAX_HEAD_BYTES:
+                self._refuse(_REPLY_431)
 
     def on_message_begin(self) -> None:
         """A request begins."""
         super().on_message_begin()
         self._in_head, self._head = True, 0
-        if self._arriving is None:
-            self._expect(self._patience)
+        if self._request_timer is None:
+            self._start_request_timer(self._patience)
 
     def on_headers_complete(self) -> None:
         """Its body may follow."""
@@ -129,46 +129,44 @@ class Connection(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """It is here."""
         self._in_head, self._ended, self._head = True, True, 0
-        if self._arriving is not None:
-            self._arriving.cancel()
-            self._arriving = None
+        if self._request_timer is not None:
+            self._request_timer.cancel()
+            self._request_timer = None
         super().on_message_complete()
 
     def pause_writing(self) -> None:
         """The answer is not taken as quickly as it comes."""
         super().pause_writing()
-        if self._leaving is None:
-            self._leaving = self.loop.call_later(self._patience, self.transport.abort)
+        if self._response_timer is None:
+            self._response_timer = self.loop.call_later(self._patience, self.transport.abort)
 
     def resume_writing(self) -> None:
         """It is."""
-        if self._leaving is not None:
-            self._leaving.cancel()
-            self._leaving = None
+        if self._response_timer is not None:
+            self._response_timer.cancel()
+            self._response_timer = None
         super().resume_writing()
 
-    def _expect(self, seconds: float) -> None:
-        self._arriving = self.loop.call_later(seconds, self._refuse, _SLOW)
+    def _start_request_timer(self, seconds: float) -> None:
+        self._request_timer = self.loop.call_later(seconds, self._refuse, _REPLY_408)
 
     def _refuse(self, answer: bytes) -> None:
-        self._end_waiting()
+        self._cancel_timers()
         cycle: RequestResponseCycle | None = self.cycle  # none before the first request
         if cycle is None or cycle.response_complete or not cycle.response_started:
             self.transport.write(answer)
         self.transport.close()
 
-    def _end_waiting(self) -> None:
-        for timer in (self._arriving, self._leaving):
+    def _cancel_timers(self) -> None:
+        for timer in (self._request_timer, self._response_timer):
             if timer is not None:
                 timer.cancel()
-        self._arriving = self._leaving = None
+        self._request_timer = self._response_timer = None
 
 
-def _peer(channel: Any) -> int | None:
+def _peer_uid(channel: Any) -> int | None:
     """The uid at the other end of a UNIX socket; None where it is none."""
     if channel is None or channel.family != socket.AF_UNIX:
         return None
-    _, uid, _ = _CREDENTIALS.unpack(
-        channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    )
+    _, uid, _ = _UCRED.unpack(channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
     return int(uid)

@@ -27,7 +27,7 @@ JOB: Final[dict[str, Any]] = {
     "walltime_assumed": False,
     "started": None,
     "planned_start": 1_700_003_720,
-    "told_start": 1_700_003_720,
+    "displayed_start": 1_700_003_720,
     "planned_end": 1_700_007_320,
     "planned_nodes": [_SHARE],
     "expected_start": 1_700_001_800,

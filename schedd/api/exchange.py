@@ -6,24 +6,24 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from schedd.api.access import Adapter, Cluster
-from schedd.api.bodies import Batch, Taken
-from schedd.api.large import LARGE, DeliveryRoute
-from schedd.api.messages import Delivery, out_of_bounds
-from schedd.api.problems import ProblemError, answers
+from schedd.api.large_bodies import LARGE_BODY_BYTES, EventsRoute
+from schedd.api.planner_calls import await_planner
+from schedd.api.problems import ProblemError, problem_responses
 from schedd.api.replies import reply
-from schedd.api.reservations import note
-from schedd.api.waiting import answer_of
+from schedd.api.request_bodies import Delivery, find_out_of_range
+from schedd.api.reservations import audit_reservation
+from schedd.api.views import DecisionBatch, EventsAccepted
 from schedd.service.cluster.loop import PlanLoop
 from schedd.wire import Reserve, Unreserve
 
 __all__ = ["router"]
 
 router = APIRouter(
-    prefix="/v1/clusters/{cluster}", tags=["exchange with the adapter"], route_class=DeliveryRoute
+    prefix="/v1/clusters/{cluster}", tags=["exchange with the adapter"], route_class=EventsRoute
 )
-_PATIENCE: Final = 25.0
-_HINT: Final = "send the same events again: those that were taken are known by their ids"
-_COMMON: Final = ("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid")
+_PLANNER_TIMEOUT_S: Final = 25.0
+_RESEND_HINT: Final = "send the same events again: those that were taken are known by their ids"
+_COMMON_PROBLEMS: Final = ("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid")
 
 
 AdapterId = Annotated[
@@ -42,14 +42,14 @@ AdapterHost = Annotated[
 
 @router.post(
     "/events",
-    response_model=Taken,
-    responses=answers(*_COMMON, "another-adapter", "bad-request", "too-large", "too-much"),
+    response_model=EventsAccepted,
+    responses=problem_responses(*_COMMON_PROBLEMS, "another-adapter", "bad-request", "too-large", "too-much"),
 )
 async def post_events(
     request: Request,
     cluster: Cluster,
     delivery: Delivery,
-    asker: Adapter,
+    caller: Adapter,
     adapter: AdapterId = "",
     host: AdapterHost = "",
 ) -> Response:
@@ -58,26 +58,26 @@ async def post_events(
     The answer comes when all events are kept and handled. Delivery may be repeated: events whose ids were
     handled before are listed as duplicates and change nothing. A `snapshot` is an event too; where it is
     credible it wins over what was believed. Of a body with anything wrong in it nothing is taken. A body
-    without events has no effect: it shows whether the asker may send any.
+    without events has no effect: it shows whether the caller may send any.
     """
     if not delivery.events:
-        return reply(request, Taken(0, (), cluster.published.generation))
-    _let_in(cluster, adapter, host)
+        return reply(request, EventsAccepted(0, (), cluster.published.generation))
+    _check_adapter(cluster, adapter, host)
     cluster.hear()
-    if int(request.headers.get("content-length", LARGE)) < LARGE:
-        faults = out_of_bounds(delivery.events)
+    if int(request.headers.get("content-length", LARGE_BODY_BYTES)) < LARGE_BODY_BYTES:
+        faults = find_out_of_range(delivery.events)
     else:  # others are not to wait for a look at a whole cluster
-        faults = await run_in_threadpool(out_of_bounds, delivery.events)
+        faults = await run_in_threadpool(find_out_of_range, delivery.events)
     if faults:
         raise ProblemError("invalid", f"{faults[0].where}: {faults[0].what}", errors=faults)
-    handled = await answer_of(cluster.submit(delivery.events), _PATIENCE, _HINT)
+    handled = await await_planner(cluster.submit(delivery.events), _PLANNER_TIMEOUT_S, _RESEND_HINT)
     for event in delivery.events:
         if isinstance(event, Reserve | Unreserve) and event.id not in handled.duplicates:
-            await note(cluster, event, asker.name)
-    return reply(request, Taken(handled.accepted, handled.duplicates, handled.generation))
+            await audit_reservation(cluster, event, caller.name)
+    return reply(request, EventsAccepted(handled.accepted, handled.duplicates, handled.generation))
 
 
-def _let_in(cluster: PlanLoop, adapter: str, host: str) -> None:
+def _check_adapter(cluster: PlanLoop, adapter: str, host: str) -> None:
     """Raise ProblemError when another adapter serves the cluster."""
     why = cluster.refuse_adapter(adapter, host)
     if why:
@@ -88,7 +88,11 @@ def _let_in(cluster: PlanLoop, adapter: str, host: str) -> None:
         )
 
 
-@router.get("/decisions", response_model=Batch, responses=answers(*_COMMON, "another-adapter"))
+@router.get(
+    "/decisions",
+    response_model=DecisionBatch,
+    responses=problem_responses(*_COMMON_PROBLEMS, "another-adapter"),
+)
 async def get_decisions(
     request: Request,
     cluster: Cluster,
@@ -96,7 +100,7 @@ async def get_decisions(
     after: Annotated[
         str,
         Query(
-            description="The id of the last decision that the asker has; empty: from the beginning.",
+            description="The id of the last decision that the caller has; empty: from the beginning.",
             max_length=64,
             examples=["d000000000017"],
         ),
@@ -106,14 +110,14 @@ async def get_decisions(
     ] = 0,
     limit: Annotated[int, Query(description="At most so many.", ge=1, le=10_000)] = 1_000,
     schedd_read_age: Annotated[
-        float | None, Header(description="Seconds since the asker last read the server.", ge=0, le=1e9)
+        float | None, Header(description="Seconds since the caller last read the server.", ge=0, le=1e9)
     ] = None,
     schedd_clock: Annotated[
         float | None,
-        Header(description="The time by the asker's clock, in seconds since the epoch.", ge=0, le=1e11),
+        Header(description="The time by the caller's clock, in seconds since the epoch.", ge=0, le=1e11),
     ] = None,
     schedd_version: Annotated[
-        str, Header(description="The asker's version.", max_length=64, pattern=r"^[\w.+~-]*$")
+        str, Header(description="The caller's version.", max_length=64, pattern=r"^[\w.+~-]*$")
     ] = "",
     schedd_uncalled: Annotated[
         str,
@@ -131,7 +135,7 @@ async def get_decisions(
     list until an event shows its outcome (a run that was accepted, refused, or seen to start), or a newer
     one takes its place.
     """
-    _let_in(cluster, adapter, host)
+    _check_adapter(cluster, adapter, host)
     cluster.hear(schedd_read_age)
     cluster.learn(schedd_version, schedd_clock, schedd_uncalled)
     cluster.check_leads()
@@ -139,4 +143,4 @@ async def get_decisions(
     # Who waits is heard of again in time.
     wait = min(wait, cluster.published.settings.adapter_silence / 2)
     page = await cluster.decisions.wait_after(after, wait, limit)
-    return reply(request, Batch(page.decisions, page.last, page.missed))
+    return reply(request, DecisionBatch(page.decisions, page.last, page.missed))

@@ -11,30 +11,30 @@ from pydantic import Field, model_validator
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
-from schedd.api.asked import read_request
-from schedd.api.booking_asked import Accepting, BookingAsked, BookingName
-from schedd.api.booking_rows import booking_row, jobs_in, options_of
-from schedd.api.problems import Fault, ProblemError, answers
-from schedd.api.roof import Asker, TheRoof, claimed_by, owner_of
+from schedd.api.booking_requests import BookingName, BookingTerms, OptionChoice
+from schedd.api.booking_rows import booking_row, counter_offers, jobs_by_booking
+from schedd.api.federation import Caller, LeadingFederation, claimed_users, resolve_owner
+from schedd.api.federation_requests import parse_request
+from schedd.api.problems import Fault, ProblemError, problem_responses
 from schedd.dialect import RequestError
 from schedd.federation.bookings.booking import Booking
 from schedd.federation.roof.roof import Roof
 from schedd.federation.routing.jobs import ImpossibleError
 from schedd.service.access.roles import Bearer
 
-__all__ = ["add", "found_booking"]
+__all__ = ["add_booking_routes", "find_visible_booking"]
 
-_READ: Final = ("no-token", "not-ready", "invalid")
-_ACT: Final = (*_READ, "not-allowed", "unknown-booking", "not-now")
-_BODY: Final = ("not-allowed", "bad-request", "too-large", "not-now", "no-room")
-_LOOK_S: Final = 0.05
-_MOMENT_S: Final = 3.0
+_READ_PROBLEMS: Final = ("no-token", "not-ready", "invalid")
+_ACT_PROBLEMS: Final = (*_READ_PROBLEMS, "not-allowed", "unknown-booking", "not-now")
+_BODY_PROBLEMS: Final = ("not-allowed", "bad-request", "too-large", "not-now", "no-room")
+_POLL_S: Final = 0.05
+_CLUSTER_REPLY_S: Final = 3.0
 """So long it is waited for what a cluster does at once."""
-_MORE_S: Final = 5.0
+_OUTCOME_MARGIN_S: Final = 5.0
 """Beyond the federation's patience, so long it is waited for a place."""
 
 
-class FederatedBooking(BookingAsked):
+class FederatedBooking(BookingTerms):
     """What is wanted of a federation, for how long, and when."""
 
     clusters: Annotated[
@@ -47,47 +47,56 @@ class FederatedBooking(BookingAsked):
         return {}
 
     @model_validator(mode="after")
-    def _readable(self) -> "FederatedBooking":
+    def _check_request(self) -> "FederatedBooking":
         try:
-            read_request(self.asked)
+            parse_request(self.requested_resources)
         except RequestError as error:
             raise ValueError(error.comment) from None
         return self
 
 
-def add(app: FastAPI) -> None:
+def add_booking_routes(app: FastAPI) -> None:
     """Serve bookings, too."""
     route = app.add_api_route
-    route("/v1/federation/bookings", _bookings, methods=["GET"], responses=answers(*_READ))
+    route(
+        "/v1/federation/bookings",
+        _list_bookings,
+        methods=["GET"],
+        responses=problem_responses(*_READ_PROBLEMS),
+    )
     one = "/v1/federation/bookings/{name}"
-    route(one, _booking, methods=["GET"], responses=answers(*_READ, "unknown-booking"))
-    route(one, _book, methods=["PUT"], responses=answers(*_READ, *_BODY))
-    route(one, _cancel, methods=["DELETE"], responses=answers(*_ACT))
+    route(one, _get_booking, methods=["GET"], responses=problem_responses(*_READ_PROBLEMS, "unknown-booking"))
+    route(one, _book_cores, methods=["PUT"], responses=problem_responses(*_READ_PROBLEMS, *_BODY_PROBLEMS))
+    route(one, _cancel_booking, methods=["DELETE"], responses=problem_responses(*_ACT_PROBLEMS))
     route(
         f"{one}/accept",
-        _accept,
+        _accept_counter_offer,
         methods=["POST"],
-        responses=answers(*_ACT, "bad-request", "too-large", "no-room"),
+        responses=problem_responses(*_ACT_PROBLEMS, "bad-request", "too-large", "no-room"),
     )
-    route(f"{one}/freeze", _freeze, methods=["POST"], responses=answers(*_ACT))
+    route(f"{one}/freeze", _freeze_booking, methods=["POST"], responses=problem_responses(*_ACT_PROBLEMS))
 
 
-def _bookings(roof: TheRoof, asker: Asker, state: Literal["all", "open"] = "all") -> dict[str, Any]:
-    """Bookings of the asker; of all, for a reader or an admin. By their start."""
-    found = [one for one in list(roof.bookings.by_id.values()) if _sees(asker, one)]
+def _list_bookings(
+    roof: LeadingFederation, caller: Caller, state: Literal["all", "open"] = "all"
+) -> dict[str, Any]:
+    """Bookings of the caller; of all, for a reader or an admin. By their start."""
+    found = [one for one in list(roof.bookings.by_id.values()) if _may_see_booking(caller, one)]
     chosen = [one for one in found if state == "all" or not one.over]
-    jobs = jobs_in(roof, [one.id for one in chosen])
+    jobs = jobs_by_booking(roof, [one.id for one in chosen])
     rows = [booking_row(roof, one, jobs) for one in chosen]
     rows.sort(key=lambda row: (row["start"] is None, row["start"] or 0, int(row["id"])))
     return {"bookings": rows}
 
 
-def _booking(roof: TheRoof, asker: Asker, name: BookingName) -> dict[str, Any]:
+def _get_booking(roof: LeadingFederation, caller: Caller, name: BookingName) -> dict[str, Any]:
     """One booking: where it is, when it begins, how it moved, what was offered instead."""
-    return booking_row(roof, found_booking(roof, asker, name))
+    return booking_row(roof, find_visible_booking(roof, caller, name))
 
 
-async def _book(roof: TheRoof, asker: Asker, name: BookingName, body: FederatedBooking) -> Response:
+async def _book_cores(
+    roof: LeadingFederation, caller: Caller, name: BookingName, body: FederatedBooking
+) -> Response:
     """Book cores at some cluster. The same name again, until that booking is over, is the same booking.
 
     The clusters' plans are asked; it is booked where it begins first, or as the policy of routing says. Each
@@ -95,7 +104,7 @@ async def _book(roof: TheRoof, asker: Asker, name: BookingName, body: FederatedB
     with the counter-offers of all clusters, and nothing is booked; `POST …/accept` takes one. 202: it is not
     known yet; it goes on, and `GET` says how it stands.
     """
-    owner = owner_of(roof, asker, body)
+    owner = resolve_owner(roof, caller, body)
     now = roof.now
     start = body.start
     ready, deadline = (
@@ -105,71 +114,73 @@ async def _book(roof: TheRoof, asker: Asker, name: BookingName, body: FederatedB
         where = "body.start" if start is not None else "body.deadline"
         what = f"from {max(now, ready or 0)} on there are not {body.duration} s until {deadline}"
         raise ProblemError("invalid", what, errors=[Fault(where=where, what=what)])
-    asked = {
-        "resources": body.asked,
+    terms = {
+        "resources": body.requested_resources,
         "duration": body.duration,
         "ready": ready,
         "deadline": deadline,
         "freeze": 0 if start is not None else body.freeze,
         "account": body.account,
         "clusters": tuple(body.clusters),
-        "users": claimed_by(asker, owner).get("users"),
+        "users": claimed_users(caller, owner).get("users"),
     }
-    booking = await run_in_threadpool(roof.of_bookings.ask, owner, name, asked)
-    return await _outcome(roof, booking.id)
+    booking = await run_in_threadpool(roof.of_bookings.ask, owner, name, terms)
+    return await _booking_outcome(roof, booking.id)
 
 
-async def _accept(roof: TheRoof, asker: Asker, name: BookingName, body: Accepting) -> Response:
+async def _accept_counter_offer(
+    roof: LeadingFederation, caller: Caller, name: BookingName, body: OptionChoice
+) -> Response:
     """Take a counter-offer of a booking that was refused; where it is gone by now there are new ones."""
-    booking = _his(roof, asker, name)
-    options = options_of(booking)
+    booking = _find_own_booking(roof, caller, name)
+    options = counter_offers(booking)
     if body.option > len(options):
         words = f"booking {name} is {booking.over or 'not refused'} and has {len(options)} counter-offers"
         raise ProblemError("not-now", words)
     option = options[body.option - 1]
     if option.start < roof.now:
         raise ProblemError("not-now", f"option {body.option} began at {option.start}: ask anew")
-    await _step(partial(roof.of_bookings.accept, booking.id, asker.name, option.cluster, option.start))
-    return await _outcome(roof, booking.id)
+    await _run_step(partial(roof.of_bookings.accept, booking.id, caller.name, option.cluster, option.start))
+    return await _booking_outcome(roof, booking.id)
 
 
-async def _freeze(roof: TheRoof, asker: Asker, name: BookingName) -> dict[str, Any]:
+async def _freeze_booking(roof: LeadingFederation, caller: Caller, name: BookingName) -> dict[str, Any]:
     """Let it stay where it is planned. Where its cluster does not answer, it is done once that does."""
-    booking = _his(roof, asker, name)
+    booking = _find_own_booking(roof, caller, name)
     if booking.over or booking.cancelled or booking.phase != "flexible":
         raise ProblemError("not-now", f"booking {name} is {booking_row(roof, booking)['state']}")
     if not booking.to_freeze:
-        await _step(partial(roof.of_bookings.freeze, booking.id, asker.name))
-    await _until(lambda: roof.bookings[booking.id].phase != "flexible", _MOMENT_S)
+        await _run_step(partial(roof.of_bookings.freeze, booking.id, caller.name))
+    await _wait_until(lambda: roof.bookings[booking.id].phase != "flexible", _CLUSTER_REPLY_S)
     return booking_row(roof, roof.bookings[booking.id])
 
 
-async def _cancel(roof: TheRoof, asker: Asker, name: BookingName) -> dict[str, Any]:
+async def _cancel_booking(roof: LeadingFederation, caller: Caller, name: BookingName) -> dict[str, Any]:
     """Give a booking back. Where its cluster does not answer, that is done once it does. Jobs that run in it
     go on; those that wait for it are planned like any other.
     """
-    booking = _his(roof, asker, name)
+    booking = _find_own_booking(roof, caller, name)
     if not booking.over and not booking.cancelled:
-        await _step(partial(roof.of_bookings.cancel, booking.id, asker.name))
-    await _until(lambda: bool(roof.bookings[booking.id].over), _MOMENT_S)
+        await _run_step(partial(roof.of_bookings.cancel, booking.id, caller.name))
+    await _wait_until(lambda: bool(roof.bookings[booking.id].over), _CLUSTER_REPLY_S)
     return booking_row(roof, roof.bookings[booking.id])
 
 
-async def _step(act: Callable[[], Booking]) -> None:
+async def _run_step(act: Callable[[], Booking]) -> None:
     try:
         await run_in_threadpool(act)
     except ImpossibleError as error:
         raise ProblemError("not-now", str(error)) from None
 
 
-async def _outcome(roof: Roof, number: str) -> Response:
+async def _booking_outcome(roof: Roof, number: str) -> Response:
     """What became of it, once that is known; 202: it is not yet."""
 
     def known() -> bool:
         one = roof.bookings[number]
         return one.booked or bool(one.over) or one.cancelled
 
-    await _until(known, roof.of_bookings.rules.patience + _MORE_S)
+    await _wait_until(known, roof.of_bookings.rules.patience + _OUTCOME_MARGIN_S)
     booking = roof.bookings[number]
     if booking.over == "refused":
         row = booking_row(roof, booking)
@@ -178,30 +189,30 @@ async def _outcome(roof: Roof, number: str) -> Response:
     return JSONResponse(booking_row(roof, booking), 200 if known() else 202)
 
 
-async def _until(reached: Callable[[], bool], seconds: float) -> None:
+async def _wait_until(reached: Callable[[], bool], seconds: float) -> None:
     """Waits for it, and no longer than so."""
     end = time.monotonic() + seconds
     while not reached() and time.monotonic() < end:
-        await asyncio.sleep(_LOOK_S)
+        await asyncio.sleep(_POLL_S)
 
 
-def _sees(asker: Bearer, booking: Booking) -> bool:
-    return asker.role != "user" or asker.name == booking.owner
+def _may_see_booking(caller: Bearer, booking: Booking) -> bool:
+    return caller.role != "user" or caller.name == booking.owner
 
 
-def found_booking(roof: Roof, asker: Bearer, name: str) -> Booking:
-    """The newest booking of that name that the asker may see. Raises ProblemError."""
-    booking = roof.bookings.named(name, asker.name)
-    if booking is None and asker.role != "user":
+def find_visible_booking(roof: Roof, caller: Bearer, name: str) -> Booking:
+    """The newest booking of that name that the caller may see. Raises ProblemError."""
+    booking = roof.bookings.named(name, caller.name)
+    if booking is None and caller.role != "user":
         booking = roof.bookings.of_anybody(name)
-    if booking is None or not _sees(asker, booking):
+    if booking is None or not _may_see_booking(caller, booking):
         raise ProblemError("unknown-booking", f"the federation has no booking {name[:64]}")
     return booking
 
 
-def _his(roof: Roof, asker: Bearer, name: str) -> Booking:
-    """One with which the asker may do something. Raises ProblemError."""
-    booking = found_booking(roof, asker, name)
-    if asker.role == "reader":
-        raise ProblemError("not-allowed", f"{asker.name} may only read")
+def _find_own_booking(roof: Roof, caller: Bearer, name: str) -> Booking:
+    """One with which the caller may do something. Raises ProblemError."""
+    booking = find_visible_booking(roof, caller, name)
+    if caller.role == "reader":
+        raise ProblemError("not-allowed", f"{caller.name} may only read")
     return booking

@@ -8,10 +8,10 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
 from schedd import __version__
-from schedd.api.access import PEER, Daemon, Reader, asker_of, daemon_of, open_to
-from schedd.api.bodies import Health, Ready
-from schedd.api.problems import ProblemError, answers
+from schedd.api.access import PEER_UID_KEY, Daemon, Reader, authenticate, get_daemon, visible_clusters
+from schedd.api.problems import ProblemError, problem_responses
 from schedd.api.replies import reply
+from schedd.api.views import HealthView, ReadinessView
 from schedd.service.cluster.errors import PlannerStopped, StandingBy
 from schedd.service.read.gauges import Only, StateOf
 
@@ -20,21 +20,21 @@ __all__ = ["router"]
 router = APIRouter(tags=["health"])
 
 
-@router.get("/healthz", response_model=Health)
-async def healthz(request: Request) -> Response:
+@router.get("/healthz", response_model=HealthView)
+async def get_health(request: Request) -> Response:
     """The process lives and answers. Needs no token."""
-    return reply(request, Health("ok", __version__))
+    return reply(request, HealthView("ok", __version__))
 
 
-@router.get("/readyz", response_model=Ready, responses=answers("not-ready"))
-async def readyz(request: Request) -> Response:
+@router.get("/readyz", response_model=ReadinessView, responses=problem_responses("not-ready"))
+async def get_readiness(request: Request) -> Response:
     """Whether every planner works and knows its server's state. Needs no token; why not, is told to those who
     show one. What passes requests on is to ask `/leadz`: an adapter must reach a daemon that misses it.
     """
-    failures = daemon_of(request).failures
+    failures = get_daemon(request).failures
     if failures:
-        raise await _not_ready(request, failures)
-    clusters = list(daemon_of(request))
+        raise await _not_ready_problem(request, failures)
+    clusters = list(get_daemon(request))
     remarks = [
         words
         for words, applies in (
@@ -43,33 +43,33 @@ async def readyz(request: Request) -> Response:
         )
         if applies
     ]
-    return reply(request, Ready(f"ready, but {' and '.join(remarks)}" if remarks else "ready"))
+    return reply(request, ReadinessView(f"ready, but {' and '.join(remarks)}" if remarks else "ready"))
 
 
-@router.get("/leadz", response_model=Ready, responses=answers("not-ready"))
-async def leadz(request: Request) -> Response:
+@router.get("/leadz", response_model=ReadinessView, responses=problem_responses("not-ready"))
+async def get_leadership(request: Request) -> Response:
     """Whether this daemon decides, for what stands before two on one database. Needs no token."""
-    for loop in daemon_of(request):
+    for loop in get_daemon(request):
         try:
             loop.check_leads()
         except StandingBy:
             raise
         except PlannerStopped as error:
-            raise await _not_ready(request, {loop.name: str(error)}) from None
-    return reply(request, Ready("ready"))
+            raise await _not_ready_problem(request, {loop.name: str(error)}) from None
+    return reply(request, ReadinessView("ready"))
 
 
-async def _not_ready(request: Request, failures: Mapping[str, str]) -> ProblemError:
+async def _not_ready_problem(request: Request, failures: Mapping[str, str]) -> ProblemError:
     """Names of clusters, of databases and their hosts, and what went wrong there, are not for strangers, nor
     for those whose scope leaves the cluster out.
     """
-    shows = "authorization" in request.headers or hasattr(request.state, PEER)
+    shows = "authorization" in request.headers or hasattr(request.state, PEER_UID_KEY)
     try:
-        asker = await asker_of(request) if shows else None
+        caller = await authenticate(request) if shows else None
     except ProblemError:
-        asker = None
-    seen = [loop.name for loop in open_to(request, asker)] if asker is not None else []
-    known = [f"{name}: {why}" for name, why in failures.items() if name in seen]
+        caller = None
+    visible = [loop.name for loop in visible_clusters(request, caller)] if caller is not None else []
+    known = [f"{name}: {why}" for name, why in failures.items() if name in visible]
     if known:
         return ProblemError("not-ready", "; ".join(known))
     return ProblemError(
@@ -84,19 +84,19 @@ async def _not_ready(request: Request, failures: Mapping[str, str]) -> ProblemEr
     response_class=Response,
     responses={
         200: {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "Prometheus' format"},
-        **answers("no-token", "not-ready"),
+        **problem_responses("no-token", "not-ready"),
     },
 )
-def metrics(request: Request, daemon: Daemon, asker: Reader) -> Response:
+def get_metrics(request: Request, daemon: Daemon, caller: Reader) -> Response:
     """Numbers for Prometheus. A scrape counts over columns; it never waits for a planner. Whose role counts
     on some clusters alone gets the numbers of these.
     """
-    shown = open_to(request, asker, "see all")
+    shown = visible_clusters(request, caller, "see all")
     state = CollectorRegistry()
     state.register(StateOf(daemon, shown))
     ProcessCollector(registry=state)
     counted: Collector = daemon.meters.registry
     if len(shown) < len(list(daemon)):
         counted = Only(counted, frozenset(loop.name for loop in shown))
-    registries = (counted, request.app.state.queries, state)
+    registries = (counted, request.app.state.request_metrics, state)
     return Response(b"".join(map(generate_latest, registries)), media_type=CONTENT_TYPE_LATEST)

@@ -10,31 +10,39 @@ from fastapi import APIRouter, Path, Request, Response
 from pydantic import Field
 
 from schedd.api.access import Cluster, Operator, User
-from schedd.api.audited import audited
-from schedd.api.bodies import Dated, dated
-from schedd.api.messages import Hold
-from schedd.api.node_names import named, natural
-from schedd.api.policy import PreviewView, previewed
-from schedd.api.problems import Fault, ProblemError, answers
+from schedd.api.audit import audit_act
+from schedd.api.node_selection import natural_key, select_nodes
+from schedd.api.planner_calls import await_planner
+from schedd.api.policy import PreviewView, preview_events
+from schedd.api.problems import Fault, ProblemError, problem_responses
 from schedd.api.replies import documented, reply
-from schedd.api.waiting import answer_of
+from schedd.api.request_bodies import HoldRequest
+from schedd.api.views import SnapshotAnswer, snapshot_fields
 from schedd.engine.show.view import Published
 from schedd.service.cluster.loop import PlanLoop
 from schedd.wire import PlanningHeld, PlanningReleased
 
-__all__ = ["HoldView", "HoldsView", "Kind", "hold", "preview", "release", "router"]
+__all__ = [
+    "HoldKind",
+    "HoldView",
+    "HoldsView",
+    "hold_planning",
+    "preview_holds",
+    "release_planning",
+    "router",
+]
 
-from schedd.api.text import TextRoute
+from schedd.api.unicode_text import UnicodeRoute
 
-router = APIRouter(prefix="/v1/clusters/{cluster}/holds", tags=["plan"], route_class=TextRoute)
+router = APIRouter(prefix="/v1/clusters/{cluster}/holds", tags=["plan"], route_class=UnicodeRoute)
 _log = structlog.get_logger(__name__)
-_PATIENCE: Final = 10.0
+_PLANNER_TIMEOUT_S: Final = 10.0
 _HINT: Final = "it is done as soon as the planner is free; GET the holds to see whether it was"
-_NAMED: Final = 20
-_ACT: Final = ("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid")
-Kind = Literal["node", "queue"]
-_Kind = Annotated[Kind, Path(description="Whether a `node` is meant, or a `queue`.")]
-_Name = Annotated[
+_MAX_NAMES_SHOWN: Final = 20
+_ACT_PROBLEMS: Final = ("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid")
+HoldKind = Literal["node", "queue"]
+_KindPath = Annotated[HoldKind, Path(description="Whether a `node` is meant, or a `queue`.")]
+_NamePath = Annotated[
     str,
     Path(
         description="Its name on the server. For nodes also a range `n[001-020]`, a pattern `gpu*`, a "
@@ -49,7 +57,7 @@ _Name = Annotated[
 class HoldView:
     """A node or queue whose planning is held."""
 
-    kind: Kind
+    kind: HoldKind
     name: str
     reason: Annotated[str, Field(description="Shown to all who ask why a job waits.")]
     since: Annotated[int, Field(description="When it was last said, in seconds since the epoch.")]
@@ -58,7 +66,7 @@ class HoldView:
 
 @documented
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HoldsView(Dated):
+class HoldsView(SnapshotAnswer):
     """All nodes and queues whose planning is held."""
 
     holds: tuple[HoldView, ...]
@@ -68,131 +76,141 @@ class HoldsView(Dated):
     "",
     response_model=HoldsView,
     responses={
-        **answers("no-token", "unknown-cluster", "not-ready"),
+        **problem_responses("no-token", "unknown-cluster", "not-ready"),
         304: {"description": "Nothing changed since the `ETag` in `If-None-Match`"},
     },
 )
 def list_holds(request: Request, cluster: Cluster, _: User) -> Response:
     """Nodes and queues for which nothing new is planned, by an admin's order."""
-    return _view(request, cluster)
+    return _holds_reply(request, cluster)
 
 
-@router.put("/{kind}/{name}", response_model=HoldsView, responses=answers(*_ACT, "bad-request", "too-large"))
-async def put_hold(
-    request: Request, cluster: Cluster, kind: _Kind, name: _Name, body: Hold, asker: Operator
+@router.put(
+    "/{kind}/{name}",
+    response_model=HoldsView,
+    responses=problem_responses(*_ACT_PROBLEMS, "bad-request", "too-large"),
+)
+async def post_hold(
+    request: Request, cluster: Cluster, kind: _KindPath, name: _NamePath, body: HoldRequest, caller: Operator
 ) -> Response:
     """Hold the planning of nodes (drain them) or of a queue. Needs the role `operator` or `admin`.
 
     Jobs that run go on. Those planned on the nodes are planned elsewhere, those of the queue have no start
     until it is released; they may be later than promised.
     """
-    await hold(cluster, kind, _named(cluster.published, kind, name), body.reason, asker.name)
-    return _view(request, cluster)
+    await hold_planning(cluster, kind, _expand_names(cluster.published, kind, name), body.reason, caller.name)
+    return _holds_reply(request, cluster)
 
 
-@router.delete("/{kind}/{name}", response_model=HoldsView, responses=answers(*_ACT))
+@router.delete("/{kind}/{name}", response_model=HoldsView, responses=problem_responses(*_ACT_PROBLEMS))
 async def delete_hold(
-    request: Request, cluster: Cluster, kind: _Kind, name: _Name, asker: Operator
+    request: Request, cluster: Cluster, kind: _KindPath, name: _NamePath, caller: Operator
 ) -> Response:
     """Plan for nodes or a queue again. Needs the role `operator` or `admin`."""
-    await release(cluster, kind, _held(cluster.published, kind, name), asker.name)
-    return _view(request, cluster)
+    await release_planning(cluster, kind, _expand_held_names(cluster.published, kind, name), caller.name)
+    return _holds_reply(request, cluster)
 
 
 @router.post(
     "/{kind}/{name}/preview",
     response_model=PreviewView,
-    responses=answers(*_ACT, "too-hard", "bad-request", "too-large"),
+    responses=problem_responses(*_ACT_PROBLEMS, "too-hard", "bad-request", "too-large"),
 )
 async def preview_hold(
-    request: Request, cluster: Cluster, kind: _Kind, name: _Name, body: Hold, asker: Operator
+    request: Request, cluster: Cluster, kind: _KindPath, name: _NamePath, body: HoldRequest, caller: Operator
 ) -> Response:
     """What would follow if it was held? Nothing is done. Needs the role `operator` or `admin`."""
-    names = _named(cluster.published, kind, name)
-    return reply(request, await preview(request, cluster, kind, names, body.reason, asker.name))
+    names = _expand_names(cluster.published, kind, name)
+    return reply(request, await preview_holds(request, cluster, kind, names, body.reason, caller.name))
 
 
-async def hold(cluster: PlanLoop, kind: Kind, names: Sequence[str], reason: str, who: str) -> None:
+async def hold_planning(
+    cluster: PlanLoop, kind: HoldKind, names: Sequence[str], reason: str, who: str
+) -> None:
     """Hold the planning of nodes or queues, and note who did. Raises ProblemError."""
-    what = _several(names)
-    async with audited(cluster, who, "hold", f"{kind} {what}: {reason}"):
-        events = [_event(cluster, kind, name, reason, who) for name in names]
-        await answer_of(cluster.submit(events), _PATIENCE, _HINT)
+    what = _join_names(names)
+    async with audit_act(cluster, who, "hold", f"{kind} {what}: {reason}"):
+        events = [_hold_event(cluster, kind, name, reason, who) for name in names]
+        await await_planner(cluster.submit(events), _PLANNER_TIMEOUT_S, _HINT)
     _log.warning("planning was held", cluster=cluster.name, by=who, kind=kind, name=what, reason=reason)
 
 
-async def preview(
-    request: Request, cluster: PlanLoop, kind: Kind, names: Sequence[str], reason: str, who: str
+async def preview_holds(
+    request: Request, cluster: PlanLoop, kind: HoldKind, names: Sequence[str], reason: str, who: str
 ) -> PreviewView:
     """What would follow if they were held. Raises ProblemError."""
-    return await previewed(request, cluster, [_event(cluster, kind, name, reason, who) for name in names])
+    return await preview_events(
+        request, cluster, [_hold_event(cluster, kind, name, reason, who) for name in names]
+    )
 
 
-async def release(cluster: PlanLoop, kind: Kind, names: Sequence[str], who: str) -> None:
+async def release_planning(cluster: PlanLoop, kind: HoldKind, names: Sequence[str], who: str) -> None:
     """Plan for them again, and note who did so. Raises ProblemError."""
-    what = _several(names)
-    async with audited(cluster, who, "release", f"{kind} {what}"):
+    what = _join_names(names)
+    async with audit_act(cluster, who, "release", f"{kind} {what}"):
         held = [one.name for one in cluster.published.holds if one.kind == kind]
         for name in names:
             if name not in held:
                 allowed = ", ".join(sorted(held)) or f"none: no {kind} is held"
-                raise _invalid(f"planning of {kind} {name[:80]} is not held", allowed)
+                raise _invalid_name(f"planning of {kind} {name[:80]} is not held", allowed)
         now = cluster.now()
         events = [
             PlanningReleased(id=f"api:{secrets.token_hex(8)}", time=now, kind=kind, name=name)
             for name in names
         ]
-        await answer_of(cluster.submit(events), _PATIENCE, _HINT)
+        await await_planner(cluster.submit(events), _PLANNER_TIMEOUT_S, _HINT)
     _log.warning("planning was released", cluster=cluster.name, by=who, kind=kind, name=what)
 
 
-def _named(published: Published, kind: Kind, text: str) -> list[str]:
+def _expand_names(published: Published, kind: HoldKind, text: str) -> list[str]:
     """What a name of the path means: itself, or the nodes that fit. Raises ProblemError."""
     if kind == "queue" or text in published.nodes:
         return [text]
     try:
-        return named(published.nodes, text)
+        return select_nodes(published.nodes, text)
     except ValueError as error:
-        some = ", ".join(sorted(published.nodes, key=natural)[:_NAMED])
-        raise _invalid(str(error)[:200], some or "no nodes are known yet") from None
+        some = ", ".join(sorted(published.nodes, key=natural_key)[:_MAX_NAMES_SHOWN])
+        raise _invalid_name(str(error)[:200], some or "no nodes are known yet") from None
 
 
-def _held(published: Published, kind: Kind, text: str) -> list[str]:
+def _expand_held_names(published: Published, kind: HoldKind, text: str) -> list[str]:
     """The same of those that are held. Raises ProblemError."""
     held = [one.name for one in published.holds if one.kind == kind]
     if kind == "queue" or text in held or text in published.nodes:
         return [text]
-    found = [name for name in _named(published, kind, text) if name in held]
+    found = [name for name in _expand_names(published, kind, text) if name in held]
     return found or [text]
 
 
-def _several(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     """Their names, shortened where they are many."""
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
+    more = f" and {len(names) - _MAX_NAMES_SHOWN} more" if len(names) > _MAX_NAMES_SHOWN else ""
+    return ", ".join(names[:_MAX_NAMES_SHOWN]) + more
 
 
-def _event(cluster: PlanLoop, kind: Kind, name: str, reason: str, who: str) -> PlanningHeld:
-    known = _known(cluster.published, kind)
+def _hold_event(cluster: PlanLoop, kind: HoldKind, name: str, reason: str, who: str) -> PlanningHeld:
+    known = _known_names(cluster.published, kind)
     if name not in known:
-        raise _invalid(f"no {kind} {name[:80]}", ", ".join(sorted(known)[:20]) or f"no {kind}s are known yet")
+        raise _invalid_name(
+            f"no {kind} {name[:80]}", ", ".join(sorted(known)[:20]) or f"no {kind}s are known yet"
+        )
     return PlanningHeld(
         id=f"api:{secrets.token_hex(8)}", time=cluster.now(), kind=kind, name=name, reason=reason, by=who
     )
 
 
-def _known(published: Published, kind: Kind) -> frozenset[str]:
+def _known_names(published: Published, kind: HoldKind) -> frozenset[str]:
     return frozenset(published.nodes if kind == "node" else published.queues)
 
 
-def _invalid(what: str, allowed: str) -> ProblemError:
+def _invalid_name(what: str, allowed: str) -> ProblemError:
     return ProblemError("invalid", what, errors=[Fault(where="path.name", what=what, allowed=allowed)])
 
 
-def _view(request: Request, cluster: PlanLoop) -> Response:
+def _holds_reply(request: Request, cluster: PlanLoop) -> Response:
     published = cluster.published
     rows = tuple(
         HoldView(kind=one.kind, name=one.name, reason=one.reason, since=one.time, by=one.by)
         for one in sorted(published.holds, key=lambda one: (one.kind, one.name))
     )
-    return reply(request, HoldsView(holds=rows, **dated(published)), published)
+    return reply(request, HoldsView(holds=rows, **snapshot_fields(published)), published)

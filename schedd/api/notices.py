@@ -9,27 +9,27 @@ from typing import Annotated, Final, Literal, TypeVar
 from fastapi import APIRouter, Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from schedd.api.access import Cluster, Seen, User
-from schedd.api.audited import audited
-from schedd.api.problems import Fault, ProblemError, answers
+from schedd.api.access import Cluster, User, Visibility
+from schedd.api.audit import audit_act
+from schedd.api.problems import Fault, ProblemError, problem_responses
 from schedd.api.replies import documented, reply
-from schedd.api.text import TextRoute
+from schedd.api.unicode_text import UnicodeRoute
 from schedd.service.access.roles import Bearer
 from schedd.service.cluster.loop import PlanLoop
-from schedd.service.outward.notices import Desk, TooManyWishes
+from schedd.service.outward.notices import Notifier, TooManyWishes
 from schedd.service.read.reading import find
 from schedd.store import StoreError
 from schedd.store.records import Wish
 
 __all__ = ["NoticeView", "NoticesView", "router"]
 
-router = APIRouter(prefix="/v1/clusters/{cluster}/notices", tags=["notices"], route_class=TextRoute)
+router = APIRouter(prefix="/v1/clusters/{cluster}/notices", tags=["notices"], route_class=UnicodeRoute)
 _T = TypeVar("_T")
-_LOCAL: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,63}")
-_Span = Annotated[int, Field(ge=60, le=30 * 86_400)]
-_READ: Final = answers("no-token", "not-allowed", "unknown-cluster", "not-ready")
-_ACT: Final = answers("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid")
-_BODY: Final = answers("bad-request", "too-large", "unknown-job")
+_LOCAL_PART: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,63}")
+_LeadSeconds = Annotated[int, Field(ge=60, le=30 * 86_400)]
+_READ_PROBLEMS: Final = problem_responses("no-token", "not-allowed", "unknown-cluster", "not-ready")
+_ACT_PROBLEMS: Final = problem_responses("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid")
+_BODY_PROBLEMS: Final = problem_responses("bad-request", "too-large", "unknown-job")
 
 
 class NoticeRequest(BaseModel):
@@ -44,9 +44,9 @@ class NoticeRequest(BaseModel):
         Field(description="A job of one's own; empty: all of them, those to come too.", max_length=512),
     ] = ""
     moved: Annotated[
-        _Span | None, Field(description="Tell when the start moved by more than so many seconds.")
+        _LeadSeconds | None, Field(description="Tell when the start moved by more than so many seconds.")
     ] = None
-    ahead: Annotated[_Span | None, Field(description="Tell so many seconds before the start.")] = None
+    ahead: Annotated[_LeadSeconds | None, Field(description="Tell so many seconds before the start.")] = None
     lost: Annotated[
         bool, Field(description="Tell when the job can no longer end by its deadline, with the planned end.")
     ] = False
@@ -62,7 +62,7 @@ class NoticeRequest(BaseModel):
     ] = ""
 
     @model_validator(mode="after")
-    def _say_when(self) -> "NoticeRequest":
+    def _check_trigger(self) -> "NoticeRequest":
         if self.moved is None and self.ahead is None and not self.lost:
             raise ValueError("say when: moved, ahead, lost, or several of them")
         return self
@@ -85,7 +85,7 @@ class NoticeView:
 @documented
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticesView:
-    """All that the asker is told of, and what the site offers."""
+    """All that the caller is told of, and what the site offers."""
 
     notices: tuple[NoticeView, ...]
     domains: Annotated[
@@ -94,65 +94,65 @@ class NoticesView:
     commands: Annotated[tuple[str, ...], Field(description="The site's commands, by name.")]
 
 
-@router.get("", response_model=NoticesView, responses=_READ)
-async def list_notices(request: Request, cluster: Cluster, asker: User) -> Response:
-    """What the asker is told of starts, and by what ways the site tells."""
-    return await _view(request, cluster, asker)
+@router.get("", response_model=NoticesView, responses=_READ_PROBLEMS)
+async def list_notices(request: Request, cluster: Cluster, caller: User) -> Response:
+    """What the caller is told of starts, and by what ways the site tells."""
+    return await _notices_reply(request, cluster, caller)
 
 
-@router.post("", response_model=NoticesView, responses={**_ACT, **_BODY})
+@router.post("", response_model=NoticesView, responses={**_ACT_PROBLEMS, **_BODY_PROBLEMS})
 async def add_notice(
-    request: Request, cluster: Cluster, body: NoticeRequest, asker: User, seen: Seen
+    request: Request, cluster: Cluster, body: NoticeRequest, caller: User, visibility: Visibility
 ) -> Response:
     """Ask to be told when a start moves or comes soon, or a deadline is lost. A notice about one job ends
     with the job.
     """
     what = f"{body.job[:80] or 'all own jobs'}, {body.way}"
-    async with audited(cluster, asker.name, "notify", what) as act:
-        desk = _desk(request, cluster)
-        known = act.who = _known(request, asker)
+    async with audit_act(cluster, caller.name, "notify", what) as act:
+        notifier = _find_notifier(request, cluster)
+        known = act.who = _known_user(request, caller)
         job = ""
         if body.job:
             record = find(cluster.published, body.job)
-            if record is None or not seen.sees(record):
+            if record is None or not visibility.sees(record):
                 raise ProblemError("unknown-job", f"no job {body.job[:80]}")
-            if not (asker.owns(record.facts.owner) or asker.may("see all")):
+            if not (caller.owns(record.facts.owner) or caller.may("see all")):
                 raise ProblemError("not-allowed", f"job {record.id} is another user's")
             job = record.id
-        to = _address(desk, body, known)
+        to = _resolve_address(notifier, body, known)
         wish = Wish(known, job, body.moved, body.ahead, body.way, to, cluster.now(), lost=body.lost)
         cluster.check_leads()
         try:
-            kept = await _kept(lambda: desk.add(wish))
+            kept = await _call_store(lambda: notifier.add(wish))
         except TooManyWishes as error:
             raise ProblemError("invalid", str(error)) from None
         act.detail = f"{kept.number}: {job or 'all own jobs'}, {body.way}"
-    return await _view(request, cluster, asker)
+    return await _notices_reply(request, cluster, caller)
 
 
-@router.delete("/{number}", response_model=NoticesView, responses=_ACT)
+@router.delete("/{number}", response_model=NoticesView, responses=_ACT_PROBLEMS)
 async def remove_notice(
     request: Request,
     cluster: Cluster,
     number: Annotated[int, Path(description="Of the notice.", ge=1, le=1 << 53, examples=[1])],
-    asker: User,
+    caller: User,
 ) -> Response:
     """Be told no more of what this notice is about."""
     cluster.check_leads()
-    async with audited(cluster, asker.name, "notify no more", str(number)) as act:
-        desk = _desk(request, cluster)
-        known = act.who = _known(request, asker)
-        gone = await _kept(lambda: desk.remove(known, number))
+    async with audit_act(cluster, caller.name, "stop notifying", str(number)) as act:
+        notifier = _find_notifier(request, cluster)
+        known = act.who = _known_user(request, caller)
+        gone = await _call_store(lambda: notifier.remove(known, number))
         if gone is None:
             what = f"no notice {number}"
             fault = Fault(where="path.number", what=what, allowed="one of your own; GET the notices")
             raise ProblemError("invalid", what, errors=[fault])
-    return await _view(request, cluster, asker)
+    return await _notices_reply(request, cluster, caller)
 
 
-def _address(desk: Desk, body: NoticeRequest, who: str) -> str:
+def _resolve_address(notifier: Notifier, body: NoticeRequest, who: str) -> str:
     """Where it goes. Raises ProblemError."""
-    settings = desk.settings
+    settings = notifier.settings
     if body.way == "command":
         if body.to not in settings.commands:
             raise _invalid("body.to", f"no command {body.to[:80]!r}", ", ".join(settings.commands) or "none")
@@ -160,30 +160,30 @@ def _address(desk: Desk, body: NoticeRequest, who: str) -> str:
     if not settings.relay:
         raise _invalid("body.way", "this site sends no mail", f"a command: {', '.join(settings.commands)}")
     name, _, domain = (body.to or f"{who}@{settings.domains[0]}").rpartition("@")
-    if not _LOCAL.fullmatch(name) or domain.lower() not in {one.lower() for one in settings.domains}:
+    if not _LOCAL_PART.fullmatch(name) or domain.lower() not in {one.lower() for one in settings.domains}:
         what = f"mail does not go to {(body.to or who)[:80]!r}"
         raise _invalid("body.to", what, f"NAME@ one of {', '.join(settings.domains)}")
     return f"{name}@{domain}"
 
 
-def _desk(request: Request, cluster: PlanLoop) -> Desk:
-    desk: Desk | None = request.app.state.desks.get(cluster.name)
-    if desk is None:
+def _find_notifier(request: Request, cluster: PlanLoop) -> Notifier:
+    notifier: Notifier | None = request.app.state.notifiers.get(cluster.name)
+    if notifier is None:
         raise ProblemError("invalid", "this site sends no notices: [notify] names no relay and no command")
-    return desk
+    return notifier
 
 
-def _known(request: Request, asker: Bearer) -> str:
-    if asker is request.app.state.askers.tokens.anonymous:
+def _known_user(request: Request, caller: Bearer) -> str:
+    if caller is request.app.state.callers.tokens.anonymous:
         raise ProblemError("not-allowed", "who is told of starts must be known by name")
-    return asker.name
+    return caller.name
 
 
-async def _view(request: Request, cluster: PlanLoop, asker: Bearer) -> Response:
-    desk: Desk | None = request.app.state.desks.get(cluster.name)
-    if desk is None:
+async def _notices_reply(request: Request, cluster: PlanLoop, caller: Bearer) -> Response:
+    notifier: Notifier | None = request.app.state.notifiers.get(cluster.name)
+    if notifier is None:
         return reply(request, NoticesView(notices=(), domains=(), commands=()))
-    wishes = await _kept(lambda: desk.wishes(asker.name))
+    wishes = await _call_store(lambda: notifier.wishes(caller.name))
     rows = tuple(
         NoticeView(
             number=one.number,
@@ -197,12 +197,12 @@ async def _view(request: Request, cluster: PlanLoop, asker: Bearer) -> Response:
         )
         for one in wishes
     )
-    settings = desk.settings
+    settings = notifier.settings
     domains = settings.domains if settings.relay else ()
     return reply(request, NoticesView(notices=rows, domains=domains, commands=tuple(settings.commands)))
 
 
-async def _kept(call: Callable[[], _T]) -> _T:
+async def _call_store(call: Callable[[], _T]) -> _T:
     try:
         return await asyncio.to_thread(call)
     except StoreError as error:

@@ -5,21 +5,21 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Request, Response
 
-from schedd.api.access import Cluster, Seen
-from schedd.api.asking import worked_out
-from schedd.api.bodies import Dated, dated
-from schedd.api.jobs import found_job
-from schedd.api.problems import answers
+from schedd.api.access import Cluster, Visibility
+from schedd.api.jobs import find_job
+from schedd.api.planner_calls import get_plan_fork
+from schedd.api.problems import problem_responses
+from schedd.api.question_runner import run_question
 from schedd.api.replies import documented, reply
-from schedd.api.waiting import a_copy
+from schedd.api.views import SnapshotAnswer, snapshot_fields
 from schedd.service.questions.objectives import NodeCost, cost_of, known, measured
 
 __all__ = ["JobCostView", "ObjectiveValue", "ObjectivesView", "router"]
 
 router = APIRouter(prefix="/v1/clusters/{cluster}", tags=["quality"])
 documented(NodeCost)
-_READ = {
-    **answers("no-token", "unknown-cluster", "not-ready"),
+_READ_RESPONSES = {
+    **problem_responses("no-token", "unknown-cluster", "not-ready"),
     304: {"description": "Nothing changed since the `ETag` in `If-None-Match`"},
 }
 
@@ -42,7 +42,7 @@ class ObjectiveValue:
 
 @documented
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ObjectivesView(Dated):
+class ObjectivesView(SnapshotAnswer):
     """What the plan is worth by each objective."""
 
     objectives: tuple[ObjectiveValue, ...]
@@ -52,7 +52,7 @@ class ObjectivesView(Dated):
 
 @documented
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobCostView(Dated):
+class JobCostView(SnapshotAnswer):
     """What a job costs from its start, actual or planned, to the end of its walltime."""
 
     job: str
@@ -72,17 +72,17 @@ class JobCostView(Dated):
     nodes: tuple[NodeCost, ...]
 
 
-@router.get("/plan/objectives", response_model=ObjectivesView, responses=_READ)
-async def get_objectives(request: Request, cluster: Cluster, _: Seen) -> Response:
+@router.get("/plan/objectives", response_model=ObjectivesView, responses=_READ_RESPONSES)
+async def get_objectives(request: Request, cluster: Cluster, _: Visibility) -> Response:
     """The present plan by each objective, over all that runs or is planned from now on.
 
     Times are those that the plan reckons with: every job uses its walltime in full. Where run times are
     predicted, `expected` has the values of the plan in which each job runs as long as half of its like do.
     """
-    copy = await a_copy(cluster)
-    found = await worked_out(request, measured, copy)
+    copy = await get_plan_fork(cluster)
+    found = await run_question(request, measured, copy)
     latest = request.app.state.clusters.foretellers[cluster.name].latest
-    soon = known(await worked_out(request, measured, latest.medians)) if latest is not None else {}
+    soon = known(await run_question(request, measured, latest.medians)) if latest is not None else {}
     values = tuple(
         ObjectiveValue(one.objective.value, one.value, one.unit, one.why, soon.get(one.objective.value))
         for one in found
@@ -90,7 +90,7 @@ async def get_objectives(request: Request, cluster: Cluster, _: Seen) -> Respons
     view = ObjectivesView(
         objectives=values,
         expected_as_of=latest.found.as_of if latest is not None else None,
-        **dated(copy.published),
+        **snapshot_fields(copy.published),
     )
     return reply(request, view, copy.published)
 
@@ -98,17 +98,17 @@ async def get_objectives(request: Request, cluster: Cluster, _: Seen) -> Respons
 @router.get(
     "/jobs/{job}/cost",
     response_model=JobCostView,
-    responses={**_READ, **answers("unknown-job", "invalid")},
+    responses={**_READ_RESPONSES, **problem_responses("unknown-job", "invalid")},
 )
-def get_cost(
+def get_job_cost(
     request: Request,
     cluster: Cluster,
-    seen: Seen,
+    visibility: Visibility,
     job: Annotated[str, Path(description="The server's id of the job.", examples=["123.server"])],
 ) -> Response:
     """What a job costs as it runs or is planned, node by node, against the limit of its owner."""
     published = cluster.published
-    record = found_job(cluster.name, published, seen, job)
+    record = find_job(cluster.name, published, visibility, job)
     found = cost_of(published, record)
     start = int(published.starts[record.slot]) if record.slot >= 0 else -1
     view = JobCostView(
@@ -121,6 +121,6 @@ def get_cost(
         over=found.over,
         currency=found.currency,
         nodes=found.nodes,
-        **dated(published),
+        **snapshot_fields(published),
     )
     return reply(request, view, published)

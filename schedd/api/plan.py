@@ -4,13 +4,13 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Query, Request, Response
 
-from schedd.api.access import Cluster, Seen
-from schedd.api.aside import aside
-from schedd.api.bodies import Bars, GapsView, NodePage, dated
-from schedd.api.jobs import Fields
-from schedd.api.problems import Fault, ProblemError, answers
-from schedd.api.replies import chosen, reply
+from schedd.api.access import Cluster, Visibility
+from schedd.api.background_rendering import rendered_in_background
+from schedd.api.jobs import FieldSelection
+from schedd.api.problems import Fault, ProblemError, problem_responses
+from schedd.api.replies import parse_field_selection, reply
 from schedd.api.reservations import reservation_view
+from schedd.api.views import GapsView, NodePage, PlanPage, snapshot_fields
 from schedd.engine.show.view import Published
 from schedd.service.read.gaps import gaps
 from schedd.service.read.reading import Bar, NodeView, nodes, window
@@ -19,10 +19,10 @@ from schedd.wire.facts import NodeStateName
 __all__ = ["router"]
 
 router = APIRouter(prefix="/v1/clusters/{cluster}", tags=["plan"])
-_DAY: Final = 86_400
+_DAY_S: Final = 86_400
 _TIME_END: Final = 1 << 36
-_READ: Final = {
-    **answers("no-token", "unknown-cluster", "not-ready", "invalid"),
+_READ_RESPONSES: Final = {
+    **problem_responses("no-token", "unknown-cluster", "not-ready", "invalid"),
     304: {"description": "Nothing changed since the `ETag` in `If-None-Match`"},
 }
 
@@ -38,19 +38,19 @@ _Cursor = Annotated[
 ]
 
 
-@router.get("/nodes", response_model=NodePage, responses=_READ)
-@aside
+@router.get("/nodes", response_model=NodePage, responses=_READ_RESPONSES)
+@rendered_in_background
 def list_nodes(
     request: Request,
     cluster: Cluster,
-    seen: Seen,
+    visibility: Visibility,
     state: Annotated[NodeStateName | None, Query(description="Only nodes in this state.")] = None,
     cursor: _Cursor = None,
     limit: Annotated[int, Query(description="At most so many on a page.", ge=1, le=10_000)] = 1_000,
-    fields: Fields = None,
+    fields: FieldSelection = None,
 ) -> Response:
     """Nodes by name: what they have, what is free now, and which jobs hold the rest."""
-    only = chosen(fields, NodeView)
+    only = parse_field_selection(fields, NodeView)
     published = cluster.published
     behind = cursor or ""
     names = sorted(
@@ -60,32 +60,32 @@ def list_nodes(
     )
     page = frozenset(names[:limit])
     following = names[limit - 1] if len(names) > limit else None
-    rows = nodes(published, page.__contains__, seen.sees)
-    found = NodePage(nodes=rows, next=following, **dated(published))
+    rows = nodes(published, page.__contains__, visibility.sees)
+    found = NodePage(nodes=rows, next=following, **snapshot_fields(published))
     return reply(request, found, published, "nodes", only)
 
 
-@router.get("/plan", response_model=Bars, responses=_READ)
-@aside
+@router.get("/plan", response_model=PlanPage, responses=_READ_RESPONSES)
+@rendered_in_background
 def get_plan(
     request: Request,
     cluster: Cluster,
-    seen: Seen,
+    visibility: Visibility,
     begin: _Begin = None,
     end: _End = None,
     cursor: _Cursor = None,
     limit: Annotated[int, Query(description="At most so many jobs on a page.", ge=1, le=10_000)] = 1_000,
-    fields: Fields = None,
+    fields: FieldSelection = None,
 ) -> Response:
     """What runs or is planned at any time in `[begin, end)`, by start: the data of a Gantt chart.
 
-    Jobs that the asker may not see are there without id, owner and queue.
+    Jobs that the caller may not see are there without id, owner and queue.
     """
-    only = chosen(fields, Bar)
+    only = parse_field_selection(fields, Bar)
     published = cluster.published
-    first, last = _window(published, begin, end)
-    page = window(published, first, last, sees=seen.sees, cursor=cursor, limit=limit)
-    found = Bars(
+    first, last = _resolve_window(published, begin, end)
+    page = window(published, first, last, sees=visibility.sees, cursor=cursor, limit=limit)
+    found = PlanPage(
         begin=first,
         end=last,
         jobs=page.rows,
@@ -95,17 +95,17 @@ def get_plan(
             if r.start < last and (r.end is None or r.end > first)
         ),
         next=page.next,
-        **dated(published),
+        **snapshot_fields(published),
     )
     return reply(request, found, published, "jobs", only)
 
 
-@router.get("/gaps", response_model=GapsView, responses=_READ)
-@aside
+@router.get("/gaps", response_model=GapsView, responses=_READ_RESPONSES)
+@rendered_in_background
 def get_gaps(
     request: Request,
     cluster: Cluster,
-    _: Seen,
+    _: Visibility,
     begin: _Begin = None,
     end: _End = None,
     cpus: Annotated[int, Query(description="Leave out pieces with fewer free cpus.", ge=1, le=1 << 24)] = 1,
@@ -126,7 +126,7 @@ def get_gaps(
     Nodes that are down, offline or closed have no gaps.
     """
     published = cluster.published
-    first, last = _window(published, begin, end)
+    first, last = _resolve_window(published, begin, end)
     found = gaps(
         published,
         first,
@@ -142,14 +142,14 @@ def get_gaps(
         totals=found.totals,
         gaps=found.gaps,
         next=found.next,
-        **dated(published),
+        **snapshot_fields(published),
     )
     return reply(request, view, published)
 
 
-def _window(published: Published, begin: int | None, end: int | None) -> tuple[int, int]:
+def _resolve_window(published: Published, begin: int | None, end: int | None) -> tuple[int, int]:
     first = published.as_of if begin is None else begin
-    last = first + _DAY if end is None else end
+    last = first + _DAY_S if end is None else end
     if last <= first:
         fault = Fault(where="query.end", what="the window is empty", allowed=f"above {first}, its begin")
         raise ProblemError("invalid", "query.end: the window is empty", errors=[fault])

@@ -10,13 +10,13 @@ from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
 from schedd.api.access import Admin, Cluster, Operator
-from schedd.api.asking import worked_out
-from schedd.api.audited import audited
-from schedd.api.bodies import Dated, dated
-from schedd.api.outcomes import SearchView, search_view
-from schedd.api.problems import ProblemError, answers
+from schedd.api.audit import audit_act
+from schedd.api.planner_calls import await_planner
+from schedd.api.problems import ProblemError, problem_responses
+from schedd.api.question_runner import run_question
 from schedd.api.replies import documented, reply
-from schedd.api.waiting import answer_of
+from schedd.api.result_views import SearchView, search_view
+from schedd.api.views import SnapshotAnswer, snapshot_fields
 from schedd.engine import Engine
 from schedd.engine.facts.settings import EngineSettings
 from schedd.engine.preview import InTheWay, Moved, Preview, preview
@@ -27,16 +27,24 @@ from schedd.service.questions.asking import tried_in
 from schedd.service.settings.site import SiteSettings
 from schedd.wire import Event, PolicyChanged
 
-__all__ = ["PolicyPreview", "PolicyView", "PreviewView", "change_policy", "foreseen", "previewed", "router"]
+__all__ = [
+    "PolicyPreview",
+    "PolicyView",
+    "PreviewView",
+    "change_policy",
+    "preview_events",
+    "router",
+    "run_policy_preview",
+]
 
-from schedd.api.text import TextRoute
+from schedd.api.unicode_text import UnicodeRoute
 
-router = APIRouter(prefix="/v1/clusters/{cluster}/policy", tags=["policy"], route_class=TextRoute)
+router = APIRouter(prefix="/v1/clusters/{cluster}/policy", tags=["policy"], route_class=UnicodeRoute)
 _log = structlog.get_logger(__name__)
-_PATIENCE: Final = 10.0
+_PLANNER_TIMEOUT_S: Final = 10.0
 _HINT: Final = "it is done as soon as the planner is free; GET the policy to see whether it was"
-_MOST: Final = 1_000
-_ACT: Final = (
+_MAX_ENTRIES: Final = 1_000
+_ACT_PROBLEMS: Final = (
     "no-token",
     "not-allowed",
     "unknown-cluster",
@@ -49,7 +57,7 @@ _ACT: Final = (
 
 @documented
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyView(Dated):
+class PolicyView(SnapshotAnswer):
     """The site's policy in force."""
 
     version: Annotated[int, Field(description="0: that of the configuration; else of the one set since.")]
@@ -60,7 +68,7 @@ class PolicyView(Dated):
 
 @documented
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PreviewView(Dated):
+class PreviewView(SnapshotAnswer):
     """What would follow; nothing was done. Lists are cut after 1,000 entries."""
 
     moved: Annotated[
@@ -92,60 +100,70 @@ class PolicyPreview(PreviewView):
     ]
 
 
-@router.get("", response_model=PolicyView, responses=answers("no-token", "unknown-cluster", "not-ready"))
+@router.get(
+    "", response_model=PolicyView, responses=problem_responses("no-token", "unknown-cluster", "not-ready")
+)
 def get_policy(request: Request, cluster: Cluster, _: Operator) -> Response:
     """The policy in force. Needs the role `operator` or `admin`."""
-    return _view(request, cluster)
+    return _policy_reply(request, cluster)
 
 
-@router.put("", response_model=PolicyView, responses=answers(*_ACT))
-async def put_policy(request: Request, cluster: Cluster, body: SiteSettings, asker: Admin) -> Response:
+@router.put("", response_model=PolicyView, responses=problem_responses(*_ACT_PROBLEMS))
+async def set_policy(request: Request, cluster: Cluster, body: SiteSettings, caller: Admin) -> Response:
     """Put another policy in force, as a whole, until it is withdrawn. Needs the role `admin`.
 
     It goes before the configuration, also after a restart. Jobs beyond its limits move at once.
     """
     version = cluster.published.policy_version + 1
-    await change_policy(cluster, version, body.plain, asker.name)
-    return _view(request, cluster)
+    await change_policy(cluster, version, body.plain, caller.name)
+    return _policy_reply(request, cluster)
 
 
-@router.delete("", response_model=PolicyView, responses=answers(*_ACT))
-async def delete_policy(request: Request, cluster: Cluster, asker: Admin) -> Response:
+@router.delete("", response_model=PolicyView, responses=problem_responses(*_ACT_PROBLEMS))
+async def delete_policy(request: Request, cluster: Cluster, caller: Admin) -> Response:
     """Withdraw the policy put in force: the configuration's is back. Needs the role `admin`."""
-    await change_policy(cluster, 0, {}, asker.name)
-    return _view(request, cluster)
+    await change_policy(cluster, 0, {}, caller.name)
+    return _policy_reply(request, cluster)
 
 
-@router.post("/preview", response_model=PolicyPreview, responses=answers(*_ACT, "too-hard"))
-async def preview_policy(request: Request, cluster: Cluster, body: SiteSettings, asker: Operator) -> Response:
+@router.post(
+    "/preview", response_model=PolicyPreview, responses=problem_responses(*_ACT_PROBLEMS, "too-hard")
+)
+async def preview_policy(
+    request: Request, cluster: Cluster, body: SiteSettings, caller: Operator
+) -> Response:
     """What would follow if this policy was put in force? Needs the role `operator` or `admin`.
 
     `moved` are the jobs that would move at once. Where other criteria are to count in searches than now, one
     search under these is made on a copy of the plan as it would be then: it takes some seconds.
     """
-    return reply(request, await foreseen(request, cluster, body.plain, asker.name))
+    return reply(request, await run_policy_preview(request, cluster, body.plain, caller.name))
 
 
-async def foreseen(request: Request, cluster: PlanLoop, site: Mapping[str, Any], who: str) -> PolicyPreview:
+async def run_policy_preview(
+    request: Request, cluster: PlanLoop, site: Mapping[str, Any], who: str
+) -> PolicyPreview:
     """What would follow if this policy was put in force. Raises ProblemError, PlannerStopped."""
     event = PolicyChanged(id="preview", time=cluster.now(), version=1, site=site, by=who)
     published = cluster.published
     wanted = replace(published.settings, site=site)
     other = wanted.criteria != published.settings.criteria
-    found, run = await _tried(request, cluster, [event], wanted if other else None)
+    found, run = await _run_preview(request, cluster, [event], wanted if other else None)
     return PolicyPreview(
-        search=search_view(run) if run is not None else None, **_followed(found), **dated(published)
+        search=search_view(run) if run is not None else None,
+        **_preview_fields(found),
+        **snapshot_fields(published),
     )
 
 
-async def previewed(request: Request, cluster: PlanLoop, events: Sequence[Event]) -> PreviewView:
+async def preview_events(request: Request, cluster: PlanLoop, events: Sequence[Event]) -> PreviewView:
     """What ``events`` would do, tried on a copy of the engine. Raises ProblemError."""
     published = cluster.published
-    found, _ = await _tried(request, cluster, events)
-    return PreviewView(**_followed(found), **dated(published))
+    found, _ = await _run_preview(request, cluster, events)
+    return PreviewView(**_preview_fields(found), **snapshot_fields(published))
 
 
-class _Followed(TypedDict):
+class _PreviewFields(TypedDict):
     moved: tuple[Moved, ...]
     moves: int
     broken: int
@@ -153,21 +171,21 @@ class _Followed(TypedDict):
     alerts: tuple[str, ...]
 
 
-def _followed(found: Preview) -> _Followed:
+def _preview_fields(found: Preview) -> _PreviewFields:
     return {
-        "moved": found.moved[:_MOST],
+        "moved": found.moved[:_MAX_ENTRIES],
         "moves": len(found.moved),
         "broken": sum(one.broken for one in found.moved),
-        "running": found.running[:_MOST],
+        "running": found.running[:_MAX_ENTRIES],
         "alerts": found.alerts,
     }
 
 
-async def _tried(
+async def _run_preview(
     request: Request, cluster: PlanLoop, events: Sequence[Event], search: EngineSettings | None = None
 ) -> tuple[Preview, SearchRun | None]:
     """What ``events`` would do, and what a search with these settings would find after them."""
-    engine = await answer_of(cluster.at_rest(Engine.fork), _PATIENCE, "ask again in a moment")
+    engine = await await_planner(cluster.at_rest(Engine.fork), _PLANNER_TIMEOUT_S, "ask again in a moment")
 
     def on_a_copy() -> tuple[Preview, SearchRun | None]:
         go_on = tried_in(engine.state.plan)
@@ -175,7 +193,7 @@ async def _tried(
         go_on()
         return found, trial(engine, search) if search is not None else None
 
-    return await worked_out(request, on_a_copy)
+    return await run_question(request, on_a_copy)
 
 
 async def change_policy(cluster: PlanLoop, version: int, site: Mapping[str, Any], who: str) -> None:
@@ -184,15 +202,17 @@ async def change_policy(cluster: PlanLoop, version: int, site: Mapping[str, Any]
         id=f"api:{secrets.token_hex(8)}", time=cluster.now(), version=version, site=site, by=who
     )
     done = f"version {version}" if version else "withdrawn: the configuration's is back"
-    async with audited(cluster, who, "policy", done):
-        await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
+    async with audit_act(cluster, who, "policy", done):
+        await await_planner(cluster.submit([event]), _PLANNER_TIMEOUT_S, _HINT)
         in_force = cluster.published.policy_version
         if version and in_force < version:
             raise ProblemError("not-now", f"the policy was not taken: version {in_force} is in force")
     _log.warning("the policy was changed", cluster=cluster.name, by=who, version=version)
 
 
-def _view(request: Request, cluster: PlanLoop) -> Response:
+def _policy_reply(request: Request, cluster: PlanLoop) -> Response:
     published = cluster.published
     site = dict(published.settings.site)
-    return reply(request, PolicyView(version=published.policy_version, site=site, **dated(published)))
+    return reply(
+        request, PolicyView(version=published.policy_version, site=site, **snapshot_fields(published))
+    )

@@ -9,25 +9,25 @@ from fastapi import APIRouter, Path, Request, Response
 from pydantic import Field
 
 from schedd.api.access import Adapter, Cluster, Operator, User
-from schedd.api.audited import audited
-from schedd.api.bodies import Dated, dated
-from schedd.api.messages import PowerOrder, PowerReadings
-from schedd.api.problems import Fault, ProblemError, answers
+from schedd.api.audit import audit_act
+from schedd.api.planner_calls import await_planner
+from schedd.api.problems import Fault, ProblemError, problem_responses
 from schedd.api.replies import documented, reply
-from schedd.api.text import TextRoute
-from schedd.api.waiting import answer_of
+from schedd.api.request_bodies import PowerReadings, PowerRequest
+from schedd.api.unicode_text import UnicodeRoute
+from schedd.api.views import SnapshotAnswer, snapshot_fields
 from schedd.engine.facts.records import PowerAim, PowerPhase
 from schedd.engine.show.view import Published
 from schedd.service.cluster.loop import PlanLoop
 from schedd.wire import PowerWish, WattsRead
 
-__all__ = ["MeasuredView", "NodePowerView", "PowerView", "router", "view"]
+__all__ = ["NodePowerMeasurement", "NodePowerView", "PowerView", "node_power_views", "router"]
 
-router = APIRouter(prefix="/v1/clusters/{cluster}/power", tags=["plan"], route_class=TextRoute)
+router = APIRouter(prefix="/v1/clusters/{cluster}/power", tags=["plan"], route_class=UnicodeRoute)
 _log = structlog.get_logger(__name__)
-_PATIENCE: Final = 10.0
+_PLANNER_TIMEOUT_S: Final = 10.0
 _HINT: Final = "it is done as soon as the planner is free; GET power to see whether it was"
-_ACT: Final = (
+_ACT_PROBLEMS: Final = (
     "no-token",
     "not-allowed",
     "unknown-cluster",
@@ -36,7 +36,7 @@ _ACT: Final = (
     "bad-request",
     "too-large",
 )
-_KWH: Final = 3_600_000
+_JOULES_PER_KWH: Final = 3_600_000
 
 
 @documented
@@ -68,7 +68,7 @@ class NodePowerView:
 
 @documented
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredView:
+class NodePowerMeasurement:
     """What a node's board measured, and what the plan takes from that. Watts."""
 
     node: str
@@ -84,7 +84,7 @@ class MeasuredView:
 
 @documented
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PowerView(Dated):
+class PowerView(SnapshotAnswer):
     """Power saving as it is."""
 
     mode: Annotated[str, Field(description="`off`, `dry` or `on`, as the site set it.")]
@@ -95,29 +95,29 @@ class PowerView(Dated):
         Field(description="kWh not drawn by nodes since they were off, by the watts measured or set."),
     ]
     nodes: tuple[NodePowerView, ...]
-    measured: tuple[MeasuredView, ...]
+    measured: tuple[NodePowerMeasurement, ...]
 
 
 @router.get(
     "",
     response_model=PowerView,
     responses={
-        **answers("no-token", "unknown-cluster", "not-ready"),
+        **problem_responses("no-token", "unknown-cluster", "not-ready"),
         304: {"description": "Nothing changed since the `ETag` in `If-None-Match`"},
     },
 )
 def get_power(request: Request, cluster: Cluster, _: User) -> Response:
     """Nodes that are switched off or on their way, that failed, or that an admin decides over."""
-    return _reply(request, cluster)
+    return _power_reply(request, cluster)
 
 
-@router.put("/{node}", response_model=PowerView, responses=answers(*_ACT))
-async def put_power(
+@router.put("/{node}", response_model=PowerView, responses=problem_responses(*_ACT_PROBLEMS))
+async def set_node_power(
     request: Request,
     cluster: Cluster,
     node: Annotated[str, Path(description="Its name on the server.", max_length=512, examples=["n1"])],
-    body: PowerOrder,
-    asker: Operator,
+    body: PowerRequest,
+    caller: Operator,
 ) -> Response:
     """Switch a node on or off and keep it so, leave it as it is, or give it back to the plan. Needs the role
     `operator` or `admin`.
@@ -126,7 +126,7 @@ async def put_power(
     ones meanwhile. Jobs planned there may be later than promised.
     """
     note = f"{node[:80]} {body.wish}" + (f": {body.reason}" if body.reason else "")
-    async with audited(cluster, asker.name, "power", note):
+    async with audit_act(cluster, caller.name, "power", note):
         known = cluster.published.nodes
         if node not in known:
             what = f"no node {node[:80]}"
@@ -138,15 +138,17 @@ async def put_power(
             node=node,
             wish=body.wish,
             reason=body.reason,
-            by=asker.name,
+            by=caller.name,
         )
-        await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
-    _log.warning("a node's power was decided over", cluster=cluster.name, by=asker.name, what=note)
-    return _reply(request, cluster)
+        await await_planner(cluster.submit([event]), _PLANNER_TIMEOUT_S, _HINT)
+    _log.warning("a node's power was decided over", cluster=cluster.name, by=caller.name, what=note)
+    return _power_reply(request, cluster)
 
 
-@router.post("/readings", response_model=PowerView, responses=answers(*_ACT))
-async def post_readings(request: Request, cluster: Cluster, body: PowerReadings, _: Adapter) -> Response:
+@router.post("/readings", response_model=PowerView, responses=problem_responses(*_ACT_PROBLEMS))
+async def post_power_readings(
+    request: Request, cluster: Cluster, body: PowerReadings, _: Adapter
+) -> Response:
     """Tell what nodes draw now, as their management boards measure it: all of them in one call, once a minute
     or so. Needs the role `adapter`.
 
@@ -168,11 +170,11 @@ async def post_readings(request: Request, cluster: Cluster, body: PowerReadings,
         nodes=names,
         watts=tuple(body.watts[name] for name in names),
     )
-    await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
-    return _reply(request, cluster)
+    await await_planner(cluster.submit([event]), _PLANNER_TIMEOUT_S, _HINT)
+    return _power_reply(request, cluster)
 
 
-def view(published: Published) -> tuple[NodePowerView, ...]:
+def node_power_views(published: Published) -> tuple[NodePowerView, ...]:
     """What is known of the power of nodes, by name."""
     return tuple(
         NodePowerView(
@@ -192,9 +194,9 @@ def view(published: Published) -> tuple[NodePowerView, ...]:
     )
 
 
-def _measured(published: Published) -> tuple[MeasuredView, ...]:
+def _measurement_views(published: Published) -> tuple[NodePowerMeasurement, ...]:
     return tuple(
-        MeasuredView(
+        NodePowerMeasurement(
             node=name,
             watts=one.last,
             at=one.as_of,
@@ -206,16 +208,16 @@ def _measured(published: Published) -> tuple[MeasuredView, ...]:
     )
 
 
-def _reply(request: Request, cluster: PlanLoop) -> Response:
+def _power_reply(request: Request, cluster: PlanLoop) -> Response:
     published = cluster.published
     saving = published.settings.site.get("power_saving") or {}
     found = PowerView(
         mode=saving.get("mode", "off"),
         off=sum(one.phase == "off" for one in published.power.values()),
         would=published.power_would,
-        saved=round(published.power_saved / _KWH, 3),
-        nodes=view(published),
-        measured=_measured(published),
-        **dated(published),
+        saved=round(published.power_saved / _JOULES_PER_KWH, 3),
+        nodes=node_power_views(published),
+        measured=_measurement_views(published),
+        **snapshot_fields(published),
     )
     return reply(request, found, published)

@@ -16,13 +16,21 @@ from schedd.service.cluster.errors import Overloaded, PlannerStopped, UnknownClu
 from schedd.service.read.reading import CursorError
 from schedd.store import StoreError
 
-__all__ = ["KINDS", "Fault", "Problem", "ProblemError", "answers", "install", "problem_response"]
+__all__ = [
+    "PROBLEM_KINDS",
+    "Fault",
+    "Problem",
+    "ProblemError",
+    "install_handlers",
+    "problem_response",
+    "problem_responses",
+]
 
 _log = structlog.get_logger(__name__)
-_MEDIA: Final = "application/problem+json"
-_MOST: Final = 20
+_MEDIA_TYPE: Final = "application/problem+json"
+_MAX_FAULTS: Final = 20
 
-KINDS: Final[Mapping[str, tuple[int, str]]] = {
+PROBLEM_KINDS: Final[Mapping[str, tuple[int, str]]] = {
     "bad-request": (400, "The request is not understood"),
     "no-token": (401, "No valid token"),
     "not-allowed": (403, "Access denied"),
@@ -116,7 +124,7 @@ class ProblemError(Exception):
 
 def problem_response(path: str, error: ProblemError) -> Response:
     """The document as a response."""
-    status, title = KINDS[error.kind]
+    status, title = PROBLEM_KINDS[error.kind]
     problem = Problem(
         type=f"urn:schedd:problem:{error.kind}",
         title=title,
@@ -129,32 +137,32 @@ def problem_response(path: str, error: ProblemError) -> Response:
     )
     body = problem.model_dump_json(exclude_none=True)
     headers = {"Cache-Control": "no-store", **(error.headers or {})}
-    return Response(body, status, headers, media_type=_MEDIA)
+    return Response(body, status, headers, media_type=_MEDIA_TYPE)
 
 
-def no_such_cluster(error: UnknownCluster) -> ProblemError:
+def unknown_cluster_problem(error: UnknownCluster) -> ProblemError:
     """What to answer to who asked for it."""
     return ProblemError("unknown-cluster", str(error), hint="GET /v1/clusters lists them")
 
 
-def answers(*kinds: str) -> dict[int | str, dict[str, Any]]:
+def problem_responses(*kinds: str) -> dict[int | str, dict[str, Any]]:
     """For a route's ``responses``: the problems of these kinds, by status.
 
     Who must be known must not come too often either.
     """
     found: dict[int | str, dict[str, Any]] = {}
     for kind in (*kinds, "too-often") if "no-token" in kinds else kinds:
-        status, title = KINDS[kind]
+        status, title = PROBLEM_KINDS[kind]
         known = found.get(status)
         words = f"{known['description']}, or: {title}" if known else title
         found[status] = {
             "description": words,
-            "content": {_MEDIA: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+            "content": {_MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
         }
     return found
 
 
-def install(app: FastAPI) -> None:
+def install_handlers(app: FastAPI) -> None:
     """Let every error of ``app`` be a problem document."""
 
     @app.exception_handler(ProblemError)
@@ -163,29 +171,35 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def _(request: Request, error: RequestValidationError) -> Response:
-        return problem_response(request.url.path, _of_validation(error.errors()))
+        return problem_response(request.url.path, _convert_validation_errors(error.errors()))
 
     @app.exception_handler(HTTPException)
     async def _(request: Request, error: HTTPException) -> Response:
-        return problem_response(request.url.path, _of_http(request, error))
+        return problem_response(request.url.path, _convert_http_error(request, error))
 
     @app.exception_handler(UnknownCluster)
     async def _(request: Request, error: UnknownCluster) -> Response:
-        return problem_response(request.url.path, no_such_cluster(error))
+        return problem_response(request.url.path, unknown_cluster_problem(error))
 
     @app.exception_handler(PlannerStopped)
     async def _(request: Request, error: PlannerStopped) -> Response:
-        return problem_response(request.url.path, ProblemError("not-ready", str(error), headers=_LATER))
+        return problem_response(
+            request.url.path, ProblemError("not-ready", str(error), headers=_RETRY_HEADERS)
+        )
 
     @app.exception_handler(StoreError)
     async def _(request: Request, error: StoreError) -> Response:
         hint = "nothing was kept that was not confirmed: send it again, with the same `key` where it has one"
-        problem = ProblemError("not-ready", f"database unavailable: {error}", hint=hint, headers=_LATER)
+        problem = ProblemError(
+            "not-ready", f"database unavailable: {error}", hint=hint, headers=_RETRY_HEADERS
+        )
         return problem_response(request.url.path, problem)
 
     @app.exception_handler(Overloaded)
     async def _(request: Request, error: Overloaded) -> Response:
-        return problem_response(request.url.path, ProblemError("too-much", str(error), headers=_LATER))
+        return problem_response(
+            request.url.path, ProblemError("too-much", str(error), headers=_RETRY_HEADERS)
+        )
 
     @app.exception_handler(WorkSpent)
     async def _(request: Request, error: WorkSpent) -> Response:
@@ -204,10 +218,10 @@ def install(app: FastAPI) -> None:
         return problem_response(request.url.path, ProblemError("defect", detail))
 
 
-_LATER: Final = {"Retry-After": "2"}
+_RETRY_HEADERS: Final = {"Retry-After": "2"}
 
 
-def _of_http(request: Request, error: HTTPException) -> ProblemError:
+def _convert_http_error(request: Request, error: HTTPException) -> ProblemError:
     if error.status_code == HTTPStatus.NOT_FOUND:
         hint = "GET /openapi.json describes the API, /docs shows it to people"
         return ProblemError("unknown-path", f"no path {request.url.path}", hint=hint)
@@ -224,17 +238,17 @@ def _of_http(request: Request, error: HTTPException) -> ProblemError:
     return ProblemError("defect", str(error.detail))
 
 
-def _of_validation(errors: Sequence[Mapping[str, Any]]) -> ProblemError:
+def _convert_validation_errors(errors: Sequence[Mapping[str, Any]]) -> ProblemError:
     if errors[0]["type"] == "json_invalid":
         why = (errors[0].get("ctx") or {}).get("error", "")
         return ProblemError("bad-request", f"the body is not JSON: {why} at character {errors[0]['loc'][-1]}")
-    faults = [_fault(error) for error in errors[:_MOST]]
+    faults = [_convert_fault(error) for error in errors[:_MAX_FAULTS]]
     more = f" and {len(errors) - 1} more" if len(errors) > 1 else ""
     first = faults[0]
     return ProblemError("invalid", f"{first.where}: {first.what}{more}", errors=faults)
 
 
-def _fault(error: Mapping[str, Any]) -> Fault:
+def _convert_fault(error: Mapping[str, Any]) -> Fault:
     context = error.get("ctx") or {}
     parts = [part for part in error["loc"] if part not in context.get("tags", ())]
     where = ""

@@ -16,10 +16,18 @@ from schedd.api.problems import Fault, ProblemError
 from schedd.engine.show.view import Published
 from schedd.service.read.pacing import breathe
 
-__all__ = ["all_documented", "build", "chosen", "documented", "in_columns", "reply", "reply_rows"]
+__all__ = [
+    "all_documented",
+    "build_adapters",
+    "documented",
+    "parse_field_selection",
+    "reply",
+    "reply_rows",
+    "to_columns",
+]
 
-_WHICH_PLAN: Final = re.compile(rb'"(?:as_of|generation)":\d+')
-_PIECE: Final = 50
+_SNAPSHOT_FIELDS: Final = re.compile(rb'"(?:as_of|generation)":\d+')
+_ROWS_PER_CHUNK: Final = 50
 """Rows that are written in one go."""
 _adapters: dict[type, TypeAdapter[Any] | None] = {}
 _row_adapters: dict[type, TypeAdapter[Any]] = {}
@@ -36,7 +44,7 @@ def all_documented() -> Iterable[type]:
     return _adapters
 
 
-def build() -> None:
+def build_adapters() -> None:
     """Make what writes the replies, so that the first requests need not."""
     for kind in _adapters:
         _adapter(kind)
@@ -49,7 +57,7 @@ def _adapter(kind: type) -> TypeAdapter[Any]:
     return found
 
 
-def chosen(text: str | None, kind: type) -> frozenset[str] | None:
+def parse_field_selection(text: str | None, kind: type) -> frozenset[str] | None:
     """The fields of ``kind`` that a query names, None for all. Raises ProblemError."""
     if text is None:
         return None
@@ -69,28 +77,28 @@ def reply(
     rows: str = "",
     only: AbstractSet[str] | None = None,
 ) -> Response:
-    """``value`` as JSON; of what was read from ``published``, 304 when the asker has this already.
+    """``value`` as JSON; of what was read from ``published``, 304 when the caller has this already.
 
     The tag is made of what is said but for which plan says it: it changes when the thing does, not with
     every generation. Weak, since a body and its compressed form have the same. ``only`` these fields of the
     ``rows`` are sent.
     """
-    body = _dumped(value, rows, only)
-    return _tagged(request, body, _WHICH_PLAN.sub(b"", body) if published is not None else None)
+    body = _dump_json(value, rows, only)
+    return _tagged_response(request, body, _SNAPSHOT_FIELDS.sub(b"", body) if published is not None else None)
 
 
-def _dumped(value: Any, rows: str, only: AbstractSet[str] | None) -> bytes:
+def _dump_json(value: Any, rows: str, only: AbstractSet[str] | None) -> bytes:
     """The JSON of ``value``; that of many rows is made in pieces, between which the planner may go first."""
     listed: Any = getattr(value, rows) if rows else ()
-    if len(listed) <= _PIECE:
-        return _adapter(type(value)).dump_json(value, include=_included(value, rows, only))
+    if len(listed) <= _ROWS_PER_CHUNK:
+        return _adapter(type(value)).dump_json(value, include=_include_spec(value, rows, only))
     bare = replace(value, **{rows: ()})
-    around = _adapter(type(value)).dump_json(bare, include=_included(bare, rows, only))
+    around = _adapter(type(value)).dump_json(bare, include=_include_spec(bare, rows, only))
     include: Any = None if only is None else {"__all__": set(only)}
     some = _rows_adapter(type(listed[0]))
     pieces = []
-    for at in range(0, len(listed), _PIECE):
-        pieces.append(some.dump_json(list(listed[at : at + _PIECE]), include=include)[1:-1])
+    for at in range(0, len(listed), _ROWS_PER_CHUNK):
+        pieces.append(some.dump_json(list(listed[at : at + _ROWS_PER_CHUNK]), include=include)[1:-1])
         breathe()
     place = f'"{rows}":[]'.encode()
     before, _, after = around.partition(place)
@@ -104,17 +112,19 @@ def _rows_adapter(kind: Any) -> TypeAdapter[Any]:
     return found
 
 
-def _included(value: Any, rows: str, only: AbstractSet[str] | None) -> dict[str, Any] | None:
+def _include_spec(value: Any, rows: str, only: AbstractSet[str] | None) -> dict[str, Any] | None:
     if only is None:
         return None
     return {**{field.name: True for field in fields(value)}, rows: {"__all__": set(only)}}
 
 
-def in_columns(
+def to_columns(
     value: Any, rows: str, kind: type, only: AbstractSet[str] | None = None
 ) -> dict[str, list[Any]]:
     """The ``rows`` of ``value``, each a ``kind``, column by column as they are sent; ``only`` these."""
-    found = _adapter(type(value)).dump_python(value, mode="json", include=_included(value, rows, only))[rows]
+    found = _adapter(type(value)).dump_python(value, mode="json", include=_include_spec(value, rows, only))[
+        rows
+    ]
     names = [field.name for field in fields(kind) if only is None or field.name in only]
     return {name: [row[name] for row in found] for name in names}
 
@@ -129,10 +139,10 @@ def reply_rows(
     """A page of plain ``rows``, or of their columns, as ``reply`` sends one."""
     said = to_json({"stale": published.stale, "next": following, name: rows})
     which = to_json({"as_of": published.as_of, "generation": published.generation})
-    return _tagged(request, which[:-1] + b"," + said[1:], said)
+    return _tagged_response(request, which[:-1] + b"," + said[1:], said)
 
 
-def _tagged(request: Request, body: bytes, said: bytes | None) -> Response:
+def _tagged_response(request: Request, body: bytes, said: bytes | None) -> Response:
     """``body`` with a tag of what is ``said`` in it, if that is known."""
     headers = {"Cache-Control": "no-cache"}
     if said is not None:

@@ -6,12 +6,12 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Path, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from schedd.api.access import Cluster, Seen
-from schedd.api.bodies import Dated, dated
-from schedd.api.jobs import found_job
-from schedd.api.problems import answers
+from schedd.api.access import Cluster, Visibility
+from schedd.api.jobs import find_job
+from schedd.api.planner_calls import database_errors
+from schedd.api.problems import problem_responses
 from schedd.api.replies import documented, reply
-from schedd.api.waiting import the_database
+from schedd.api.views import SnapshotAnswer, snapshot_fields
 from schedd.service.clusters import Clusters
 from schedd.service.read.past_jobs import ended_jobs
 from schedd.service.read.run_times import PastError, RateOn, past_error, run_time_of
@@ -21,13 +21,13 @@ __all__ = ["RunTimeView", "router"]
 router = APIRouter(prefix="/v1/clusters/{cluster}", tags=["jobs"])
 documented(RateOn)
 documented(PastError)
-_LOOKED_AT: Final = 2_000
+_MAX_PAST_JOBS: Final = 2_000
 """Jobs that ended last, among which those like it are looked for."""
 
 
 @documented
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunTimeView(Dated):
+class RunTimeView(SnapshotAnswer):
     """How long a job runs, as predicted; the plan holds its nodes for the walltime all the same."""
 
     job: str
@@ -52,12 +52,12 @@ class RunTimeView(Dated):
 @router.get(
     "/jobs/{job}/run-time",
     response_model=RunTimeView,
-    responses=answers("no-token", "unknown-cluster", "unknown-job", "not-ready", "invalid"),
+    responses=problem_responses("no-token", "unknown-cluster", "unknown-job", "not-ready", "invalid"),
 )
 async def get_run_time(
     request: Request,
     cluster: Cluster,
-    seen: Seen,
+    visibility: Visibility,
     job: Annotated[str, Path(description="The server's id of the job.", examples=["123.server"])],
 ) -> Response:
     """How long a job is predicted to run, from what, and how good such predictions were.
@@ -66,13 +66,13 @@ async def get_run_time(
     """
     clusters: Clusters = request.app.state.clusters
     published = cluster.published
-    record = found_job(cluster.name, published, seen, job)
+    record = find_job(cluster.name, published, visibility, job)
     latest = clusters.foretellers[cluster.name].latest
     found = run_time_of(published, record, latest.found if latest is not None else None)
     past = None
     if found.units is not None and clusters.durable is not None:
-        with the_database():
-            ended = await run_in_threadpool(ended_jobs, clusters, cluster, 0, _LOOKED_AT)
+        with database_errors():
+            ended = await run_in_threadpool(ended_jobs, clusters, cluster, 0, _MAX_PAST_JOBS)
         past = past_error(published, record.facts.owner, ended)
     view = RunTimeView(
         job=record.id,
@@ -84,6 +84,6 @@ async def get_run_time(
         on=found.on,
         too_short=found.longest is not None and found.longest > record.understood.walltime,
         past=past,
-        **dated(published),
+        **snapshot_fields(published),
     )
     return reply(request, view, published)

@@ -7,28 +7,30 @@ import structlog
 from fastapi import APIRouter, Query, Request, Response
 
 from schedd.api.access import Cluster, Daemon, Operator, User
-from schedd.api.audited import audited
-from schedd.api.outcomes import Searched, SearchesView, search_view
-from schedd.api.problems import answers
+from schedd.api.audit import audit_act
+from schedd.api.planner_calls import await_planner, database_errors
+from schedd.api.problems import problem_responses
 from schedd.api.replies import reply
-from schedd.api.waiting import answer_of, the_database
+from schedd.api.result_views import SearchesView, SearchResult, search_view
 from schedd.service.background.track import SearchRun
 from schedd.service.cluster.loop import PlanLoop
 from schedd.service.clusters import Clusters
 
-__all__ = ["router", "search"]
+__all__ = ["router", "start_search"]
 
-from schedd.api.text import TextRoute
+from schedd.api.unicode_text import UnicodeRoute
 
-router = APIRouter(prefix="/v1/clusters/{cluster}/searches", tags=["plan"], route_class=TextRoute)
+router = APIRouter(prefix="/v1/clusters/{cluster}/searches", tags=["plan"], route_class=UnicodeRoute)
 _log = structlog.get_logger(__name__)
-_MOST: Final = 2**62
-_PATIENCE: Final = 55.0
+_MAX_TIME: Final = 2**62
+_SEARCH_TIMEOUT_S: Final = 55.0
 _HINT: Final = "the search goes on; GET the searches to see what became of it"
 
 
 @router.get(
-    "", response_model=SearchesView, responses=answers("no-token", "unknown-cluster", "not-ready", "invalid")
+    "",
+    response_model=SearchesView,
+    responses=problem_responses("no-token", "unknown-cluster", "not-ready", "invalid"),
 )
 def list_searches(
     request: Request,
@@ -37,12 +39,12 @@ def list_searches(
     _: User,
     cursor: Annotated[
         int | None,
-        Query(description="`next` of the page before; without it, the first page.", ge=1, le=_MOST),
+        Query(description="`next` of the page before; without it, the first page.", ge=1, le=_MAX_TIME),
     ] = None,
     limit: Annotated[int, Query(description="At most so many on a page.", ge=1, le=1_000)] = 100,
 ) -> Response:
     """Searches for a better plan and what became of them, newest first, as long as they are kept."""
-    with the_database():
+    with database_errors():
         page = daemon.tracks[cluster.name].searches(limit, cursor)
     following = str(page.following) if page.following is not None else None
     return reply(request, SearchesView(tuple(map(search_view, page.runs)), following))
@@ -50,21 +52,21 @@ def list_searches(
 
 @router.post(
     "",
-    response_model=Searched,
-    responses=answers("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid"),
+    response_model=SearchResult,
+    responses=problem_responses("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid"),
 )
-async def search_now(request: Request, cluster: Cluster, daemon: Daemon, asker: Operator) -> Response:
+async def search_now(request: Request, cluster: Cluster, daemon: Daemon, caller: Operator) -> Response:
     """Look for a better plan now, and take it over. Needs the role `operator` or `admin`.
 
     The answer comes when it is done. No promise is broken by it, and events do not wait for it.
     """
-    run = await answer_of(await search(cluster, daemon, asker.name), _PATIENCE, _HINT)
-    return reply(request, Searched(search_view(run) if run is not None else None))
+    run = await await_planner(await start_search(cluster, daemon, caller.name), _SEARCH_TIMEOUT_S, _HINT)
+    return reply(request, SearchResult(search_view(run) if run is not None else None))
 
 
-async def search(cluster: PlanLoop, daemon: Clusters, who: str) -> "Future[SearchRun | None]":
+async def start_search(cluster: PlanLoop, daemon: Clusters, who: str) -> "Future[SearchRun | None]":
     """Begin a search, and note who asked for it; None: there was nothing to search. Raises PlannerStopped."""
     cluster.check_leads()
-    async with audited(cluster, who, "search"):
+    async with audit_act(cluster, who, "search"):
         _log.info("a search was asked for", cluster=cluster.name, by=who)
         return daemon.searchers[cluster.name].ask()

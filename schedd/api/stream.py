@@ -8,13 +8,13 @@ from fastapi import APIRouter, Header, Query, Request
 from pydantic import TypeAdapter
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
-from schedd.api.access import Cluster, User, address_of, seen_by, still_counts
+from schedd.api.access import Cluster, User, client_address, credential_check, job_visibility
 from schedd.api.alerts import alerts_for
-from schedd.api.bodies import News, dated
-from schedd.api.problems import ProblemError, answers
+from schedd.api.problems import ProblemError, problem_responses
+from schedd.api.views import PlanUpdate, snapshot_fields
 from schedd.engine.facts.alerts import OpenAlert
 from schedd.engine.show.view import Published
-from schedd.service.access.askers import Askers
+from schedd.service.access.callers import Callers
 from schedd.service.cluster.bell import rung_or_late
 from schedd.service.cluster.feed import Wanted, line_of
 from schedd.service.cluster.loop import PlanLoop
@@ -23,10 +23,10 @@ from schedd.service.read.reading import counts, of_owner
 __all__ = ["router"]
 
 router = APIRouter(prefix="/v1/clusters/{cluster}", tags=["plan"])
-_NEWS: Final = TypeAdapter(News)
-_PAUSE_S: Final = 0.25
+_UPDATE_ADAPTER: Final = TypeAdapter(PlanUpdate)
+_MIN_INTERVAL_S: Final = 0.25
 """Between two events: what changes in quick succession is told together."""
-_MOST: Final = 2_000
+_MAX_JOBS_PER_EVENT: Final = 2_000
 """Jobs in an event; whose list would be longer reads everything anew."""
 _RETRY_MS: Final = 2_000
 
@@ -37,21 +37,21 @@ _RETRY_MS: Final = 2_000
     responses={
         200: {
             "content": {"text/event-stream": {"schema": {"type": "string"}}},
-            "description": "Events `reset` and `changes`, whose data is a `News`",
+            "description": "Events `reset` and `changes`, whose data is a `PlanUpdate`",
         },
-        **answers("no-token", "unknown-cluster", "not-ready", "invalid"),
+        **problem_responses("no-token", "unknown-cluster", "not-ready", "invalid"),
     },
 )
-async def stream(
+async def stream_plan(
     request: Request,
     cluster: Cluster,
-    asker: User,
+    caller: User,
     user: Annotated[
         str | None, Query(description="Only this owner's jobs: `ann`, or `ann@host`.", max_length=512)
     ] = None,
     job: Annotated[str | None, Query(description="Only this job, by its whole id.", max_length=512)] = None,
     last_event_id: Annotated[
-        str | None, Header(description="The id of the last event that the asker has.", max_length=64)
+        str | None, Header(description="The id of the last event that the caller has.", max_length=64)
     ] = None,
 ) -> EventSourceResponse:
     """Follow the plan by server-sent events, which browsers know as `EventSource`.
@@ -63,89 +63,91 @@ async def stream(
     told together. A comment is sent every 15 s while nothing changes. It ends within seconds when the token
     does not count any more.
     """
-    life: str = request.app.state.life
+    life: str = request.app.state.instance_id
     known, _dash, place = (last_event_id or "").rpartition("-")
     since = int(place) if known == life and place.isdecimal() and len(place) < 20 else None
 
-    def wanted(its_id: str, owner: str) -> bool:
-        asked = (job is None or its_id == job) and (user is None or of_owner(owner, user))
-        return asked and seen.sees_owner(owner)
+    def is_wanted(its_id: str, owner: str) -> bool:
+        selected = (job is None or its_id == job) and (user is None or of_owner(owner, user))
+        return selected and visibility.sees_owner(owner)
 
-    seen, counts = seen_by(request, asker, cluster), still_counts(request)
+    visibility, counts = job_visibility(request, caller, cluster), credential_check(request)
 
     def goes_on() -> bool:
-        nonlocal seen  # what others show may change meanwhile
-        seen = seen_by(request, asker, cluster)
+        nonlocal visibility  # what others show may change meanwhile
+        visibility = job_visibility(request, caller, cluster)
         return counts()
 
-    def alerts_of() -> tuple[OpenAlert, ...]:
-        return alerts_for(cluster, seen, everything=asker.may("see all"))
+    def open_alerts() -> tuple[OpenAlert, ...]:
+        return alerts_for(cluster, visibility, everything=caller.may("see all"))
 
-    askers: Askers = request.app.state.askers
-    address = address_of(request)
-    if not askers.may_stream(asker, address):
+    callers: Callers = request.app.state.callers
+    address = client_address(request)
+    if not callers.may_stream(caller, address):
         raise ProblemError(
-            "too-often", f"too many streams of {asker.name}", hint="end some", headers={"Retry-After": "5"}
+            "too-often", f"too many streams of {caller.name}", hint="end some", headers={"Retry-After": "5"}
         )
 
     async def events() -> AsyncIterator[ServerSentEvent]:
-        with askers.streaming(asker, address):
-            async for event in _events(cluster, life, since, wanted, alerts_of, goes_on):
+        with callers.streaming(caller, address):
+            async for event in _stream_events(cluster, life, since, is_wanted, open_alerts, goes_on):
                 yield event
 
     return EventSourceResponse(events(), ping=15, sep="\n", headers={"Cache-Control": "no-store"})
 
 
-async def _events(
+async def _stream_events(
     cluster: PlanLoop,
     life: str,
     since: int | None,
-    wanted: Wanted,
-    alerts_of: Callable[[], tuple[OpenAlert, ...]],
+    is_wanted: Wanted,
+    open_alerts: Callable[[], tuple[OpenAlert, ...]],
     goes_on: Callable[[], bool],
 ) -> AsyncIterator[ServerSentEvent]:
     state: object = None
-    told: Published | None = None
+    last_sent: Published | None = None
     with cluster.feed.bell.heard() as rung:
         while not cluster.feed.bell.closed and goes_on():
             rung.clear()
             published = cluster.published
-            alerts = alerts_of()
+            alerts = open_alerts()
             now = (published.stale, published.paused, published.halted, alerts)
-            if published is not told or now != state:
+            if published is not last_sent or now != state:
                 # Thousands of jobs may have changed: others are not to wait while these are gone through.
                 event = await asyncio.to_thread(
-                    _event, cluster, published, since, wanted, alerts, state != now
+                    _make_event, cluster, published, since, is_wanted, alerts, state != now
                 )
                 if event is not None:
                     event.id = f"{life}-{published.generation}"
                     event.retry = _RETRY_MS if since is None else None
                     yield event
-                since, state, told = published.generation, now, published
-                await asyncio.sleep(_PAUSE_S)
+                since, state, last_sent = published.generation, now, published
+                await asyncio.sleep(_MIN_INTERVAL_S)
             await rung_or_late(rung)
 
 
-def _event(
+def _make_event(
     cluster: PlanLoop,
     published: Published,
     since: int | None,
-    wanted: Wanted,
+    is_wanted: Wanted,
     alerts: tuple[OpenAlert, ...],
     always: bool,
 ) -> ServerSentEvent | None:
-    found = cluster.feed.since(published, since, wanted) if since is not None else None
-    reset = found is None or len(found[0]) > _MOST
+    found = cluster.feed.since(published, since, is_wanted) if since is not None else None
+    reset = found is None or len(found[0]) > _MAX_JOBS_PER_EVENT
     changed, gone = found if found is not None and not reset else ([], [])
     if not (reset or always or changed or gone):
         return None
-    news = News(
+    news = PlanUpdate(
         paused=published.paused,
         halted=published.halted,
         alerts=alerts,
         jobs=counts(published),
         changed=tuple(line_of(published, record) for record in changed),
         gone=tuple(gone),
-        **dated(published),
+        **snapshot_fields(published),
     )
-    return ServerSentEvent(_NEWS.dump_json(news).decode(), event="reset" if reset else "changes", sep="\n")
+    return ServerSentEvent(
+        _UPDATE_ADAPTER.dump_json(news).decode(), event="reset" if reset else "changes", sep="\n"
+    )

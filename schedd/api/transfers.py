@@ -11,12 +11,12 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from schedd.api.access import Cluster, Federation
-from schedd.api.audited import audited
-from schedd.api.bodies import Dated, dated
-from schedd.api.problems import ProblemError, answers
+from schedd.api.audit import audit_act
+from schedd.api.planner_calls import await_planner
+from schedd.api.problems import ProblemError, problem_responses
 from schedd.api.replies import documented, reply
-from schedd.api.text import TextRoute
-from schedd.api.waiting import answer_of
+from schedd.api.unicode_text import UnicodeRoute
+from schedd.api.views import SnapshotAnswer, snapshot_fields
 from schedd.engine.facts.arrays import array_number
 from schedd.engine.facts.records import TransferPhase, TransferRecord
 from schedd.engine.show.job_view import JobView, record_of, view_of
@@ -33,24 +33,24 @@ from schedd.wire import (
     TransferWithdrawal,
 )
 
-__all__ = ["Submission", "TransferView", "TransfersView", "router"]
+__all__ = ["TransferSubmission", "TransferView", "TransfersView", "router"]
 
 router = APIRouter(
-    prefix="/v1/clusters/{cluster}/transfers", tags=["exchange with a federation"], route_class=TextRoute
+    prefix="/v1/clusters/{cluster}/transfers", tags=["exchange with a federation"], route_class=UnicodeRoute
 )
 _log = structlog.get_logger(__name__)
-_PATIENCE: Final = 10.0
+_PLANNER_TIMEOUT_S: Final = 10.0
 _HINT: Final = "ask for the same again: what was done is not done twice"
-_ACT: Final = ("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid", "too-much")
-_READ: Final = ("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid")
-_PUT: Final = (*_ACT, "bad-request", "too-large", "unknown-transfer")
-_LET: Final = (*_ACT, "unknown-transfer", "not-now")
+_ACT_PROBLEMS: Final = ("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid", "too-much")
+_READ_PROBLEMS: Final = ("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid")
+_PUT_PROBLEMS: Final = (*_ACT_PROBLEMS, "bad-request", "too-large", "unknown-transfer")
+_RELEASE_PROBLEMS: Final = (*_ACT_PROBLEMS, "unknown-transfer", "not-now")
 _TIME_END: Final = 1 << 36
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,199}")
-_PLAIN: Final = re.compile(r"[^\x00-\x1f\x7f]{0,10000}")
-_OVER: Final = ("withdrawn", "refused")
-_MOST_TASKS: Final = 100_000
-_FIELDS: Final = frozenset({"planned_start", "planned_end", "promised_start", "state", "started"})
+_NAME_PATTERN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,199}")
+_ONE_LINE_PATTERN: Final = re.compile(r"[^\x00-\x1f\x7f]{0,10000}")
+_FINAL_PHASES: Final = ("withdrawn", "refused")
+_MAX_ARRAY_TASKS: Final = 100_000
+_JOB_FIELDS: Final = frozenset({"planned_start", "planned_end", "promised_start", "state", "started"})
 
 _TransferName = Annotated[
     str,
@@ -60,10 +60,10 @@ _TransferName = Annotated[
         examples=["fed.1042.1"],
     ),
 ]
-_Words = Annotated[dict[str, str], Field(max_length=500)]
+_TextMap = Annotated[dict[str, str], Field(max_length=500)]
 
 
-class Submission(BaseModel):
+class TransferSubmission(BaseModel):
     """A job as `qsub` would send it."""
 
     model_config = ConfigDict(
@@ -90,11 +90,11 @@ class Submission(BaseModel):
     ]
     script: Annotated[str, Field(min_length=1, max_length=1 << 20, pattern=r"^[^\x00]+$")]
     queue: Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z0-9._-]*$")] = ""
-    resources: Annotated[_Words, Field(description="Of the `Resource_List`, as `qsub -l` takes them.")] = {}
+    resources: Annotated[_TextMap, Field(description="Of the `Resource_List`, as `qsub -l` takes them.")] = {}
     attributes: Annotated[
-        _Words, Field(description=f"Plain attributes: {', '.join(sorted(TRANSFER_ATTRIBUTES))}.")
+        _TextMap, Field(description=f"Plain attributes: {', '.join(sorted(TRANSFER_ATTRIBUTES))}.")
     ] = {}
-    variables: Annotated[_Words, Field(description="The job's environment (`-v`).")] = {}
+    variables: Annotated[_TextMap, Field(description="The job's environment (`-v`).")] = {}
     keep_for: Annotated[
         int,
         Field(
@@ -124,12 +124,12 @@ class Submission(BaseModel):
     ] = ""
 
     @model_validator(mode="after")
-    def _an_array(self) -> "Submission":
+    def _check_array(self) -> "TransferSubmission":
         first, dash, last = self.array.partition("-")
-        if dash and not 0 <= int(last) - int(first) < _MOST_TASKS:
+        if dash and not 0 <= int(last) - int(first) < _MAX_ARRAY_TASKS:
             raise ValueError(
                 f"array {self.array}: the last index is not before the first, and there are at most "
-                f"{_MOST_TASKS} of them"
+                f"{_MAX_ARRAY_TASKS} of them"
             )
         if dash and (self.booked or self.booking or self.keep_for):
             raise ValueError("an array has no booking, and no place is kept for it on hold")
@@ -139,24 +139,24 @@ class Submission(BaseModel):
 
     @field_validator("user")
     @classmethod
-    def _no_root(cls, user: str) -> str:
+    def _refuse_root(cls, user: str) -> str:
         if user == "root":
             raise ValueError("no jobs are handed over for root")
         return user
 
     @field_validator("resources", "attributes", "variables")
     @classmethod
-    def _plain(cls, words: dict[str, str]) -> dict[str, str]:
+    def _check_plain_text(cls, words: dict[str, str]) -> dict[str, str]:
         for name, value in words.items():
-            if not _NAME.fullmatch(name):
+            if not _NAME_PATTERN.fullmatch(name):
                 raise ValueError(f"{name[:40]!r} is no name: letters, digits, '_' and '.'")
-            if not _PLAIN.fullmatch(value):
+            if not _ONE_LINE_PATTERN.fullmatch(value):
                 raise ValueError(f"{name}: at most 10000 characters in one line")
         return words
 
     @field_validator("attributes")
     @classmethod
-    def _allowed(cls, words: dict[str, str]) -> dict[str, str]:
+    def _check_attributes(cls, words: dict[str, str]) -> dict[str, str]:
         for name in words:
             if name not in TRANSFER_ATTRIBUTES:
                 raise ValueError(
@@ -167,7 +167,7 @@ class Submission(BaseModel):
 
 @documented
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TasksView:
+class ArrayTaskCounts:
     """How many jobs of an array there are, and how many of them stand where."""
 
     tasks: int
@@ -213,14 +213,14 @@ class TransferView:
     """The server's code for the step that was refused last; 0 for a refusal of the adapter's own, or none."""
     text: str
     """Why the last step was refused; empty when it was not."""
-    tasks: TasksView | None
+    tasks: ArrayTaskCounts | None
     """Of a job array: how its jobs stand. Its `planned_start` is the first one's of those that wait, its
     `planned_end` the last one's."""
 
 
 @documented
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TransfersView(Dated):
+class TransfersView(SnapshotAnswer):
     """Jobs that were handed over."""
 
     transfers: tuple[TransferView, ...]
@@ -228,7 +228,7 @@ class TransfersView(Dated):
 
 @documented
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TransferResultView(Dated):
+class TransferResult(SnapshotAnswer):
     """One transfer after what was asked for."""
 
     transfer: TransferView
@@ -237,12 +237,12 @@ class TransferResultView(Dated):
 @router.get(
     "",
     response_model=TransfersView,
-    responses=answers("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid"),
+    responses=problem_responses("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid"),
 )
 def list_transfers(
     request: Request,
     cluster: Cluster,
-    asker: Federation,
+    caller: Federation,
     since: Annotated[
         int,
         Query(
@@ -260,24 +260,24 @@ def list_transfers(
         ),
     ] = None,
 ) -> Response:
-    """The asker's own transfers; an admin's: all. Needs the role `federation` or `admin`."""
+    """The caller's own transfers; an admin's: all. Needs the role `federation` or `admin`."""
     published = cluster.published
     found = (
-        view(published, one)
+        transfer_view(published, one)
         for one in published.transfers.values()
-        if (asker.may("administer") or one.by == asker.name)
-        and not ((one.phase in _OVER or one.end) and one.since < since)
-        and (after is None or one.since >= since or _moved(published, one, after))
+        if (caller.may("administer") or one.by == caller.name)
+        and not ((one.phase in _FINAL_PHASES or one.end) and one.since < since)
+        and (after is None or one.since >= since or _changed_since(published, one, after))
     )
-    return reply(request, TransfersView(transfers=tuple(found), **dated(published)))
+    return reply(request, TransfersView(transfers=tuple(found), **snapshot_fields(published)))
 
 
-def _moved(published: Published, record: TransferRecord, after: int) -> bool:
+def _changed_since(published: Published, record: TransferRecord, after: int) -> bool:
     """Whether the planner's view of the job may be another than that of the generation ``after``."""
     if not record.server_job or record.end:
         return False
     if record.tasks:
-        slots = _slots_of(published, record)
+        slots = _array_slots(published, record)
         return not slots.shape[0] or int(published.changed[slots].max()) > after
     job = record_of(published, record.server_job)
     return job is not None and (job.slot < 0 or int(published.changed[job.slot]) > after)
@@ -285,68 +285,68 @@ def _moved(published: Published, record: TransferRecord, after: int) -> bool:
 
 @router.get(
     "/{name}",
-    response_model=TransferResultView,
-    responses=answers(
+    response_model=TransferResult,
+    responses=problem_responses(
         "no-token", "not-allowed", "unknown-cluster", "unknown-transfer", "not-ready", "invalid"
     ),
 )
-def get_transfer(request: Request, cluster: Cluster, name: _TransferName, asker: Federation) -> Response:
-    """One transfer: its phase, its job, what went wrong. The asker's own; an admin's: any."""
-    return _answer(request, cluster, name, asker.name, all_of_them=asker.may("administer"))
+def get_transfer(request: Request, cluster: Cluster, name: _TransferName, caller: Federation) -> Response:
+    """One transfer: its phase, its job, what went wrong. The caller's own; an admin's: any."""
+    return _transfer_reply(request, cluster, name, caller.name, all_of_them=caller.may("administer"))
 
 
 @router.put(
     "/{name}",
-    response_model=TransferResultView,
-    responses=answers(*_ACT, "bad-request", "too-large", "unknown-transfer"),
+    response_model=TransferResult,
+    responses=problem_responses(*_ACT_PROBLEMS, "bad-request", "too-large", "unknown-transfer"),
 )
 async def submit_held_job(
-    request: Request, cluster: Cluster, name: _TransferName, body: Submission, asker: Federation
+    request: Request, cluster: Cluster, name: _TransferName, body: TransferSubmission, caller: Federation
 ) -> Response:
     """Have a job submitted to the server, in its user's name and on hold. Needs the role `federation`.
 
     The answer comes when this is kept and will be done; `phase` says later whether it was. The same name
     again changes nothing. The server decides whether the user may submit this there.
     """
-    async with audited(cluster, asker.name, "transfer jobs", f"{name}: a job of {body.user}"):
-        _check_owner(cluster.published, name, asker.name)
+    async with audit_act(cluster, caller.name, "transfer jobs", f"{name}: a job of {body.user}"):
+        _check_sender(cluster.published, name, caller.name)
         submission = SubmissionFacts(
             body.user, body.script, body.queue, body.resources, body.attributes, body.variables, body.array
         )
         now = cluster.now()
         event = TransferRequest(
-            id=_id(),
+            id=_event_id(),
             time=now,
             transfer=name,
             submission=submission,
-            by=asker.name,
+            by=caller.name,
             keep_until=now + body.keep_for if body.keep_for else 0,
             booked=body.booked,
             booking=body.booking,
         )
-        await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
-    _log.info("a job was handed over", cluster=cluster.name, by=asker.name, transfer=name, user=body.user)
-    return _answer(request, cluster, name, asker.name)
+        await await_planner(cluster.submit([event]), _PLANNER_TIMEOUT_S, _HINT)
+    _log.info("a job was handed over", cluster=cluster.name, by=caller.name, transfer=name, user=body.user)
+    return _transfer_reply(request, cluster, name, caller.name)
 
 
 @router.post(
     "/{name}/release",
-    response_model=TransferResultView,
-    responses=answers(*_ACT, "unknown-transfer", "not-now"),
+    response_model=TransferResult,
+    responses=problem_responses(*_ACT_PROBLEMS, "unknown-transfer", "not-now"),
 )
 async def release_transfer(
-    request: Request, cluster: Cluster, name: _TransferName, asker: Federation
+    request: Request, cluster: Cluster, name: _TransferName, caller: Federation
 ) -> Response:
     """Let the job run: its hold is released. Needs the role `federation`."""
-    async with audited(cluster, asker.name, "release", name):
-        record = _known(cluster, name, asker.name)
+    async with audit_act(cluster, caller.name, "release", name):
+        record = _find_transfer(cluster, name, caller.name)
         if record.phase not in ("held", "releasing", "released"):
             raise ProblemError(
                 "not-now", f"transfer {name} is {record.phase}", hint="it can be released once it is held"
             )
-        event = TransferRelease(id=_id(), time=cluster.now(), transfer=name)
-        await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
-    return _answer(request, cluster, name, asker.name)
+        event = TransferRelease(id=_event_id(), time=cluster.now(), transfer=name)
+        await await_planner(cluster.submit([event]), _PLANNER_TIMEOUT_S, _HINT)
+    return _transfer_reply(request, cluster, name, caller.name)
 
 
 class BagEnd(BaseModel):
@@ -362,56 +362,60 @@ class BagEnd(BaseModel):
 
 @router.post(
     "/{name}/bag-end",
-    response_model=TransferResultView,
-    responses=answers(*_LET, "bad-request", "too-large"),
+    response_model=TransferResult,
+    responses=problem_responses(*_RELEASE_PROBLEMS, "bad-request", "too-large"),
 )
 async def report_bag_end(
-    request: Request, cluster: Cluster, name: _TransferName, body: BagEnd, asker: Federation
+    request: Request, cluster: Cluster, name: _TransferName, body: BagEnd, caller: Federation
 ) -> Response:
     """Say when all of that ends of which the handed-over array is a share: with `coordinate_arrays`, repairs
     rank the array's jobs by it. Needs the role `federation`.
     """
-    record = _known(cluster, name, asker.name)
+    record = _find_transfer(cluster, name, caller.name)
     if not record.tasks or not record.server_job:
         what = "is not at the server yet" if record.tasks else "is no array"
         raise ProblemError("not-now", f"transfer {name} {what}")
-    event = BagEndReported(id=_id(), time=cluster.now(), array=record.server_job, end=body.end)
-    await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
-    return _answer(request, cluster, name, asker.name)
+    event = BagEndReported(id=_event_id(), time=cluster.now(), array=record.server_job, end=body.end)
+    await await_planner(cluster.submit([event]), _PLANNER_TIMEOUT_S, _HINT)
+    return _transfer_reply(request, cluster, name, caller.name)
 
 
-@router.delete("/{name}", response_model=TransferResultView, responses=answers(*_ACT, "unknown-transfer"))
+@router.delete(
+    "/{name}", response_model=TransferResult, responses=problem_responses(*_ACT_PROBLEMS, "unknown-transfer")
+)
 async def withdraw_transfer(
     request: Request,
     cluster: Cluster,
     name: _TransferName,
-    asker: Federation,
+    caller: Federation,
     forced: Annotated[bool, Query(description="Though it may run: a group's part is then deleted.")] = False,
 ) -> Response:
     """Take the job back, unless it runs. Needs the role `federation`.
 
     One that is not known here is remembered as taken back: should it still come, it is not submitted.
     """
-    async with audited(cluster, asker.name, "withdraw", name):
-        _check_owner(cluster.published, name, asker.name)
+    async with audit_act(cluster, caller.name, "withdraw", name):
+        _check_sender(cluster.published, name, caller.name)
         record = cluster.published.transfers.get(name)
         if forced and record is not None and not record.booked:
             raise ProblemError(
                 "not-allowed", f"transfer {name} is no part of a group: it is not deleted by force"
             )
-        event = TransferWithdrawal(id=_id(), time=cluster.now(), transfer=name, by=asker.name, forced=forced)
-        await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
-    return _answer(request, cluster, name, asker.name)
+        event = TransferWithdrawal(
+            id=_event_id(), time=cluster.now(), transfer=name, by=caller.name, forced=forced
+        )
+        await await_planner(cluster.submit([event]), _PLANNER_TIMEOUT_S, _HINT)
+    return _transfer_reply(request, cluster, name, caller.name)
 
 
-def view(published: Published, record: TransferRecord) -> TransferView:
+def transfer_view(published: Published, record: TransferRecord) -> TransferView:
     """A transfer with where its job stands."""
     if record.tasks:
-        return _array_view(published, record)
+        return _array_transfer_view(published, record)
     job: JobView | None = None
     if record.server_job and not record.end:
         found = record_of(published, record.server_job)
-        job = view_of(published, found, _FIELDS) if found is not None else None
+        job = view_of(published, found, _JOB_FIELDS) if found is not None else None
     return TransferView(
         transfer=record.transfer,
         user=record.user,
@@ -432,15 +436,15 @@ def view(published: Published, record: TransferRecord) -> TransferView:
     )
 
 
-def _slots_of(published: Published, record: TransferRecord) -> Ints:
+def _array_slots(published: Published, record: TransferRecord) -> Ints:
     """Those of an array's jobs that are not over."""
     own = published.array_of == array_number(record.server_job)
     return np.flatnonzero(own & (published.states != VACANT))
 
 
-def _array_view(published: Published, record: TransferRecord) -> TransferView:
+def _array_transfer_view(published: Published, record: TransferRecord) -> TransferView:
     """An array with where its jobs stand; nothing is done for each of them."""
-    slots = _slots_of(published, record) if record.server_job and not record.end else np.zeros(0, np.int64)
+    slots = _array_slots(published, record) if record.server_job and not record.end else np.zeros(0, np.int64)
     states, starts, promises = published.states[slots], published.starts[slots], published.promise[slots]
     runs, waits = states == FIXED, states == PLANNED
     ends = (starts + published.durations[slots])[runs | waits]
@@ -466,7 +470,7 @@ def _array_view(published: Published, record: TransferRecord) -> TransferView:
         exit_status=record.exit_status,
         code=record.code,
         text=record.text,
-        tasks=TasksView(
+        tasks=ArrayTaskCounts(
             tasks=record.tasks,
             planned=int(waits.sum()),
             running=int(runs.sum()),
@@ -479,26 +483,28 @@ def _array_view(published: Published, record: TransferRecord) -> TransferView:
     )
 
 
-def _answer(
-    request: Request, cluster: PlanLoop, name: str, asker: str, *, all_of_them: bool = False
+def _transfer_reply(
+    request: Request, cluster: PlanLoop, name: str, caller: str, *, all_of_them: bool = False
 ) -> Response:
-    record = _known(cluster, name, asker, all_of_them=all_of_them)
+    record = _find_transfer(cluster, name, caller, all_of_them=all_of_them)
     published = cluster.published
-    return reply(request, TransferResultView(transfer=view(published, record), **dated(published)))
+    return reply(
+        request, TransferResult(transfer=transfer_view(published, record), **snapshot_fields(published))
+    )
 
 
-def _known(cluster: PlanLoop, name: str, asker: str, *, all_of_them: bool = False) -> TransferRecord:
+def _find_transfer(cluster: PlanLoop, name: str, caller: str, *, all_of_them: bool = False) -> TransferRecord:
     record = cluster.published.transfers.get(name)
-    if record is None or not (all_of_them or record.by == asker):
-        raise ProblemError("unknown-transfer", f"cluster {cluster.name} knows no transfer {name} of {asker}")
+    if record is None or not (all_of_them or record.by == caller):
+        raise ProblemError("unknown-transfer", f"cluster {cluster.name} knows no transfer {name} of {caller}")
     return record
 
 
-def _check_owner(published: Published, name: str, asker: str) -> None:
+def _check_sender(published: Published, name: str, caller: str) -> None:
     known = published.transfers.get(name)
-    if known is not None and known.by != asker:
-        raise ProblemError("not-allowed", f"transfer {name} is not one of {asker}")
+    if known is not None and known.by != caller:
+        raise ProblemError("not-allowed", f"transfer {name} is not one of {caller}")
 
 
-def _id() -> str:
+def _event_id() -> str:
     return f"api:{secrets.token_hex(8)}"

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 from pydantic import BaseModel
 
-from schedd.api.listening import out_of_date
-from schedd.api.parts import parts_of
+from schedd.api.listening_sockets import certificate_fault
+from schedd.api.settings_resources import load_resources
 from schedd.cli.config_init import init
 from schedd.cli.installed import ConfigFile, configuration, failing, owned, settings_of
 from schedd.service.settings.advice import advice
@@ -116,6 +116,6 @@ def _try_database(url: str | None) -> None:
 
 def _checked(settings: Settings) -> Iterator[str]:
     """Advice about what the settings name. Raises SettingsError when it cannot be used."""
-    tls = parts_of(settings).tls
-    if tls is not None and (why := out_of_date(tls, settings.server)):
+    tls = load_resources(settings).tls
+    if tls is not None and (why := certificate_fault(tls, settings.server)):
         yield f"server.tls_certificate: no client will trust {settings.server.tls_certificate}: {why}"

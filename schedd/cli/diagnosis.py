@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from schedd import __version__
-from schedd.api.parts import parts_of
+from schedd.api.settings_resources import load_resources
 from schedd.cli.installed import configuration, settings_of
 from schedd.client import Client, ClientError, Endpoint, Refused, Unreachable, find_endpoint
 from schedd.client.answers import ClusterView, OpenAlert
@@ -63,7 +63,7 @@ def of_this_host(config: Path | None) -> Iterator[Finding]:
         return
     try:
         settings = settings_of(config)
-        parts = parts_of(settings)
+        parts = load_resources(settings)
     except SettingsError as error:
         for line in str(error).splitlines():
             yield Finding("settings", "bad", line, "fix it; `schedd config check` checks it again")

@@ -26,17 +26,17 @@ def make_parser() -> argparse.ArgumentParser:
 def run(argv: Sequence[str]) -> int:
     """Federate as the arguments say; 0 after a clean end, 2 for bad settings, 1 for what else went wrong."""
     args = make_parser().parse_args(argv)
-    from schedd.api.federating import federate, peer_tokens, tokens_of  # noqa: PLC0415
-    from schedd.api.listening import ListenError, listen  # noqa: PLC0415
-    from schedd.api.persons import persons_of  # noqa: PLC0415
+    from schedd.api.federation_daemon import load_member_tokens, load_tokens, run_federation  # noqa: PLC0415
+    from schedd.api.federation_users import load_federation_users  # noqa: PLC0415
+    from schedd.api.listening_sockets import ListenError, listen_tcp  # noqa: PLC0415
     from schedd.federation.settings import SettingsError, load  # noqa: PLC0415
     from schedd.service.logs import set_up  # noqa: PLC0415
     from schedd.service.settings import file as of_daemon  # noqa: PLC0415
 
     try:
         settings = load(args.config)
-        tokens, own = tokens_of(settings), peer_tokens(settings)
-        persons = persons_of(settings)
+        tokens, own = load_tokens(settings), load_member_tokens(settings)
+        users = load_federation_users(settings)
     except (SettingsError, of_daemon.SettingsError) as error:
         print(f"schedd federate: {error}".replace("\n", "\nschedd federate: "), file=sys.stderr)
         return 2
@@ -45,8 +45,8 @@ def run(argv: Sequence[str]) -> int:
         return 0
     set_up(of_daemon.LogSettings())
     try:
-        server = listen(settings.server.host, settings.server.port)
+        server = listen_tcp(settings.server.host, settings.server.port)
     except ListenError as error:
         print(f"schedd federate: {error}", file=sys.stderr)
         return 1
-    return 0 if federate(settings, tokens, own, server, persons) else 1
+    return 0 if run_federation(settings, tokens, own, server, users) else 1

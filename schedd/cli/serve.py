@@ -35,8 +35,8 @@ def run(argv: Sequence[str]) -> int:
     # What the parser refuses is to be answered at once, without loading all this.
     import structlog  # noqa: PLC0415
 
-    from schedd.api.listening import ListenError, listen, listen_locally  # noqa: PLC0415
-    from schedd.api.parts import parts_of  # noqa: PLC0415
+    from schedd.api.listening_sockets import ListenError, listen_tcp, listen_unix  # noqa: PLC0415
+    from schedd.api.settings_resources import load_resources  # noqa: PLC0415
     from schedd.cli.serving import serve  # noqa: PLC0415
     from schedd.service.cluster.clock import SystemClock  # noqa: PLC0415
     from schedd.service.logs import set_up  # noqa: PLC0415
@@ -50,12 +50,12 @@ def run(argv: Sequence[str]) -> int:
 
     try:
         settings = read()
-        parts = parts_of(settings)
+        parts = load_resources(settings)
         set_up(settings.log)
         if args.config is None:
             structlog.get_logger(__name__).info(_NO_FILE)
-        port = listen(settings.server.host, settings.server.port)
-        local = listen_locally(settings.server.socket) if settings.server.socket is not None else None
+        port = listen_tcp(settings.server.host, settings.server.port)
+        local = listen_unix(settings.server.socket) if settings.server.socket is not None else None
     except SettingsError as error:
         print(f"schedd serve: {error}".replace("\n", "\nschedd serve: "), file=sys.stderr)
         if args.config is None:

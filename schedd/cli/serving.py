@@ -13,16 +13,16 @@ from types import FrameType
 import structlog
 import uvicorn
 
-from schedd.api.accepting import Acceptor, descriptor_limit, descriptors_in_use
+from schedd.api.acceptor import Acceptor, descriptor_limit, descriptors_in_use
 from schedd.api.app import create_app
-from schedd.api.connections import Connection
-from schedd.api.listening import leave, warn_if_out_of_date
-from schedd.api.places import Places
-from schedd.api.probing import Probe
-from schedd.api.reloading import Reload
-from schedd.api.tending import lifespan
+from schedd.api.connection_slots import ConnectionSlots
+from schedd.api.connections import ServerConnection
+from schedd.api.daemon_tasks import lifespan
+from schedd.api.listening_sockets import close_unix_socket, warn_of_certificate_fault
+from schedd.api.self_probe import SelfProbe
+from schedd.api.settings_reload import SettingsReloader
 from schedd.dashboard import add_dashboard
-from schedd.service.access.askers import Askers
+from schedd.service.access.callers import Callers
 from schedd.service.access.identity import Provider
 from schedd.service.access.tokens import Tokens
 from schedd.service.cluster.clock import Clock
@@ -30,7 +30,7 @@ from schedd.service.cluster.durable import Durable
 from schedd.service.cluster.incidents import Incidents
 from schedd.service.clusters import Clusters
 from schedd.service.notify import notify
-from schedd.service.outward.notices import Desk
+from schedd.service.outward.notices import Notifier
 from schedd.service.outward.webhooks import Hook
 from schedd.service.settings.file import Settings
 from schedd.store import StoreError
@@ -89,20 +89,22 @@ def serve(
         running.should_exit = True
 
     tokens.complete = durable is None
-    askers = Askers(tokens, settings.auth, settings.limits, oidc)
-    reload = Reload(settings, read or (lambda: settings), clusters, askers, tls)
-    desks = {}
+    callers = Callers(tokens, settings.auth, settings.limits, oidc)
+    reload = SettingsReloader(settings, read or (lambda: settings), clusters, callers, tls)
+    notifiers = {}
     if settings.notify.on and durable is not None:
-        desks = {one.name: Desk(one, settings.notify, durable.opened_store) for one in clusters}
-    places = Places(descriptor_limit(), descriptors_in_use)
-    probe = Probe(server, tls=tls is not None, expect=places.own.add, forget=places.own.discard)
+        notifiers = {one.name: Notifier(one, settings.notify, durable.opened_store) for one in clusters}
+    slots = ConnectionSlots(descriptor_limit(), descriptors_in_use)
+    probe = SelfProbe(
+        server, tls=tls is not None, on_open=slots.own_addresses.add, on_close=slots.own_addresses.discard
+    )
     app = create_app(
         clusters,
-        askers,
+        callers,
         max_body=settings.server.max_body_mib << 20,
         root=settings.server.root,
-        lifespan=lifespan(clusters, askers, reload, give_up, hooks, tuple(desks.values()), probe),
-        desks=desks,
+        lifespan=lifespan(clusters, callers, reload, give_up, hooks, tuple(notifiers.values()), probe),
+        notifiers=notifiers,
     )
     sessions = add_dashboard(app)
     for key, digest in (login_keys or {}).items():
@@ -111,9 +113,9 @@ def serve(
         app,
         loop="uvloop",
         http=partial(  # type: ignore[arg-type]
-            Connection,
-            limits=lambda: askers.limits,
-            places=places,
+            ServerConnection,
+            limits=lambda: callers.limits,
+            slots=slots,
             failures=clusters.supervisor.record("connections"),
         ),
         ws="none",
@@ -129,7 +131,7 @@ def serve(
     where = {"socket": local.getsockname()} if local is not None else {}
     _log.info("listening", url=url, **where, clusters=list(settings.clusters))
     if tls is not None:
-        warn_if_out_of_date(tls, settings.server)
+        warn_of_certificate_fault(tls, settings.server)
     if (
         not tokens
         and local is None
@@ -138,7 +140,7 @@ def serve(
         and settings.auth.anonymous == "none"
     ):
         _log.warning("nobody can ask yet: make a token with `schedd token create`, or set server.socket")
-    running = _Server(config, clusters, local, places.most_descriptors)
+    running = _Server(config, clusters, local, slots.most_descriptors)
     with _one_signal(running):
         running.run([server])
     _log.info("stopped")
@@ -181,7 +183,7 @@ class _Server(uvicorn.Server):
         for acceptor in self._acceptors:
             await acceptor.close()
         if self._local is not None:
-            leave(self._local)
+            close_unix_socket(self._local)
         await super().shutdown(sockets)
 
 

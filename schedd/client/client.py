@@ -6,24 +6,24 @@ from urllib.parse import quote
 
 from schedd.client.answers import (
     AccountsView,
-    Applied,
-    BookingDone,
+    AlternativesView,
+    AppliedPlan,
+    BookingResult,
     BookingView,
-    Dispatch,
+    DispatchState,
     HoldsView,
     HoldView,
-    LentView,
+    LicenceLeaseView,
     NoticesView,
     PolicyPreview,
     PolicyView,
     PowerView,
     PreviewView,
-    ReservationDone,
-    Searched,
+    ReservationResult,
+    SearchResult,
+    SearchStopped,
     SearchView,
-    Sought,
-    Stopped,
-    TransferResultView,
+    TransferResult,
     TransferView,
 )
 from schedd.client.reading import Reading
@@ -55,17 +55,17 @@ class Client(Reading):
     shared between threads.
     """
 
-    def pause(self, reason: str) -> Dispatch:
+    def pause(self, reason: str) -> DispatchState:
         """Start no jobs of the cluster until ``resume``."""
-        return cast("Dispatch", self._http.ask("POST", self._path("/pause"), body={"reason": reason}))
+        return cast("DispatchState", self._http.ask("POST", self._path("/pause"), body={"reason": reason}))
 
-    def resume(self) -> Dispatch:
+    def resume(self) -> DispatchState:
         """Start jobs again."""
-        return cast("Dispatch", self._http.ask("POST", self._path("/resume")))
+        return cast("DispatchState", self._http.ask("POST", self._path("/resume")))
 
     def optimise(self) -> SearchView | None:
         """Search for a better plan now and take it over; None when there was nothing to search."""
-        found: Searched = self._http.ask("POST", self._path("/searches"))
+        found: SearchResult = self._http.ask("POST", self._path("/searches"))
         return found["search"]
 
     # ---- alternative plans -----------------------------------------------------------------------
@@ -78,7 +78,7 @@ class Client(Reading):
         population: int = 24,
         seed: int = 0,
         weights: Mapping[str, float] | None = None,
-    ) -> Sought:
+    ) -> AlternativesView:
         """Look for alternatives to the live plan for so many ``seconds``; the plan stays as it is."""
         how = {
             "seconds": seconds,
@@ -88,22 +88,22 @@ class Client(Reading):
             "weights": dict(weights) if weights is not None else None,
         }
         body = {name: value for name, value in how.items() if value is not None}
-        return cast("Sought", self._http.ask("POST", self._path("/pareto"), body=body))
+        return cast("AlternativesView", self._http.ask("POST", self._path("/alternatives"), body=body))
 
     def stop_alternatives(self) -> bool:
         """Let the run under way end at once; whether there was one."""
-        found: Stopped = self._http.ask("DELETE", self._path("/pareto"))
+        found: SearchStopped = self._http.ask("DELETE", self._path("/alternatives"))
         return found["stopped"]
 
-    def apply_alternative(self, number: int, plan: int, *, tolerance: float = 0.1) -> Applied:
+    def apply_alternative(self, number: int, plan: int, *, tolerance: float = 0.1) -> AppliedPlan:
         """Put a plan of the set ``number`` in force, unless more than this share of jobs moved since."""
-        path = self._path(f"/pareto/{number}/plans/{plan}/apply")
-        return cast("Applied", self._http.ask("POST", path, body={"tolerance": tolerance}))
+        path = self._path(f"/alternatives/{number}/plans/{plan}/apply")
+        return cast("AppliedPlan", self._http.ask("POST", path, body={"tolerance": tolerance}))
 
     # ---- notices ---------------------------------------------------------------------------------
 
     def notices(self) -> NoticesView:
-        """Of what the asker is told by mail or command, and what the site offers."""
+        """Of what the caller is told by mail or command, and what the site offers."""
         return cast("NoticesView", self._http.ask("GET", self._path("/notices")))
 
     def add_notice(
@@ -128,20 +128,20 @@ class Client(Reading):
 
     # ---- reservations ----------------------------------------------------------------------------
 
-    def reserve(self, name: str, **what: Unpack[Reserved]) -> ReservationDone:
+    def reserve(self, name: str, **what: Unpack[Reserved]) -> ReservationResult:
         """Make a reservation, or put another in its place."""
         path = self._path(f"/reservations/{quote(name, safe='')}")
-        return cast("ReservationDone", self._http.ask("PUT", path, body=_reservation(what)))
+        return cast("ReservationResult", self._http.ask("PUT", path, body=_reservation(what)))
 
     def preview_reservation(self, name: str, **what: Unpack[Reserved]) -> PreviewView:
         """What would follow if it was made."""
         path = self._path(f"/reservations/{quote(name, safe='')}/preview")
         return cast("PreviewView", self._http.ask("POST", path, body=_reservation(what)))
 
-    def unreserve(self, name: str) -> ReservationDone:
+    def unreserve(self, name: str) -> ReservationResult:
         """Lift a reservation."""
         path = self._path(f"/reservations/{quote(name, safe='')}")
-        return cast("ReservationDone", self._http.ask("DELETE", path))
+        return cast("ReservationResult", self._http.ask("DELETE", path))
 
     # ---- bookings --------------------------------------------------------------------------------
 
@@ -169,7 +169,7 @@ class Client(Reading):
 
     def _booking(self, method: str, name: str, what: str, body: object = None) -> BookingView:
         path = self._path(f"/bookings/{quote(name, safe='')}{what}")
-        found: BookingDone = self._http.ask(method, path, body=body)
+        found: BookingResult = self._http.ask(method, path, body=body)
         return found["booking"]
 
     # ---- jobs handed over ------------------------------------------------------------------------
@@ -190,14 +190,16 @@ class Client(Reading):
         """Delete it unless it runs (``forced``: or then, too); one that did not come yet will not come."""
         return self._transfer("DELETE", name, "?forced=true" if forced else "")
 
-    def lend(self, licence: str, copies: int, number: int) -> LentView:
+    def lend(self, licence: str, copies: int, number: int) -> LicenceLeaseView:
         """Lend copies of a licence, instead of those that were lent by a lower ``number``."""
         path = self._path(f"/licences/{quote(licence, safe='')}")
-        return cast("LentView", self._http.ask("PUT", path, body={"copies": copies, "number": number}))
+        return cast(
+            "LicenceLeaseView", self._http.ask("PUT", path, body={"copies": copies, "number": number})
+        )
 
     def _transfer(self, method: str, name: str, what: str, body: object = None) -> TransferView:
         path = self._path(f"/transfers/{quote(name, safe='')}{what}")
-        found: TransferResultView = self._http.ask(method, path, body=body)
+        found: TransferResult = self._http.ask(method, path, body=body)
         return found["transfer"]
 
     # ---- policy ----------------------------------------------------------------------------------
@@ -236,7 +238,7 @@ class Client(Reading):
         path = self._path(f"/accounts/{quote(account, safe='')}")
         return cast("AccountsView", self._http.ask("PUT", path, body=dict(what)))
 
-    def transfer(self, source: str, target: str, amount: float, reason: str = "") -> AccountsView:
+    def transfer_amount(self, source: str, target: str, amount: float, reason: str = "") -> AccountsView:
         """Move an amount between accounts, or from or to outside (empty); all accounts then."""
         body = {"source": source, "target": target, "amount": amount, "reason": reason}
         return cast("AccountsView", self._http.ask("POST", self._path("/accounts/transfers"), body=body))

@@ -153,7 +153,7 @@ class ShareRow(TypedDict):
     phase: str
     state: str
     planned_start: int | None
-    told_end: int
+    published_end: int
     end: int | None
     first_end: int | None
     """When the first of its tasks ended, or ends as planned; null: that is not known, or not disclosed."""
@@ -179,7 +179,7 @@ class BagRow(TypedDict):
     submitted: int
     tasks: int
     deadline: int
-    told_end: int
+    published_end: int
     end: int | None
     first_end: int | None
     stretch_s: int | None
@@ -296,7 +296,7 @@ class FederationClient:
         return cast("dict[str, Any]", self._http.ask("GET", "/v1/federation/balance", query))
 
     def jobs(self, *, over: bool = True) -> list[JobRow]:
-        """Jobs that the asker may see."""
+        """Jobs that the caller may see."""
         query = {"state": "all" if over else "open"}
         return cast("list[JobRow]", self._http.ask("GET", "/v1/federation/jobs", query)["jobs"])
 
@@ -313,28 +313,30 @@ class FederationClient:
         return cast("JobRow", self._http.ask("DELETE", f"/v1/federation/jobs/{name}"))
 
     def groups(self, *, over: bool = True) -> list[dict[str, Any]]:
-        """Groups that the asker may see."""
+        """Groups that the caller may see."""
         query = {"state": "all" if over else "open"}
-        return cast("list[dict[str, Any]]", self._http.ask("GET", "/v1/federation/groups", query)["groups"])
+        return cast(
+            "list[dict[str, Any]]", self._http.ask("GET", "/v1/federation/coallocations", query)["groups"]
+        )
 
     def group(self, name: str) -> dict[str, Any]:
         """One of them."""
-        return cast("dict[str, Any]", self._http.ask("GET", f"/v1/federation/groups/{name}"))
+        return cast("dict[str, Any]", self._http.ask("GET", f"/v1/federation/coallocations/{name}"))
 
     def submit_group(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Hand a group over: ``parts``, and so on."""
-        return cast("dict[str, Any]", self._http.ask("POST", "/v1/federation/groups", body=dict(body)))
+        return cast("dict[str, Any]", self._http.ask("POST", "/v1/federation/coallocations", body=dict(body)))
 
     def cancel_group(self, name: str) -> dict[str, Any]:
         """Take a group back."""
-        return cast("dict[str, Any]", self._http.ask("DELETE", f"/v1/federation/groups/{name}"))
+        return cast("dict[str, Any]", self._http.ask("DELETE", f"/v1/federation/coallocations/{name}"))
 
     def offer_bag(self, body: Mapping[str, Any]) -> BagOfferRow:
         """What the clusters' plans offer for a bag: ``request``, ``tasks``, ``deadline`` and so on."""
-        return cast("BagOfferRow", self._http.ask("POST", "/v1/federation/bag", body=dict(body)))
+        return cast("BagOfferRow", self._http.ask("POST", "/v1/federation/bag-offers", body=dict(body)))
 
     def bags(self, *, over: bool = True) -> list[BagRow]:
-        """Bags that the asker may see."""
+        """Bags that the caller may see."""
         query = {"state": "all" if over else "open"}
         return cast("list[BagRow]", self._http.ask("GET", "/v1/federation/bags", query)["bags"])
 
@@ -351,7 +353,7 @@ class FederationClient:
         return cast("BagRow", self._http.ask("DELETE", f"/v1/federation/bags/{name}"))
 
     def bookings(self, *, over: bool = True) -> list[FederatedBookingRow]:
-        """Bookings that the asker may see."""
+        """Bookings that the caller may see."""
         query = {"state": "all" if over else "open"}
         found = self._http.ask("GET", "/v1/federation/bookings", query)
         return cast("list[FederatedBookingRow]", found["bookings"])

@@ -6,23 +6,24 @@ from typing import Any, Literal, Self, cast
 from urllib.parse import quote
 
 from schedd.client.answers import (
+    AccountReport,
     AccountsView,
     AccuracyView,
     AlertsView,
+    AlternativesView,
     ArrayView,
     Bar,
-    Bars,
+    BookingOrdersView,
     BookingsView,
     BookingView,
     ClustersView,
     ClusterView,
-    EvaluatedView,
+    EvaluationSample,
     EvaluationView,
     Explanation,
     FairShareView,
     Gap,
     GapsView,
-    History,
     HoldsView,
     HoldView,
     JobColumns,
@@ -30,31 +31,30 @@ from schedd.client.answers import (
     JobPage,
     JobView,
     LedgerView,
-    Licence,
     LicencesView,
-    News,
+    LicenceUse,
     NodePage,
     NodeView,
     ObjectivesView,
     OpenAlert,
-    OrdersView,
+    PlanPage,
+    PlanUpdate,
     PolicyView,
     PowerView,
     PriorityView,
     QualityReport,
-    ReportView,
     ReservationsView,
     ReservationView,
     RunTimeView,
     SearchesView,
     SearchView,
-    Sought,
-    TransferResultView,
+    StartHistory,
+    TransferResult,
     TransfersView,
     TransferView,
     UserSummary,
     UsersView,
-    WhatIfAnswer,
+    WhatIfResult,
 )
 from schedd.client.endpoint import Endpoint, find_endpoint
 from schedd.client.errors import ClientError
@@ -148,9 +148,9 @@ class Reading:
         """Why a job does not start sooner."""
         return cast("Explanation", self._get(f"/jobs/{quote(job_id, safe='')}/explain"))
 
-    def history(self, job_id: str, *, limit: int = 100) -> History:
+    def history(self, job_id: str, *, limit: int = 100) -> StartHistory:
         """How a job's planned start moved, the newest change first."""
-        return cast("History", self._get(f"/jobs/{quote(job_id, safe='')}/history", {"limit": limit}))
+        return cast("StartHistory", self._get(f"/jobs/{quote(job_id, safe='')}/history", {"limit": limit}))
 
     def jobs(
         self,
@@ -202,7 +202,7 @@ class Reading:
         """Who has used how much, against what is meant for each."""
         return cast("FairShareView", self._get("/fair-share"))
 
-    def licences(self) -> list[Licence]:
+    def licences(self) -> list[LicenceUse]:
         """Resources of the whole cluster by name, and how far each is in use."""
         found: LicencesView = self._get("/licences")
         return found["licences"]
@@ -217,7 +217,7 @@ class Reading:
 
     def bars(self, *, begin: int | None = None, end: int | None = None) -> Iterator[Bar]:
         """What runs or is planned at any time in ``[begin, end)``, by start."""
-        page: Bars
+        page: PlanPage
         for page in self._pages("/plan", {"begin": begin, "end": end}):
             yield from page["jobs"]
 
@@ -243,9 +243,9 @@ class Reading:
         found: BookingsView = self._get("/bookings")
         return found["bookings"]
 
-    def booking_orders(self) -> OrdersView:
+    def booking_orders(self) -> BookingOrdersView:
         """What each order of replanning would make of the bookings that there are."""
-        return cast("OrdersView", self._get("/plan/booking-orders"))
+        return cast("BookingOrdersView", self._get("/plan/booking-orders"))
 
     def holds(self) -> list[HoldView]:
         """Nodes and queues whose planning is held."""
@@ -257,7 +257,7 @@ class Reading:
         return cast("PowerView", self._get("/power"))
 
     def accounts(self) -> AccountsView:
-        """What is left of the accounts that the asker may use or see."""
+        """What is left of the accounts that the caller may use or see."""
         return cast("AccountsView", self._get("/accounts"))
 
     def ledger(
@@ -282,10 +282,10 @@ class Reading:
         user: str = "",
         since: int | None = None,
         until: int | None = None,
-    ) -> ReportView:
+    ) -> AccountReport:
         """What was charged in ``[since, until)``, summed up ``by`` some of month, account and user."""
         query = {"account": account or None, "user": user or None, "since": since, "until": until}
-        return cast("ReportView", self._get("/accounts/report", {**query, "by": by}))
+        return cast("AccountReport", self._get("/accounts/report", {**query, "by": by}))
 
     def policy(self) -> PolicyView:
         """The site's policy in force."""
@@ -298,14 +298,14 @@ class Reading:
 
     def follow(
         self, *, user: str | None = None, job: str | None = None, last: str = ""
-    ) -> Generator[tuple[str, Literal["reset", "changes"], News], None, None]:
+    ) -> Generator[tuple[str, Literal["reset", "changes"], PlanUpdate], None, None]:
         """The plan as it changes, as (id, kind, news), until the daemon ends; use a client of its own.
 
         ``last`` is the id of the last event of an earlier connection. Set a timeout above 15 s: while nothing
         changes, that often a sign of life comes.
         """
         events = self._http.events(self._path("/stream"), {"user": user, "job": job}, last)
-        return cast("Generator[tuple[str, Literal['reset', 'changes'], News], None, None]", events)
+        return cast("Generator[tuple[str, Literal['reset', 'changes'], PlanUpdate], None, None]", events)
 
     # ---- questions -------------------------------------------------------------------------------
 
@@ -318,7 +318,7 @@ class Reading:
 
     def job_transfer(self, name: str) -> TransferView:
         """One of them."""
-        found: TransferResultView = self._get(f"/transfers/{quote(name, safe='')}")
+        found: TransferResult = self._get(f"/transfers/{quote(name, safe='')}")
         return found["transfer"]
 
     def what_if(
@@ -336,7 +336,7 @@ class Reading:
         changes: bool = False,
         cheapest_by: int | None = None,
         tasks: Sequence[int] = (),
-    ) -> WhatIfAnswer:
+    ) -> WhatIfResult:
         """When a job would start: one of ``request`` (as `qsub -l` takes it), ``resources`` and ``job``; with
         ``cheapest_by`` also where it costs least and ends by that second, with ``tasks`` when so many such
         jobs would have ended. What one's own ``bookings`` have counts as free.
@@ -358,7 +358,7 @@ class Reading:
             "tasks": list(tasks) or None,
         }
         body = {name: value for name, value in question.items() if value is not None}
-        return cast("WhatIfAnswer", self._http.ask("POST", self._path("/what-if"), body=body))
+        return cast("WhatIfResult", self._http.ask("POST", self._path("/what-if"), body=body))
 
     def run_time(self, job: str) -> RunTimeView:
         """How long a job is predicted to run, from what, and how good such predictions were."""
@@ -378,11 +378,13 @@ class Reading:
         """What the present plan is worth by each objective."""
         return cast("ObjectivesView", self._get("/plan/objectives"))
 
-    def alternatives(self) -> Sought:
+    def alternatives(self) -> AlternativesView:
         """The latest alternatives to the live plan that were sought."""
-        return cast("Sought", self._get("/pareto"))
+        return cast("AlternativesView", self._get("/alternatives"))
 
-    def evaluations(self, *, since: int, until: int | None = None, every: int = 1) -> Iterator[EvaluatedView]:
+    def evaluations(
+        self, *, since: int, until: int | None = None, every: int = 1
+    ) -> Iterator[EvaluationSample]:
         """What the plan was worth in ``[since, until)``, in order; the last of each ``every`` seconds."""
         begin: int | None = since
         while begin is not None:

@@ -7,7 +7,7 @@ from typing import Final
 from fastapi import Request
 from starlette.responses import RedirectResponse, Response
 
-from schedd.api.node_names import natural
+from schedd.api.node_selection import natural_key
 from schedd.api.policy import PolicyPreview, PreviewView
 from schedd.dashboard.calendar import entries
 from schedd.dashboard.health import act_in_words, audit_of, health_of
@@ -85,8 +85,8 @@ async def admin_page(
         reservations=entries(published.reservations),
         unmade=unmade,
         foreseen=foreseen,
-        holds=sorted(published.holds, key=lambda one: (one.kind, natural(one.name))),
-        names=[*sorted(published.nodes, key=natural), *sorted(published.queues)],
+        holds=sorted(published.holds, key=lambda one: (one.kind, natural_key(one.name))),
+        names=[*sorted(published.nodes, key=natural_key), *sorted(published.queues)],
         unheld=unheld,
         unreleased=unreleased,
         named=named,

@@ -10,8 +10,8 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
-from schedd.api.access import daemon_of
-from schedd.api.problems import KINDS, ProblemError
+from schedd.api.access import get_daemon
+from schedd.api.problems import PROBLEM_KINDS, ProblemError
 from schedd.dashboard import assets, live, login, single_sign_on
 from schedd.dashboard.headers import Guarded
 from schedd.dashboard.pages import (
@@ -79,8 +79,8 @@ def add_dashboard(app: FastAPI) -> Sessions:
 
 async def _choose(request: Request, viewer: Reader) -> Response:
     """The only cluster's plan, for users their jobs; or a choice of clusters."""
-    daemon_of(request)
-    names = viewer.open_to(request)
+    get_daemon(request)
+    names = viewer.visible_clusters(request)
     first = "mine" if viewer.bearer.role == "user" else "plan"
     if len(names) == 1:
         return RedirectResponse(f"{base_of(request)}/{urllib.parse.quote(names[0])}/{first}", 303)
@@ -89,7 +89,7 @@ async def _choose(request: Request, viewer: Reader) -> Response:
 
 def _explain_errors(pages: FastAPI) -> None:
     def answer(request: Request, error: ProblemError) -> Response:
-        status, title = KINDS[error.kind]
+        status, title = PROBLEM_KINDS[error.kind]
         if "text/html" not in request.headers.get("accept", ""):
             about = {"title": title, "detail": error.detail, "hint": error.hint}
             return JSONResponse(about, status, error.headers)

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from schedd.api.node_names import matching
+from schedd.api.node_selection import match_nodes
 from schedd.dashboard.rows import Row, lined_up
 from schedd.engine.facts.records import JobRecord
 from schedd.engine.show.job_view import Standing, expected_of, standing_of
@@ -86,7 +86,7 @@ def plan_columns(
     are seconds after ``base``; of what is not known, or never, there is None.
     """
     looked = looked or Looked(count=100_000)
-    names = matching(published.nodes, looked.only)
+    names = match_nodes(published.nodes, looked.only)
     rows, groups = lined_up(names, published.nodes, looked.group, looked.opened, published.node_sets)
     scene = _Scene(published, sees, rows, groups, names)
     count = max(1, min(looked.count, 100_000))

@@ -88,7 +88,7 @@ def _dispatch(loop: PlanLoop) -> HealthPart:
     return HealthPart("Dispatch", "warn" if halted else "good", halted or "on")
 
 
-_ACTS: Final = {"pareto": "alternatives", "choose": "apply alternative", "search": "optimise"}
+_ACTS: Final = {"search": "optimise"}
 """Acts whose word in the audit is another than the page's."""
 
 

@@ -12,7 +12,7 @@ from schedd.engine.facts.records import JobRecord
 from schedd.engine.show.job_view import JobView, Standing, expected_of, standing_of, view_of
 from schedd.engine.show.view import Published
 from schedd.model import FOREVER
-from schedd.service.read.sight import Sight
+from schedd.service.read.job_visibility import JobVisibility
 
 __all__ = ["PAGE", "SORTS", "Listing", "Wanted", "listed"]
 
@@ -60,7 +60,9 @@ class Listing:
     queues: tuple[str, ...]
 
 
-def listed(published: Published, sight: Sight, wanted: Wanted, most: int | None = None) -> Listing:
+def listed(
+    published: Published, visibility: JobVisibility, wanted: Wanted, most: int | None = None
+) -> Listing:
     """The jobs that the reader may see and wants, ``most`` or as many as are wanted."""
     words = wanted.q.lower().split()
     users: set[str] = set()
@@ -68,7 +70,7 @@ def listed(published: Published, sight: Sight, wanted: Wanted, most: int | None 
     fitting: list[tuple[JobRecord, int]] = []
     wholly: list[tuple[JobRecord, int]] = []
     for record, start in _all(published):
-        if not sight.sees(record):
+        if not visibility.sees(record):
             continue
         facts = record.facts
         user = facts.owner.partition("@")[0]
@@ -90,7 +92,7 @@ def listed(published: Published, sight: Sight, wanted: Wanted, most: int | None 
             found.append((record, start))
     found.sort(key=_key(published, wanted.sort), reverse=wanted.down)
     rows = tuple(
-        sight.view(view_of(published, record), published) for record, _ in found[: most or wanted.most]
+        visibility.view(view_of(published, record), published) for record, _ in found[: most or wanted.most]
     )
     return Listing(rows, len(found), states, tuple(sorted(users)), tuple(sorted(queues)))
 

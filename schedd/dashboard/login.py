@@ -12,7 +12,7 @@ from schedd.api.problems import ProblemError
 from schedd.dashboard.rendering import base_of, plain_page
 from schedd.dashboard.sessions import COOKIE, Session, Sessions
 from schedd.dashboard.viewer import Viewer, form_of, session_of
-from schedd.service.access.askers import Askers
+from schedd.service.access.callers import Callers
 
 __all__ = ["place_in", "router", "set_session"]
 
@@ -30,12 +30,12 @@ async def ask(request: Request, next: Annotated[str, Query(max_length=2_000)] = 
 async def log_in(request: Request) -> Response:
     """Open a session for the holder of the token."""
     fields = await form_of(request)
-    askers: Askers = request.app.state.askers
+    callers: Callers = request.app.state.callers
     following = fields.get("next", "")
     given = fields.get("token", "").strip()
-    bearer = askers.tokens.bearer(given)
+    bearer = callers.tokens.bearer(given)
     if bearer is None or not bearer.may("ask"):
-        wait = askers.wait_refused(request.client.host if request.client is not None else "")
+        wait = callers.wait_refused(request.client.host if request.client is not None else "")
         if wait:
             raise ProblemError("too-often", "too many logins were refused", hint="try again in a moment")
         _log.warning("a login was refused")

@@ -8,14 +8,14 @@ from starlette.responses import HTMLResponse
 
 from schedd import __version__
 from schedd.api.alerts import alerts_for
-from schedd.api.bodies import ClusterView
 from schedd.api.clusters import cluster_view
+from schedd.api.views import ClusterView
 from schedd.dashboard.assets import address
 from schedd.dashboard.live import state_of
 from schedd.dashboard.viewer import Viewer
 from schedd.dashboard.words import FILTERS, due, relative
 from schedd.service.cluster.loop import PlanLoop
-from schedd.service.read.sight import sight
+from schedd.service.read.job_visibility import visibility_for
 
 __all__ = ["base_of", "page", "plain_page"]
 
@@ -82,7 +82,7 @@ def page(
     """The page ``name`` of a cluster."""
     state = state_of(cluster)  # before all else: what comes meanwhile is news
     about = cluster_view(cluster)
-    seen = sight(viewer.bearer, request.app.state.askers.auth, cluster.published)
+    seen = visibility_for(viewer.bearer, request.app.state.callers.auth, cluster.published)
     alerts = alerts_for(cluster, seen, everything=viewer.bearer.may("see all"))
     return plain_page(
         request,
@@ -91,7 +91,7 @@ def page(
         status,
         cluster=about,
         no_starts=no_starts(about),
-        clusters=viewer.open_to(request),
+        clusters=viewer.visible_clusters(request),
         root=f"{base_of(request)}/{cluster.name}",
         standing_by=cluster.standing_by,
         has_accounts=bool(cluster.published.accounts),
@@ -118,7 +118,7 @@ def plain_page(
         nonce=request.state.nonce,
         viewer=viewer,
         here=name,
-        single_sign_on=request.app.state.askers.oidc is not None,
+        single_sign_on=request.app.state.callers.oidc is not None,
         csrf=viewer.session.csrf if viewer is not None and viewer.session is not None else "",
         **{"cluster": None, "clusters": (), "root": base, "live_state": "", **told},
     )

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
-from schedd.api.node_names import natural
+from schedd.api.node_selection import natural_key
 from schedd.dashboard.words import kib
 from schedd.model import NodeSets
 from schedd.wire import NodeFacts
@@ -74,7 +74,7 @@ def lined_up(
     for name in names:
         groups.setdefault(of(nodes[name]), []).append(name)
     rows: list[Row] = []
-    for group in sorted(groups, key=lambda one: (one == _NONE, natural(one))):
+    for group in sorted(groups, key=lambda one: (one == _NONE, natural_key(one))):
         rows.append(("group", group))
         if group in opened:
             rows += [("node", name) for name in groups[group]]

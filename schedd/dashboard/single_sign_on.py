@@ -11,12 +11,12 @@ import structlog
 from fastapi import APIRouter, Query, Request
 from starlette.responses import RedirectResponse, Response
 
-from schedd.api.access import address_of
+from schedd.api.access import client_address
 from schedd.api.problems import ProblemError
 from schedd.dashboard.login import place_in, set_session
 from schedd.dashboard.rendering import base_of, plain_page
 from schedd.dashboard.sessions import Sessions
-from schedd.service.access.askers import Askers
+from schedd.service.access.callers import Callers
 from schedd.service.access.identity import Beginning, IdentityError, Provider
 
 __all__ = ["Journeys", "router"]
@@ -121,15 +121,15 @@ async def come_back(
 
 
 def _provider(request: Request) -> Provider:
-    askers: Askers = request.app.state.askers
-    if askers.oidc is None:
+    callers: Callers = request.app.state.callers
+    if callers.oidc is None:
         raise ProblemError("unknown-path", "there is no such page")
-    return askers.oidc
+    return callers.oidc
 
 
 def _count(request: Request) -> None:
-    askers: Askers = request.app.state.askers
-    if askers.wait_refused(address_of(request)):
+    callers: Callers = request.app.state.callers
+    if callers.wait_refused(client_address(request)):
         raise ProblemError("too-often", "too many logins were refused", hint="try again in a moment")
 
 

@@ -7,13 +7,13 @@ from typing import Annotated, Final
 
 from fastapi import Depends, Request
 
-from schedd.api.access import asker_of, daemon_of, here, open_to, same_site
+from schedd.api.access import authenticate, check_same_site, get_daemon, resolve_scope, visible_clusters
 from schedd.api.problems import ProblemError
 from schedd.dashboard.sessions import COOKIE, Session, Sessions
-from schedd.service.access.askers import Askers
+from schedd.service.access.callers import Callers
 from schedd.service.access.roles import Bearer
 from schedd.service.cluster.loop import PlanLoop
-from schedd.service.read.sight import Sight, sight
+from schedd.service.read.job_visibility import JobVisibility, visibility_for
 
 __all__ = [
     "Administrator",
@@ -47,11 +47,11 @@ class Viewer:
 
     def at(self, request: Request, cluster: str) -> "Viewer":
         """With the role on this cluster. Raises UnknownCluster."""
-        return replace(self, bearer=here(request, self.bearer, cluster), whole=self.bearer)
+        return replace(self, bearer=resolve_scope(request, self.bearer, cluster), whole=self.bearer)
 
-    def open_to(self, request: Request) -> list[str]:
+    def visible_clusters(self, request: Request) -> list[str]:
         """The clusters that may be looked at, by name."""
-        return [loop.name for loop in open_to(request, self.whole or self.bearer)]
+        return [loop.name for loop in visible_clusters(request, self.whole or self.bearer)]
 
     @property
     def may_administer(self) -> bool:
@@ -67,16 +67,16 @@ class Viewer:
 def session_of(request: Request) -> tuple[Session, Bearer] | None:
     """The session that the request's cookie names, and whose it is; None when it is over."""
     sessions: Sessions = request.app.state.sessions
-    askers: Askers = request.app.state.askers
+    callers: Callers = request.app.state.callers
     session = sessions.get(request.cookies.get(COOKIE, ""))
     if session is None:
         return None
     if session.identity is None:
-        bearer = askers.tokens.holder(session.digest)
+        bearer = callers.tokens.holder(session.digest)
     else:
-        bearer = askers.oidc.bearer(session.identity) if askers.oidc is not None else None
+        bearer = callers.oidc.bearer(session.identity) if callers.oidc is not None else None
     if bearer is None:
-        if askers.tokens.complete or session.identity is not None:
+        if callers.tokens.complete or session.identity is not None:
             sessions.close(session.id)
         return None
     return session, bearer
@@ -87,13 +87,13 @@ async def viewer_of(request: Request) -> Viewer | None:
     found = session_of(request)
     if found is None:
         try:
-            return Viewer(await asker_of(request), None)
+            return Viewer(await authenticate(request), None)
         except ProblemError as error:
             if error.kind != "no-token":
                 raise
             return None
-    askers: Askers = request.app.state.askers
-    wait = askers.wait(found[1], request.client.host if request.client is not None else "")
+    callers: Callers = request.app.state.callers
+    wait = callers.wait(found[1], request.client.host if request.client is not None else "")
     if wait:
         headers = {"Retry-After": str(math.ceil(wait))}
         raise ProblemError("too-often", f"too many requests of {found[1].name}", headers=headers)
@@ -112,10 +112,10 @@ Reader = Annotated[Viewer, Depends(_reader)]
 
 
 async def _operator(viewer: Reader, request: Request) -> Viewer:
-    askers: Askers = request.app.state.askers
+    callers: Callers = request.app.state.callers
     if viewer.may_act:
         return viewer
-    if viewer.bearer is askers.tokens.anonymous:
+    if viewer.bearer is callers.tokens.anonymous:
         raise NotLoggedIn
     raise ProblemError(
         "not-allowed",
@@ -141,24 +141,24 @@ Administrator = Annotated[Viewer, Depends(_administrator)]
 
 
 async def _cluster(request: Request, _: Reader, cluster: str) -> PlanLoop:
-    return daemon_of(request)[cluster]
+    return get_daemon(request)[cluster]
 
 
 Cluster = Annotated[PlanLoop, Depends(_cluster)]
 
 
-async def _seen(request: Request, cluster: Cluster, viewer: Reader) -> Sight:
-    askers: Askers = request.app.state.askers
-    return sight(viewer.bearer, askers.auth, cluster.published)
+async def _seen(request: Request, cluster: Cluster, viewer: Reader) -> JobVisibility:
+    callers: Callers = request.app.state.callers
+    return visibility_for(viewer.bearer, callers.auth, cluster.published)
 
 
-Seen = Annotated[Sight, Depends(_seen)]
+Seen = Annotated[JobVisibility, Depends(_seen)]
 """What of the cluster's jobs is shown to who looks."""
 
 
 async def form_of(request: Request) -> dict[str, str]:
     """The fields of a form. Raises ProblemError where it is too long, or was not sent from a page of ours."""
-    same_site(request)
+    check_same_site(request)
     body = b""
     async for part in request.stream():
         body += part

@@ -108,7 +108,7 @@ class Handlers:
 
     def _delete(self, request: ManageRequest, dialogue: Dialogue) -> bytes:
         who = dialogue.who
-        if request.name.lower() == "all":  # what the asker may delete of all that lives
+        if request.name.lower() == "all":  # what the caller may delete of all that lives
             jobs = [job for job in self._cluster.live_jobs() if who.manager or who.user == job.order.user]
         else:
             jobs = self._named(request.name)

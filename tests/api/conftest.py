@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 
 from schedd.api.app import create_app
 from schedd.engine import EngineSettings
-from schedd.service.access.askers import Askers
+from schedd.service.access.callers import Callers
 from schedd.service.access.roles import Bearer, Role
 from schedd.service.access.tokens import Tokens
 from schedd.service.cluster.loop import PlanLoop
@@ -57,9 +57,9 @@ def the_app() -> FastAPI:
 def app(the_app: FastAPI, clusters: Clusters) -> Iterator[FastAPI]:
     """The same over this test's clusters; whom a test lets in instead counts for that test alone."""
     the_app.state.clusters = clusters
-    the_app.state.askers = Askers(tokens())
+    the_app.state.callers = Callers(tokens())
     yield the_app
-    the_app.state.askers = Askers(tokens())
+    the_app.state.callers = Callers(tokens())
 
 
 @pytest.fixture

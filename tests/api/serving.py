@@ -8,7 +8,7 @@ from pathlib import Path
 import uvicorn
 from fastapi import FastAPI
 
-from schedd.api.listening import listen
+from schedd.api.listening_sockets import listen_tcp
 from schedd.service.cluster.loop import PlanLoop
 
 WAIT = 120
@@ -17,7 +17,7 @@ WAIT = 120
 @contextmanager
 def serving(app: FastAPI, clusters: Iterable[PlanLoop], path: Path | None = None) -> Iterator[str]:
     """The URL of the application on loopback, or on the UNIX socket ``path``."""
-    listening = [listen("127.0.0.1", 0)] if path is None else None
+    listening = [listen_tcp("127.0.0.1", 0)] if path is None else None
     uds = str(path) if path is not None else None
     server = uvicorn.Server(uvicorn.Config(app, uds=uds, log_config=None, timeout_graceful_shutdown=5))
     thread = threading.Thread(target=server.run, args=(listening,))

@@ -8,10 +8,10 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from schedd.service.access.askers import Askers
+from schedd.service.access.callers import Callers
 from schedd.service.access.roles import Bearer
 from schedd.service.cluster.loop import PlanLoop
-from schedd.service.read.sight import Sight
+from schedd.service.read.job_visibility import JobVisibility
 from schedd.service.settings.file import AuthSettings, LimitSettings
 from tests.api.conftest import EVENTS, token, tokens
 from tests.api.test_errors import MAIN, problem
@@ -84,7 +84,7 @@ def test_the_site_may_decide_what_is_shown(
 ) -> None:
     event = {**CLOSED, "server": {"open": open_}}
     busy_cluster.post(f"{MAIN}/events", json={"events": [event]})
-    app.state.askers = Askers(tokens(), AuthSettings(others=others))  # type: ignore[arg-type]
+    app.state.callers = Callers(tokens(), AuthSettings(others=others))  # type: ignore[arg-type]
     assert len(ask("ann", f"{MAIN}/jobs").json()["jobs"]) == count
 
 
@@ -96,7 +96,7 @@ def test_what_one_sees_is_not_taken_for_what_another_does(ask: As, busy_cluster:
 
 
 def test_other_peoples_jobs_are_a_number_in_what_is_said(busy_cluster: TestClient, loop: PlanLoop) -> None:
-    ann = Sight(Bearer("ann", "user"))
+    ann = JobVisibility(Bearer("ann", "user"))
     for said, told in (
         ("job 2.server runs past its walltime", "another user's job runs past its walltime"),
         ("job 3.server runs past its walltime", "job 3.server runs past its walltime"),
@@ -108,11 +108,11 @@ def test_other_peoples_jobs_are_a_number_in_what_is_said(busy_cluster: TestClien
         ("node n1, which is down", "node n1, which is down"),
     ):
         assert ann.words(said, loop.published) == told
-        assert Sight().words(said, loop.published) == said
+        assert JobVisibility().words(said, loop.published) == said
 
 
 def test_a_proxy_asks_for_the_user_that_it_names_and_for_nobody_else(app: FastAPI, ask: As) -> None:
-    app.state.askers = Askers(tokens(), AuthSettings(operators=("bob",)))
+    app.state.callers = Callers(tokens(), AuthSettings(operators=("bob",)))
     assert ask("bob", f"{MAIN}/resume", "POST").status_code == 200
     assert "ann has the role user" in problem(ask("ann", f"{MAIN}/resume", "POST"), "not-allowed")["detail"]
     problem(ask("a b", MAIN), "no-token")
@@ -132,7 +132,7 @@ def test_a_proxy_asks_for_the_user_that_it_names_and_for_nobody_else(app: FastAP
 
 
 def test_who_asks_too_often_is_told_when_to_come_again(app: FastAPI, ask: As) -> None:
-    app.state.askers = Askers(tokens(), limits=LimitSettings(user_rate=2, refused_rate=1))
+    app.state.callers = Callers(tokens(), limits=LimitSettings(user_rate=2, refused_rate=1))
     answers = [ask("ann", MAIN) for _ in range(5)]
     assert [answer.status_code for answer in answers] == [200] * 4 + [429]
     assert problem(answers[-1], "too-often")["detail"] == "too many requests of ann"
@@ -148,7 +148,7 @@ def test_who_asks_too_often_is_told_when_to_come_again(app: FastAPI, ask: As) ->
 def test_before_the_stores_tokens_are_known_none_is_called_wrong(app: FastAPI, ask: As) -> None:
     unread = tokens()
     unread.complete = False
-    app.state.askers = Askers(unread)
+    app.state.callers = Callers(unread)
     with TestClient(app) as client:
         answer = client.get(MAIN, headers={"Authorization": "Bearer whatever"})
         assert "not read yet" in problem(answer, "not-ready")["detail"]
@@ -172,7 +172,7 @@ def test_a_history_is_shown_to_whom_the_job_is(ask: As, busy_cluster: TestClient
 
 
 def test_behind_a_proxy_nothing_is_done_for_another_sites_page(app: FastAPI, ask: As) -> None:
-    app.state.askers = Askers(tokens(), AuthSettings(operators=("bob",)))
+    app.state.callers = Callers(tokens(), AuthSettings(operators=("bob",)))
     with TestClient(
         app, headers={"Authorization": f"Bearer {token('proxy')}", "X-Remote-User": "bob"}
     ) as client:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from schedd.service.access.askers import Askers
+from schedd.service.access.callers import Callers
 from schedd.service.cluster.loop import PlanLoop
 from schedd.service.settings.auth import AuthSettings
 from schedd.wire import JobEnded, JobStarted, PolicyChanged, ShareFacts
@@ -131,7 +131,7 @@ def test_charges_are_listed_and_reported(accounts: TestClient, loop: PlanLoop) -
 def test_a_user_sees_accounts_that_are_open_to_the_user_and_own_charges(
     accounts: TestClient, app: Any
 ) -> None:
-    app.state.askers = Askers(tokens(), AuthSettings(others="none"))
+    app.state.callers = Callers(tokens(), AuthSettings(others="none"))
     found = accounts.get(f"{MAIN}/accounts", headers=USER).json()["accounts"]
     assert [(one["name"], one["users"]) for one in found] == [("bob", [])]
     assert accounts.get(f"{MAIN}/accounts/ledger", headers=USER).json()["lines"] == []

@@ -81,13 +81,16 @@ REFUSED: dict[str, tuple[str, str, dict[str, Any], str, str]] = {
         "PUT", "/power/n9", {"json": {"wish": "off"}}, "power", "refused: n9 off: no node n9",
     ),
     "a plan of no set": (
-        "POST", "/pareto/7/plans/1/apply", {"json": {}}, "choose", "refused: plan 1 of set 7: ",
+        "POST", "/alternatives/7/plans/1/apply", {"json": {}}, "apply alternative",
+        "refused: plan 1 of set 7: ",
     ),
-    "the end of no search": ("DELETE", "/pareto", {}, "pareto", "refused: no search is under way"),
+    "the end of no search": (
+        "DELETE", "/alternatives", {}, "alternatives", "refused: no search is under way",
+    ),
     "a notice about no job": (
         "POST", "/notices", {"json": {"job": "77", "moved": 60}}, "notify", "refused: 77, ",
     ),
-    "the end of no notice": ("DELETE", "/notices/9", {}, "notify no more", "refused: 9: "),
+    "the end of no notice": ("DELETE", "/notices/9", {}, "stop notifying", "refused: 9: "),
     "the release of no transfer": (
         "POST", "/transfers/x/release", {"headers": FEDERATION}, "release", "refused: x: ",
     ),
@@ -105,7 +108,7 @@ def test_a_refused_act_is_in_the_audit_as_refused(client: TestClient, clusters: 
         gates(client)
     before = len(audited(clusters))
     answer = client.request(method, MAIN + path, **more)
-    assert answer.status_code >= 400 or path == "/pareto", answer.text
+    assert answer.status_code >= 400 or path == "/alternatives", answer.text
     (noted,) = audited(clusters)[before:]
     assert noted[0] == act, answer.text
     assert noted[1].startswith(detail), noted
@@ -123,7 +126,7 @@ def test_an_act_that_is_done_is_in_the_audit_without_that_word(
 
 def test_no_code_of_the_interface_writes_the_audit_beside_the_one_place() -> None:
     """Else a new act could be noted as done before its outcome is known."""
-    known = {"audited.py", "reloading.py", "reservations.py", "pareto.py"}
+    known = {"audit.py", "settings_reload.py", "reservations.py", "alternatives.py"}
     for file in sorted((ROOT / "schedd" / "api").glob("*.py")):
         calls = [
             node

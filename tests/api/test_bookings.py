@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from schedd.service.access.askers import Askers
+from schedd.service.access.callers import Callers
 from schedd.service.access.roles import Bearer
 from schedd.service.access.tokens import Tokens
 from tests.api.conftest import token
@@ -91,7 +91,7 @@ def test_a_user_books_in_his_own_name_and_touches_his_own_alone(open_site: TestC
     people = [
         (Bearer(name, "user"), hashlib.sha256(token(name).encode()).digest()) for name in ("ann", "bob")
     ]
-    open_site.app.state.askers = Askers(Tokens(people))  # type: ignore[attr-defined]
+    open_site.app.state.callers = Callers(Tokens(people))  # type: ignore[attr-defined]
     assert put(open_site, "b", "ann").json()["booking"]["owner"] == "ann"
     assert put(open_site, "c", "ann", owner="bob").status_code == 403
     assert put(open_site, "c", "ann", transfer="fed.1.1").status_code == 403
@@ -131,7 +131,7 @@ def test_a_name_that_another_user_has_is_free_for_everybody_else(
     users = {"ann": "a-token-of-ann", "bob": "a-token-of-bob"}
     entries = [(Bearer(n, "user"), hashlib.sha256(one.encode()).digest()) for n, one in users.items()]
     entries.append((Bearer("our-admin", "admin"), hashlib.sha256(token("admin").encode()).digest()))
-    open_site.app.state.askers = Askers(Tokens(entries))  # type: ignore[attr-defined]
+    open_site.app.state.callers = Callers(Tokens(entries))  # type: ignore[attr-defined]
     ann, bob = ({"Authorization": f"Bearer {one}"} for one in users.values())
     body = {**ASKED, "request": "nodes=1:ppn=1"}
     first = open_site.put(f"{HERE}/exam", json=body, headers=ann)

@@ -10,7 +10,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from schedd.service.access.askers import Askers
+from schedd.service.access.callers import Callers
 from schedd.service.access.costs import BURST_S, Budgets, RequestCost, charge, charged, of_request
 from schedd.service.access.roles import Bearer
 from schedd.service.access.tokens import Tokens
@@ -52,25 +52,25 @@ def test_a_user_over_the_budget_is_refused_for_a_while_and_others_are_not(
     users = {"ann": "a-token-of-ann", "bob": "a-token-of-bob"}
     entries = [(Bearer(n, "user"), hashlib.sha256(one.encode()).digest()) for n, one in users.items()]
     known = Tokens([*entries, (Bearer("pbs", "adapter"), hashlib.sha256(b"a-token-of-pbs").digest())])
-    askers = app.state.askers = Askers(known, limits=LimitSettings(user_cpu=0.01))
+    callers = app.state.callers = Callers(known, limits=LimitSettings(user_cpu=0.01))
 
     def ask(shown: str, path: str = f"{MAIN}/jobs") -> Any:
         return client.get(path, headers={"Authorization": f"Bearer {shown}"})
 
     for path in (f"{MAIN}/jobs", f"{MAIN}/jobs?limit=1000", f"{MAIN}/jobs/1.server", f"{MAIN}/plan"):
-        before = askers._budgets._buckets.get("user ann", (0.1, 0.0))[0]
+        before = callers._budgets._buckets.get("user ann", (0.1, 0.0))[0]
         assert ask(users["ann"], path).status_code in (200, 404)
-        assert askers._budgets._buckets["user ann"][0] < before  # whichever way it was answered
+        assert callers._budgets._buckets["user ann"][0] < before  # whichever way it was answered
     cost = RequestCost()
     cost.key, cost.seconds = "user ann", 0.2
-    askers.spend(cost)
+    callers.spend(cost)
     refused = ask(users["ann"])
     assert refused.status_code == 429
     assert 1 <= int(refused.headers["Retry-After"]) <= 20
     assert ask(users["bob"]).status_code == 200
     for _ in range(30):
         assert ask("a-token-of-pbs", f"{MAIN}/decisions").status_code == 200
-    app.state.askers.limits = LimitSettings(user_cpu=0)
+    app.state.callers.limits = LimitSettings(user_cpu=0)
     assert ask(users["ann"]).status_code == 200
 
 

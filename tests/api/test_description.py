@@ -22,8 +22,8 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from schedd.api.bodies import Batch
-from schedd.api.outcomes import WhatIfAnswer
+from schedd.api.result_views import WhatIfResult
+from schedd.api.views import DecisionBatch
 from schedd.engine import EngineSettings
 from schedd.engine.show.job_view import JobView
 from schedd.service.clusters import Clusters
@@ -88,8 +88,8 @@ SIMPLE = [
     (f"{_ONE}/arrays/{{array}}", "get"),
     (f"{_ONE}/plan/objectives", "get"),
     (f"{_ONE}/plan/booking-orders", "get"),
-    (f"{_ONE}/pareto", "get"),
-    (f"{_ONE}/pareto", "delete"),
+    (f"{_ONE}/alternatives", "get"),
+    (f"{_ONE}/alternatives", "delete"),
     (f"{_ONE}/fair-share", "get"),
     (f"{_ONE}/policy", "get"),
     (f"{_ONE}/policy", "delete"),
@@ -130,10 +130,10 @@ OPERATIONS = [
     *((f"{_ONE}/{path}", "get") for path in ("plan/evaluation/history", "searches")),
     (f"{_ONE}/policy/preview", "post"),
     (f"{_ONE}/policy", "put"),
-    *((f"{_ONE}/{path}", "post") for path in ("events", "what-if", "pause", "pareto")),
+    *((f"{_ONE}/{path}", "post") for path in ("events", "what-if", "pause", "alternatives")),
     *((f"{_ONE}/accounts/{path}", "get") for path in ("ledger", "report")),
     (f"{_ONE}/accounts/transfers", "post"),
-    (f"{_ONE}/pareto/{{number}}/plans/{{plan}}/apply", "post"),
+    (f"{_ONE}/alternatives/{{number}}/plans/{{plan}}/apply", "post"),
 ]
 
 
@@ -235,8 +235,8 @@ def test_bodies_come_with_examples_that_are_accepted(client: TestClient, schema:
 def test_answers_come_with_examples_that_are_as_described(schema: dict[str, Any]) -> None:
     for path, method, kind in (
         (f"{_ONE}/jobs/{{job}}", "get", JobView),
-        (f"{_ONE}/what-if", "post", WhatIfAnswer),
-        (f"{_ONE}/decisions", "get", Batch),
+        (f"{_ONE}/what-if", "post", WhatIfResult),
+        (f"{_ONE}/decisions", "get", DecisionBatch),
     ):
         answer = schema["paths"][path][method]["responses"]["200"]["content"]["application/json"]
         assert answer["schema"]["$ref"].endswith(f"/{kind.__name__}")

@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 from pydantic import TypeAdapter
 
 from schedd.api.app import create_app
-from schedd.api.problems import KINDS
+from schedd.api.problems import PROBLEM_KINDS
 from schedd.engine import EngineSettings
 from schedd.service.access.tokens import Bearer
 from schedd.service.cluster.loop import PlanLoop
@@ -28,7 +28,7 @@ EVENT_TYPES: TypeAdapter[Event] = TypeAdapter(Event)
 def problem(answer: Any, kind: str) -> dict[str, Any]:
     assert answer.headers["content-type"] == "application/problem+json", answer.text
     found: dict[str, Any] = answer.json()
-    status, title = KINDS[kind]
+    status, title = PROBLEM_KINDS[kind]
     assert answer.status_code == found["status"] == status
     assert (found["type"], found["title"]) == (f"urn:schedd:problem:{kind}", title)
     assert found["detail"]
@@ -245,7 +245,7 @@ def test_a_body_that_is_no_json_is_refused(client: TestClient, body: bytes) -> N
 def test_a_pause_that_cannot_take_effect_at_once_fails_and_never_does(
     client: TestClient, loop: PlanLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("schedd.api.clusters._PATIENCE", 0.2)
+    monkeypatch.setattr("schedd.api.clusters._PLANNER_TIMEOUT_S", 0.2)
     with busy(loop):
         said = problem(client.post(f"{MAIN}/pause", json={"reason": "x"}), "not-ready")
         assert said["detail"].startswith("starting jobs was not paused: the planner is busy")

@@ -9,7 +9,7 @@ import pytest
 from fastapi import Request
 from fastapi.testclient import TestClient
 
-from schedd.api import asking
+from schedd.api import question_runner
 from schedd.plan.plan import WorkSpent
 from schedd.service.clusters import Clusters
 from schedd.wire import JobFacts
@@ -40,7 +40,7 @@ def test_a_daemon_that_stops_gives_questions_up(
 def test_a_question_is_given_up_when_its_time_is_over(
     busy_cluster: TestClient, clusters: Clusters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asking, "LIMIT_S", 0.2)
+    monkeypatch.setattr(question_runner, "LIMIT_S", 0.2)
     copy = clusters["main"].fork().result(30)
     facts = JobFacts(id="x", owner="u", queue="batch", submitted=T, resources={"nodes": "1:ppn=1"})
     asked = []
@@ -52,7 +52,7 @@ def test_a_question_is_given_up_when_its_time_is_over(
 
     request = cast("Request", SimpleNamespace(app=SimpleNamespace(state=SimpleNamespace(clusters=clusters))))
     with pytest.raises(WorkSpent, match="given up"):
-        asyncio.run(asking.worked_out(request, for_ever))
+        asyncio.run(question_runner.run_question(request, for_ever))
     assert asked
     assert copy.what_if(facts, T).answer == asked[0].answer, "the next question is answered"
     assert busy_cluster.get("/healthz").status_code == 200

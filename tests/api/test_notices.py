@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 
 from schedd.service.access.roles import Bearer
 from schedd.service.cluster.loop import PlanLoop
-from schedd.service.outward.notices import Desk
+from schedd.service.outward.notices import Notifier
 from schedd.service.settings.file import NotifySettings
 from schedd.store import Store
 from tests.api.conftest import token
@@ -22,7 +22,7 @@ NOTICES = f"{MAIN}/notices"
 
 
 @pytest.fixture
-def desk(app: FastAPI, loop: PlanLoop, tmp_path: Path) -> Iterator[Desk]:
+def desk(app: FastAPI, loop: PlanLoop, tmp_path: Path) -> Iterator[Notifier]:
     """The site sends mail, and has a command."""
     loop.submit([node("n1"), job("1.srv", user="our-user"), job("2.srv", user="eve")]).result(30)
     store = Store.open(f"sqlite:///{tmp_path}/s.sqlite")
@@ -33,10 +33,10 @@ def desk(app: FastAPI, loop: PlanLoop, tmp_path: Path) -> Iterator[Desk]:
         commands={"sms": ("/bin/true",)},
         most=2,
     )
-    found = Desk(loop, settings, lambda: store)
-    app.state.desks = {"main": found}
+    found = Notifier(loop, settings, lambda: store)
+    app.state.notifiers = {"main": found}
     yield found
-    app.state.desks = {}
+    app.state.notifiers = {}
     store.close()
 
 
@@ -102,7 +102,7 @@ def test_nobody_has_more_than_so_many(client: TestClient) -> None:
 
 @pytest.mark.usefixtures("desk")
 def test_who_is_not_known_by_name_gets_none(app: FastAPI, client: TestClient) -> None:
-    app.state.askers.tokens.anonymous = Bearer("anonymous", "reader")
+    app.state.callers.tokens.anonymous = Bearer("anonymous", "reader")
     del client.headers["Authorization"]
     assert client.post(NOTICES, json={"ahead": 900}).status_code == 403
 

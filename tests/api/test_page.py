@@ -4,7 +4,7 @@ import re
 
 from fastapi import FastAPI
 
-from schedd.api.problems import KINDS
+from schedd.api.problems import PROBLEM_KINDS
 from tests.conftest import ROOT
 
 PAGE = (ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
@@ -36,5 +36,5 @@ def test_every_event_and_decision_is_on_the_page(the_app: FastAPI) -> None:
 
 
 def test_every_kind_of_error_is_on_the_page() -> None:
-    rows = [f"| `{kind}` | {status} | {title} |" for kind, (status, title) in KINDS.items()]
+    rows = [f"| `{kind}` | {status} | {title} |" for kind, (status, title) in PROBLEM_KINDS.items()]
     assert "\n".join(rows) in PAGE

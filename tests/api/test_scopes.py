@@ -10,8 +10,8 @@ import pytest
 from fastapi import FastAPI, Request
 from fastapi.testclient import TestClient
 
-from schedd.api.access import still_counts
-from schedd.service.access.askers import Askers
+from schedd.api.access import credential_check
+from schedd.service.access.callers import Callers
 from schedd.service.access.roles import Bearer, Grant, Role, granted
 from schedd.service.access.tokens import Tokens
 from schedd.service.clusters import Clusters
@@ -47,7 +47,7 @@ def scoped(app: FastAPI) -> Iterator[TestClient]:
 
     Over all routes come more requests at once than a user's rate lets through: there is none here.
     """
-    app.state.askers = Askers(scoped_tokens(), limits=LimitSettings(user_rate=0))
+    app.state.callers = Callers(scoped_tokens(), limits=LimitSettings(user_rate=0))
     with TestClient(app, raise_server_exceptions=False) as client:
         for cluster in ("main", OTHER):
             events = {"events": EVENTS}
@@ -146,7 +146,7 @@ def test_why_it_is_not_ready_is_told_of_clusters_in_the_scope(scoped: TestClient
 
 
 def test_a_proxy_with_a_scope_vouches_there_alone(app: FastAPI, scoped: TestClient) -> None:
-    app.state.askers.auth = AuthSettings(admins=("root",))
+    app.state.callers.auth = AuthSettings(admins=("root",))
     for user, allowed in (("root", 200), ("ann", 403)):
         headers = {**bearing("gate"), "X-Remote-User": user}
         assert scoped.post("/v1/clusters/main/resume", headers=headers).status_code == allowed
@@ -160,7 +160,7 @@ def test_users_may_have_a_role_on_some_clusters(app: FastAPI, scoped: TestClient
     )
     auth = AuthSettings(grants=grants)
     tokens = Tokens([(Bearer("gate", "proxy"), digest("gate"))])
-    app.state.askers = Askers(tokens, auth)
+    app.state.callers = Callers(tokens, auth)
 
     def status(user: str, cluster: str, method: str = "POST", path: str = "/resume") -> int:
         headers = {**bearing("gate"), "X-Remote-User": user}
@@ -186,9 +186,9 @@ def test_a_stream_ends_when_the_scope_does(app: FastAPI, scoped: TestClient) -> 
         "path_params": {"cluster": "main"},
         "headers": [(b"authorization", b"Bearer main-reader")],
     }
-    counts = still_counts(Request(scope))
+    counts = credential_check(Request(scope))
     assert counts()
-    app.state.askers.tokens = Tokens(
+    app.state.callers.tokens = Tokens(
         [(Bearer("our-reader", "reader", frozenset({OTHER})), digest("main-reader"))]
     )
     assert not counts()

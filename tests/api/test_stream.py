@@ -127,7 +127,7 @@ def test_a_stream_ends_with_its_token(url: str, app: FastAPI, loop: PlanLoop) ->
     loop.submit([node("n1")]).result(WAIT)
     with follow(url) as events:
         events.next()
-        app.state.askers.tokens = Tokens([])
+        app.state.callers.tokens = Tokens([])
         loop.submit([job("1")]).result(WAIT)
         with pytest.raises(EOFError):
             events.next()
@@ -140,13 +140,13 @@ def test_a_stream_ends_with_its_token_though_nothing_changes(
     loop.submit([node("n1")]).result(WAIT)
     with follow(url) as events:
         events.next()
-        app.state.askers.tokens = Tokens([])
+        app.state.callers.tokens = Tokens([])
         with pytest.raises(EOFError):
             events.next()
 
 
 def test_one_user_has_so_many_streams_at_a_time(url: str, app: FastAPI) -> None:
-    app.state.askers.limits = LimitSettings(streams=1)
+    app.state.callers.limits = LimitSettings(streams=1)
     asked: dict[str, Any] = {"headers": {"Authorization": f"Bearer {token('user')}"}, "trust_env": False}
     with httpx2.stream("GET", url, timeout=WAIT, **asked) as first:
         assert first.status_code == 200
@@ -157,7 +157,7 @@ def test_one_user_has_so_many_streams_at_a_time(url: str, app: FastAPI) -> None:
         with follow(url) as others:
             others.next()
     end = time.monotonic() + WAIT
-    while app.state.askers._streams:
+    while app.state.callers._streams:
         assert time.monotonic() < end
         time.sleep(0.02)
 

@@ -123,9 +123,9 @@ def test_what_a_manager_could_and_the_user_could_not_is_refused(
 
 @pytest.mark.parametrize("role", ["user", "reader", "operator", "adapter"])
 def test_others_may_not_hand_over(app: FastAPI, role: str) -> None:
-    asker = TestClient(app, headers={"Authorization": f"Bearer {token(role)}"})
-    problem(asker.put(f"{HERE}/f.5.1", json=JOB), "not-allowed")
-    problem(asker.get(HERE), "not-allowed")
+    caller = TestClient(app, headers={"Authorization": f"Bearer {token(role)}"})
+    problem(caller.put(f"{HERE}/f.5.1", json=JOB), "not-allowed")
+    problem(caller.get(HERE), "not-allowed")
 
 
 def test_a_federation_sees_and_touches_its_own_alone(fed: TestClient, client: TestClient) -> None:

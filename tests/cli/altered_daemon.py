@@ -9,7 +9,7 @@ import signal
 import sys
 from typing import Any
 
-from schedd.api import accepting, connections
+from schedd.api import acceptor, connections
 from schedd.cli.main import main
 
 _left = 0
@@ -22,7 +22,7 @@ def _begin(*_: object) -> None:
 
 
 def _alter_accepting() -> None:
-    made, began = connections.Connection.__init__, connections.Connection._begin
+    made, began = connections.ServerConnection.__init__, connections.ServerConnection._open
 
     def init(self: Any, **more: Any) -> None:
         global _left  # noqa: PLW0603
@@ -38,19 +38,19 @@ def _alter_accepting() -> None:
             raise MemoryError
         began(self, transport)
 
-    connections.Connection.__init__ = init  # type: ignore[method-assign]
-    connections.Connection._begin = begin  # type: ignore[method-assign]
+    connections.ServerConnection.__init__ = init  # type: ignore[method-assign]
+    connections.ServerConnection._open = begin  # type: ignore[method-assign]
 
 
 def _alter_listening() -> None:
-    opened = accepting.Acceptor._open
+    opened = acceptor.Acceptor._open
 
     async def ignore(self: Any, *of: Any) -> None:
         if _deaf:
             await asyncio.sleep(3_600)
         await opened(self, *of)
 
-    accepting.Acceptor._open = ignore  # type: ignore[method-assign, assignment]
+    acceptor.Acceptor._open = ignore  # type: ignore[method-assign, assignment]
 
 
 if __name__ == "__main__":

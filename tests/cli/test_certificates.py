@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from schedd.api.listening import tls_context
+from schedd.api.listening_sockets import tls_context
 from schedd.service.settings.file import ServerSettings, SettingsError
 from tests.cli.test_serve import WAIT, _until, run, start
 from tests.cli.test_serve_safely import configured, everything, local, logged, reload

@@ -189,4 +189,4 @@ def test_the_watchdog_is_fed_only_while_requests_are_answered(tmp_path: Path) ->
         time.sleep(6)  # three times what the service manager waits
         assert manager.fed <= before + 1
         failed = logged(served, "background work failed")[0]
-        assert (failed["work"], "NotAnswered" in str(failed["exception"])) == ("watchdog", True)
+        assert (failed["work"], "ProbeFailed" in str(failed["exception"])) == ("watchdog", True)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schedd.cli.main import main
-from schedd.client.grouping import Grouping, GroupingError, Task, group
+from schedd.client.task_grouping import Grouping, GroupingError, Task, group
 
 FAKE_QSUB = """#!/bin/sh
 # Runs the job at once, and answers with its id as a server would.

@@ -17,7 +17,7 @@ KNOWN: dict[str, Any] = {
     "resources": {"nodes": "1"},
     "submitted": 1_000,
     "started": None,
-    "told_start": None,
+    "displayed_start": None,
     "promised_start": None,
     "ended": None,
     "how": "",

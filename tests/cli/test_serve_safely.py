@@ -380,7 +380,7 @@ def test_whatever_changes_something_is_in_the_audit_with_who_did_it(served: Serv
         ("DELETE", "/bookings/x", None, "booking cancel", "x"),
         ("DELETE", "/policy", None, "policy", ""),
         ("POST", "/searches", None, "search", ""),
-        ("DELETE", "/pareto", None, "pareto", "refused: no search is under way"),
+        ("DELETE", "/alternatives", None, "alternatives", "refused: no search is under way"),
         ("PUT", "/transfers/x", {"user": "ann", "script": "date"}, "transfer jobs", "x: a job of ann"),
         ("DELETE", "/transfers/x", None, "withdraw", "x"),
     ]
@@ -390,8 +390,8 @@ def test_whatever_changes_something_is_in_the_audit_with_who_did_it(served: Serv
         ("POST", "/transfers/{name}/release"),
         ("POST", "/notices"),
         ("DELETE", "/notices/{number}"),
-        ("POST", "/pareto"),
-        ("POST", "/pareto/{number}/plans/{plan}/apply"),
+        ("POST", "/alternatives"),
+        ("POST", "/alternatives/{number}/plans/{plan}/apply"),
     }
     asking = {("POST", path) for path in ("/what-if", "/policy/preview")}
     # Programs tell these again and again: nobody decided anything.

@@ -18,7 +18,7 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, R
 from schedd.api.app import create_app
 from schedd.dashboard import add_dashboard
 from schedd.engine import EngineSettings
-from schedd.service.access.askers import Askers
+from schedd.service.access.callers import Callers
 from schedd.service.access.roles import Bearer, Role
 from schedd.service.access.tokens import Tokens
 from schedd.service.cluster.loop import PlanLoop
@@ -132,7 +132,7 @@ def browser() -> Iterator[Browser]:
 def server() -> Iterator[tuple[str, FastAPI]]:
     """One application on one port for all tests; each puts its own clusters behind it."""
     warm_up()
-    app = create_app(Clusters({}, StillClock()), Askers(tokens()))
+    app = create_app(Clusters({}, StillClock()), Callers(tokens()))
     add_dashboard(app)
     listening = socket.create_server(("127.0.0.1", 0))
     config = uvicorn.Config(app, log_config=None, ws="none", lifespan="off", timeout_graceful_shutdown=1)
@@ -157,7 +157,7 @@ def site(server: tuple[str, FastAPI], request: pytest.FixtureRequest) -> Iterato
     clusters = Clusters({"main": getattr(request, "param", EngineSettings(slack=900))}, clock)
     clusters.start(warm=False)
     app.state.clusters = clusters
-    app.state.askers = Askers(tokens(), AuthSettings(others="none"))
+    app.state.callers = Callers(tokens(), AuthSettings(others="none"))
     found = Site(url, app, clock)
     found.happen(
         node("n1"),

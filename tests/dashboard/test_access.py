@@ -202,13 +202,13 @@ def test_a_session_ends_with_its_logout_and_with_its_token(site: Site) -> None:
     client, _ = logged_in(site, "reader")
     with contextlib.closing(client):
         assert client.get("/main/plan").status_code == 200
-        site.app.state.askers.tokens._configured.clear()
+        site.app.state.callers.tokens._configured.clear()
         assert client.get("/main/plan").status_code == 303
 
 
 def test_a_one_time_link_opens_once(site: Site) -> None:
     sessions: Sessions = site.app.state.sessions
-    _, digest = "", next(iter(site.app.state.askers.tokens._configured))
+    _, digest = "", next(iter(site.app.state.callers.tokens._configured))
     sessions.admit("the-key", digest)
     with visitor(site) as client:
         assert client.get("/enter?key=another").status_code == 403

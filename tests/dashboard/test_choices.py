@@ -43,7 +43,7 @@ def test_an_operator_looks_for_plans_and_puts_one_in_force(look: Open, site: Sit
     page.get_by_role("button", name="Search", exact=True).click()
     expect(page.locator("main").get_by_role("status")).to_contain_text("Search finished")
     assert starts(site) == before
-    found = site.ask("/pareto")["set"]
+    found = site.ask("/alternatives")["set"]
     assert found["weights"] == {"wait": 1, "energy": 1}
     expect(page.locator("#plans tbody tr")).to_have_count(len(found["plans"]) + 1)
     expect(page.locator(".front circle")).to_have_count(len(found["plans"]))
@@ -69,7 +69,7 @@ def test_an_operator_looks_for_plans_and_puts_one_in_force(look: Open, site: Sit
 @pytest.mark.parametrize("site", [SITE], indirect=True)
 def test_a_plan_that_was_left_behind_is_refused_and_a_wrong_weight_is_said(look: Open, site: Site) -> None:
     fill(site)
-    site.put("/pareto", {"evaluations": 40, "seconds": 20})
+    site.put("/alternatives", {"evaluations": 40, "seconds": 20})
     window = look("operator")
     page = window.go("choices?plan=1")
     site.happen(*(job(f"{i}.server", walltime="60000") for i in range(40, 60)))

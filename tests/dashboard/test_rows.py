@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schedd.api.node_names import matching, named
+from schedd.api.node_selection import match_nodes, select_nodes
 from schedd.dashboard.columns import MOST, Looked, plan_columns
 from schedd.dashboard.rows import groupings, lined_up
 from schedd.model import NodeSets
@@ -48,13 +48,13 @@ NODES = {
     ],
 )
 def test_nodes_are_found_by_name_range_glob_property_and_state(text: str, names: list[str]) -> None:
-    assert matching(NODES, text) == names
+    assert match_nodes(NODES, text) == names
 
 
 @pytest.mark.parametrize("text", ["", "  ", ",", " , "])
 def test_no_words_let_all_through_in_natural_order(text: str) -> None:
-    assert matching(NODES, text)[:4] == ["gpu1", "gpu2", "gpu10", "n001"]
-    assert len(matching(NODES, text)) == len(NODES)
+    assert match_nodes(NODES, text)[:4] == ["gpu1", "gpu2", "gpu10", "n001"]
+    assert len(match_nodes(NODES, text)) == len(NODES)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_no_words_let_all_through_in_natural_order(text: str) -> None:
     ],
 )
 def test_an_act_upon_nodes_names_them(text: str, names: list[str]) -> None:
-    assert named(NODES, text) == names
+    assert select_nodes(NODES, text) == names
 
 
 @pytest.mark.parametrize(
@@ -86,18 +86,18 @@ def test_an_act_upon_nodes_names_them(text: str, names: list[str]) -> None:
 )
 def test_a_word_that_fits_no_node_or_only_a_part_of_a_name_acts_upon_none(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=re.escape(why)):
-        named(NODES, text)
+        select_nodes(NODES, text)
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.text(alphabet="n0123[]-,*? gpu=r", max_size=30))
 def test_whatever_is_typed_is_answered(text: str) -> None:
-    found = matching(NODES, text)
+    found = match_nodes(NODES, text)
     assert set(found) <= set(NODES)
 
 
 def test_groups_take_the_place_of_their_nodes_until_they_are_opened() -> None:
-    names = matching(NODES, "")
+    names = match_nodes(NODES, "")
     sets = NodeSets(named=(("island", frozenset({"ib"})),))
     assert groupings(NODES.values(), sets) == ["rack", "set", "property", "class", "state"]
     rows, groups = lined_up(names, NODES, "rack", ("rack=r9",), sets)

@@ -14,7 +14,7 @@ from starlette.routing import Mount
 from schedd.api.app import create_app
 from schedd.dashboard import add_dashboard
 from schedd.engine import EngineSettings
-from schedd.service.access.askers import Askers
+from schedd.service.access.callers import Callers
 from schedd.service.access.roles import Bearer
 from schedd.service.access.tokens import Tokens
 from schedd.service.clusters import Clusters
@@ -42,7 +42,7 @@ def app() -> Iterator[FastAPI]:
             (Bearer("both", "reader", None, ((HERE, "operator"),)), digest("both")),
         ]
     )
-    app = create_app(clusters, Askers(tokens))
+    app = create_app(clusters, Callers(tokens))
     add_dashboard(app)
     yield app
     clusters.stop()

@@ -20,10 +20,10 @@ from fastapi.testclient import TestClient
 from playwright.sync_api import expect
 
 from schedd.api.app import create_app
-from schedd.api.parts import parts_of
+from schedd.api.settings_resources import load_resources
 from schedd.dashboard import add_dashboard
 from schedd.engine import EngineSettings
-from schedd.service.access.askers import Askers
+from schedd.service.access.callers import Callers
 from schedd.service.access.identity import IdentityError
 from schedd.service.access.tokens import Tokens
 from schedd.service.clusters import Clusters
@@ -73,7 +73,7 @@ def whole() -> Iterator[FastAPI]:
     clusters.start(warm=False)
     for loop in clusters:
         loop.submit((node("n1"), job("1.server", user="ann"), job("2.server", user="bob"))).result(30)
-    app = create_app(clusters, Askers(Tokens(())))
+    app = create_app(clusters, Callers(Tokens(())))
     add_dashboard(app)
     yield app
     clusters.stop()
@@ -81,7 +81,7 @@ def whole() -> Iterator[FastAPI]:
 
 @pytest.fixture
 def app(whole: FastAPI, issuer: str) -> FastAPI:
-    whole.state.askers = Askers(Tokens(()), oidc=provider(issuer))
+    whole.state.callers = Callers(Tokens(()), oidc=provider(issuer))
     return whole
 
 
@@ -167,7 +167,7 @@ def test_who_has_no_grant_is_not_let_in_nor_who_has_no_proper_name(app: FastAPI)
 
 
 def test_without_grants_nobody_is_let_in(app: FastAPI, issuer: str) -> None:
-    app.state.askers.oidc = provider(issuer, grants=())
+    app.state.callers.oidc = provider(issuer, grants=())
     for subject in ("1", "2"):
         assert log_in(browser(app), subject).status_code == 403
     answer = browser(app).get("/v1/clusters", headers=bearing(id_token(issuer, "2")))
@@ -182,7 +182,7 @@ def test_a_login_counts_once_and_in_the_browser_that_began_it(app: FastAPI) -> N
     assert (foreign.status_code, "did not begin here" in foreign.text) == (403, True)
     for wrong in ({**back, "state": "x" * 43}, {"code": back["code"]}, {}):
         assert client.get("/dashboard/oidc/callback", params=wrong).status_code in (403, 429)
-    app.state.askers = Askers(Tokens(()), oidc=app.state.askers.oidc)  # forget how often it was refused
+    app.state.callers = Callers(Tokens(()), oidc=app.state.callers.oidc)  # forget how often it was refused
     assert client.get("/dashboard/oidc/callback", params=back).status_code == 200
     again = client.get("/dashboard/oidc/callback", params=back)
     assert again.status_code == 403
@@ -241,7 +241,7 @@ def test_tokens_that_do_not_count_are_refused(app: FastAPI, issuer: str) -> None
         "a symmetric one": f"{encoded({'alg': 'HS256'})}.{body}.{signature}",
         "nonsense": "a.b.c",
     }
-    app.state.askers.limits = app.state.askers.limits.model_copy(update={"refused_rate": 0})
+    app.state.callers.limits = app.state.callers.limits.model_copy(update={"refused_rate": 0})
     for what, token in wrong.items():
         answer = client.get("/v1/clusters", headers=bearing(token))
         assert answer.status_code == 401, what
@@ -268,7 +268,7 @@ def test_an_issuer_that_says_it_is_another_is_not_believed(issuer: str) -> None:
 
 
 def test_a_provider_that_does_not_answer_is_said_and_asked_again_later(app: FastAPI) -> None:
-    app.state.askers.oidc = gone = oidc.OidcProvider(settings("http://127.0.0.1:9"))
+    app.state.callers.oidc = gone = oidc.OidcProvider(settings("http://127.0.0.1:9"))
     client = browser(app)
     answer = client.get("/dashboard/oidc/login")
     assert (answer.status_code, "does not answer" in answer.text) == (503, True)
@@ -297,16 +297,16 @@ def test_a_session_ends_when_the_grant_does_and_in_time(app: FastAPI, issuer: st
     client = browser(app)
     assert log_in(client, "1").status_code == 200
     assert client.get("/dashboard/main/queue").status_code == 200
-    app.state.askers.oidc = provider(issuer, grants=GRANTS[1:])
+    app.state.callers.oidc = provider(issuer, grants=GRANTS[1:])
     assert client.get("/dashboard/main/queue").status_code == 303
     assert log_in(client, "2").status_code == 200
-    app.state.askers.oidc = None
+    app.state.callers.oidc = None
     assert client.get("/dashboard/main/queue").status_code == 303
     assert client.get("/dashboard/oidc/login").status_code == 404
 
 
 def test_groups_may_stand_within_another_claim(app: FastAPI, issuer: str) -> None:
-    app.state.askers.oidc = provider(issuer, groups_claim="realm_access.roles")
+    app.state.callers.oidc = provider(issuer, groups_claim="realm_access.roles")
     assert log_in(browser(app), "3").status_code == 200
     assert log_in(browser(app), "1").status_code == 403
 
@@ -317,7 +317,7 @@ def test_in_a_browser_a_login_from_another_site_leads_to_the_page(
     about = settings(
         issuer.replace("127.0.0.1", "localhost"), redirect_url=f"{site.url}/dashboard/oidc/callback"
     )
-    site.app.state.askers.oidc = oidc.OidcProvider(about, "secret")
+    site.app.state.callers.oidc = oidc.OidcProvider(about, "secret")
     window = look()
     window.context.route("https://**", lambda route: route.abort())  # the provider's page asks for styles
     page = window.go("queue")
@@ -354,7 +354,7 @@ def test_settings_that_make_no_sense_are_refused(tmp_path: Path, line: str, said
     path = tmp_path / "schedd.toml"
     path.write_text("[auth.oidc]\n" + "\n".join([*lines, line]) + "\n")
     with pytest.raises(SettingsError, match=re.escape(said)):
-        parts_of(load(path))
+        load_resources(load(path))
 
 
 def test_a_secret_that_others_may_read_is_refused(tmp_path: Path, issuer: str) -> None:

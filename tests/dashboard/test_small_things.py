@@ -70,7 +70,7 @@ def test_criteria_and_changes_are_told_in_words() -> None:
 def test_the_audit_names_acts_as_the_pages_do() -> None:
     assert act_in_words("hold", "node n1: repair") == ("drain", "n1: repair")
     assert act_in_words("hold", "queue batch: repair") == ("hold", "queue batch: repair")
-    assert act_in_words("pareto", "x") == ("alternatives", "x")
+    assert act_in_words("alternatives", "x") == ("alternatives", "x")
     assert act_in_words("search", "") == ("optimise", "")
     assert act_in_words("resume", "") == ("resume", "")
 

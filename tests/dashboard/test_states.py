@@ -22,7 +22,7 @@ from schedd.dashboard import add_dashboard
 from schedd.dashboard.moves import folded
 from schedd.engine import EngineSettings
 from schedd.engine.show.job_view import Change
-from schedd.service.access.askers import Askers
+from schedd.service.access.callers import Callers
 from schedd.service.cluster.durable import Durable
 from schedd.service.clusters import Clusters
 from schedd.service.settings.file import AuthSettings, StoreSettings
@@ -55,7 +55,7 @@ PAGES = ["plan", "queue", "nodes", "what-if", "quality"]
 def put(server: tuple[str, FastAPI], clusters: Clusters, clock: StillClock | None = None) -> Site:
     url, app = server
     app.state.clusters = clusters
-    app.state.askers = Askers(tokens())
+    app.state.callers = Callers(tokens())
     return Site(url, app, clock or StillClock())
 
 
@@ -414,7 +414,7 @@ def test_a_user_sees_no_past_of_others_jobs(kept: Site) -> None:
     number = store.known_cluster("main")
     for _ in store.note_past(number):
         pass
-    kept.app.state.askers = Askers(tokens(), AuthSettings(others="none"))
+    kept.app.state.callers = Callers(tokens(), AuthSettings(others="none"))
     assert kept.ask("/jobs/8/history")["past"]["how"] == "deleted"
     headers = {"Authorization": f"Bearer {token('user')}"}
     answer = httpx2.get(f"{kept.url}/v1/clusters/main/jobs/8/history", headers=headers)
@@ -425,7 +425,7 @@ def test_behind_a_proxy_that_takes_its_prefix_off_all_links_have_it() -> None:
     clusters = Clusters({"main": EngineSettings()}, StillClock())
     clusters.start(warm=False)
     with pytest.warns(FastAPIDeprecationWarning, match="root_path"):
-        app = create_app(clusters, Askers(tokens()), root="/hpc/schedd")
+        app = create_app(clusters, Callers(tokens()), root="/hpc/schedd")
     add_dashboard(app)
     headers = {"Accept": "text/html"}
     with TestClient(app, headers=headers, follow_redirects=False, base_url="https://testserver") as client:

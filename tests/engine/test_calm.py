@@ -18,8 +18,8 @@ def starts(cluster: Cluster, job: str) -> tuple[int | None, int | None]:
     view = job_view(publish(cluster.engine.state), job)
     assert view is not None
     assert view.planned_start is not None
-    assert view.told_start is not None
-    return view.planned_start - T, view.told_start - T
+    assert view.displayed_start is not None
+    return view.planned_start - T, view.displayed_start - T
 
 
 def flickering(**settings: Any) -> Cluster:
@@ -110,7 +110,7 @@ def test_a_job_that_lost_its_start_shows_none_and_the_new_one_at_once() -> None:
     cluster.tell(*cluster.server.hold("2"))
     view = job_view(publish(cluster.engine.state), "2")
     assert view is not None
-    assert (view.planned_start, view.told_start) == (None, None)
+    assert (view.planned_start, view.displayed_start) == (None, None)
     cluster.at(5)
     cluster.ask("1", walltime="9000")
     cluster.tell(*cluster.server.release("2"))

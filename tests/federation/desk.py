@@ -6,8 +6,8 @@ from typing import Any
 
 from fastapi.testclient import TestClient
 
-from schedd.api import bags, federated_bookings, groups
-from schedd.api.roof import create_app
+from schedd.api import bags, coallocations, federated_bookings
+from schedd.api.federation import create_app
 from schedd.federation.log import Log
 from schedd.federation.roof.roof import Report, Roof
 from schedd.federation.routing.seen import Offer, TransferStatus
@@ -54,9 +54,9 @@ class Desk:
                 ]
             )
         )
-        groups.add(self.app)
-        bags.add(self.app)
-        federated_bookings.add(self.app)
+        coallocations.add_coallocation_routes(self.app)
+        bags.add_bag_routes(self.app)
+        federated_bookings.add_booking_routes(self.app)
         self.begin()
 
     def begin(self, chosen: Settings | None = None) -> None:

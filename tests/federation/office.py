@@ -7,8 +7,8 @@ from threading import Event as Flag
 
 from fastapi.testclient import TestClient
 
-from schedd.api import federated_bookings, groups
-from schedd.api.roof import create_app
+from schedd.api import coallocations, federated_bookings
+from schedd.api.federation import create_app
 from schedd.federation.threads.bookings import BookingKeeper
 from schedd.service.access.tokens import Tokens
 from tests.engine.cluster import T
@@ -29,8 +29,8 @@ class Office:
         self.region = Region(path)
         people = {"ann@org": "user", "bob@org": "user", "carol": "admin", "eyes": "reader"}
         self.app = create_app(Tokens([bearer(name, role) for name, role in people.items()]))
-        federated_bookings.add(self.app)
-        groups.add(self.app)
+        federated_bookings.add_booking_routes(self.app)
+        coallocations.add_coallocation_routes(self.app)
         self.begin()
 
     def begin(self) -> None:

@@ -13,7 +13,7 @@ from threading import RLock
 from typing import Any
 
 from research.federations.wires import EngineWire
-from schedd.api.transfers import view as transfer_view
+from schedd.api.transfers import transfer_view
 from schedd.client import Unreachable
 from schedd.dialect import family_of
 from schedd.engine.show.view import publish

@@ -16,7 +16,7 @@ from schedd.federation.routing.seen import TransferStatus
 from schedd.store import StoreError
 from tests.federation.desk import Desk
 
-OFFERS, BAGS = "/v1/federation/bag", "/v1/federation/bags"
+OFFERS, BAGS = "/v1/federation/bag-offers", "/v1/federation/bags"
 WORK = {"script": "sleep 1", "attributes": {"Job_Name": "sweep"}}
 
 
@@ -108,9 +108,14 @@ def test_an_offer_is_taken_and_each_cluster_gets_its_array(desk: Desk, plan: Pla
     made = ann.post(BAGS, json={"offer": offer["id"], "key": "k", **WORK})
     assert made.status_code == 201, made.text
     row = made.json()
-    assert (row["tasks"], row["waiting"], row["state"], row["told_end"]) == (10, 10, "waiting", desk.now + 50)
+    assert (row["tasks"], row["waiting"], row["state"], row["published_end"]) == (
+        10,
+        10,
+        "waiting",
+        desk.now + 50,
+    )
     assert (row["end"], row["deadline_kept"], row["name"]) == (desk.now + 50, True, "sweep")
-    shares = {one["cluster"]: (one["array"], one["told_end"] - desk.now) for one in row["shares"]}
+    shares = {one["cluster"]: (one["array"], one["published_end"] - desk.now) for one in row["shares"]}
     assert shares == {"north": ("0-4", 10), "south": ("5-9", 50)}
     (asked,) = desk.roof.work("north")
     assert asked.body is not None
@@ -138,13 +143,13 @@ def test_an_offer_is_taken_after_a_restart_as_before_it_and_once(
     plan.asked.clear()
     row = ann.post(BAGS, json={"offer": offer["id"], **WORK}).json()
     assert sorted(name for name, _ in plan.asked) == ["north", "south"], "whether they still can is asked"
-    shares = {one["cluster"]: (one["array"], one["told_end"] - desk.now) for one in row["shares"]}
+    shares = {one["cluster"]: (one["array"], one["published_end"] - desk.now) for one in row["shares"]}
     assert shares == {"north": ("0-4", 10), "south": ("5-9", 50)}
     again(desk)
     late = ann.post(BAGS, json={"offer": offer["id"], **WORK})
     assert late.status_code == 409
     assert late.json()["detail"] == f"offer {offer['id']} was taken: it is bag {row['id']}"
-    assert late.json()["hint"] == "POST /v1/federation/bag makes a new offer"
+    assert late.json()["hint"] == "POST /v1/federation/bag-offers makes a new offer"
 
 
 def test_an_offer_that_holds_no_longer_after_a_restart_is_refused_with_what_to_do(
@@ -164,7 +169,7 @@ def test_an_offer_that_holds_no_longer_after_a_restart_is_refused_with_what_to_d
     assert not desk.log.read(), "it is forgotten"
     gone = ann.post(BAGS, json={"offer": second, **WORK})
     assert (gone.status_code, "there is no offer" in gone.json()["detail"]) == (409, True)
-    assert gone.json()["hint"] == "POST /v1/federation/bag makes a new offer"
+    assert gone.json()["hint"] == "POST /v1/federation/bag-offers makes a new offer"
 
 
 def test_who_takes_an_offer_that_somebody_took_a_moment_ago_gets_no_second_bag(
@@ -209,7 +214,7 @@ def test_an_offer_that_expired_or_is_somebody_elses_is_refused_with_what_to_do(
     desk.now += 300
     late = ann.post(BAGS, json={"offer": offer["id"], **WORK})
     assert (late.status_code, late.json()["detail"]) == (409, f"offer {offer['id']} has expired")
-    assert late.json()["hint"] == "POST /v1/federation/bag makes a new offer"
+    assert late.json()["hint"] == "POST /v1/federation/bag-offers makes a new offer"
 
 
 def test_an_offer_of_a_plan_that_moved_on_holds_as_long_as_there_is_room(
@@ -225,7 +230,7 @@ def test_an_offer_of_a_plan_that_moved_on_holds_as_long_as_there_is_room(
     assert not desk.roof.bags.by_id
     plan.ends["south"] = lambda tasks: 11 * tasks
     row = ann.post(BAGS, json={"offer": second["id"], **WORK}).json()
-    assert row["told_end"] == desk.now + 55, "later than it was, and by the deadline yet"
+    assert row["published_end"] == desk.now + 55, "later than it was, and by the deadline yet"
     assert plan.asked[-1] == ("south", {**plan.asked[-1][1], "tasks": (5,)})
 
 
@@ -404,7 +409,7 @@ def test_a_bag_is_offered_taken_shown_and_taken_back(
     bag = desk.roof.bags[name]
     assert (bag.submission["attributes"]["Job_Name"], bag.tasks) == ("mine", 10)
     assert shell("bag", "submit", "--offer", offer, script) == 1
-    assert f"was taken: it is bag {name}; POST /v1/federation/bag" in capsys.readouterr().err
+    assert f"was taken: it is bag {name}; POST /v1/federation/bag-offers" in capsys.readouterr().err
     assert shell("bag", "show", name) == 0
     shown = capsys.readouterr().out
     assert "10: 10 waiting" in shown

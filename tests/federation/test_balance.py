@@ -38,7 +38,7 @@ def desk(clusters: Clusters, tmp_path: Path) -> Iterator[Desk]:
     with serving(create_app(clusters, ours), clusters) as url:
         made = Desk(tmp_path)
         made.log.close()
-        balance.add(made.app)
+        balance.add_balance_route(made.app)
         common = {"token_file": str(tmp_path), "realms": ["org"], "timeout": 5.0}
         chosen = {
             "north": {**common, "url": url, "cluster": "main", "disclosure": "load"},

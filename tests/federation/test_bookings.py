@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from schedd.api.booking_rows import booking_row, options_of
+from schedd.api.booking_rows import booking_row, counter_offers
 from schedd.client import Unreachable
 from schedd.federation.bookings.booking import Bookings
 from schedd.federation.bookings.events import (
     BookingAccepted,
-    BookingAsked,
     BookingCancelled,
     BookingConfirmed,
     BookingDeclined,
@@ -20,6 +19,7 @@ from schedd.federation.bookings.events import (
     BookingGivenUp,
     BookingRefused,
     BookingTaken,
+    BookingTerms,
     BookingTried,
 )
 from schedd.federation.events import decode, encode
@@ -126,7 +126,7 @@ def test_where_all_refuse_their_counter_offers_are_merged_and_one_is_taken(regio
     one = region.booking(name)
     assert (one.over, region.booked()) == ("refused", {})
     assert one.text == ("a: there is no room for it in its window; b: there is no room for it in its window")
-    offers = options_of(one)
+    offers = counter_offers(one)
     assert {offer.cluster for offer in offers} == {"a", "b"}
     assert {offer.stretch < 0 for offer in offers} == {True, False}
     assert [abs(offer.stretch) for offer in offers] == sorted(abs(offer.stretch) for offer in offers)
@@ -135,7 +135,7 @@ def test_where_all_refuse_their_counter_offers_are_merged_and_one_is_taken(regio
     region.go(2)
     assert region.booked() == {name: [("b", chosen.start - T)]}
     assert region.booking(name).booked
-    assert options_of(region.booking(name)) == ()
+    assert counter_offers(region.booking(name)) == ()
 
 
 def test_an_offer_that_is_gone_brings_new_ones(region: Region) -> None:
@@ -143,7 +143,7 @@ def test_an_offer_that_is_gone_brings_new_ones(region: Region) -> None:
     region.busy("b", 2, 5_000)
     name = region.book("review", (100, 300))
     region.go(2)
-    first = options_of(region.booking(name))
+    first = counter_offers(region.booking(name))
     assert (first[0].cluster, first[0].start) == ("a", T + 1_000)
     other = region.book("quick", (1_000, 1_100), clusters=("a",))
     region.go(2)
@@ -151,7 +151,7 @@ def test_an_offer_that_is_gone_brings_new_ones(region: Region) -> None:
     region.go(2)
     one = region.booking(name)
     assert (one.over, region.booked()) == ("refused", {other: [("a", 1_000)]})
-    new = options_of(one)
+    new = counter_offers(one)
     assert T + 1_000 not in {offer.start for offer in new if offer.cluster == "a"}
     assert {offer.cluster for offer in new} == {"a", "b"}, "what the other offered before still stands"
 
@@ -438,8 +438,8 @@ def play(directory: Path, seed: int) -> None:
         chosen = region.booking(chance.choice(names))
         if chance.random() < 0.4 and not chosen.over and not chosen.cancelled:
             region.roof.of_bookings.cancel(chosen.id, "ann@org")
-        elif chosen.over == "refused" and options_of(chosen):
-            option = options_of(chosen)[0]
+        elif chosen.over == "refused" and counter_offers(chosen):
+            option = counter_offers(chosen)[0]
             region.roof.of_bookings.accept(chosen.id, "ann@org", option.cluster, option.start)
     for _ in range(30):
         region.go(2, 2)
@@ -478,7 +478,7 @@ def one_place(region: Region, seed: int) -> None:
 
 # ---- the log ----------------------------------------------------------------------------------------------
 
-ASKED = BookingAsked(
+ASKED = BookingTerms(
     job="1",
     time=T,
     owner="ann@org",

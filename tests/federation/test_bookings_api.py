@@ -262,7 +262,7 @@ def test_a_restart_changes_nothing(office: Office, ann: TestClient) -> None:
 def test_while_its_cluster_is_cut_off_it_stays_says_so_and_is_given_back_later(
     office: Office, ann: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("schedd.api.federated_bookings._MOMENT_S", 0.2)
+    monkeypatch.setattr("schedd.api.federated_bookings._CLUSTER_REPLY_S", 0.2)
     row = put(ann, "exam", ready=T + 1_000, deadline=T + 9_000).json()
     office.region.cut = {row["cluster"]}
     office.later(1)
@@ -284,7 +284,7 @@ def test_while_its_cluster_is_cut_off_it_stays_says_so_and_is_given_back_later(
 def test_what_is_not_known_in_time_is_said_to_be_under_way(
     office: Office, ann: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("schedd.api.federated_bookings._MORE_S", -29.5)
+    monkeypatch.setattr("schedd.api.federated_bookings._OUTCOME_MARGIN_S", -29.5)
     office.region.after = {"book": 99}
     made = put(ann, "exam", ready=T + 1_000, deadline=T + 9_000, clusters=["a"])
     assert (made.status_code, made.json()["state"], made.json()["cluster"]) == (202, "being booked", "a")

@@ -134,7 +134,7 @@ def test_a_booking_that_moved_shows_its_moves(office: Office, run: Run) -> None:
 def test_a_cluster_that_is_cut_off_is_told_of(
     office: Office, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("schedd.api.federated_bookings._MOMENT_S", 0.2)
+    monkeypatch.setattr("schedd.api.federated_bookings._CLUSTER_REPLY_S", 0.2)
     book = ("book", "--federation")
     run(*book, "add", "exam", *WHOLE, "--at", "+2h", "--only", "b")
     office.region.cut = {"b"}

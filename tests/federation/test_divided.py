@@ -16,7 +16,7 @@ from tests.engine.cluster import T
 from tests.federation.desk import Desk
 from tests.federation.region import Region
 
-GROUPS = "/v1/federation/groups"
+GROUPS = "/v1/federation/coallocations"
 UNIT = {"nodes": "1:ppn=4"}
 
 

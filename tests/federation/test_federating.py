@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fastapi import FastAPI
 
-from schedd.api.federating import _lead
+from schedd.api.federation_daemon import _lead_federation
 from schedd.federation.settings import Settings
 from schedd.service.garbage import Garbage
 from schedd.supervision import Supervisor
@@ -19,7 +19,9 @@ def test_while_it_leads_looks_for_garbage_go_through_what_is_new(tmp_path: Path)
     settings = Settings.model_validate({"store": store, "clusters": {"north": cluster}})
     app, stopping = FastAPI(), threading.Event()
     app.state.roof = None
-    leading = threading.Thread(target=_lead, args=(settings, {"north": "x"}, app, stopping, Supervisor()))
+    leading = threading.Thread(
+        target=_lead_federation, args=(settings, {"north": "x"}, app, stopping, Supervisor())
+    )
     leading.start()
     try:
         end = time.monotonic() + 30

@@ -7,7 +7,7 @@ from typing import Any, Self, cast
 import pytest
 from fastapi.testclient import TestClient
 
-from schedd.api.roof import cluster_rows, create_app, job_row
+from schedd.api.federation import cluster_rows, create_app, job_row
 from schedd.client import Client, Refused, Unreachable
 from schedd.federation.log import Log
 from schedd.federation.roof.roof import Roof

@@ -337,10 +337,12 @@ def test_without_an_openpbs_a_select_is_refused(desk: Desk) -> None:
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["allowed"].startswith("nodes=")
     part = {"script": "x", "request": "select=1:ncpus=1"}
-    assert desk.client("ann@org").post("/v1/federation/groups", json={"parts": [part]}).status_code == 422
+    assert (
+        desk.client("ann@org").post("/v1/federation/coallocations", json={"parts": [part]}).status_code == 422
+    )
 
 
-GROUPS = "/v1/federation/groups"
+GROUPS = "/v1/federation/coallocations"
 PART = {"script": "sleep 1", "request": "nodes=1:ppn=4,walltime=100"}
 
 

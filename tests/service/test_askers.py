@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedd.service.access.askers import Askers, UnknownUser
+from schedd.service.access.callers import Callers, UnknownUser
 from schedd.service.access.rates import Rates
 from schedd.service.access.roles import Bearer
 from schedd.service.access.tokens import Tokens
@@ -43,24 +43,24 @@ def test_only_what_hashes_to_a_kept_digest_counts() -> None:
 
 
 def test_users_have_the_role_that_the_settings_give_them() -> None:
-    askers = Askers(Tokens(()), AuthSettings(admins=("ann",), operators=("bob",)))
-    assert [askers.user(name).role for name in ("ann", "bob", "eve", "root")] == [
+    callers = Callers(Tokens(()), AuthSettings(admins=("ann",), operators=("bob",)))
+    assert [callers.user(name).role for name in ("ann", "bob", "eve", "root")] == [
         *("admin", "operator", "user", "user")
     ]
     for name in ("", "a b", "a\nb", "-x", "x" * 200, "é"):
         with pytest.raises(UnknownUser):
-            askers.user(name)
+            callers.user(name)
 
 
 def test_on_the_socket_root_and_the_daemons_own_user_are_admins(monkeypatch: pytest.MonkeyPatch) -> None:
-    askers = Askers(Tokens(()))
-    assert askers.local(0) == Bearer("root", "admin")
+    callers = Callers(Tokens(()))
+    assert callers.local(0) == Bearer("root", "admin")
     daemon = next(entry for entry in pwd.getpwall() if entry.pw_uid)
-    assert askers.local(daemon.pw_uid) == Bearer(daemon.pw_name, "user")
+    assert callers.local(daemon.pw_uid) == Bearer(daemon.pw_name, "user")
     monkeypatch.setattr(os, "geteuid", lambda: daemon.pw_uid)
-    assert askers.local(daemon.pw_uid) == Bearer(daemon.pw_name, "admin")
+    assert callers.local(daemon.pw_uid) == Bearer(daemon.pw_name, "admin")
     with pytest.raises(UnknownUser, match="has no name"):
-        askers.local(4_000_000_000)
+        callers.local(4_000_000_000)
 
 
 @given(
@@ -90,8 +90,8 @@ def test_of_many_who_ask_those_of_long_ago_are_forgotten() -> None:
 
 
 def test_a_rate_of_zero_is_no_limit_and_users_are_counted_one_by_one() -> None:
-    askers = Askers(Tokens(()), limits=LimitSettings(user_rate=1, token_rate=0))
+    callers = Callers(Tokens(()), limits=LimitSettings(user_rate=1, token_rate=0))
     ann, bob = Bearer("ann", "user"), Bearer("bob", "user")
-    assert [bool(askers.wait(ann, "h")) for _ in range(3)] == [False, False, True]
-    assert not askers.wait(bob, "h")
-    assert not any(askers.wait(Bearer("p", "reader"), "h") for _ in range(99))
+    assert [bool(callers.wait(ann, "h")) for _ in range(3)] == [False, False, True]
+    assert not callers.wait(bob, "h")
+    assert not any(callers.wait(Bearer("p", "reader"), "h") for _ in range(99))

@@ -17,7 +17,7 @@ from schedd.service.cluster.loop import PlanLoop
 from schedd.service.questions.chain import ahead_in_words
 from schedd.service.questions.explain import Explanation, explain
 from schedd.service.questions.forks import Fork, fork
-from schedd.service.read.sight import Sight
+from schedd.service.read.job_visibility import JobVisibility
 from schedd.wire import (
     Event,
     JobStarted,
@@ -197,7 +197,7 @@ def test_other_peoples_jobs_are_a_number() -> None:
         a_line(loop)
         found = explained(loop, "5.s")
         published = loop.published
-        seen = Sight(Bearer("ann", "user")).explanation(found, published)
+        seen = JobVisibility(Bearer("ann", "user")).explanation(found, published)
     assert [one.id for one in seen.chain[0].jobs] == ["1.s"]
     assert (seen.chain[1].jobs, seen.chain[1].count) == ((), 3)
     assert seen.chain[1].words.endswith("3 came earlier (3 jobs of other users)")

@@ -18,7 +18,7 @@ from schedd.api.app import create_app
 from schedd.client.endpoint import ConfigError, find_endpoint
 from schedd.client.http import Connection
 from schedd.engine import EngineSettings
-from schedd.service.access.askers import Askers
+from schedd.service.access.callers import Callers
 from schedd.service.access.munge import MungeError, decode
 from schedd.service.access.roles import Bearer
 from schedd.service.access.tokens import Tokens
@@ -104,7 +104,7 @@ def app() -> Iterator[FastAPI]:
 
 def test_over_http_the_user_has_the_role_of_the_settings(munged: Path, app: FastAPI) -> None:
     def ask(auth: AuthSettings, made: str) -> tuple[int, str]:
-        app.state.askers = Askers(Tokens(()), auth)
+        app.state.callers = Callers(Tokens(()), auth)
         with TestClient(app) as client:
             answer = client.post(f"{MAIN}/resume", headers={"Authorization": f"Munge {made}"})
             return answer.status_code, answer.text
@@ -121,8 +121,8 @@ def test_over_http_the_user_has_the_role_of_the_settings(munged: Path, app: Fast
 
 
 def test_who_vouches_is_asked_for_the_user(munged: Path) -> None:
-    askers = Askers(Tokens(()), AuthSettings(munge=True, munge_socket=munged))
-    assert askers.munge(credential(munged)) == Bearer(ME, "user")
+    callers = Callers(Tokens(()), AuthSettings(munge=True, munge_socket=munged))
+    assert callers.munge(credential(munged)) == Bearer(ME, "user")
 
 
 def test_the_client_shows_a_credential_with_each_request(munged: Path, tmp_path: Path) -> None:

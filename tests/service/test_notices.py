@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from schedd.service.cluster.loop import PlanLoop
 from schedd.service.outward.notice_rule import due
-from schedd.service.outward.notices import Desk, TooManyWishes
+from schedd.service.outward.notices import Notifier, TooManyWishes
 from schedd.service.outward.relay import relay_of
 from schedd.service.settings.file import NotifySettings, SettingsError
 from schedd.store import Store
@@ -150,13 +150,13 @@ def test_a_start_that_moved_is_told_by_mail_once_also_over_a_restart(
 ) -> None:
     office, relay = post
     with busy() as loop:
-        desk = Desk(loop, mail(relay), lambda: store)
+        desk = Notifier(loop, mail(relay), lambda: store)
         kept = desk.add(wish("2"))
         desk.look()
         before = start(loop, "2")
         sooner(loop)
         # Another daemon goes on before this one told anything: what is due is not lost.
-        desk = Desk(loop, mail(relay), lambda: store)
+        desk = Notifier(loop, mail(relay), lambda: store)
         assert start(loop, "2") < before - 600
         desk.look()
         desk.send()
@@ -169,7 +169,7 @@ def test_a_start_that_moved_is_told_by_mail_once_also_over_a_restart(
         for _ in range(2):  # nor is it told again, by this one or the next
             desk.look()
             desk.send()
-            desk = Desk(loop, mail(relay), lambda: store)
+            desk = Notifier(loop, mail(relay), lambda: store)
         assert len(office.letters) == 1
 
 
@@ -179,7 +179,7 @@ def test_a_job_id_with_a_line_feed_ends_no_notices(post: tuple[Post, str], store
         strange = "2\nBcc: all@example.org"
         jobs = [job("1", user="bob"), job("4", user="bob"), job(strange), job("3")]
         loop.submit([node("n1"), *jobs]).result(WAIT)
-        desk = Desk(loop, mail(relay), lambda: store)
+        desk = Notifier(loop, mail(relay), lambda: store)
         desk.add(wish())
         desk.look()
         sooner(loop)
@@ -197,7 +197,7 @@ def test_an_error_over_one_notice_or_one_job_holds_up_no_other(
     with planner(tell_threshold=0, end_allowance=0) as loop:
         jobs = [job("1", user="bob"), job("5", user="bob"), job("2"), job("3"), job("4")]
         loop.submit([node("n1"), *jobs]).result(WAIT)
-        desk = Desk(loop, mail(relay), lambda: store)
+        desk = Notifier(loop, mail(relay), lambda: store)
         desk.add(wish())
         desk.look()
         sooner(loop)
@@ -234,14 +234,14 @@ def test_a_lost_deadline_is_told_by_mail_once_also_over_a_restart(
         assert isinstance(clock, StillClock)
         mine = job("2", user="ann", walltime="100", **{"x.deadline": str(T + 200)})
         loop.submit([node("n1"), job("1", user="bob"), mine]).result(WAIT)
-        desk = Desk(loop, mail(relay), lambda: store)
+        desk = Notifier(loop, mail(relay), lambda: store)
         kept = desk.add(wish(moved=None, lost=True))
         assert desk.wishes("ann") == [kept]
         desk.look()
         clock.moment += 101
         loop.submit([job("3", user="bob")]).result(WAIT)
         for _ in range(2):  # a daemon that goes on tells what is due, and no more than once
-            desk = Desk(loop, mail(relay), lambda: store)
+            desk = Notifier(loop, mail(relay), lambda: store)
             desk.look()
             desk.look()
             desk.send()
@@ -253,7 +253,7 @@ def test_a_lost_deadline_is_told_by_mail_once_also_over_a_restart(
 def test_all_own_jobs_are_told_of_and_nobody_elses(post: tuple[Post, str], store: Store) -> None:
     office, relay = post
     with busy() as loop:
-        desk = Desk(loop, mail(relay), lambda: store)
+        desk = Notifier(loop, mail(relay), lambda: store)
         desk.add(wish(ahead=90_000, moved=None))
         desk.look()
         desk.send()
@@ -264,7 +264,7 @@ def test_a_relay_that_is_away_is_tried_again(post: tuple[Post, str], store: Stor
     office, relay = post
     moment = [0.0]
     with busy() as loop:
-        desk = Desk(loop, mail(relay), lambda: store, clock=lambda: moment[0])
+        desk = Notifier(loop, mail(relay), lambda: store, clock=lambda: moment[0])
         desk.add(wish(ahead=90_000, moved=None))
         office.away = True
         desk.look()
@@ -290,8 +290,8 @@ def test_only_so_many_an_hour_are_told_and_the_rest_then_also_over_a_restart(
     office, relay = post
     moment = [float(T)]
 
-    def new(loop: PlanLoop) -> Desk:
-        return Desk(loop, mail(relay, hourly=2), lambda: store, wall=lambda: moment[0])
+    def new(loop: PlanLoop) -> Notifier:
+        return Notifier(loop, mail(relay, hourly=2), lambda: store, wall=lambda: moment[0])
 
     with busy() as loop:
         loop.submit([job("4"), job("5")]).result(WAIT)
@@ -323,7 +323,7 @@ def test_an_hour_does_not_last_longer_when_the_clock_is_set_back(
     moment = [float(T)]
     with busy() as loop:
         loop.submit([job("4")]).result(WAIT)
-        desk = Desk(loop, mail(relay, hourly=1), lambda: store, wall=lambda: moment[0])
+        desk = Notifier(loop, mail(relay, hourly=1), lambda: store, wall=lambda: moment[0])
         desk.add(wish(ahead=90_000, moved=None))
         desk.look()
         moment[0] -= 86_400
@@ -335,7 +335,7 @@ def test_an_hour_does_not_last_longer_when_the_clock_is_set_back(
 def test_a_notice_that_is_given_up_or_too_late_is_counted(store: Store) -> None:
     moment = [0.0]
     with busy() as loop:
-        desk = Desk(loop, mail("127.0.0.1:9"), lambda: store, clock=lambda: moment[0])
+        desk = Notifier(loop, mail("127.0.0.1:9"), lambda: store, clock=lambda: moment[0])
         desk.add(wish("2", ahead=90_000, moved=None))
         desk.look()
         for _ in range(6):
@@ -405,7 +405,7 @@ def guarded(tmp_path: Path) -> Iterator[tuple[Post, Guarded, dict[str, Any]]]:
 
 def told(store: Store, settings: NotifySettings) -> dict[str, float]:
     with busy() as loop:
-        desk = Desk(loop, settings, lambda: store)
+        desk = Notifier(loop, settings, lambda: store)
         desk.add(wish(ahead=90_000, moved=None))
         desk.look()
         desk.send()
@@ -465,7 +465,7 @@ def test_who_stands_by_and_a_plan_that_is_out_of_date_tell_nothing(
 ) -> None:
     office, relay = post
     with busy() as loop:
-        desk = Desk(loop, mail(relay), lambda: store)
+        desk = Notifier(loop, mail(relay), lambda: store)
         desk.add(wish(ahead=90_000, moved=None))
         loop.standing_by = True
         desk.look()
@@ -488,7 +488,7 @@ def test_a_command_gets_the_notice_as_json_and_no_arguments(tmp_path: Path, stor
     script.write_text(f'#!/bin/sh\nprintf "%s|" "$#" "$HOME" > {tmp_path}/args\ncat > {tmp_path}/said\n')
     script.chmod(0o700)
     with busy() as loop:
-        desk = Desk(loop, NotifySettings(commands={"sms": (str(script),)}), lambda: store)
+        desk = Notifier(loop, NotifySettings(commands={"sms": (str(script),)}), lambda: store)
         desk.add(wish("2", ahead=90_000, way="command", to="sms"))
         desk.look()
         desk.send()
@@ -509,9 +509,9 @@ def test_a_command_gets_the_notice_as_json_and_no_arguments(tmp_path: Path, stor
 
 def test_wishes_are_kept_counted_and_removed_by_who_has_them(store: Store) -> None:
     with busy() as loop:
-        desk = Desk(loop, mail("127.0.0.1:9", most=1), lambda: store)
+        desk = Notifier(loop, mail("127.0.0.1:9", most=1), lambda: store)
         kept = desk.add(wish("2"))
-        assert Desk(loop, mail("127.0.0.1:9"), lambda: store).wishes("ann") == [kept]
+        assert Notifier(loop, mail("127.0.0.1:9"), lambda: store).wishes("ann") == [kept]
         with pytest.raises(TooManyWishes):
             desk.add(wish())
         desk.look()

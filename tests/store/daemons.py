@@ -198,7 +198,7 @@ class Daemon:
         return self.ask("POST", path, json.dumps(body).encode())
 
     def ask(self, method: str, path: str, body: bytes | None = None) -> Any:
-        """The answer's JSON. Raises AwayError, and AssertionError for an answer that blames the asker."""
+        """The answer's JSON. Raises AwayError, and AssertionError for an answer that blames the caller."""
         headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
         reused = self._connection is not None
         try:

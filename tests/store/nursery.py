@@ -40,7 +40,7 @@ def _skew(file: str) -> None:
 
 def main() -> None:
     """Fork until the input ends."""
-    for name in ("schedd.api.federating", "schedd.cli.serving"):  # what those load when they run
+    for name in ("schedd.api.federation_daemon", "schedd.cli.serving"):  # what those load when they run
         importlib.import_module(name)
     warm_up()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel buries the children

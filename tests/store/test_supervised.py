@@ -16,15 +16,15 @@ import structlog
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry, generate_latest
 
-from schedd.api.tending import lifespan
+from schedd.api.daemon_tasks import lifespan
 from schedd.engine import EngineSettings
-from schedd.service.access.askers import Askers
+from schedd.service.access.callers import Callers
 from schedd.service.access.tokens import Tokens
 from schedd.service.cluster.clock import SystemClock
 from schedd.service.cluster.durable import Durable
 from schedd.service.cluster.loop import PlanLoop
 from schedd.service.clusters import Clusters
-from schedd.service.outward.notices import Desk
+from schedd.service.outward.notices import Notifier
 from schedd.service.outward.webhooks import Hook
 from schedd.service.read.gauges import StateOf
 from schedd.service.settings.file import NotifySettings, StoreSettings, WebhookSettings
@@ -73,15 +73,15 @@ class Daemon:
             evaluate_every=0.2,
         )
         self.loop: PlanLoop = self.clusters["main"]
-        self.askers = Askers(Tokens([], complete=False))
+        self.callers = Callers(Tokens([], complete=False))
         hook = Hook(WebhookSettings(url=away, secret_file=secret, allow=("127.0.0.1",)), b"x" * 32)
         notify = NotifySettings(relay="127.0.0.1:9", sender="schedd@example.org", domains=("example.org",))
-        self.desk = Desk(self.loop, notify, self.durable.opened_store)
+        self.desk = Notifier(self.loop, notify, self.durable.opened_store)
         self._events = asyncio.new_event_loop()
         self._end = asyncio.Event()
         self.gave_up: list[BaseException] = []
         self._lived = lifespan(
-            self.clusters, self.askers, self._nothing, self.gave_up.append, [hook], [self.desk]
+            self.clusters, self.callers, self._nothing, self.gave_up.append, [hook], [self.desk]
         )
         self._thread = threading.Thread(target=self._run, name="daemon of the test")
 
@@ -229,7 +229,7 @@ def test_a_token_revoked_after_an_error_of_the_refresh_counts_no_more(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with daemon(url, tmp_path, monkeypatch) as one:
-        tokens, store = one.askers.tokens, one.durable.store
+        tokens, store = one.callers.tokens, one.durable.store
         token = store.add_token("ann", "user", 1)
         until(lambda: tokens.bearer(token))
         read, errors = one.durable.tokens, [MemoryError(), ValueError("no")]

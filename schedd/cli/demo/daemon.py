@@ -10,7 +10,7 @@ import socket
 import sys
 import threading
 
-from schedd.api.listening import ListenError, listen
+from schedd.api.listening_sockets import ListenError, listen_tcp
 from schedd.cli.serving import serve
 from schedd.service.access.tokens import Tokens
 from schedd.service.cluster.clock import ScaledClock
@@ -44,11 +44,11 @@ def main() -> int:
 
 def _listen(chosen: ServerSettings, any_port: bool) -> socket.socket:
     try:
-        return listen(chosen.host, chosen.port)
+        return listen_tcp(chosen.host, chosen.port)
     except ListenError:
         if not any_port:
             raise
-        return listen(chosen.host, 0)
+        return listen_tcp(chosen.host, 0)
 
 
 def _end_with_input() -> None:

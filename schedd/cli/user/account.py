@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from schedd.cli.user.asking import Session, answer, parser, show_json
 from schedd.cli.user.text import moment, table
-from schedd.client.answers import AccountsView, ChargedView, LineView
+from schedd.client.answers import AccountsView, ChargeSummary, LedgerEntry
 
 __all__ = ["make_parser", "run"]
 
@@ -126,7 +126,7 @@ def _changed(session: Session, args: argparse.Namespace) -> AccountsView:
         "add": ("", args.account),
         "take": (args.account, ""),
     }.get(args.act) or (args.source, args.account)
-    return client.transfer(source, target, args.amount, args.reason)
+    return client.transfer_amount(source, target, args.amount, args.reason)
 
 
 def _wanted(args: argparse.Namespace, known: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -166,7 +166,7 @@ def _told(found: AccountsView, now: int) -> str:
     return table(heads, lines, right="1234", last=6)
 
 
-def _lines(found: Sequence[LineView]) -> str:
+def _lines(found: Sequence[LedgerEntry]) -> str:
     lines = [
         (
             strftime("%d %b %H:%M", localtime(one["time"])),
@@ -183,7 +183,7 @@ def _lines(found: Sequence[LineView]) -> str:
     return table(heads, lines, right="34", last=8) if lines else "nothing was entered"
 
 
-def _charged(found: Sequence[ChargedView]) -> str:
+def _charged(found: Sequence[ChargeSummary]) -> str:
     if not found:
         return "nothing was charged"
     lines = [
@@ -203,7 +203,7 @@ def _charged(found: Sequence[ChargedView]) -> str:
     return table(heads, lines, right="3456")
 
 
-def _write_csv(found: Sequence[ChargedView]) -> None:
+def _write_csv(found: Sequence[ChargeSummary]) -> None:
     writer = csv.DictWriter(sys.stdout, _COLUMNS, lineterminator="\n")
     writer.writeheader()
     writer.writerows(found)

@@ -7,7 +7,7 @@ from schedd.cli.user.asking import Session, answer, parser, show_json
 from schedd.cli.user.reservation import time_of
 from schedd.cli.user.text import moment, span, table
 from schedd.client import ClientError
-from schedd.client.answers import HorizonView
+from schedd.client.answers import HorizonAccuracy
 
 __all__ = ["line", "losses", "make_parser", "run"]
 
@@ -76,7 +76,7 @@ def _show(session: Session, args: argparse.Namespace) -> bool:
     return True
 
 
-def line(one: HorizonView) -> tuple[str, ...]:
+def line(one: HorizonAccuracy) -> tuple[str, ...]:
     """One row of the table."""
     told, lead = one["figures"], one["lead"]
     ahead = "any" if lead is None else "up to 1 h" if lead == 0 else f"{lead // 3600} h or more"
@@ -91,7 +91,7 @@ def line(one: HorizonView) -> tuple[str, ...]:
     )
 
 
-def losses(one: HorizonView) -> str:
+def losses(one: HorizonAccuracy) -> str:
     """The mean pinball loss of both numbers; empty where nothing has started yet."""
     half, nine = one["figures"]["pinball_50"], one["figures"]["pinball_90"]
     if half is None or nine is None:

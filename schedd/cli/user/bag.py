@@ -203,7 +203,7 @@ def _show(one: BagRow, now: int) -> str:
         ("one asks for", asks),
         ("deadline", f"{moment(one['deadline'], now)}, {_kept(one)}"),
         ("expected end", when(one["end"], now)),
-        ("told end", when(one["told_end"], now)),
+        ("told end", when(one["published_end"], now)),
         ("stretch factor", _stretch(one)),
     ]
     if one["text"]:

@@ -14,7 +14,7 @@ from schedd.cli.user.federated import add_option
 from schedd.cli.user.reservation import time_of
 from schedd.cli.user.text import few, moment, span, table
 from schedd.client import ClientError, Refused
-from schedd.client.answers import BookingView, OrdersView
+from schedd.client.answers import BookingOrdersView, BookingView
 
 __all__ = ["make_parser", "run"]
 
@@ -160,7 +160,7 @@ def _table(found: Sequence[BookingView], now: int) -> str:
     )
 
 
-def _orders(found: OrdersView, now: int) -> str:
+def _orders(found: BookingOrdersView, now: int) -> str:
     first = found["orders"][0]
     if not first["asked"]:
         return f"no booking may move, and none was refused lately; the site's order is {found['order']}"

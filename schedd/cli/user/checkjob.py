@@ -10,7 +10,7 @@ from schedd.cli.user.showstart import start_rows, title
 from schedd.cli.user.text import moment, rows, span, wrapped
 from schedd.cli.user.words import blocked, moved, when
 from schedd.client import Client, Refused
-from schedd.client.answers import Explanation, History, JobView
+from schedd.client.answers import Explanation, JobView, StartHistory
 
 __all__ = ["make_parser", "run"]
 
@@ -142,7 +142,7 @@ def _at(time: int, now: int) -> str:
     return "now" if time <= now else f"at {moment(time, now)}"
 
 
-def _moves(history: History, now: int) -> str:
+def _moves(history: StartHistory, now: int) -> str:
     if not history["changes"]:
         return ""
     lines = ["How its start moved, the latest first:"]

@@ -142,8 +142,10 @@ def _list(found: Sequence[dict[str, Any]], now: int) -> str:
 def _show(one: dict[str, Any], now: int) -> str:
     told = [("cores", str(one["cores"]))] if one["cores"] is not None else []
     told += [("state", one["state"]), ("start", when(one["start"], now)), ("end", when(one["end"], now))]
-    if one["told_start"] is not None:
-        told.append(("first told", f"{when(one['told_start'], now)} to {when(one['told_end'], now)}"))
+    if one["displayed_start"] is not None:
+        told.append(
+            ("first told", f"{when(one['displayed_start'], now)} to {when(one['published_end'], now)}")
+        )
     if one["text"]:
         told.append(("why", one["text"]))
     parts = [

@@ -12,7 +12,7 @@ from typing import Final, TextIO
 
 from schedd.cli.arguments import Parser
 from schedd.cli.user.text import span, wrapped
-from schedd.client.grouping import Grouping, GroupingError, Task, group
+from schedd.client.task_grouping import Grouping, GroupingError, Task, group
 
 __all__ = ["make_parser", "run"]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from schedd.cli.user.asking import Session, answer, parser, show_json
 from schedd.cli.user.text import amount, moment, natural, rows, span, table
 from schedd.client import ClientError
-from schedd.client.answers import Applied, OfferedMove, PlanSet, Sought
+from schedd.client.answers import AlternativesView, AppliedPlan, OfferedMove, PlanSet
 
 __all__ = ["make_parser", "run"]
 
@@ -98,7 +98,7 @@ def _weights(words: Sequence[str]) -> dict[str, float] | None:
     return found or None
 
 
-def _told(found: Sought, now: int) -> str:
+def _told(found: AlternativesView, now: int) -> str:
     kept = found["set"]
     if kept is None:
         return "no alternatives were sought yet: schedd pareto seek"
@@ -159,7 +159,7 @@ def _by(seconds: int) -> str:
     return f"{span(abs(seconds))} {'later' if seconds > 0 else 'sooner'}" if seconds else "elsewhere"
 
 
-def _applied(done: Applied) -> str:
+def _applied(done: AppliedPlan) -> str:
     lines = [("moved", f"{done['moved']} jobs")]
     lines += [
         (one["objective"], f"{amount(one['before'], one['unit'])} -> {amount(one['after'], one['unit'])}")

@@ -6,7 +6,7 @@ from schedd.cli.user.asking import Session, show_json
 from schedd.cli.user.text import few, moment, rows, span, wrapped
 from schedd.cli.user.words import when
 from schedd.client import Refused
-from schedd.client.answers import Past
+from schedd.client.answers import EndedJobView
 
 __all__ = ["past"]
 
@@ -42,12 +42,12 @@ def past(session: Session, wanted: str, error: Refused, *, as_json: bool, briefl
     return found["started"] is not None
 
 
-def _rows(found: Past, now: int, *, briefly: bool) -> Iterator[tuple[str, str]]:
+def _rows(found: EndedJobView, now: int, *, briefly: bool) -> Iterator[tuple[str, str]]:
     if not briefly:
         asks = ", ".join(f"{name}={value}" for name, value in sorted(found["resources"].items()))
         yield "asked for", asks or "nothing in particular"
     yield "submitted", when(found["submitted"], now)
-    started, ended, told = found["started"], found["ended"], found["told_start"]
+    started, ended, told = found["started"], found["ended"], found["displayed_start"]
     if started is not None:
         yield "started", when(started, now) + (f", run {found['runs']}" if found["runs"] > 1 else "")
         yield "on", few(found["nodes"], _NODES)

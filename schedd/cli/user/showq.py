@@ -29,7 +29,7 @@ class _Job(NamedTuple):
     cpus: int | None
     walltime: int
     planned_start: int | None
-    told_start: int | None
+    displayed_start: int | None
     planned_end: int | None
     expected_start: int | None
     expected_by: int | None
@@ -39,7 +39,7 @@ class _Job(NamedTuple):
     @property
     def start(self) -> int:
         """As it is shown; `planned_start` may move with every event."""
-        return self.told_start or 0
+        return self.displayed_start or 0
 
 
 _FIELDS = _Job._fields[:-1]
@@ -155,7 +155,7 @@ def _planned(jobs: list[_Job], now: int) -> str:
     if all(job.expected_start is None for job in jobs):
         return table(head, lines, right="346")
     # All as spans from now on: three moments would not fit into a line.
-    away = [(job.told_start, job.expected_start, job.expected_by) for job in jobs]
+    away = [(job.displayed_start, job.expected_start, job.expected_by) for job in jobs]
     spans = [tuple(ahead(at - now) if at is not None else "-" for at in three) for three in away]
     found = [(*_who(job), span(job.walltime), *three) for job, three in zip(jobs, spans, strict=True)]
     return table((*head[:5], "START IN", "EXPECTED", "9 OF 10"), found, right="34567", last=8)

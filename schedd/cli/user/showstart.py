@@ -11,7 +11,15 @@ from schedd.cli.user.reservation import time_of
 from schedd.cli.user.text import few, moment, rows, span
 from schedd.cli.user.words import due, expected, moved, places, when, why_not_sooner
 from schedd.client import ClientError, Refused
-from schedd.client.answers import Cheapest, Explanation, JobView, Smaller, VariantAnswer, WhatIfAnswer, Window
+from schedd.client.answers import (
+    Cheapest,
+    Explanation,
+    JobView,
+    Smaller,
+    WhatIfResult,
+    WhatIfVariantResult,
+    Window,
+)
 
 __all__ = ["make_parser", "run"]
 
@@ -144,7 +152,7 @@ def title(job: JobView) -> str:
 
 def start_rows(job: JobView, found: Explanation, now: int) -> Iterator[tuple[str, str]]:
     """When, where and why."""
-    start, state = job["told_start"], job["state"]
+    start, state = job["displayed_start"], job["state"]
     if start is None:
         if state == "never":
             yield "start", f"never here: {job['requirement']}"
@@ -199,7 +207,7 @@ def _waits(job: JobView, found: Explanation, now: int) -> Iterator[tuple[str, st
 # ---- a what-if ----------------------------------------------------------------------------------
 
 
-def _answer(found: VariantAnswer, now: int) -> Iterator[tuple[str, str]]:
+def _answer(found: WhatIfVariantResult, now: int) -> Iterator[tuple[str, str]]:
     start, end = found["planned_start"], found["planned_end"]
     if start is None or end is None:
         yield "start", "never here" if found["answer"] == "never" else "not known"
@@ -223,14 +231,14 @@ def _answer(found: VariantAnswer, now: int) -> Iterator[tuple[str, str]]:
             yield "run time", f"about {span(found['predicted_run_time'])}, as such jobs ran"
 
 
-def _what_if(found: WhatIfAnswer, now: int) -> Iterator[tuple[str, str]]:
+def _what_if(found: WhatIfResult, now: int) -> Iterator[tuple[str, str]]:
     yield from _answer(found, now)
     yield from _windows(found["windows"], now)
     yield from _changes(found["changes"])
     yield from _notes(found)
 
 
-def _notes(found: VariantAnswer) -> Iterator[tuple[str, str]]:
+def _notes(found: WhatIfVariantResult) -> Iterator[tuple[str, str]]:
     for note in found["notes"]:
         yield "note", note
     if found["walltime_assumed"]:

@@ -5,7 +5,7 @@ Written by ``make docs`` from the API's description, which says what each field 
 
 from typing import Literal, TypedDict
 
-__all__ = ["AccountView", "AccountsView", "ChargedView", "LedgerView", "LineView", "ReportView"]
+__all__ = ["AccountReport", "AccountView", "AccountsView", "ChargeSummary", "LedgerEntry", "LedgerView"]
 
 
 class AccountView(TypedDict):
@@ -29,7 +29,7 @@ class AccountView(TypedDict):
 
 
 class AccountsView(TypedDict):
-    """Accounts that the asker may use or see, by name."""
+    """Accounts that the caller may use or see, by name."""
 
     as_of: int
     generation: int
@@ -37,7 +37,7 @@ class AccountsView(TypedDict):
     accounts: list[AccountView]
 
 
-class LineView(TypedDict):
+class LedgerEntry(TypedDict):
     """One line of the ledger: what an account gained by it (less than 0: lost), and what it had then."""
 
     number: int
@@ -59,11 +59,11 @@ class LineView(TypedDict):
 class LedgerView(TypedDict):
     """Lines of the ledger, newest first."""
 
-    lines: list[LineView]
+    lines: list[LedgerEntry]
     following: int | None
 
 
-class ChargedView(TypedDict):
+class ChargeSummary(TypedDict):
     """What was charged, of a month, account and user as far as they are told apart; else they are empty."""
 
     month: str
@@ -76,7 +76,7 @@ class ChargedView(TypedDict):
     charged: float
 
 
-class ReportView(TypedDict):
+class AccountReport(TypedDict):
     """What was charged."""
 
-    rows: list[ChargedView]
+    rows: list[ChargeSummary]

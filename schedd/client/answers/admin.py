@@ -1,4 +1,4 @@
-"""Clusters and what admins ask of them: reservations, holds, policies, searches, objectives.
+"""Clusters and administration: reservations, holds, policies, searches, objectives.
 
 Written by ``make docs`` from the API's description, which says what each field means.
 """
@@ -14,8 +14,8 @@ __all__ = [
     "ClustersView",
     "CriterionChange",
     "CriterionValue",
-    "Dispatch",
-    "EvaluatedView",
+    "DispatchState",
+    "EvaluationSample",
     "EvaluationView",
     "HoldView",
     "HoldsView",
@@ -29,10 +29,10 @@ __all__ = [
     "PolicyPreview",
     "PolicyView",
     "PreviewView",
-    "ReservationDone",
+    "ReservationResult",
     "ResourceFacts",
+    "SearchResult",
     "SearchView",
-    "Searched",
     "SearchesView",
     "ServerFacts",
 ]
@@ -109,14 +109,14 @@ class AlertsView(TypedDict):
     alerts: list[OpenAlert]
 
 
-class Dispatch(TypedDict):
+class DispatchState(TypedDict):
     """Whether jobs are started."""
 
     paused: str
     generation: int
 
 
-class ReservationDone(TypedDict):
+class ReservationResult(TypedDict):
     """What came of it."""
 
     as_of: int
@@ -258,7 +258,7 @@ class EvaluationView(TypedDict):
     walltime_use: float
 
 
-class EvaluatedView(TypedDict):
+class EvaluationSample(TypedDict):
     """What the plan was worth at a moment."""
 
     time: int
@@ -314,7 +314,7 @@ class JobCostView(TypedDict):
     nodes: list[NodeCost]
 
 
-class Searched(TypedDict):
+class SearchResult(TypedDict):
     """What became of a search that was asked for."""
 
     search: SearchView | None

@@ -1,4 +1,4 @@
-"""Cores that users have for a time.
+"""Bookings: cores reserved by users for a time.
 
 Written by ``make docs`` from the API's description, which says what each field means.
 """
@@ -7,10 +7,18 @@ from typing import Literal, TypedDict
 
 from schedd.client.answers.jobs import ShareFacts
 
-__all__ = ["BookingDone", "BookingView", "BookingsView", "MoveView", "OptionView", "OrderView", "OrdersView"]
+__all__ = [
+    "BookingMoveView",
+    "BookingOptionView",
+    "BookingOrderView",
+    "BookingOrdersView",
+    "BookingResult",
+    "BookingView",
+    "BookingsView",
+]
 
 
-class MoveView(TypedDict):
+class BookingMoveView(TypedDict):
     """A move of the planned start; a start of null: there was none."""
 
     time: int
@@ -18,7 +26,7 @@ class MoveView(TypedDict):
     after: int
 
 
-class OptionView(TypedDict):
+class BookingOptionView(TypedDict):
     """A counter-offer."""
 
     option: int
@@ -48,8 +56,8 @@ class BookingView(TypedDict):
     transfer: str
     nodes: list[ShareFacts]
     jobs: list[str]
-    moves: list[MoveView]
-    options: list[OptionView]
+    moves: list[BookingMoveView]
+    options: list[BookingOptionView]
     text: str
 
 
@@ -62,7 +70,7 @@ class BookingsView(TypedDict):
     bookings: list[BookingView]
 
 
-class BookingDone(TypedDict):
+class BookingResult(TypedDict):
     """One booking after what was asked for."""
 
     as_of: int
@@ -71,7 +79,7 @@ class BookingDone(TypedDict):
     booking: BookingView
 
 
-class OrderView(TypedDict):
+class BookingOrderView(TypedDict):
     """The same bookings, booked anew under one order."""
 
     order: str
@@ -85,11 +93,11 @@ class OrderView(TypedDict):
     until: int
 
 
-class OrdersView(TypedDict):
+class BookingOrdersView(TypedDict):
     """What would be made of the bookings by each order of replanning."""
 
     as_of: int
     generation: int
     stale: str
     order: str
-    orders: list[OrderView]
+    orders: list[BookingOrderView]

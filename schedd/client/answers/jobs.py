@@ -1,4 +1,4 @@
-"""What is told of jobs: where each stands, why, what became of it, what changes.
+"""Jobs: state, explanation, history, and changes of the plan.
 
 Written by ``make docs`` from the API's description, which says what each field means.
 """
@@ -13,24 +13,24 @@ __all__ = [
     "Change",
     "Counts",
     "Ended",
+    "EndedJobView",
     "Explanation",
-    "History",
     "JobColumns",
     "JobLine",
+    "JobMoment",
     "JobPage",
     "JobView",
     "Link",
     "LinkJob",
-    "News",
     "On",
     "OpenAlert",
-    "Past",
     "PastError",
-    "PastMoment",
+    "PlanUpdate",
     "RateOn",
     "Risk",
     "RunTimeView",
     "ShareFacts",
+    "StartHistory",
 ]
 
 
@@ -100,7 +100,7 @@ class JobView(TypedDict):
     walltime_assumed: bool
     started: int | None
     planned_start: int | None
-    told_start: int | None
+    displayed_start: int | None
     planned_end: int | None
     planned_nodes: list[ShareFacts]
     node_sets: list[str]
@@ -156,7 +156,7 @@ class Ended(TypedDict):
     promised: int
 
 
-class PastMoment(TypedDict):
+class JobMoment(TypedDict):
     """Something that happened to a job."""
 
     time: int
@@ -166,7 +166,7 @@ class PastMoment(TypedDict):
     decision: str
 
 
-class Past(TypedDict):
+class EndedJobView(TypedDict):
     """What became of a job that has left the plan, as the database has it."""
 
     name: str
@@ -180,12 +180,12 @@ class Past(TypedDict):
     ended: int | None
     exit_status: int | None
     how: Literal["", "ended", "deleted", "gone"]
-    told_start: int | None
+    displayed_start: int | None
     promised_start: int | None
-    moments: list[PastMoment]
+    moments: list[JobMoment]
 
 
-class History(TypedDict):
+class StartHistory(TypedDict):
     """How a job's planned start moved, and what was promised on the way."""
 
     as_of: int
@@ -197,7 +197,7 @@ class History(TypedDict):
     at_risk: Risk | None
     breaches: list[Breach]
     promise_ended: Ended | None
-    past: Past | None
+    past: EndedJobView | None
 
 
 class On(TypedDict):
@@ -368,7 +368,7 @@ class JobLine(TypedDict):
     queue: str
     state: Literal["running", "starting", "planned", "waiting", "never"]
     planned_start: int | None
-    told_start: int | None
+    displayed_start: int | None
     planned_end: int | None
     expected_start: int | None
     expected_by: int | None
@@ -376,7 +376,7 @@ class JobLine(TypedDict):
     nodes: list[str]
 
 
-class News(TypedDict):
+class PlanUpdate(TypedDict):
     """What became of a plan since the event before."""
 
     as_of: int

@@ -1,4 +1,4 @@
-"""What somebody wants to be told.
+"""Notices: mail or commands that users asked for.
 
 Written by ``make docs`` from the API's description, which says what each field means.
 """
@@ -22,7 +22,7 @@ class NoticeView(TypedDict):
 
 
 class NoticesView(TypedDict):
-    """All that the asker is told of, and what the site offers."""
+    """All that the caller is told of, and what the site offers."""
 
     notices: list[NoticeView]
     domains: list[str]

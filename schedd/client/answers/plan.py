@@ -9,19 +9,19 @@ from schedd.client.answers.jobs import ShareFacts
 
 __all__ = [
     "Bar",
-    "Bars",
     "Cheapest",
     "Gap",
     "GapsView",
     "Many",
     "NodePage",
     "NodeView",
+    "PlanPage",
     "ReservationView",
     "ReservationsView",
     "Smaller",
     "Step",
-    "VariantAnswer",
-    "WhatIfAnswer",
+    "WhatIfResult",
+    "WhatIfVariantResult",
     "Window",
 ]
 
@@ -85,7 +85,7 @@ class ReservationView(TypedDict):
     shorter: int
 
 
-class Bars(TypedDict):
+class PlanPage(TypedDict):
     """What is placed in a window of time, by start."""
 
     as_of: int
@@ -155,7 +155,7 @@ class Cheapest(TypedDict):
     nodes: list[str]
 
 
-class VariantAnswer(TypedDict):
+class WhatIfVariantResult(TypedDict):
     """When the job would start if it were submitted so, now, and nothing else changed."""
 
     request: str
@@ -188,7 +188,7 @@ class Many(TypedDict):
     end: int
 
 
-class WhatIfAnswer(TypedDict):
+class WhatIfResult(TypedDict):
     """The same for the question itself, with all else that was asked."""
 
     request: str
@@ -215,7 +215,7 @@ class WhatIfAnswer(TypedDict):
     windows: list[Window]
     changes: list[Smaller]
     cheapest: Cheapest | None
-    variants: list[VariantAnswer]
+    variants: list[WhatIfVariantResult]
     tasks: list[Many]
     as_of: int
     generation: int

@@ -1,11 +1,11 @@
-"""Nodes that are switched off and on.
+"""Power saving: nodes switched off and on.
 
 Written by ``make docs`` from the API's description, which says what each field means.
 """
 
 from typing import Literal, TypedDict
 
-__all__ = ["MeasuredView", "NodePowerView", "PowerView"]
+__all__ = ["NodePowerMeasurement", "NodePowerView", "PowerView"]
 
 
 class NodePowerView(TypedDict):
@@ -24,7 +24,7 @@ class NodePowerView(TypedDict):
     text: str
 
 
-class MeasuredView(TypedDict):
+class NodePowerMeasurement(TypedDict):
     """What a node's board measured, and what the plan takes from that. Watts."""
 
     node: str
@@ -46,4 +46,4 @@ class PowerView(TypedDict):
     would: list[str]
     saved: float
     nodes: list[NodePowerView]
-    measured: list[MeasuredView]
+    measured: list[NodePowerMeasurement]

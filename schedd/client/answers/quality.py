@@ -1,4 +1,4 @@
-"""How well the plan's words were kept; users, priorities, fair shares, licences.
+"""Accuracy of start estimates; users, priorities, fair shares, licences.
 
 Written by ``make docs`` from the API's description, which says what each field means.
 """
@@ -9,23 +9,23 @@ __all__ = [
     "AccuracyFigures",
     "AccuracyView",
     "ClusterReport",
-    "ErrorView",
+    "FairShareEntry",
     "FairShareView",
-    "HorizonView",
-    "Licence",
+    "HorizonAccuracy",
     "LicenceReport",
+    "LicenceUse",
     "LicencesView",
     "PriorityView",
     "QualityReport",
     "QueueReport",
-    "ShareEntry",
+    "StartErrorView",
     "Term",
     "UserSummary",
     "UsersView",
 ]
 
 
-class ErrorView(TypedDict):
+class StartErrorView(TypedDict):
     """By how much told starts were wrong: actual less told, in seconds; positive is later than told."""
 
     lead: int
@@ -49,7 +49,7 @@ class AccuracyFigures(TypedDict):
     sharpness: float | None
 
 
-class HorizonView(TypedDict):
+class HorizonAccuracy(TypedDict):
     """How right expected starts of one horizon were."""
 
     kind: Literal["submission", "waiting", "hour"]
@@ -61,9 +61,9 @@ class AccuracyView(TypedDict):
     """How right told starts were."""
 
     kept: bool
-    overall: ErrorView | None
-    by_lead: list[ErrorView]
-    expected: list[HorizonView]
+    overall: StartErrorView | None
+    by_lead: list[StartErrorView]
+    expected: list[HorizonAccuracy]
     breaches: int | None
     planned_since: int | None
     expected_since: int | None
@@ -115,7 +115,7 @@ class PriorityView(TypedDict):
     breaks_promises: bool
 
 
-class ShareEntry(TypedDict):
+class FairShareEntry(TypedDict):
     """One place of the tree of shares."""
 
     path: str
@@ -134,10 +134,10 @@ class FairShareView(TypedDict):
     generation: int
     stale: str
     levels: list[str]
-    places: list[ShareEntry]
+    places: list[FairShareEntry]
 
 
-class Licence(TypedDict):
+class LicenceUse(TypedDict):
     """A resource of the whole cluster, and how far it is in use."""
 
     name: str
@@ -153,7 +153,7 @@ class LicencesView(TypedDict):
     as_of: int
     generation: int
     stale: str
-    licences: list[Licence]
+    licences: list[LicenceUse]
 
 
 class LicenceReport(TypedDict):

@@ -1,14 +1,14 @@
-"""Jobs that a federation handed over.
+"""Jobs transferred by a federation, and leased licences.
 
 Written by ``make docs`` from the API's description, which says what each field means.
 """
 
 from typing import Literal, TypedDict
 
-__all__ = ["LentView", "TasksView", "TransferResultView", "TransferView", "TransfersView"]
+__all__ = ["ArrayTaskCounts", "LicenceLeaseView", "TransferResult", "TransferView", "TransfersView"]
 
 
-class TasksView(TypedDict):
+class ArrayTaskCounts(TypedDict):
     """How many jobs of an array there are, and how many of them stand where."""
 
     tasks: int
@@ -39,7 +39,7 @@ class TransferView(TypedDict):
     exit_status: int | None
     code: int
     text: str
-    tasks: TasksView | None
+    tasks: ArrayTaskCounts | None
 
 
 class TransfersView(TypedDict):
@@ -51,7 +51,7 @@ class TransfersView(TypedDict):
     transfers: list[TransferView]
 
 
-class TransferResultView(TypedDict):
+class TransferResult(TypedDict):
     """One transfer after what was asked for."""
 
     as_of: int
@@ -60,7 +60,7 @@ class TransferResultView(TypedDict):
     transfer: TransferView
 
 
-class LentView(TypedDict):
+class LicenceLeaseView(TypedDict):
     """A licence that is lent, as it is after the lease."""
 
     as_of: int

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from schedd.api.accounts import ChargedView, accounts_seen, charges_seen
+from schedd.api.accounts import ChargeSummary, visible_accounts, visible_charges
 from schedd.dashboard.rendering import page
 from schedd.dashboard.viewer import Cluster, Reader, Seen
 from schedd.policy.site import site_policy
@@ -26,14 +26,14 @@ _SHOWN: Final = 500
 async def accounts(request: Request, cluster: Cluster, viewer: Reader, seen: Seen) -> Response:
     """Accounts that the viewer may see, and charges of a year."""
     since = max(0, cluster.now() - _YEAR_S)
-    charged = await run_in_threadpool(charges_seen, _clusters(request), cluster, seen, since)
+    charged = await run_in_threadpool(visible_charges, _clusters(request), cluster, seen, since)
     site = site_policy(cluster.published.settings.site)
     return page(
         request,
         "accounts",
         viewer,
         cluster,
-        accounts=accounts_seen(cluster.published, viewer.bearer.name, seen),
+        accounts=visible_accounts(cluster.published, viewer.bearer.name, seen),
         charged=charged[:_SHOWN],
         more=max(0, len(charged) - _SHOWN),
         all_seen=seen.whose is None,
@@ -45,10 +45,10 @@ async def accounts(request: Request, cluster: Cluster, viewer: Reader, seen: See
 async def download(request: Request, cluster: Cluster, _: Reader, seen: Seen) -> Response:
     """All charges of a year, by month, account and user."""
     since = max(0, cluster.now() - _YEAR_S)
-    charged = await run_in_threadpool(charges_seen, _clusters(request), cluster, seen, since)
+    charged = await run_in_threadpool(visible_charges, _clusters(request), cluster, seen, since)
     out = io.StringIO()
     writer = csv.writer(out)
-    writer.writerow([field.name for field in fields(ChargedView)])
+    writer.writerow([field.name for field in fields(ChargeSummary)])
     writer.writerows(astuple(one) for one in charged)
     headers = {"Content-Disposition": f'attachment; filename="{cluster.name}-charges.csv"'}
     return Response(out.getvalue(), media_type="text/csv; charset=utf-8", headers=headers)

@@ -9,11 +9,11 @@ from fastapi import APIRouter, Query, Request
 from pydantic import ValidationError
 from starlette.responses import Response
 
-from schedd.api.clusters import switch
-from schedd.api.messages import Pause, Reservation
+from schedd.api.clusters import set_dispatch
 from schedd.api.problems import ProblemError
-from schedd.api.reservations import RESERVATION, preview, reserve, unreserve
-from schedd.api.searches import search
+from schedd.api.request_bodies import PauseRequest, ReservationRequest
+from schedd.api.reservations import RESERVATION_NAME, reserve, run_reservation_preview, unreserve
+from schedd.api.searches import start_search
 from schedd.dashboard.admin import admin_page, back
 from schedd.dashboard.viewer import Cluster, Form, Operator
 
@@ -41,7 +41,7 @@ async def admin(
 async def pause(request: Request, cluster: Cluster, viewer: Operator, form: Form) -> Response:
     """Start no jobs until told to."""
     try:
-        reason = Pause(reason=form.get("reason", "").strip()).reason
+        reason = PauseRequest(reason=form.get("reason", "").strip()).reason
     except ValidationError:
         return await admin_page(
             request,
@@ -50,21 +50,23 @@ async def pause(request: Request, cluster: Cluster, viewer: Operator, form: Form
             422,
             wrong="Say why, in 1 to 200 characters on one line: all users see it.",
         )
-    await switch(cluster, reason, viewer.bearer.name)
+    await set_dispatch(cluster, reason, viewer.bearer.name)
     return back(request, cluster.name, "paused")
 
 
 @router.post("/resume")
 async def resume(request: Request, cluster: Cluster, viewer: Operator, _: Form) -> Response:
     """Start jobs again."""
-    await switch(cluster, "", viewer.bearer.name)
+    await set_dispatch(cluster, "", viewer.bearer.name)
     return back(request, cluster.name, "resumed")
 
 
 @router.post("/search")
 async def search_now(request: Request, cluster: Cluster, viewer: Operator, _: Form) -> Response:
     """Look for a better plan now."""
-    under_way = asyncio.wrap_future(await search(cluster, request.app.state.clusters, viewer.bearer.name))
+    under_way = asyncio.wrap_future(
+        await start_search(cluster, request.app.state.clusters, viewer.bearer.name)
+    )
     done, _pending = await asyncio.wait((under_way,), timeout=_SEARCH_S)
     if not done:
         under_way.add_done_callback(lambda late: late.cancelled() or late.exception())
@@ -78,12 +80,16 @@ async def make_reservation(request: Request, cluster: Cluster, viewer: Operator,
     """Keep nodes free of planned jobs; or show what would follow."""
     name = form.get("name", "").strip()
     try:
-        if not RESERVATION.fullmatch(name):
+        if not RESERVATION_NAME.fullmatch(name):
             raise ProblemError("invalid", "name: letters, digits, '.', '_' and '-'")
         wanted = _reservation(form)
         if form.get("preview"):
             return await admin_page(
-                request, cluster, viewer, foreseen=await preview(request, cluster, name, wanted), form=form
+                request,
+                cluster,
+                viewer,
+                foreseen=await run_reservation_preview(request, cluster, name, wanted),
+                form=form,
             )
         await reserve(cluster, name, wanted, viewer.bearer.name)
     except ValidationError as error:
@@ -113,11 +119,11 @@ async def lift_reservation(request: Request, cluster: Cluster, viewer: Operator,
     return back(request, cluster.name, "lifted")
 
 
-def _reservation(form: Mapping[str, str]) -> Reservation:
+def _reservation(form: Mapping[str, str]) -> ReservationRequest:
     """What the form says. Raises ValidationError and ProblemError."""
     words = form.get("where", "").replace(",", " ").split()
     kind = form.get("kind", "nodes")
-    return Reservation(
+    return ReservationRequest(
         nodes=tuple(words) if kind == "nodes" else (),
         features=tuple(words) if kind == "features" else (),
         everywhere=kind == "everywhere",

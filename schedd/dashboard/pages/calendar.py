@@ -3,8 +3,8 @@
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from schedd.api.bookings import sees, view
-from schedd.api.node_names import natural
+from schedd.api.bookings import booking_view, may_see_booking
+from schedd.api.node_selection import natural_key
 from schedd.dashboard.calendar import entries, windows_of
 from schedd.dashboard.rendering import page
 from schedd.dashboard.viewer import Cluster, Reader
@@ -24,7 +24,7 @@ def calendar(request: Request, cluster: Cluster, viewer: Reader) -> Response:
     found = entries(published.reservations)
     live = [one for one in published.bookings.values() if one.phase in LIVE]
     live.sort(key=lambda one: (one.start, one.name))
-    shown = [view(published, one) for one in live if sees(viewer.bearer, one)]
+    shown = [booking_view(published, one) for one in live if may_see_booking(viewer.bearer, one)]
     return page(
         request,
         "calendar",
@@ -34,5 +34,5 @@ def calendar(request: Request, cluster: Cluster, viewer: Reader) -> Response:
         windows=windows_of(found),
         bookings=shown,
         others=len(live) - len(shown),
-        holds=sorted(published.holds, key=lambda one: (one.kind, natural(one.name))),
+        holds=sorted(published.holds, key=lambda one: (one.kind, natural_key(one.name))),
     )

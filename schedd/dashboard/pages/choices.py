@@ -7,9 +7,9 @@ from fastapi import APIRouter, Query, Request
 from pydantic import ValidationError
 from starlette.responses import RedirectResponse, Response
 
-from schedd.api.pareto import Seek, apply, seek
+from schedd.api.alternatives import AlternativesRequest, apply_alternative, search_alternatives
+from schedd.api.planner_calls import get_plan_fork
 from schedd.api.problems import ProblemError
-from schedd.api.waiting import a_copy
 from schedd.dashboard.choices import axes_of, picture_of
 from schedd.dashboard.rendering import base_of, page
 from schedd.dashboard.viewer import Cluster, Form, Operator, Viewer
@@ -54,13 +54,15 @@ async def seek_now(request: Request, cluster: Cluster, viewer: Operator, form: F
     """Look for alternatives; the page waits as long as that takes."""
     try:
         weights = {name[2:]: text for name, text in form.items() if name.startswith("w_") and text.strip()}
-        body = Seek.model_validate({"seconds": form.get("seconds", ""), "weights": weights or None})
+        body = AlternativesRequest.model_validate(
+            {"seconds": form.get("seconds", ""), "weights": weights or None}
+        )
     except ValidationError as error:
         first = error.errors()[0]
         where = " ".join(str(one) for one in first["loc"])
         return await _page(request, cluster, viewer, 422, wrong=f"{where}: {first['msg']}", form=form)
     try:
-        await seek(cluster, request.app.state.clusters, body, viewer.bearer.name)
+        await search_alternatives(cluster, request.app.state.clusters, body, viewer.bearer.name)
     except ProblemError as error:
         return await _page(request, cluster, viewer, 422, wrong=error.detail, form=form)
     return _back(request, cluster, "sought")
@@ -71,7 +73,7 @@ async def stop(request: Request, cluster: Cluster, viewer: Operator, _: Form) ->
     """End the search under way; what it found is kept."""
     chosen = _choices(request, cluster)
     if await asyncio.to_thread(chosen.stop):
-        await asyncio.to_thread(cluster.audit, viewer.bearer.name, "pareto", "the search was ended")
+        await asyncio.to_thread(cluster.audit, viewer.bearer.name, "alternatives", "the search was ended")
     return _back(request, cluster, "stopped")
 
 
@@ -84,7 +86,7 @@ async def put_in_force(request: Request, cluster: Cluster, viewer: Operator, for
         raise ProblemError("invalid", "set and plan are numbers") from None
     clusters: Clusters = request.app.state.clusters
     try:
-        await apply(cluster, clusters, number, plan, _TOLERANCE, viewer.bearer.name)
+        await apply_alternative(cluster, clusters, number, plan, _TOLERANCE, viewer.bearer.name)
     except ProblemError as error:
         if error.kind not in {"moved-on", "unknown-plan"}:
             raise
@@ -116,7 +118,7 @@ async def _page(
     chosen = _choices(request, cluster)
     found = chosen.latest
     wanted = axes or {"x": "", "y": "", "size": ""}
-    known = await asyncio.to_thread(measured, await a_copy(cluster))
+    known = await asyncio.to_thread(measured, await get_plan_fork(cluster))
     site = cluster.published.settings.site
     shown = axes_of(found, **wanted) if found is not None else None
     opened = next((one for one in found.plans if one.number == plan), None) if found is not None else None

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from schedd.api.node_names import natural
+from schedd.api.node_selection import natural_key
 from schedd.api.problems import ProblemError
 from schedd.dashboard.ended import recently_ended
 from schedd.dashboard.load import load_of
@@ -19,8 +19,8 @@ from schedd.plan.columns import FIXED, PLANNED
 from schedd.service.cluster.loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.read.gaps import Gap, gaps_on
+from schedd.service.read.job_visibility import JobVisibility
 from schedd.service.read.reading import NodeView, nodes
-from schedd.service.read.sight import Sight
 from schedd.store import StoreError
 
 __all__ = ["router"]
@@ -58,7 +58,7 @@ def show(
 ) -> Response:
     """All nodes as a map, and those that fit the filter as a table."""
     published = cluster.published
-    views = sorted(nodes(published, sees=seen.sees), key=lambda view: natural(view.name))
+    views = sorted(nodes(published, sees=seen.sees), key=lambda view: natural_key(view.name))
     words = q.lower().split()
     found = [
         view
@@ -106,7 +106,7 @@ async def one(request: Request, cluster: Cluster, viewer: Reader, seen: Seen, na
     )
 
 
-def _jobs_on(cluster: PlanLoop, seen: Sight, name: str) -> tuple[list[JobView], int]:
+def _jobs_on(cluster: PlanLoop, seen: JobVisibility, name: str) -> tuple[list[JobView], int]:
     """Jobs that hold, or will hold, a part of the node, by start, and how many the reader may not see."""
     published = cluster.published
     slots = np.flatnonzero((published.states == FIXED) | (published.states == PLANNED))

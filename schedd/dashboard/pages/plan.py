@@ -56,7 +56,7 @@ def columns(request: Request, cluster: Cluster, seen: Seen, view: Annotated[View
     published = cluster.published
     asked = hashlib.blake2b(view.model_dump_json().encode(), digest_size=6).hexdigest()
     version = f"{published.generation}-{published.as_of}"
-    tag = f'W/"{request.app.state.life}-{cluster.name}-{version}-{asked}{seen.tag}"'
+    tag = f'W/"{request.app.state.instance_id}-{cluster.name}-{version}-{asked}{seen.tag}"'
     headers = {"ETag": tag, "Cache-Control": "no-cache"}
     if request.headers.get("if-none-match") == tag:
         return Response(None, 304, headers)

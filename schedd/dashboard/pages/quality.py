@@ -7,16 +7,16 @@ from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
-from schedd.api.outcomes import search_view
-from schedd.api.ranks import shares_of
-from schedd.api.waiting import a_copy, the_database
+from schedd.api.planner_calls import database_errors, get_plan_fork
+from schedd.api.priorities import fetch_fair_share
+from schedd.api.result_views import search_view
 from schedd.dashboard.quality import MOST_BROKEN, MOST_TOLD, PERIOD_S, criteria_of, kept_of, worth_columns
 from schedd.dashboard.rendering import page
 from schedd.dashboard.viewer import Cluster, Reader, Seen
 from schedd.plan.evaluate import Criterion
 from schedd.service.clusters import Clusters
 from schedd.service.questions.summaries import evaluated
-from schedd.service.read.sight import EVERYTHING
+from schedd.service.read.job_visibility import ALL_JOBS
 
 __all__ = ["router"]
 
@@ -31,7 +31,7 @@ def worth(
     request: Request, cluster: Cluster, _: Reader, seconds: Annotated[int, Query(ge=60, le=_YEAR_S)] = 86_400
 ) -> Response:
     """What the plan was worth over time, as columns for its chart."""
-    with the_database():
+    with database_errors():
         found = worth_columns(request.app.state.clusters, cluster, seconds)
     return JSONResponse(found, headers={"Cache-Control": "no-store"})
 
@@ -53,8 +53,8 @@ async def quality(
     does not repeat by itself.
     """
     clusters: Clusters = request.app.state.clusters
-    all_seen = seen == EVERYTHING
-    copy = await a_copy(cluster) if not quick else None
+    all_seen = seen == ALL_JOBS
+    copy = await get_plan_fork(cluster) if not quick else None
     published = copy.published if copy is not None else cluster.published
     user, queue = user.strip(), queue.strip()
     of_others = bool(user) and not seen.sees_owner(user)
@@ -85,7 +85,7 @@ async def quality(
         queues=sorted({*published.queues, *([queue] if queue else [])}),
         criteria=await run_in_threadpool(evaluated, copy) if copy is not None else (),
         searches=[search_view(run) for run in kept.searches],
-        shares=await shares_of(cluster, seen) if not quick else None,
+        shares=await fetch_fair_share(cluster, seen) if not quick else None,
         counted=[name for name, weight in cluster.published.settings.criteria.items() if weight],
         known=[one.value for one in Criterion],
     )

@@ -6,10 +6,10 @@ from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
-from schedd.api.asking import worked_out
-from schedd.api.jobs import a_past_job
-from schedd.api.ranks import priority_of
-from schedd.api.waiting import a_copy
+from schedd.api.jobs import find_past_job
+from schedd.api.planner_calls import get_plan_fork
+from schedd.api.priorities import fetch_priority
+from schedd.api.question_runner import run_question
 from schedd.dashboard.listing import PAGE, Wanted, listed
 from schedd.dashboard.moves import folded
 from schedd.dashboard.queue_columns import COLUMNS, USUAL, csv_of, shown_columns
@@ -69,13 +69,13 @@ async def job(
     published = cluster.published
     record = find(published, job)
     if record is None or not seen.sees(record):
-        past = await run_in_threadpool(a_past_job, request.app.state.clusters, cluster, job, seen)
+        past = await run_in_threadpool(find_past_job, request.app.state.clusters, cluster, job, seen)
         return page(request, "past", viewer, cluster, past=past, job=past.job)
     explained = priority = None
     if not quick and record.phase in (Phase.WAITING, Phase.BLOCKED):
-        priority = await priority_of(cluster, record.id)
-        copy = await a_copy(cluster)
-        found = await worked_out(request, explain, copy, record.id, cluster.now())
+        priority = await fetch_priority(cluster, record.id)
+        copy = await get_plan_fork(cluster)
+        found = await run_question(request, explain, copy, record.id, cluster.now())
         explained = seen.explanation(found, copy.published) if found is not None else None
     moves = await run_in_threadpool(job_history, published, record)
     history = [seen.change(one, published) for one in moves]

@@ -8,13 +8,12 @@ from fastapi import APIRouter, Request
 from pydantic import ValidationError
 from starlette.responses import Response
 
-from schedd.api.holds import Kind, hold, preview, release
-from schedd.api.messages import Hold, Reservation
-from schedd.api.node_names import named
-from schedd.api.policy import change_policy, foreseen
+from schedd.api.holds import HoldKind, hold_planning, preview_holds, release_planning
+from schedd.api.node_selection import select_nodes
+from schedd.api.policy import change_policy, run_policy_preview
 from schedd.api.problems import ProblemError
-from schedd.api.reservations import preview as preview_reservation
-from schedd.api.reservations import reserve
+from schedd.api.request_bodies import HoldRequest, ReservationRequest
+from schedd.api.reservations import reserve, run_reservation_preview
 from schedd.dashboard.admin import admin_page, back
 from schedd.dashboard.pages.admin import moment_of
 from schedd.dashboard.viewer import Administrator, Cluster, Form, Operator
@@ -36,20 +35,20 @@ async def make_hold(request: Request, cluster: Cluster, viewer: Operator, form: 
     try:
         given = form.get("hold_reason", "").strip()
         # What would follow can be seen before there is a reason.
-        reason = Hold(reason=given or ("preview" if foresee else "")).reason
+        reason = HoldRequest(reason=given or ("preview" if foresee else "")).reason
         names, window = _names(cluster, kind, form), _window(kind, form)
         if window is not None:
-            body = Reservation(nodes=tuple(names), start=window[0], end=window[1], reason=reason)
+            body = ReservationRequest(nodes=tuple(names), start=window[0], end=window[1], reason=reason)
             name = _free_name(cluster, window[0] if window[0] is not None else cluster.now())
             if not foresee:
                 await reserve(cluster, name, body, who)
                 return back(request, cluster.name, "drained")
-            found = await preview_reservation(request, cluster, name, body)
+            found = await run_reservation_preview(request, cluster, name, body)
         elif not foresee:
-            await hold(cluster, kind, names, reason, who)
+            await hold_planning(cluster, kind, names, reason, who)
             return back(request, cluster.name, "held" if kind == "node" else "queue")
         else:
-            found = await preview(request, cluster, kind, names, reason, who)
+            found = await preview_holds(request, cluster, kind, names, reason, who)
     except ValidationError:
         words = "Say why, in 1 to 200 characters on one line: users whose jobs wait see it."
         return await admin_page(request, cluster, viewer, 422, unheld=words, form=form)
@@ -73,7 +72,7 @@ async def lift_hold(request: Request, cluster: Cluster, viewer: Operator, form: 
             names = [one for one in _names(cluster, kind, form) if one in held]
             if not names:
                 raise ProblemError("invalid", f"none of the nodes {name[:80]} is drained here")
-        await release(cluster, kind, names, viewer.bearer.name)
+        await release_planning(cluster, kind, names, viewer.bearer.name)
     except ProblemError as error:
         if error.kind != "invalid":
             raise
@@ -81,7 +80,7 @@ async def lift_hold(request: Request, cluster: Cluster, viewer: Operator, form: 
     return back(request, cluster.name, "released")
 
 
-def _names(cluster: PlanLoop, kind: Kind, form: Form) -> list[str]:
+def _names(cluster: PlanLoop, kind: HoldKind, form: Form) -> list[str]:
     """What the form names: a queue, or nodes by name, range, pattern, property. Raises ProblemError."""
     text = form.get("hold_name", "").strip()
     if kind == "queue":
@@ -90,12 +89,12 @@ def _names(cluster: PlanLoop, kind: Kind, form: Form) -> list[str]:
     if text in nodes:
         return [text]
     try:
-        return named(nodes, text)
+        return select_nodes(nodes, text)
     except ValueError as error:
         raise ProblemError("invalid", str(error)) from None
 
 
-def _window(kind: Kind, form: Form) -> tuple[int | None, int | None] | None:
+def _window(kind: HoldKind, form: Form) -> tuple[int | None, int | None] | None:
     """From when until when nodes are to be drained; None: from now on until they are released."""
     start, end = moment_of(form, "start"), moment_of(form, "end")
     if start is None and end is None:
@@ -112,11 +111,11 @@ def _free_name(cluster: PlanLoop, start: int) -> str:
     return next(name for name in chain((base,), (f"{base}-{i}" for i in count(2))) if name not in known)
 
 
-def _kind(form: Form) -> Kind:
+def _kind(form: Form) -> HoldKind:
     kind = form.get("hold_kind", "")
     if kind not in _KINDS:
         raise ProblemError("invalid", "hold_kind: node or queue")
-    return cast("Kind", kind)
+    return cast("HoldKind", kind)
 
 
 @router.post("/weights/preview")
@@ -126,7 +125,7 @@ async def try_weights(request: Request, cluster: Cluster, viewer: Operator, form
         site = _site(cluster.published.settings, form)
     except ProblemError as error:
         return await admin_page(request, cluster, viewer, 422, unweighed=error.detail, form=form)
-    found = await foreseen(request, cluster, site, viewer.bearer.name)
+    found = await run_policy_preview(request, cluster, site, viewer.bearer.name)
     return await admin_page(request, cluster, viewer, weighed=found, form=form)
 
 

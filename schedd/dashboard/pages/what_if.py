@@ -7,19 +7,19 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.responses import Response
 
-from schedd.api.asking import worked_out
-from schedd.api.jobs import found_job
-from schedd.api.messages import WhatIf
-from schedd.api.outcomes import WhatIfAnswer
+from schedd.api.jobs import find_job
+from schedd.api.planner_calls import get_plan_fork
 from schedd.api.problems import ProblemError
-from schedd.api.questions import answered, stopped_queues
-from schedd.api.waiting import a_copy
+from schedd.api.question_runner import run_question
+from schedd.api.request_bodies import WhatIfRequest
+from schedd.api.result_views import WhatIfResult
+from schedd.api.what_if import answer_what_if, stopped_queues
 from schedd.dashboard.rendering import page
 from schedd.dashboard.viewer import Cluster, Reader, Seen
 from schedd.dialect.units import format_walltime
 from schedd.engine.show.job_view import JobView, view_of
 from schedd.service.cluster.loop import PlanLoop
-from schedd.service.read.sight import Sight
+from schedd.service.read.job_visibility import JobVisibility
 
 __all__ = ["Asked", "router"]
 
@@ -75,12 +75,12 @@ class Asked(BaseModel):
             return f"memory {memory}: say the unit: {memory}gb or {memory}mb"
         return ""
 
-    def question(self) -> WhatIf:
+    def question(self) -> WhatIfRequest:
         """The same as the API takes it. Raises ValidationError."""
         wanted: dict[str, Any] = {"windows": _WINDOWS, "changes": True}
         if self.job:
-            return WhatIf(job=self.job, **wanted)
-        return WhatIf(request=self.words, queue=self.queue, **wanted)
+            return WhatIfRequest(job=self.job, **wanted)
+        return WhatIfRequest(request=self.words, queue=self.queue, **wanted)
 
 
 def walltime_of(text: str) -> str:
@@ -97,7 +97,7 @@ async def what_if(
     request: Request, cluster: Cluster, viewer: Reader, seen: Seen, asked: Annotated[Asked, Query()]
 ) -> Response:
     """The form, and the answer where there is a question."""
-    answer: WhatIfAnswer | None = None
+    answer: WhatIfResult | None = None
     job: JobView | None = None
     wrong = asked.unclear
     if request.query_params and not asked.anything:
@@ -127,15 +127,15 @@ async def what_if(
 
 
 async def _answer(
-    request: Request, cluster: PlanLoop, seen: Sight, asked: Asked, who: str
-) -> tuple[WhatIfAnswer, JobView | None]:
+    request: Request, cluster: PlanLoop, seen: JobVisibility, asked: Asked, who: str
+) -> tuple[WhatIfResult, JobView | None]:
     """The answer; and the job as it is now that is asked about."""
     question = asked.question()
-    copy = await a_copy(cluster)
-    job = found_job(cluster.name, copy.published, seen, asked.job) if asked.job else None
+    copy = await get_plan_fork(cluster)
+    job = find_job(cluster.name, copy.published, seen, asked.job) if asked.job else None
     if job is not None and job.run.started >= 0:
         raise ProblemError("invalid", f"job {job.id} runs already")
     expecting = request.app.state.clusters.foretellers[cluster.name].latest
-    found = await worked_out(request, answered, copy, expecting, question, job, cluster.now(), who)
+    found = await run_question(request, answer_what_if, copy, expecting, question, job, cluster.now(), who)
     view = seen.view(view_of(copy.published, job), copy.published) if job is not None else None
     return found, view

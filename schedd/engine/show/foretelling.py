@@ -38,7 +38,9 @@ _SLICE = 500
 
 @dataclass(frozen=True, slots=True)
 class Outset:
-    """What a round begins with, copied between two batches; it is the asker's own, who leaves it as it is."""
+    """What a round begins with, copied between two batches; it is the caller's own, who leaves it as it
+    is.
+    """
 
     plan: Plan
     now: int

@@ -90,7 +90,7 @@ class JobView:
     planned_start: int | None
     """When the job starts as planned now, which may change with every event; of a running job, when it
     started."""
-    told_start: int | None
+    displayed_start: int | None
     """The same as people are to be shown it, in commands, pages and the job's comment: told anew only when
     the plan moved by more than a minute (`tell_threshold`), and then not more often than once a minute
     (`tell_pause`) before it is near. Null where no start is planned."""
@@ -251,7 +251,7 @@ def view_of(published: Published, record: JobRecord, only: AbstractSet[str] | No
         walltime_assumed=record.understood.assumed,
         started=record.run.started if record.run.started >= 0 else None,
         planned_start=start if start >= 0 else None,
-        told_start=told if told >= 0 else None,
+        displayed_start=told if told >= 0 else None,
         planned_end=start + walltime if start >= 0 else None,
         planned_nodes=shares if wants("planned_nodes") else (),
         node_sets=sets,

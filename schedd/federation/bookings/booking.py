@@ -7,7 +7,6 @@ from typing import Any, Final, Literal
 
 from schedd.federation.bookings.events import (
     BookingAccepted,
-    BookingAsked,
     BookingCancelled,
     BookingConfirmed,
     BookingDeclined,
@@ -19,6 +18,7 @@ from schedd.federation.bookings.events import (
     BookingRefused,
     BookingStands,
     BookingTaken,
+    BookingTerms,
     BookingTried,
     Move,
     OfAttempt,
@@ -176,7 +176,7 @@ class Bookings:
     def apply(self, event: BookingEvent) -> None:
         """Takes one event in. Raises ImpossibleError."""
         match event:
-            case BookingAsked():
+            case BookingTerms():
                 self._asked(event)
             case BookingTried():
                 self._tried(event)
@@ -204,7 +204,7 @@ class Bookings:
                 del self.by_name[one.owner, one.name]
         return gone
 
-    def _asked(self, event: BookingAsked) -> None:
+    def _asked(self, event: BookingTerms) -> None:
         if event.job in self.by_id:
             raise ImpossibleError(f"booking {event.job} came twice")
         names = ("owner", "name", "resources", "duration", "ready", "deadline", "freeze", "account")

@@ -11,7 +11,6 @@ from typing import Literal
 
 __all__ = [
     "BookingAccepted",
-    "BookingAsked",
     "BookingCancelled",
     "BookingConfirmed",
     "BookingDeclined",
@@ -23,6 +22,7 @@ __all__ = [
     "BookingRefused",
     "BookingStands",
     "BookingTaken",
+    "BookingTerms",
     "BookingTried",
     "Move",
     "OfAttempt",
@@ -42,7 +42,7 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BookingAsked:
+class BookingTerms:
     """``owner`` (``user@realm``) wants what ``resources`` ask for, for ``duration`` seconds that begin at
     ``ready`` or later and are over by ``deadline``, under this ``name``.
 
@@ -222,7 +222,7 @@ OfAttempt = (
     | BookingOver
 )
 BookingEvent = (
-    BookingAsked
+    BookingTerms
     | BookingTried
     | OfAttempt
     | BookingRefused

@@ -9,10 +9,10 @@ import structlog
 from schedd.federation.bookings.booking import Booking, Bookings
 from schedd.federation.bookings.events import (
     BookingAccepted,
-    BookingAsked,
     BookingCancelled,
     BookingEvent,
     BookingFrozen,
+    BookingTerms,
 )
 from schedd.federation.bookings.steps import BookingRules
 from schedd.federation.events import Event
@@ -52,7 +52,7 @@ class RoofOfBookings:
         return self._record.bookings
 
     def ask(self, owner: str, name: str, asked: Mapping[str, Any]) -> Booking:
-        """Takes a booking in, of what BookingAsked has beside these. The same name again, until that booking
+        """Takes a booking in, of what BookingTerms has beside these. The same name again, until that booking
         is over, is that booking; another user's of that name is of no account. Raises StoreError.
         """
         with self._turns.request():
@@ -63,7 +63,7 @@ class RoofOfBookings:
             number = str(self._record.number + 1)
             ready = asked["ready"] if asked["ready"] is not None else now
             self._take(
-                [BookingAsked(job=number, time=now, owner=owner, name=name, **{**asked, "ready": ready})]
+                [BookingTerms(job=number, time=now, owner=owner, name=name, **{**asked, "ready": ready})]
             )
             return self._bookings[number]
 

@@ -13,7 +13,7 @@ from schedd.federation.bags.bag import Bags
 from schedd.federation.bags.events import BagEvent, BagOffered, BagSubmitted
 from schedd.federation.bags.told import BagOffer, Told, offer_of
 from schedd.federation.bookings.booking import Bookings
-from schedd.federation.bookings.events import BookingAsked, BookingEvent
+from schedd.federation.bookings.events import BookingEvent, BookingTerms
 from schedd.federation.events import Event
 from schedd.federation.groups.events import GroupEvent, GroupSubmitted
 from schedd.federation.groups.group import Groups
@@ -172,7 +172,7 @@ class Record:
             self._claim(event.owner, event.submission)
             if event.offer:
                 self.offers.taken(event.offer, event.job)
-        elif isinstance(event, BookingAsked):
+        elif isinstance(event, BookingTerms):
             self._claim(event.owner, {"users": event.users} if event.users is not None else {})
         if isinstance(event, GroupEvent):
             self.groups.apply(event)

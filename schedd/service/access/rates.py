@@ -1,4 +1,4 @@
-"""How often one may ask: a bucket of requests per asker, filled at a steady rate."""
+"""How often one may ask: a bucket of requests per caller, filled at a steady rate."""
 
 from collections import OrderedDict
 from collections.abc import Hashable

@@ -30,7 +30,7 @@ class JobLine:
     state: Standing
     planned_start: int | None
     """Of a running job, when it started."""
-    told_start: int | None
+    displayed_start: int | None
     """The same as people are to be shown it: it does not follow each move of the plan."""
     planned_end: int | None
     expected_start: int | None
@@ -56,7 +56,7 @@ def line_of(published: Published, record: JobRecord) -> JobLine:
         queue=record.facts.queue,
         state=standing_of(record, start),
         planned_start=start if start >= 0 else None,
-        told_start=told if told >= 0 else None,
+        displayed_start=told if told >= 0 else None,
         planned_end=start + record.understood.walltime if start >= 0 else None,
         expected_start=expected.start,
         expected_by=expected.by,

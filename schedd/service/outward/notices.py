@@ -28,7 +28,7 @@ from schedd.service.settings.daemon import NotifySettings
 from schedd.store import Store, StoreError
 from schedd.store.records import Noticed, Wish
 
-__all__ = ["Desk", "TooManyWishes"]
+__all__ = ["Notifier", "TooManyWishes"]
 
 _log = structlog.get_logger(__name__)
 _LOOK_S: Final = 5.0
@@ -50,7 +50,7 @@ class _Letter:
     not_before: float = 0.0
 
 
-class Desk:
+class Notifier:
     """One cluster's. ``store`` is None while the database is not open. Any thread may call add and remove."""
 
     def __init__(

@@ -147,7 +147,7 @@ def ahead_in_words(ahead: Sequence[Ahead]) -> str:
 
 
 def without_others(link: Link, sees: Callable[[str], bool]) -> Link:
-    """The link with the jobs of those owners alone that the asker ``sees``; their number stays."""
+    """The link with the jobs of those owners alone that the caller ``sees``; their number stays."""
     return replace(link, jobs=tuple(one for one in link.jobs if sees(one.owner)))
 
 

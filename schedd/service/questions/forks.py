@@ -116,7 +116,7 @@ class Fork:
         return self.published.as_of
 
     def copy(self) -> Plan:
-        """A plan that is the asker's own, with as much work as one question may take."""
+        """A plan that is the caller's own, with as much work as one question may take."""
         with self._lock:
             plan = self._plan.fork()
         limit(plan)

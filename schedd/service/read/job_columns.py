@@ -29,7 +29,7 @@ _COLUMNS: Final[Mapping[str, _Of]] = {
     ],
     "walltime": lambda _, jobs, __: [job.understood.walltime for job in jobs],
     "planned_start": lambda _, __, starts: [start if start >= 0 else None for start in starts],
-    "told_start": lambda published, jobs, starts: [
+    "displayed_start": lambda published, jobs, starts: [
         told if (told := told_of(published, job, start)) >= 0 else None
         for job, start in zip(jobs, starts, strict=True)
     ],

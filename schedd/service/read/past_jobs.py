@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from schedd.service.cluster.loop import PlanLoop
 from schedd.service.clusters import Clusters
-from schedd.service.read.sight import Sight
+from schedd.service.read.job_visibility import JobVisibility
 from schedd.store.records import JobPast, Moment
 
 __all__ = ["PastJob", "ended_jobs", "jobs_of_array", "past_job"]
@@ -32,7 +32,7 @@ class PastJob:
         return next((one.start for one in reversed(self.moments) if one.kind == "promise"), None)
 
 
-def past_job(clusters: Clusters, loop: PlanLoop, wanted: str, seen: Sight) -> PastJob | None:
+def past_job(clusters: Clusters, loop: PlanLoop, wanted: str, seen: JobVisibility) -> PastJob | None:
     """The job of this id, which may lack the server's name; None when nothing is known of it, or nothing is
     kept, or it is not shown to who asks. Waits for the database. Raises StoreError.
     """
@@ -70,7 +70,7 @@ def jobs_of_array(clusters: Clusters, loop: PlanLoop, array: str, most: int) -> 
     return store.of_array(cluster, array, most) if cluster is not None else ()
 
 
-def _shown(moment: Moment, seen: Sight, loop: PlanLoop) -> Moment:
+def _shown(moment: Moment, seen: JobVisibility, loop: PlanLoop) -> Moment:
     """With other people's jobs as a number; events name jobs, too."""
     words = moment.words
     if moment.kind in ("breach", "risk") and seen.whose is not None:

@@ -113,7 +113,7 @@ class NodeView:
     """What it drew when its board was last read; null: nobody read it."""
     properties: tuple[str, ...]
     jobs: tuple[str, ...]
-    """Jobs that run here or are being started, as far as the asker may see them."""
+    """Jobs that run here or are being started, as far as the caller may see them."""
 
 
 def find(published: Published, wanted: str) -> JobRecord | None:

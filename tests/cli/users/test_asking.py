@@ -14,7 +14,7 @@ from schedd.cli.user.showbf import lines
 from schedd.cli.user.showplan import chart
 from schedd.cli.user.showstart import asked
 from schedd.client import ClientError
-from schedd.client.answers import AccuracyFigures, Gap, HorizonView
+from schedd.client.answers import AccuracyFigures, Gap, HorizonAccuracy
 from schedd.service.cluster.loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.wire import (
@@ -255,7 +255,7 @@ def test_accuracy_needs_a_database_and_says_so(run: Run) -> None:
         error_ratio=0.2, pinball_50=30.2, pinball_90=69.6, sharpness=2.5,
     )  # fmt: skip
     line = ("at submission", "any", "120", "50.0 %", "90.5 %", "00:10:00", "00:50:00", "0.20", "2.50")
-    told = HorizonView(kind="submission", lead=None, figures=part)
+    told = HorizonAccuracy(kind="submission", lead=None, figures=part)
     assert told_line(told) == line
     assert losses(told) == "pinball loss at submission: 00:00:30 in 5/10, 00:01:10 in 9/10"
     assert not losses({**told, "figures": {**part, "pinball_50": None, "pinball_90": None}})
@@ -263,7 +263,7 @@ def test_accuracy_needs_a_database_and_says_so(run: Run) -> None:
 
 def test_accuracy_says_where_only_the_latest_count(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     part: dict[str, Any] = dict.fromkeys(AccuracyFigures.__annotations__) | {"count": 9}
-    told = HorizonView(kind="submission", lead=None, figures=part)  # type: ignore[typeddict-item]
+    told = HorizonAccuracy(kind="submission", lead=None, figures=part)  # type: ignore[typeddict-item]
     found: dict[str, Any] = {"kept": True, "expected": [told], "breaches": 2, "expected_since": None}
     monkeypatch.setattr("schedd.client.Client.accuracy", lambda *_args, **_kwargs: found)
     assert "latest" not in run("accuracy")[1]

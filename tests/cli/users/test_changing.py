@@ -11,7 +11,7 @@ from fastapi import FastAPI
 
 from schedd.cli.user.reservation import time_of
 from schedd.service.cluster.loop import PlanLoop
-from schedd.service.outward.notices import Desk
+from schedd.service.outward.notices import Notifier
 from schedd.service.settings.file import NotifySettings
 from schedd.store import Store
 from schedd.wire import (
@@ -239,7 +239,7 @@ def test_notify_asks_shows_and_ends(run: Run, app: FastAPI, loop: PlanLoop, tmp_
     assert run("notify") == (0, "you are told of nothing; this site offers: nothing\n", "")
     store = Store.open(f"sqlite:///{tmp_path}/s.sqlite")
     settings = NotifySettings(relay="127.0.0.1:9", sender="schedd@example.org", domains=("example.org",))
-    app.state.desks = {"main": Desk(loop, settings, lambda: store)}
+    app.state.notifiers = {"main": Notifier(loop, settings, lambda: store)}
     try:
         code, shown, _ = run("notify", "add", "--job", "2", "--moved", "30m", "--before", "1h")
         assert code == 0
@@ -253,5 +253,5 @@ def test_notify_asks_shows_and_ends(run: Run, app: FastAPI, loop: PlanLoop, tmp_
         assert "no span" in run("notify", "add", "--all", "--before", "soon")[2]
         assert "you are told of nothing" in run("notify", "remove", "1")[1]
     finally:
-        app.state.desks = {}
+        app.state.notifiers = {}
         store.close()

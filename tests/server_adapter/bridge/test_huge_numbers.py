@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedd.api.messages import out_of_bounds
+from schedd.api.request_bodies import find_out_of_range
 from schedd.wire import (
     NO_TYPES,
     Event,
@@ -80,6 +80,6 @@ def test_facts_are_within_the_bounds_of_messages(
         JobEnded(id="e:5", time=end.completed or 1, job_id="1.srv", exit_status=end.exit_status or 0),
         Snapshot(id="e:6", time=1, jobs=(one,), nodes=(host,), queues=(line,), server=server),
     ]
-    assert out_of_bounds(events) == []
+    assert find_out_of_range(events) == []
     for event in events:
         assert decode_event(encode_event(event)) == event

@@ -1,0 +1,214 @@
+"""Alternative plans: looked for on a copy of the plan, looked at, and put in force."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Final, TypeVar
+
+from fastapi import APIRouter, Path, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.concurrency import run_in_threadpool
+
+from schedd.alternatives.pareto_search import ParetoSettings, PymooMissing
+from schedd.api.access import Cluster, Daemon, Operator
+from schedd.api.audit import audit_act
+from schedd.api.problems import Fault, ProblemError, problem_responses
+from schedd.api.replies import documented, reply
+from schedd.service.background.choices import Busy, MovedOn, NoSuchPlan, OfferedMove, OfferedPlan, PlanSet
+from schedd.service.cluster.loop import PlanLoop
+from schedd.service.clusters import Clusters
+from schedd.service.questions.objectives import ObjectiveChange
+
+__all__ = ["AlternativesRequest", "AppliedPlan", "apply_alternative", "router", "search_alternatives"]
+
+from schedd.api.unicode_text import UnicodeRoute
+
+router = APIRouter(prefix="/v1/clusters/{cluster}/alternatives", tags=["plan"], route_class=UnicodeRoute)
+_T = TypeVar("_T")
+_ACT_PROBLEMS: Final = ("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid")
+for _view_class in (OfferedMove, OfferedPlan, PlanSet):
+    documented(_view_class)
+
+
+class AlternativesRequest(BaseModel):
+    """How alternative plans are to be sought."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"seconds": 5, "weights": {"wait": 1, "energy": 2}}]}
+    )
+
+    seconds: Annotated[float, Field(description="It takes so long at most.", ge=0.1, le=50)] = 10.0
+    evaluations: Annotated[
+        int | None,
+        Field(
+            description="It ends when so many plans were tried. Where that bounds it, and not the time, the "
+            "same plan and seed give the same set.",
+            ge=1,
+            le=100_000,
+        ),
+    ] = None
+    population: Annotated[int, Field(description="Plans of one generation.", ge=4, le=1_000)] = 24
+    seed: Annotated[int, Field(description="Of all that is drawn.", ge=0, lt=1 << 32)] = 0
+    plans: Annotated[int, Field(description="So many are offered at most.", ge=1, le=50)] = 12
+    weights: Annotated[
+        Mapping[str, Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]] | None,
+        Field(
+            description="By these objectives plans are compared, and none is offered that is worse than the "
+            "live one by these weights. Without them the site's.",
+            max_length=20,
+        ),
+    ] = None
+
+
+class ApplyRequest(BaseModel):
+    """How far the plan may have moved on."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    tolerance: Annotated[
+        float,
+        Field(
+            description="Refused where more than this share of the jobs came, went or moved since the plan "
+            "was found.",
+            ge=0,
+            le=1,
+        ),
+    ] = 0.1
+
+
+@documented
+@dataclass(frozen=True, slots=True)
+class AlternativesView:
+    """Alternatives to the live plan."""
+
+    set: PlanSet | None
+    """Null before the first were sought since the daemon was started."""
+    drift: float
+    """Jobs that came, went or moved since they were found, as a share of those that could be moved."""
+
+
+@documented
+@dataclass(frozen=True, slots=True)
+class AppliedPlan:
+    """What came of putting a plan in force."""
+
+    moved: int
+    """Jobs that have another place in the plan now."""
+    objectives: tuple[ObjectiveChange, ...]
+    """Of the live plan before and after."""
+
+
+@documented
+@dataclass(frozen=True, slots=True)
+class SearchStopped:
+    """Whether anything was stopped."""
+
+    stopped: bool
+
+
+@router.get(
+    "",
+    response_model=AlternativesView,
+    responses=problem_responses("no-token", "not-allowed", "unknown-cluster", "not-ready"),
+)
+def get_alternatives(request: Request, cluster: Cluster, daemon: Daemon, _: Operator) -> Response:
+    """The latest alternatives to the live plan, with which jobs each moves. Needs the role `operator` or
+    `admin`.
+    """
+    choices = daemon.choices[cluster.name]
+    found = choices.latest
+    drift = choices.drift(found.number) if found is not None else 0.0
+    return reply(request, AlternativesView(found, drift))
+
+
+@router.post(
+    "",
+    response_model=AlternativesView,
+    responses=problem_responses(*_ACT_PROBLEMS, "bad-request", "too-large", "not-installed"),
+)
+async def post_alternatives_search(
+    request: Request, cluster: Cluster, daemon: Daemon, body: AlternativesRequest, caller: Operator
+) -> Response:
+    """Look for plans of which none is better than another by all objectives. The live plan stays; the answer
+    comes when the time is over. Needs the role `operator` or `admin`.
+
+    No job of them is past its promise, and none of them is worse than the live plan by the weights.
+    """
+    return reply(
+        request, AlternativesView(await search_alternatives(cluster, daemon, body, caller.name), 0.0)
+    )
+
+
+@router.delete("", response_model=SearchStopped, responses=problem_responses(*_ACT_PROBLEMS))
+def stop_alternatives_search(
+    request: Request, cluster: Cluster, daemon: Daemon, caller: Operator
+) -> Response:
+    """Let the run under way end at once, with what it found. Needs the role `operator` or `admin`."""
+    stopped = daemon.choices[cluster.name].stop()
+    what = "the search for alternative plans is ended" if stopped else "refused: no search is under way"
+    cluster.audit(caller.name, "alternatives", what)
+    return reply(request, SearchStopped(stopped))
+
+
+@router.post(
+    "/{number}/plans/{plan}/apply",
+    response_model=AppliedPlan,
+    responses=problem_responses(*_ACT_PROBLEMS, "bad-request", "too-large", "unknown-plan", "moved-on"),
+)
+async def post_apply(
+    request: Request,
+    cluster: Cluster,
+    daemon: Daemon,
+    number: Annotated[int, Path(description="The number of the set.", ge=1, le=2**31)],
+    plan: Annotated[int, Path(description="The number of the plan in it.", ge=1, le=1_000)],
+    body: ApplyRequest,
+    caller: Operator,
+) -> Response:
+    """Put one of the alternatives in force: all of its jobs that wait still are moved at once, or none.
+
+    Refused where the live plan has moved on too far. No promise is broken by it. Needs the role `operator` or
+    `admin`; who did it is kept.
+    """
+    return reply(request, await apply_alternative(cluster, daemon, number, plan, body.tolerance, caller.name))
+
+
+async def search_alternatives(
+    cluster: PlanLoop, daemon: Clusters, body: AlternativesRequest, who: str
+) -> PlanSet:
+    """Look for alternatives, and note who asked. Raises ProblemError, PlannerStopped."""
+    cluster.check_leads()
+    async with audit_act(cluster, who, "alternatives", "alternative plans are sought"):
+        how = ParetoSettings(body.seconds, body.evaluations, body.population, body.seed, body.plans)
+        return await _call_search(lambda: daemon.choices[cluster.name].seek(how, body.weights, who))
+
+
+async def apply_alternative(
+    cluster: PlanLoop, daemon: Clusters, number: int, plan: int, tolerance: float, who: str
+) -> AppliedPlan:
+    """Put a plan in force, and note who did. Raises ProblemError, PlannerStopped."""
+    cluster.check_leads()
+    async with audit_act(cluster, who, "apply alternative", f"plan {plan} of set {number}") as act:
+        count, changes = await _call_search(
+            lambda: daemon.choices[cluster.name].apply(number, plan, who, tolerance)
+        )
+        act.detail += f": {count} jobs moved"
+    return AppliedPlan(count, changes)
+
+
+async def _call_search(call: Callable[[], _T]) -> _T:
+    try:
+        return await run_in_threadpool(call)
+    except Busy as error:
+        hint = "wait for it, or DELETE what is under way"
+        raise ProblemError("not-ready", str(error), hint=hint, headers={"Retry-After": "5"}) from None
+    except TimeoutError:
+        hint = "ask again in a moment"
+        raise ProblemError("not-ready", "the planner is busy with something else", hint=hint) from None
+    except PymooMissing as error:
+        raise ProblemError("not-installed", str(error)) from None
+    except NoSuchPlan as error:
+        raise ProblemError("unknown-plan", str(error)) from None
+    except MovedOn as error:
+        raise ProblemError("moved-on", str(error), hint="seek alternatives to the present plan") from None
+    except ValueError as error:
+        fault = Fault(where="body.weights", what=str(error))
+        raise ProblemError("invalid", f"body.weights: {error}", errors=[fault]) from None

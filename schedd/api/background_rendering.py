@@ -1,0 +1,89 @@
+"""Large answers are made beside the event loop: one after another, in a thread of low priority, in pieces."""
+
+import asyncio
+import os
+import threading
+import zlib
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from contextvars import copy_context
+from functools import partial, wraps
+from typing import Any, Final, ParamSpec
+
+from fastapi import Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from schedd.service.access.costs import charged
+from schedd.service.cluster.loop import PlanLoop
+from schedd.service.read.pacing import breathe, pacing
+from schedd.supervision import run_in_thread
+
+__all__ = ["RenderQueue", "rendered_in_background"]
+
+_P = ParamSpec("_P")
+
+_INLINE_MAX_ROWS: Final = 100
+"""Rows from which on an answer is made beside the event loop."""
+_RENDER_NICENESS: Final = 10
+_GZIP_LEVEL: Final = 4
+_COMPRESS_MIN_BYTES: Final = 2_000
+_COMPRESS_CHUNK_BYTES: Final = 32 << 10
+"""Bytes that are compressed in one go."""
+
+
+class RenderQueue:
+    """The one lane of a daemon for large answers: one is made at a time, first come, first served."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+
+
+def rendered_in_background(endpoint: Callable[_P, Response]) -> Callable[_P, Coroutine[Any, Any, Response]]:
+    """Let an endpoint with the parameters request and cluster make its answer beside the event loop: in the
+    lane where its ``limit`` is large, else in a thread like any other.
+    """
+
+    @wraps(endpoint)
+    async def answer(*args: _P.args, **kwargs: _P.kwargs) -> Response:
+        make = partial(endpoint, *args, **kwargs)
+        limit, request, cluster = kwargs.get("limit"), kwargs["request"], kwargs["cluster"]
+        if isinstance(limit, int) and limit <= _INLINE_MAX_ROWS:
+            return await run_in_threadpool(charged(make))
+        assert isinstance(request, Request)
+        assert isinstance(cluster, PlanLoop)
+        return await _render_in_queue(request, cluster, make)
+
+    return answer
+
+
+async def _render_in_queue(request: Request, cluster: PlanLoop, make: Callable[[], Response]) -> Response:
+    """What ``make`` returns, compressed where the client takes that. Raises what it raises."""
+    packs = "gzip" in request.headers.get("accept-encoding", "")
+
+    def work() -> Response:
+        with suppress(OSError):  # only this thread; a sandbox may forbid it
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _RENDER_NICENESS)
+        with pacing(lambda: cluster.at_work):
+            answer = make()
+            if packs and len(answer.body) >= _COMPRESS_MIN_BYTES:
+                _compress(answer)
+            return answer
+
+    queue: RenderQueue = request.app.state.render_queue
+    async with queue.lock:
+        context = copy_context()
+        return await asyncio.wrap_future(run_in_thread("rendering", partial(context.run, charged(work))))
+
+
+def _compress(answer: Response) -> None:
+    """Compress the answer's body, piece by piece."""
+    packer = zlib.compressobj(_GZIP_LEVEL, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
+    body = bytes(answer.body)
+    parts = []
+    for at in range(0, len(body), _COMPRESS_CHUNK_BYTES):
+        parts.append(packer.compress(body[at : at + _COMPRESS_CHUNK_BYTES]))
+        breathe()
+    answer.body = b"".join((*parts, packer.flush()))
+    answer.headers["Content-Encoding"] = "gzip"
+    answer.headers["Content-Length"] = str(len(answer.body))
+    answer.headers.add_vary_header("Accept-Encoding")

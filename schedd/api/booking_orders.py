@@ -1,0 +1,76 @@
+"""What each order of replanning bookings would make of those that there are."""
+
+from dataclasses import asdict, dataclass
+from typing import Final
+
+from fastapi import APIRouter, Request, Response
+
+from schedd.api.access import Cluster, Operator
+from schedd.api.planner_calls import await_planner
+from schedd.api.problems import problem_responses
+from schedd.api.question_runner import run_question
+from schedd.api.replies import documented, reply
+from schedd.api.views import SnapshotAnswer, snapshot_fields
+from schedd.engine import Engine
+from schedd.policy.bookings import Order
+from schedd.service.questions.orders import by_order
+
+__all__ = ["BookingOrderView", "BookingOrdersView", "router"]
+
+router = APIRouter(prefix="/v1/clusters/{cluster}", tags=["bookings"])
+_PLANNER_TIMEOUT_S: Final = 10.0
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BookingOrderView:
+    """The same bookings, booked anew under one order."""
+
+    order: Order
+    asked: int
+    """Those that may still move, and those that were refused in the last hour and could still be had."""
+    taken: int
+    """Of these, how many find a place."""
+    lost: int
+    """Of those that have a place now, how many would have none."""
+    won: int
+    """Of the refused, how many would have a place."""
+    moved: int
+    """Of those that have a place now, how many would begin at another time."""
+    core_hours: float
+    """Of those that find a place."""
+    used: float
+    """Share of all cores' time from now to `until` that jobs and bookings would hold."""
+    until: int
+    """The latest deadline of those asked."""
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BookingOrdersView(SnapshotAnswer):
+    """What would be made of the bookings by each order of replanning."""
+
+    order: Order
+    """The site's."""
+    orders: tuple[BookingOrderView, ...]
+
+
+@router.get(
+    "/plan/booking-orders",
+    response_model=BookingOrdersView,
+    responses=problem_responses("no-token", "not-allowed", "unknown-cluster", "not-ready", "too-hard"),
+)
+async def compare_booking_orders(request: Request, cluster: Cluster, _: Operator) -> Response:
+    """Which order of replanning bookings would use the machine best? Needs the role `operator` or `admin`.
+
+    On copies of the plan all bookings that may still move, and those that were refused lately, are booked
+    anew in the order of asking. Jobs and frozen bookings stay where they are, and nothing is changed.
+    """
+    engine = await await_planner(cluster.at_rest(Engine.fork), _PLANNER_TIMEOUT_S, "ask again in a moment")
+    found = await run_question(request, by_order, engine, cluster.now())
+    published = cluster.published
+    rows = tuple(BookingOrderView(**asdict(one)) for one in found)
+    view = BookingOrdersView(
+        order=engine.state.site.bookings.order, orders=rows, **snapshot_fields(published)
+    )
+    return reply(request, view, published)

@@ -1,0 +1,101 @@
+"""What somebody asks for who books cores: at one cluster, or of a federation."""
+
+from typing import Annotated, Final
+
+from fastapi import Path
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from schedd.api.request_bodies import RequestText, Resources
+from schedd.dialect import RequestError, format_walltime, resource_list
+
+__all__ = ["BookingKey", "BookingName", "BookingTerms", "OptionChoice", "OptionalTime"]
+
+_TIME_END: Final = 1 << 36
+OptionalTime = Annotated[int | None, Field(ge=0, lt=_TIME_END)]
+BookingKey = Annotated[
+    str,
+    Path(
+        description="The booking's name. Operators add `~OWNER` where several users have one of this name.",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}(~[^/~\s]{1,255})?$",
+        examples=["review"],
+    ),
+]
+BookingName = Annotated[
+    str,
+    Path(
+        description="The booking's name, chosen by who makes it: letters, digits, '.', '_' and '-'.",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$",
+        examples=["review"],
+    ),
+]
+
+
+class BookingTerms(BaseModel):
+    """What is wanted, for how long, and when. With a `start` it must begin then; with a `deadline` alone it
+    may begin at any time that lets it end by then; with `ready` and `deadline`, within that window.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {"request": "nodes=2:ppn=4", "duration": 7200, "deadline": 4_000_000_000},
+                {"request": "procs=64", "duration": 3600, "start": 4_000_000_000},
+            ]
+        },
+    )
+
+    request: RequestText = None
+    resources: Resources = None
+    duration: Annotated[int, Field(description="Seconds.", ge=60, le=366 * 86_400)]
+    start: Annotated[OptionalTime, Field(description="It begins at this second, and no other.")] = None
+    ready: Annotated[
+        OptionalTime, Field(description="It begins then or later; without it, now or later.")
+    ] = None
+    deadline: Annotated[OptionalTime, Field(description="It is over by then.")] = None
+    freeze: Annotated[
+        int,
+        Field(
+            description="It may be moved within its window until so many percent of its wait are over.",
+            ge=0,
+            le=100,
+        ),
+    ] = 50
+    account: Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")] = ""
+    owner: Annotated[
+        str,
+        Field(
+            description="Whose it is. An operator, an admin or a federation may name others.",
+            max_length=200,
+            pattern=r"^[^\x00-\x1f\x7f]*$",
+        ),
+    ] = ""
+
+    @model_validator(mode="after")
+    def _check_window(self) -> "BookingTerms":
+        if (self.request is None) == (self.resources is None):
+            raise ValueError("give either request or resources")
+        if self.start is not None and (self.ready is not None or self.deadline is not None):
+            raise ValueError("start says it all: give it alone, or ready and deadline")
+        if self.start is None and self.deadline is None:
+            raise ValueError("say when: start, or deadline (and ready)")
+        try:
+            _ = self.requested_resources
+        except RequestError as error:
+            raise ValueError(error.comment) from None
+        return self
+
+    @property
+    def requested_resources(self) -> dict[str, str]:
+        """Name by name, its length as walltime. Raises RequestError."""
+        found = resource_list(self.request) if self.request is not None else dict(self.resources or {})
+        found = {name: value for name, value in found.items() if name.lower() != "walltime"}
+        return found | {"walltime": format_walltime(self.duration)}
+
+
+class OptionChoice(BaseModel):
+    """Which counter-offer is taken."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"option": 1}]})
+
+    option: Annotated[int, Field(description="Its number, from 1 on.", ge=1, le=100)]

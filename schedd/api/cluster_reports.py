@@ -1,0 +1,92 @@
+"""What clusters were worth over a period: balance, deadlines, slowdown, use of processors and licences."""
+
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from schedd.api.access import Daemon, User, visible_clusters
+from schedd.api.planner_calls import database_errors
+from schedd.api.problems import Fault, ProblemError, problem_responses
+from schedd.api.replies import documented, reply
+from schedd.api.unicode_text import UnicodeRoute
+from schedd.service.cluster.loop import PlanLoop
+from schedd.service.clusters import Clusters
+from schedd.service.read.report import (
+    ClusterReport,
+    LicenceReport,
+    QueueReport,
+    TooManyError,
+    report,
+)
+
+__all__ = ["QualityReport", "router"]
+
+router = APIRouter(prefix="/v1/report", tags=["quality"], route_class=UnicodeRoute)
+_DAY_S: Final = 86_400
+_MAX_TIME: Final = 1 << 40
+_VIEWS: Final[tuple[type, ...]] = (ClusterReport, LicenceReport, QueueReport)
+for _view_class in _VIEWS:
+    documented(_view_class)
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QualityReport:
+    """Clusters over a period."""
+
+    since: int
+    until: int
+    """The period ends before this second."""
+    clusters: tuple[ClusterReport, ...]
+    """Those that the caller may see, by name."""
+
+
+@router.get(
+    "",
+    response_model=QualityReport,
+    responses=problem_responses("no-token", "not-ready", "unknown-cluster", "invalid"),
+)
+async def get_quality_report(
+    request: Request,
+    daemon: Daemon,
+    caller: User,
+    since: Annotated[
+        int | None,
+        Query(description="From this second on; a day before its end unless given.", ge=0, lt=_MAX_TIME),
+    ] = None,
+    until: Annotated[
+        int | None, Query(description="Up to this second; now unless given.", ge=1, lt=_MAX_TIME)
+    ] = None,
+    cluster: Annotated[str, Query(description="Of this cluster alone.", max_length=200)] = "",
+) -> Response:
+    """Balance, deadlines, slowdown and use of clusters over a period; waits by queue.
+
+    Jobs that ended are read from the database, which has them some minutes later; jobs that were deleted
+    before they started are not counted. Shares are of the clusters told here.
+    """
+    loops = [loop for loop in visible_clusters(request, caller) if cluster in ("", loop.name)]
+    if cluster and not loops:
+        raise ProblemError("unknown-cluster", f"there is no cluster {cluster}")
+    now = max((loop.now() for loop in loops), default=0)
+    end = min(until, now) if until is not None else now
+    begin = since if since is not None else max(0, (until if until is not None else now) - _DAY_S)
+    if loops and begin >= end:
+        why = "it lies ahead" if begin >= now else f"it ends at {end}"
+        what = f"the period from {begin} on has no second in it: {why}"
+        fault = Fault(where="query.since", what=what, allowed=f"a moment before {end}")
+        raise ProblemError("invalid", what, errors=[fault])
+    found = await run_in_threadpool(_read_reports, daemon, loops, begin, end)
+    return reply(request, QualityReport(since=begin, until=end, clusters=found))
+
+
+def _read_reports(
+    daemon: Clusters, loops: list[PlanLoop], since: int, until: int
+) -> tuple[ClusterReport, ...]:
+    with database_errors():
+        try:
+            return report(daemon, sorted(loops, key=lambda loop: loop.name), since, until)
+        except TooManyError as error:
+            hint = "ask for a shorter period, or for one cluster"
+            raise ProblemError("invalid", str(error), hint=hint) from None

@@ -1,0 +1,66 @@
+"""Measures what each request costs in processor time, and takes it from its user's budget.
+
+A request runs in steps between others in the event loop: each step is measured by itself. What it lets other
+threads do is added by those (`schedd.service.access.costs`).
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, Final
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from schedd.service.access.costs import RequestCost, of_request
+
+__all__ = ["COST_KEY", "CostMetering"]
+
+COST_KEY: Final = "schedd.cost"
+"""Under this name a request's scope has its cost."""
+
+
+class CostMetering:
+    """ASGI middleware; ``spend`` is called with the cost of each request that belongs to somebody."""
+
+    def __init__(self, app: ASGIApp, spend: Callable[[RequestCost], None]) -> None:
+        self._app = app
+        self._spend = spend
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """As ASGI asks."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        cost = scope[COST_KEY] = RequestCost()
+        with of_request(cost):
+            try:
+                await _MeteredAwaitable(self._app(scope, receive, send), cost)
+            finally:
+                if cost.key:
+                    self._spend(cost)
+
+
+class _MeteredAwaitable:
+    """Awaits something, and measures each step of it."""
+
+    def __init__(self, work: Awaitable[None], cost: RequestCost) -> None:
+        self._work = work
+        self._cost = cost
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        steps = self._work.__await__()
+        send: Callable[[], Any] = lambda: next(steps)  # noqa: E731
+        while True:
+            begun = time.thread_time()
+            try:
+                waits = send()
+            except StopIteration:
+                return
+            finally:
+                self._cost.seconds += time.thread_time() - begun
+            try:
+                came = yield waits
+            except BaseException as error:
+                raised = error
+                send = lambda raised=raised: steps.throw(raised)  # type: ignore[misc]  # noqa: E731
+            else:
+                send = lambda came=came: steps.send(came)  # type: ignore[misc]  # noqa: E731

@@ -1,0 +1,145 @@
+"""What the daemon does beside answering: getting ready, telling the service manager, knowing the tokens."""
+
+import asyncio
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
+
+import httpx2
+import structlog
+from fastapi import FastAPI
+
+from schedd.api.app import Lifespan
+from schedd.api.self_probe import SelfProbe
+from schedd.service.access.callers import Callers
+from schedd.service.cluster.loop import PlanLoop
+from schedd.service.clusters import Clusters
+from schedd.service.notify import notify, watchdog_interval
+from schedd.service.outward.notices import Notifier
+from schedd.service.outward.webhooks import Hook, follow
+from schedd.store import StoreError
+from schedd.supervision import SupervisedTask, run_in_thread
+
+__all__ = ["lifespan", "planners_work"]
+
+_log = structlog.get_logger(__name__)
+_TOKEN_REFRESH_S = 2.0
+"""Seconds between two looks at the store's tokens: so soon one that was revoked counts no more."""
+_STATUS_INTERVAL_S = 2.0
+_PROBE_INTERVAL_S = 15.0
+"""Between two requests of the daemon to itself where no watchdog says how often."""
+_EXTEND_TIMEOUT_US = 60_000_000
+"""For how long, from each such word on, the service manager is to wait for a daemon without a database."""
+
+
+def lifespan(
+    clusters: Clusters,
+    callers: Callers,
+    reload: Callable[[], Awaitable[None]],
+    give_up: Callable[[BaseException], None],
+    hooks: Sequence[Hook] = (),
+    notifiers: Sequence[Notifier] = (),
+    probe: SelfProbe | None = None,
+) -> Lifespan:
+    """From the first moment to the last: ``reload`` is called on SIGHUP, ``give_up`` when nothing helps.
+
+    The service manager's watchdog is fed when ``probe`` was answered.
+    """
+
+    @contextlib.asynccontextmanager
+    async def lived(_: FastAPI) -> AsyncIterator[None]:
+        loop, work = asyncio.get_running_loop(), clusters.supervisor
+        work.watch_loop(loop)
+        tasks: list[SupervisedTask] = []
+
+        def reloading() -> None:
+            tasks[:] = [task for task in tasks if not task.task.done()]
+            tasks.append(work.once("settings", reload))
+
+        if threading.current_thread() is threading.main_thread():
+            loop.add_signal_handler(signal.SIGHUP, reloading)
+        tasks += (
+            work.once("start", partial(_start_planners, clusters, give_up)),
+            work.task("watchdog", partial(_feed_watchdog, clusters, probe)),
+            work.task("tokens", partial(_refresh_tokens, clusters, callers), needed=True),
+            *(work.task("notices", notifier.follow, cluster=notifier.cluster) for notifier in notifiers),
+            *(
+                work.task(f"webhook {number}", partial(_run_webhook, cluster, hook), cluster=cluster.name)
+                for cluster in clusters
+                for number, hook in enumerate(hooks, start=1)
+                if not hook.settings.clusters or cluster.name in hook.settings.clusters
+            ),
+        )
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            for task in tasks:
+                await task.ended()
+            await asyncio.to_thread(clusters.stop)
+
+    return lived
+
+
+async def _run_webhook(cluster: PlanLoop, hook: Hook) -> None:
+    """Tell a hook of the moves in a cluster."""
+    async with httpx2.AsyncClient(follow_redirects=False) as client:
+        await follow(cluster, hook, client)
+
+
+async def _refresh_tokens(clusters: Clusters, callers: Callers) -> None:
+    """Know the store's tokens. While it fails, those that are known go on to count."""
+    while clusters.durable is not None:
+        if clusters.durable.opened.is_set():
+            with contextlib.suppress(StoreError):  # it is told by who asks
+                callers.tokens.keep(await asyncio.to_thread(clusters.durable.tokens))
+        await asyncio.sleep(_TOKEN_REFRESH_S if callers.tokens.complete else 0.05)
+
+
+async def _start_planners(clusters: Clusters, give_up: Callable[[BaseException], None]) -> None:
+    """Get ready and tell the service manager; a daemon that cannot get ready ends."""
+    try:
+        begun = time.monotonic()
+        await _await_planners(clusters)
+        if not clusters.ready:  # it was told to end before it was
+            return
+        _log.info("ready", seconds=round(time.monotonic() - begun, 1))
+        notify("READY=1", "STATUS=ready")
+    except Exception as error:
+        give_up(error)
+        raise
+
+
+async def _feed_watchdog(clusters: Clusters, probe: SelfProbe | None) -> None:
+    """Tell the service manager again and again that the daemon works, as long as its planners work and it
+    answers a request over its own socket. Raises ProbeFailed.
+    """
+    interval = watchdog_interval()
+    every = _PROBE_INTERVAL_S if interval is None else interval / 4
+    while True:
+        await asyncio.sleep(every)
+        if probe is not None:
+            await probe.check(every)
+        if interval is not None and clusters.ready and planners_work(clusters, interval):
+            notify("WATCHDOG=1")
+
+
+async def _await_planners(clusters: Clusters) -> None:
+    """Start the planners. Without a database that takes as long as the database does, which is no reason to
+    be killed by the service manager.
+    """
+    # In a thread that need not end before the process does: compiling takes a while.
+    starting = asyncio.wrap_future(run_in_thread("start", clusters.start))
+    while not (await asyncio.wait({starting}, timeout=_STATUS_INTERVAL_S))[0]:
+        if why := clusters.waits_for:
+            notify(f"STATUS=waiting: {why}", f"EXTEND_TIMEOUT_USEC={_EXTEND_TIMEOUT_US}")
+    await starting
+
+
+def planners_work(clusters: Clusters, interval: float) -> bool:
+    """Whether no planner stopped for an error or is at one piece of work for longer than ``interval``."""
+    return not any(loop.failure or loop.busy_for > interval for loop in clusters)

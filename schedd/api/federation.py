@@ -1,0 +1,502 @@
+"""The federation over HTTP: jobs handed to it, the clusters under it, and where a job would start first."""
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path as File
+from typing import Annotated, Any, Final, Literal, Protocol
+
+import jinja2
+from fastapi import Depends, FastAPI, Path, Request
+from fastapi_offline import FastAPIOffline
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import HTMLResponse, JSONResponse, Response
+
+from schedd import __version__
+from schedd.api import problems
+from schedd.api.app import Lifespan
+from schedd.api.bag_rows import bag_row
+from schedd.api.body_limit import BodyLimit
+from schedd.api.booking_rows import booking_page_rows
+from schedd.api.federation_requests import FederatedJobRequest, FederatedWhatIf, NewFederatedJob
+from schedd.api.federation_users import FederationUser, FederationUsers
+from schedd.api.problems import Fault, ProblemError, problem_responses
+from schedd.api.security_headers import SecurityHeaders
+from schedd.api.unicode_text import UnicodeRoute
+from schedd.client import ClientError
+from schedd.federation.bookings.steps import name_there
+from schedd.federation.report import arrays_of, bags_of, bookings_of, groups_of, jobs_of
+from schedd.federation.roof.roof import Roof
+from schedd.federation.routing.jobs import Job, tasks_of
+from schedd.federation.routing.seen import TransferStatus
+from schedd.federation.threads.peers import client_of
+from schedd.service.access.roles import Bearer
+from schedd.service.access.tokens import Tokens
+
+__all__ = ["Caller", "LeadingFederation", "claimed_users", "create_app", "resolve_owner", "resolve_users"]
+
+_DESCRIPTION: Final = """
+A federation takes a job once and hands it to the cluster whose plan ends it first. `POST /v1/federation/jobs`
+takes a job, `GET /v1/federation/jobs/{job}` says where it is, `POST /v1/federation/what-if` where it would
+start first. Times are seconds since the epoch (UTC).
+"""
+_MAX_BODY_BYTES: Final = 4 << 20
+_READ_PROBLEMS: Final = ("no-token", "not-ready", "invalid")
+_JobName = Annotated[str, Path(pattern=r"^[0-9]{1,18}$", examples=["17"])]
+
+
+async def _caller(request: Request) -> Bearer:
+    scheme, _, shown = request.headers.get("authorization", "").partition(" ")
+    tokens: Tokens = request.app.state.tokens
+    federation_users: FederationUsers | None = request.app.state.federation_users
+    token = shown.strip() if scheme.lower() == "bearer" else ""
+    found = tokens.bearer(token) if token else None
+    if found is None and federation_users is not None and token.count(".") == 2:
+        return await federation_users.authenticate(token)
+    if found is None:
+        hint = "send the header Authorization: Bearer TOKEN"
+        raise ProblemError("no-token", "no token that is known here was sent", hint=hint)
+    return found
+
+
+async def _get_leading_federation(request: Request) -> Roof:
+    roof: Roof | None = request.app.state.roof
+    if roof is None:
+        raise ProblemError(
+            "not-ready", "another daemon leads, or the log is being read", headers={"Retry-After": "2"}
+        )
+    return roof
+
+
+Caller = Annotated[Bearer, Depends(_caller)]
+LeadingFederation = Annotated[Roof, Depends(_get_leading_federation)]
+
+
+def create_app(
+    tokens: Tokens, lifespan: Lifespan | None = None, federation_users: FederationUsers | None = None
+) -> FastAPI:
+    """The application; its ``state.roof`` is set when this daemon leads."""
+    app = FastAPIOffline(
+        title="schedd federation",
+        description=_DESCRIPTION,
+        version=__version__,
+        redirect_slashes=False,
+        lifespan=lifespan,
+    )
+    app.state.roof = None
+    app.state.tokens = tokens
+    app.state.federation_users = federation_users
+    app.router.route_class = UnicodeRoute
+    problems.install_handlers(app)
+    add = app.add_api_route
+    add("/healthz", _get_health, methods=["GET"])
+    add("/readyz", _get_readiness, methods=["GET"], responses=problem_responses("not-ready"))
+    add(
+        "/v1/federation/clusters",
+        _list_clusters,
+        methods=["GET"],
+        responses=problem_responses(*_READ_PROBLEMS),
+    )
+    add(
+        "/v1/federation/licences",
+        _list_licences,
+        methods=["GET"],
+        responses=problem_responses(*_READ_PROBLEMS),
+    )
+    add("/v1/federation/report", _get_report, methods=["GET"], responses=problem_responses(*_READ_PROBLEMS))
+    add("/v1/federation/jobs", _list_jobs, methods=["GET"], responses=problem_responses(*_READ_PROBLEMS))
+    add(
+        "/v1/federation/jobs",
+        _submit_job,
+        methods=["POST"],
+        status_code=201,
+        responses=problem_responses(*_READ_PROBLEMS, "not-allowed", "bad-request", "too-large", "not-now"),
+    )
+    one = "/v1/federation/jobs/{job}"
+    add(one, _get_job, methods=["GET"], responses=problem_responses(*_READ_PROBLEMS, "unknown-job"))
+    add(one, _cancel_job, methods=["DELETE"], responses=problem_responses(*_READ_PROBLEMS, "unknown-job"))
+    add(
+        "/v1/federation/what-if",
+        _answer_what_if,
+        methods=["POST"],
+        responses=problem_responses(*_READ_PROBLEMS, "not-allowed", "bad-request", "too-large"),
+    )
+    app.add_api_route("/", _get_page, methods=["GET"], include_in_schema=False)
+    app.add_middleware(BodyLimit, most=_MAX_BODY_BYTES)
+    app.add_middleware(SecurityHeaders)
+    return app
+
+
+def _get_health() -> dict[str, str]:
+    """The process answers."""
+    return {"status": "ok", "version": __version__}
+
+
+def _get_readiness(roof: LeadingFederation) -> dict[str, Any]:
+    """It leads and takes jobs. ``trouble``: by cluster, what is wrong with its settings here. ``background``:
+    background work that failed a short time ago and was started again; empty while there is none.
+    """
+    if unready := roof.supervisor.unready(""):
+        raise ProblemError("not-ready", unready, headers={"Retry-After": "2"})
+    background = "; ".join(one.text for one in roof.supervisor.records if one.recent)
+    trouble = {name: seen.trouble for name, seen in roof.seen.items() if seen.trouble}
+    return {"status": "ready", "trouble": trouble, "background": background}
+
+
+def _list_clusters(roof: LeadingFederation, _: Caller) -> dict[str, Any]:
+    """The clusters, whether they answer, and what of them is shown."""
+    return {"clusters": cluster_rows(roof)}
+
+
+def cluster_rows(roof: Roof) -> list[dict[str, Any]]:
+    """What is shown of each cluster."""
+    found = []
+    for name, chosen in roof.settings.clusters.items():
+        seen = roof.seen[name]
+        backlog = roof.backlog(name)
+        ours = [one for one in seen.transfers.values() if not one.end and one.phase == "released"]
+        found.append(
+            {
+                "name": name,
+                "away": seen.away,
+                "since": seen.since,
+                "trouble": seen.trouble,
+                "disclosure": chosen.disclosure,
+                "cpus": seen.cpus or None,
+                "jobs": roof.counts.get(name) or None,
+                "ours": len(ours),
+                "running": sum(one.state == "running" for one in ours),
+                "load": [round(one) for one in backlog.load],
+                "count": list(backlog.count),
+            }
+        )
+    return found
+
+
+def _get_report(roof: LeadingFederation, _: Caller) -> dict[str, Any]:
+    """What became of jobs, groups, bags and bookings that are kept, and whose moves found holes."""
+    groups = asdict(groups_of(list(roof.groups.by_id.values())))
+    jobs = list(roof.jobs.by_id.values())
+
+    def counts(job: Job) -> dict[str, Any] | None:
+        return _array_counts(_last_status(roof, job))
+
+    return {
+        "jobs": asdict(jobs_of(jobs)),
+        "arrays": asdict(arrays_of(jobs, counts)),
+        "groups": {
+            **groups,
+            "holes_asked": roof.of_groups.holes["asked"],
+            "holes_found": roof.of_groups.holes["found"],
+        },
+        "bags": asdict(bags_of(list(roof.bags.by_id.values()), roof.jobs, counts)),
+        "bookings": asdict(bookings_of(list(roof.bookings.by_id.values()))),
+    }
+
+
+def _list_licences(roof: LeadingFederation, _: Caller) -> dict[str, Any]:
+    """Floating licences that the clusters share: how many copies each may use, uses and waits for."""
+    return {"licences": licence_rows(roof)}
+
+
+def licence_rows(roof: Roof) -> list[dict[str, Any]]:
+    """What is shown of each licence; what a cluster does not tell, or said before it went away, is null."""
+    found = []
+    for name, pool in roof.licences.pools.items():
+        places = []
+        for cluster in roof.settings.clusters:
+            told = pool.told.get(cluster)
+            places.append(
+                {
+                    "cluster": cluster,
+                    "most": pool.bounds.get(cluster, 0),
+                    "copies": told.copies if told is not None else None,
+                    "held": told.held if told is not None else None,
+                    "wanted": told.wanted if told is not None else None,
+                    "why": pool.strange.get(cluster, ""),
+                }
+            )
+        free = roof.licences.free(name)
+        found.append({"name": name, "copies": pool.copies, "free": free, "clusters": places})
+    return found
+
+
+def _list_jobs(
+    roof: LeadingFederation, caller: Caller, state: Literal["all", "open"] = "all"
+) -> dict[str, Any]:
+    """Jobs of the caller; of all, for a reader or an admin."""
+    rows = [job_row(roof, job) for job in list(roof.jobs.by_id.values()) if _may_see_job(caller, job)]
+    return {"jobs": [row for row in rows if state == "all" or not row["over"]]}
+
+
+def job_row(roof: Roof, job: Job) -> dict[str, Any]:
+    """A job as its owner sees it."""
+    standing = roof.standing(job)
+    attempts = []
+    for one in job.attempts:
+        chosen = roof.settings.clusters.get(one.cluster)
+        seen = standing.get(one.number)
+        shown = seen is not None and chosen is not None and chosen.discloses("plan")
+        attempts.append(
+            asdict(one)
+            | {
+                "state": seen.state if seen is not None else "",
+                "planned_start": seen.planned_start if shown and seen else None,
+                "planned_end": seen.planned_end if shown and seen else None,
+                "promised_start": seen.promised_start if shown and seen else None,
+            }
+        )
+    where = job.active or job.newest
+    return {
+        "id": job.id,
+        "owner": job.owner,
+        "name": job.submission.get("attributes", {}).get("Job_Name", ""),
+        "resources": job.submission.get("resources", {}),
+        "submitted": job.submitted,
+        "cluster": where.cluster if where is not None else "",
+        "server_job": where.server_job if where is not None else "",
+        "over": job.over,
+        "over_at": job.over_at or None,
+        "exit_status": job.exit_status,
+        "cancelled": job.cancelled,
+        "moves": job.moves,
+        "bag": job.bag,
+        "booking": _booking_name(roof, job.booking),
+        "tasks": job.array,
+        "standing": _array_counts(_last_status(roof, job)),
+        "text": job.text,
+        "attempts": attempts,
+    }
+
+
+def _last_status(roof: Roof, job: Job) -> TransferStatus | None:
+    """What its cluster said last of it."""
+    where = job.active or job.newest or (job.attempts[-1] if job.attempts else None)
+    return roof.standing(job).get(where.number) if where is not None else None
+
+
+def _array_counts(seen: TransferStatus | None) -> dict[str, Any] | None:
+    """How many jobs of an array stand where; None for what is none, or is not known yet."""
+    return dict(seen.tasks) if seen is not None and seen.tasks is not None else None
+
+
+def _booking_name(roof: Roof, booking: str) -> str:
+    """Of one that may be forgotten by now."""
+    found = roof.bookings.by_id.get(booking)
+    return found.name if found is not None else booking
+
+
+def _may_see_job(caller: Bearer, job: Job) -> bool:
+    return caller.role != "user" or caller.name == job.owner
+
+
+def _find_job(roof: Roof, caller: Bearer, name: str) -> Job:
+    job = roof.jobs.by_id.get(name)
+    if job is None or not _may_see_job(caller, job):
+        raise ProblemError("unknown-job", f"the federation has no job {name}")
+    return job
+
+
+def _get_job(roof: LeadingFederation, caller: Caller, job: _JobName) -> dict[str, Any]:
+    """One job: where it is, and each attempt to put it somewhere."""
+    return job_row(roof, _find_job(roof, caller, job))
+
+
+async def _submit_job(roof: LeadingFederation, caller: Caller, body: NewFederatedJob) -> Response:
+    """Hand a job to the federation. The answer comes when it cannot be lost any more."""
+    owner = resolve_owner(roof, caller, body)
+    submission = {
+        "script": body.script,
+        "resources": body.requested_resources,
+        "attributes": body.attributes,
+        "variables": body.variables,
+        "queues": body.queues,
+        "data": list(body.data),
+        "cpu_seconds": body.cpu_seconds,
+        "walltime": body.walltime,
+        **({"array": body.array} if body.array else {}),
+        **claimed_users(caller, owner),
+    }
+    more = {"clusters": tuple(body.clusters), "key": body.key, "deadline": body.deadline}
+    if body.booking:
+        booking, cluster, name = _find_open_booking(roof, owner, body.booking)
+        if cannot := roof.cannot(cluster, body.requested_resources):
+            what = f"booking {body.booking} is at {cluster}: {cannot}"
+            raise ProblemError("invalid", what, errors=[Fault(where="body.request", what=what)])
+        submission["booking"] = name
+        more |= {"clusters": (cluster,), "booking": booking}
+    job = await run_in_threadpool(partial(roof.submit, owner, submission, **more))
+    return JSONResponse(job_row(roof, job), 201)
+
+
+def _find_open_booking(roof: Roof, owner: str, name: str) -> tuple[str, str, str]:
+    """The owner's booking: its number, its cluster, its name there. Raises ProblemError."""
+    booking = roof.bookings.named(name, owner)
+    if booking is None:
+        what = f"{owner} has no booking {name} in the federation"
+        raise ProblemError("invalid", what, errors=[Fault(where="body.booking", what=what)])
+    placed = booking.placed
+    if booking.over or booking.cancelled or placed is None or not booking.booked:
+        words = booking.over or ("being given back" if booking.cancelled else "being booked")
+        raise ProblemError("not-now", f"booking {name} is {words}: no job can be bound to it")
+    return booking.id, placed.cluster, name_there(roof.of_bookings.rules, booking, placed)
+
+
+async def _cancel_job(roof: LeadingFederation, caller: Caller, job: _JobName) -> dict[str, Any]:
+    """Take a job back: deleted unless it runs. Its owner and an admin may."""
+    found = _find_job(roof, caller, job)
+    if caller.role == "reader":
+        raise ProblemError("not-allowed", f"{caller.name} may only read")
+    return job_row(roof, await run_in_threadpool(roof.cancel, found.id, caller.name))
+
+
+async def _answer_what_if(roof: LeadingFederation, caller: Caller, body: FederatedWhatIf) -> dict[str, Any]:
+    """Where would it start first? Each cluster's plan is asked; the earliest end stands first.
+
+    With a `deadline`, `fits` says whether one ends it by then, and `late_by` by how many seconds later the
+    deadline would need to be, there and in all; null: no end is known.
+    """
+    owner = resolve_owner(roof, caller, body)
+    users = resolve_users(roof, caller, owner)
+    rows = await run_in_threadpool(query_clusters, roof, owner, users, body)
+    for row in rows:
+        late = row["end"] is not None and body.deadline is not None
+        row["late_by"] = max(0, row["end"] - body.deadline) if late else None
+    least = min((row["late_by"] for row in rows if row["late_by"] is not None), default=None)
+    fits = least == 0 if body.deadline is not None else None
+    return {"clusters": rows, "deadline": body.deadline, "fits": fits, "late_by": least}
+
+
+def query_clusters(
+    roof: Roof, owner: str, users: Mapping[str, str], body: FederatedJobRequest
+) -> list[dict[str, Any]]:
+    """What each cluster's plan says of the job, the earliest end first; ``users``: whom he is where."""
+    names = [name for name in roof.settings.clusters if not body.clusters or name in body.clusters]
+    tokens: Mapping[str, str] = roof.peer_tokens
+    tasks = tasks_of(body.array)
+    sizes = (tasks,) if tasks else ()
+
+    def ask(name: str) -> dict[str, Any]:
+        chosen = roof.settings.clusters[name]
+        found: dict[str, Any] = {"cluster": name, "start": None, "end": None, "cost": None, "why": ""}
+        if name not in users:
+            return found | {"why": f"{owner} has no user there"}
+        if cannot := roof.cannot(name, body.requested_resources):
+            return found | {"why": cannot}
+        try:
+            with client_of(chosen, tokens[name]) as client:
+                answer = client.what_if(
+                    resources=body.requested_resources,
+                    queue=body.queues.get(name, ""),
+                    owner=users[name],
+                    tasks=sizes,
+                )
+        except ClientError as error:
+            return found | {"why": str(error)}
+        start, end = answer["planned_start"], answer["planned_end"]
+        if start is not None and end is not None:
+            last = max([end, *(one["end"] for one in answer["tasks"] if tasks)])
+            end = last - (end - start) + int((end - start) / chosen.speed)
+        return found | {"start": start, "end": end, "cost": answer.get("cost"), "why": answer["why"]}
+
+    if not names:
+        return []
+    with ThreadPoolExecutor(min(32, len(names))) as pool:
+        rows = list(pool.map(ask, names))
+    return sorted(rows, key=lambda row: (row["end"] is None, row["end"] or 0, row["cluster"]))
+
+
+class FederationRequest(Protocol):
+    """What somebody asks a federation for, who for, and where."""
+
+    owner: str
+
+    @property
+    def clusters(self) -> Sequence[str]:
+        """It may go to these alone."""
+
+    @property
+    def queues(self) -> Mapping[str, str]:
+        """By cluster."""
+
+    @property
+    def requested_resources(self) -> Mapping[str, str]:
+        """Resources by name."""
+
+
+def resolve_owner(roof: Roof, caller: Bearer, body: FederationRequest) -> str:
+    """Whose it is. Raises ProblemError."""
+    unknown = [name for name in (*body.clusters, *body.queues) if name not in roof.settings.clusters]
+    if unknown:
+        known = ", ".join(roof.settings.clusters)
+        fault = Fault(where="body.clusters", what=f"no cluster {unknown[0][:40]}", allowed=known)
+        raise ProblemError("invalid", fault.what, errors=[fault])
+    names = body.clusters or tuple(roof.settings.clusters)
+    whys = [roof.cannot(name, body.requested_resources) for name in names]
+    if all(whys):
+        fault = Fault(where="body.request", what=whys[0], allowed="nodes=N:ppn=P, procs=N or ncpus=N")
+        raise ProblemError("invalid", f"no cluster takes it: {whys[0]}", errors=[fault])
+    if caller.role == "admin":
+        return body.owner or caller.name
+    if caller.role != "user":
+        raise ProblemError("not-allowed", f"{caller.name} may only read")
+    if body.owner and body.owner != caller.name:
+        raise ProblemError("not-allowed", f"{caller.name} may not act for {body.owner}")
+    return caller.name
+
+
+def claimed_users(caller: Bearer, owner: str) -> dict[str, Mapping[str, str]]:
+    """What is kept of the caller's ID token, if that is who asks, and in his own name."""
+    return {"users": caller.users} if isinstance(caller, FederationUser) and caller.name == owner else {}
+
+
+def resolve_users(roof: Roof, caller: Bearer, owner: str) -> Mapping[str, str]:
+    """By cluster, whom the owner is there, if he asks by what his token says now."""
+    said = claimed_users(caller, owner)
+    return roof.settings.users(owner, said["users"]) if said else roof.users_of(owner)
+
+
+_MAX_PAGE_ROWS: Final = 50
+"""So many bags and bookings are shown on the page."""
+_TEMPLATES: Final = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(File(__file__).with_name("pages")), autoescape=True
+)
+
+
+def _get_page(request: Request) -> Response:
+    """The federation for people: its clusters; of jobs numbers alone, since nobody is asked for a token."""
+    roof: Roof | None = request.app.state.roof
+    open_ones = list(roof.bags.open) if roof is not None else []
+    bags = [row for name in open_ones if roof and not (row := bag_row(roof, roof.bags[name]))["over"]]
+    bookings = booking_page_rows(roof) if roof is not None else []
+    text = _TEMPLATES.get_template("federation.html").render(
+        clusters=cluster_rows(roof) if roof is not None else [],
+        totals=_count_jobs(roof) if roof is not None else {},
+        licences=licence_rows(roof) if roof is not None else [],
+        bags=bags[:_MAX_PAGE_ROWS],
+        more_bags=len(bags[_MAX_PAGE_ROWS:]),
+        bookings=bookings[:_MAX_PAGE_ROWS],
+        more_bookings=len(bookings[_MAX_PAGE_ROWS:]),
+        name=roof.settings.name if roof is not None else "",
+        policy=roof.settings.routing.policy.value if roof is not None else "",
+        leads=roof is not None,
+        version=__version__,
+    )
+    return HTMLResponse(text, headers={"Cache-Control": "no-store"})
+
+
+def _count_jobs(roof: Roof) -> dict[str, int]:
+    """Numbers of jobs; nothing is looked up for each of them, since there may be many and nobody is asked for
+    a token.
+    """
+    jobs = roof.jobs
+    choosing = sum(jobs[name].active is None for name in list(jobs.stirring))
+    running = sum(row["running"] for row in cluster_rows(roof))
+    return {
+        "open": len(jobs.open),
+        "choosing": choosing,
+        "running": running,
+        "waiting": max(0, len(jobs.open) - choosing - running),
+        "moved": sum(jobs[name].moves > 0 for name in list(jobs.open)),
+    }

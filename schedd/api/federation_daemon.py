@@ -1,0 +1,152 @@
+"""Running a federation: its port, its log, a thread for each cluster, until a signal ends it."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import structlog
+import uvicorn
+from fastapi import FastAPI
+
+from schedd.api import bags, balance, coallocations, federated_bookings
+from schedd.api.federation import create_app
+from schedd.api.federation_users import FederationUsers
+from schedd.federation.log import Log
+from schedd.federation.roof.roof import Roof
+from schedd.federation.settings import Settings, SettingsError
+from schedd.federation.threads.bags import BagKeeper
+from schedd.federation.threads.bookings import BookingKeeper
+from schedd.federation.threads.groups import Keeper
+from schedd.federation.threads.peers import Peer
+from schedd.service.access.tokens import Tokens, read_token_file
+from schedd.service.garbage import Garbage
+from schedd.service.notify import notify
+from schedd.store import StoreError
+from schedd.supervision import Supervisor, run_in_thread
+
+__all__ = ["load_member_tokens", "load_tokens", "run_federation"]
+
+_log = structlog.get_logger(__name__)
+_POLL_S = 0.5
+_JOIN_TIMEOUT_S = 5.0
+
+
+def load_tokens(settings: Settings) -> Tokens:
+    """Who may ask the federation. Raises SettingsError of the daemon's settings."""
+    path = settings.server.token_file
+    return Tokens(read_token_file(path) if path is not None else ())
+
+
+def load_member_tokens(settings: Settings) -> dict[str, str]:
+    """The federation's own token for each cluster. Raises SettingsError."""
+    found = {}
+    for name, one in settings.clusters.items():
+        try:
+            found[name] = _read_token(one.token_file)
+        except (OSError, UnicodeDecodeError) as error:
+            raise SettingsError(f"clusters.{name}.token_file: {one.token_file}: {error}") from None
+    return found
+
+
+def _read_token(path: Path) -> str:
+    text = path.read_text(encoding="utf-8").strip()
+    if len(text.split()) != 1:
+        raise OSError("it must hold one token and nothing else")
+    return text
+
+
+def run_federation(
+    settings: Settings,
+    tokens: Tokens,
+    own: dict[str, str],
+    server: socket.socket,
+    federation_users: FederationUsers | None = None,
+) -> bool:
+    """Serve until SIGTERM or SIGINT; True when it ended cleanly.
+
+    The port answers at once; all but ``/healthz`` answers 503 until this daemon leads and has read its log.
+    """
+    stopping = threading.Event()
+    supervisor = Supervisor()
+    supervisor.watch_threads()
+    failed: list[BaseException] = []
+    app: FastAPI
+
+    def work() -> None:
+        try:
+            _lead_federation(settings, own, app, stopping, supervisor)
+        except BaseException as error:
+            _log.critical("the federation ends", why=str(error), exc_info=not isinstance(error, StoreError))
+            failed.append(error)
+        finally:
+            if not stopping.is_set():
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    @asynccontextmanager
+    async def life(_: FastAPI) -> AsyncIterator[None]:
+        supervisor.watch_loop(asyncio.get_running_loop())
+        worker = run_in_thread("federation", work)
+        yield
+        stopping.set()
+        await asyncio.wrap_future(worker)
+
+    app = create_app(tokens, life, federation_users)
+    balance.add_balance_route(app)
+    coallocations.add_coallocation_routes(app)
+    bags.add_bag_routes(app)
+    federated_bookings.add_booking_routes(app)
+    config = uvicorn.Config(
+        app, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=10
+    )
+    host, port = server.getsockname()[:2]
+    _log.info("listening", url=f"http://{host}:{port}", clusters=list(settings.clusters))
+    running = uvicorn.Server(config)
+    with contextlib.suppress(KeyboardInterrupt):
+        running.run([server])
+    _log.info("stopped")
+    return not failed
+
+
+def _lead_federation(
+    settings: Settings, own: dict[str, str], app: FastAPI, stopping: threading.Event, supervisor: Supervisor
+) -> None:
+    """Waits until it leads, then works until it is to stop or another one leads."""
+    log = Log(settings.store.url, settings.store.named, settings.store.lease, supervisor)
+    peers: list[Peer] = []
+    garbage = Garbage()
+    try:
+        said = False
+        while not log.lead.take():
+            if not said:
+                _log.info("standing by: another daemon leads")
+                said = True
+            if stopping.wait(_POLL_S):
+                return
+        roof = Roof(settings, log, own)
+        garbage.begin()  # the records of all jobs: a thorough look would hold up every decision
+        _log.info("leading", term=log.lead.term, jobs=len(roof.jobs.by_id), open=len(roof.jobs.open))
+        ending = threading.Event()
+        peers = [Peer(name, roof, own[name], ending) for name in settings.clusters]
+        keepers = (Keeper(roof, own, ending), BagKeeper(roof, ending), BookingKeeper(roof, ending))
+        for thread in (*peers, *keepers):
+            thread.start()
+        app.state.roof = roof
+        with contextlib.suppress(OSError):
+            notify("READY=1")
+        while not stopping.wait(_POLL_S):
+            if log.lead.lost:
+                raise StoreError(f"another daemon leads: {log.lead.lost}")
+    finally:
+        garbage.end()
+        app.state.roof = None
+        if peers:
+            ending.set()
+            for thread in (*peers, *keepers):
+                thread.join(_JOIN_TIMEOUT_S)
+        log.close()

@@ -1,0 +1,182 @@
+"""What is asked of a federation: a job, a bag of tasks, a part of a group."""
+
+from collections.abc import Mapping
+from typing import Annotated, Final
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from schedd.dialect import (
+    RequestError,
+    family_of,
+    format_walltime,
+    parse_openpbs,
+    parse_torque,
+    parse_walltime,
+    resource_list,
+)
+from schedd.federation.bags.offers import Balance
+from schedd.federation.routing.jobs import tasks_of
+from schedd.model import Request
+from schedd.wire import TRANSFER_ATTRIBUTES
+
+__all__ = [
+    "BagRequest",
+    "FederatedRequest",
+    "FederatedWhatIf",
+    "JobScript",
+    "NewFederatedJob",
+    "TextMap",
+    "parse_request",
+]
+
+_DEFAULT_WALLTIME_S: Final = 3600
+_MAX_ARRAY_TASKS: Final = 100_000
+TextMap = Annotated[dict[str, str], Field(max_length=500)]
+
+
+class FederatedRequest(BaseModel):
+    """What a job asks for, as `qsub -l` takes it or name by name."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    request: Annotated[str | None, Field(min_length=1, max_length=10_000)] = None
+    resources: TextMap | None = None
+    queues: Annotated[TextMap, Field(description="By cluster: the queue there.")] = {}
+    clusters: Annotated[
+        tuple[str, ...], Field(description="It may go to these alone.", max_length=1_000)
+    ] = ()
+    owner: Annotated[str, Field(description="An admin alone names another than himself.", max_length=200)] = (
+        ""
+    )
+
+    @model_validator(mode="after")
+    def _check_request(self) -> "FederatedRequest":
+        if (self.request is None) == (self.resources is None):
+            raise ValueError("give either request or resources")
+        try:
+            parse_request(self.requested_resources)
+        except RequestError as error:
+            raise ValueError(error.comment) from None
+        return self
+
+    @property
+    def requested_resources(self) -> dict[str, str]:
+        """Name by name, however it was given; a walltime as every server reads it, not as ``90m``."""
+        found = resource_list(self.request) if self.request is not None else dict(self.resources or {})
+        for name in found:
+            if name.lower() == "walltime":
+                found[name] = format_walltime(parse_walltime(found[name]))
+        return found
+
+    @property
+    def walltime(self) -> int:
+        """In seconds; an hour for a job that names none."""
+        return parse_request(self.requested_resources).walltime or _DEFAULT_WALLTIME_S
+
+    @property
+    def cpu_seconds(self) -> int:
+        """Its cores for its walltime."""
+        return parse_request(self.requested_resources).cpus * self.walltime
+
+
+class FederatedJobRequest(FederatedRequest):
+    """A job, or with ``array`` many: what is asked for is one's."""
+
+    array: Annotated[
+        str,
+        Field(
+            description="A job array of these indices, first and last. It goes to one cluster as a whole and "
+            "stays there; its end is that of the last of its jobs.",
+            pattern=r"^([0-9]{1,9}-[0-9]{1,9})?$",
+            examples=["0-99"],
+        ),
+    ] = ""
+
+    @model_validator(mode="after")
+    def _check_array(self) -> "FederatedJobRequest":
+        if self.array and not 0 < tasks_of(self.array) <= _MAX_ARRAY_TASKS:
+            raise ValueError(
+                f"array {self.array}: the last index is not before the first, and there are at most "
+                f"{_MAX_ARRAY_TASKS} of them"
+            )
+        return self
+
+    @property
+    def cpu_seconds(self) -> int:
+        """Of all its jobs."""
+        return super().cpu_seconds * max(1, tasks_of(self.array))
+
+
+class FederatedWhatIf(FederatedJobRequest):
+    """A job that is not submitted yet."""
+
+    deadline: Annotated[int | None, Field(description="It is to have ended by then.", ge=0, lt=1 << 36)] = (
+        None
+    )
+
+
+class BagRequest(FederatedRequest):
+    """A bag of equal tasks that should all have ended by ``deadline``; what is asked for is one task's."""
+
+    tasks: Annotated[int, Field(ge=1, le=100_000)]
+    deadline: Annotated[int, Field(ge=0, lt=1 << 36)]
+    balance: Balance = Balance.NONE
+
+
+class JobScript(BaseModel):
+    """What runs, and how it is submitted."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    script: Annotated[str, Field(min_length=1, max_length=1 << 20, pattern=r"^[^\x00]+$")]
+    attributes: TextMap = {}
+    variables: TextMap = {}
+    key: Annotated[
+        str,
+        Field(description="The sender's name for this: the same key again is the same job.", max_length=200),
+    ] = ""
+
+    @field_validator("attributes")
+    @classmethod
+    def _check_attributes(cls, words: dict[str, str]) -> dict[str, str]:
+        for name in words:
+            if name not in TRANSFER_ATTRIBUTES:
+                known = ", ".join(sorted(TRANSFER_ATTRIBUTES))
+                raise ValueError(f"{name} cannot be handed over; there is {known}")
+        return words
+
+
+class NewFederatedJob(FederatedJobRequest, JobScript):
+    """A job for the federation."""
+
+    data: Annotated[
+        tuple[Annotated[str, Field(min_length=1, max_length=200)], ...],
+        Field(
+            description="Sets of data that it reads: a cluster without them counts as later.", max_length=100
+        ),
+    ] = ()
+    deadline: Annotated[
+        int | None,
+        Field(description="When it should have ended: a priority under the policy `load`.", ge=0, lt=1 << 36),
+    ] = None
+    booking: Annotated[
+        str,
+        Field(
+            description="It runs in this booking of its owner's, at the cluster where that is.",
+            max_length=63,
+            pattern=r"^[A-Za-z0-9._-]*$",
+        ),
+    ] = ""
+
+    @model_validator(mode="after")
+    def _check_booking(self) -> "NewFederatedJob":
+        if self.booking and self.clusters:
+            raise ValueError("a job in a booking goes to the cluster where that is: leave clusters out")
+        if self.booking and self.array:
+            raise ValueError("an array does not run in a booking: leave array or booking out")
+        return self
+
+
+def parse_request(resources: Mapping[str, str]) -> Request:
+    """In the words of TORQUE, or of OpenPBS where there is a select. Raises RequestError."""
+    return parse_openpbs(resources) if family_of(resources) == "openpbs" else parse_torque(resources)

@@ -1,0 +1,87 @@
+"""Who asks a federation by an identity provider's ID token, and who that is at each cluster."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from schedd.api.problems import ProblemError
+from schedd.federation.settings import ProviderSettings, Settings, SettingsError
+from schedd.service.access.identity import Identity, IdentityError
+from schedd.service.access.roles import Bearer, Role
+
+__all__ = ["FederationUser", "FederationUsers", "load_federation_users"]
+
+_ROLE_ORDER: tuple[Role, ...] = ("user", "reader", "admin")
+
+
+@dataclass(frozen=True, slots=True)
+class FederationUser(Bearer):
+    """Somebody the provider knows; ``users``: by cluster, the name there that the token claims."""
+
+    users: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+
+class FederationUsers:
+    """From ID tokens to persons, by the federation's settings. Needs joserfc."""
+
+    def __init__(self, settings: Settings, provider: ProviderSettings, **more: Any) -> None:
+        """``more`` are arguments of ``IdTokens``. Raises SettingsError of the daemon's settings."""
+        from schedd.service.access.oidc import IdTokens, authorities  # noqa: PLC0415  (an extra)
+
+        self._provider = provider
+        self._claims = {name: one.claim for name, one in settings.clusters.items() if one.claim}
+        tls = authorities(provider, "oidc")
+        self._tokens = IdTokens(provider, tls, claims=sorted(set(self._claims.values())), **more)
+
+    async def authenticate(self, token: str) -> FederationUser:
+        """Whose ID token this is. Raises ProblemError where it does not count, or he may do nothing here."""
+        try:
+            identity = await self._tokens.identity(token)
+            owner = self._owner(identity)
+        except IdentityError as error:
+            if error.ours:
+                wait = {"Retry-After": "10"}
+                text = f"the identity provider cannot be asked: {error}"
+                raise ProblemError("not-ready", text, headers=wait) from None
+            raise ProblemError("no-token", str(error), hint="log in at the provider again") from None
+        roles = [
+            one.role
+            for one in self._provider.grants
+            if identity.name in one.users or not identity.groups.isdisjoint(one.groups)
+        ]
+        if not roles:
+            raise ProblemError(
+                "no-token",
+                f"{owner} is known, but has no grant here",
+                hint="ask an admin of the federation for a grant: [[oidc.grants]]",
+            )
+        said = identity.claims
+        # What is there and no text is no name: who has such a claim is nobody at that cluster.
+        users = {
+            name: said[path] if isinstance(said[path], str) else ""
+            for name, path in self._claims.items()
+            if path in said
+        }
+        return FederationUser(owner, max(roles, key=_ROLE_ORDER.index), users=users)
+
+    def _owner(self, identity: Identity) -> str:
+        """USER@REALM. Nobody's name may say another realm than the provider answers for."""
+        name, realm, claim = identity.name, self._provider.realm, self._provider.user_claim
+        user, at, rest = name.partition("@")
+        if realm and at:
+            raise IdentityError(f"{claim} of the ID token is {name}: a name without @ was expected")
+        if not realm and not (user and rest and "@" not in rest):
+            raise IdentityError(f"{claim} of the ID token is {name}: USER@REALM was expected")
+        return f"{name}@{realm}" if realm else name
+
+
+def load_federation_users(settings: Settings) -> FederationUsers | None:
+    """None where there is no provider. Raises SettingsError of either kind."""
+    if settings.oidc is None:
+        return None
+    try:
+        return FederationUsers(settings, settings.oidc)
+    except ModuleNotFoundError as error:
+        if error.name != "joserfc":
+            raise
+        raise SettingsError("oidc needs joserfc: pip install 'schedd[oidc]'") from None

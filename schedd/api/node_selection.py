@@ -1,0 +1,115 @@
+"""Which nodes a text means: by name, range, pattern, property or state. Pages and API have this one rule."""
+
+import re
+from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
+from typing import Final
+
+from schedd.wire import NodeFacts
+
+__all__ = ["match_nodes", "natural_key", "select_nodes"]
+
+_BRACKET_PATTERN: Final = re.compile(r"\[([^\]]*)\]")
+_SPAN_PATTERN: Final = re.compile(r"(\d+)-(\d+)")
+_MAX_EXPANDED_NAMES: Final = 100_000
+_MAX_WORDS: Final = 200
+_STATE_WORDS: Final = {"up": "up", "down": "down", "drain": "drain", "draining": "drain", "drained": "drain"}
+
+
+def match_nodes(nodes: Mapping[str, NodeFacts], text: str) -> list[str]:
+    """The names of nodes that fit, in natural order.
+
+    Words apart by spaces must all fit, of those apart by commas any. A word is a name, `n[001-020,031]`, a
+    glob (`gpu*`), a property, a state (`up`, `down`, `draining`), else a part of a name. Case does not count.
+    """
+    tests = [
+        [_compile_word(word, nodes) for word in _split_words(part)]
+        for part in _split_alternatives(text.lower())
+        if part.strip()
+    ]
+    order = sorted(nodes, key=natural_key)
+    if not tests:
+        return order
+    return [name for name in order if any(all(one(nodes[name]) for one in part) for part in tests)]
+
+
+def select_nodes(nodes: Mapping[str, NodeFacts], text: str) -> list[str]:
+    """The same for an act upon nodes: a part of a name does not do, and each of the words must fit a node.
+
+    Raises ValueError.
+    """
+    if len(text.replace(",", " ").split()) > _MAX_WORDS:
+        raise ValueError(f"at most {_MAX_WORDS} words: use ranges, patterns or properties")
+    known = {name.lower() for name in nodes} | set(_STATE_WORDS)
+    known.update(one.lower() for node in nodes.values() for one in node.properties)
+    found: set[str] = set()
+    for part in _split_alternatives(text):
+        for word in _split_words(part.lower()):
+            if word not in known and not any(sign in word for sign in "*?["):
+                raise ValueError(f"no node, property or state {word}")
+        if part.strip():
+            fitting = match_nodes(nodes, part)
+            if not fitting:
+                raise ValueError(f"no node fits {part.strip()}")
+            found.update(fitting)
+    if not found:
+        raise ValueError("name nodes: n1, n[001-020], gpu*, or a property")
+    return sorted(found, key=natural_key)
+
+
+def _split_alternatives(text: str) -> list[str]:
+    """Split at commas that are not within brackets."""
+    found, depth = [""], 0
+    for letter in text:
+        depth += (letter == "[") - (letter == "]")
+        if letter == "," and depth <= 0:
+            found.append("")
+        else:
+            found[-1] += letter
+    return found
+
+
+def _split_words(part: str) -> list[str]:
+    return part.split()
+
+
+def _compile_word(word: str, nodes: Mapping[str, NodeFacts]) -> Callable[[NodeFacts], bool]:
+    if _BRACKET_PATTERN.search(word):
+        names = _expand_brackets(word)
+        return lambda node: node.name.lower() in names or node.name.lower().partition(".")[0] in names
+    if any(sign in word for sign in "*?"):
+        return lambda node: fnmatchcase(node.name.lower(), word)
+    if any(node.name.lower() == word for node in nodes.values()):
+        return lambda node: node.name.lower() == word
+    if any(word in (one.lower() for one in node.properties) for node in nodes.values()):
+        return lambda node: word in (one.lower() for one in node.properties)
+    if word in _STATE_WORDS:
+        return lambda node: node.state == _STATE_WORDS[word]
+    return lambda node: word in node.name.lower()
+
+
+def _expand_brackets(word: str) -> frozenset[str]:
+    """The names of ``n[001-020,031]``; numbers keep their zeros."""
+    names = [""]
+    at = 0
+    for bracket in _BRACKET_PATTERN.finditer(word):
+        choices: list[str] = []
+        for one in bracket[1].split(","):
+            span = _SPAN_PATTERN.fullmatch(one.strip())
+            if span is None:
+                choices.append(one.strip())
+                continue
+            low, high = int(span[1]), int(span[2])
+            if high - low >= _MAX_EXPANDED_NAMES // max(1, len(names)):
+                high = low + _MAX_EXPANDED_NAMES // max(1, len(names)) - 1
+            choices += [str(number).zfill(len(span[1])) for number in range(low, high + 1)]
+        between = word[at : bracket.start()]
+        names = [name + between + choice for name in names for choice in choices][:_MAX_EXPANDED_NAMES]
+        at = bracket.end()
+    return frozenset(name + word[at:] for name in names)
+
+
+def natural_key(name: str) -> list[tuple[int, int | str]]:
+    """A key that puts ``node2`` before ``node10``."""
+    parts = re.findall(r"\d+|\D+", name)
+    return [(0, int(part)) if part.isdecimal() else (1, part) for part in parts]

@@ -1,0 +1,174 @@
+"""What the plan is worth, how right told starts were, and each user's share."""
+
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from schedd.api.access import Cluster, Daemon, Visibility
+from schedd.api.planner_calls import database_errors, get_plan_fork
+from schedd.api.problems import Fault, ProblemError, problem_responses
+from schedd.api.question_runner import run_question
+from schedd.api.replies import reply
+from schedd.api.result_views import (
+    AccuracyView,
+    EvaluationSample,
+    EvaluationsView,
+    EvaluationView,
+    HorizonAccuracy,
+    StartErrorView,
+    UsersView,
+)
+from schedd.api.views import snapshot_fields
+from schedd.plan.evaluate import UNITS
+from schedd.policy.site import economy_of
+from schedd.service.cluster.loop import PlanLoop
+from schedd.service.clusters import Clusters
+from schedd.service.questions.summaries import evaluated, users
+from schedd.service.read.accuracy import Rightness, rightness
+from schedd.store.records import Accuracy, Error
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/clusters/{cluster}", tags=["quality"])
+DAY_S: Final = 86_400
+MAX_TIME: Final = 2**62
+_CRITERION_UNITS: Final = {criterion.value: unit for criterion, unit in UNITS.items()}
+_OBJECTIVE_UNITS: Final = {
+    "non_utilisation": "s",
+    "lateness": "1",
+    "energy": "kWh",
+    "expected_loss": "core-h",
+}
+"""Of objectives that are no criteria; what counts money has the site's currency."""
+_READ_RESPONSES: Final = {
+    **problem_responses("no-token", "unknown-cluster", "not-ready"),
+    304: {"description": "Nothing changed since the `ETag` in `If-None-Match`"},
+}
+
+
+@router.get("/users", response_model=UsersView, responses=_READ_RESPONSES)
+def get_users(request: Request, cluster: Cluster, visibility: Visibility) -> Response:
+    """Each user's jobs, counted: running, planned and when next, waiting and for how long."""
+    published = cluster.published
+    found = tuple(one for one in users(published) if visibility.sees_owner(one.user))
+    return reply(request, UsersView(users=found, **snapshot_fields(published)), published)
+
+
+@router.get("/plan/evaluation", response_model=EvaluationView, responses=_READ_RESPONSES)
+async def get_evaluation(request: Request, cluster: Cluster, _: Visibility) -> Response:
+    """What the present plan is worth by each criterion, over the jobs that are planned.
+
+    Waits and slowdowns are those that the plan comes to if every job uses its walltime in full.
+    """
+    copy = await get_plan_fork(cluster)
+    found = await run_question(request, evaluated, copy)
+    view = EvaluationView(criteria=found, walltime_use=copy.walltime_use, **snapshot_fields(copy.published))
+    return reply(request, view, copy.published)
+
+
+@router.get(
+    "/plan/evaluation/history",
+    response_model=EvaluationsView,
+    responses=problem_responses("no-token", "unknown-cluster", "not-ready", "invalid"),
+)
+def get_evaluations(
+    request: Request,
+    cluster: Cluster,
+    daemon: Daemon,
+    _: Visibility,
+    since: Annotated[
+        int | None,
+        Query(description="Those of this second and later; a day ago unless given.", ge=0, le=MAX_TIME),
+    ] = None,
+    until: Annotated[int | None, Query(description="Those before this second.", ge=0, le=MAX_TIME)] = None,
+    every: Annotated[
+        int, Query(description="The last of each so many seconds alone: for pictures.", ge=1, le=DAY_S * 366)
+    ] = 1,
+    limit: Annotated[int, Query(description="At most so many.", ge=1, le=10_000)] = 1_500,
+) -> Response:
+    """What the plan was worth before, in the order of time: it is noted every minute while the plan changes.
+
+    This is read from the database, unlike what is answered about the present plan.
+    """
+    begin = since if since is not None else cluster.now() - DAY_S
+    end = until if until is not None else MAX_TIME
+    with database_errors():
+        found = daemon.tracks[cluster.name].evaluations(begin, end, limit + 1, every)
+    views = tuple(EvaluationSample(one.time, one.generation, one.jobs, one.values) for one in found[:limit])
+    # What is older than the next one of them was said.
+    following = found[limit - 1].time + 1 if len(found) > limit else None
+    currency = economy_of(cluster.published.settings.site).currency
+    units = {**_CRITERION_UNITS, **_OBJECTIVE_UNITS, "cost": currency, "cost_overrun": currency}
+    return reply(request, EvaluationsView(units, views, following))
+
+
+@router.get(
+    "/accuracy", response_model=AccuracyView, responses={**_READ_RESPONSES, **problem_responses("invalid")}
+)
+async def get_accuracy(
+    request: Request,
+    cluster: Cluster,
+    daemon: Daemon,
+    visibility: Visibility,
+    since: Annotated[
+        int | None,
+        Query(
+            description="What was told at this second and later; 30 days before its end unless given.",
+            ge=0,
+            le=MAX_TIME,
+        ),
+    ] = None,
+    until: Annotated[
+        int | None, Query(description="And before this second; now unless given.", ge=0, le=MAX_TIME)
+    ] = None,
+    queue: Annotated[str, Query(description="Of jobs in this queue alone.", max_length=512)] = "",
+    user: Annotated[
+        str, Query(description="Of this owner's jobs alone: `ann`, or `ann@host`.", max_length=512)
+    ] = "",
+) -> Response:
+    """How right the starts were that were told, of jobs that have started since: told against actual.
+
+    `overall` and `by_lead` are of planned starts: errors are actual less told, in seconds, so that positive
+    is later than told. `expected` is of expected starts; a job that waits beyond the moment told for nine of
+    ten cases is a miss already. Each is of the latest 100,000 that were told in the period: `planned_since`
+    and `expected_since` say from when on, where there were more. A daemon without a database keeps none. What
+    was told is noted some minutes later.
+    """
+    if user and not visibility.sees_owner(user):
+        what = f"you may not see jobs of {user}"
+        raise ProblemError("invalid", what, errors=[Fault(where="query.user", what=what)])
+    now = cluster.now()
+    end = until if until is not None else now + 1
+    begin = since if since is not None else max(0, end - 30 * DAY_S)
+    if begin >= end:
+        why = "it lies ahead" if begin > now else f"it ends at {end}"
+        what = f"the period from {begin} on has no second in it: {why}"
+        fault = Fault(where="query.since", what=what, allowed=f"a moment before {end}")
+        raise ProblemError("invalid", what, errors=[fault])
+    found = await run_in_threadpool(_read_accuracy, daemon, cluster, begin, end, now, queue, user)
+    if found is None:
+        none = AccuracyView(kept=False, overall=None, by_lead=(), expected=(), breaches=None)
+        return reply(request, none)
+    accuracy, right = found
+    by_lead = tuple(_start_error_view(error, lead) for lead, error in sorted(accuracy.by_lead.items()))
+    horizons = tuple(HorizonAccuracy(one.kind, one.lead, one.figures) for one in right.horizons)
+    overall = _start_error_view(accuracy.overall, 0)
+    view = AccuracyView(True, overall, by_lead, horizons, right.breaches, accuracy.since, right.since)
+    return reply(request, view)
+
+
+def _read_accuracy(
+    daemon: Clusters, cluster: PlanLoop, since: int, until: int, now: int, queue: str, user: str
+) -> tuple[Accuracy, Rightness] | None:
+    if daemon.durable is None:
+        return None
+    with database_errors():
+        store = daemon.durable.store
+        number = store.known_cluster(cluster.name) or 0
+        right = rightness(store, number, since, until, now, queue=queue, user=user)
+        return store.accuracy(number, since, until, queue=queue, user=user), right
+
+
+def _start_error_view(error: Error, lead: int) -> StartErrorView:
+    return StartErrorView(lead, error.count, error.mean, error.median_absolute, error.p90_absolute)

@@ -1,0 +1,92 @@
+"""Waiting for the planner's thread, but not for ever; and for the database, which may be gone."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import Final, TypeVar
+
+from schedd.api.problems import ProblemError
+from schedd.service.cluster.loop import PlanLoop
+from schedd.service.questions.forks import Fork
+from schedd.store import StoreError
+
+__all__ = ["await_planner", "call_planner_or_cancel", "database_errors", "get_plan_fork"]
+
+_T = TypeVar("_T")
+_FORK_TIMEOUT_S: Final = 0.5
+
+
+async def get_plan_fork(cluster: PlanLoop) -> Fork:
+    """A copy of the plan to put questions to: an older one where the planner is busy for long.
+
+    Raises ProblemError.
+    """
+    older = cluster.last_fork
+    try:
+        return await await_planner(cluster.fork(), _FORK_TIMEOUT_S, "ask again in a moment")
+    except ProblemError:
+        if older is None:
+            raise
+        return older
+
+
+async def await_planner(future: "Future[_T]", seconds: float, hint: str) -> _T:
+    """What the planner answers within so many real seconds. Raises ProblemError, and what the planner raised.
+
+    What was asked is not taken back when the time is over.
+    """
+    waiting = asyncio.wrap_future(future)
+    done, _ = await asyncio.wait((waiting,), timeout=seconds)
+    if not done:
+        # Nobody looks at it any more, neither at an error in it.
+        waiting.add_done_callback(lambda late: late.cancelled() or late.exception())
+        raise ProblemError(
+            "not-ready", "the planner is busy with something else", hint=hint, headers={"Retry-After": "2"}
+        )
+    return waiting.result()
+
+
+async def call_planner_or_cancel(
+    cluster: PlanLoop, ask: "Callable[[], Future[_T]]", seconds: float, undone: str
+) -> _T:
+    """What the planner answers within so many real seconds; else nothing is done, now or later.
+
+    ``undone`` says what was not done. Raises ProblemError, and what the planner raised.
+    """
+    hint = "repeat it when that is over"
+    if why := _no_database(cluster):
+        raise ProblemError("not-ready", f"{undone}: {why}", hint=hint, headers={"Retry-After": "5"})
+    future = ask()
+    done, _ = await asyncio.wait((asyncio.wrap_future(future),), timeout=seconds)
+    if not done:
+        if future.cancel():
+            raise ProblemError(
+                "not-ready",
+                f"{undone}: the planner is busy with something else for {cluster.busy_for:.0f} s",
+                hint=hint,
+                headers={"Retry-After": "2"},
+            )
+        why = _no_database(cluster)
+        raise ProblemError(
+            "not-ready",
+            "the planner is at it, and cannot say yet that it is done" + (f": {why}" if why else ""),
+            hint="GET the cluster to see whether it is",
+            headers={"Retry-After": "2"},
+        )
+    return future.result()
+
+
+def _no_database(cluster: PlanLoop) -> str:
+    return f"the database is unavailable: {cluster.trouble}" if cluster.trouble else ""
+
+
+@contextmanager
+def database_errors() -> Iterator[None]:
+    """Raises ProblemError where the database fails within."""
+    try:
+        yield
+    except StoreError as error:
+        raise ProblemError(
+            "not-ready", f"database unavailable: {error}", headers={"Retry-After": "5"}
+        ) from None

@@ -1,0 +1,226 @@
+"""Who goes first and why: priorities term by term, shares and their use, licences and their use."""
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Path, Request, Response
+
+from schedd.api.access import Cluster, Visibility
+from schedd.api.jobs import find_job
+from schedd.api.planner_calls import await_planner
+from schedd.api.problems import ProblemError, problem_responses
+from schedd.api.replies import documented, reply
+from schedd.api.views import SnapshotAnswer
+from schedd.engine import Engine
+from schedd.engine.facts.records import Phase
+from schedd.engine.rank.fair_use import fair_shares
+from schedd.engine.rank.priorities import applicant_of, breakdown_of, demand_now
+from schedd.policy.fair_share import ShareRow
+from schedd.policy.protocol import Breakdown, Term
+from schedd.service.cluster.loop import PlanLoop
+from schedd.service.read.job_visibility import JobVisibility
+
+__all__ = ["FairShareView", "PriorityView", "fetch_fair_share", "fetch_priority", "router"]
+
+router = APIRouter(prefix="/v1/clusters/{cluster}", tags=["jobs"])
+_PLANNER_TIMEOUT_S: Final = 2.0
+"""Real seconds: what is asked here needs a moment of the planner's own."""
+_RETRY_HINT: Final = "ask again in a moment"
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriorityView(SnapshotAnswer):
+    """A job's priority as it is now."""
+
+    job: str
+    total: int
+    """The sum of all points, in whole points: jobs of equal totals do not give way to each other."""
+    rank: int
+    """The total as it was last worked out: by this the plan goes."""
+    terms: tuple[Term, ...]
+    """Each with what it found, its weight, and what it adds; terms without a weight are left out."""
+    breaks_promises: bool
+    """Whether the job may push others past what they were promised."""
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FairShareEntry:
+    """One place of the tree of shares."""
+
+    path: str
+    """Names from the top, such as `physics/ann`; `-` where jobs name nothing."""
+    share: float
+    """What is meant for it, relative to its siblings."""
+    target: float
+    """The same as a part of the whole."""
+    used: float
+    """Cpu-seconds held, as far as they still count."""
+    usage: float
+    """The same as a part of all use."""
+    factor: float
+    """1 without use, 0.5 at the target, going to 0."""
+    waited: float
+    """Seconds waited per cpu-second used (normalised user wait time)."""
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FairShareView(SnapshotAnswer):
+    """Who has used how much, against what is meant for each."""
+
+    levels: tuple[str, ...]
+    """What the tree is made of, from the top; empty where the site has no fair share."""
+    places: tuple[FairShareEntry, ...]
+    """Parents before children."""
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LicenceUse:
+    """A resource of the whole cluster, and how far it is in use."""
+
+    name: str
+    copies: int
+    """How many there are; the least that server, site and programs say."""
+    held: int
+    """By jobs that run or are being started."""
+    wanted: int
+    """By jobs that wait."""
+    counted: int | None
+    """When a program last said how many there are; null where none is asked, 0 where none answered yet."""
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LicencesView(SnapshotAnswer):
+    """Licences and other resources of the whole cluster."""
+
+    licences: tuple[LicenceUse, ...]
+    """By name."""
+
+
+_READ: Final = problem_responses("no-token", "unknown-cluster", "not-ready", "invalid")
+
+
+@router.get(
+    "/jobs/{job}/priority",
+    response_model=PriorityView,
+    responses={**_READ, **problem_responses("unknown-job")},
+)
+async def get_priority(
+    request: Request,
+    cluster: Cluster,
+    visibility: Visibility,
+    job: Annotated[str, Path(description="The server's id of the job.", examples=["123.server"])],
+) -> Response:
+    """A job's priority: what each term found, its weight, and what it adds to the sum.
+
+    The plan goes by `rank`, which is worked out when the job arrives and every few minutes.
+    """
+    wanted = find_job(cluster.name, cluster.published, visibility, job).id
+    found = await fetch_priority(cluster, wanted)
+    if found is None:  # it went meanwhile
+        raise ProblemError("unknown-job", f"cluster {cluster.name} has no job {wanted}")
+    return reply(request, found)
+
+
+def _priority_view(engine: Engine, job: str) -> PriorityView | None:
+    state = engine.state
+    record = state.records.get(job)
+    if record is None:
+        return None
+    found: Breakdown = breakdown_of(state, record, demand_now(state))
+    return PriorityView(
+        job=job,
+        total=found.total,
+        rank=int(state.rank[record.slot]) if record.slot >= 0 else 0,
+        terms=found.terms,
+        breaks_promises=state.site.weights.breaks_promises(applicant_of(state, record)),
+        **_snapshot_fields(engine),
+    )
+
+
+@router.get("/fair-share", response_model=FairShareView, responses=_READ)
+async def get_fair_share(request: Request, cluster: Cluster, visibility: Visibility) -> Response:
+    """The tree of shares: what is meant for each account, group or user, what it used, and its factor.
+
+    Who sees only own jobs sees no other users' places.
+    """
+    return reply(request, await fetch_fair_share(cluster, visibility))
+
+
+async def fetch_priority(cluster: PlanLoop, job: str) -> PriorityView | None:
+    """The priority of the job with this id; None when it is not known. Raises ProblemError."""
+    return await await_planner(
+        cluster.at_rest(lambda engine: _priority_view(engine, job)), _PLANNER_TIMEOUT_S, _RETRY_HINT
+    )
+
+
+async def fetch_fair_share(cluster: PlanLoop, visibility: JobVisibility) -> FairShareView:
+    """The tree of shares, as far as it is shown to who asks. Raises ProblemError."""
+    found = await await_planner(cluster.at_rest(_fair_share_view), _PLANNER_TIMEOUT_S, _RETRY_HINT)
+    at = found.levels.index("user") if "user" in found.levels else len(found.levels)
+    shown = tuple(
+        place
+        for place in found.places
+        if len(names := place.path.split("/")) <= at or visibility.sees_owner(names[at])
+    )
+    return replace(found, places=shown)
+
+
+def _fair_share_view(engine: Engine) -> FairShareView:
+    tree = engine.state.site.fair_share
+    return FairShareView(
+        levels=tree.levels if tree is not None else (),
+        places=tuple(map(_fair_share_entry, fair_shares(engine.state))),
+        **_snapshot_fields(engine),
+    )
+
+
+@router.get("/licences", response_model=LicencesView, responses=_READ)
+async def get_licences(request: Request, cluster: Cluster, visibility: Visibility) -> Response:  # noqa: ARG001  (any role)
+    """How many of each licence there are, are held, and are waited for, and how old the count is."""
+    found = await await_planner(cluster.at_rest(_licences_view), _PLANNER_TIMEOUT_S, _RETRY_HINT)
+    return reply(request, found)
+
+
+def _licences_view(engine: Engine) -> LicencesView:
+    state = engine.state
+    held, wanted = Counter[str](), Counter[str]()
+    for record in state.records.values() if state.limits.shared else ():
+        holds = record.phase in (Phase.RUNNING, Phase.DISPATCHED)
+        for name, amount in applicant_of(state, record).licences:
+            (held if holds else wanted)[name] += amount
+    return LicencesView(
+        licences=tuple(
+            LicenceUse(
+                name=name,
+                copies=copies,
+                held=held[name],
+                wanted=wanted[name],
+                counted=state.limits.counted[name][1] if name in state.limits.counted else None,
+            )
+            for name, copies in sorted(state.limits.copies.items())
+        ),
+        **_snapshot_fields(engine),
+    )
+
+
+def _fair_share_entry(row: ShareRow) -> FairShareEntry:
+    return FairShareEntry(
+        path="/".join(row.path),
+        share=row.share,
+        target=row.target,
+        used=row.used,
+        usage=row.usage,
+        factor=row.factor,
+        waited=row.waited,
+    )
+
+
+def _snapshot_fields(engine: Engine) -> dict[str, Any]:
+    state = engine.state
+    return {"as_of": state.now, "generation": state.generation, "stale": state.stale}

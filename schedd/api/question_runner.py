@@ -1,0 +1,34 @@
+"""Questions that the plan is searched for: in a thread, for so long, and no longer than the daemon runs."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, ParamSpec, TypeVar
+
+from fastapi import Request
+from starlette.concurrency import run_in_threadpool
+
+from schedd.service.access.costs import charged
+from schedd.service.clusters import Clusters
+
+__all__ = ["QUESTION_TIMEOUT_S", "run_question"]
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+QUESTION_TIMEOUT_S: Final = 30.0
+"""Seconds after which a question is given up, however little work it has done."""
+
+
+async def run_question(
+    request: Request, call: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs
+) -> _T:
+    """What ``call`` answers, in a thread. Raises WorkSpent when it took too long, or the daemon stops."""
+    clusters: Clusters = request.app.state.clusters
+    with clusters.questions.one() as question:
+        late = asyncio.get_running_loop().call_later(QUESTION_TIMEOUT_S, question.end)
+        try:
+            return await run_in_threadpool(charged(call), *args, **kwargs)
+        except asyncio.CancelledError:
+            question.end()
+            raise
+        finally:
+            late.cancel()

@@ -1,0 +1,492 @@
+"""What clients send: events within bounds, questions, a reason to pause."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields, is_dataclass, replace
+from itertools import pairwise
+from operator import attrgetter
+from typing import Annotated, Any, Final, Literal, Self, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from schedd.api.problems import Fault
+from schedd.dialect import Family, RequestError, resource_list
+from schedd.wire import Event, JobFacts, Told
+from schedd.wire.bounds import AMOUNT_END, CORES_END, TIME_END
+
+__all__ = [
+    "Delivery",
+    "HoldRequest",
+    "PauseRequest",
+    "ReservationRequest",
+    "WhatIfRequest",
+    "WhatIfVariant",
+    "find_out_of_range",
+]
+
+_TIME_FIELDS: Final = frozenset(
+    {"time", "submitted", "eligible", "not_before", "started", "start", "end", "server_age"}
+)
+_SIGNED_FIELDS: Final = frozenset({"priority", "exit_status", "code"})
+_NAME_FIELDS: Final = frozenset({"id", "job_id", "name", "node", "decision_id"})
+_MAX_NAME_LENGTH: Final = 512
+_MAX_FAULTS: Final = 20
+
+
+class Delivery(BaseModel):
+    """Events in the order in which they happened. Each has an ``id`` of the sender's choice, which it keeps
+    when it is sent again: an event is handled once, however often it comes.
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "events": [
+                        {
+                            "type": "node_changed",
+                            "id": "e1:1",
+                            "time": 1_700_000_000,
+                            "node": {"name": "n1", "cpus": 16, "mem": 67_108_864},
+                        },
+                        {
+                            "type": "job_queued",
+                            "id": "e1:2",
+                            "time": 1_700_000_000,
+                            "job": {
+                                "id": "123.server",
+                                "owner": "ann@login1",
+                                "queue": "batch",
+                                "submitted": 1_700_000_000,
+                                "resources": {"nodes": "1:ppn=4", "mem": "8gb", "walltime": "01:00:00"},
+                            },
+                        },
+                    ]
+                }
+            ]
+        }
+    )
+
+    events: Annotated[
+        tuple[Annotated[Told, Field(discriminator="type")], ...],
+        Field(description="At most 100,000.", max_length=100_000),
+    ]
+
+
+_Reason = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=200,
+        pattern=r"^[^\x00-\x1f\x7f]+$",
+        description="Shown to all who ask, and in the log.",
+        examples=["storage is being repaired"],
+    ),
+]
+
+
+class HoldRequest(BaseModel):
+    """Why nothing new is to be planned on a node, or of a queue."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    reason: _Reason
+
+
+_Amount = Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)]
+_Name = Annotated[str, Field(pattern=r"^[^\s/\x00-\x1f]{1,255}$")]
+
+
+class AccountRequest(BaseModel):
+    """What an account is to have."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    unit: Literal["core_hours", "money"] = Field(
+        default="core_hours", description="What it counts; of an account that there is, its own."
+    )
+    amount: _Amount = Field(description="For each period, or for good.", examples=[10_000])
+    overdraft: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)] = Field(
+        default=0.0, description="It may go so far below zero."
+    )
+    period: Literal["", "month", "quarter", "year"] = Field(
+        default="", description="It has the amount anew at the beginning of each; empty: once."
+    )
+    users: list[_Name] = Field(
+        default_factory=list, max_length=10_000, description="Who may use it; empty: everybody."
+    )
+    closed: bool = Field(default=False, description="No more jobs are planned for it.")
+    reason: str = Field(
+        default="", max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$", description="Kept with it."
+    )
+
+
+class AccountTransfer(BaseModel):
+    """What is moved from where to where."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    source: str = Field(default="", max_length=255, description="From this account; empty: from outside.")
+    target: str = Field(default="", max_length=255, description="To this account; empty: to outside.")
+    amount: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] = Field(
+        description="In core-hours or the currency, as the accounts count.", examples=[500]
+    )
+    reason: str = Field(
+        default="", max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$", description="Kept with it."
+    )
+
+
+class PowerRequest(BaseModel):
+    """What is to become of a node's power."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    wish: Literal["on", "off", "hold", "auto"] = Field(
+        description="`on` or `off`, and it stays so; `hold`: it stays as it is; `auto`: as the plan needs it."
+    )
+    reason: str = Field(
+        default="",
+        max_length=200,
+        pattern=r"^[^\x00-\x1f\x7f]*$",
+        description="Shown to all who ask, and in the log.",
+        examples=["its fan is being replaced"],
+    )
+
+
+_Watts = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
+_NodeName = Annotated[str, Field(min_length=1, max_length=512)]
+
+
+class PowerReadings(BaseModel):
+    """What nodes draw at this moment, by their management boards."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"watts": {"n1": 212.5}}]})
+
+    watts: Annotated[dict[_NodeName, _Watts], Field(min_length=1, max_length=20_000)] = Field(
+        description="By node: watts."
+    )
+
+
+class PauseRequest(BaseModel):
+    """Why no jobs are to be started."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    reason: _Reason
+
+
+_NameList = Annotated[
+    tuple[Annotated[str, Field(min_length=1, max_length=_MAX_NAME_LENGTH)], ...], Field(max_length=20_000)
+]
+
+
+class ReservationRequest(BaseModel):
+    """Nodes to be kept free: those named, those with all of these features, or all there are.
+
+    Jobs of the users, groups, accounts and queues named here may use them as if they were not reserved.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {"nodes": ["n1"], "end": 4_000_000_000, "reason": "new memory"},
+                {"everywhere": True, "start": 3_999_990_000, "end": 4_000_000_000, "reason": "new switch"},
+            ]
+        },
+    )
+
+    nodes: Annotated[_NameList, Field(description="By their names.")] = ()
+    features: Annotated[_NameList, Field(description="Nodes that have all of these.")] = ()
+    everywhere: Annotated[bool, Field(description="All nodes.")] = False
+    start: Annotated[
+        int | None, Field(description="Seconds since the epoch; without it, now.", ge=0, lt=TIME_END)
+    ] = None
+    end: Annotated[int | None, Field(description="Without it, until it is lifted.", ge=0, lt=TIME_END)] = None
+    reason: Annotated[
+        str,
+        Field(
+            description="Shown to all who ask.",
+            max_length=200,
+            pattern=r"^[^\x00-\x1f\x7f]*$",
+            examples=["x"],
+        ),
+    ] = ""
+    users: Annotated[_NameList, Field(description="May use the nodes.")] = ()
+    groups: Annotated[_NameList, Field(description="May use the nodes.")] = ()
+    accounts: Annotated[_NameList, Field(description="May use the nodes.")] = ()
+    queues: Annotated[_NameList, Field(description="Their jobs may use the nodes.")] = ()
+    shorter: Annotated[
+        int,
+        Field(
+            description="Jobs whose walltime is no longer, in seconds, may use the nodes; 0: length lets "
+            "nobody in.",
+            ge=0,
+            le=366 * 86_400,
+        ),
+    ] = 0
+
+    @model_validator(mode="after")
+    def _check_target(self) -> Self:
+        if not (self.nodes or self.features or self.everywhere):
+            raise ValueError("name nodes or features, or say everywhere")
+        return self
+
+
+Resources = Annotated[
+    dict[str, str] | None,
+    Field(description="The same name by name, as in Resource_List.", min_length=1, max_length=200),
+]
+RequestText = Annotated[
+    str | None, Field(description="As `qsub -l` takes it.", max_length=10_000, min_length=1)
+]
+
+
+class _ResourceRequest(BaseModel):
+    """What a job asks for: in the words of `qsub -l`, or name by name."""
+
+    request: RequestText = None
+    resources: Resources = None
+
+    @field_validator("request")
+    @classmethod
+    def _check_readable(cls, request: str | None) -> str | None:
+        if request is not None:
+            try:
+                resource_list(request)
+            except RequestError as error:
+                raise ValueError(error.comment) from None
+        return request
+
+    @field_validator("resources")
+    @classmethod
+    def _check_lengths(cls, resources: dict[str, str] | None) -> dict[str, str] | None:
+        for name, value in (resources or {}).items():
+            if len(name) > 200 or len(value) > 10_000:
+                raise ValueError(
+                    f"{name[:40]!r} is too long: a name has at most 200, a value 10000 characters"
+                )
+        return resources
+
+    @property
+    def requested_resources(self) -> dict[str, str]:
+        """Name by name, however it was given."""
+        return resource_list(self.request) if self.request is not None else dict(self.resources or {})
+
+
+class WhatIfVariant(_ResourceRequest):
+    """The same job with something else in the place of what it asks for; an empty value takes that away."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="after")
+    def _check_one_form(self) -> Self:
+        if (self.request is None) == (self.resources is None):
+            raise ValueError("give either request or resources")
+        return self
+
+
+class WhatIfRequest(_ResourceRequest):
+    """A job that is not submitted yet, or one in the queue that might ask for something else."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {"request": "nodes=2:ppn=4,mem=8gb,walltime=01:00:00"},
+                {"request": "select=2:ncpus=4:mem=8gb,place=scatter,walltime=01:00:00"},
+                {"resources": {"nodes": "1:ppn=4", "walltime": "3600"}, "queue": "batch"},
+                {
+                    "request": "nodes=1:ppn=4,walltime=01:00:00",
+                    "variants": [{"request": "walltime=00:20:00"}, {"request": "nodes=1:ppn=2"}],
+                    "windows": 5,
+                    "changes": True,
+                },
+            ]
+        },
+    )
+
+    job: Annotated[
+        str | None,
+        Field(
+            description="A job in the queue, in whose place the question is put.",
+            max_length=512,
+            min_length=1,
+        ),
+    ] = None
+    family: Annotated[
+        Family | None, Field(description="Whose words these are; OpenPBS's where there is a `select`.")
+    ] = None
+    queue: Annotated[str, Field(description="Its defaults count.", max_length=200)] = ""
+    not_before: Annotated[
+        int | None, Field(description="As `qsub -a`: seconds since the epoch.", ge=0, lt=TIME_END)
+    ] = None
+    owner: Annotated[
+        str,
+        Field(
+            description="Whose job it would be: this user's limits and rights count. Others than oneself may "
+            "be named by who may see all jobs.",
+            max_length=200,
+        ),
+    ] = ""
+
+    bookings: Annotated[
+        tuple[str, ...],
+        Field(description="Bookings of the caller's own whose cores count as free.", max_length=100),
+    ] = ()
+    variants: Annotated[
+        tuple[WhatIfVariant, ...], Field(description="Each is answered, too.", max_length=20)
+    ] = ()
+    windows: Annotated[
+        int, Field(description="So many windows of starts are wanted at most.", ge=0, le=100)
+    ] = 0
+    changes: Annotated[
+        bool, Field(description="Whether the smallest changes are wanted that let it start at once.")
+    ] = False
+    cheapest_by: Annotated[
+        int | None,
+        Field(
+            description="Where it would cost least by the site's prices, if it is to end by this second.",
+            ge=0,
+            lt=TIME_END,
+        ),
+    ] = None
+    tasks: Annotated[
+        tuple[Annotated[int, Field(ge=1, le=100_000)], ...],
+        Field(
+            description="When so many such jobs would all have ended: ascending numbers, each is answered.",
+            max_length=20,
+        ),
+    ] = ()
+
+    @field_validator("tasks")
+    @classmethod
+    def _check_ascending(cls, tasks: tuple[int, ...]) -> tuple[int, ...]:
+        if any(one >= other for one, other in pairwise(tasks)):
+            raise ValueError("the numbers must ascend")
+        return tasks
+
+    @model_validator(mode="after")
+    def _check_one_subject(self) -> Self:
+        if sum(one is not None for one in (self.request, self.resources, self.job)) != 1:
+            raise ValueError("give one of request, resources and job")
+        if self.job is not None and (
+            self.family is not None or self.queue or self.owner or self.not_before is not None
+        ):
+            raise ValueError("family, queue, owner and not_before are those of the job")
+        return self
+
+    def facts(self, now: int, job: JobFacts | None, variant: WhatIfVariant | None = None) -> JobFacts:
+        """The job, or this variant of it, as if it came at ``now``; ``job`` is the one in the queue."""
+        resources = dict(job.resources) if job is not None else self.requested_resources
+        for name, value in (variant.requested_resources if variant is not None else {}).items():
+            resources.pop(name, None)
+            if value:
+                resources[name] = value
+        if job is not None:
+            return replace(job, resources=resources, state="Q", holds="", depend="")
+        return JobFacts(
+            id="what-if",
+            owner=self.owner,
+            queue=self.queue,
+            submitted=now,
+            family=self.family or ("openpbs" if "select" in resources else "torque"),
+            resources=resources,
+            not_before=self.not_before,
+        )
+
+
+# ---- bounds of events ---------------------------------------------------------------------------
+
+
+def find_out_of_range(events: Iterable[Event]) -> list[Fault]:
+    """The first numbers and names in ``events`` that are outside of what the planner can count with."""
+    found: list[Fault] = []
+    for number, event in enumerate(events):
+        for fault in _check_fields(event, f"body.events[{number}]"):
+            found.append(fault)
+            if len(found) == _MAX_FAULTS:
+                return found
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _FieldChecks:
+    """What to look at in values of one dataclass."""
+
+    names: tuple[str, ...]
+    numbers: tuple[str, ...]
+    inner: tuple[str, ...]
+    get_names: Any
+    get_numbers: Any
+
+
+_checks_by_class: dict[type, _FieldChecks] = {}
+
+
+def _tuple_getter(names: tuple[str, ...]) -> Any:
+    """A function that gets all of them as a tuple."""
+    if not names:
+        return lambda _: ()
+    if len(names) == 1:
+        get = attrgetter(names[0])
+        return lambda value: (get(value),)
+    return attrgetter(*names)
+
+
+def _checks_for(kind: type) -> _FieldChecks:
+    found = _checks_by_class.get(kind)
+    if found is None:
+        hints = get_type_hints(kind)
+        all_names = [field.name for field in fields(kind)]
+        named = _NAME_FIELDS - {"name"} if kind is JobFacts else _NAME_FIELDS  # a job's name may be empty
+        names = tuple(name for name in all_names if name in named and hints[name] is str)
+        numbers = tuple(name for name in all_names if hints[name] in (int, int | None, float))
+        plain = (*names, *numbers, "type")
+        inner = tuple(name for name in all_names if name not in plain and hints[name] not in (str, bool))
+        found = _checks_by_class[kind] = _FieldChecks(
+            names, numbers, inner, _tuple_getter(names), _tuple_getter(numbers)
+        )
+    return found
+
+
+def _check_fields(value: Any, where: str) -> Iterator[Fault]:
+    kind = _checks_for(type(value))
+    for name, number in zip(kind.numbers, kind.get_numbers(value), strict=True):
+        if number is None:
+            continue
+        least, end = _allowed_range(name)
+        if not least <= number < end:
+            shown = str(number)[:30]
+            yield Fault(
+                where=f"{where}.{name}", what=f"{shown} is out of range", allowed=f"{least} to {end - 1}"
+            )
+    for name, text in zip(kind.names, kind.get_names(value), strict=True):
+        if not 0 < len(text) <= _MAX_NAME_LENGTH or "\x00" in text:
+            yield Fault(
+                where=f"{where}.{name}",
+                what="not a name",
+                allowed=f"1 to {_MAX_NAME_LENGTH} characters, no NUL",
+            )
+    for name in kind.inner:
+        part = getattr(value, name)
+        if isinstance(part, tuple):
+            for i, one in enumerate(part):
+                if is_dataclass(one):
+                    yield from _check_fields(one, f"{where}.{name}[{i}]")
+        elif isinstance(part, dict):
+            for key, one in part.items():
+                if isinstance(one, int) and not 0 <= one < AMOUNT_END:
+                    shown = f"{where}.{name}.{str(key)[:40]}"
+                    yield Fault(where=shown, what="out of range", allowed=f"0 to {AMOUNT_END - 1}")
+        elif is_dataclass(part):
+            yield from _check_fields(part, f"{where}.{name}")
+
+
+def _allowed_range(name: str) -> tuple[int, int]:
+    if name in _TIME_FIELDS:
+        return 0, TIME_END
+    if name in _SIGNED_FIELDS:
+        return 1 - AMOUNT_END, AMOUNT_END
+    if name in ("cpus", "gpus"):
+        return 0, CORES_END
+    return 0, AMOUNT_END

@@ -1,0 +1,320 @@
+"""What the API answers to questions and acts: what-if, the plan's worth, searches, reservations."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from schedd.api.replies import documented
+from schedd.api.views import ReservationView, SnapshotAnswer
+from schedd.engine.searching import Why
+from schedd.plan.views import Window
+from schedd.predict import AccuracyFigures
+from schedd.service.background.track import SearchRun
+from schedd.service.questions.cheapest import Cheapest
+from schedd.service.questions.forks import Many
+from schedd.service.questions.objectives import ObjectiveChange
+from schedd.service.questions.smaller import Smaller
+from schedd.service.questions.summaries import CriterionValue, UserSummary
+from schedd.wire import ShareFacts
+
+__all__ = [
+    "AccuracyView",
+    "CriterionChange",
+    "EvaluationSample",
+    "EvaluationView",
+    "EvaluationsView",
+    "ReservationResult",
+    "ReservationsView",
+    "SearchResult",
+    "SearchView",
+    "SearchesView",
+    "StartErrorView",
+    "UsersView",
+    "WhatIfResult",
+    "WhatIfVariantResult",
+    "search_view",
+]
+
+_VIEWS: tuple[type, ...] = (Cheapest, Smaller, Window, UserSummary, CriterionValue, ObjectiveChange)
+for _view_class in _VIEWS:
+    documented(_view_class)
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsersView(SnapshotAnswer):
+    """Each user's jobs, counted."""
+
+    users: tuple[UserSummary, ...]
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationView(SnapshotAnswer):
+    """What the plan is worth."""
+
+    criteria: tuple[CriterionValue, ...]
+    walltime_use: float
+    """Of what they asked for, the latest runs used this share (cpu-seconds; 1 before anything ran): what a
+    search counts planned time as."""
+
+
+@documented
+@dataclass(frozen=True, slots=True)
+class EvaluationSample:
+    """What the plan was worth at a moment."""
+
+    time: int
+    generation: int
+    """The plan that was evaluated."""
+    jobs: int
+    """Jobs that were planned, over which the criteria are."""
+    values: Mapping[str, float]
+    """By criterion, in the units above."""
+
+
+@documented
+@dataclass(frozen=True, slots=True)
+class EvaluationsView:
+    """What the plan was worth over time."""
+
+    units: Mapping[str, str]
+    """Of each criterion: `s`, `jobs`, or `1` for a plain number."""
+    evaluations: tuple[EvaluationSample, ...]
+    """In the order of time."""
+    next: int | None
+    """Ask for what comes next with this as `since`; null when there is no more."""
+
+
+@documented
+@dataclass(frozen=True, slots=True)
+class StartErrorView:
+    """By how much told starts were wrong: actual less told, in seconds; positive is later than told."""
+
+    lead: int
+    """Of starts that were told at least so many seconds before the job started (up to the next lead)."""
+    count: int
+    """How many such tellings there were."""
+    mean: float
+    median_absolute: float
+    p90_absolute: float
+
+
+documented(AccuracyFigures)
+
+
+@documented
+@dataclass(frozen=True, slots=True)
+class HorizonAccuracy:
+    """How right expected starts of one horizon were."""
+
+    kind: Literal["submission", "waiting", "hour"]
+    """When they were told: at `submission`; at half of the expected wait, or of jobs found `waiting`; within
+    an `hour` of the start. Each job counts once in each."""
+    lead: int | None
+    """Of those expected at least so many seconds later (up to the next lead); null: all of the kind."""
+    figures: AccuracyFigures
+
+
+@documented
+@dataclass(frozen=True, slots=True)
+class AccuracyView:
+    """How right told starts were."""
+
+    kept: bool
+    """False where the daemon has no database, and so keeps none."""
+    overall: StartErrorView | None
+    by_lead: tuple[StartErrorView, ...]
+    expected: tuple[HorizonAccuracy, ...]
+    """Of expected starts, told in the period and of the jobs that were asked for."""
+    breaches: int | None
+    """Promises of the same that were broken in the period; null where none are kept."""
+    planned_since: int | None = None
+    """The latest 100,000 planned starts count: when the first of these was told. Null: all count."""
+    expected_since: int | None = None
+    """The same of expected starts."""
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReservationsView(SnapshotAnswer):
+    """All reservations by start."""
+
+    reservations: tuple[ReservationView, ...]
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReservationResult(SnapshotAnswer):
+    """What came of it."""
+
+    reservation: ReservationView | None
+    """As it is now; null when it was lifted, or could not be made: the log has an alert then."""
+    at_risk: int
+    """How many promises more than before are at risk."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIfVariantResult:
+    """When the job would start if it were submitted so, now, and nothing else changed."""
+
+    request: Annotated[str, Field(description="What is asked for, in canonical words.")]
+    answer: Literal["start_known", "waiting", "never"]
+    planned_start: int | None
+    planned_end: int | None
+    planned_nodes: tuple[ShareFacts, ...]
+    expected_start: Annotated[
+        int | None, Field(description="By predicted run times: in half of the cases it starts by then,")
+    ]
+    expected_by: Annotated[int | None, Field(description="in nine of ten cases by then.")]
+    expected_as_of: Annotated[
+        int | None, Field(description="When the plan with predicted run times was made.")
+    ]
+    promised_start: Annotated[
+        int | None, Field(description="It would be promised to start no later; null: nothing would be.")
+    ]
+    predicted_run_time: Annotated[
+        int | None, Field(description="Seconds: half of such jobs run no longer; null: not known.")
+    ]
+    cost: Annotated[
+        float | None,
+        Field(description="What it costs there for all of its walltime; null: no start, or no prices."),
+    ]
+    currency: str
+    over: Annotated[bool, Field(description="Whether that is more than its `cost_limit`.")]
+    deadline: Annotated[
+        int | None, Field(description="Until when it is to have ended, where that is asked for.")
+    ]
+    late_by: Annotated[
+        int | None,
+        Field(
+            description="So many seconds later the deadline would need to be; 0: it is met as planned; null: "
+            "no deadline, or no start is known."
+        ),
+    ]
+    waiting_for: Annotated[str, Field(description="When `waiting`: the kind of what must happen first.")]
+    requirement: Annotated[
+        str, Field(description="When `never`: the first requirement that nothing on this cluster can meet.")
+    ]
+    why: Annotated[
+        str, Field(description="In words: what it waits for, or the first requirement that nothing can meet.")
+    ]
+    walltime: Annotated[int, Field(description="Seconds that the answer counts with.")]
+    walltime_assumed: Annotated[
+        bool, Field(description="True when neither the job nor a default names a walltime.")
+    ]
+    notes: Annotated[tuple[str, ...], Field(description="Remarks on how the request was understood.")]
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIfResult(WhatIfVariantResult):
+    """The same for the question itself, with all else that was asked."""
+
+    windows: tuple[Window, ...]
+    """Where it could start, from the earliest on."""
+    changes: tuple[Smaller, ...]
+    """Changes that let it start at once, each by itself, in no order of merit."""
+    cheapest: Cheapest | None
+    """Where it would cost least and end by `cheapest_by`; null where that was not asked or cannot be, and
+    where the site has no prices."""
+    variants: tuple[WhatIfVariantResult, ...]
+    """In the order of the question."""
+    tasks: tuple[Many, ...]
+    """When so many such jobs would all have ended, each placed by itself; numbers for which there is no room,
+    or whose answer takes too long, are left out."""
+    as_of: int
+    """The moment at which the job was thought to arrive."""
+    generation: int
+    """The plan that was asked."""
+
+
+@documented
+@dataclass(frozen=True, slots=True)
+class CriterionChange:
+    """One criterion before and after a search; `docs/developers/optimisation.md` has the formulas."""
+
+    criterion: str
+    unit: str
+    """`s`, `jobs`, or `1` for a plain number."""
+    before: float
+    after: float
+
+
+@documented
+@dataclass(frozen=True, slots=True)
+class SearchView:
+    """One search for a better plan."""
+
+    number: int
+    """Searches are numbered from 1 on; without a database, from the daemon's start."""
+    started: int
+    why: Why
+    """Why it began."""
+    kind: str
+    """How moves were proposed."""
+    seconds: float
+    """How long it took."""
+    ended: str
+    """Why it ended."""
+    jobs: int
+    """Jobs that might be moved."""
+    tried: int
+    """Moves that were tried."""
+    accepted: int
+    too_late: int
+    """Moves given up since a job would have passed its promise, or the guard of `search_patience`."""
+    moved: int
+    """Jobs that it moved on its copy of the plan."""
+    taken: int
+    """Jobs that were moved in the plan itself, which had gone on meanwhile."""
+    gain: float
+    """Weighted mean of what the criteria that count gained on the copy, as shares of what they were."""
+    criteria: tuple[CriterionChange, ...]
+    objectives: tuple[ObjectiveChange, ...]
+    """What is known of the plan itself before and after it was moved; empty where nothing was."""
+
+
+@documented
+@dataclass(frozen=True, slots=True)
+class SearchesView:
+    """Searches, newest first."""
+
+    searches: tuple[SearchView, ...]
+    next: Annotated[str | None, Field(description="The cursor of the next page; null on the last.")]
+
+
+@documented
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """What became of a search that was asked for."""
+
+    search: SearchView | None
+    """Null when there was nothing to search: fewer than two jobs could be moved."""
+
+
+def search_view(run: SearchRun) -> SearchView:
+    """A search as readers see it."""
+    report = run.report
+    return SearchView(
+        number=run.number,
+        started=run.started,
+        why=run.why,
+        kind=report.kind.value,
+        seconds=round(report.elapsed_s, 3),
+        ended=report.why_ended.value,
+        jobs=report.jobs,
+        tried=report.tried,
+        accepted=report.accepted,
+        too_late=report.too_late,
+        moved=report.moved,
+        taken=run.taken,
+        gain=round(report.gain, 6),
+        criteria=tuple(
+            CriterionChange(change.criterion.value, change.unit, change.before, change.after)
+            for change in report.changes
+        ),
+        objectives=run.objectives,
+    )

@@ -1,0 +1,112 @@
+"""Going on under other settings: all are read and checked before any counts."""
+
+import asyncio
+import ssl
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+import structlog
+
+from schedd.api.listening_sockets import load_certificate, tls_context, warn_of_certificate_fault
+from schedd.api.settings_resources import SettingsResources, load_resources
+from schedd.service.access.callers import Callers
+from schedd.service.cluster.errors import PlannerStopped
+from schedd.service.clusters import Clusters
+from schedd.service.logs import set_up
+from schedd.service.notify import notify
+from schedd.service.settings.changes import compare
+from schedd.service.settings.file import Settings, SettingsError
+from schedd.store import StoreError
+
+__all__ = ["SettingsReloader"]
+
+_log = structlog.get_logger(__name__)
+_MAX_DETAIL_LENGTH = 4_000
+_PLANNER_TIMEOUT_S = 30.0
+"""A planner that is busy for longer takes its settings later."""
+
+
+class SettingsReloader:
+    """Reads the settings anew when it is called, one call after the other."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        read: Callable[[], Settings],
+        clusters: Clusters,
+        callers: Callers,
+        tls: ssl.SSLContext | None,
+    ) -> None:
+        self.settings = settings
+        self._read = read
+        self._clusters = clusters
+        self._askers = callers
+        self._tls = tls
+        self._lock = asyncio.Lock()
+
+    async def __call__(self) -> None:
+        """Take the settings that are there now; where anything is wrong with them, none is taken."""
+        async with self._lock:
+            ready = self._clusters.ready  # else that it is is still to be told, and not by this
+            if ready:
+                _notify_manager("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1_000}")
+            try:
+                status = await self._reload()
+            except SettingsError as error:
+                status = f"the settings stay as they are: {error}"
+                _log.error("the settings stay as they are", why=str(error))
+            if ready:
+                _notify_manager("READY=1", f"STATUS={status.partition(chr(10))[0]}")
+
+    async def _reload(self) -> str:
+        new, parts = await asyncio.to_thread(self._checked)
+        changes = compare(self.settings, new)
+        before, self.settings = self.settings, changes.settings
+        set_up(new.log)
+        self._askers.take_over(parts.tokens, new.auth, new.limits, parts.oidc)
+        if self._tls is not None:
+            load_certificate(self._tls, self.settings.server)
+            warn_of_certificate_fault(self._tls, self.settings.server)
+        futures: list[Future[Any]] = []
+        for loop in self._clusters:
+            chosen = self.settings.clusters[loop.name]
+            if chosen != before.clusters[loop.name]:
+                try:
+                    futures.append(loop.reconfigure(chosen.engine))
+                except PlannerStopped as error:
+                    _log.error("the planner takes no settings", cluster=loop.name, why=str(error))
+        if futures:
+            done, late = await asyncio.wait(map(asyncio.wrap_future, futures), timeout=_PLANNER_TIMEOUT_S)
+            for failed in (one for one in done if not one.cancelled() and one.exception() is not None):
+                _log.error("the planner takes no settings", why=str(failed.exception()))
+            if late:
+                _log.warning("planners are busy; they take their settings when they are free")
+        await asyncio.to_thread(self._note, changes.now)
+        _log.info("settings were read anew", changed=changes.now, need_a_restart=changes.restart)
+        words = f"settings read anew, {len(changes.now)} changed"
+        return words + (f"; a restart is needed for {', '.join(changes.restart)}" if changes.restart else "")
+
+    def _checked(self) -> tuple[Settings, SettingsResources]:
+        """The settings, and all that they name: nothing of it counts yet. Raises SettingsError.
+
+        What waits for a restart is looked at, too: that is not to fail.
+        """
+        new = self._read()
+        tls_context(self.settings.server)
+        return new, load_resources(new)
+
+    def _note(self, changed: tuple[str, ...]) -> None:
+        if changed:
+            try:
+                self._clusters.audit("the host's admin", "reload", "; ".join(changed)[:_MAX_DETAIL_LENGTH])
+            except StoreError as error:
+                _log.error("it was not noted that the settings changed", why=str(error))
+
+
+def _notify_manager(*words: str) -> None:
+    try:
+        notify(*words)
+    except OSError as error:
+        _log.warning("the service manager cannot be told", why=str(error))

@@ -1,0 +1,346 @@
+"""What the API answers with, beside the views of engine and service: documented dataclasses."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypedDict
+
+from pydantic import Field
+
+from schedd.api.replies import documented
+from schedd.engine.facts.alerts import OpenAlert
+from schedd.engine.facts.records import Breach, Ended, Risk
+from schedd.engine.show.job_view import Change, JobView
+from schedd.engine.show.view import Published
+from schedd.service.cluster.feed import JobLine
+from schedd.service.questions.chain import Ahead, Link, LinkJob
+from schedd.service.questions.explain import Blocker, Explanation, On
+from schedd.service.read.gaps import Gap, Step
+from schedd.service.read.reading import Bar, Counts, NodeView
+from schedd.wire import Decision, ServerFacts
+
+__all__ = [
+    "ClusterView",
+    "ClustersView",
+    "DecisionBatch",
+    "DispatchState",
+    "EndedJobView",
+    "EventsAccepted",
+    "GapsView",
+    "HealthView",
+    "JobColumns",
+    "JobMoment",
+    "JobPage",
+    "NodePage",
+    "PlanPage",
+    "PlanUpdate",
+    "ReadinessView",
+    "ReservationView",
+    "StartHistory",
+    "snapshot_fields",
+]
+
+_VIEWS: tuple[type, ...] = (
+    *(JobView, Change, Breach, Ended, Risk, JobLine, Bar, Counts, NodeView, Step, Gap),
+    *(On, Blocker, Ahead, LinkJob, Link, Explanation),
+)
+for _view_class in _VIEWS:
+    documented(_view_class)
+
+
+class _SnapshotFields(TypedDict):
+    as_of: int
+    generation: int
+    stale: str
+
+
+def snapshot_fields(published: Published) -> _SnapshotFields:
+    """Of which plan an answer tells."""
+    return {"as_of": published.as_of, "generation": published.generation, "stale": published.stale}
+
+
+# The docstrings of inherited fields would be lost.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotAnswer:
+    """An answer that is read from one plan."""
+
+    as_of: Annotated[int, Field(description="When the plan was brought up to date.")]
+    generation: Annotated[int, Field(description="Counts the batches of events that the plan has taken in.")]
+    stale: Annotated[
+        str, Field(description="Why the plan may not show the server's present state; empty when it does.")
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PagedAnswer(SnapshotAnswer):
+    """One page of a list."""
+
+    next: Annotated[str | None, Field(description="The cursor of the next page; null on the last.")]
+
+
+@documented
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """One cluster and how its planner is doing. Times are seconds since the epoch (UTC)."""
+
+    name: str
+    policy: str
+    """`conservative` plans every job; the others are queue policies, which plan no starts."""
+    now: int
+    """The present second by the daemon's clock."""
+    as_of: int
+    """When the plan was brought up to date."""
+    generation: int
+    """Counts the batches of events that the plan has taken in."""
+    mode: Literal["shadow", "adviser", "scheduler"]
+    """What is done with the plan: nothing, it is told to the server, or jobs are started by it, too."""
+    paused: str
+    """Why an admin stopped starting jobs; empty when none did."""
+    foreign: str
+    """By which sign another scheduler starts jobs; empty when none does. Ended by `resume`."""
+    halted: str
+    """Why no jobs are started, for whatever reason; empty when they are."""
+    stale: str
+    """Why the plan may not show the server's present state; empty when it does."""
+    trouble: str
+    """Why the planner stopped or waits; empty while it works."""
+    jobs: Counts
+    nodes: int
+    cpus: int
+    events_waiting: int
+    """Events that came and are not handled yet."""
+    arriving: int
+    """New jobs of a snapshot that are not taken in yet: the plan does not know them so far."""
+    breaches: int
+    """Promises that were not kept since the daemon started."""
+    at_risk: int
+    """Promises that cannot be kept as planned now, of jobs that wait."""
+    alerts: int
+    """How many alerts are open."""
+    heard: int | None
+    """When the adapter was last heard of; null: not since this daemon leads."""
+    adapter_version: str
+    """The adapter's version; empty where it did not say."""
+    adapter_ahead: float | None
+    """Seconds by which the adapter's clock is before the daemon's; null where it did not say."""
+    clocks: str
+    """Which clocks of daemon, adapter and server are apart, or that one was set; empty when none are."""
+    server: ServerFacts
+    """What the server says of itself: whether it wants to be scheduled, its version, defaults and limits."""
+    end_allowance: int
+    """Seconds for which the plan keeps the nodes of a job that has not ended by its walltime."""
+
+
+@documented
+@dataclass(frozen=True, slots=True)
+class ClustersView:
+    """All clusters of this daemon."""
+
+    clusters: tuple[ClusterView, ...]
+
+
+@documented
+@dataclass(frozen=True, slots=True)
+class EventsAccepted:
+    """The events are kept and handled; a plan of this generation or a later one shows what came of them."""
+
+    accepted: int
+    """How many were new."""
+    duplicates: tuple[str, ...]
+    """The ids of those that had been handled before; they changed nothing."""
+    generation: int
+
+
+@documented
+@dataclass(frozen=True, slots=True)
+class DecisionBatch:
+    """Decisions in order."""
+
+    decisions: tuple[Decision, ...]
+    last: str
+    """Ask for what comes after this."""
+    missed: bool
+    """True when decisions after the place that was asked for are gone, or the place is not known: those
+    listed are all that still count."""
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPage(PagedAnswer):
+    """Some jobs by (planned) start; those without one come last."""
+
+    jobs: tuple[JobView, ...]
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobColumns(PagedAnswer):
+    """The same column by column."""
+
+    jobs: Mapping[str, tuple[Any, ...]]
+    """By field, in the order of the jobs; what each means says `JobView`."""
+
+
+@documented
+@dataclass(frozen=True, slots=True)
+class JobMoment:
+    """Something that happened to a job."""
+
+    time: int
+    kind: Literal["event", "decision", "told", "promise", "risk", "breach"]
+    words: str
+    start: int | None
+    """The start that was told, promised or planned by it."""
+    decision: str
+    """Of a decision its id; otherwise empty."""
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedJobView:
+    """What became of a job that has left the plan, as the database has it."""
+
+    name: str
+    owner: str
+    queue: str
+    resources: Mapping[str, str]
+    submitted: int
+    runs: int
+    """How often it was started."""
+    started: int | None
+    """Its last start."""
+    nodes: tuple[str, ...]
+    """Where it ran then."""
+    ended: int | None
+    """Null where that is not noted yet."""
+    exit_status: int | None
+    how: Literal["", "ended", "deleted", "gone"]
+    """`ended` by itself, `deleted`, or `gone` from what the server told."""
+    displayed_start: int | None
+    """The start that was told last."""
+    promised_start: int | None
+    """The start that was promised last."""
+    moments: tuple[JobMoment, ...]
+    """What happened to it, in order, as far as it is kept; at most the latest 500."""
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartHistory(SnapshotAnswer):
+    """How a job's planned start moved, and what was promised on the way."""
+
+    job: str
+    changes: tuple[Change, ...]
+    """The newest first. The oldest moves of a busy cluster are forgotten; a job that was altered so that it
+    asks for other nodes begins anew."""
+    promised_start: int | None
+    at_risk: Risk | None
+    """Why the promise cannot be kept as planned now; null while it can, or nothing is promised."""
+    breaches: tuple[Breach, ...]
+    """Promises that were not kept, each with its cause: the first and the latest."""
+    promise_ended: Ended | None
+    """The last promise that ended without being broken: the job was held, enlarged, moved or requeued."""
+    past: EndedJobView | None
+    """Of a job that has left the plan, all that is known; the rest is empty then."""
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanUpdate(SnapshotAnswer):
+    """What became of a plan since the event before."""
+
+    paused: str
+    """Why an admin stopped starting jobs; empty when none did."""
+    halted: str
+    """Why no jobs are started, for whatever reason; empty when they are."""
+    alerts: tuple[OpenAlert, ...]
+    """All that are open, as far as they concern who follows."""
+    jobs: Counts
+    changed: tuple[JobLine, ...]
+    """Jobs of which anything changed, and new ones."""
+    gone: tuple[str, ...]
+    """Ids of jobs that ended or were deleted."""
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePage(PagedAnswer):
+    """Some nodes by name."""
+
+    nodes: tuple[NodeView, ...]
+
+
+@documented
+@dataclass(frozen=True, slots=True)
+class ReservationView:
+    """Nodes that are kept free of planned jobs over `[start, end)`; an end of null: until it is lifted."""
+
+    name: str
+    nodes: tuple[str, ...]
+    start: int
+    end: int | None
+    reason: str
+    features: tuple[str, ...]
+    """Nodes that have all of these are kept, too."""
+    everywhere: bool
+    """All nodes are kept."""
+    users: tuple[str, ...]
+    """Jobs of these may use the nodes all the same, and those of the groups, accounts and queues."""
+    groups: tuple[str, ...]
+    accounts: tuple[str, ...]
+    queues: tuple[str, ...]
+    shorter: int
+    """Jobs whose walltime is no longer, in seconds, may, too; 0: length lets nobody in."""
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanPage(PagedAnswer):
+    """What is placed in a window of time, by start."""
+
+    begin: int
+    end: int
+    jobs: tuple[Bar, ...]
+    reservations: tuple[ReservationView, ...]
+    """All that touch the window, on every page."""
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GapsView(PagedAnswer):
+    """What is free in a window of time on nodes that are up."""
+
+    begin: int
+    end: int
+    totals: tuple[Step, ...]
+    """All nodes together, on every page."""
+    gaps: tuple[Gap, ...]
+    """Node by node."""
+
+
+@documented
+@dataclass(frozen=True, slots=True)
+class DispatchState:
+    """Whether jobs are started."""
+
+    paused: str
+    """Why not; empty when they are."""
+    generation: int
+
+
+@documented
+@dataclass(frozen=True, slots=True)
+class HealthView:
+    """The process answers."""
+
+    status: Literal["ok"]
+    version: str
+
+
+@documented
+@dataclass(frozen=True, slots=True)
+class ReadinessView:
+    """All planners can do their work."""
+
+    status: Annotated[
+        str, Field(description="`ready`, or `ready, but` with what slows starts.", examples=["ready"])
+    ]

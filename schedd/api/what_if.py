@@ -1,0 +1,287 @@
+"""What-if: when would this job start, without submitting it?"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from fastapi import APIRouter, Request, Response
+
+from schedd.api.access import Cluster, User, Visibility
+from schedd.api.jobs import find_job
+from schedd.api.planner_calls import get_plan_fork
+from schedd.api.problems import Fault, ProblemError, problem_responses
+from schedd.api.question_runner import run_question
+from schedd.api.replies import reply
+from schedd.api.request_bodies import WhatIfRequest, WhatIfVariant
+from schedd.api.result_views import WhatIfResult, WhatIfVariantResult
+from schedd.dialect.advres import read_advres
+from schedd.dialect.cost_limit import read_cost_limit
+from schedd.dialect.deadline import read_deadline
+from schedd.dialect.units import without_units
+from schedd.engine.facts.booking import key_of
+from schedd.engine.facts.intake import why_stopped
+from schedd.engine.facts.records import JobRecord, Phase
+from schedd.engine.show.view import Published
+from schedd.model import FOREVER, Never, StartKnown, WaitingFor
+from schedd.policy.site import economy_of
+from schedd.service.access.roles import Bearer
+from schedd.service.questions.admission import Admission, admit, over_limit
+from schedd.service.questions.expecting import UNKNOWN, Expectation, Expecting, promise_of
+from schedd.service.questions.forks import Asked, Fork, NotUnderstood
+from schedd.service.questions.objectives import placement_cost
+from schedd.wire import JobFacts, ShareFacts
+
+__all__ = ["answer_what_if", "router", "stopped_queues"]
+
+from schedd.api.unicode_text import UnicodeRoute
+
+router = APIRouter(prefix="/v1/clusters/{cluster}", tags=["questions"], route_class=UnicodeRoute)
+_MAX_QUEUES_NAMED: Final = 3
+
+
+@router.post(
+    "/what-if",
+    response_model=WhatIfResult,
+    responses=problem_responses(
+        "no-token",
+        "not-allowed",
+        "unknown-cluster",
+        "unknown-job",
+        "not-ready",
+        "invalid",
+        "too-hard",
+        "bad-request",
+        "too-large",
+    ),
+)
+async def post_what_if(
+    request: Request, cluster: Cluster, question: WhatIfRequest, visibility: Visibility, caller: User
+) -> Response:
+    """When and where would a job start if it were submitted now? Nothing is submitted, the plan stays.
+
+    With `job`, the question is put for a job in the queue, in its place: what its start would be if it was
+    altered. `variants` are answered along with it. `windows` are all intervals of starts, of which the first
+    is answered otherwise; `changes` are for each kind of change (a shorter walltime, fewer cpus, less memory,
+    fewer nodes, a feature left out) the smallest that lets the job start at once.
+
+    The question is put to a copy of the plan that all who ask about one generation share. While the planner
+    is busy for long, an older copy answers; `generation` and `as_of` say which.
+    """
+    if question.owner and not (caller.may("see all") or caller.owns(question.owner)):
+        what = f"{caller.name} may not ask for {question.owner}"
+        raise ProblemError("not-allowed", what, hint="leave owner out")
+    copy = await get_plan_fork(cluster)
+    question = question.model_copy(update={"bookings": _booking_keys(copy, question.bookings, caller)})
+    job = None
+    if question.job is not None:
+        job = find_job(cluster.name, copy.published, visibility, question.job)
+        if job.phase in (Phase.RUNNING, Phase.DISPATCHED):
+            what = f"job {job.id} runs already"
+            raise ProblemError("invalid", what, errors=[Fault(where="body.job", what=what)])
+    expecting = request.app.state.clusters.foretellers[cluster.name].latest
+    found = await run_question(
+        request, answer_what_if, copy, expecting, question, job, cluster.now(), caller.name
+    )
+    return reply(request, found)
+
+
+def _booking_keys(copy: Fork, names: tuple[str, ...], caller: Bearer) -> tuple[str, ...]:
+    """Their keys. Raises ProblemError for a booking of somebody else's, or one that there is not."""
+    keys = []
+    for name in names:
+        key = key_of(copy.published.bookings, name, caller.name.partition("@")[0])
+        booking = copy.published.bookings.get(key)
+        if booking is None or caller.name not in (booking.event.owner, booking.event.by):
+            what = f"{caller.name} has no booking {name}"
+            raise ProblemError("invalid", what, errors=[Fault(where="body.bookings", what=what)])
+        keys.append(key)
+    return tuple(keys)
+
+
+def answer_what_if(
+    copy: Fork,
+    expecting: Expecting | None,
+    question: WhatIfRequest,
+    job: JobRecord | None,
+    now: int,
+    who: str,
+) -> WhatIfResult:
+    """All that was asked, of a copy of the plan, and of the one with predicted run times.
+
+    Run times are those of jobs like these of the one who is named, else of ``who`` asks. Raises ProblemError.
+    """
+    facts = job.facts if job is not None else None
+    instead_of = job.id if job is not None else ""
+
+    def evaluate(
+        where: str,
+        variant: WhatIfVariant | None,
+        *,
+        windows: int = 0,
+        changes: bool = False,
+        cheapest_by: int | None = None,
+        tasks: tuple[int, ...] = (),
+    ) -> tuple[Asked, dict[str, Any]]:
+        request_facts = question.facts(now, facts, variant)
+        if not request_facts.owner and read_advres(request_facts.resources):
+            request_facts = replace(request_facts, owner=who)  # a booking is its owner's
+        known = facts.resources if facts is not None else {}
+        try:
+            admission = _check_admission(copy, request_facts, known, instead_of)
+            request_facts = admission.facts
+            outcome = copy.what_if(
+                request_facts,
+                now,
+                instead_of=instead_of,
+                bookings=question.bookings,
+                most_windows=windows,
+                changes=changes,
+                cheapest_by=cheapest_by,
+                tasks=tasks,
+            )
+        except NotUnderstood as error:
+            fault = Fault(where=where, what=str(error))
+            raise ProblemError("invalid", f"{where}: {error}", errors=[fault]) from None
+        promise = promise_of(copy, outcome, request_facts.queue)
+        expected = UNKNOWN
+        if expecting is not None:
+            expected = expecting.of(
+                replace(request_facts, owner=request_facts.owner or who),
+                outcome,
+                promise,
+                instead_of=instead_of,
+            )
+        if admission.refusal:
+            outcome = replace(
+                outcome, answer=Never(admission.refusal), windows=(), changes=(), cheapest=None, many=()
+            )
+        changed_resources = {
+            name: text for name, text in request_facts.resources.items() if known.get(name) != text
+        }
+        notes = (
+            *outcome.notes,
+            *without_units(changed_resources),
+            *admission.notes,
+            *_stopped_queue_notes(copy.published, request_facts.queue, outcome),
+        )
+        outcome = replace(outcome, notes=notes)
+        return outcome, {
+            **_common_fields(outcome, expected, promise),
+            **_deadline_fields(outcome, read_deadline(request_facts.resources, request_facts.submitted)),
+            **_cost_fields(copy, outcome, read_cost_limit(request_facts.resources)),
+        }
+
+    outcome, common = evaluate(
+        "body."
+        + next(name for name in ("request", "resources", "job") if getattr(question, name) is not None),
+        None,
+        windows=question.windows,
+        changes=question.changes,
+        cheapest_by=question.cheapest_by,
+        tasks=question.tasks,
+    )
+    variants = [evaluate(f"body.variants[{i}]", variant) for i, variant in enumerate(question.variants)]
+    return WhatIfResult(
+        **common,
+        windows=outcome.windows,
+        changes=outcome.changes,
+        cheapest=outcome.cheapest,
+        tasks=outcome.many,
+        variants=tuple(WhatIfVariantResult(**one) for _, one in variants),
+        as_of=outcome.now,
+        generation=outcome.generation,
+    )
+
+
+def stopped_queues(published: Published) -> dict[str, str]:
+    """By name the queues that start nothing: `which is stopped`, `which is held: new disks`."""
+    held = {one.name: one for one in published.holds if one.kind == "queue"}
+    names = sorted(published.queues.keys() | held.keys())
+    return {name: why for name in names if (why := why_stopped(published.queues.get(name), held.get(name)))}
+
+
+def _check_admission(copy: Fork, facts: JobFacts, known: Mapping[str, str], instead_of: str) -> Admission:
+    """What the server would do with the job; of one that is in a queue only what is altered is judged.
+
+    Raises NotUnderstood.
+    """
+    published = copy.published
+    if ":" in facts.queue:  # an adapter asks for a reservation, which no queue's limits concern
+        return Admission(facts)
+    request = copy.read(facts).request
+    if not instead_of:
+        return admit(facts, request, published.queues, published.server)
+    altered = {name: text for name, text in facts.resources.items() if known.get(name) != text}
+    queue = published.queues.get(facts.queue)
+    over = over_limit(altered, request if altered else None, queue, published.server)
+    return Admission(facts, f"qalter refuses it: {over}" if over else "")
+
+
+def _stopped_queue_notes(published: Published, queue: str, outcome: Asked) -> Iterator[str]:
+    """Where a start is told for a job without a queue: the queues that it does not hold for."""
+    starts = isinstance(outcome.answer, StartKnown)
+    stopped = stopped_queues(published) if starts and not queue else {}
+    for name, why in list(stopped.items())[:_MAX_QUEUES_NAMED]:
+        yield f"no queue is named: this does not hold for queue {name}, {why}"
+    if len(stopped) > _MAX_QUEUES_NAMED:
+        yield f"nor for {len(stopped) - _MAX_QUEUES_NAMED} more queues that start nothing"
+
+
+def _common_fields(outcome: Asked, expected: Expectation, promise: int) -> dict[str, Any]:
+    """The fields of every answer."""
+    start = end = None
+    nodes: tuple[ShareFacts, ...] = ()
+    waiting_for = requirement = ""
+    answer = "start_known"
+    why = "the plan has room for it then"
+    match outcome.answer:
+        case StartKnown(placement):
+            start, end = placement.start, placement.end
+            nodes = tuple(ShareFacts(s.node, s.cpus, s.mem, s.gpus) for s in placement.shares)
+        case WaitingFor(kind, what):
+            answer, waiting_for, why = "waiting", kind, f"waiting for {what}"
+        case Never(requirement):
+            answer, why = "never", str(outcome.answer)
+    return {
+        "request": outcome.request,
+        "answer": answer,
+        "planned_start": start,
+        "planned_end": end,
+        "planned_nodes": nodes,
+        "expected_start": _known_or_none(expected.start),
+        "expected_by": _known_or_none(expected.by),
+        "expected_as_of": _known_or_none(expected.as_of),
+        "promised_start": promise if promise < FOREVER else None,
+        "predicted_run_time": _known_or_none(expected.run_time),
+        "waiting_for": waiting_for,
+        "requirement": requirement,
+        "why": why,
+        "walltime": outcome.walltime,
+        "walltime_assumed": outcome.walltime_assumed,
+        "notes": outcome.notes,
+    }
+
+
+def _deadline_fields(outcome: Asked, deadline: int | None) -> dict[str, Any]:
+    """Until when it is to end, and by how much later it would."""
+    late = None
+    if deadline is not None and isinstance(outcome.answer, StartKnown):
+        late = max(0, outcome.answer.placement.end - deadline)
+    return {"deadline": deadline, "late_by": late}
+
+
+def _cost_fields(copy: Fork, outcome: Asked, limit: float | None) -> dict[str, Any]:
+    """What a place costs."""
+    found = None
+    if isinstance(outcome.answer, StartKnown):
+        found = placement_cost(copy.published, outcome.answer.placement)
+    economy = economy_of(copy.published.settings.site)
+    return {
+        "cost": found,
+        "currency": economy.currency,
+        "over": found is not None and limit is not None and found > limit,
+    }
+
+
+def _known_or_none(seconds: int) -> int | None:
+    return seconds if seconds >= 0 else None

@@ -1,0 +1,140 @@
+"""From what a request shows to who asks: tokens, UNIX users, users that a proxy or MUNGE vouches for."""
+
+import os
+import pwd
+import re
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from schedd.service.access.costs import Budgets, RequestCost
+from schedd.service.access.identity import Provider
+from schedd.service.access.munge import decode
+from schedd.service.access.rates import Rates
+from schedd.service.access.roles import Bearer, Grant, Role, granted
+from schedd.service.access.tokens import Tokens
+from schedd.service.settings.file import AuthSettings, LimitSettings
+
+__all__ = ["Callers", "UnknownUser"]
+
+_USER: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@-]{0,127}")
+_FRESH_S: Final = 300
+"""For how long the name of a uid is remembered: the directory of users may be far away."""
+
+
+class UnknownUser(LookupError):
+    """A uid without a name here, or a name that is none."""
+
+
+class Callers:
+    """Who asks, by the settings of the moment. ``take_over`` puts others in their place."""
+
+    def __init__(
+        self,
+        tokens: Tokens,
+        auth: AuthSettings | None = None,
+        limits: LimitSettings | None = None,
+        oidc: Provider | None = None,
+    ) -> None:
+        self.tokens = tokens
+        self.auth = auth or AuthSettings()
+        self.limits = limits or LimitSettings()
+        self.oidc = oidc
+        self._rates = Rates()
+        self._budgets = Budgets()
+        self._names: dict[int, tuple[str, float]] = {}
+        self._streams: Counter[str] = Counter()
+
+    def take_over(
+        self, tokens: Tokens, auth: AuthSettings, limits: LimitSettings, oidc: Provider | None = None
+    ) -> None:
+        """Go on with these."""
+        tokens.go_on_from(self.tokens)
+        self.tokens, self.auth, self.limits, self.oidc = tokens, auth, limits, oidc
+
+    def user(self, name: str) -> Bearer:
+        """A user of the site by name. Raises UnknownUser."""
+        if not _USER.fullmatch(name):
+            raise UnknownUser("the user's name has letters, digits, '.', '_', '@' and '-'")
+        auth = self.auth
+        if name in auth.admins:
+            return Bearer(name, "admin")
+        own: Role = "operator" if name in auth.operators else "user"
+        grants = (Grant(one.role, one.clusters) for one in auth.grants if name in one.users)
+        return granted(name, (Grant(own), *grants)) or Bearer(name, own)
+
+    def local(self, uid: int) -> Bearer:
+        """Who is at the other end of the UNIX socket: root, and the daemon's own user, are admins.
+
+        May wait for the directory of users. Raises UnknownUser.
+        """
+        name = self._name(uid)
+        return Bearer(name, "admin") if uid in (0, os.geteuid()) else self.user(name)
+
+    def munge(self, credential: str) -> Bearer:
+        """Who made a MUNGE credential. Waits for munged. Raises MungeError and UnknownUser."""
+        return self.user(self._name(decode(credential, self.auth.munge_socket)))
+
+    def wait(self, caller: Bearer, address: str) -> float:
+        """Counts a request; in how many seconds this one may come again, 0 when it may now."""
+        if caller.role == "user":
+            return self._take(("user", caller.name), self.limits.user_rate)
+        if caller is self.tokens.anonymous:
+            return self._take(("address", address), self.limits.user_rate)
+        return self._take((caller.role, caller.name), self.limits.token_rate)
+
+    def payer(self, caller: Bearer, address: str) -> str:
+        """From whose budget the costs of this one's requests are taken; empty: from nobody's."""
+        return self._follower(caller, address)
+
+    def wait_cost(self, payer: str) -> float:
+        """In how many seconds this budget of processor time is not overdrawn any more, 0 when it is not."""
+        rate = self.limits.user_cpu
+        return self._budgets.wait(payer, rate, time.monotonic()) if payer and rate else 0.0
+
+    def spend(self, cost: RequestCost) -> None:
+        """Take the cost of a request from the budget of its user."""
+        if rate := self.limits.user_cpu:
+            self._budgets.spend(cost.key, cost.seconds, rate, time.monotonic())
+
+    def wait_refused(self, address: str) -> float:
+        """Counts a request from ``address`` that showed nothing that counts."""
+        return self._take(("refused", address), self.limits.refused_rate)
+
+    def may_stream(self, caller: Bearer, address: str) -> bool:
+        """Whether this one may follow one more stream of events."""
+        return self._streams[self._follower(caller, address)] < self.limits.streams
+
+    @contextmanager
+    def streaming(self, caller: Bearer, address: str) -> Iterator[None]:
+        """While it does."""
+        key = self._follower(caller, address)
+        self._streams[key] += bool(key)
+        try:
+            yield
+        finally:
+            self._streams[key] -= bool(key)
+            if not self._streams[key]:
+                del self._streams[key]
+
+    def _follower(self, caller: Bearer, address: str) -> str:
+        """Under whose name streams and costs are counted; empty: they are not."""
+        if caller is self.tokens.anonymous:
+            return f"address {address}"
+        return f"user {caller.name}" if caller.role == "user" else ""
+
+    def _take(self, key: tuple[str, str], rate: float) -> float:
+        return self._rates.take(key, rate, time.monotonic()) if rate else 0.0
+
+    def _name(self, uid: int) -> str:
+        name, then = self._names.get(uid, ("", 0.0))
+        if name and time.monotonic() < then + _FRESH_S:
+            return name
+        try:
+            name = pwd.getpwuid(uid).pw_name
+        except KeyError:
+            raise UnknownUser(f"uid {uid} has no name on this host") from None
+        self._names[uid] = (name, time.monotonic())
+        return name

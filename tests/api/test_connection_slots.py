@@ -1,0 +1,93 @@
+"""Places for connections: who makes room for whom."""
+
+from dataclasses import dataclass, field
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schedd.api.connection_slots import ConnectionSlots
+from schedd.service.settings.file import LimitSettings
+
+LIMITS = LimitSettings(connections=40, connections_one=10)
+
+
+@dataclass(eq=False)
+class Held:
+    owner: str
+    idleness: int = 2
+    local: bool = False
+    trusted: bool = False
+    privileged: bool = False
+    closed: bool = field(default=False)
+
+    def evict(self) -> None:
+        self.closed = True
+
+
+def test_a_newcomer_takes_the_place_of_the_oldest_that_said_nothing() -> None:
+    slots = ConnectionSlots()
+    held = [Held("a", idleness=1), *(Held("a") for _ in range(9))]
+    assert all(slots.acquire(one, LIMITS) for one in held)
+    assert slots.acquire(Held("a"), LIMITS)
+    assert [one.closed for one in held] == [False, True] + [False] * 8
+
+
+def test_who_waits_for_an_answer_makes_no_room() -> None:
+    slots = ConnectionSlots()
+    assert all(slots.acquire(Held("a", idleness=0), LIMITS) for _ in range(10))
+    assert not slots.acquire(Held("a"), LIMITS)
+    assert slots.acquire(Held("b"), LIMITS)
+
+
+def test_a_quarter_is_kept_for_the_socket_and_for_those_who_are_known() -> None:
+    slots = ConnectionSlots()
+    adapter = Held("known")
+    assert slots.acquire(adapter, LIMITS)
+    slots.trust(adapter)
+    assert all(slots.acquire(Held(f"a{i // 10}", idleness=0), LIMITS) for i in range(29))
+    assert not slots.acquire(Held("stranger"), LIMITS)
+    assert all(slots.acquire(Held("known", idleness=0), LIMITS) for _ in range(5))
+    assert all(slots.acquire(Held("uid 7", idleness=0, local=True), LIMITS) for _ in range(5))
+    assert not slots.acquire(Held("known", idleness=0), LIMITS)
+    assert not adapter.closed
+
+
+def test_the_last_descriptors_are_kept_for_those_who_are_known_and_for_files() -> None:
+    now, files = [0.0], [30]
+    slots = ConnectionSlots(64, lambda: files[0] + len(slots._open), lambda: now[0])
+    adapter = Held("known", idleness=0)
+    assert slots.acquire(adapter, LIMITS)
+    slots.trust(adapter)
+    strangers = [Held(f"a{i // 9}", idleness=0) for i in range(9)]
+    assert all(slots.acquire(one, LIMITS) for one in strangers)  # 30 files, 10 connections, 24 are kept
+    assert not slots.acquire(Held("b", idleness=0), LIMITS)
+    assert slots.acquire(Held("known", idleness=0), LIMITS)
+    assert slots.acquire(Held("uid 0", idleness=0, local=True, privileged=True), LIMITS)
+    assert all(slots.acquire(Held("known"), LIMITS) for _ in range(30))  # they make room for each other
+    assert 40 < 30 + len(slots._open) <= 64 - 12
+    files[0], now[0] = 20, 1.0  # files were closed
+    assert slots.acquire(Held("c", idleness=0), LIMITS)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(0, 2), st.integers(0, 9)), max_size=200))
+def test_there_are_never_more_than_allowed_and_all_are_given_back(
+    steps: list[tuple[str, int, int]],
+) -> None:
+    limits = LimitSettings(connections=8, connections_one=3)
+    slots = ConnectionSlots()
+    held: list[Held] = []
+    for owner, idleness, act in steps:
+        one = Held(owner, idleness, local=owner == "f")
+        if slots.acquire(one, limits):
+            held.append(one)
+        if act == 0 and held:
+            slots.trust(held[-1])
+        if act == 1 and held:
+            slots.release(held.pop(0))
+        held = [one for one in held if not one.closed]
+        assert len(held) <= 8
+        assert all(sum(other.owner == one.owner for other in held) <= 3 for one in held)
+        assert not any(one.trusted and one.closed for one in held)
+    for one in held:
+        slots.release(one)
+    assert all(slots.acquire(Held(f"n{i}", 0), limits) for i in range(6))

@@ -1,0 +1,70 @@
+"""What the service manager is told: that the daemon is ready, and whether its watchdog is fed."""
+
+import asyncio
+import contextlib
+import socket
+import time
+from pathlib import Path
+
+import pytest
+from fastapi import FastAPI
+
+from schedd.api.daemon_tasks import lifespan, planners_work
+from schedd.engine import EngineSettings
+from schedd.service.access.callers import Callers
+from schedd.service.access.tokens import Tokens
+from schedd.service.cluster.errors import PlannerStopped
+from schedd.service.cluster.loop import PlanLoop
+from schedd.service.clusters import Clusters
+from tests.service.build import StillClock, node
+from tests.service.test_loop import WAIT, busy
+
+
+def test_a_planner_that_hangs_is_not_called_alive(clusters: Clusters, loop: PlanLoop) -> None:
+    assert planners_work(clusters, 0.05)
+    with busy(loop):
+        end = time.monotonic() + WAIT
+        while planners_work(clusters, 0.05):
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        # Long work is no hanging, while it is shorter than what the watchdog wants.
+        assert planners_work(clusters, 1_000)
+    loop.fork().result(WAIT)
+    assert planners_work(clusters, 0.05)
+
+
+def test_a_planner_that_stopped_is_not_alive_either(clusters: Clusters, loop: PlanLoop) -> None:
+    loop._planner.batch = None  # type: ignore[method-assign, assignment]
+    with pytest.raises(PlannerStopped):
+        loop.submit([node("n1")]).result(WAIT)
+    assert loop.failure
+    assert not planners_work(clusters, 1_000)
+
+
+@pytest.mark.parametrize("stopping", [False, True])
+def test_only_who_goes_on_is_called_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stopping: bool
+) -> None:
+    clusters = Clusters({"main": EngineSettings()}, StillClock())
+    if stopping:
+        clusters.end_polls()
+
+    async def live() -> None:
+        async def nothing() -> None:
+            return
+
+        failed: list[BaseException] = []
+        async with lifespan(clusters, Callers(Tokens([])), nothing, failed.append)(FastAPI()):
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            await asyncio.wait(others, timeout=WAIT)
+        assert not failed
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.setblocking(False)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        asyncio.run(live())
+        told = b""
+        with contextlib.suppress(BlockingIOError):
+            told = manager.recv(4096)
+    assert told.startswith(b"READY=1") == (not stopping)
