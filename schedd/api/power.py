@@ -16,8 +16,8 @@ from schedd.api.replies import documented, reply
 from schedd.api.request_bodies import PowerReadings, PowerRequest
 from schedd.api.unicode_text import UnicodeRoute
 from schedd.api.views import SnapshotAnswer, snapshot_fields
-from schedd.engine.facts.records import PowerAim, PowerPhase
 from schedd.engine.show.view import Published
+from schedd.features.power.state import PowerAim, PowerPhase, PublishedPower
 from schedd.service.cluster.loop import PlanLoop
 from schedd.wire import PowerWish, WattsRead
 
@@ -190,7 +190,7 @@ def node_power_views(published: Published) -> tuple[NodePowerView, ...]:
             code=one.code,
             text=one.text,
         )
-        for name, one in sorted(published.power.items())
+        for name, one in sorted(published.part(PublishedPower).nodes.items())
     )
 
 
@@ -204,18 +204,19 @@ def _measurement_views(published: Published) -> tuple[NodePowerMeasurement, ...]
             core=one.draw.core if one.draw is not None else None,
             off=one.draw.off if one.draw is not None else None,
         )
-        for name, one in sorted(published.meters.items())
+        for name, one in sorted(published.part(PublishedPower).meters.items())
     )
 
 
 def _power_reply(request: Request, cluster: PlanLoop) -> Response:
     published = cluster.published
     saving = published.settings.site.get("power_saving") or {}
+    power = published.part(PublishedPower)
     found = PowerView(
         mode=saving.get("mode", "off"),
-        off=sum(one.phase == "off" for one in published.power.values()),
-        would=published.power_would,
-        saved=round(published.power_saved / _JOULES_PER_KWH, 3),
+        off=sum(one.phase == "off" for one in power.nodes.values()),
+        would=power.would_be_off,
+        saved=round(power.saved_joules / _JOULES_PER_KWH, 3),
         nodes=node_power_views(published),
         measured=_measurement_views(published),
         **snapshot_fields(published),

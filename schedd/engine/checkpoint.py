@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from schedd.engine.component import load_parts, save_parts
 from schedd.engine.facts.arrays import array_number
 from schedd.engine.facts.foresight import review
 from schedd.engine.facts.records import Cause, ChangeSet, Ranks
@@ -37,7 +38,7 @@ __all__ = ["FORMAT", "CheckpointError", "Frozen", "load", "save", "settings_of"]
 
 Buffer = bytes | memoryview
 
-FORMAT: Final = 6
+FORMAT: Final = 7
 _MAGIC: Final = b"schedd-engine "
 _SIZES: Final = struct.Struct("<QII")
 _CHANGES: Final = 100_000
@@ -143,12 +144,14 @@ def _header(
     records, of_records = yield from save_records(list(state.records.values()))
     foreseen, learned = state.outlook.save() if state.outlook is not None else (None, {})
     yield b""
+    components, of_components = yield from save_parts(state.parts)
     groups = {
         "plan": tables,
         "state": columns,
         "changes": moved,
         "records": of_records,
         "outlook": learned,
+        "components": of_components,
     }
     arrays = {f"{group}.{name}": a for group, named in groups.items() for name, a in named.items()}
     header: dict[str, Any] = {
@@ -167,6 +170,7 @@ def _header(
         "usage": state.usage.saved() if state.usage is not None else None,
         "ranks": _save_ranks(state.ranks),
         "outlook": foreseen,
+        "components": components,
         "changes": told,
         "arrays": [[name, array.shape] for name, array in arrays.items()],
     }
@@ -248,6 +252,7 @@ def _state(header: dict[str, Any], arrays: dict[str, Ints], settings: EngineSett
         usage=new.usage,
         limits=new.limits,
     )
+    state.parts = load_parts(header["components"], arrays_of("components", arrays))
     state.intake.set_nodes(state.plan.nodes, state.uncounted)
     if state.policy_version and configured != settings.site:
         state.configured = configured

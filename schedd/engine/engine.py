@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from schedd.engine import checkpoint
 from schedd.engine.checkpoint import Frozen
+from schedd.engine.component import components
 from schedd.engine.facts.alerts import close_alerts
 from schedd.engine.facts.arrivals import taken
 from schedd.engine.facts.foresight import judge
@@ -21,7 +22,6 @@ from schedd.engine.failing import pass_over
 from schedd.engine.handlers import apply_all, take_site
 from schedd.engine.lasting_facts import load_lasting_facts
 from schedd.engine.log import BatchLog, Incident, LoggedBatch
-from schedd.engine.machine.power import advance
 from schedd.engine.machine.standing import renew
 from schedd.engine.machine.transfers import end_kept_places, forget_old_transfers
 from schedd.engine.rank.accounts import forget_runs
@@ -92,8 +92,9 @@ class Engine:
         state.at_step = ""
         if state.out and events:
             hear(state, events)
-        if state.power and state.begins("power"):
-            advance(state, first)
+        for one in components():
+            if one.before_events is not None and state.begins(one.name):
+                one.before_events(state, first)
         state.at_step = ""
         apply_all(state, events)
         state.at_event = first

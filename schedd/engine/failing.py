@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from typing import Final
 
+from schedd.engine.component import components, rebuilt_part
 from schedd.engine.facts.intake import Understood, holds_resources
 from schedd.engine.facts.jobs_to_keep import jobs_to_keep
 from schedd.engine.facts.kept_jobs import KeptJob
@@ -41,12 +42,11 @@ CARRIED: Final = frozenset(
         *("transfers", "transfer_by_job", "bag_ends", "kept_places"),
         *("strayed", "unsure", "by_hand", "unresolved"),
         *("lives", "holes", "failures", "alerts", "frees", "at_event", "at_job", "at_step"),
-        *("power", "boots", "power_seen", "power_saved", "meters", "metered_due"),
         *("told_at", "told_then", "started_at", "started_then", "started_on"),
     }
 )
 """Fields of the state that stay when the plan is rebuilt: what people have set, and what counts on."""
-ADAPTED: Final = frozenset({"bookings", "books", "kept", "outlook", "limits", "intake", "stale"})
+ADAPTED: Final = frozenset({"bookings", "books", "kept", "outlook", "limits", "intake", "stale", "parts"})
 """Those of which a part stays; ``begin_anew`` says which."""
 REBUILT: Final = frozenset(
     {
@@ -55,7 +55,7 @@ REBUILT: Final = frozenset(
         *("expected_by", "rank", "waits_since", "due_by", "whole_end", "array_of", "owner_of"),
         *("chained", "homeless", "queue", "assumed", "out", "risks", "ends", "capped", "costs_due"),
         *("node_facts", "counted", "uncounted", "queues", "server", "reservations", "gates"),
-        *("down_since", "blocked", "free_since", "kinds", "power_due", "power_would", "standing_due"),
+        *("down_since", "blocked", "standing_due"),
         *("arriving", "rereading", "doubted", "since", "adapter_run", "back", "told_halt"),
         *("changes", "changes_kept", "backfilled", "room_given", "room_due", "freed_by", "due"),
         *("flaky", "thrifty", "spending", "tariff", "nevers", "bare", "site_changed"),
@@ -134,7 +134,6 @@ def begin_anew(state: EngineState, out: Mapping[str, int]) -> None:
     for job, until in out.items():
         if job in state.records:
             state.keep_unresolved(state.records[job], until)
-    state.power = {name: replace(one, block=-1) for name, one in state.power.items()}
     reservations = [reservation.event for reservation in state.reservations.values()]
     new = EngineState.empty(state.settings, state.now)
     new.limits.carry_counts(state.limits)
@@ -142,6 +141,7 @@ def begin_anew(state: EngineState, out: Mapping[str, int]) -> None:
     if state.outlook is not None:
         new.outlook = state.outlook.without_jobs()
     new.bookings, new.books, new.kept = state.bookings, state.books, state.kept
+    new.parts = {one.state: rebuilt_part(one, state.part(one.state)) for one in components()}
     for field in fields(state):
         if field.name not in CARRIED:
             setattr(state, field.name, getattr(new, field.name))

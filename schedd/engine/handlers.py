@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from schedd.engine import improve
+from schedd.engine.component import components, handlers_of_components
 from schedd.engine.facts.arrivals import put_off, taken_first
 from schedd.engine.facts.bookkeeping import Bookkeeping
 from schedd.engine.facts.foresight import told_starts
@@ -14,14 +15,14 @@ from schedd.engine.facts.pools import claim_of
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.failing import hold_all_the_same, stays_aside
-from schedd.engine.machine import bookings, metering, nodes, power, reconcile, reservations, transfers
+from schedd.engine.machine import bookings, nodes, reconcile, reservations, transfers
 from schedd.engine.machine.resource_types import note_untyped
 from schedd.engine.place.places import make_room_in_pools
 from schedd.engine.place.reask import reask
 from schedd.engine.rank import accounts
 from schedd.engine.rank.quarantine import quarantine
 from schedd.engine.run import holds, jobs, outcomes
-from schedd.engine.run.rereading import follow_limits, follow_queue, reread
+from schedd.engine.run.rereading import follow_queue, limits_changed, reread
 from schedd.engine.run.running import hold_new_node
 from schedd.policy.site import site_policy
 from schedd.wire import (
@@ -47,7 +48,6 @@ from schedd.wire import (
     PassedOver,
     PlanChosen,
     PolicyChanged,
-    PowerWish,
     QueueChanged,
     Reserve,
     RunAccepted,
@@ -56,13 +56,11 @@ from schedd.wire import (
     ServerChanged,
     Snapshot,
     StartsExpected,
-    Switched,
     TransferRelease,
     TransferRequest,
     TransferStepDone,
     TransferWithdrawal,
     Unreserve,
-    WattsRead,
 )
 
 __all__ = ["apply_all", "take_site"]
@@ -88,10 +86,15 @@ def apply_all(state: EngineState, events: Iterable[Event], *, of_snapshot: bool 
         if _alike(event, event):
             together.append(event)
             continue
-        _guarded(state, event, _HANDLERS[type(event)], event, of_snapshot)
+        _guarded(state, event, _handler_of(event), event, of_snapshot)
         if state.limits.lowered and state.begins("limits"):
             make_room_in_pools(state, event.id, Cause.QUEUE, "a slot limit was lowered")
     _take_together(state, together, of_snapshot)
+
+
+def _handler_of(event: Event) -> Callable[[EngineState, Any], None]:
+    kind = type(event)
+    return _HANDLERS[kind] if kind in _HANDLERS else handlers_of_components()[kind]
 
 
 def _alike(one: Event, other: Event) -> bool:
@@ -176,13 +179,14 @@ def _is_over(event: Event) -> bool:
 
 def _nodes(state: EngineState, events: Sequence[NodeChanged]) -> None:
     new = nodes.new_nodes(state, events)
-    if state.power:
-        power.seen(state, events)
+    for one in components():
+        if one.nodes_reported is not None:
+            one.nodes_reported(state, events)
     if nodes.take_nodes(state, events):
         reread(state, events[-1].id, None, "the cluster has other nodes or resources than before")
         note_untyped(state, events[-1].id)
     if state.note_power():
-        _limits(state, events[-1].id, "the nodes that a power cap is about were changed", ())
+        limits_changed(state, events[-1].id, "the nodes that a power cap is about were changed")
     reservations.nodes_again(state)
     if state.bookings:
         closed = [event.node.name for event in events if event.node.state == "drain"]
@@ -197,7 +201,7 @@ def _queue(state: EngineState, event: QueueChanged) -> None:
     state.queues[queue.name] = queue
     if before is None or before.limits != queue.limits:
         odd = state.limits.read_queue(queue)
-        _limits(state, event.id, f"the limits of queue {queue.name} were changed", odd)
+        limits_changed(state, event.id, f"the limits of queue {queue.name} were changed", odd)
     if before is None or before.defaults != queue.defaults:
         reread(state, event.id, queue.name, f"the defaults of queue {queue.name} were changed")
     if queue.priority != (before.priority if before is not None else 0):
@@ -216,7 +220,7 @@ def _server(state: EngineState, event: ServerChanged) -> None:
         for queue in state.queues.values() if typed else ():
             odd += state.limits.read_queue(queue)
         what = "types of resources" if typed else "limits"
-        _limits(state, event.id, f"the server's {what} were changed", odd)
+        limits_changed(state, event.id, f"the server's {what} were changed", odd)
     if state.intake.set_types(state.limits.types):
         state.nevers.clear()  # they say amounts in the units of their types
         reread(state, event.id, None, "the types of the server's resources were changed")
@@ -237,7 +241,7 @@ def _counted(state: EngineState, event: Counted) -> None:
                 held += claim.amounts.get(event.name, 0)
     amount = event.amount + held
     if state.limits.count(event.name, amount, event.time):
-        _limits(state, event.id, f"there are {amount} of {event.name} now", ())
+        limits_changed(state, event.id, f"there are {amount} of {event.name} now")
 
 
 def _policy(state: EngineState, event: PolicyChanged) -> None:
@@ -257,12 +261,6 @@ def _policy(state: EngineState, event: PolicyChanged) -> None:
     take_site(state, event.id)
 
 
-def _watts(state: EngineState, event: WattsRead) -> None:
-    """Boards measured what nodes draw; power caps leave jobs more or less by that."""
-    if metering.read(state, event):
-        _limits(state, event.id, "what nodes draw was measured", ())
-
-
 def take_site(state: EngineState, event: str) -> None:
     """Plan under the site's policy as it is now, which is another than before."""
     state.site_changed = False
@@ -277,19 +275,7 @@ def take_site(state: EngineState, event: str) -> None:
         if record.phase not in WAITS:  # who waits is looked at in slices
             reask(state, record)
     reread(state, event, None, words)
-    _limits(state, event, words, ())
-
-
-def _limits(state: EngineState, event: str, words: str, odd: Iterable[str]) -> None:
-    """Limits were changed; ``odd`` are those that cannot be read."""
-    state.alerts.pop(f"limit {words}", None)
-    for line in odd:
-        state.alert(
-            event, "limit", f"a limit of the server cannot be read and is not enforced: {line}", words
-        )
-    if state.intake.set_shared(state.limits.shared):
-        reread(state, event, None, words)
-    follow_limits(state, event, words)
+    limits_changed(state, event, words)
 
 
 def _snapshot(state: EngineState, event: Snapshot) -> None:
@@ -389,13 +375,10 @@ _HANDLERS: dict[type, Callable[[EngineState, Any], None]] = {
     TransferWithdrawal: transfers.withdraw,
     BagEndReported: transfers.bag_ends,
     TransferStepDone: transfers.done,
-    PowerWish: power.wish,
-    WattsRead: _watts,
     AccountSet: accounts.set_account,
     AccountMoved: accounts.moved,
     LedgerKept: accounts.ledger_kept,
     RunsRead: accounts.runs_read,
-    Switched: power.switched,
     ClockSet: lambda state, event: None,  # noqa: ARG005  (taken before all others)
     PassedOver: lambda state, event: None,  # noqa: ARG005  (taken before all others)
 }

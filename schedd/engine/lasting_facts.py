@@ -12,10 +12,11 @@ from dataclasses import fields, replace
 from functools import partial
 from typing import Any, Final
 
+from schedd.engine.component import Component, components, lasting_fields
 from schedd.engine.facts.booking import LIVE, Booking
 from schedd.engine.facts.jobs_to_keep import kept_job
 from schedd.engine.facts.kept_jobs import load_kept_job, save_kept_job
-from schedd.engine.facts.records import NodePower, TransferRecord
+from schedd.engine.facts.records import TransferRecord
 from schedd.engine.facts.saved import load_facts, save_facts
 from schedd.engine.facts.settings import EngineSettings
 from schedd.engine.facts.state import EngineState
@@ -38,7 +39,7 @@ from schedd.wire import (
     ServerFacts,
 )
 
-__all__ = ["SECTIONS", "dump_lasting_facts", "load_lasting_facts"]
+__all__ = ["dump_lasting_facts", "load_lasting_facts", "sections"]
 
 _JOBS: Final = 200
 """Jobs between two pieces."""
@@ -49,10 +50,9 @@ _FIELDS: Final = (
     *("lost", "walltime_use", "aside", "lives"),
     *("holds", "bookings", "books"),
     *("transfers", "transfer_by_job", "bag_ends", "kept_places"),
-    *("power", "boots", "power_seen", "power_saved", "meters"),
 )
 """Fields of the state that are kept as a checkpoint keeps them, each a section of its own."""
-SECTIONS: Final = (
+_SECTIONS: Final = (
     *_FIELDS,
     "jobs",
     "policy",
@@ -63,14 +63,17 @@ SECTIONS: Final = (
     "nodes",
     "reservations",
 )
-"""All sections."""
 _KINDS: Final[Mapping[str, type[Any]]] = {
     "transfers": TransferRecord,
-    "power": NodePower,
     "holds": PlanningHeld,
     "bookings": Booking,
 }
 """Sections that are lists of such: fields of another version's are left out."""
+
+
+def sections() -> tuple[str, ...]:
+    """All sections; those of components are named ``component.field``."""
+    return (*_SECTIONS, *(f"{one.name}.{name}" for one in components() for name in lasting_fields(one)))
 
 
 # ---- writing ------------------------------------------------------------------------------------
@@ -80,9 +83,11 @@ def dump_lasting_facts(state: EngineState) -> Iterator[bytes]:
     """The facts in pieces, some empty: no piece takes long to make. Give a copy of the state."""
     yield b"{" + _member("now", state.now)
     for name in _FIELDS:
-        how = how_of(EngineState, name)
-        saved = how.save(getattr(state, name))
-        yield b"," + _member(name, list(map(how.each, saved)) if how.each is not None else saved)
+        yield b"," + _member(name, _saved(EngineState, state, name))
+    for one in components():
+        for name in lasting_fields(one):
+            saved = _saved(one.state, state.part(one.state), name)
+            yield b"," + _member(f"{one.name}.{name}", saved)
     yield b"," + _member("policy", _policy(state))
     yield b"," + _member("usage", state.usage.saved() if state.usage is not None else None)
     limits = state.limits
@@ -148,7 +153,7 @@ def load_lasting_facts(data: bytes, settings: EngineSettings) -> tuple[EngineSta
                 unread.append(f"{name} ({error!r})")
 
     state = EngineState.empty(settings, facts["now"])
-    unread += [f"{name} (not known to this version)" for name in facts if name not in (*SECTIONS, "now")]
+    unread += [f"{name} (not known to this version)" for name in facts if name not in (*sections(), "now")]
 
     def policy(saved: Any) -> None:
         nonlocal state
@@ -158,10 +163,14 @@ def load_lasting_facts(data: bytes, settings: EngineSettings) -> tuple[EngineSta
     read("policy", policy)
     for name in _FIELDS:
         read(name, partial(_take_field, state, name))
+    for one in components():
+        for name in lasting_fields(one):
+            read(f"{one.name}.{name}", partial(_take_component_field, state, one, name))
+        if one.without_plan is not None:
+            one.without_plan(state.part(one.state))
     read("usage", lambda saved: _take_usage(state, saved))
     read("licences", lambda saved: _take_licences(state, saved))
     read("jobs", lambda saved: _take_jobs(state, saved))
-    state.power = {name: replace(one, block=-1) for name, one in state.power.items()}
     state.bookings = {
         name: replace(one, slots=(), pieces=(), jobs=()) for name, one in state.bookings.items()
     }
@@ -180,10 +189,28 @@ def load_lasting_facts(data: bytes, settings: EngineSettings) -> tuple[EngineSta
 
 
 def _take_field(state: EngineState, name: str, saved: Any) -> None:
-    found, now = _field(name, saved), getattr(state, name)
-    if now is not None and not isinstance(found, type(now)):
-        raise TypeError(f"a {type(found).__name__}, not a {type(now).__name__}")
-    setattr(state, name, found)
+    _set_field(state, name, _field(name, saved))
+
+
+def _saved(kind: type[Any], part: Any, name: str) -> Any:
+    how = how_of(kind, name)
+    saved = how.save(getattr(part, name))
+    return list(map(how.each, saved)) if how.each is not None else saved
+
+
+def _take_component_field(state: EngineState, one: Component[Any], name: str, saved: Any) -> None:
+    how, part = how_of(one.state, name), state.part(one.state)
+    if how.kind is not None:
+        saved = [_known(how.kind, each) for each in saved]
+    _set_field(part, name, how.load(saved))
+
+
+def _set_field(part: Any, name: str, value: Any) -> None:
+    """Raises TypeError for a value of another type than it has now."""
+    now = getattr(part, name)
+    if now is not None and not isinstance(value, type(now)):
+        raise TypeError(f"a {type(value).__name__}, not a {type(now).__name__}")
+    setattr(part, name, value)
 
 
 def _field(name: str, saved: Any) -> Any:

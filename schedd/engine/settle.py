@@ -2,13 +2,12 @@
 
 import numpy as np
 
+from schedd.engine.component import components
 from schedd.engine.facts.records import Cause
 from schedd.engine.facts.state import EngineState
 from schedd.engine.machine.bookings import advance, next_edge
 from schedd.engine.machine.nodes import lost_nodes, returns
-from schedd.engine.machine.power import next_switch
 from schedd.engine.machine.reservations import reservation_edges
-from schedd.engine.machine.switching import switch
 from schedd.engine.place.backfilling import give_room, gives_room, next_room
 from schedd.engine.place.budgets import follow_budgets, follow_costs, next_period
 from schedd.engine.place.costs import next_look
@@ -89,9 +88,10 @@ def settle(state: EngineState, event: str) -> None:
         rank_all(state, event)
     if state.begins("dispatch"):
         dispatch_due(state, event)
-    # 6. Nodes that nothing needs are switched off, and on in time.
-    if state.begins("power"):
-        switch(state, event)
+    # 6. What components do when jobs were started.
+    for one in components():
+        if one.settle is not None and state.begins(one.name):
+            one.settle(state, event)
     # 7. What moved is told.
     if state.tells and state.begins("told starts"):
         tell(state, event)
@@ -135,8 +135,9 @@ def next_wake(state: EngineState) -> int | None:
         ready = ready[ready > now]
         if ready.shape[0]:
             moments.append(int(ready.min()))
-    if "power" not in waits:
-        moments.append(next_switch(state))
+    moments += [
+        one.next_wake(state) for one in components() if one.next_wake is not None and one.name not in waits
+    ]
     if "budgets" not in waits:
         moments.append(next_period(state))
     if "deadlines" not in waits:

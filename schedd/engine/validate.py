@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from schedd.engine.component import slots_of_components
 from schedd.engine.facts.calm import wrong
 from schedd.engine.facts.phases import fault_of
 from schedd.engine.facts.pools import PLENTY
@@ -31,7 +32,7 @@ def check(state: EngineState) -> None:
             slots.add(record.slot)
     slots |= {r.slot for r in state.reservations.values() if r.slot >= 0}
     slots |= {slot for one in state.bookings.values() for slot in one.slots}
-    slots |= {one.block for one in state.power.values() if one.block >= 0}
+    slots.update(slots_of_components(state))
     used = np.flatnonzero(state.plan.jobs.states != VACANT)
     assert set(used.tolist()) == slots, f"slots in use {set(used.tolist()) ^ slots} belong to nobody"
     assert state.policy is not None or not state.queue

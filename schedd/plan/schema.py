@@ -64,6 +64,8 @@ class How:
     each: Callable[[Any], Any] | None = None
     arrays: bool = False
     saved: bool = True
+    kind: type[Any] | None = None
+    """The dataclass of which ``each`` saves the fields."""
 
 
 NUMBER: Final = How()

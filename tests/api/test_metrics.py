@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 
 from schedd.api.app import create_app
-from schedd.engine.facts.alerts import KINDS
+from schedd.engine.facts.alerts import alert_kinds
 from schedd.service.clusters import Clusters
 from schedd.wire import PolicyChanged
 from tests.api.conftest import EVENTS, token, tokens
@@ -105,7 +105,7 @@ def test_alerts_are_counted_by_kind_and_open_ones_shown(client: TestClient) -> N
     assert (
         kinds
         == {dict(pairs)["kind"] for name, pairs in before if name == "schedd_alerts_total"}
-        == set(KINDS)
+        == set(alert_kinds())
     )
     assert not any(number for (name, _), number in before.items() if name.startswith("schedd_alerts_"))
     post(

@@ -3,7 +3,7 @@
 import re
 
 from schedd.engine import Engine
-from schedd.engine.facts.alerts import FADES, KINDS
+from schedd.engine.facts.alerts import FADES, alert_kinds
 from schedd.engine.show.view import publish
 from schedd.wire import JobEnded, JobStarted, NodeChanged, ShareFacts, Snapshot
 from tests.conftest import ROOT
@@ -75,12 +75,13 @@ def test_a_snapshot_that_is_not_believed_is_open_until_one_is() -> None:
 
 
 def test_every_kind_that_is_raised_is_known_and_documented() -> None:
-    sources = "\n".join(path.read_text() for path in (ROOT / "schedd" / "engine").rglob("*.py"))
+    folders = (ROOT / "schedd" / "engine", ROOT / "schedd" / "features")
+    sources = "\n".join(path.read_text() for folder in folders for path in folder.rglob("*.py"))
     raised = set(re.findall(r"\.alert\(\s*[\w.]+, \"(\w+)\"", sources))
     shell = {"adapter", "background", "calls", "clock", "database", "planner"}
-    assert raised | shell == set(KINDS)
+    assert raised | shell == set(alert_kinds())
     page = (ROOT / "docs" / "reference" / "monitoring.md").read_text()
-    assert set(re.findall(r"^\| `(\w+)` \| [^|]+ \| [^|]+ \|$", page, re.MULTILINE)) >= set(KINDS)
+    assert set(re.findall(r"^\| `(\w+)` \| [^|]+ \| [^|]+ \|$", page, re.MULTILINE)) >= set(alert_kinds())
 
 
 def test_an_alert_about_a_reservation_ends_with_it() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from schedd.engine import Engine
-from schedd.engine.lasting_facts import SECTIONS
+from schedd.engine.lasting_facts import sections
 from schedd.engine.validate import check
 from schedd.model import FOREVER
 from schedd.wire import (
@@ -225,14 +225,30 @@ def test_a_policy_that_was_set_at_run_time_outlives_a_rebuild() -> None:
     assert (state.policy_version, state.site.bookings.most, state.configured) == (3, 2, {})
 
 
-@pytest.mark.parametrize("section", SECTIONS)
+@pytest.mark.parametrize("section", sections())
 def test_a_section_that_cannot_be_read_is_named_and_takes_no_other_with_it(section: str) -> None:
     cluster = furnished()
     unread = rebuild(cluster, lambda found: found.update({section: {"": 7.5}, "weather": "rain"}))
     assert "weather (not known to this version)" in unread
-    number_like = ("decision_number", "change_number", "generation", "breaches", "power_seen", "power_saved")
-    plain = (*number_like, "paused", "foreign", "adapter_mode", "lost", "handed", "kept_places")
-    if section not in (*plain, "report_bag_end", "aside", "boots", "lives", "usage", "jobs", "walltime_use"):
+    number_like = (
+        "decision_number",
+        "change_number",
+        "generation",
+        "breaches",
+        "power.saved_until",
+        "power.saved_joules",
+    )
+    plain = (*number_like, "paused", "foreign", "adapter_mode", "lost", "transfer_by_job", "kept_places")
+    if section not in (
+        *plain,
+        "bag_ends",
+        "aside",
+        "power.boots",
+        "lives",
+        "usage",
+        "jobs",
+        "walltime_use",
+    ):
         assert len(unread) == 2, unread
         assert any(one.startswith(section) for one in unread)
     assert ("node", "n4") in cluster.engine.state.holds or section == "holds"

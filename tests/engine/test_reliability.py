@@ -4,7 +4,7 @@ from typing import Any
 
 from schedd.engine.checkpoint import load
 from tests.engine.cluster import Cluster
-from tests.engine.test_power import Powered
+from tests.features.power.test_power import Powered
 
 HOUR = 3600
 GRACE = 300

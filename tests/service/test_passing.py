@@ -14,7 +14,7 @@ from schedd.engine import Engine, EngineSettings, handlers, settle
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place import places
 from schedd.engine.place.bound import waits_for_booking
-from schedd.engine.run import dispatch
+from schedd.engine.run import dispatch, rereading
 from schedd.engine.run.dispatch import dispatch_due
 from schedd.engine.run.running import overruns
 from schedd.engine.show.job_view import JobView, job_view
@@ -201,7 +201,7 @@ def test_what_concerns_the_whole_cluster_is_tried_again_with_a_snapshot(
         server.change_node(NodeFacts(name="n1", cpus=4))
         server.change_queue(QueueFacts(name="batch"))
         loop.submit([server.snapshot()]).result(WAIT)
-        monkeypatch.setattr(handlers, "_limits", once(handlers._limits))
+        monkeypatch.setattr(handlers, "limits_changed", once(rereading.limits_changed))
         changed = server.change_queue(QueueFacts(name="batch", limits={"max_running": "1"}))
         loop.submit(changed).result(WAIT)
         assert len(alerts(loop, "error")) == len(alerts(loop, "snapshot")) == 1

@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from schedd.engine.facts.state import EngineState
 
+from schedd.engine.component import components
 from schedd.engine.facts.booking import LIVE
 from schedd.engine.facts.foresight import off_the_mark
 
-__all__ = ["FADES", "KINDS", "OpenAlert", "close_alerts", "raise_alert"]
+__all__ = ["FADES", "OpenAlert", "alert_kinds", "close_alerts", "raise_alert"]
 
 FADES: Final = 900
 """Seconds after which an alert that tells of a moment is over."""
 
-KINDS: Final[Mapping[str, str]] = {
+_KINDS: Final[Mapping[str, str]] = {
     "adapter": "no contact with the adapter, or the adapter cannot reach the server",
     "background": "background work of the daemon failed and was started again",
     "black_hole": "jobs fail on a node soon after they start; it gets no new jobs",
@@ -42,7 +43,6 @@ KINDS: Final[Mapping[str, str]] = {
     "passed_over": "a batch of events could not be handled and was skipped",
     "planner": "the planner stopped, or one of its side tasks fails",
     "policy": "a policy was rejected",
-    "power": "a node could not be switched on or off",
     "quarantine": "a job that made the planner fail is set aside",
     "reservation": "a reservation was not made, or not as requested",
     "resource": "the server does not tell the type of a resource; it is read by the look of its values",
@@ -50,7 +50,13 @@ KINDS: Final[Mapping[str, str]] = {
     "unanswered": "starts were sent to the adapter and not answered in time",
     "unknown_job": "a job started that no event had announced",
 }
-"""Every kind there is, with what it says."""
+"""Kinds of the engine and the daemon, with what each says in general."""
+
+
+def alert_kinds() -> dict[str, str]:
+    """All kinds, with what each says in general."""
+    of_components = {name: kind.text for one in components() for name, kind in one.alerts.items()}
+    return dict(sorted(({**_KINDS, **of_components}).items()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +97,6 @@ _LASTS: Final[Mapping[str, Callable[["EngineState", str], bool]]] = {
     "resource": lambda _state, _: True,  # until the types are looked at again
     "mode": lambda state, _: state.adapter_mode == "scheduler" != state.settings.mode,
     "overrun": lambda state, about: any(about in jobs for jobs in state.blocked.values()),
-    "power": lambda state, about: about in state.power and state.power[about].failures > 0,
     "quarantine": _in_quarantine,
     "snapshot": lambda state, about: bool(state.stale) and not about,
 }
@@ -103,10 +108,19 @@ _SUBJECTS: Final[Mapping[str, Callable[["EngineState", str], bool]]] = {
 _MOMENTS: Final = frozenset({("snapshot", "differences")})
 
 
+def _open_check(kind: str) -> Callable[["EngineState", str], bool] | None:
+    """Whether the cause of an alert of this kind is still there; None: such alerts end after a while."""
+    found = _LASTS.get(kind)
+    for one in components():
+        if kind in one.alerts:
+            return one.alerts[kind].lasts
+    return found
+
+
 def raise_alert(state: "EngineState", kind: str, about: str, text: str) -> None:
     """Open an alert, or note that an open one was raised again."""
     key, now = f"{kind} {about}", state.now
-    fades = kind not in _LASTS or (kind, about) in _MOMENTS
+    fades = _open_check(kind) is None or (kind, about) in _MOMENTS
     until = now + FADES if fades else None
     known = state.alerts.get(key)
     if known is None:
@@ -122,6 +136,7 @@ def close_alerts(state: "EngineState") -> None:
             there = _SUBJECTS.get(alert.kind) if alert.about else None
             lasts = state.now < alert.until and (there is None or there(state, alert.about))
         else:
-            lasts = _LASTS[alert.kind](state, alert.about)
+            check = _open_check(alert.kind)
+            lasts = check is not None and check(state, alert.about)
         if not lasts:
             del state.alerts[key]

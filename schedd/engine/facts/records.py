@@ -303,40 +303,6 @@ class JobRecord:
         return self.facts.id
 
 
-PowerPhase = Literal["on", "stopping", "off", "booting", "failed"]
-PowerAim = Literal["on", "off", "hold", "auto"]
-
-
-@dataclass(frozen=True, slots=True)
-class NodePower:
-    """What we did to a node's power. ``since`` is when the phase began, ``decision`` the order that is out.
-
-    ``block`` is the slot that keeps jobs off the node until ``until``, -1 without one. ``failures`` are those
-    in a row; nothing is tried before ``again``. ``wish`` is an admin's. Nodes that were never switched, and
-    of which nobody wished anything, have no record.
-    """
-
-    node: str
-    phase: PowerPhase = "on"
-    since: int = 0
-    decision: str = ""
-    block: int = -1
-    until: int = 0
-    failures: int = 0
-    again: int = 0
-    wish: PowerAim = "auto"
-    by: str = ""
-    reason: str = ""
-    code: int = 0
-    text: str = ""
-    """What the last command printed, or why it failed."""
-
-    @property
-    def away(self) -> bool:
-        """Whether it was switched off by us, or is on its way up or down: not lost, though it is down."""
-        return self.phase in ("stopping", "off", "booting")
-
-
 TransferPhase = Literal["submitting", "held", "releasing", "released", "withdrawing", "withdrawn", "refused"]
 
 

@@ -25,7 +25,6 @@ from schedd.engine.facts.records import (
     Ended,
     JobRecord,
     Link,
-    NodePower,
     Phase,
     ReservationRecord,
     Risk,
@@ -39,8 +38,6 @@ from schedd.plan.columns import Ints
 from schedd.plan.requests import load_request, save_request
 from schedd.plan.schema import How, mapped
 from schedd.policy.access import Access
-from schedd.policy.economy import Draw
-from schedd.policy.metering import Meter
 from schedd.policy.reliability import Life
 from schedd.wire import (
     JobFacts,
@@ -66,7 +63,6 @@ __all__ = [
     "HOLDS",
     "LIST",
     "LIVES",
-    "POWER",
     "REREADING",
     "RESERVATIONS",
     "SERVER",
@@ -407,14 +403,6 @@ def _load_ends(saved: list[list[Any]]) -> list[tuple[int, int, str]]:
     return ends
 
 
-def _load_meters(saved: list[tuple[str, dict[str, Any]]]) -> dict[str, Meter]:
-    def one(told: dict[str, Any]) -> Meter:
-        draw = told.pop("draw")
-        return Meter(**told, draw=Draw(**draw) if draw is not None else None)
-
-    return {name: one(dict(told)) for name, told in saved}
-
-
 def _load_reservations(saved: list[list[Any]]) -> dict[str, ReservationRecord]:
     return {
         event["name"]: ReservationRecord(load_facts(Reserve, event), slot, tuple(nodes), gate)
@@ -497,13 +485,6 @@ TRANSFERS: Final = How(
     _values,
     lambda saved: {one["transfer"]: TransferRecord(**one) for one in saved},
     each=asdict,
-)
-POWER: Final = How(dict, _values, lambda saved: {one["node"]: NodePower(**one) for one in saved}, each=asdict)
-METERS: Final = How(
-    dict,
-    lambda meters: list(meters.items()),
-    _load_meters,
-    each=lambda pair: [pair[0], asdict(pair[1])],
 )
 LIVES: Final = How(
     dict,

@@ -7,12 +7,13 @@ stand in columns by slot; what is particular to a job stands in its record.
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar, cast
 
 import numpy as np
 
 from schedd.dialect.cost_limit import read_cost_limit
 from schedd.dialect.deadline import read_deadline
+from schedd.engine.component import components, empty_parts, fork_parts, measured_draws
 from schedd.engine.facts.alerts import OpenAlert, raise_alert
 from schedd.engine.facts.arrays import array_number
 from schedd.engine.facts.booking import BOOKINGS, Booking
@@ -27,7 +28,6 @@ from schedd.engine.facts.pools import LimitBook, caps_of
 from schedd.engine.facts.records import (
     ChangeSet,
     JobRecord,
-    NodePower,
     Ranks,
     ReservationRecord,
     TransferRecord,
@@ -45,8 +45,6 @@ from schedd.engine.facts.saved import (
     HOLDS,
     LIST,
     LIVES,
-    METERS,
-    POWER,
     REREADING,
     RESERVATIONS,
     SERVER,
@@ -64,7 +62,6 @@ from schedd.plan.plan import Plan
 from schedd.plan.schema import (
     FOUND,
     KEYS,
-    LISTS,
     MOMENT,
     NAMES,
     NUMBER,
@@ -79,7 +76,6 @@ from schedd.policy.access import Access
 from schedd.policy.affordable import Tariff
 from schedd.policy.economy import Economy
 from schedd.policy.fair_share import Usage
-from schedd.policy.metering import Meter
 from schedd.policy.protocol import Applicant
 from schedd.policy.queue import QUEUE_POLICIES, QueuePolicy
 from schedd.policy.reliability import Life
@@ -105,6 +101,7 @@ HORIZON = 1 << 35
 
 
 _NEVERS = 20_000
+_Part = TypeVar("_Part")
 
 
 def _column(begins: int) -> Any:
@@ -258,10 +255,6 @@ class EngineState:
     """Failures per second by row, and of which moment; made when needed."""
     thrifty: dict[str, dict[int, float]] | None = declared(MOMENT, default=None)
     """What nodes draw for work of a kind, by row; made when needed."""
-    meters: dict[str, Meter] = declared(METERS, make=dict)
-    """By node: what its board measured."""
-    metered_due: int = declared(NUMBER, default=0)
-    """Before this, what was measured since does not come into force."""
     spending: Economy | None = declared(MOMENT, default=None)
     """What the site says of watts and prices, with what was measured; made when needed."""
     told_halt: int = declared(NUMBER, default=-1)
@@ -286,22 +279,11 @@ class EngineState:
     kept_places: dict[str, int] = declared(NAMES, make=dict)
     """By job on hold for which a place is kept: until when."""
 
-    # ---- nodes that are switched off and on -----------------------------------------------------
-    power: dict[str, NodePower] = declared(POWER, make=dict)
-    boots: dict[str, list[int]] = declared(LISTS, make=dict)
-    """By kind of node: how long its latest boots took, in seconds."""
-    kinds: dict[str, str] = declared(How(lambda _: {}, saved=False), make=dict)
-    """Of which kind nodes are, as far as it was asked since they changed."""
-    free_since: dict[str, int] = declared(NAMES, make=dict)
-    """Since when nothing runs on nodes, as far as it was looked at."""
-    power_due: int = declared(NUMBER, default=0)
-    """When it is looked again which nodes are to be switched."""
-    power_would: tuple[str, ...] = declared(How(load=tuple), default=())
-    """In a dry run: the nodes that would be off."""
-    power_seen: int = declared(NUMBER, default=0)
-    power_saved: int = declared(NUMBER, default=0)
-    """Joules that nodes did not draw since they were off, as far as watts are known; up to ``power_seen``."""
+    # ---- components -----------------------------------------------------------------------------
+    parts: dict[type[Any], Any] = declared(How(fork_parts, saved=False), make=dict)
+    """The states of components, by their types: see ``component.py``."""
 
+    # ---- accounts and prices --------------------------------------------------------------------
     books: AccountBook = declared(BOOKS, make=AccountBook)
     """Accounts, and what is held for jobs."""
     capped: dict[str, None] = declared(KEYS, make=dict)
@@ -379,7 +361,12 @@ class EngineState:
         state.intake.set_shared(state.limits.shared)
         state.fit_columns()
         state.outlook = RunTimePredictor() if settings.predict else None
+        state.parts = empty_parts()
         return state
+
+    def part(self, kind: type[_Part]) -> _Part:
+        """The part of the state that belongs to the component whose state is of this type."""
+        return cast("_Part", self.parts[kind])
 
     def fork(self) -> "EngineState":
         """A state of its own that goes on as this one would. Frozen values are shared.
@@ -472,8 +459,7 @@ class EngineState:
     def economy(self) -> Economy:
         """What the site says of watts and prices; what was measured goes before it."""
         if self.spending is None:
-            measured = {name: one.draw for name, one in self.meters.items() if one.draw is not None}
-            self.spending = replace(self.site.economy, measured=measured)
+            self.spending = replace(self.site.economy, measured=measured_draws(self))
         return self.spending
 
     def note_power(self) -> bool:
@@ -645,7 +631,9 @@ class EngineState:
         self.plan.set_nodes(nodes, self.now)
         self.nevers.clear()
         self.tariff = self.flaky = self.thrifty = None
-        self.kinds.clear()
+        for one in components():
+            if one.nodes_replaced is not None:
+                one.nodes_replaced(self)
         return self.intake.set_nodes(self.plan.nodes, self.uncounted)
 
     def why_never(self, request: Request) -> Never | None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from schedd.engine.component import components
 from schedd.engine.facts.intake import node_of
 from schedd.engine.facts.later import look_later_if_many
 from schedd.engine.facts.records import Cause, JobRecord
@@ -115,19 +116,18 @@ def _shown(state: EngineState, name: str) -> Node:
     shunned = name in state.holes and node.state is NodeState.UP
     if name in state.blocked or ("node", name) in state.holds or shunned:
         return replace(node, state=NodeState.DRAIN)
-    one = state.power.get(name)
-    if one is not None and (one.wish == "off" or (one.wish == "hold" and one.phase != "on")):
-        return replace(node, state=NodeState.DRAIN)  # it is to be off, and not to be switched on for a job
-    if one is not None and one.away and node.state is NodeState.DOWN:
-        return replace(node, state=NodeState.UP)  # its block says from when on
+    for one in components():
+        if one.planned_node is not None:
+            changed = one.planned_node(state, name, node)
+            if changed is not node:
+                return changed
     if node.state is not NodeState.UP and returns(state, name):
         return replace(node, state=NodeState.UP)
     return node
 
 
 def _away(state: EngineState, name: str) -> bool:
-    one = state.power.get(name)
-    return one is not None and one.away
+    return any(one.is_away is not None and one.is_away(state, name) for one in components())
 
 
 def show_all(state: EngineState) -> None:

@@ -1,5 +1,6 @@
 """Why a job that may be planned has no start: which nodes it waits for, or that it never can have one."""
 
+from schedd.engine.component import components
 from schedd.engine.facts.records import JobRecord
 from schedd.engine.facts.state import EngineState
 from schedd.model import Never, WaitingFor
@@ -48,8 +49,8 @@ def state_of(state: EngineState, name: str) -> str:
         return f"held: {held.reason}"
     if name in state.holes:
         return "not used, since jobs fail on it"
-    one = state.power.get(name)
-    if one is not None and one.wish in ("off", "hold") and one.phase != "failed":
-        return f"switched off by {one.by}" + (f": {one.reason}" if one.reason else "")
+    for one in components():
+        if one.closed_because is not None and (reason := one.closed_because(state, name)):
+            return reason
     facts = state.node_facts.get(name)
     return "offline" if facts is not None and facts.state == "drain" else "down"

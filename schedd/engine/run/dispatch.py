@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from schedd.engine.component import slots_of_components
 from schedd.engine.facts.booking import Booking
 from schedd.engine.facts.intake import slot_limited
 from schedd.engine.facts.phases import Step, after
@@ -229,7 +230,7 @@ def _timed(state: EngineState) -> list[int]:
     """The fixed slots that are no jobs, and hold from their start to their end only."""
     slots = [one.slot for one in state.reservations.values()]
     slots += [slot for one in state.bookings.values() for slot in one.slots]
-    slots += [one.block for one in state.power.values()]
+    slots += slots_of_components(state)
     return [slot for slot in slots if slot >= 0]
 
 

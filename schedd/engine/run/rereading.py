@@ -24,7 +24,7 @@ from schedd.engine.run.jobs import resettle
 from schedd.model import Never, WaitingFor
 from schedd.plan.columns import PLANNED
 
-__all__ = ["follow_limits", "follow_queue", "look_again", "reread", "reread_slice"]
+__all__ = ["follow_limits", "follow_queue", "limits_changed", "look_again", "reread", "reread_slice"]
 
 _LIFTED: Final = ("limit", "deadline")
 """What a job waits for that another policy may lift."""
@@ -44,6 +44,18 @@ def reread(state: EngineState, event: str, queue: str | None, words: str) -> Non
 def follow_queue(state: EngineState, event: str, queue: str, words: str) -> None:
     """A queue starts jobs again, or no more: who waits there gets a start, or loses it."""
     _look_at(state, _waiting(state, queue), event, words)
+
+
+def limits_changed(state: EngineState, event: str, words: str, odd: Iterable[str] = ()) -> None:
+    """Let jobs follow limits that were changed; ``odd`` are limits that cannot be read."""
+    state.alerts.pop(f"limit {words}", None)
+    for line in odd:
+        state.alert(
+            event, "limit", f"a limit of the server cannot be read and is not enforced: {line}", words
+        )
+    if state.intake.set_shared(state.limits.shared):
+        reread(state, event, None, words)
+    follow_limits(state, event, words)
 
 
 def follow_limits(state: EngineState, event: str, words: str) -> None:

@@ -7,15 +7,17 @@ Publishing copies whole columns and lists; no Python statement runs per job. Rea
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from schedd.engine.component import components, measured_draws, node_details, published_parts
 from schedd.engine.facts.alerts import OpenAlert
 from schedd.engine.facts.booking import Booking
 from schedd.engine.facts.books import Entry as LedgerEntry
 from schedd.engine.facts.intake import why_stopped
 from schedd.engine.facts.numbers import Numbers
-from schedd.engine.facts.records import ChangeSet, JobRecord, NodePower, TransferRecord
+from schedd.engine.facts.records import ChangeSet, JobRecord, TransferRecord
 from schedd.engine.facts.settings import EngineSettings
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.waiting import state_of
@@ -23,12 +25,15 @@ from schedd.model import NodeSets
 from schedd.plan.columns import Entries, Entry, Ints, Readable
 from schedd.policy.access import Access
 from schedd.policy.accounts import Account
+from schedd.policy.economy import Draw
 from schedd.policy.limits import Limit
-from schedd.policy.metering import Meter
 from schedd.policy.reliability import Life
 from schedd.wire import Mode, NodeFacts, PlanningHeld, QueueFacts, Reserve, ServerFacts
 
 __all__ = ["Published", "publish"]
+
+
+_Part = TypeVar("_Part")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +93,13 @@ class Published:
     holds: tuple[PlanningHeld, ...]
     transfers: Mapping[str, TransferRecord]
     """By name: jobs that a federation handed over."""
-    power: Mapping[str, NodePower]
-    """By name: nodes that were switched, or of which an admin wishes something."""
-    power_would: tuple[str, ...]
-    """In a dry run of power saving: the nodes that would be off."""
-    power_saved: int
-    """Joules that nodes did not draw since they were off."""
+    parts: Mapping[type[Any], object]
+    """What components publish, by its type: see ``part``."""
+    measured_draws: Mapping[str, Draw]
+    """By node: the watts that were measured."""
+    node_details: Mapping[str, Mapping[str, Any]]
+    """By node and field of its view: what components know of it."""
     lives: Mapping[str, Life]
-    meters: Mapping[str, Meter]
     """By node: how long it was up, and how often it failed."""
     accounts: Mapping[str, Account]
     account_held: Mapping[str, int]
@@ -147,6 +151,10 @@ class Published:
         """Nodes whose planning an admin holds, with the reasons."""
         return {one.name: one.reason for one in self.holds if one.kind == "node"}
 
+    def part(self, kind: type[_Part]) -> _Part:
+        """What the component publishes whose values are of this type."""
+        return cast("_Part", self.parts[kind])
+
     def why_stopped(self, queue: str) -> str:
         """Why the queue starts nothing; empty where it does."""
         hold = next((one for one in self.holds if (one.kind, one.name) == ("queue", queue)), None)
@@ -191,9 +199,9 @@ def _blocks(state: EngineState) -> dict[int, str]:
 def _closed(state: EngineState) -> dict[str, str]:
     held = (name for kind, name in state.holds if kind == "node")
     closed = {name: state_of(state, name) for name in (*state.blocked, *state.holes, *held)}
-    for one in state.power.values():
-        if one.wish == "off" and not one.away:
-            closed.setdefault(one.node, "to be switched off" + (f": {one.reason}" if one.reason else ""))
+    for one in components():
+        if one.closing is not None:
+            closed = {**one.closing(state), **closed}
     return closed
 
 
@@ -249,11 +257,10 @@ def publish(state: EngineState) -> Published:
         policy_version=state.policy_version,
         holds=tuple(state.holds.values()),
         transfers=dict(state.transfers),
-        power=dict(state.power),
-        power_would=state.power_would,
-        power_saved=state.power_saved,
+        parts=published_parts(state),
+        measured_draws=measured_draws(state),
+        node_details=node_details(state),
         lives=dict(state.lives),
-        meters=dict(state.meters),
         accounts=dict(state.books.accounts),
         account_held=dict(state.books.held),
         pressures=dict(state.ranks.demand.pressures),

@@ -13,6 +13,7 @@ from dataclasses import asdict, replace
 import structlog
 
 from schedd.engine import Engine, EngineSettings
+from schedd.engine.component import awaits
 from schedd.engine.facts import records
 from schedd.engine.facts.kept_jobs import KeptJob
 from schedd.engine.facts.records import Phase
@@ -366,9 +367,9 @@ class Follower:
         if isinstance(decision, TransferDecision):
             transferred = self.engine.state.transfers.get(decision.transfer)
             return transferred is not None and transferred.decision == decision.id
-        if isinstance(decision, Switch):
-            node = self.engine.state.power.get(decision.node)
-            return node is not None and node.decision == decision.id
+        awaited = awaits(self.engine.state, decision)
+        if awaited is not None or isinstance(decision, Switch):
+            return bool(awaited)
         if passed and isinstance(decision, Run) and decision.expires >= self.engine.state.now:
             return True
         record = self.engine.state.records.get(decision.job_id)

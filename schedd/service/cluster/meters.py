@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disa
 
 from schedd.alternatives.objectives import Objective, ObjectiveVector
 from schedd.engine import Engine
-from schedd.engine.facts.alerts import KINDS
+from schedd.engine.facts.alerts import alert_kinds
 from schedd.engine.facts.records import Cause, ChangeSet
 from schedd.engine.show.view import Published
 from schedd.predict import ESTIMATE_KINDS as TOLD
@@ -146,14 +146,14 @@ class ClusterMeters:
         for gauge in self._objectives.values():
             gauge.set(math.nan)
         self._notices = {outcome: meters.notices.labels(cluster, outcome) for outcome in NOTICES}
-        self._alerts = {kind: meters.alerts.labels(cluster, kind) for kind in KINDS}
+        self._alerts = {kind: meters.alerts.labels(cluster, kind) for kind in alert_kinds()}
 
     def noticed(self, outcome: str) -> None:
         """A notice came to one of ``NOTICES``."""
         self._notices[outcome].inc()
 
     def alerted(self, kind: str) -> None:
-        """An alert of one of ``KINDS`` was raised."""
+        """An alert of one of the kinds of ``alert_kinds`` was raised."""
         if kind in self._alerts:  # what counts must not end by what it counts
             self._alerts[kind].inc()
 

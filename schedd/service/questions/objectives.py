@@ -88,8 +88,7 @@ def books_of(published: Published, begin: int) -> NodeEconomics:
 
 def economy_in_force(published: Published) -> Economy:
     """The watts and prices of the site; what was measured of nodes goes before what is set."""
-    measured = {name: one.draw for name, one in published.meters.items() if one.draw is not None}
-    return replace(economy_of(published.settings.site), measured=measured)
+    return replace(economy_of(published.settings.site), measured=published.measured_draws)
 
 
 def rates_of(published: Published) -> dict[str, float]:

@@ -9,7 +9,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from schedd import __version__
-from schedd.engine.facts.alerts import KINDS
+from schedd.engine.facts.alerts import alert_kinds
+from schedd.feature_list import feature_modules
 from schedd.service.cluster.loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.read.reading import counts
@@ -29,12 +30,6 @@ class StateOf(Collector):
         """One family after another."""
         jobs = GaugeMetricFamily("schedd_jobs", "Jobs by where they stand", labels=["cluster", "state"])
         nodes = GaugeMetricFamily("schedd_nodes", "Nodes by state", labels=["cluster", "state"])
-        switched = GaugeMetricFamily(
-            "schedd_nodes_switched",
-            "Nodes that were switched, by what became of them",
-            labels=["cluster", "power"],
-        )
-        saved = _counter("schedd_power_saved_joules", "Not drawn by nodes since they were switched off")
         waiting = _gauge("schedd_events_waiting", "Events that came and are not handled yet")
         arriving = _gauge("schedd_jobs_arriving", "New jobs of a snapshot that are not taken in yet")
         decisions = _gauge("schedd_decisions_open", "Decisions whose outcome is not known yet")
@@ -73,10 +68,6 @@ class StateOf(Collector):
                 jobs.add_metric([*name, state], count)
             for state, count in Counter(node.state for node in published.nodes.values()).items():
                 nodes.add_metric([*name, state], count)
-            phases = Counter(one.phase for one in published.power.values())
-            for phase in ("stopping", "off", "booting", "failed"):
-                switched.add_metric([*name, phase], phases[phase])
-            saved.add_metric(name, published.power_saved)
             placed = published.starts >= 0
             last = int((published.starts[placed] + published.durations[placed]).max(initial=0))
             waiting.add_metric(name, loop.pending)
@@ -94,7 +85,7 @@ class StateOf(Collector):
             stale.add_metric(name, bool(published.stale))
             failing.add_metric(name, bool(loop.failure or loop.trouble or loop.failing))
             opened = Counter(alert.kind for alert in loop.alarms.open)
-            for kind in KINDS:
+            for kind in alert_kinds():
                 alerts.add_metric([*name, kind], opened[kind])
             for kind, (_, p50, p90) in published.expected_held.items():
                 covered.add_metric([*name, kind, "0.5"], p50)
@@ -110,8 +101,6 @@ class StateOf(Collector):
         yield from (
             jobs,
             nodes,
-            switched,
-            saved,
             waiting,
             arriving,
             decisions,
@@ -123,6 +112,9 @@ class StateOf(Collector):
         )
         yield from (paused, halted, stale, failing, alerts, covered, leading, generations, at_risk, breaches)
         yield from (pressures, oldest)
+        shown = {loop.name: loop.published for loop in self._shown}
+        for module in feature_modules("metrics"):
+            yield from module.collect_metrics(shown)
         yield from self._background()
         durable = self._clusters.durable
         if durable is not None and durable.opened.is_set():

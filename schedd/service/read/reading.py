@@ -274,7 +274,7 @@ def nodes(
     failing = rates_of(published)
     views = []
     for name in wanted:
-        facts = published.nodes[name]
+        facts, details = published.nodes[name], published.node_details.get(name, {})
         cpus, mem, gpus = used.get(name, (0, 0, 0))
         views.append(
             NodeView(
@@ -282,7 +282,7 @@ def nodes(
                 state=facts.state,
                 closed=published.closed.get(name, ""),
                 held=held.get(name, ""),
-                power=published.power[name].phase if name in published.power else "on",
+                power=details.get("power", "on"),
                 cpus=facts.cpus,
                 mem=facts.mem,
                 gpus=facts.gpus,
@@ -290,7 +290,7 @@ def nodes(
                 free_mem=max(0, facts.mem - mem),
                 free_gpus=max(0, facts.gpus - gpus),
                 mtbf=round(1 / failing[name]) if failing.get(name) else None,
-                watts=published.meters[name].last if name in published.meters else None,
+                watts=details.get("watts"),
                 properties=facts.properties,
                 jobs=tuple(here.get(name, ())),
             )

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from schedd.features.power.meter import HALF_LIFE, Meter
 from schedd.policy.economy import Draw
-from schedd.policy.metering import HALF_LIFE, Meter
 
 T = 1_760_000_000
 

@@ -7,6 +7,7 @@ import pytest
 
 from schedd.engine import Engine
 from schedd.engine.show.view import publish
+from schedd.features.power.state import PublishedPower, power_of
 from schedd.policy.economy import Draw
 from schedd.wire import PlanningHeld, PowerWish, Switch, Switched, WattsRead
 from tests.engine.cluster import Cluster, T
@@ -32,7 +33,7 @@ class Powered(Cluster):
         return [(one.time - T, one.node, one.on) for one in self.decisions if isinstance(one, Switch)]
 
     def phase(self, node: str) -> str:
-        found = self.engine.state.power.get(node)
+        found = power_of(self.engine.state).nodes.get(node)
         return found.phase if found is not None else "on"
 
     def at(self, moment: int) -> None:
@@ -100,7 +101,7 @@ def test_a_job_that_comes_is_planned_from_when_the_node_can_be_there_and_starts_
     assert 380 <= start <= 300 + 80 + 40
     cluster.at(300 + 62 + 20)
     assert cluster.runs("1") == [360 + cluster.orders()[-1][0] - 300]
-    assert cluster.engine.state.boots == {"4": [60]}
+    assert power_of(cluster.engine.state).boots == {"4": [60]}
 
 
 def test_what_boots_took_is_what_is_counted_with_next() -> None:
@@ -211,7 +212,7 @@ def test_a_dry_run_switches_nothing_and_says_what_it_would() -> None:
     cluster = Powered(nodes=3, mode="dry", spares={"*": 1})
     cluster.at(300)
     assert cluster.orders() == []
-    assert publish(cluster.engine.state).power_would == ("n1", "n2")
+    assert publish(cluster.engine.state).part(PublishedPower).would_be_off == ("n1", "n2")
 
 
 def test_an_admin_switches_a_node_off_holds_it_and_gives_it_back() -> None:
@@ -256,10 +257,10 @@ def test_without_saving_nodes_that_are_off_come_back() -> None:
 def test_a_checkpoint_keeps_what_is_off_and_what_was_saved() -> None:
     cluster = Powered(nodes=2)
     cluster.at(500)
-    saved = cluster.engine.state.power_saved
+    saved = power_of(cluster.engine.state).saved_joules
     assert saved > 2 * 90 * 200
     again = Engine.restore(cluster.engine.checkpoint())
-    assert again.state.power == cluster.engine.state.power
+    assert power_of(again.state).nodes == power_of(cluster.engine.state).nodes
     cluster.engine = again
     cluster.submit("1")
     cluster.at(700)
@@ -304,9 +305,9 @@ def test_what_boards_measure_goes_before_what_is_set() -> None:
     assert (found.idle, found.off) == (150.0, 10.0)
     assert found.core == pytest.approx(4.0, abs=0.01)
     assert cluster.draw("n2") == Draw(150.0, off=10.0)  # it was never busy
-    assert "strange" not in cluster.engine.state.meters
+    assert "strange" not in power_of(cluster.engine.state).meters
     again = Engine.restore(cluster.engine.checkpoint(), cluster.engine.state.settings)
-    assert again.state.meters == cluster.engine.state.meters
+    assert power_of(again.state).meters == power_of(cluster.engine.state).meters
     assert again.state.economy == cluster.engine.state.economy
 
 
@@ -324,8 +325,8 @@ def test_a_node_that_boots_or_stops_is_not_measured() -> None:
     cluster.at(135)
     assert cluster.phase("n2") == "stopping"
     cluster.read(n2=555.0)
-    assert "n2" not in cluster.engine.state.meters
+    assert "n2" not in power_of(cluster.engine.state).meters
     cluster.at(300)
     assert cluster.phase("n2") == "off"
     cluster.read(n2=6.0)
-    assert cluster.engine.state.meters["n2"].off == 6.0
+    assert power_of(cluster.engine.state).meters["n2"].off == 6.0

@@ -1,0 +1,1 @@
+"""The features of schedd, each in a folder of its own: see ``schedd/feature_list.py``."""

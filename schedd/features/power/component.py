@@ -1,0 +1,53 @@
+"""What power saving adds to the engine."""
+
+from typing import Final
+
+from schedd.engine.component import AlertKind, Component
+from schedd.features.power.metering import note_readings
+from schedd.features.power.rules import (
+    awaits_switch,
+    block_slots,
+    change_wish,
+    closed_because,
+    closing_nodes,
+    forget_kinds,
+    has_failed,
+    is_away,
+    move_blocks,
+    note_reported_nodes,
+    note_switched,
+    planned_node,
+)
+from schedd.features.power.state import (
+    PowerState,
+    measured_draws,
+    node_details,
+    published_power,
+    without_blocks,
+)
+from schedd.features.power.switching import next_examination, switch_nodes
+from schedd.wire import PowerWish, Switch, Switched, WattsRead
+
+__all__ = ["COMPONENT"]
+
+COMPONENT: Final = Component(
+    name="power",
+    state=PowerState,
+    handlers={PowerWish: change_wish, Switched: note_switched, WattsRead: note_readings},
+    before_events=move_blocks,
+    nodes_reported=note_reported_nodes,
+    nodes_replaced=forget_kinds,
+    planned_node=planned_node,
+    is_away=is_away,
+    closed_because=closed_because,
+    closing=closing_nodes,
+    settle=switch_nodes,
+    next_wake=next_examination,
+    slots=block_slots,
+    alerts={"power": AlertKind("a node could not be switched on or off", has_failed)},
+    published=published_power,
+    measured_draws=measured_draws,
+    node_details=node_details,
+    open_decisions={Switch: awaits_switch},
+    without_plan=without_blocks,
+)

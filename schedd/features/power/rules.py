@@ -1,0 +1,370 @@
+"""What the plan knows of nodes that are switched off and on, and what becomes of orders to switch them.
+
+A node that was switched off is not lost: jobs are planned on it from the moment at which it could be back.
+Until then a *block*, a slot of the plan that takes the whole node, keeps jobs away. While no job is planned
+on the node, the block's end moves on with time. Once a job is planned there, the end stays, and the node is
+switched on ahead of that job.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from schedd.engine.facts.records import Cause
+from schedd.engine.facts.state import EngineState
+from schedd.engine.facts.words import moment_in_words
+from schedd.engine.machine.nodes import refresh
+from schedd.engine.machine.reservations import block_takes
+from schedd.engine.place.places import make_way
+from schedd.features.power.state import NodePower, power_of
+from schedd.model import FOREVER, Chunk, Node, NodeState, Place, Request
+from schedd.wire import NodeChanged, PowerWish, Switch, Switched
+
+__all__ = [
+    "awaits_switch",
+    "block_slots",
+    "boot_time",
+    "change_wish",
+    "closed_because",
+    "closing_nodes",
+    "forget_kinds",
+    "gives_up",
+    "has_failed",
+    "is_away",
+    "lead_time",
+    "move_blocks",
+    "note_reported_nodes",
+    "note_switched",
+    "order_switch",
+    "planned_node",
+    "time_to_return",
+]
+
+_BLOCK: Final = Request((Chunk(cpus=0),), Place.FREE, exclusive=True)
+_COUNTED_BOOTS: Final = 10
+"""Latest boots of a kind of nodes that count."""
+_MOST_FAILURES: Final = 5
+"""After so many failures in a row a node is not switched any more."""
+_ORDER_EXPIRES_S: Final = 120
+"""An order that was not begun after this time is void."""
+_LEAST_STOP_S: Final = 600
+"""A node that was switched off may be shown up for at least this long: the server notices late."""
+_DAY: Final = 86_400
+
+
+# ---- how long switching takes -------------------------------------------------------------------
+
+
+def _kind_of(state: EngineState, name: str) -> str:
+    """The node's kind, by its cores and properties without values: nodes of a kind boot alike."""
+    kinds = power_of(state).kinds
+    kind = kinds.get(name)
+    if kind is None:
+        facts = state.node_facts[name]
+        properties = sorted(one for one in facts.properties if "=" not in one)
+        kind = kinds[name] = " ".join([str(facts.cpus), *properties])
+    return kind
+
+
+def boot_time(state: EngineState, name: str) -> int:
+    """Seconds from the order until the server shows the node up: the longest of the latest boots of its kind,
+    or ``boot_time`` of the settings.
+    """
+    boots = power_of(state).boots.get(_kind_of(state, name))
+    return max(boots) if boots else state.site.power_saving.boot_time
+
+
+def lead_time(state: EngineState, name: str) -> int:
+    """By how many seconds a node is switched on early, and by how many a block is moved at least."""
+    return max(1, min(60, boot_time(state, name) // 4))
+
+
+def time_to_return(state: EngineState, one: NodePower) -> int:
+    """Seconds until a node that is off, or on its way down, would be up if it were switched on now."""
+    stopping = state.site.power_saving.stop_time if one.phase == "stopping" else 0
+    return stopping + boot_time(state, one.node)
+
+
+# ---- what the plan sees -------------------------------------------------------------------------
+
+
+def planned_node(state: EngineState, name: str, node: Node) -> Node:
+    """The node as the plan is to see it: one that was switched off counts as up, and its block says from when
+    on; one that an admin wants off, or not switched on, gets no new jobs.
+    """
+    one = power_of(state).nodes.get(name)
+    if one is None:
+        return node
+    if one.wish == "off" or (one.wish == "hold" and one.phase != "on"):
+        return replace(node, state=NodeState.DRAIN)
+    if one.away and node.state is NodeState.DOWN:
+        return replace(node, state=NodeState.UP)
+    return node
+
+
+def is_away(state: EngineState, name: str) -> bool:
+    """Whether the node is down because it was switched off, or is on its way up."""
+    one = power_of(state).nodes.get(name)
+    return one is not None and one.away
+
+
+def closed_because(state: EngineState, name: str) -> str:
+    """Why a node gets no new jobs, to follow "node n1 is"; empty where an admin wants nothing of it."""
+    one = power_of(state).nodes.get(name)
+    if one is None or one.wish not in ("off", "hold") or one.phase == "failed":
+        return ""
+    return f"switched off by {one.by}" + (f": {one.reason}" if one.reason else "")
+
+
+def closing_nodes(state: EngineState) -> Mapping[str, str]:
+    """Nodes that an admin wants off and that are up, each with why."""
+    return {
+        one.node: "to be switched off" + (f": {one.reason}" if one.reason else "")
+        for one in power_of(state).nodes.values()
+        if one.wish == "off" and not one.away
+    }
+
+
+def block_slots(state: EngineState) -> Iterator[int]:
+    """The slots that keep jobs off nodes."""
+    return (one.block for one in power_of(state).nodes.values() if one.block >= 0)
+
+
+def has_failed(state: EngineState, name: str) -> bool:
+    """Whether the last order to switch the node failed."""
+    one = power_of(state).nodes.get(name)
+    return one is not None and one.failures > 0
+
+
+def awaits_switch(state: EngineState, decision: Switch) -> bool:
+    """Whether this order is the node's latest, and open."""
+    one = power_of(state).nodes.get(decision.node)
+    return one is not None and one.decision == decision.id
+
+
+def forget_kinds(state: EngineState) -> None:
+    """Nodes were changed, so their kinds may be others."""
+    power_of(state).kinds.clear()
+
+
+def move_blocks(state: EngineState, event: str) -> None:
+    """Move the ends of blocks on with time, end orders that were not carried out in time, and count the
+    energy saved. To be called before events are handled: nothing may be planned on a node before it could be
+    back.
+    """
+    _count_saved_energy(state)
+    first_starts = _FirstStarts(state)
+    power = power_of(state)
+    for name in list(power.nodes):
+        one = power.nodes[name]
+        if name not in state.node_facts or name not in state.plan.nodes:
+            continue  # the next snapshot says more
+        if one.phase == "stopping" and state.now >= one.since + _most_stop_time(state):
+            _fail(state, one, "the server still shows it up", event)
+        elif one.phase == "booting" and state.now >= one.since + 2 * boot_time(state, name) + 60:
+            took = state.now - one.since
+            _fail(state, one, f"the server does not show it up {took} s after it was switched on", event)
+        elif one.away:
+            _update_block(state, one, event, first_starts)
+
+
+def _most_stop_time(state: EngineState) -> int:
+    return max(_LEAST_STOP_S, 3 * state.site.power_saving.stop_time)
+
+
+class _FirstStarts:
+    """By node: when the first job that is planned there starts. Computed for all nodes when first needed: a
+    batch may ask for each of many nodes.
+    """
+
+    def __init__(self, state: EngineState) -> None:
+        self._state = state
+        self._by_row: dict[int, int] | None = None
+
+    def on(self, name: str) -> int:
+        """Seconds since the epoch; FOREVER without a planned job."""
+        plan = self._state.plan
+        if self._by_row is None:
+            slots = plan.planned()
+            held = plan.readable().held(slots)
+            held = held.of(~held.of_pools)
+            starts = plan.starts(slots)[held.owner]
+            self._by_row = {}
+            for row, start in zip(held.rows.tolist(), starts.tolist(), strict=True):
+                if start < self._by_row.get(row, FOREVER):
+                    self._by_row[row] = start
+        return self._by_row.get(plan.row_of[name], FOREVER)
+
+    def forget(self) -> None:
+        """Jobs were moved."""
+        self._by_row = None
+
+
+def _update_block(state: EngineState, one: NodePower, event: str, first_starts: _FirstStarts) -> None:
+    """Let the node's block end when the node could be back, or when the first job planned there starts."""
+    nodes = power_of(state).nodes
+    if one.wish == "off" or (one.wish == "hold" and one.phase != "booting"):
+        nodes[one.node] = _unblocked(state, one)
+        return
+    lead = lead_time(state, one.node)
+    if one.phase == "booting":
+        until = one.since + boot_time(state, one.node)
+        if state.now >= max(until, one.until):  # it is late
+            until = state.now + lead
+        if until > one.until or one.block < 0:
+            nodes[one.node] = _blocked(state, one, until, event, first_starts)
+        return
+    soonest = state.now + time_to_return(state, one)
+    wanted = soonest + lead + state.site.power_saving.delay
+    if one.block >= 0:
+        first = first_starts.on(one.node)
+        if first < wanted:
+            wanted = max(one.until, min(first, wanted), soonest)
+        if abs(wanted - one.until) <= lead // 2 and one.until >= soonest:
+            return
+    nodes[one.node] = _blocked(state, one, wanted, event, first_starts)
+
+
+def _blocked(
+    state: EngineState, one: NodePower, until: int, event: str, first_starts: _FirstStarts
+) -> NodePower:
+    """Keep jobs off the node until then. Jobs that are planned there before are planned anew."""
+    plan, slot = state.plan, one.block
+    if slot < 0:
+        slot = state.new_slot(_BLOCK, max(1, until - state.now))
+        plan.fix(slot, state.now, block_takes(plan, [one.node], ""))
+    else:
+        plan.set_duration(slot, max(1, until - plan.start(slot)), state.now)
+    if one.block < 0 or (until > one.until and first_starts.on(one.node) < until):
+        words = f"node {one.node} is not on before {moment_in_words(until)}"
+        make_way(state, [slot], event, Cause.NODE_LOST, words)
+        first_starts.forget()
+    state.due = None
+    return replace(one, block=slot, until=until)
+
+
+def _unblocked(state: EngineState, one: NodePower) -> NodePower:
+    if one.block >= 0:
+        state.drop_slot(one.block)
+        state.due = None
+    return replace(one, block=-1, until=0)
+
+
+# ---- orders and what becomes of them ------------------------------------------------------------
+
+
+def order_switch(state: EngineState, name: str, event: str, *, on: bool) -> None:
+    """Decide that a node is switched; from now on the plan counts with it."""
+    power = power_of(state)
+    one = power.nodes.get(name) or NodePower(name)
+    decision = state.next_decision()
+    expires = state.now + _ORDER_EXPIRES_S
+    state.decisions.append(
+        Switch(id=decision, cause=event, time=state.now, node=name, on=on, expires=expires)
+    )
+    one = replace(one, decision=decision, code=0, text="")
+    if one.phase == "failed":  # the plan does not count with it before it is up
+        failures = one.failures + 1
+        power.nodes[name] = replace(one, again=state.now + _retry_wait(state, failures), failures=failures)
+        return
+    one = replace(one, phase="booting" if on else "stopping", since=state.now)
+    power.free_since.pop(name, None)
+    power.nodes[name] = one
+    _update_block(state, one, event, _FirstStarts(state))
+
+
+def note_switched(state: EngineState, event: Switched) -> None:
+    """The site's command ended. Whether the node is on or off, the server shows later."""
+    one = power_of(state).nodes.get(event.node)
+    if one is None or one.decision != event.decision_id:
+        return
+    one = replace(one, decision="", code=event.code, text=event.text)
+    power_of(state).nodes[one.node] = one
+    if not event.done and one.phase in ("stopping", "booting"):
+        _fail(state, one, event.text or f"the command ended with {event.code}", event.id)
+
+
+def note_reported_nodes(state: EngineState, events: Sequence[NodeChanged]) -> None:
+    """Note which of the switched nodes the server shows up or down now."""
+    power = power_of(state)
+    if not power.nodes:
+        return
+    for event in events:
+        one = power.nodes.get(event.node.name)
+        if one is None:
+            continue
+        settled = replace(one, since=state.now, decision="", failures=0, again=0)
+        if one.phase == "stopping" and event.node.state == "down":
+            power.nodes[one.node] = replace(settled, phase="off")
+        elif one.phase in ("off", "booting", "failed") and event.node.state == "up":
+            if one.phase == "booting" and one.node in state.node_facts:
+                boots = power.boots.setdefault(_kind_of(state, one.node), [])
+                boots.append(max(1, state.now - one.since))
+                del boots[:-_COUNTED_BOOTS]
+            state.frees += 1
+            power.nodes[one.node] = _unblocked(state, replace(settled, phase="on"))
+
+
+def _fail(state: EngineState, one: NodePower, why: str, event: str) -> None:
+    """A node could not be switched: it counts as it is now, and is tried again later."""
+    on, failures = one.phase == "booting", one.failures + 1
+    wait = _retry_wait(state, failures)
+    one = replace(
+        _unblocked(state, one),
+        phase="failed" if on else "on",
+        since=state.now,
+        decision="",
+        failures=failures,
+        again=state.now + wait,
+        text=one.text or why,
+    )
+    power_of(state).nodes[one.node] = one
+    if gives_up(one):
+        then = "there is no further try until the node is up"
+    else:
+        then = f"the next try is in {wait} s"
+    words = f"node {one.node} could not be switched {'on' if on else 'off'}: {why}; {then}"
+    state.alert(event, "power", words, one.node)
+    if one.node in state.plan.nodes:
+        refresh(state, one.node, event, words)
+
+
+def _retry_wait(state: EngineState, failures: int) -> int:
+    """Seconds until the next try: retry * 2^(failures - 1), at most a day."""
+    return int(min(_DAY, state.site.power_saving.retry * 2 ** min(failures - 1, 16)))
+
+
+def gives_up(one: NodePower) -> bool:
+    """Whether switching the node failed so often that it is not tried any more."""
+    return one.failures >= _MOST_FAILURES
+
+
+def change_wish(state: EngineState, event: PowerWish) -> None:
+    """Note what an admin wants of a node. Nodes are switched accordingly at the end of the batch."""
+    power = power_of(state)
+    one = power.nodes.get(event.node) or NodePower(event.node)
+    one = replace(one, wish=event.wish, by=event.by, reason=event.reason, failures=0, again=0)
+    if event.wish == "auto":
+        one = replace(one, by="", reason="")
+    power.nodes[event.node] = one
+    power.due = state.now
+    if event.node not in state.plan.nodes:
+        return
+    if one.away:
+        _update_block(state, one, event.id, _FirstStarts(state))
+    words = f"node {event.node}: an admin wants its power {event.wish}"
+    refresh(state, event.node, event.id, words)
+
+
+def _count_saved_energy(state: EngineState) -> None:
+    """Add what nodes that are off did not draw since it was last counted."""
+    power = power_of(state)
+    seconds, power.saved_until = state.now - power.saved_until, state.now
+    if not 0 < seconds < _DAY:
+        return
+    for name, one in power.nodes.items():
+        facts = state.node_facts.get(name)
+        if one.phase == "off" and facts is not None:
+            draw = state.economy.draw(name, facts.properties)
+            if draw is not None:
+                power.saved_joules += round((draw.idle - draw.off) * seconds)

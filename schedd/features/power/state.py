@@ -1,0 +1,146 @@
+"""What the engine knows of the power of nodes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final, Literal
+
+from schedd.engine.facts.state import EngineState
+from schedd.features.power.meter import Meter
+from schedd.plan.schema import LISTS, NAMES, NUMBER, How, declared
+from schedd.policy.economy import Draw
+
+__all__ = [
+    "NodePower",
+    "PowerAim",
+    "PowerPhase",
+    "PowerState",
+    "PublishedPower",
+    "measured_draws",
+    "node_details",
+    "power_of",
+    "published_power",
+    "without_blocks",
+]
+
+PowerPhase = Literal["on", "stopping", "off", "booting", "failed"]
+PowerAim = Literal["on", "off", "hold", "auto"]
+
+
+@dataclass(frozen=True, slots=True)
+class NodePower:
+    """What was done to a node's power. ``since`` is when the phase began, ``decision`` the open order.
+
+    ``block`` is the slot that keeps jobs off the node until ``until``, -1 without one. ``failures`` counts
+    failed orders in a row; nothing is tried before ``again``. ``wish`` is an admin's. Nodes that were never
+    switched, and for which no admin wished anything, have no record.
+    """
+
+    node: str
+    phase: PowerPhase = "on"
+    since: int = 0
+    decision: str = ""
+    block: int = -1
+    until: int = 0
+    failures: int = 0
+    again: int = 0
+    wish: PowerAim = "auto"
+    by: str = ""
+    reason: str = ""
+    code: int = 0
+    text: str = ""
+    """What the last command printed, or why it failed."""
+
+    @property
+    def away(self) -> bool:
+        """Whether it was switched off by us, or is on its way up or down: not lost, though it is down."""
+        return self.phase in ("stopping", "off", "booting")
+
+
+_NODES: Final = How(
+    dict,
+    lambda nodes: list(nodes.values()),
+    lambda saved: {one["node"]: NodePower(**one) for one in saved},
+    each=asdict,
+    kind=NodePower,
+)
+
+
+def _load_meters(saved: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, Meter]:
+    def load(values: dict[str, Any]) -> Meter:
+        draw = values.pop("draw")
+        return Meter(**values, draw=Draw(**draw) if draw is not None else None)
+
+    return {name: load(dict(values)) for name, values in saved}
+
+
+_METERS: Final = How(
+    dict,
+    lambda meters: list(meters.items()),
+    _load_meters,
+    each=lambda pair: [pair[0], asdict(pair[1])],
+)
+
+
+@dataclass(slots=True)
+class PowerState:
+    """The component's part of the engine's state. Times are seconds since the epoch (UTC)."""
+
+    nodes: dict[str, NodePower] = declared(_NODES, make=dict, carried=True, lasting=True)
+    boots: dict[str, list[int]] = declared(LISTS, make=dict, carried=True, lasting=True)
+    """By kind of node: how long its latest boots took, in seconds."""
+    kinds: dict[str, str] = declared(How(lambda _: {}, saved=False), make=dict)
+    """By node: its kind, as far as it was needed since nodes changed."""
+    free_since: dict[str, int] = declared(NAMES, make=dict)
+    """By node: since when nothing runs on it, as far as that was looked at."""
+    meters: dict[str, Meter] = declared(_METERS, make=dict, carried=True, lasting=True)
+    """By node: what its board measured."""
+    meters_due: int = declared(NUMBER, default=0, carried=True)
+    """When readings take effect next."""
+    due: int = declared(NUMBER, default=0)
+    """When it is next examined which nodes are to be switched."""
+    would_be_off: tuple[str, ...] = declared(How(load=tuple), default=())
+    """In a dry run: the nodes that would be off."""
+    saved_until: int = declared(NUMBER, default=0, carried=True, lasting=True)
+    """Up to when ``saved_joules`` is counted."""
+    saved_joules: int = declared(NUMBER, default=0, carried=True, lasting=True)
+    """Energy that nodes did not draw because they were off, as far as their watts are known."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedPower:
+    """What other threads may read of the component."""
+
+    nodes: dict[str, NodePower]
+    would_be_off: tuple[str, ...]
+    saved_joules: int
+    meters: dict[str, Meter]
+
+
+def power_of(state: EngineState) -> PowerState:
+    """The component's part of the engine's state."""
+    return state.part(PowerState)
+
+
+def published_power(state: EngineState) -> PublishedPower:
+    """A copy for other threads."""
+    power = power_of(state)
+    return PublishedPower(dict(power.nodes), power.would_be_off, power.saved_joules, dict(power.meters))
+
+
+def measured_draws(state: EngineState) -> dict[str, Draw]:
+    """By node: the watts that its board measured, where readings are enough."""
+    return {name: one.draw for name, one in power_of(state).meters.items() if one.draw is not None}
+
+
+def node_details(state: EngineState) -> dict[str, dict[str, Any]]:
+    """By node: its ``power`` unless it is on, and the ``watts`` of the last reading."""
+    power = power_of(state)
+    found: dict[str, dict[str, Any]] = {name: {"power": one.phase} for name, one in power.nodes.items()}
+    for name, meter in power.meters.items():
+        found.setdefault(name, {})["watts"] = meter.last
+    return found
+
+
+def without_blocks(power: PowerState) -> None:
+    """Forget the slots that keep jobs off nodes: the plan is rebuilt without them."""
+    power.nodes = {name: replace(one, block=-1) for name, one in power.nodes.items()}

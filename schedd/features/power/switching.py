@@ -1,0 +1,219 @@
+"""Which nodes are switched off and on, and when: by what the plan needs.
+
+All nodes are examined every few seconds. A node that is off is switched on ahead of the first job that is
+planned there. A node that is idle, and that nothing needs for long, is switched off.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from schedd.engine.facts.state import EngineState
+from schedd.features.power.rules import (
+    block_slots,
+    boot_time,
+    gives_up,
+    lead_time,
+    order_switch,
+    time_to_return,
+)
+from schedd.features.power.state import NodePower, power_of
+from schedd.model import FOREVER
+from schedd.policy.economy import ALL_OTHERS
+
+__all__ = ["next_examination", "switch_nodes"]
+
+_EVERY_S: Final = 30
+"""Seconds between two examinations, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class _NextUses:
+    """By node: when it is first needed from now on. A node that is not here is never needed."""
+
+    first: dict[str, int]
+
+    def of(self, name: str) -> int:
+        return self.first.get(name, FOREVER)
+
+
+def switch_nodes(state: EngineState, event: str) -> None:
+    """Order what is to be switched now."""
+    saving, power = state.site.power_saving, power_of(state)
+    if state.now < power.due or state.policy is not None:
+        return
+    if saving.mode == "off" and not _has_wishes(state):
+        return
+    power.due = state.now + max(1, min(_EVERY_S, saving.boot_time // 4))
+    if state.halted or state.arriving or state.since < 0:
+        return  # what is needed is not known, or nothing is started anyway
+    uses = _next_uses(state)
+    _note_idle_nodes(state, uses)
+    _switch_on(state, uses, event)
+    _switch_off(state, uses, event)
+
+
+def next_examination(state: EngineState) -> int:
+    """When nodes are examined next; FOREVER: never."""
+    examines = state.policy is None and (state.site.power_saving.mode != "off" or _has_wishes(state))
+    return max(state.now + 1, power_of(state).due) if examines and state.node_facts else FOREVER
+
+
+def _has_wishes(state: EngineState) -> bool:
+    """Whether a node is off, or an admin wants something of one."""
+    return any(one.wish != "auto" or one.away for one in power_of(state).nodes.values())
+
+
+def _next_uses(state: EngineState) -> _NextUses:
+    """When each node is first needed: by a running or planned job, or by a reservation."""
+    plan, jobs = state.plan, state.plan.jobs
+    slots = np.flatnonzero(jobs.starts >= 0)
+    slots = slots[~np.isin(slots, list(block_slots(state)))]
+    held = plan.readable().held(slots)
+    held = held.of(~held.of_pools)
+    begins = jobs.starts[slots][held.owner]
+    ends = begins + jobs.durations[slots][held.owner]
+    left = ends > state.now
+    first: dict[str, int] = {}
+    for row, begin in zip(held.rows[left].tolist(), begins[left].tolist(), strict=True):
+        name = plan.name_of[row]
+        if begin < first.get(name, FOREVER):
+            first[name] = begin
+    for record in state.slotless.values():  # jobs that run although their requests are not understood
+        for share in record.facts.shares:
+            first[share.node] = state.now
+    return _NextUses(first)
+
+
+def _note_idle_nodes(state: EngineState, uses: _NextUses) -> None:
+    free_since = power_of(state).free_since
+    for name in state.node_facts:
+        if uses.of(name) <= state.now:
+            free_since.pop(name, None)
+        else:
+            free_since.setdefault(name, state.now)
+    for name in free_since.keys() - state.node_facts.keys():
+        del free_since[name]
+
+
+# ---- on -----------------------------------------------------------------------------------------
+
+
+def _switch_on(state: EngineState, uses: _NextUses, event: str) -> None:
+    saving, nodes = state.site.power_saving, power_of(state).nodes
+    room = saving.at_once - sum(one.phase == "booting" for one in nodes.values())
+    wanted: list[tuple[int, str]] = []
+    missing = _missing_spares(state, uses)
+    for name, one in nodes.items():
+        if name not in state.plan.nodes or state.now < one.again:
+            continue
+        if one.phase == "failed" and one.wish not in ("off", "hold") and not gives_up(one):
+            wanted.append((FOREVER, name))
+        if one.phase != "off" or one.wish in ("off", "hold"):
+            continue
+        needed = uses.of(name)
+        if one.wish == "on" or saving.mode != "on":
+            wanted.append((state.now, name))
+        elif needed - time_to_return(state, one) - lead_time(state, name) <= state.now:
+            wanted.append((needed, name))
+        elif needed == FOREVER:
+            kinds = [kind for kind in _spare_kinds(state, name) if missing.get(kind, 0) > 0]
+            for kind in kinds:
+                missing[kind] -= 1
+            if kinds:
+                wanted.append((FOREVER, name))
+    for _, name in sorted(wanted)[: max(0, room)]:
+        order_switch(state, name, event, on=True)
+
+
+def _spare_kinds(state: EngineState, name: str) -> tuple[str, ...]:
+    """The properties in ``spares`` of the settings for which this node counts."""
+    known = {name, *state.node_facts[name].properties, ALL_OTHERS}
+    return tuple(kind for kind in state.site.power_saving.spares if kind in known)
+
+
+def _count_spares(state: EngineState, uses: _NextUses) -> dict[str, int]:
+    """By property in ``spares`` of the settings: how many idle nodes have it. Those that boot for no job
+    count.
+    """
+    found = dict.fromkeys(state.site.power_saving.spares, 0)
+    if not found:
+        return found
+    for name in state.node_facts:
+        one = power_of(state).nodes.get(name)
+        coming = one is not None and one.phase == "booting" and uses.of(name) == FOREVER
+        if coming or (_is_on(state, name) and uses.of(name) > state.now + boot_time(state, name)):
+            for kind in _spare_kinds(state, name):
+                found[kind] += 1
+    return found
+
+
+def _missing_spares(state: EngineState, uses: _NextUses) -> dict[str, int]:
+    if not state.site.power_saving.spares:
+        return {}
+    idle = _count_spares(state, uses)
+    return {kind: count - idle[kind] for kind, count in state.site.power_saving.spares.items()}
+
+
+def _is_on(state: EngineState, name: str) -> bool:
+    one = power_of(state).nodes.get(name)
+    return state.node_facts[name].state == "up" and (one is None or one.phase == "on")
+
+
+# ---- off ----------------------------------------------------------------------------------------
+
+
+def _switch_off(state: EngineState, uses: _NextUses, event: str) -> None:
+    saving, nodes = state.site.power_saving, power_of(state).nodes
+    room = saving.at_once - sum(one.phase == "stopping" for one in nodes.values())
+    for name, one in list(nodes.items()):
+        if one.wish == "off" and room > 0 and _may_switch_off(state, name) and uses.of(name) > state.now:
+            order_switch(state, name, event, on=False)
+            room -= 1
+    if saving.mode == "off":
+        return
+    candidates = sorted(_unneeded_nodes(state, uses), key=lambda name: (-_saved_watts(state, name), name))
+    idle = _count_spares(state, uses)
+    would_be_off: list[str] = []
+    for name in candidates:
+        kinds = _spare_kinds(state, name)
+        if any(idle[kind] <= saving.spares[kind] for kind in kinds):
+            continue
+        for kind in kinds:
+            idle[kind] -= 1
+        if saving.mode == "dry":
+            would_be_off.append(name)
+        elif room > 0:
+            order_switch(state, name, event, on=False)
+            room -= 1
+    power_of(state).would_be_off = tuple(would_be_off)
+
+
+def _unneeded_nodes(state: EngineState, uses: _NextUses) -> Iterator[str]:
+    """Nodes that were idle for long enough, and that nothing needs soon."""
+    saving, power = state.site.power_saving, power_of(state)
+    never = frozenset(saving.never)
+    for name, facts in state.node_facts.items():
+        one = power.nodes.get(name) or NodePower(name)
+        if one.wish != "auto" or not _may_switch_off(state, name) or never & {name, *facts.properties}:
+            continue
+        if state.now < one.since + saving.min_up or state.now < one.again:
+            continue
+        if state.now < power.free_since.get(name, state.now) + saving.idle:
+            continue
+        back = state.now + saving.stop_time + boot_time(state, name) + lead_time(state, name) + saving.delay
+        if uses.of(name) >= back + saving.min_off:
+            yield name
+
+
+def _may_switch_off(state: EngineState, name: str) -> bool:
+    """Whether the node is on, and neither an admin nor a job past its walltime keeps it closed."""
+    closed = name in state.blocked or name in state.holes or ("node", name) in state.holds
+    return name in state.plan.nodes and _is_on(state, name) and not closed
+
+
+def _saved_watts(state: EngineState, name: str) -> float:
+    draw = state.economy.draw(name, state.node_facts[name].properties)
+    return draw.idle - draw.off if draw is not None else 0.0

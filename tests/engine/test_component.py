@@ -1,0 +1,61 @@
+"""The component protocol: what each feature declares, and that the engine works without any."""
+
+import subprocess
+import sys
+from dataclasses import MISSING, fields
+from typing import Any, get_args
+
+import pytest
+
+from schedd.engine import handlers
+from schedd.engine.component import Component, components, handlers_of_components, lasting_fields
+from schedd.engine.facts.alerts import alert_kinds
+from schedd.plan.schema import how_of
+from schedd.wire import Event, NodeChanged, PlanningHeld, PlanningReleased
+
+WITHOUT_FEATURES = """
+import schedd.feature_list
+schedd.feature_list.FEATURES = ()
+from tests.engine.cluster import Cluster
+from schedd.engine import Engine
+cluster = Cluster(nodes=2)
+cluster.submit("1", walltime=100)
+cluster.submit("2", "2:ppn=4", walltime=100)
+starts = cluster.start("1"), cluster.start("2")
+cluster.at(150)
+engine = Engine.restore(cluster.engine.checkpoint())
+assert engine.state.parts == {}
+print(*starts)
+"""
+
+
+def test_each_type_of_event_has_one_handler() -> None:
+    of_components = handlers_of_components()
+    own = handlers._HANDLERS
+    assert not own.keys() & of_components.keys()
+    kinds = set(get_args(Event)) - {NodeChanged, PlanningHeld, PlanningReleased}
+    assert own.keys() | of_components.keys() >= kinds
+
+
+@pytest.mark.parametrize("one", components(), ids=lambda one: one.name)
+def test_each_field_of_a_component_says_how_it_is_copied_and_what_it_begins_with(one: Component[Any]) -> None:
+    for each in fields(one.state):
+        assert how_of(one.state, each.name) is not None
+        assert each.default is not MISSING or each.default_factory is not MISSING, each.name
+    assert all(how_of(one.state, name).saved for name in lasting_fields(one))
+
+
+def test_names_of_components_and_alerts_are_unique() -> None:
+    names = [one.name for one in components()]
+    assert len(set(names)) == len(names)
+    kinds = [kind for one in components() for kind in one.alerts]
+    assert len(set(kinds)) == len(kinds)
+    assert set(kinds) <= alert_kinds().keys()
+
+
+def test_the_engine_works_without_features() -> None:
+    run = [sys.executable, "-c", WITHOUT_FEATURES]
+    done = subprocess.run(run, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    first, second = done.stdout.split()
+    assert int(second) >= int(first)
