@@ -8,7 +8,7 @@ its queue. Patience is shorter for wide jobs, for which the machine is drained, 
 
 That room is kept in the plan itself, and those who wait on are planned again by age. Both are needed: a
 newcomer is promised the first gap that the plan has, and where older jobs stand late in it, many small
-promises take the room that these need (docs/developers/decisions/062-who-gets-free-room.md).
+promises take the room that these need (docs/developers/decisions/062-backfill-shortest.md).
 """
 
 from dataclasses import dataclass

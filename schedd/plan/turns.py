@@ -33,7 +33,7 @@ def by_age(jobs: Ints, slots: Ints) -> Ints:
 
     Not by start: a hole that a wide job leaves early is what the next wide job needs. Where those planned
     before it went first, narrow ones ate up the hole, and the machine was drained once more for the wide one
-    (docs/developers/decisions/009-who-waits-longest-is-repaired-first.md).
+    (docs/developers/decisions/009-repair-by-age.md).
     """
     return _by(at.READY, jobs, slots)
 
