@@ -1,12 +1,16 @@
 """Long random streams of events, in which an engine is compared with restored ones at each step."""
 
+import json
+import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any
 
+import numpy as np
+
 from schedd.engine import Engine, EngineSettings, Outcome
-from schedd.engine.checkpoint import Frozen, _opened
+from schedd.engine.checkpoint import _MAGIC, _SIZES, FORMAT, Frozen, _header, _opened
 from schedd.wire import (
     AccountMoved,
     AccountSet,
@@ -33,7 +37,7 @@ from schedd.wire.facts import NodeStateName
 from tests.engine.chaos.lives import Chaos, Placed, Ranked, Shortest, Strict, acts
 from tests.engine.chaos.values import JOBS, NODES
 
-__all__ = ["KINDS", "Stream", "stream"]
+__all__ = ["KINDS", "QUEUE_KINDS", "Stream", "stream"]
 
 _COMPARED = 300
 """Steps for which a restored engine goes on beside the first one, before it is restored anew."""
@@ -57,60 +61,96 @@ _ACCOUNTS = ["ann", "bob", "free"]
 
 
 def encoded(engine: Engine) -> bytes:
-    """The engine's state, without the side effects that a checkpoint has."""
-    return Frozen(engine.state, {"forgotten": engine.forgotten}).encode()
+    """The engine's state, without the side effects that a checkpoint has.
+
+    The same bytes as those of a checkpoint, made without a copy of the state and in one call of the JSON
+    encoder: a checkpoint is made in pieces, so that other threads may run between them.
+    """
+    pieces = _header(engine.state, {"forgotten": engine.forgotten})
+    while True:
+        try:
+            next(pieces)
+        except StopIteration as end:
+            header, arrays = end.value
+            break
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
+    body = b"".join(np.ascontiguousarray(array, "<i8").tobytes() for array in arrays.values())
+    sizes = _SIZES.pack(len(text), zlib.crc32(text), zlib.crc32(body))
+    return b"".join((_MAGIC, str(FORMAT).encode(), b"\n", sizes, text, body))
 
 
 class Compared:
-    """An engine, one that is restored before each call, and one that goes on from an earlier checkpoint.
+    """An engine, one that is restored now and then, and one that goes on from an earlier checkpoint.
 
     All three must decide and move the same and come to the same state. The first one is used.
     """
 
-    def __init__(self, engine: Engine, every: int = 1) -> None:
-        """``every``: before each call of so many one is restored; 1: before all."""
+    def __init__(self, engine: Engine, every_call: bool) -> None:
+        """``every_call``: an engine is restored before each call, and the states are compared after it; else
+        before the first call of a step, and the states are compared at the end of the step.
+        """
         self.engine = engine
         self.other = Engine.restore(encoded(engine))
-        self.every = every
+        self.every_call = every_call
+        self.fresh: Engine | None = None
         self.calls = 0
+        self.steps = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.engine, name)
 
     def handle(self, events: Iterable[Event], now: int) -> Outcome:
         batch = tuple(events)
-        others = [("restored earlier", self.other)]
-        if self.calls % self.every == 0:
-            others.append(("restored just before", Engine.restore(encoded(self.engine))))
+        if self.fresh is None:
+            self.fresh = Engine.restore(encoded(self.engine))
         outcome = self.engine.handle(batch, now)
         errors = [one.text for one in outcome.decisions if isinstance(one, Alert) and one.kind in _ERRORS]
         assert not self.engine.strayed, f"an error was kept: {errors}"
-        # What differs stays different in the one that is not restored again.
-        looked_at = {"restored just before"} | ({"restored earlier"} if self.calls % 10 == 0 else set())
-        state = b""
-        for name, one in others:
+        for name, one in (("restored earlier", self.other), ("restored just before", self.fresh)):
             found = one.handle(batch, now)
             assert found.decisions == outcome.decisions, _difference(name, outcome.decisions, found.decisions)
             assert found.taken == outcome.taken, name
             assert list(map(_plain, found.moves)) == list(map(_plain, outcome.moves)), name
             assert one.next_wake == self.engine.next_wake, name
-            if name in looked_at:
-                state = state or encoded(self.engine)
-                if encoded(one) != state:
-                    different = differences(self.engine, one)
-                    assert not different, f"{name}: another state: {different}"
         self.calls += 1
-        if self.calls % _COMPARED == 0:
-            self.other = Engine.restore(encoded(self.engine))
+        if self.every_call:
+            self._compare_states()
         return outcome
 
+    def end_step(self) -> None:
+        """Compare the states, and let the next step begin with an engine that is restored."""
+        self.steps += 1
+        if self.fresh is not None:
+            self._compare_states()
+
+    def _compare_states(self) -> None:
+        """What differs in the engine that was restored earlier stays different: it is looked at less often."""
+        compared = [("restored just before", self.fresh)]
+        if self.calls % 10 == 0:
+            compared.append(("restored earlier", self.other))
+        state = encoded(self.engine)
+        for name, one in compared:
+            if one is not None and encoded(one) != state:
+                different = differences(self.engine, one)
+                assert not different, f"{name}: another state: {different}"
+        if self.calls % 100 == 0:
+            assert Frozen(self.engine.state, {"forgotten": self.engine.forgotten}).encode() == state
+        self.fresh = None
+        if self.calls - self._restored >= _COMPARED:
+            self.other, self._restored = Engine.restore(state), self.calls
+
+    _restored = 0
+
     def pause(self, why: str) -> None:
-        for one in (self.engine, self.other):
+        for one in self._all():
             one.pause(why)
 
     def resume(self) -> None:
-        for one in (self.engine, self.other):
+        for one in self._all():
             one.resume()
+
+    def _all(self) -> list[Engine]:
+        return [self.engine, self.other, *([self.fresh] if self.fresh is not None else [])]
 
     def skip(self, events: Sequence[Event], now: int) -> tuple[Run, ...]:
         """A call that fails when it is done: all go on from the state before it, as the daemon does.
@@ -191,10 +231,10 @@ class Stream(Chaos):
         },
     )
 
-    def __init__(self, random: Random, every: int = 1) -> None:
+    def __init__(self, random: Random, every_call: bool = True) -> None:
         super().__init__()
         self.random = random
-        self.compared = Compared(self.engine, every)
+        self.compared = Compared(self.engine, every_call)
         self.engine = self.compared  # type: ignore[assignment]
         self.batches = 0
         self.switches: list[Switch] = []
@@ -377,7 +417,39 @@ class StrictStream(Stream):
     settings = _with(Stream.settings, Strict.settings)
 
 
+class FcfsStream(Stream):
+    """A strict queue in the order of arrival instead of a plan of all jobs."""
+
+    settings = replace(Stream.settings, policy="fcfs")
+
+
+class EasyStream(Stream):
+    """EASY backfilling in the order of arrival, with limits of the site, fair share and priorities."""
+
+    settings = replace(RankedStream.settings, policy="easy")
+
+
+class SortedStream(Stream):
+    """EASY backfilling of a queue that is sorted by area; jobs that waited for 12 hours go first."""
+
+    settings = replace(Stream.settings, policy="easy-area-12h")
+
+
+class FlexibleStream(Stream):
+    """EASY backfilling of a queue that is sorted by age, deadline and length."""
+
+    settings = replace(PlacedStream.settings, policy="flexible")
+
+
+class AggressiveStream(Stream):
+    """Whatever fits starts, in the order of arrival."""
+
+    settings = replace(StrictStream.settings, policy="aggressive")
+
+
 KINDS: list[type[Stream]] = [Stream, RankedStream, PlacedStream, ShortestStream, StrictStream]
+QUEUE_KINDS: list[type[Stream]] = [FcfsStream, EasyStream, SortedStream, FlexibleStream, AggressiveStream]
+"""Streams under queue policies, which plan no jobs but those that start."""
 
 
 def _handed(world: Stream, job: str, step: TransferDecision) -> Any:
@@ -416,3 +488,4 @@ def stream(world: Stream, steps: int) -> None:
         random.choices([act for _, act in possible], [weight for weight, _ in possible])[0]()
         world.every_job_has_an_answer()
         world.what_is_told_is_of_jobs_that_wait()
+        world.compared.end_step()
