@@ -3,6 +3,9 @@
 import os
 import subprocess
 import sys
+import threading
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ import pytest
 
 from schedd.plan.kernels import compiler
 from schedd.plan.kernels.jit import inlined, inner, kernel, maker
+from schedd.plan.kernels.layout import Ints
 from schedd.service.warmup import warm_up
 from tests.conftest import ROOT
 
@@ -123,11 +127,27 @@ def test_code_that_was_read_becomes_part_of_others(tmp_path: Path) -> None:
     assert kernel(more)(2) == 7
 
 
-@pytest.mark.parametrize("damage", [b"", b"no pickle", b"\x80\x05N."])
-def test_a_damaged_file_is_made_anew(tmp_path: Path, damage: bytes) -> None:
+def _cut(code: bytes) -> bytes:
+    return code[: len(code) // 2]
+
+
+def _zeroed(code: bytes) -> bytes:
+    """As a power failure leaves a file whose pages were not yet written."""
+    return code[:-800] + bytes(400) + code[-400:]
+
+
+def _flipped(code: bytes) -> bytes:
+    at = len(code) // 2
+    return code[:at] + bytes([code[at] ^ 1]) + code[at + 1 :]
+
+
+@pytest.mark.parametrize(
+    "damaged", [lambda _: b"", lambda _: b"no pickle", lambda _: b"\x80\x05N.", _cut, _zeroed, _flipped]
+)
+def test_a_damaged_file_is_made_anew(tmp_path: Path, damaged: Callable[[bytes], bytes]) -> None:
     _Shelf(tmp_path).kernel(1)
     (file,) = tmp_path.iterdir()
-    file.write_bytes(damage)
+    file.write_bytes(damaged(file.read_bytes()))
     second, third = _Shelf(tmp_path), _Shelf(tmp_path)
     assert (second.kernel(2), third.kernel(2)) == (6, 6)
     assert (second.compiled, third.compiled) == (1, 0)
@@ -194,3 +214,109 @@ def test_a_change_of_a_module_beside_makes_the_code_anew(tmp_path: Path) -> None
     (sources / "much.py").write_text("MUCH = 5\n")
     assert ran() == "9"
     assert len(list(kept.iterdir())) == 2
+
+
+_MODULE = """
+from pathlib import Path
+from schedd.plan.kernels import compiler
+def more(n: int) -> int:
+    return n + {much}
+made = compiler.dispatcher(more, {{"nogil": True, "_nrt": False}}, False, lambda: Path({kept!r}))
+{then}
+print(made(4))
+"""
+
+
+def _run_module(sources: Path) -> str:
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{ROOT}{os.pathsep}{sources}",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    run = subprocess.run(
+        [sys.executable, "-m", "more"], env=environment, capture_output=True, text=True, check=True
+    )
+    return run.stdout.strip()
+
+
+def test_machine_code_is_named_after_the_kernels_in_memory_not_after_their_source_on_disk(
+    tmp_path: Path,
+) -> None:
+    """An upgrade, or an editor, may change the source between the import of a kernel and its first call."""
+    kept = str(tmp_path / "kept")
+    newer = _MODULE.format(much=5, kept=kept, then="")
+    change = f"Path(__file__).write_text({newer!r})"
+    (tmp_path / "more.py").write_text(_MODULE.format(much=3, kept=kept, then=change))
+    assert _run_module(tmp_path) == "7"
+    assert (tmp_path / "more.py").read_text() == newer
+    assert _run_module(tmp_path) == "9", "it ran the machine code of the former source"
+
+
+def test_several_processes_may_fill_an_empty_cache_at_once(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    (tmp_path / "more.py").write_text(_MODULE.format(much=3, kept=str(kept), then=""))
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}"}
+    runs = [
+        subprocess.Popen([sys.executable, "-m", "more"], env=environment, stdout=subprocess.PIPE, text=True)
+        for _ in range(4)
+    ]
+    assert [run.communicate()[0].strip() for run in runs] == ["7"] * 4
+    assert len(list(kept.iterdir())) == 1, "no unfinished file is left"
+    assert _run_module(tmp_path) == "7"
+
+
+def test_writers_with_the_same_process_number_do_not_mix_their_files(tmp_path: Path) -> None:
+    """Containers that share a cache number their processes each from 1 on."""
+    path = tmp_path / "some.kernels"
+
+    def write(content: bytes) -> None:
+        for _ in range(30):
+            compiler._keep(path, content)
+            assert set(compiler._checked(path.read_bytes())) in ({1}, {2})
+
+    with warnings.catch_warnings(record=True) as errors:
+        warnings.simplefilter("always")
+        writers = [threading.Thread(target=write, args=(bytes([i]) * 5_000_000,)) for i in (1, 2)]
+        for one in writers:
+            one.start()
+        for one in writers:
+            one.join()
+    assert not errors
+    assert [file.name for file in tmp_path.iterdir()] == ["some.kernels"]
+
+
+@pytest.mark.timeout(900)  # with an empty cache all kernels are compiled first, with checks
+def test_no_kernel_reads_or_writes_beyond_an_array() -> None:
+    """Property tests of the plan and random lives of an engine, by kernels that check each index.
+
+    Without the check such a kernel damages memory, and the process ends later and elsewhere.
+    """
+    environment = {
+        **os.environ,
+        "NUMBA_BOUNDSCHECK": "1",
+        "NUMBA_OPT": "0",
+        "PYTHONPATH": str(ROOT),
+    }
+    code = (
+        "from random import Random\n"
+        "from tests.plan.test_compiler import read_beyond\n"
+        "import numpy as np\n"
+        "try:\n"
+        "    read_beyond(np.arange(3), 5)\n"
+        "except IndexError:\n"
+        "    print('indices are checked')\n"
+        "from tests.engine.chaos.streams import KINDS, stream\n"
+        "for seed, kind in enumerate(KINDS):\n"
+        "    stream(kind(Random(900 + seed)), 100)\n"
+        "print('done')\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert (run.stdout, run.returncode) == ("indices are checked\ndone\n", 0), run.stderr[-3000:]
+
+
+@kernel
+def read_beyond(numbers: Ints, at: int) -> int:
+    """Read one number; of an array that is too short, some other memory."""
+    return int(numbers[at])

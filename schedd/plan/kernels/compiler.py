@@ -18,13 +18,17 @@ import os
 import pickle
 import pkgutil
 import sys
+import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
 from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
 from typing import Annotated, Any, Final, get_args, get_origin
 
 import numba
+import numpy as np
 from numba.core import (
     codegen,
     compiler,
@@ -240,7 +244,7 @@ class _Family:
     def _load(self, path: Path, entries: Mapping[str, _Entry]) -> bool:
         """Take the machine code from a file; False where there is none that can be used."""
         try:
-            code, inits, kept, environments = pickle.loads(path.read_bytes())
+            code, inits, kept, environments = pickle.loads(_checked(path.read_bytes()))
         except Exception:  # what a damaged file leads to nobody knows
             return False
         if kept.keys() != entries.keys():
@@ -254,6 +258,7 @@ class _Family:
         library._set_compiled_object(code)
         library._finalize_final_module()
         library.of_disk = True
+        library.environments = environments  # kept alive: the machine code holds their addresses
         codes._engine._defined_symbols |= {one.llvm_cpython_wrapper_name for one, _, _ in kept.values()}
         for name, (fndesc, environment, signature) in kept.items():
             result = compiler.CompileResult(
@@ -283,17 +288,72 @@ class _Family:
 _families: dict[str, _Family] = {}
 
 
+_COMPILER: Final = hashlib.sha256(Path(__file__).read_bytes()).digest()
+"""Of this module, which decides how kernels are compiled."""
+
+
 def _digest(entries: Mapping[str, _Entry]) -> str:
-    """Of the sources of these kernels, of all that stand beside them (they may call those, or take constants
-    from them), and of what their code is made for.
+    """The name of the machine code of these kernels: a digest of the kernels, of all that they use, and of
+    what their code is made for.
+
+    It is made of what this process has in memory. The source on disk may be another one by now (an upgrade,
+    an editor): its digest would let later processes load machine code that was made of the former source.
     """
-    digest = hashlib.sha256(_machine().encode())
-    for name in entries:
-        digest.update(name.encode())
-    for folder in sorted({Path(entry.py_func.__code__.co_filename).parent for entry in entries.values()}):
-        for source in sorted(folder.glob("*.py")):
-            digest.update(source.read_bytes())
+    digest = hashlib.sha256(_COMPILER + _machine().encode())
+    known: dict[FunctionType, int] = {}
+    for name, entry in entries.items():
+        digest.update(f"{name} {declared(entry.py_func)}".encode())
+        for text in _content(entry, known):
+            digest.update(text.encode("utf-8", "surrogatepass"))
     return digest.hexdigest()[:16]
+
+
+def _content(value: Any, known: dict[FunctionType, int]) -> Iterator[str]:
+    """What a value that kernels use means for their machine code; of each function only once."""
+    if isinstance(value, registry.CPUDispatcher):
+        yield repr(sorted(value.targetoptions.items()))
+        value = value.py_func
+    if isinstance(value, FunctionType):
+        first = value not in known
+        yield f"function {known.setdefault(value, len(known))}"
+        if first:
+            yield from _content(value.__defaults__, known)
+            for cell in value.__closure__ or ():
+                yield from _content(cell.cell_contents, known)
+            yield from _content_of_code(value.__code__, value.__globals__, known)
+    elif isinstance(value, tuple | list):
+        yield f"{type(value).__qualname__} {len(value)}"
+        for one in value:
+            yield from _content(one, known)
+    elif isinstance(value, np.ndarray):
+        yield f"{value.dtype} {value.shape} {value.tobytes().hex()}"
+    elif isinstance(value, frozenset):
+        yield repr(sorted(map(repr, value)))
+    elif isinstance(value, type):
+        yield f"{value.__module__}.{value.__qualname__} {getattr(value, '_fields', '')}"
+    elif isinstance(value, bool | int | float | complex | str | bytes | Enum | np.generic | np.dtype | None):
+        yield repr(value)
+    else:
+        yield type(value).__qualname__
+
+
+def _content_of_code(
+    code: CodeType, names: Mapping[str, Any], known: dict[FunctionType, int]
+) -> Iterator[str]:
+    variables = (code.co_varnames, code.co_freevars, code.co_cellvars, code.co_argcount, code.co_flags)
+    yield f"{code.co_code.hex()} {code.co_exceptiontable.hex()} {code.co_names} {variables}"
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _content_of_code(constant, names, known)
+        else:
+            yield from _content(constant, known)
+    for name in code.co_names:
+        if name in names:
+            used = names[name]
+            yield from _content(used, known)
+            if isinstance(used, ModuleType):
+                for one in code.co_names:
+                    yield from _content(getattr(used, one, None), known)
 
 
 def _context() -> Any:
@@ -305,14 +365,37 @@ def _tell_environments(found: Any) -> None:
         _context().codegen().set_env(one.env_name, one)
 
 
+def _checked(saved: bytes) -> bytes:
+    """What was saved, without the checksum before it. Raises ValueError where the file is damaged."""
+    checksum, content = saved[:_CHECKSUM], saved[_CHECKSUM:]
+    if hashlib.sha256(content).digest() != checksum:
+        raise ValueError("the machine code is damaged")
+    return content
+
+
+_CHECKSUM: Final = hashlib.sha256().digest_size
+"""Bytes at the beginning of a file. A power failure may leave a file of the right length with zeros in it,
+and damaged machine code would be run.
+"""
+
+
 def _keep(path: Path, saved: bytes) -> None:
-    """Write a file that another process may be writing, too."""
-    part = path.with_name(f"{path.name}.{os.getpid()}")
+    """Write a file that other processes may write at the same time.
+
+    Each writes a file with a name of its own: containers that share a cache may have processes with the same
+    number.
+    """
+    part = ""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_bytes(saved)
-        part.replace(path)
+        handle, part = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(handle, "wb") as file:
+            os.fchmod(handle, 0o644)  # as a file that is written without a temporary one
+            file.write(hashlib.sha256(saved).digest() + saved)
+        Path(part).replace(path)
     except OSError as error:
+        if part:
+            Path(part).unlink(missing_ok=True)
         words = f"compiled kernels cannot be kept, so that every start compiles them anew: {error}"
         warnings.warn(words, RuntimeWarning, stacklevel=2)
 

@@ -124,7 +124,7 @@ class Compared:
             self._compare_states()
 
     def _compare_states(self) -> None:
-        """What differs in the engine that was restored earlier stays different: it is looked at less often."""
+        """What differs in the engine that was restored earlier stays different: it is compared less often."""
         compared = [("restored just before", self.fresh)]
         if self.calls % 10 == 0:
             compared.append(("restored earlier", self.other))
