@@ -2,7 +2,7 @@
 
 import json
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -66,17 +66,20 @@ def encoded(engine: Engine) -> bytes:
     The same bytes as those of a checkpoint, made without a copy of the state and in one call of the JSON
     encoder: a checkpoint is made in pieces, so that other threads may run between them.
     """
-    pieces = _header(engine.state, {"forgotten": engine.forgotten})
-    while True:
-        try:
-            next(pieces)
-        except StopIteration as end:
-            header, arrays = end.value
-            break
+    header, arrays = _returned(_header(engine.state, {"forgotten": engine.forgotten}))
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
     body = b"".join(np.ascontiguousarray(array, "<i8").tobytes() for array in arrays.values())
     sizes = _SIZES.pack(len(text), zlib.crc32(text), zlib.crc32(body))
     return b"".join((_MAGIC, str(FORMAT).encode(), b"\n", sizes, text, body))
+
+
+def _returned(pieces: Generator[Any, None, Any]) -> Any:
+    """What a generator returns at its end."""
+    try:
+        while True:
+            next(pieces)
+    except StopIteration as end:
+        return end.value
 
 
 class Compared:
