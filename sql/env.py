@@ -1,4 +1,4 @@
-"""Alembic's environment: it migrates the connection that ``schedd.store.migrate`` hands over."""
+"""Alembic's environment: it migrates the connection that ``schedd.store.schema_version`` hands over."""
 
 # ruff: noqa: INP001
 

@@ -84,18 +84,18 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "schedd.sqlite"
         store = Store.open(f"sqlite:///{file}")
-        cluster = store.cluster("main", NOW)
+        cluster = store.register_cluster("main", NOW)
         wal = 0
         for first in range(0, JOBS, TOGETHER):
             ids = [f"{100_000 + first + i}.server.example.org" for i in range(TOGETHER)]
             promises = [Promise(job, NOW + first, NOW + first + 5400, weak=False) for job in ids]
             for events, decisions in batches(ids, first):
-                batch = store.append(cluster, store.tail(cluster), events, NOW + first)
+                batch = store.append_events(cluster, store.last_position(cluster), events, NOW + first)
                 assert batch is not None
-                store.record(cluster, batch, decisions, promises=promises)
+                store.record_decisions(cluster, batch, decisions, promises=promises)
                 promises = []
             wal = max(wal, file.with_name(file.name + "-wal").stat().st_size)
-        for _ in store.note_past(cluster):
+        for _ in store.record_history(cluster):
             pass
         store.close()
         size = file.stat().st_size

@@ -23,7 +23,7 @@ from schedd.policy.site import economy_of
 from schedd.service.cluster.loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.read.job_visibility import JobVisibility
-from schedd.store.records import Charged, LedgerRow
+from schedd.store.records import ChargeTotal, LedgerRow
 from schedd.wire import AccountMoved, AccountSet
 
 __all__ = [
@@ -283,7 +283,7 @@ async def get_report(
     """What was charged, summed up by month, account and user. Users see their own."""
     ledger, user = daemon.ledgers[cluster.name], _readable_user(visibility, user)
 
-    def read() -> Sequence[Charged]:
+    def read() -> Sequence[ChargeTotal]:
         with database_errors():
             end = until if until is not None else _MAX_TIME
             return ledger.charged(since, end, by.split(","), account=account, user=user)
@@ -391,7 +391,7 @@ def _ledger_entry(one: LedgerRow, published: Published) -> LedgerEntry:
     )
 
 
-def _charge_summary(one: Charged, published: Published) -> ChargeSummary:
+def _charge_summary(one: ChargeTotal, published: Published) -> ChargeSummary:
     scale = SCALE["money" if one.unit == "money" else "core_hours"]
     return ChargeSummary(
         month=one.month,

@@ -122,7 +122,7 @@ def _lead_federation(
     garbage = Garbage()
     try:
         said = False
-        while not log.lead.take():
+        while not log.lead.try_acquire():
             if not said:
                 _log.info("standing by: another daemon leads")
                 said = True
@@ -140,8 +140,8 @@ def _lead_federation(
         with contextlib.suppress(OSError):
             notify("READY=1")
         while not stopping.wait(_POLL_S):
-            if log.lead.lost:
-                raise StoreError(f"another daemon leads: {log.lead.lost}")
+            if log.lead.lost_reason:
+                raise StoreError(f"another daemon leads: {log.lead.lost_reason}")
     finally:
         garbage.end()
         app.state.roof = None

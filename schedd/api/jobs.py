@@ -203,7 +203,7 @@ def _past_job_history(past: PastJob, published: Published) -> StartHistory:
             displayed_start=past.told,
             promised_start=past.promised,
             moments=tuple(
-                JobMoment(one.time, one.kind, one.words, one.start, one.decision) for one in past.moments
+                JobMoment(one.time, one.kind, one.text, one.start, one.decision) for one in past.moments
             ),
         ),
         **snapshot_fields(published),

@@ -19,7 +19,7 @@ from schedd.service.cluster.loop import PlanLoop
 from schedd.service.outward.notices import Notifier, TooManyWishes
 from schedd.service.read.reading import find
 from schedd.store import StoreError
-from schedd.store.records import Wish
+from schedd.store.records import NoticeSubscription
 
 __all__ = ["NoticeView", "NoticesView", "router"]
 
@@ -120,7 +120,9 @@ async def add_notice(
                 raise ProblemError("not-allowed", f"job {record.id} is another user's")
             job = record.id
         to = _resolve_address(notifier, body, known)
-        wish = Wish(known, job, body.moved, body.ahead, body.way, to, cluster.now(), lost=body.lost)
+        wish = NoticeSubscription(
+            known, job, body.moved, body.ahead, body.way, to, cluster.now(), on_lost_deadline=body.lost
+        )
         cluster.check_leads()
         try:
             kept = await _call_store(lambda: notifier.add(wish))
@@ -188,11 +190,11 @@ async def _notices_reply(request: Request, cluster: PlanLoop, caller: Bearer) ->
         NoticeView(
             number=one.number,
             job=one.job,
-            moved=one.moved,
-            ahead=one.ahead,
-            lost=one.lost,
-            way=one.way,
-            to=one.to,
+            moved=one.min_move_s,
+            ahead=one.lead_s,
+            lost=one.on_lost_deadline,
+            way=one.channel,
+            to=one.address,
             since=one.created,
         )
         for one in wishes

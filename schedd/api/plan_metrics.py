@@ -26,7 +26,7 @@ from schedd.service.cluster.loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.questions.summaries import evaluated, users
 from schedd.service.read.accuracy import Rightness, rightness
-from schedd.store.records import Accuracy, Error
+from schedd.store.records import StartAccuracy, StartErrorStatistics
 
 __all__ = ["router"]
 
@@ -160,15 +160,15 @@ async def get_accuracy(
 
 def _read_accuracy(
     daemon: Clusters, cluster: PlanLoop, since: int, until: int, now: int, queue: str, user: str
-) -> tuple[Accuracy, Rightness] | None:
+) -> tuple[StartAccuracy, Rightness] | None:
     if daemon.durable is None:
         return None
     with database_errors():
         store = daemon.durable.store
-        number = store.known_cluster(cluster.name) or 0
+        number = store.find_cluster(cluster.name) or 0
         right = rightness(store, number, since, until, now, queue=queue, user=user)
         return store.accuracy(number, since, until, queue=queue, user=user), right
 
 
-def _start_error_view(error: Error, lead: int) -> StartErrorView:
+def _start_error_view(error: StartErrorStatistics, lead: int) -> StartErrorView:
     return StartErrorView(lead, error.count, error.mean, error.median_absolute, error.p90_absolute)

@@ -24,7 +24,7 @@ def command(
 ) -> None:
     """Say who paused, resumed, made or revoked tokens, changed settings: the newest first."""
     with failing("audit"), opened(database_of(config)) as store:
-        entries = store.audited(int(time.time() - days * 86_400), most)
+        entries = store.audit_entries(int(time.time() - days * 86_400), most)
     if as_json:
         typer.echo(json.dumps([asdict(entry) for entry in entries], indent=2))
         return

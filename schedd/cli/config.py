@@ -16,7 +16,7 @@ from schedd.service.settings.effective import effective
 from schedd.service.settings.file import Settings
 from schedd.service.settings.reference import SECTIONS, decisions, described, section
 from schedd.store import StoreError
-from schedd.store.connect import shown, url_of
+from schedd.store.connections import parse_database_url, redacted_url
 from schedd.store.database import Database
 from server_adapter import settings as adapter
 
@@ -92,7 +92,7 @@ def _try_database(url: str | None) -> None:
     """Raises StoreError when the daemon could not start with it. A file that is not there is not made."""
     if not url or url == "memory":
         return  # the default one belongs to the daemon's user, who need not be the one who asks
-    parsed = url_of(url)
+    parsed = parse_database_url(url)
     with owned(url) as there:
         if not there:
             folder = Path(parsed.database or "").absolute().parent
@@ -109,7 +109,7 @@ def _try_database(url: str | None) -> None:
             raise StoreError(f"store.url: {error}") from None
     if present is not None and present != needed:
         raise StoreError(
-            f"store.url: the tables of {shown(parsed)} are of version {present}, this program needs "
+            f"store.url: the tables of {redacted_url(parsed)} are of version {present}, this program needs "
             f"{needed}; stop the daemon, make a backup, `schedd migrate`"
         )
 

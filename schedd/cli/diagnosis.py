@@ -25,9 +25,9 @@ from schedd.service.access.identity import IdentityError, Provider
 from schedd.service.settings.advice import advice
 from schedd.service.settings.file import Settings, SettingsError
 from schedd.store import StoreError
-from schedd.store.connect import url_of
+from schedd.store.connections import parse_database_url
 from schedd.store.database import Database
-from schedd.store.place import default_url
+from schedd.store.default_location import default_url
 from server_adapter.torque.calls import is_local, scheduler_address
 
 __all__ = ["ADAPTER", "Finding", "of_adapter_files", "of_daemon", "of_this_host"]
@@ -107,7 +107,7 @@ def _database(settings: Settings) -> Iterator[Finding]:
     text = settings.store.url or default_url()
     if text == "memory":
         return  # the advice says it
-    url = url_of(text)
+    url = parse_database_url(text)
     file = Path(url.database or "") if url.get_backend_name() == "sqlite" else None
     if file is not None and not file.exists():
         yield Finding("database", "bad", f"{file} does not exist", "start the daemon, which creates it")

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from schedd.cli.installed import ConfigFile, DatabaseUrl, database_of, failing, opened
 from schedd.store import Store
-from schedd.store.records import JobPast
+from schedd.store.records import JobHistory
 
 __all__ = ["command"]
 
@@ -32,7 +32,7 @@ def command(
     if bool(job) == bool(node):
         raise typer.BadParameter("name either a job or a node", param_hint="JOB")
     with failing("history"), opened(database_of(config, database)) as store:
-        found = store.known_cluster(cluster)
+        found = store.find_cluster(cluster)
         said = found is not None and (_job if job else _node)(store, found, job or node)
     if not said:
         what = f"job {job}" if job else f"node {node}"
@@ -41,21 +41,21 @@ def command(
 
 
 def _job(store: Store, cluster: int, job: str) -> bool:
-    past = store.job_past(cluster, job)
+    past = store.job_history(cluster, job)
     if past is None:
         return False
     console = Console()
     console.print(escape("\n".join(_lines(past))), highlight=False)
     table = Table("time", "", "what", "start", box=None)
-    for moment in store.moments(cluster, job):
+    for moment in store.job_timeline(cluster, job):
         start = _time(moment.start) if moment.start is not None else ""
         kind = f"{moment.kind} {moment.decision}".rstrip()
-        table.add_row(_time(moment.time), kind, escape(moment.words), start)
+        table.add_row(_time(moment.time), kind, escape(moment.text), start)
     console.print(table)
     return True
 
 
-def _lines(past: JobPast) -> list[str]:
+def _lines(past: JobHistory) -> list[str]:
     asked = ",".join(f"{name}={value}" for name, value in past.resources.items())
     lines = [f"{past.id} {past.name}".rstrip(), f"  of {past.owner} in {past.queue}: {asked}"]
     lines.append(f"  submitted {_time(past.submitted)}")
@@ -73,7 +73,7 @@ def _lines(past: JobPast) -> list[str]:
 
 def _node(store: Store, cluster: int, node: str) -> bool:
     table = Table("since", "state", "cpus", "memory [KiB]", "gpus", "why", box=None)
-    past = store.node_past(cluster, node)
+    past = store.node_history(cluster, node)
     rows = [(one.time, one.state, str(one.cpus), f"{one.mem:,}", str(one.gpus), "") for one in past]
     alerts = store.node_alerts(cluster, node)
     rows += [(one.time, one.kind.replace("_", " "), "", "", "", one.text) for one in alerts]

@@ -11,8 +11,8 @@ import typer
 
 from schedd.service.settings.file import Settings, SettingsError, load
 from schedd.store import Store, StoreError
-from schedd.store.connect import url_of
-from schedd.store.place import default_url
+from schedd.store.connections import parse_database_url
+from schedd.store.default_location import default_url
 
 __all__ = [
     "USUAL",
@@ -69,7 +69,7 @@ def owned(url: str) -> Iterator[bool]:
     """Whether the database is there, as far as a file tells. What root makes belongs to who has the file, or
     its directory, afterwards: to the daemon. Raises StoreError.
     """
-    parsed = url_of(url)
+    parsed = parse_database_url(url)
     if parsed.get_backend_name() != "sqlite":
         yield True
         return

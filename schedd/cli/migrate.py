@@ -72,9 +72,9 @@ def _migrate(database: Database, action: Action, to: str) -> None:
 def _alone(database: Database, present: str | None) -> Iterator[None]:
     """While no daemon leads, nor begins to. Raises StoreError when one does."""
     lead = Leadership(database, "schedd migrate")
-    if (present or "") >= _LEASES and not lead.take():
+    if (present or "") >= _LEASES and not lead.try_acquire():
         raise StoreError(f"{database.name}: a daemon uses it; stop that (its lease may last for seconds)")
     try:
         yield
     finally:
-        lead.give_up()
+        lead.release()

@@ -34,7 +34,7 @@ from schedd.service.outward.notices import Notifier
 from schedd.service.outward.webhooks import Hook
 from schedd.service.settings.file import Settings
 from schedd.store import StoreError
-from schedd.store.place import state_folder
+from schedd.store.default_location import state_folder
 
 __all__ = ["serve"]
 

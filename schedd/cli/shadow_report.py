@@ -30,13 +30,13 @@ def command(
     schedd, `schedd replay` says of the log that --log writes.
     """
     with failing("shadow-report"), opened(database_of(config)) as store:
-        number = store.known_cluster(cluster)
+        number = store.find_cluster(cluster)
         if number is None:
             raise SettingsError(f"the database knows no cluster {cluster!r}")
         since = int(time.time() - days * 86_400)
-        jobs = store.started_since(number, since)
-        found = report(jobs, store.told_last(number, since))
-        cpus = store.cpus(number)
+        jobs = store.jobs_started_since(number, since)
+        found = report(jobs, store.last_published_starts(number, since))
+        cpus = store.total_cpus(number)
     if log is not None:
         log.write_text("".join(f"{line}\n" for line in swf(jobs, cpus)), encoding="utf-8")
     if as_json:

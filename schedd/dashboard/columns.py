@@ -18,7 +18,7 @@ from schedd.engine.show.job_view import Standing, expected_of, standing_of
 from schedd.engine.show.view import Published
 from schedd.model import FOREVER
 from schedd.plan.columns import CPUS, Ints
-from schedd.store.records import JobPast
+from schedd.store.records import JobHistory
 from schedd.wire import NodeFacts, Reserve
 
 __all__ = ["MOST", "PAST_S", "STATES", "Looked", "plan_columns"]
@@ -73,7 +73,7 @@ def plan_columns(
     published: Published,
     sees: Callable[[JobRecord], bool],
     looked: Looked | None = None,
-    past: Sequence[tuple[JobPast, bool]] = (),
+    past: Sequence[tuple[JobHistory, bool]] = (),
 ) -> dict[str, Any]:
     """What a chart of the plan needs to know, from the plan's own time on, and what ended before it.
 
@@ -326,7 +326,7 @@ def _jobs(
     sees: Callable[[JobRecord], bool],
     slots: Ints,
     records: list[JobRecord],
-    past: Sequence[tuple[JobPast, bool]],
+    past: Sequence[tuple[JobHistory, bool]],
 ) -> dict[str, Any]:
     base = published.as_of
     starts = published.starts[slots].tolist()

@@ -11,7 +11,7 @@ from schedd.service.cluster.loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.read.past_jobs import ended_jobs
 from schedd.store import StoreError
-from schedd.store.records import JobPast
+from schedd.store.records import JobHistory
 
 __all__ = ["recently_ended"]
 
@@ -19,9 +19,9 @@ _MOST: Final = 5_000
 _EVERY_S: Final = 5.0
 
 
-def recently_ended(request: Request, cluster: PlanLoop) -> Sequence[JobPast]:
+def recently_ended(request: Request, cluster: PlanLoop) -> Sequence[JobHistory]:
     """The latest first; nothing without a database, or while it is away. May wait for the database."""
-    kept: dict[str, tuple[float, Clusters, Sequence[JobPast]]] = request.app.state.ended
+    kept: dict[str, tuple[float, Clusters, Sequence[JobHistory]]] = request.app.state.ended
     clusters: Clusters = request.app.state.clusters
     known = kept.get(cluster.name)
     if known is not None and known[1] is clusters and monotonic() - known[0] < _EVERY_S:

@@ -106,7 +106,7 @@ def audit_of(clusters: Clusters, cluster: str, most: int, *, alone: bool) -> tup
     if clusters.durable is None:
         return (), "No audit without a database; the daemon's log names who did what."
     try:
-        found = clusters.durable.store.audited(limit=10 * most)
+        found = clusters.durable.store.audit_entries(limit=10 * most)
     except StoreError as error:
         return (), f"Database unavailable: {error}"
     return [entry for entry in found if entry.cluster in ((cluster,) if alone else (cluster, None))][

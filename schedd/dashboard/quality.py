@@ -15,7 +15,7 @@ from schedd.service.cluster.loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.read.accuracy import Rightness, rightness
 from schedd.store import Breach, StoreError
-from schedd.store.records import Accuracy, Told
+from schedd.store.records import PublishedStart, StartAccuracy
 
 __all__ = [
     "MOST_BROKEN",
@@ -141,10 +141,10 @@ class Kept:
     too, newest first.
     """
 
-    accuracy: Accuracy | None = None
+    accuracy: StartAccuracy | None = None
     expected: Rightness | None = None
     """Both of the period, the queue and the user asked for."""
-    told: Sequence[Told] = ()
+    told: Sequence[PublishedStart] = ()
     breaches: Sequence[Breach] = ()
     searches: Sequence[SearchRun] = ()
     why_none: str = ""
@@ -169,14 +169,14 @@ def kept_of(
             none = "Without a database neither told starts nor broken promises are kept."
             return Kept(searches=runs, why_none=none)
         store = clusters.durable.store
-        cluster = store.known_cluster(loop.name) or 0
+        cluster = store.find_cluster(loop.name) or 0
         now = loop.now()
         begin, end = now - seconds, now + 1
         accuracy = store.accuracy(cluster, begin, end, queue=queue, user=user)
         expected = rightness(store, cluster, begin, end, now, queue=queue, user=user)
         if not singly:
             return Kept(accuracy, expected, searches=runs)
-        told = [one for one in store.told(cluster, MOST_TOLD) if one.time >= begin]
-        return Kept(accuracy, expected, told, store.broken(cluster, MOST_BROKEN), runs)
+        told = [one for one in store.published_starts(cluster, MOST_TOLD) if one.time >= begin]
+        return Kept(accuracy, expected, told, store.broken_promises(cluster, MOST_BROKEN), runs)
     except StoreError as error:
         return Kept(why_none=f"Database unavailable: {error}")

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, delete, func, insert, select
 
 from schedd.federation.events import Logged, decode, encode
 from schedd.federation.licences import Leased
-from schedd.store.codec import plain
+from schedd.store.codec import replace_nul
 from schedd.store.database import Database
 from schedd.store.leadership import Leadership
 from schedd.store.tables import federation
@@ -44,7 +44,7 @@ class Log:
     def append(self, events: Iterable[Logged]) -> None:
         """Keeps these, all or none of them."""
         rows: list[dict[str, Any]] = [
-            {"job": event.job, "time": event.time, "body": plain(encode(event))} for event in events
+            {"job": event.job, "time": event.time, "body": replace_nul(encode(event))} for event in events
         ]
         if rows:
             with self._writing(row["body"] for row in rows) as connection:
@@ -52,7 +52,7 @@ class Log:
 
     def lease_anew(self, leases: Iterable[Leased]) -> None:
         """Keeps these instead of all leases that were kept."""
-        rows = [{"job": "", "time": one.time, "body": plain(encode(one))} for one in leases]
+        rows = [{"job": "", "time": one.time, "body": replace_nul(encode(one))} for one in leases]
         with self._writing() as connection:
             connection.execute(delete(federation).where(federation.c.job == ""))
             if rows:
@@ -80,7 +80,7 @@ class Log:
 
     def close(self) -> None:
         """Lets another daemon lead, and lets go of the database."""
-        self.lead.give_up()
+        self.lead.release()
         self._database.close()
 
 

@@ -3,43 +3,43 @@
 from schedd.store.errors import NotLeader, StoreError
 from schedd.store.journal import DurableJournal, Journal, MemoryJournal
 from schedd.store.leadership import Leadership
-from schedd.store.mark import Mark, Marked
+from schedd.store.log_watermark import LogWatermark, LogWatermarkFile
 from schedd.store.records import (
-    STATE_KEPT,
+    RESUME_FROM_CHECKPOINT,
     AuditEntry,
-    Batch,
     Breach,
-    Limits,
+    EventBatch,
+    LogPosition,
     Promise,
     PromisedJob,
-    Recovered,
+    PublishedStart,
+    RecoveryPoint,
+    RetentionLimits,
     Role,
-    Tail,
     Token,
-    Told,
 )
 from schedd.store.store import Store
 
 __all__ = [
-    "STATE_KEPT",
+    "RESUME_FROM_CHECKPOINT",
     "AuditEntry",
-    "Batch",
     "Breach",
     "DurableJournal",
+    "EventBatch",
     "Journal",
     "Leadership",
-    "Limits",
-    "Mark",
-    "Marked",
+    "LogPosition",
+    "LogWatermark",
+    "LogWatermarkFile",
     "MemoryJournal",
     "NotLeader",
     "Promise",
     "PromisedJob",
-    "Recovered",
+    "PublishedStart",
+    "RecoveryPoint",
+    "RetentionLimits",
     "Role",
     "Store",
     "StoreError",
-    "Tail",
     "Token",
-    "Told",
 ]

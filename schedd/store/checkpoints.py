@@ -7,10 +7,10 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, delete, insert, select
 
-from schedd.store import log
-from schedd.store.envelope import CheckpointRow, opened, sealed
+from schedd.store import event_log
+from schedd.store.checkpoint_envelope import CheckpointRow, seal, unseal
 from schedd.store.errors import BadCheckpoint
-from schedd.store.records import Tail
+from schedd.store.records import LogPosition
 from schedd.store.tables import checkpoints
 
 __all__ = ["latest", "latest_facts", "oldest", "save"]
@@ -18,14 +18,16 @@ __all__ = ["latest", "latest_facts", "oldest", "save"]
 _KEPT = 2
 
 
-def save(connection: Connection, cluster: int, at: Tail, time: int, body: bytes, facts: bytes = b"") -> None:
+def save(
+    connection: Connection, cluster: int, at: LogPosition, time: int, body: bytes, facts: bytes = b""
+) -> None:
     """Keep a compressed checkpoint of the state after ``at``, and its lasting facts; older ones go."""
-    _, chain = log.chain_at(connection, cluster, at.batch)
+    _, chain = event_log.digest_at(connection, cluster, at.batch)
     same = (checkpoints.c.cluster == cluster, checkpoints.c.batch == at.batch)
     connection.execute(delete(checkpoints).where(*same))
     values: dict[str, Any] = {"batch": at.batch, "last_event": at.event, "time": time, "chain": chain}
     place = CheckpointRow(cluster, at, time, chain)
-    values |= {"body": sealed(place, body), "facts": sealed(place, facts) if facts else None}
+    values |= {"body": seal(place, body), "facts": seal(place, facts) if facts else None}
     connection.execute(insert(checkpoints).values(cluster=cluster, **values))
     newest = select(checkpoints.c.batch).where(checkpoints.c.cluster == cluster)
     kept = connection.scalars(newest.order_by(checkpoints.c.batch.desc()).limit(_KEPT)).all()
@@ -34,7 +36,9 @@ def save(connection: Connection, cluster: int, at: Tail, time: int, body: bytes,
     )
 
 
-def latest(connection: Connection, cluster: int, before: int | None = None) -> tuple[bytes, Tail] | None:
+def latest(
+    connection: Connection, cluster: int, before: int | None = None
+) -> tuple[bytes, LogPosition] | None:
     """The newest checkpoint (of a batch below ``before``, where given) and what it comes after; or None.
 
     Raises BadCheckpoint when it cannot be read.
@@ -45,21 +49,21 @@ def latest(connection: Connection, cluster: int, before: int | None = None) -> t
     row = connection.execute(query.order_by(checkpoints.c.batch.desc()).limit(1)).first()
     if row is None:
         return None
-    at = Tail(row.batch, row.last_event)
-    body = opened(_place(row), bytes(row.body))
+    at = LogPosition(row.batch, row.last_event)
+    body = unseal(_place(row), bytes(row.body))
     try:
         return zlib.decompress(body), at
     except zlib.error as error:
         raise BadCheckpoint(row.batch, f"checkpoint after batch {row.batch}: {error}") from None
 
 
-def latest_facts(connection: Connection, cluster: int) -> Iterator[tuple[bytes, Tail]]:
+def latest_facts(connection: Connection, cluster: int) -> Iterator[tuple[bytes, LogPosition]]:
     """The lasting facts that can be read, the newest first, each with what they come after."""
     query = select(checkpoints).where(checkpoints.c.cluster == cluster, checkpoints.c.facts.is_not(None))
     for row in connection.execute(query.order_by(checkpoints.c.batch.desc())).all():
         with suppress(BadCheckpoint, zlib.error, TypeError):
-            facts = opened(_place(row), bytes(row.facts))
-            yield zlib.decompress(facts), Tail(row.batch, row.last_event)
+            facts = unseal(_place(row), bytes(row.facts))
+            yield zlib.decompress(facts), LogPosition(row.batch, row.last_event)
 
 
 def _place(row: Row[Any]) -> CheckpointRow:
@@ -69,11 +73,11 @@ def _place(row: Row[Any]) -> CheckpointRow:
     if not fine or not all(isinstance(one, int) for one in numbers):
         raise BadCheckpoint(row.batch, f"checkpoint after batch {row.batch}: its row is damaged")
     chain = bytes(row.chain) if row.chain is not None else None
-    return CheckpointRow(row.cluster, Tail(row.batch, row.last_event), row.time, chain)
+    return CheckpointRow(row.cluster, LogPosition(row.batch, row.last_event), row.time, chain)
 
 
-def oldest(connection: Connection, cluster: int) -> Tail:
+def oldest(connection: Connection, cluster: int) -> LogPosition:
     """What the oldest checkpoint kept comes after; everything later is needed for a recovery."""
     query = select(checkpoints.c.batch, checkpoints.c.last_event).where(checkpoints.c.cluster == cluster)
     row = connection.execute(query.order_by(checkpoints.c.batch).limit(1)).first()
-    return Tail(row.batch, row.last_event) if row is not None else Tail()
+    return LogPosition(row.batch, row.last_event) if row is not None else LogPosition()

@@ -14,9 +14,9 @@ __all__ = [
     "decode_event",
     "encode_decision",
     "encode_event",
-    "job_of",
-    "plain",
-    "text_of",
+    "event_job_id",
+    "event_json",
+    "replace_nul",
 ]
 
 _LARGE = 16_384
@@ -29,7 +29,7 @@ def _adapters() -> dict[str, TypeAdapter[Any]]:
     return {kind.__dataclass_fields__["type"].default: TypeAdapter(kind) for kind in kinds}
 
 
-def plain(text: str) -> str:
+def replace_nul(text: str) -> str:
     """``text`` without the one character that PostgreSQL's text cannot hold."""
     return text.replace("\x00", "\ufffd") if "\x00" in text else text
 
@@ -47,20 +47,20 @@ def encode_event(event: Event) -> tuple[str | None, bytes | None]:
 
 def decode_event(kind: str, body: str | None, packed: bytes | None) -> Event:
     """The event of a row. Raises ValueError for one that this program does not know."""
-    text = text_of(body, packed)
+    text = event_json(body, packed)
     return read_snapshot(text) if kind == "snapshot" else _decode(kind, text)
 
 
-def text_of(body: str | None, packed: bytes | None) -> str:
+def event_json(body: str | None, packed: bytes | None) -> str:
     """The JSON of an event's row."""
     return body if body is not None else zlib.decompress(packed or b"").decode()
 
 
-def job_of(event: Event) -> str | None:
+def event_job_id(event: Event) -> str | None:
     """The job that an event speaks of, where it is one."""
     job = getattr(event, "job", None)
     name = job.id if job is not None else getattr(event, "job_id", None)
-    return plain(name) if name is not None else None
+    return replace_nul(name) if name is not None else None
 
 
 def encode_decision(decision: Decision) -> str:

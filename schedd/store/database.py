@@ -9,8 +9,8 @@ from threading import Lock
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from schedd.store import connect, migrate
-from schedd.store.errors import DatabaseGone, of
+from schedd.store import connections, schema_version
+from schedd.store.errors import DatabaseUnavailable, translate_error
 
 __all__ = ["Database"]
 
@@ -24,26 +24,28 @@ class Database:
     guard: Callable[[Connection], None] | None = None
 
     def __init__(self, url: str) -> None:
-        self._url = connect.url_of(url)
-        self._writer = connect.writer(self._url)
-        self._readers = connect.readers(self._url)
-        self._renewer = self._writer if self.path is not None else connect.writer(self._url, statement_s=2.0)
-        self._deferring = self._writer.execution_options(**{connect.DEFERRED: True})
+        self._url = connections.parse_database_url(url)
+        self._writer = connections.create_writer(self._url)
+        self._readers = connections.create_readers(self._url)
+        self._renewer = (
+            self._writer if self.path is not None else connections.create_writer(self._url, statement_s=2.0)
+        )
+        self._deferring = self._writer.execution_options(**{connections.DEFERRED: True})
         self._lock = Lock()
-        self.name = connect.shown(self._url)
+        self.name = connections.redacted_url(self._url)
 
     @classmethod
     def open(cls, url: str) -> "Database":
         """A database whose tables are this program's; an empty one gets them.
 
-        Raises SchemaOlder and SchemaNewer for other tables, DatabaseGone when there is none.
+        Raises SchemaOlder and SchemaNewer for other tables, DatabaseUnavailable when there is none.
         """
         database = cls(url)
         try:
             with database.write() as connection:
-                if migrate.revision(connection) is None:
-                    migrate.upgrade(connection)
-                migrate.check(connection)
+                if schema_version.revision(connection) is None:
+                    schema_version.upgrade(connection)
+                schema_version.check(connection)
         except BaseException:
             database.close()
             raise
@@ -78,16 +80,16 @@ class Database:
         except FileNotFoundError:
             return  # a checkpoint has moved it into the database, and synced that
         except OSError as error:
-            raise DatabaseGone(f"{self.name} cannot be synced: {error.strerror}") from error
+            raise DatabaseUnavailable(f"{self.name} cannot be synced: {error.strerror}") from error
         try:
             os.fdatasync(log)
         except OSError as error:
-            raise DatabaseGone(f"{self.name} cannot be synced: {error.strerror}") from error
+            raise DatabaseUnavailable(f"{self.name} cannot be synced: {error.strerror}") from error
         finally:
             os.close(log)
 
     @contextmanager
-    def renewing(self) -> Iterator[Connection]:
+    def lease_transaction(self) -> Iterator[Connection]:
         """A transaction for the lease: it waits for no other of this program, where the database allows."""
         if self._renewer is self._writer:
             with self.write() as connection:
@@ -105,7 +107,7 @@ class Database:
             # A connection that failed may be half dead; the next transaction gets a new one.
             with suppress(SQLAlchemyError):
                 engine.dispose()
-            raise of(error, self.name) from error
+            raise translate_error(error, self.name) from error
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -114,12 +116,12 @@ class Database:
             with self._readers.begin() as connection:
                 yield connection
         except SQLAlchemyError as error:
-            raise of(error, self.name) from error
+            raise translate_error(error, self.name) from error
 
     def versions(self) -> tuple[str | None, str]:
         """The version of the tables, None where there are none, and the one that this program needs."""
         with self.read() as connection:
-            return migrate.revision(connection), migrate.head()
+            return schema_version.revision(connection), schema_version.head()
 
     def migrate(self, to: str = "head", *, back: bool = False) -> tuple[str | None, str | None]:
         """Bring the tables up to version ``to``, or ``back`` to it; returns the versions before and after.
@@ -128,9 +130,9 @@ class Database:
         know the present tables, StoreError when ``to`` is unknown or lies in the other direction.
         """
         with self.write() as connection:
-            before = migrate.revision(connection)
-            migrate.change(connection, to, back=back)
-            return before, migrate.revision(connection)
+            before = schema_version.revision(connection)
+            schema_version.migrate_to(connection, to, back=back)
+            return before, schema_version.revision(connection)
 
     def close(self) -> None:
         """Let go of all connections."""

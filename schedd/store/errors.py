@@ -8,16 +8,16 @@ from sqlalchemy.exc import TimeoutError as NoConnectionFree
 __all__ = [
     "BadCheckpoint",
     "DatabaseBusy",
-    "DatabaseGone",
+    "DatabaseUnavailable",
     "DiskFull",
     "LeaseExpired",
-    "LogBehind",
+    "LogTruncated",
     "NotLeader",
     "SchemaNewer",
     "SchemaOlder",
+    "StatementRejected",
     "StoreError",
-    "StoreRefused",
-    "of",
+    "translate_error",
 ]
 
 
@@ -33,7 +33,7 @@ class DiskFull(StoreError):
     retryable = True
 
 
-class DatabaseGone(StoreError):
+class DatabaseUnavailable(StoreError):
     """The database cannot be reached, or its files cannot be read or written."""
 
     retryable = True
@@ -55,7 +55,7 @@ class NotLeader(StoreError):
     """Another daemon leads: whatever this one has planned since does not count."""
 
 
-class LogBehind(NotLeader):
+class LogTruncated(NotLeader):
     """The log does not have any more what this daemon has kept: it begins anew from what is there."""
 
 
@@ -67,7 +67,7 @@ class BadCheckpoint(StoreError):
         self.batch = batch
 
 
-class StoreRefused(StoreError):
+class StatementRejected(StoreError):
     """The database refuses what we ask; a defect of ours or of its files."""
 
 
@@ -83,24 +83,24 @@ _SQLITE = {
     sqlite3.SQLITE_FULL: DiskFull,
     sqlite3.SQLITE_BUSY: DatabaseBusy,
     sqlite3.SQLITE_LOCKED: DatabaseBusy,
-    sqlite3.SQLITE_IOERR: DatabaseGone,
-    sqlite3.SQLITE_CANTOPEN: DatabaseGone,
-    sqlite3.SQLITE_READONLY: DatabaseGone,
-    sqlite3.SQLITE_PERM: DatabaseGone,
-    sqlite3.SQLITE_NOMEM: DatabaseGone,
+    sqlite3.SQLITE_IOERR: DatabaseUnavailable,
+    sqlite3.SQLITE_CANTOPEN: DatabaseUnavailable,
+    sqlite3.SQLITE_READONLY: DatabaseUnavailable,
+    sqlite3.SQLITE_PERM: DatabaseUnavailable,
+    sqlite3.SQLITE_NOMEM: DatabaseUnavailable,
     sqlite3.SQLITE_PROTOCOL: DatabaseBusy,
 }
 # Classes and codes of SQLSTATE (PostgreSQL, appendix A of its manual).
 _SQLSTATE = {
     "53100": DiskFull,
-    "53": DatabaseGone,  # insufficient resources
-    "08": DatabaseGone,  # connection
-    "57": DatabaseGone,  # shutdown, crash, cannot connect now
-    "58": DatabaseGone,  # its own I/O errors
-    "25P03": DatabaseGone,  # we were silent within a transaction for too long
-    "25006": DatabaseGone,  # read-only: a standby
-    "28": DatabaseGone,  # not allowed in (pg_hba.conf, password)
-    "3D000": DatabaseGone,  # no such database
+    "53": DatabaseUnavailable,  # insufficient resources
+    "08": DatabaseUnavailable,  # connection
+    "57": DatabaseUnavailable,  # shutdown, crash, cannot connect now
+    "58": DatabaseUnavailable,  # its own I/O errors
+    "25P03": DatabaseUnavailable,  # we were silent within a transaction for too long
+    "25006": DatabaseUnavailable,  # read-only: a standby
+    "28": DatabaseUnavailable,  # not allowed in (pg_hba.conf, password)
+    "3D000": DatabaseUnavailable,  # no such database
     "55P03": DatabaseBusy,
     "40": DatabaseBusy,  # serialisation, deadlock
 }
@@ -108,19 +108,19 @@ _NO_ANSWER = {"OperationalError", "InterfaceError"}
 """Of the driver, with what is derived from them: a connection that timed out has a class of its own."""
 _WHAT_TO_DO = {
     DiskFull: "make room on the disk of the database (schedd goes on by itself) or shorten the retention",
-    DatabaseGone: "see that the database runs and that schedd may use it (schedd goes on by itself)",
+    DatabaseUnavailable: "see that the database runs and that schedd may use it (schedd goes on by itself)",
     DatabaseBusy: "see who else writes to this database: only one schedd may, and nobody for long",
-    StoreRefused: "keep a copy of the database and report this",
+    StatementRejected: "keep a copy of the database and report this",
 }
 
 
-def of(error: SQLAlchemyError, where: str) -> StoreError:
+def translate_error(error: SQLAlchemyError, where: str) -> StoreError:
     """Our error for one of the library's; ``where`` names the database (without its password)."""
-    kind: type[StoreError] = StoreRefused
+    kind: type[StoreError] = StatementRejected
     if isinstance(error, DBAPIError):
         kind = _kind(error)
     elif isinstance(error, NoConnectionFree):
-        kind = DatabaseGone  # all that there may be wait for an answer
+        kind = DatabaseUnavailable  # all that there may be wait for an answer
     words = str(error.orig) if isinstance(error, DBAPIError) else str(error)
     first = words.strip().splitlines()[0] if words.strip() else type(error).__name__
     return kind(f"{where}: {first}; {_WHAT_TO_DO[kind]}")
@@ -130,12 +130,12 @@ def _kind(error: DBAPIError) -> type[StoreError]:
     orig = error.orig
     code = getattr(orig, "sqlite_errorcode", None)
     if isinstance(code, int):
-        return _SQLITE.get(code & 0xFF, StoreRefused)
+        return _SQLITE.get(code & 0xFF, StatementRejected)
     state = getattr(orig, "sqlstate", None)
     if isinstance(state, str):
-        return _SQLSTATE.get(state) or _SQLSTATE.get(state[:2], StoreRefused)
+        return _SQLSTATE.get(state) or _SQLSTATE.get(state[:2], StatementRejected)
     if error.connection_invalidated or not _NO_ANSWER.isdisjoint(
         kind.__name__ for kind in type(orig).__mro__
     ):
-        return DatabaseGone  # psycopg has no SQLSTATE where no server answered
-    return StoreRefused
+        return DatabaseUnavailable  # psycopg has no SQLSTATE where no server answered
+    return StatementRejected

@@ -8,21 +8,21 @@ from typing import Any
 
 from sqlalchemy import Connection, func, or_, select
 
-from schedd.store.codec import decode_event, plain
-from schedd.store.noting import Row, noted, said_by
-from schedd.store.records import JobPast, JobRun, Moment, NodeAlert, NodePast, Within
+from schedd.store.codec import decode_event, replace_nul
+from schedd.store.history_writer import Row, job_changes, last_recorded_event
+from schedd.store.records import JobHistory, NodeAlert, NodeHistory, PeriodUsage, RunUsage, TimelineEntry
 from schedd.store.tables import breaches, decisions, events, expected, jobs, nodes, promises, told
 from schedd.wire import Event, JobAltered, JobDeleted, JobEnded, JobQueued, JobStarted
 
 __all__ = [
-    "cpus",
-    "ended_since",
-    "job_past",
-    "moments",
+    "job_history",
+    "job_timeline",
+    "jobs_ended_since",
+    "jobs_started_since",
     "node_alerts",
-    "node_past",
-    "started_since",
-    "within",
+    "node_history",
+    "period_usage",
+    "total_cpus",
 ]
 
 _OF_NODES = frozenset({"black_hole", "no_room", "overrun", "power"})
@@ -30,13 +30,13 @@ _OF_NODES = frozenset({"black_hole", "no_room", "overrun", "power"})
 _OF_A_JOB = (events, decisions, told, expected, promises, breaches)
 
 
-def job_past(connection: Connection, cluster: int, job: str) -> JobPast | None:
+def job_history(connection: Connection, cluster: int, job: str) -> JobHistory | None:
     """What is known of a job, ended or not; None when nothing is. `123` stands for the `123.server` or
     `123[].server` that was last heard of.
 
     What the log says and is not noted yet counts, but for what only a snapshot says.
     """
-    since, name = noted(connection, cluster), plain(job)
+    since, name = last_recorded_event(connection, cluster), replace_nul(job)
     row = select(jobs).where(jobs.c.cluster == cluster, jobs.c.id == name)
     known: Row = {
         str(key): value for key, value in (connection.execute(row).mappings().first() or {}).items()
@@ -46,19 +46,19 @@ def job_past(connection: Connection, cluster: int, job: str) -> JobPast | None:
     )
     said = connection.execute(later.where(events.c.job == name)).all()
     if not known and not said:
-        name = _alike(connection, cluster, name, since)
-        return job_past(connection, cluster, name) if name else None
+        name = _resolve_short_id(connection, cluster, name, since)
+        return job_history(connection, cluster, name) if name else None
     for one in said:
-        news = said_by(decode_event(one.type, one.body, one.packed))
+        news = job_changes(decode_event(one.type, one.body, one.packed))
         if news is not None:
             runs = known.get("runs", 0)
             known.update(news)
             if "owner" not in news and "runs" in news:
                 known["runs"] += runs
-    return _past({**known, "id": name}) if "owner" in known else None
+    return _history_from_row({**known, "id": name}) if "owner" in known else None
 
 
-def _alike(connection: Connection, cluster: int, name: str, since: int) -> str:
+def _resolve_short_id(connection: Connection, cluster: int, name: str, since: int) -> str:
     """The job that was last heard of whose id begins so and goes on with the server's name; or nothing."""
     endings = (".", "[].")
     of_log = or_(*(events.c.job.startswith(name + ending, autoescape=True) for ending in endings))
@@ -71,14 +71,14 @@ def _alike(connection: Connection, cluster: int, name: str, since: int) -> str:
     return str(found or "")
 
 
-def started_since(connection: Connection, cluster: int, since: int) -> Sequence[JobPast]:
+def jobs_started_since(connection: Connection, cluster: int, since: int) -> Sequence[JobHistory]:
     """The jobs whose last run began at ``since`` or later, by start."""
     query = select(jobs).where(jobs.c.cluster == cluster, jobs.c.started >= since)
     rows = connection.execute(query.order_by(jobs.c.started, jobs.c.id)).mappings()
-    return [_past({str(key): value for key, value in row.items()}) for row in rows]
+    return [_history_from_row({str(key): value for key, value in row.items()}) for row in rows]
 
 
-def cpus(connection: Connection, cluster: int) -> int:
+def total_cpus(connection: Connection, cluster: int) -> int:
     """How many cpus the nodes have by what was told of each last."""
     last = select(nodes.c.node, func.max(nodes.c.event).label("event")).where(nodes.c.cluster == cluster)
     newest = last.group_by(nodes.c.node).subquery()
@@ -86,8 +86,8 @@ def cpus(connection: Connection, cluster: int) -> int:
     return int(connection.scalar(select(func.coalesce(func.sum(nodes.c.cpus), 0)).where(*here)) or 0)
 
 
-def _past(row: Mapping[str, Any]) -> JobPast:
-    return JobPast(
+def _history_from_row(row: Mapping[str, Any]) -> JobHistory:
+    return JobHistory(
         id=row["id"],
         owner=row["owner"],
         queue=row["queue"],
@@ -104,14 +104,14 @@ def _past(row: Mapping[str, Any]) -> JobPast:
     )
 
 
-def ended_since(connection: Connection, cluster: int, since: int, most: int) -> Sequence[JobPast]:
+def jobs_ended_since(connection: Connection, cluster: int, since: int, most: int) -> Sequence[JobHistory]:
     """The last jobs that ran and ended at ``since`` or later, as far as is noted by now; the latest first."""
     query = select(jobs).where(jobs.c.cluster == cluster, jobs.c.ended >= since, jobs.c.started.is_not(None))
     rows = connection.execute(query.order_by(jobs.c.ended.desc()).limit(most)).mappings()
-    return [_past({str(key): value for key, value in row.items()}) for row in rows]
+    return [_history_from_row({str(key): value for key, value in row.items()}) for row in rows]
 
 
-def of_array(connection: Connection, cluster: int, array: str, most: int) -> Sequence[JobPast]:
+def ended_subjobs(connection: Connection, cluster: int, array: str, most: int) -> Sequence[JobHistory]:
     """The jobs of an array (`7[].server`, or `7[]`) that have ended, at most so many, as far as is noted."""
     head, _, tail = array.partition("[]")
     own = [jobs.c.id.startswith(f"{head}[", autoescape=True)]
@@ -119,19 +119,19 @@ def of_array(connection: Connection, cluster: int, array: str, most: int) -> Seq
         own.append(jobs.c.id.endswith(f"]{tail}", autoescape=True))
     query = select(jobs).where(jobs.c.cluster == cluster, jobs.c.ended.is_not(None), *own).limit(most)
     rows = connection.execute(query).mappings()
-    return [_past({str(key): value for key, value in row.items()}) for row in rows]
+    return [_history_from_row({str(key): value for key, value in row.items()}) for row in rows]
 
 
-def within(connection: Connection, cluster: int, since: int, until: int, most: int) -> Within:
+def period_usage(connection: Connection, cluster: int, since: int, until: int, most: int) -> PeriodUsage:
     """What there was in ``[since, until)``: jobs that started, were submitted before its end and had not
     ended at its begin, at most so many; and cpus. As far as is noted by now.
     """
-    return Within(
+    return PeriodUsage(
         runs=_runs(connection, cluster, since, until, most), cpus=_cpus_over_time(connection, cluster, until)
     )
 
 
-def _runs(connection: Connection, cluster: int, since: int, until: int, most: int) -> Sequence[JobRun]:
+def _runs(connection: Connection, cluster: int, since: int, until: int, most: int) -> Sequence[RunUsage]:
     names = ("queue", "resources", "submitted", "started", "held", "ended", "how")
     query = select(*(jobs.c[name] for name in names)).where(
         jobs.c.cluster == cluster,
@@ -140,7 +140,7 @@ def _runs(connection: Connection, cluster: int, since: int, until: int, most: in
         or_(jobs.c.ended >= since, jobs.c.ended.is_(None)),
     )
     return [
-        JobRun(
+        RunUsage(
             row.queue,
             json.loads(row.resources),
             row.submitted,
@@ -167,32 +167,37 @@ def _cpus_over_time(connection: Connection, cluster: int, until: int) -> Sequenc
     return sorted(found)
 
 
-def moments(connection: Connection, cluster: int, job: str) -> Sequence[Moment]:
+def job_timeline(connection: Connection, cluster: int, job: str) -> Sequence[TimelineEntry]:
     """What happened to a job, as far as it is kept: events, decisions, promises and their turns; in order."""
-    job = plain(job)
+    job = replace_nul(job)
     of = {table: (table.c.cluster == cluster, table.c.job == job) for table in _OF_A_JOB}
     said = select(events.c.time, events.c.type, events.c.body, events.c.packed).where(*of[events])
-    found: list[Moment] = []
+    found: list[TimelineEntry] = []
     over = False
     for row in connection.execute(said.order_by(events.c.number)):
         event = decode_event(row.type, row.body, row.packed)
         ends = isinstance(event, JobEnded | JobDeleted)
         if not (ends and over):  # an adapter tells an end again as long as the server lists the job
-            found.append(Moment(row.time, "event", _words(event)))
+            found.append(TimelineEntry(row.time, "event", _describe_event(event)))
         over = ends
     runs = select(decisions).where(*of[decisions], decisions.c.type == "run")
     found += [
-        Moment(row.time, "decision", _outcome(row), decision=row.id) for row in connection.execute(runs)
+        TimelineEntry(row.time, "decision", _outcome(row), decision=row.id)
+        for row in connection.execute(runs)
     ]
     tells = select(told).where(*of[told])
-    found += [Moment(row.time, "told", row.why, row.start) for row in connection.execute(tells)]
+    found += [TimelineEntry(row.time, "told", row.why, row.start) for row in connection.execute(tells)]
     made = select(promises).where(*of[promises])
     weak = ("no later than this", "no later than this, if an assumed walltime ahead holds")
-    found += [Moment(row.time, "promise", weak[row.weak], row.promised) for row in connection.execute(made)]
+    found += [
+        TimelineEntry(row.time, "promise", weak[row.weak], row.promised) for row in connection.execute(made)
+    ]
     foreseen = select(expected).where(*of[expected])
-    found += [Moment(row.time, "told", _expected(row), row.start) for row in connection.execute(foreseen)]
+    found += [
+        TimelineEntry(row.time, "told", _expected(row), row.start) for row in connection.execute(foreseen)
+    ]
     broken = select(breaches).where(*of[breaches])
-    found += [_turn(row) for row in connection.execute(broken)]
+    found += [_promise_change(row) for row in connection.execute(broken)]
     return sorted(found, key=lambda moment: moment.time)
 
 
@@ -201,10 +206,10 @@ def _expected(row: Any) -> str:
     return f"expected then, in nine of ten cases by {by:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _turn(row: Any) -> Moment:
+def _promise_change(row: Any) -> TimelineEntry:
     if row.kind == "kept":
-        return Moment(row.time, "risk", "it can be kept again, as planned now", row.planned)
-    return Moment(
+        return TimelineEntry(row.time, "risk", "it can be kept again, as planned now", row.planned)
+    return TimelineEntry(
         row.time, "breach" if row.kind == "broken" else "risk", f"{row.cause}, by {row.event}", row.planned
     )
 
@@ -214,7 +219,7 @@ def _outcome(row: Any) -> str:
     return f"start ordered: {row.outcome or 'no answer known'}{code}"
 
 
-def _words(event: Event) -> str:
+def _describe_event(event: Event) -> str:
     if isinstance(event, JobStarted):
         return "started on " + " ".join(f"{share.node}:{share.cpus}" for share in event.shares)
     if isinstance(event, JobEnded):
@@ -247,10 +252,10 @@ def node_alerts(connection: Connection, cluster: int, node: str) -> Sequence[Nod
     return found
 
 
-def node_past(connection: Connection, cluster: int, node: str) -> Sequence[NodePast]:
+def node_history(connection: Connection, cluster: int, node: str) -> Sequence[NodeHistory]:
     """What a node was since when, in order."""
-    query = select(nodes).where(nodes.c.cluster == cluster, nodes.c.node == plain(node))
+    query = select(nodes).where(nodes.c.cluster == cluster, nodes.c.node == replace_nul(node))
     return [
-        NodePast(row.time, row.state, row.cpus, row.mem, row.gpus)
+        NodeHistory(row.time, row.state, row.cpus, row.mem, row.gpus)
         for row in connection.execute(query.order_by(nodes.c.event))
     ]

@@ -13,11 +13,11 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Protocol
 
-from schedd.store.background import Background, FrozenState
+from schedd.store.checkpoint_writer import CheckpointWriter, FrozenState
 from schedd.store.errors import LeaseExpired, StoreError
 from schedd.store.leadership import Leadership
-from schedd.store.mark import Mark, Marked
-from schedd.store.records import Batch, Breach, Limits, Promise, Tail
+from schedd.store.log_watermark import LogWatermark, LogWatermarkFile
+from schedd.store.records import Breach, EventBatch, LogPosition, Promise, RetentionLimits
 from schedd.store.store import Store
 from schedd.wire import Decision, Event
 
@@ -36,28 +36,28 @@ _NO_MORE = object()
 class Journal(Protocol):
     """One cluster's."""
 
-    def under(self, settings: str) -> None:
+    def use_settings(self, settings: str) -> None:
         """From the next batch on the engine works under these settings, given as JSON."""
         ...
 
-    def commit_events(self, events: Sequence[Event], now: int, paused: str = "") -> Batch | None:
+    def commit_events(self, events: Sequence[Event], now: int, paused: str = "") -> EventBatch | None:
         """Keep a batch that the engine is to handle at ``now``; events kept before are left out.
 
         None when none is new: the engine is not to be called.
         """
         ...
 
-    def settle(self) -> None:
+    def sync_events(self) -> None:
         """All events that were kept are durable when it returns. Raises StoreError."""
         ...
 
-    def woke(self, now: int, paused: str = "", *, resumed: bool = False) -> Batch:
+    def add_wakeup(self, now: int, paused: str = "", *, resumed: bool = False) -> EventBatch:
         """The engine is to be called without events, having been ``resumed``; kept with what comes next."""
         ...
 
     def commit_decisions(
         self,
-        batch: Batch,
+        batch: EventBatch,
         decisions: Sequence[Decision],
         promises: Sequence[Promise] = (),
         breaches: Sequence[Breach] = (),
@@ -70,7 +70,7 @@ class Journal(Protocol):
         """
         ...
 
-    def pass_over(self, batch: Batch) -> None:
+    def skip_batch(self, batch: EventBatch) -> None:
         """The engine failed over ``batch``, the last one: who follows is to call it only so often as this has
         ``calls``.
         """
@@ -93,13 +93,13 @@ class MemoryJournal:
     """Nothing is kept beyond the process: for replays and trials."""
 
     def __init__(self) -> None:
-        self._tail = Tail()
+        self._tail = LogPosition()
         self._seen: dict[str, None] = {}
 
-    def under(self, settings: str) -> None:
+    def use_settings(self, settings: str) -> None:
         """Nothing to do."""
 
-    def commit_events(self, events: Sequence[Event], now: int, paused: str = "") -> Batch | None:
+    def commit_events(self, events: Sequence[Event], now: int, paused: str = "") -> EventBatch | None:
         """A batch of those events that are new, among the last 200,000 at least."""
         fresh: list[Event] = []
         for event in events:
@@ -110,22 +110,22 @@ class MemoryJournal:
             del self._seen[next(iter(self._seen))]
         return self._next(tuple(fresh), now, paused) if fresh else None
 
-    def settle(self) -> None:
+    def sync_events(self) -> None:
         """Nothing to do."""
 
-    def woke(self, now: int, paused: str = "", *, resumed: bool = False) -> Batch:
+    def add_wakeup(self, now: int, paused: str = "", *, resumed: bool = False) -> EventBatch:
         """A batch without events."""
         return replace(self._next((), now, paused), resumed=resumed)
 
-    def _next(self, events: tuple[Event, ...], now: int, paused: str) -> Batch:
-        self._tail = Tail(self._tail.batch + 1, self._tail.event + len(events))
-        return Batch(
+    def _next(self, events: tuple[Event, ...], now: int, paused: str) -> EventBatch:
+        self._tail = LogPosition(self._tail.batch + 1, self._tail.event + len(events))
+        return EventBatch(
             number=self._tail.batch, now=now, last_event=self._tail.event, events=events, paused=paused
         )
 
     def commit_decisions(
         self,
-        batch: Batch,  # noqa: ARG002
+        batch: EventBatch,  # noqa: ARG002
         decisions: Sequence[Decision],
         promises: Sequence[Promise] = (),  # noqa: ARG002
         breaches: Sequence[Breach] = (),  # noqa: ARG002
@@ -134,7 +134,7 @@ class MemoryJournal:
         """Nothing to do."""
         return tuple(decisions)
 
-    def pass_over(self, batch: Batch) -> None:
+    def skip_batch(self, batch: EventBatch) -> None:
         """Nothing to do."""
 
     def maybe_checkpoint(self, freeze: Callable[[], FrozenState], now: int, *, must: bool = False) -> bool:  # noqa: ARG002
@@ -162,35 +162,35 @@ class DurableJournal:
         *,
         lead: Leadership | None = None,
         every: float = 5.0,
-        limits: Limits | None = None,
-        mark: Mark | None = None,
+        limits: RetentionLimits | None = None,
+        mark: LogWatermarkFile | None = None,
     ) -> None:
         self._store = store
         self._lead = lead
-        self._limits = limits or Limits()
-        self.cluster = store.cluster(cluster, now)
-        self._tail = store.tail(self.cluster)
-        self._pending: list[Batch] = []
+        self._limits = limits or RetentionLimits()
+        self.cluster = store.register_cluster(cluster, now)
+        self._tail = store.last_position(self.cluster)
+        self._pending: list[EventBatch] = []
         self._unsynced = True
         """Whether events were kept that may be lost with the machine: by an earlier process, too."""
         self._paused = ""
         self._settings = ""
-        self._background = Background(every)
+        self._background = CheckpointWriter(every)
         self._mark = mark
-        self._linked = Tail(), b""
+        self._digest_position = LogPosition(), b""
         self._decided = int(store.last_decision(self.cluster)[1:] or 0)
         self._noting: Iterator[None] | None = None
 
-    def under(self, settings: str) -> None:
+    def use_settings(self, settings: str) -> None:
         """Written with the next batch, and so before anybody hears of what follows from it."""
         self._settings = settings
 
-    def commit_events(self, events: Sequence[Event], now: int, paused: str = "") -> Batch | None:
+    def commit_events(self, events: Sequence[Event], now: int, paused: str = "") -> EventBatch | None:
         """Kept when it returns, also if this process is killed, and durable after ``commit_decisions`` that
         writes something, or after ``settle``. Raises StoreError; then it may be called again with other
         events, too.
         """
-        batch = self._store.append(
+        batch = self._store.append_events(
             self.cluster,
             self._tail,
             events,
@@ -202,28 +202,28 @@ class DurableJournal:
         )
         self._unsynced = True
         if batch is not None:
-            self._tail = Tail(batch.number, batch.last_event)
-            self._linked = self._tail, batch.chain
+            self._tail = LogPosition(batch.number, batch.last_event)
+            self._digest_position = self._tail, batch.chain
             self._settings = ""
         self._pending.clear()
         self._paused = paused
         return batch
 
-    def settle(self) -> None:
+    def sync_events(self) -> None:
         """All events that were kept are durable when it returns. Raises StoreError."""
         if self._unsynced:
             self._store.database.sync()
             self._unsynced = False
-            self._note_mark()
+            self._write_watermark()
 
-    def woke(self, now: int, paused: str = "", *, resumed: bool = False) -> Batch:
+    def add_wakeup(self, now: int, paused: str = "", *, resumed: bool = False) -> EventBatch:
         """Wakes in a row that lead to no decision, and change no pause, are written with what comes next."""
         last = self._pending[-1] if self._pending else None
         turned = resumed or bool(self._settings)
         if last is not None and (last.now, last.paused) == (now, paused) and not turned:
             self._pending[-1] = batch = replace(last, calls=last.calls + 1)
             return batch
-        batch = Batch(
+        batch = EventBatch(
             number=self._tail.batch + 1,
             now=now,
             last_event=self._tail.event,
@@ -232,13 +232,13 @@ class DurableJournal:
             settings=self._settings,
         )
         self._settings = ""
-        self._tail = Tail(batch.number, batch.last_event)
+        self._tail = LogPosition(batch.number, batch.last_event)
         self._pending.append(batch)
         return batch
 
     def commit_decisions(
         self,
-        batch: Batch,
+        batch: EventBatch,
         decisions: Sequence[Decision],
         promises: Sequence[Promise] = (),
         breaches: Sequence[Breach] = (),
@@ -251,7 +251,7 @@ class DurableJournal:
         made = tuple(replace(decision, term=self._term()) for decision in decisions)
         turned = batch.resumed or batch.paused != self._paused
         if made or promises or breaches or turned or state or len(self._pending) >= _PENDING:
-            self._store.record(
+            self._store.record_decisions(
                 self.cluster,
                 batch,
                 made,
@@ -262,34 +262,34 @@ class DurableJournal:
             )
             if made:
                 self._decided = int(made[-1].id[1:])
-            self._flushed(batch.paused)
-        if made and self._lead is not None and not self._lead.leads:
+            self._all_durable(batch.paused)
+        if made and self._lead is not None and not self._lead.is_leader:
             raise LeaseExpired("the lease ended while the decisions were written")
         return made
 
-    def pass_over(self, batch: Batch) -> None:
+    def skip_batch(self, batch: EventBatch) -> None:
         """Durable when it returns. Raises StoreError; it is to be called again then before all else."""
         if self._pending and self._pending[-1].number == batch.number:
             self._pending[-1] = batch
-        self._store.pass_over(self.cluster, batch, pending=self._pending)
-        self._flushed(batch.paused)
+        self._store.skip_batch(self.cluster, batch, pending=self._pending)
+        self._all_durable(batch.paused)
 
-    def _flushed(self, paused: str) -> None:
+    def _all_durable(self, paused: str) -> None:
         """Something was written durably, and with it all that was written before."""
         self._pending.clear()
         self._paused = paused
         self._unsynced = False
-        self._note_mark()
+        self._write_watermark()
 
-    def _note_mark(self) -> None:
+    def _write_watermark(self) -> None:
         if self._mark is not None:
-            at, chain = self._linked
-            marked = Marked(
+            at, chain = self._digest_position
+            marked = LogWatermark(
                 batch=self._tail.batch,
                 event=self._tail.event,
-                linked=at.batch,
-                chain=chain.hex(),
-                decided=self._decided,
+                digest_batch=at.batch,
+                digest=chain.hex(),
+                last_decision=self._decided,
                 term=self._term(),
             )
             self._mark.write(marked)
@@ -301,12 +301,12 @@ class DurableJournal:
         """Raises StoreError of a checkpoint that was not kept; the next one is made in its time."""
         if must:
             with suppress(StoreError):  # of an older state
-                self._background.ended(wait=True)
-        kept = self._background.ended()
-        if must or self._background.due:
-            self._store.put_batches(self.cluster, self._pending)
-            self.settle()
-            self._flushed(self._paused)
+                self._background.finished(wait=True)
+        kept = self._background.finished()
+        if must or self._background.is_due:
+            self._store.insert_batches(self.cluster, self._pending)
+            self.sync_events()
+            self._all_durable(self._paused)
             at = self._tail
 
             def keep(body: bytes, facts: bytes) -> None:
@@ -315,23 +315,23 @@ class DurableJournal:
                     self._mark.sync()
                 if must:  # somebody waits
                     return
-                self._slices(self._note_past)
-                self._slices(lambda: bool(self._store.purge(self._limits, now, self.cluster)))
+                self._run_slices(self._record_history)
+                self._run_slices(lambda: bool(self._store.purge(self._limits, now, self.cluster)))
 
             self._background.start(freeze(), keep)
-        return (self._background.ended(wait=True) if must else False) or kept
+        return (self._background.finished(wait=True) if must else False) or kept
 
-    def _slices(self, work: Callable[[], bool]) -> None:
+    def _run_slices(self, work: Callable[[], bool]) -> None:
         """Call ``work`` as long as there is more to do, but not for long, and let others go on in between."""
         for _ in range(_MOST_SLICES):
             begun = time.thread_time()
-            if not work() or self._background.rest(max(_BREATH_S, _REST * (time.thread_time() - begun))):
+            if not work() or self._background.pause(max(_BREATH_S, _REST * (time.thread_time() - begun))):
                 return
 
-    def _note_past(self) -> bool:
+    def _record_history(self) -> bool:
         """From where the last slice ended, so that the largest snapshot is noted to its end."""
         if self._noting is None:
-            self._noting = self._store.note_past(self.cluster)
+            self._noting = self._store.record_history(self.cluster)
         noting, self._noting = self._noting, None  # it is of no more use when it fails
         more = next(noting, _NO_MORE) is not _NO_MORE
         if more:

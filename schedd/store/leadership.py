@@ -57,24 +57,24 @@ class Leadership:
         self.term = 0
 
     @property
-    def leads(self) -> bool:
+    def is_leader(self) -> bool:
         """Whether this daemon may decide now."""
         return not self._lost and self.term > 0 and time.monotonic() < self._until
 
     @property
-    def lost(self) -> str:
+    def lost_reason(self) -> str:
         """Why another daemon leads for good, as far as this term goes; empty while none does."""
         return self._lost
 
-    def take(self) -> bool:
+    def try_acquire(self) -> bool:
         """Try once to lead; whether it does now. Raises StoreError when the database fails."""
         path = self._database.path
-        if path is not None and not self._take_file(path):
+        if path is not None and not self._acquire_file_lock(path):
             return False
         begun = time.monotonic()
         try:
-            with self._database.renewing() as connection:
-                term = lease.take(
+            with self._database.lease_transaction() as connection:
+                term = lease.acquire(
                     connection,
                     self._holder,
                     self._seconds,
@@ -85,7 +85,7 @@ class Leadership:
         except StoreError:
             # Whoever led may have been cut off with the lease's row in its hands: then the next try succeeds.
             if path is None:
-                with suppress(StoreError), self._database.renewing() as connection:
+                with suppress(StoreError), self._database.lease_transaction() as connection:
                     lease.end_stuck(connection)
             raise
         if term is None:
@@ -106,7 +106,7 @@ class Leadership:
         Where the database's clock was set back and the leader died before its next renewal, the lease would
         else last until that clock has caught up. A leader that lives renews or has stopped deciding by then.
         """
-        now, found = time.monotonic(), lease.written(connection)
+        now, found = time.monotonic(), lease.term_and_expiry(connection)
         if found is None or found != self._seen:
             self._seen, self._seen_at = found, now
         return found if now - self._seen_at > _STUCK * self._seconds else None
@@ -115,15 +115,15 @@ class Leadership:
         """For each transaction that writes: raises NotLeader, or LeaseExpired."""
         lease.check(connection, self._holder, self.term, expires=self._database.path is None)
 
-    def give_up(self) -> None:
-        """Stop renewing and let another lead at once, where the database can be reached."""
+    def release(self) -> None:
+        """Stop lease_transaction and let another lead at once, where the database can be reached."""
         self._stopping.set()
         self._until = 0.0
         if self._thread is not None:
             self._thread.join()
             self._thread = None
         if self.term and not self._lost:
-            with suppress(StoreError), self._database.renewing() as connection:
+            with suppress(StoreError), self._database.lease_transaction() as connection:
                 lease.release(connection, self._holder, self.term)
         self.term, self._lost = 0, ""
         if self._lock_file is not None:
@@ -135,9 +135,9 @@ class Leadership:
         while not self._stopping.wait(max(0.0, self._renew_at - time.monotonic())):
             begun = time.monotonic()
             try:
-                with self._database.renewing() as connection:
+                with self._database.lease_transaction() as connection:
                     ours = lease.renew(connection, self._holder, self.term, self._seconds)
-                    now = None if ours else lease.read(connection)
+                    now = None if ours else lease.current_leader(connection)
             except StoreError:
                 self._renew_at = time.monotonic() + self._seconds / 4
                 continue
@@ -147,7 +147,7 @@ class Leadership:
                 return
             self._until = begun + self._seconds * _SHARE
 
-    def _take_file(self, path: Path) -> bool:
+    def _acquire_file_lock(self, path: Path) -> bool:
         if self._lock_file is not None:
             return True
         try:

@@ -23,10 +23,10 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 
 from schedd.store.errors import LeaseExpired, NotLeader
-from schedd.store.records import Lead
+from schedd.store.records import LeaderLease
 from schedd.store.tables import leases
 
-__all__ = ["check", "read", "release", "renew", "take", "written"]
+__all__ = ["acquire", "check", "current_leader", "release", "renew", "term_and_expiry"]
 
 _NAME = "leader"
 
@@ -38,7 +38,7 @@ def _now(connection: Connection) -> ColumnElement[int]:
     return cast((func.julianday("now") - 2440587.5) * 86_400_000, BigInteger)
 
 
-def take(
+def acquire(
     connection: Connection,
     holder: str,
     seconds: float,
@@ -118,16 +118,20 @@ def check(connection: Connection, holder: str, term: int, *, expires: bool = Tru
         raise LeaseExpired(f"the lease of {holder} is over and not renewed yet")
 
 
-def written(connection: Connection) -> tuple[int, int] | None:
+def term_and_expiry(connection: Connection) -> tuple[int, int] | None:
     """The term and the expiry as they stand in the row: each renewal writes another expiry."""
     row = connection.execute(select(leases.c.term, leases.c.expires).where(leases.c.name == _NAME)).first()
     return (row.term, row.expires) if row is not None else None
 
 
-def read(connection: Connection) -> Lead | None:
+def current_leader(connection: Connection) -> LeaderLease | None:
     """Who leads, in which term; ``left`` is how long for yet, in seconds, 0 when the lease is over."""
     query = select(
         leases.c.holder, leases.c.term, leases.c.since, (leases.c.expires - _now(connection)).label("left")
     )
     row = connection.execute(query.where(leases.c.name == _NAME)).first()
-    return Lead(row.holder, row.term, row.since // 1000, max(0, row.left) / 1000) if row is not None else None
+    return (
+        LeaderLease(row.holder, row.term, row.since // 1000, max(0, row.left) / 1000)
+        if row is not None
+        else None
+    )

@@ -6,16 +6,16 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, func, or_, select
 from sqlalchemy.dialects import postgresql, sqlite
 
-from schedd.store.codec import plain
-from schedd.store.records import Charged, LedgerRow
+from schedd.store.codec import replace_nul
+from schedd.store.records import ChargeTotal, LedgerRow
 from schedd.store.tables import ledger
 
-__all__ = ["charged", "put", "rows"]
+__all__ = ["charges", "insert_rows", "rows"]
 
 _FIELDS = tuple(LedgerRow.__dataclass_fields__)
 
 
-def put(connection: Connection, cluster: int, new: Iterable[LedgerRow]) -> None:
+def insert_rows(connection: Connection, cluster: int, new: Iterable[LedgerRow]) -> None:
     """Write rows; those that are there already stay as they are."""
     values = [{"cluster": cluster, **{name: _plain(getattr(one, name)) for name in _FIELDS}} for one in new]
     if values:
@@ -24,7 +24,7 @@ def put(connection: Connection, cluster: int, new: Iterable[LedgerRow]) -> None:
 
 
 def _plain(value: Any) -> Any:
-    return plain(value) if isinstance(value, str) else value
+    return replace_nul(value) if isinstance(value, str) else value
 
 
 def rows(
@@ -41,14 +41,16 @@ def rows(
     """Up to ``limit`` rows of ``[since, until)``, newest first; of an account, of a user's jobs, with numbers
     below ``before``, where they are given.
     """
-    query = select(*(ledger.c[name] for name in _FIELDS)).where(*_of(cluster, since, until, account, user))
+    query = select(*(ledger.c[name] for name in _FIELDS)).where(
+        *_row_filter(cluster, since, until, account, user)
+    )
     if before is not None:
         query = query.where(ledger.c.number < before)
     found = connection.execute(query.order_by(ledger.c.number.desc(), ledger.c.time.desc()).limit(limit))
     return [LedgerRow(*row) for row in found]
 
 
-def charged(
+def charges(
     connection: Connection,
     cluster: int,
     since: int,
@@ -57,7 +59,7 @@ def charged(
     *,
     account: str = "",
     user: str = "",
-) -> Sequence[Charged]:
+) -> Sequence[ChargeTotal]:
     """What was charged in ``[since, until)``, summed up ``by`` month, account and user, as far as these are
     named; in their order.
     """
@@ -71,7 +73,9 @@ def charged(
     )
     query = (
         select(*keys, ledger.c.unit, *sums)
-        .where(*_of(cluster, since, until, account, user), ledger.c.kind.in_(("charge", "correction")))
+        .where(
+            *_row_filter(cluster, since, until, account, user), ledger.c.kind.in_(("charge", "correction"))
+        )
         .group_by(*keys, ledger.c.unit)
         .order_by(*keys, ledger.c.unit)
     )
@@ -79,19 +83,19 @@ def charged(
     for row in connection.execute(query):
         values = dict(zip([one for one in ("month", "account", "user") if one in by], row, strict=False))
         unit, jobs, cpus, gpus, amount = row[len(keys) :]
-        found.append(Charged(unit, int(jobs), int(cpus), int(gpus), int(amount), **values))
+        found.append(ChargeTotal(unit, int(jobs), int(cpus), int(gpus), int(amount), **values))
     return found
 
 
-def _of(cluster: int, since: int, until: int, account: str, user: str) -> list[ColumnElement[bool]]:
+def _row_filter(cluster: int, since: int, until: int, account: str, user: str) -> list[ColumnElement[bool]]:
     found: list[ColumnElement[bool]] = [
         ledger.c.cluster == cluster,
         ledger.c.time >= since,
         ledger.c.time < until,
     ]
     if account:
-        found.append(ledger.c.account == plain(account))
+        found.append(ledger.c.account == replace_nul(account))
     if user:
-        name = plain(user)
+        name = replace_nul(user)
         found.append(or_(ledger.c.owner == name, ledger.c.payer == name))
     return found

@@ -7,34 +7,34 @@ from typing import Final, Literal
 from schedd.wire import Event
 
 __all__ = [
-    "STATE_KEPT",
-    "Accuracy",
+    "RESUME_FROM_CHECKPOINT",
     "AuditEntry",
-    "Batch",
     "Breach",
-    "Error",
-    "Evaluated",
-    "Foreseen",
-    "JobPast",
-    "JobRun",
-    "Lead",
-    "Limits",
-    "Moment",
-    "NodePast",
+    "EventBatch",
+    "ExpectedStartRecord",
+    "JobHistory",
+    "LeaderLease",
+    "LogPosition",
+    "NodeHistory",
+    "PeriodUsage",
+    "PlanMetricsSample",
     "Promise",
     "PromisedJob",
-    "Recovered",
+    "PublishedStart",
+    "RecoveryPoint",
+    "RetentionLimits",
     "Role",
+    "RunUsage",
     "SearchRecord",
-    "Tail",
+    "StartAccuracy",
+    "StartErrorStatistics",
+    "TimelineEntry",
     "Token",
-    "Told",
-    "Within",
 ]
 
 _DAY = 86_400
 
-STATE_KEPT: Final = -2
+RESUME_FROM_CHECKPOINT: Final = -2
 """Calls of a batch over which an error was kept to the job or the event that it concerned: the same calls may
 lead elsewhere, so the state after it was written as a checkpoint, together with what followed from it.
 """
@@ -43,7 +43,7 @@ Role = Literal["user", "reader", "operator", "adapter", "admin", "proxy", "feder
 
 
 @dataclass(frozen=True, slots=True)
-class Tail:
+class LogPosition:
     """The numbers of a cluster's last batch and last event; 0 before the first."""
 
     batch: int = 0
@@ -51,9 +51,9 @@ class Tail:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
+class EventBatch:
     """What the engine is called with: ``calls`` times in a row at ``now``, the events with the first call.
-    ``STATE_KEPT`` calls: not at all, the state after it is a checkpoint.
+    ``RESUME_FROM_CHECKPOINT`` calls: not at all, the state after it is a checkpoint.
 
     ``paused`` says why dispatch is paused meanwhile, empty when it is not; ``resumed``: it was told to
     dispatch again just before. ``settings`` are JSON under which it goes on from here; empty: as before.
@@ -73,7 +73,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Foreseen:
+class ExpectedStartRecord:
     """A job was told at ``time`` to start about ``start``, in nine of ten cases by ``latest``, while the plan
     had it at ``planned``. ``kind``: see ``ExpectedFacts``. ``actual`` None: it has not started since, as far
     as is known; ``ended``: it is gone.
@@ -129,7 +129,7 @@ class PromisedJob:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class PublishedStart:
     """That a job would start at ``start`` was told at ``time``; it did at ``actual``."""
 
     job: str
@@ -139,7 +139,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Recovered:
+class RecoveryPoint:
     """What a daemon goes on from: the engine's ``checkpoint`` (None: there is none), which comes ``after`` a
     batch and an event, and the ``batches`` that follow. The cluster's first engine was made at ``begun``.
     ``damage`` says what of the log after the checkpoint is missing, or not as it was written. ``facts`` are
@@ -148,14 +148,14 @@ class Recovered:
 
     begun: int
     checkpoint: bytes | None
-    after: Tail
-    batches: tuple[Batch, ...]
+    after: LogPosition
+    batches: tuple[EventBatch, ...]
     damage: tuple[str, ...] = ()
     facts: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
-class Error:
+class StartErrorStatistics:
     """Of told starts: ``actual - told`` in seconds; positive is later than told."""
 
     count: int
@@ -165,17 +165,17 @@ class Error:
 
 
 @dataclass(frozen=True, slots=True)
-class Accuracy:
+class StartAccuracy:
     """How wrong told starts were, over all and by how long before it they were told (from, seconds)."""
 
-    overall: Error
-    by_lead: Mapping[int, Error]
+    overall: StartErrorStatistics
+    by_lead: Mapping[int, StartErrorStatistics]
     since: int | None = None
     """When the first of them was told, where no more than the latest were looked at; None: all were."""
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluated:
+class PlanMetricsSample:
     """What the plan of ``generation`` was worth at ``time``, over its planned ``jobs``; by criterion."""
 
     time: int
@@ -194,16 +194,16 @@ class SearchRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class RetentionLimits:
     """How long what is kept, in seconds. Events and decisions that a recovery needs stay in any case."""
 
     events: int = 30 * _DAY
     decisions: int = 90 * _DAY
-    told: int = 400 * _DAY
+    start_estimates: int = 400 * _DAY
     promises: int = 400 * _DAY
     jobs: int = 400 * _DAY
     """After their end; what became of nodes, too."""
-    quality: int = 90 * _DAY
+    plan_metrics: int = 90 * _DAY
     """Evaluations of the plan, and reports of searches."""
     audit: int = 400 * _DAY
     tokens: int = 90 * _DAY
@@ -211,7 +211,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobPast:
+class JobHistory:
     """What became of a job. ``started`` and ``held`` (nodes with cpus) are of the last of its ``runs``.
 
     ``how`` it ended: "ended" (by itself, with ``exit_status``), "deleted", or "gone" (a snapshot did not list
@@ -234,9 +234,9 @@ class JobPast:
 
 
 @dataclass(frozen=True, slots=True)
-class JobRun:
+class RunUsage:
     """A job that started: what reports count of it. ``cpus`` it held, ``ended`` None: it runs; ``how``: see
-    JobPast.
+    JobHistory.
     """
 
     queue: str
@@ -249,30 +249,30 @@ class JobRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Within:
+class PeriodUsage:
     """What there was within a period: jobs that started, in no order, and how many ``cpus`` came (above 0) or
     went at which moment up to its end, in order; those of nodes that were down did not count.
     """
 
-    runs: Sequence[JobRun]
+    runs: Sequence[RunUsage]
     cpus: Sequence[tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class TimelineEntry:
     """Something that happened to a job; ``start`` is the start that was told, promised or planned by it,
     ``decision`` the id of a decision.
     """
 
     time: int
     kind: Literal["event", "decision", "told", "promise", "risk", "breach"]
-    words: str
+    text: str
     start: int | None = None
     decision: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class NodePast:
+class NodeHistory:
     """What a node was from ``time`` on; ``mem`` in KiB."""
 
     time: int
@@ -292,13 +292,13 @@ class NodeAlert:
 
 
 @dataclass(frozen=True, slots=True)
-class Lead:
+class LeaderLease:
     """Which daemon leads since when, in which term; ``left``: seconds until its lease ends unless renewed."""
 
     holder: str
     term: int
     since: int
-    left: float
+    expires_in_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,27 +322,27 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class NoticeSubscription:
     """What somebody wants to be told of a start; ``number`` is 0 until it is kept."""
 
-    who: str
+    user: str
     job: str
     """Empty: all jobs of ``who``."""
-    moved: int | None
+    min_move_s: int | None
     """It moved by more than so many seconds."""
-    ahead: int | None
+    lead_s: int | None
     """It comes in so many seconds."""
-    way: Literal["mail", "command"]
-    to: str
+    channel: Literal["mail", "command"]
+    address: str
     """The address, or the command's name."""
     created: int
     number: int = 0
-    lost: bool = False
+    on_lost_deadline: bool = False
     """It can no longer end by its deadline."""
 
 
 @dataclass(frozen=True, slots=True)
-class Noticed:
+class LastNotice:
     """What was told last of a job; -1: nothing was, or that no start is known."""
 
     start: int
@@ -378,7 +378,7 @@ class LedgerRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Charged:
+class ChargeTotal:
     """What was charged, of a ``month``, ``account`` and ``user`` as far as it is told apart by these.
     ``amount`` is in the smallest unit of ``unit``.
     """

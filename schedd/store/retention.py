@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from sqlalchemy import ColumnElement, Connection, Table, delete, literal, or_, select
 
 from schedd.store import checkpoints
-from schedd.store.records import Limits
+from schedd.store.records import RetentionLimits
 from schedd.store.tables import (
     audit,
     batches,
@@ -23,16 +23,17 @@ from schedd.store.tables import (
     told,
 )
 
-__all__ = ["SLICE", "purge"]
+__all__ = ["ROWS_PER_TRANSACTION", "purge"]
 
-SLICE = 500
+ROWS_PER_TRANSACTION = 500
 """Rows of one table that go in one transaction."""
 
 
 def purge(
-    connection: Connection, limits: Limits, at: int, unseen: Mapping[int, int] | None = None
+    connection: Connection, limits: RetentionLimits, at: int, unseen: Mapping[int, int] | None = None
 ) -> Mapping[str, int]:
-    """Remove up to ``SLICE`` rows of each table that are past their time; returns how many of which.
+    """Remove up to ``ROWS_PER_TRANSACTION`` rows of each table that are past their time; returns how many of
+    which.
 
     Of what a recovery starts from (all after the oldest checkpoint kept) nothing goes. By number of a
     cluster, ``unseen`` are the seconds that do not count: see ``unseen.py``.
@@ -42,16 +43,16 @@ def purge(
     for cluster in connection.scalars(select(clusters.c.id)).all():
         now = at - not_counted.get(cluster, 0)
         needed = checkpoints.oldest(connection, cluster).batch
-        _log(connection, gone, cluster, needed, now - limits.events)
-        _oldest(connection, gone, decisions, cluster, now - limits.decisions, needed)
-        _oldest(connection, gone, told, cluster, now - limits.told)
-        _oldest(connection, gone, expected, cluster, now - limits.told)
-        _oldest(connection, gone, promises, cluster, now - limits.promises)
-        _oldest(connection, gone, breaches, cluster, now - limits.promises)
-        _oldest(connection, gone, evaluations, cluster, now - limits.quality)
-        _oldest(connection, gone, searches, cluster, now - limits.quality)
-        _ended(connection, gone, cluster, now - limits.jobs)
-        _replaced(connection, gone, cluster, now - limits.jobs)
+        _delete_log(connection, gone, cluster, needed, now - limits.events)
+        _delete_oldest(connection, gone, decisions, cluster, now - limits.decisions, needed)
+        _delete_oldest(connection, gone, told, cluster, now - limits.start_estimates)
+        _delete_oldest(connection, gone, expected, cluster, now - limits.start_estimates)
+        _delete_oldest(connection, gone, promises, cluster, now - limits.promises)
+        _delete_oldest(connection, gone, breaches, cluster, now - limits.promises)
+        _delete_oldest(connection, gone, evaluations, cluster, now - limits.plan_metrics)
+        _delete_oldest(connection, gone, searches, cluster, now - limits.plan_metrics)
+        _delete_ended_jobs(connection, gone, cluster, now - limits.jobs)
+        _delete_superseded_nodes(connection, gone, cluster, now - limits.jobs)
     now = at - max(not_counted.values(), default=0)
     _delete(connection, gone, audit, audit.c.time < now - limits.audit)
     ended = now - limits.tokens
@@ -59,10 +60,10 @@ def purge(
     return gone
 
 
-def _log(connection: Connection, gone: dict[str, int], cluster: int, needed: int, before: int) -> None:
+def _delete_log(connection: Connection, gone: dict[str, int], cluster: int, needed: int, before: int) -> None:
     """Batches carry the daemon's clock, which is what "older" means; their events go with them."""
     query = select(batches.c.number, batches.c.now, batches.c.last_event).where(batches.c.cluster == cluster)
-    rows = connection.execute(query.order_by(batches.c.number).limit(SLICE)).all()
+    rows = connection.execute(query.order_by(batches.c.number).limit(ROWS_PER_TRANSACTION)).all()
     past = [row for row in rows if row.now < before and row.number <= needed]
     if past:
         last = past[-1]
@@ -70,15 +71,17 @@ def _log(connection: Connection, gone: dict[str, int], cluster: int, needed: int
         _delete(connection, gone, events, events.c.cluster == cluster, events.c.number <= last.last_event)
 
 
-def _ended(connection: Connection, gone: dict[str, int], cluster: int, before: int) -> None:
+def _delete_ended_jobs(connection: Connection, gone: dict[str, int], cluster: int, before: int) -> None:
     """Jobs that ended long ago."""
     own = (jobs.c.cluster == cluster, jobs.c.ended < before)
-    past = connection.scalars(select(jobs.c.id).where(*own).order_by(jobs.c.ended).limit(SLICE)).all()
+    past = connection.scalars(
+        select(jobs.c.id).where(*own).order_by(jobs.c.ended).limit(ROWS_PER_TRANSACTION)
+    ).all()
     if past:
         _delete(connection, gone, jobs, jobs.c.cluster == cluster, jobs.c.id.in_(past))
 
 
-def _replaced(connection: Connection, gone: dict[str, int], cluster: int, before: int) -> None:
+def _delete_superseded_nodes(connection: Connection, gone: dict[str, int], cluster: int, before: int) -> None:
     """What nodes were long ago, but for what they still are."""
     own = nodes.c.cluster == cluster
     # Rows come in order of time, and few old ones stay: those of nodes that are as they were then.
@@ -89,12 +92,14 @@ def _replaced(connection: Connection, gone: dict[str, int], cluster: int, before
         later.c.cluster == cluster, later.c.node == nodes.c.node, later.c.event > nodes.c.event
     )
     which = (own, nodes.c.event < until, newer.exists()) if until is not None else (own, newer.exists())
-    past = connection.scalars(select(nodes.c.event).where(*which).order_by(nodes.c.event).limit(SLICE)).all()
+    past = connection.scalars(
+        select(nodes.c.event).where(*which).order_by(nodes.c.event).limit(ROWS_PER_TRANSACTION)
+    ).all()
     if past:
         _delete(connection, gone, nodes, *which, nodes.c.event <= past[-1])
 
 
-def _oldest(
+def _delete_oldest(
     connection: Connection,
     gone: dict[str, int],
     table: Table,
@@ -110,7 +115,7 @@ def _oldest(
         table.c.time,
         table.c.batch if needed is not None else literal(0).label("batch"),
     ]
-    rows = connection.execute(select(*columns).where(own).order_by(key).limit(SLICE)).all()
+    rows = connection.execute(select(*columns).where(own).order_by(key).limit(ROWS_PER_TRANSACTION)).all()
     past = [row.of for row in rows if row.time < before and (needed is None or row.batch <= needed)]
     if past:
         _delete(connection, gone, table, own, key <= past[-1])

@@ -13,7 +13,8 @@ down_revision = "0006"
 branch_labels = None
 depends_on = None
 
-# As in schedd/store/envelope.py of this version; what a migration does must not change with the program.
+# As in schedd/store/checkpoint_envelope.py of this version: what a migration does must not change with the
+# program.
 _HEAD = struct.Struct("<12sQ32s")
 _MAGIC = b"schedd-ckpt1"
 

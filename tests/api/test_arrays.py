@@ -96,9 +96,9 @@ def test_jobs_that_ended_count_as_the_database_has_them(the_app: FastAPI, tmp_pa
 
 def _note(kept: Durable) -> None:
     """What the daemon does every few minutes."""
-    cluster = kept.store.known_cluster("main")
+    cluster = kept.store.find_cluster("main")
     assert cluster is not None
-    for _ in kept.store.note_past(cluster):
+    for _ in kept.store.record_history(cluster):
         pass
 
 

@@ -45,7 +45,7 @@ def client(app: FastAPI) -> Iterator[TestClient]:
 
 def audited(clusters: Clusters) -> list[tuple[str, str]]:
     assert clusters.durable is not None
-    return [(one.act, one.detail) for one in clusters.durable.store.audited()][::-1]
+    return [(one.act, one.detail) for one in clusters.durable.store.audit_entries()][::-1]
 
 
 def gates(client: TestClient) -> None:

@@ -65,9 +65,9 @@ def told(client: TestClient, kept: Durable, cluster: str, events: Sequence[dict[
         named = {**event, "id": f"{cluster}:{number}"}
         answer = client.post(f"/v1/clusters/{cluster}/events", json={"events": [named]})
         assert answer.status_code == 200, answer.text
-    known = kept.store.known_cluster(cluster)
+    known = kept.store.find_cluster(cluster)
     assert known is not None
-    for _ in kept.store.note_past(known):
+    for _ in kept.store.record_history(known):
         pass
 
 

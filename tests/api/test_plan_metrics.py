@@ -12,7 +12,7 @@ from schedd.engine import EngineSettings
 from schedd.service.cluster.durable import Durable
 from schedd.service.clusters import Clusters
 from schedd.service.settings.file import StoreSettings
-from schedd.store.records import Evaluated
+from schedd.store.records import PlanMetricsSample
 from schedd.wire import ExpectedFacts, StartsExpected
 from tests.api.conftest import EVENTS, token
 from tests.api.test_answers import MAIN, get
@@ -65,7 +65,7 @@ def test_the_past_of_the_plan_is_told_a_page_at_a_time(busy_cluster: TestClient,
     path = "/plan/evaluation/history"
     assert get(busy_cluster, path)["evaluations"] == []
     for before in (90_000, 120, 90, 60):
-        clusters.tracks["main"].note_evaluation(Evaluated(T - before, 3, 5, {"wait": 7.0}))
+        clusters.tracks["main"].note_evaluation(PlanMetricsSample(T - before, 3, 5, {"wait": 7.0}))
     found = get(busy_cluster, path)
     assert [one["time"] for one in found["evaluations"]] == [T - 120, T - 90, T - 60]
     assert found["evaluations"][0] == {"time": T - 120, "generation": 3, "jobs": 5, "values": {"wait": 7.0}}
@@ -134,7 +134,7 @@ def test_expected_starts_are_compared_with_actual_ones_of_a_queue_or_a_user(
     assert durable.post(f"{MAIN}/events", json={"events": [started]}).status_code == 200
     store = clusters.durable.store if clusters.durable is not None else None
     assert store is not None
-    for _ in store.note_past(store.known_cluster("main") or 0):
+    for _ in store.record_history(store.find_cluster("main") or 0):
         pass
     owner = get(durable, "/jobs/3")["owner"].partition("@")[0]
     for asked in ({}, {"user": owner}, {"queue": "batch"}):

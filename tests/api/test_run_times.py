@@ -16,7 +16,7 @@ from schedd.service.cluster.durable import Durable
 from schedd.service.clusters import Clusters
 from schedd.service.read.run_times import PastError, past_error
 from schedd.service.settings.file import StoreSettings
-from schedd.store.records import JobPast
+from schedd.store.records import JobHistory
 from schedd.wire import NodeChanged, NodeFacts
 from tests.api.conftest import EVENTS, token
 from tests.api.serving import serving
@@ -97,8 +97,8 @@ def test_before_the_first_round_nothing_is_predicted(busy_cluster: TestClient) -
     assert (found["source"], found["p50"], found["too_short"]) == ("", None, False)
 
 
-def past(owner: str, run: int, node: str, how: str = "ended", **resources: str) -> JobPast:
-    return JobPast(
+def past(owner: str, run: int, node: str, how: str = "ended", **resources: str) -> JobHistory:
+    return JobHistory(
         id="9.server",
         owner=owner,
         queue="batch",

@@ -89,7 +89,7 @@ def test_a_notice_that_was_marked_is_not_sent_twice_and_one_that_was_not_is_not_
         assert subject.startswith("[main] job 3.s: starts soon")
         assert {one["job"] for one in served.get("/notices")["notices"]} == {"2.s", "3.s"}
         store = Store.open(f"sqlite:///{tmp_path}/s.sqlite")
-        acts = [(one.who, one.act, one.detail) for one in store.audited() if "notify" in one.act]
+        acts = [(one.who, one.act, one.detail) for one in store.audit_entries() if "notify" in one.act]
         store.close()
         assert sorted(acts) == [("tester", "notify", "1: 2.s, mail"), ("tester", "notify", "2: 3.s, mail")]
     finally:

@@ -127,7 +127,7 @@ def test_a_reload_takes_what_can_change_and_names_what_cannot(served: Served, fo
     assert new["promised_start"] == new["planned_start"] + 900
     assert old["promised_start"] == before["promised_start"]
     store = Store.open(f"sqlite:///{folder}/s.sqlite")
-    (noted,) = [entry for entry in store.audited() if entry.act == "reload"]
+    (noted,) = [entry for entry in store.audit_entries() if entry.act == "reload"]
     assert "clusters.main.slack 0 -> 15m" in noted.detail
     store.close()
 
@@ -155,7 +155,7 @@ def test_on_the_socket_the_peers_user_is_known(served: Served, folder: Path) -> 
     # A token goes before the peer's user.
     assert local(folder, "GET", MAIN, Authorization="Bearer wrong")[0] in (401, 429)
     store = Store.open(f"sqlite:///{folder}/s.sqlite")
-    acts = [(entry.act, entry.cluster) for entry in store.audited() if entry.act in ("pause", "resume")]
+    acts = [(entry.act, entry.cluster) for entry in store.audit_entries() if entry.act in ("pause", "resume")]
     store.close()
     assert acts == [("resume", "main"), ("pause", "main")]
     done = run("--config", str(configured(folder)))
@@ -417,16 +417,16 @@ def test_whatever_changes_something_is_in_the_audit_with_who_did_it(served: Serv
     assert writing == named | asking | staged
     with contextlib.closing(Store.open(f"sqlite:///{folder}/s.sqlite")) as store:
         for method, path, body, act, detail in acts:
-            before = store.audited()
+            before = store.audit_entries()
             answer = served.client.request(method, MAIN + path, json=body)
             assert answer.status_code == 200, (path, answer.text)
-            noted, *others = store.audited()
+            noted, *others = store.audit_entries()
             assert (noted.who, noted.act, noted.cluster) == ("tester", act, "main"), path
             assert noted.detail.startswith(detail)
             assert others == before
-        before = store.audited()
+        before = store.audit_entries()
         assert served.events(reserve)["duplicates"] == ["r:1"]
-        assert store.audited() == before
+        assert store.audit_entries() == before
 
 
 def _insist(channel: socket.socket, said: bytes) -> None:

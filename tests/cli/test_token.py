@@ -59,7 +59,7 @@ def test_a_token_is_shown_once_counts_and_is_revoked_by_its_name(
     assert main(["token", "list", "--json"]) == 0
     (shown,) = json.loads(capsys.readouterr().out)
     assert shown["revoked"] is not None
-    notes = [(entry.who, entry.act, entry.detail) for entry in kept.audited()]
+    notes = [(entry.who, entry.act, entry.detail) for entry in kept.audit_entries()]
     assert notes == [
         ("ann", "token revoke", "1: portal, role reader"),
         ("ann", "token create", "1: portal, role reader"),
@@ -95,7 +95,7 @@ def test_a_token_for_one_cluster_says_so_and_counts_there_alone(
     assert re.search(r"^1 +theo +operator +a,b +\d{4}", capsys.readouterr().out, re.MULTILINE)
     assert main(["token", "list", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["clusters"] == ["a", "b"]
-    assert kept.audited()[0].detail == "1: theo, role operator on a, b"
+    assert kept.audit_entries()[0].detail == "1: theo, role operator on a, b"
     kept.close()
 
 

@@ -14,7 +14,7 @@ from schedd.client import Client, ClientError, ConfigError, Endpoint, Refused, U
 from schedd.engine import EngineSettings
 from schedd.service.clusters import Clusters
 from schedd.service.warmup import warm_up
-from schedd.store.records import Evaluated
+from schedd.store.records import PlanMetricsSample
 from schedd.wire import JobDeleted
 from tests.api.conftest import token, tokens
 from tests.api.serving import WAIT, serving
@@ -81,7 +81,7 @@ def test_questions_are_answered(client: Client) -> None:
 
 def test_the_past_of_the_plan_is_read_page_by_page(client: Client, clusters: Clusters) -> None:
     for time in range(T, T + 1_600):
-        clusters.tracks["main"].note_evaluation(Evaluated(time, 1, 0, {}))
+        clusters.tracks["main"].note_evaluation(PlanMetricsSample(time, 1, 0, {}))
     found = [one["time"] for one in client.evaluations(since=0)]
     assert found == list(range(T + 160, T + 1_600))  # memory keeps 1,440
     assert [one["time"] for one in client.evaluations(since=T, until=T + 200)] == list(

@@ -12,7 +12,7 @@ from schedd.api.node_selection import match_nodes, select_nodes
 from schedd.dashboard.columns import MOST, Looked, plan_columns
 from schedd.dashboard.rows import groupings, lined_up
 from schedd.model import NodeSets
-from schedd.store.records import JobPast
+from schedd.store.records import JobHistory
 from schedd.wire import NodeFacts
 from tests.service.build import T, job, node, planner
 
@@ -208,8 +208,8 @@ def test_find_takes_what_is_wholly_so_before_parts(published) -> None:  # type: 
 
 
 def test_what_ended_stays_on_its_nodes(published) -> None:  # type: ignore[no-untyped-def]
-    def past(name: str, on: str) -> JobPast:
-        return JobPast(
+    def past(name: str, on: str) -> JobHistory:
+        return JobHistory(
             id=name,
             owner="eve@x",
             queue="batch",

@@ -348,7 +348,7 @@ def test_the_page_of_quality_tells_told_starts_of_a_period_a_queue_and_a_user(
         JobStarted(id=event_id(), time=T + 160, job_id="3.server", shares=(ShareFacts(node="n1", cpus=4),))
     )
     store = kept.app.state.clusters.durable.store
-    for _ in store.note_past(store.known_cluster("main")):
+    for _ in store.record_history(store.find_cluster("main")):
         pass
     one = kept.ask("/jobs/3.server")
     none = "No expected start to compare of these jobs in this period."
@@ -370,7 +370,7 @@ def test_the_page_of_quality_tells_told_starts_of_a_period_a_queue_and_a_user(
             assert none in page
             assert "<b>nobody" not in page
             assert 'id="errors"' not in page, "that chart is of all jobs"
-        for module in ("schedd.store.expected", "schedd.service.read.accuracy"):
+        for module in ("schedd.store.expected_starts", "schedd.service.read.accuracy"):
             monkeypatch.setattr(f"{module}.MOST", 1)
         page = client.get("/main/quality").text
         assert re.search(
@@ -388,8 +388,8 @@ def test_a_job_that_ended_has_a_page_of_its_past(browser: Browser, kept: Site) -
     window = Look(kept, browser.new_context())
     window.log_in("reader")
     store = kept.app.state.clusters.durable.store
-    number = store.known_cluster("main")
-    for _ in store.note_past(number):
+    number = store.find_cluster("main")
+    for _ in store.record_history(number):
         pass
     page = window.go("jobs/1.server")
     past = kept.ask("/jobs/1/history")["past"]
@@ -411,8 +411,8 @@ def test_a_job_that_ended_has_a_page_of_its_past(browser: Browser, kept: Site) -
 def test_a_user_sees_no_past_of_others_jobs(kept: Site) -> None:
     kept.happen(job("8.server", user="bob"), JobDeleted(id=event_id(), time=T, job_id="8.server"))
     store = kept.app.state.clusters.durable.store
-    number = store.known_cluster("main")
-    for _ in store.note_past(number):
+    number = store.find_cluster("main")
+    for _ in store.record_history(number):
         pass
     kept.app.state.callers = Callers(tokens(), AuthSettings(others="none"))
     assert kept.ask("/jobs/8/history")["past"]["how"] == "deleted"

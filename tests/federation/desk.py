@@ -61,7 +61,7 @@ class Desk:
 
     def begin(self, chosen: Settings | None = None) -> None:
         self.log = Log(f"sqlite:///{self.path}/fed.sqlite", "here", 6.0)
-        assert self.log.lead.take()
+        assert self.log.lead.try_acquire()
         chosen = chosen or settings(self.path)
         self.roof = Roof(chosen, self.log, {"north": "x", "south": "x"}, lambda: self.now)
         self.app.state.roof = self.roof

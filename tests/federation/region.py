@@ -242,7 +242,7 @@ class Region:
             }
         )
         self.log = Log(f"sqlite:///{directory}/fed.sqlite", "here", 600.0)
-        assert self.log.lead.take()
+        assert self.log.lead.try_acquire()
         self.begin()
 
     @property

@@ -102,7 +102,7 @@ class Street:
 
     def __init__(self, path: Path, disclosure: str = "plan", family: str = "torque") -> None:
         self.log = Log(f"sqlite:///{path}/fed.sqlite", "here", 6.0)
-        assert self.log.lead.take()
+        assert self.log.lead.try_acquire()
         place = {
             "url": "http://127.0.0.1:9",
             "token_file": str(path),

@@ -152,7 +152,7 @@ class Hall:
         place = {"url": "http://127.0.0.1:9", "token_file": str(path), "realms": ["org"]}
         chosen = {"clusters": {name: {**place, "cluster": name} for name in NAMES}, **more}
         self.log = Log(f"sqlite:///{path}/fed.sqlite", "here", 600.0)
-        assert self.log.lead.take()
+        assert self.log.lead.try_acquire()
         self.roof = Roof(
             Settings.model_validate(chosen), self.log, dict.fromkeys(NAMES, "x"), lambda: self.now
         )

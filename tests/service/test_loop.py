@@ -16,8 +16,8 @@ from schedd.service.cluster.errors import Overloaded, PlannerStopped
 from schedd.service.cluster.loop import PlanLoop
 from schedd.service.read.gaps import gaps
 from schedd.service.read.reading import counts, nodes, window
-from schedd.store import Batch, MemoryJournal
-from schedd.store.errors import DatabaseGone, StoreRefused
+from schedd.store import EventBatch, MemoryJournal
+from schedd.store.errors import DatabaseUnavailable, StatementRejected
 from schedd.wire import Event, JobEnded, JobFacts, JobQueued, Run, RunAccepted, Snapshot
 from tests.service.build import T, event_id, job, node, planner, views
 
@@ -161,14 +161,14 @@ class _Failing(MemoryJournal):
         super().__init__()
         self.failures = list(failures)
 
-    def commit_events(self, events: Sequence[Event], now: int, paused: str = "") -> Batch | None:
+    def commit_events(self, events: Sequence[Event], now: int, paused: str = "") -> EventBatch | None:
         if self.failures:
             raise self.failures.pop()
         return super().commit_events(events, now, paused)
 
 
 def test_events_are_acknowledged_only_when_the_journal_took_them() -> None:
-    journal = _Failing([DatabaseGone("away"), DatabaseGone("away")])
+    journal = _Failing([DatabaseUnavailable("away"), DatabaseUnavailable("away")])
     with planner(journal) as loop:
         handled = loop.submit([node("n1"), job("1")]).result(WAIT)
         assert handled.accepted == 2
@@ -177,11 +177,11 @@ def test_events_are_acknowledged_only_when_the_journal_took_them() -> None:
 
 
 def test_a_journal_that_will_never_work_stops_the_planner_and_says_so() -> None:
-    with planner(_Failing([StoreRefused("no")] * 1_000)) as loop:
+    with planner(_Failing([StatementRejected("no")] * 1_000)) as loop:
         with pytest.raises(PlannerStopped):
             loop.submit([node("n1")]).result(WAIT)
         assert not loop.alive
-        assert "StoreRefused" in loop.failure
+        assert "StatementRejected" in loop.failure
         assert "stopped" in loop.published.stale
         with pytest.raises(PlannerStopped):
             loop.submit([node("n2")])

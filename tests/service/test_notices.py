@@ -22,7 +22,7 @@ from schedd.service.outward.notices import Notifier, TooManyWishes
 from schedd.service.outward.relay import relay_of
 from schedd.service.settings.file import NotifySettings, SettingsError
 from schedd.store import Store
-from schedd.store.records import Noticed, Wish
+from schedd.store.records import LastNotice, NoticeSubscription
 from schedd.wire import JobDeleted
 from tests.cli.test_certificates import certify
 from tests.service.build import StillClock, T, event_id, job, node, planner
@@ -66,9 +66,9 @@ def mail(relay: str, **more: Any) -> NotifySettings:
     return NotifySettings(relay=relay, sender="schedd@example.org", domains=("example.org",), **more)
 
 
-def wish(name: str = "", **more: Any) -> Wish:
+def wish(name: str = "", **more: Any) -> NoticeSubscription:
     asked = {"moved": 600, "ahead": None, "way": "mail", "to": "ann@example.org", **more}
-    return Wish("ann", name, created=T, **asked)
+    return NoticeSubscription("ann", name, created=T, **asked)
 
 
 @contextmanager
@@ -96,42 +96,42 @@ def sooner(loop: PlanLoop) -> None:
 def test_what_is_due() -> None:
     both = wish(ahead=900)
     # First sight: only what comes soon is news.
-    assert due(both, None, "2", T + 5000, T) == (Noticed(T + 5000), None)
+    assert due(both, None, "2", T + 5000, T) == (LastNotice(T + 5000), None)
     mark, notice = due(both, None, "2", T + 900, T)
     assert notice is not None
-    assert (mark, notice.kind, notice.start) == (Noticed(T + 900, T + 900), "soon", T + 900)
+    assert (mark, notice.kind, notice.start) == (LastNotice(T + 900, T + 900), "soon", T + 900)
     # A small move is none; small moves add up.
-    known = Noticed(T + 5000)
+    known = LastNotice(T + 5000)
     assert due(both, known, "2", T + 5600, T) == (known, None)
     mark, notice = due(both, known, "2", T + 5601, T)
     assert notice is not None
-    assert (mark, notice.kind, notice.before) == (Noticed(T + 5601), "moved", T + 5000)
+    assert (mark, notice.kind, notice.before) == (LastNotice(T + 5601), "moved", T + 5000)
     # A start that is lost, and one that comes back.
     mark, notice = due(both, known, "2", -1, T)
     assert notice is not None
-    assert (mark, notice.start) == (Noticed(-1), -1)
-    assert due(both, Noticed(-1), "2", T + 9000, T)[1] is not None
+    assert (mark, notice.start) == (LastNotice(-1), -1)
+    assert due(both, LastNotice(-1), "2", T + 9000, T)[1] is not None
     # That it comes soon is told once, and again when it was put off by more than that.
-    soon = Noticed(T + 900, T + 900)
+    soon = LastNotice(T + 900, T + 900)
     assert due(wish(moved=None, ahead=900), soon, "2", T + 1200, T + 400)[1] is None
     assert due(wish(moved=None, ahead=900), soon, "2", T + 1801, T + 1000)[1] is not None
-    assert due(both, Noticed(T - 10), "2", T - 10, T)[1] is None  # it is over
+    assert due(both, LastNotice(T - 10), "2", T - 10, T)[1] is None  # it is over
 
 
 def test_a_lost_deadline_is_told_once_a_loss_and_before_all_else() -> None:
     asked = wish(moved=600, ahead=900, lost=True)
 
-    def told_now(last: Noticed | None, told: int, lost: int) -> tuple[Noticed, tuple[Any, ...]]:
+    def told_now(last: LastNotice | None, told: int, lost: int) -> tuple[LastNotice, tuple[Any, ...]]:
         mark, notice = due(asked, last, "2", told, T, lost=lost, walltime=300)
         return mark, (notice.kind, notice.start, notice.deadline, notice.end) if notice is not None else ()
 
     mark, said = told_now(None, T + 500, T + 200)
-    assert (mark, said) == (Noticed(T + 500, -1, T + 200), ("lost", T + 500, T + 200, T + 800))
+    assert (mark, said) == (LastNotice(T + 500, -1, T + 200), ("lost", T + 500, T + 200, T + 800))
     mark, said = told_now(mark, T + 500, T + 200)  # what else is due is told then
-    assert (mark, said[0]) == (Noticed(T + 500, T + 500, T + 200), "soon")
+    assert (mark, said[0]) == (LastNotice(T + 500, T + 500, T + 200), "soon")
     assert told_now(mark, T + 500, T + 200) == (mark, ())
     # One that is held has no end, and that it has no start is not told twice.
-    mark, said = told_now(Noticed(T + 500), -1, T + 200)
+    mark, said = told_now(LastNotice(T + 500), -1, T + 200)
     assert said == ("lost", -1, T + 200, -1)
     assert told_now(mark, -1, T + 200) == (mark, ())
     # Another deadline, or the same after it could be met, is another loss.
@@ -139,7 +139,7 @@ def test_a_lost_deadline_is_told_once_a_loss_and_before_all_else() -> None:
     mark, said = told_now(mark, -1, -1)
     assert (mark.lost, said) == (-1, ())
     assert told_now(mark, -1, T + 200)[1][:1] == ("lost",)
-    assert due(wish(), Noticed(T), "2", T, T, lost=T + 200, walltime=300) == (Noticed(T), None)
+    assert due(wish(), LastNotice(T), "2", T, T, lost=T + 200, walltime=300) == (LastNotice(T), None)
 
 
 # ---- mail ----------------------------------------------------------------------------------------
@@ -203,7 +203,7 @@ def test_an_error_over_one_notice_or_one_job_holds_up_no_other(
         sooner(loop)
         find, write = desk._due, desk._messenger._letter
 
-        def no_finding(published: Any, one: Wish, record: Any, now: int) -> Any:
+        def no_finding(published: Any, one: NoticeSubscription, record: Any, now: int) -> Any:
             if record.id == "2":
                 raise KeyError(record.id)
             return find(published, one, record, now)
@@ -311,7 +311,7 @@ def test_only_so_many_an_hour_are_told_and_the_rest_then_also_over_a_restart(
         desk.look()
         desk.send()
         assert len(office.letters) == 3
-        assert store.told_users(store.cluster(loop.name, T), 0) == [
+        assert store.notified_users(store.register_cluster(loop.name, T), 0) == [
             ("ann", T + 3600)
         ]  # older ones are forgotten
 
@@ -518,7 +518,7 @@ def test_wishes_are_kept_counted_and_removed_by_who_has_them(store: Store) -> No
         assert desk.remove("bob", kept.number) is None
         assert desk.remove("ann", kept.number) == kept
         assert desk.wishes("ann") == []
-        assert store.noticed(store.cluster(loop.name, T)) == {}
+        assert store.last_notices(store.register_cluster(loop.name, T)) == {}
 
 
 @pytest.mark.parametrize(

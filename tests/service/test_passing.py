@@ -24,7 +24,7 @@ from schedd.service.cluster.incidents import Incidents
 from schedd.service.cluster.loop import PlanLoop
 from schedd.service.cluster.passing import Passing
 from schedd.service.cluster.retries import Retries
-from schedd.store import Batch
+from schedd.store import EventBatch
 from schedd.wire import Alert, JobStarted, NodeFacts, QueueFacts, Run
 from tests.conftest import ROOT
 from tests.engine.server import Server
@@ -300,7 +300,7 @@ def test_calls_get_more_time_after_some_that_did_not_return_and_soon_less_again(
     watch = Watch()
     passing = Passing("main", Retries("main"), watch)
     engine = Engine(EngineSettings(), T)
-    late = CallFailed(engine, Batch(number=1, now=T, last_event=0), 0, _OutOfTime(), 30)
+    late = CallFailed(engine, EventBatch(number=1, now=T, last_event=0), 0, _OutOfTime(), 30)
     found = []
     for _ in range(2):
         passing.note(late)

@@ -16,7 +16,7 @@ from schedd.service.background.track import MemoryTrack, SearchRun, StoredTrack,
 from schedd.service.cluster.durable import Durable
 from schedd.service.settings.file import StoreSettings
 from schedd.store import StoreError
-from schedd.store.records import Evaluated, SearchRecord
+from schedd.store.records import PlanMetricsSample, SearchRecord
 from tests.service.build import T, job, node, planner
 
 WAIT = 120
@@ -44,7 +44,7 @@ def run(number: int) -> SearchRun:
 def durable(tmp_path: Path) -> Iterator[Durable]:
     opened = Durable(StoreSettings(url=f"sqlite:///{tmp_path}/a.sqlite"))
     opened.open()
-    opened.store.cluster("main", T)
+    opened.store.register_cluster("main", T)
     yield opened
     opened.close()
 
@@ -69,7 +69,7 @@ def test_searches_come_back_as_they_were_page_by_page(track: Track) -> None:
 
 
 def test_evaluations_come_back_thinned_where_that_is_asked(track: Track) -> None:
-    made = [Evaluated(at, 1, 5, {"wait": at / 7}) for at in (60, 90, 120, 121, 200)]
+    made = [PlanMetricsSample(at, 1, 5, {"wait": at / 7}) for at in (60, 90, 120, 121, 200)]
     for one in made:
         track.note_evaluation(one)
     track.note_evaluation(replace(made[-1], generation=2))
@@ -82,7 +82,7 @@ def test_evaluations_come_back_thinned_where_that_is_asked(track: Track) -> None
 def test_what_another_version_wrote_is_left_out(durable: Durable) -> None:
     track = StoredTrack(durable, "main")
     track.note_search(run(1))
-    durable.store.put_search(1, SearchRecord(2, T, '{"kind": "of a later version"}'))
+    durable.store.save_search(1, SearchRecord(2, T, '{"kind": "of a later version"}'))
     track.note_search(run(3))
     assert track.searches(9).runs == (run(3), run(1))
     assert track.searches(1, 3).following == 2  # a page may be empty, and is not the last

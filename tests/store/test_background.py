@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from schedd.store import background
-from schedd.store.background import Background
+from schedd.store import checkpoint_writer
+from schedd.store.checkpoint_writer import CheckpointWriter
 from tests.store.build import AState
 
 
@@ -23,25 +23,25 @@ def clocks(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
         def thread_time() -> float:
             return told["worked"]
 
-    monkeypatch.setattr(background, "time", Told)
+    monkeypatch.setattr(checkpoint_writer, "time", Told)
     return told
 
 
-def due(one: Background) -> bool:
-    return one.due
+def due(one: CheckpointWriter) -> bool:
+    return one.is_due
 
 
-def kept(one: Background, took: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def kept(one: CheckpointWriter, took: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """One checkpoint that takes so long to make."""
     monkeypatch.setattr(one, "_make", lambda *_: took)
     one.start(AState(), lambda *_: None)
-    assert one.ended(wait=True)
+    assert one.finished(wait=True)
 
 
 def test_of_an_idle_engine_a_dear_one_is_made_seldom(
     clocks: dict[str, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = Background(5.0)
+    one = CheckpointWriter(5.0)
     assert due(one) is False
     clocks["clock"] += 5
     assert due(one)
@@ -54,7 +54,7 @@ def test_of_an_idle_engine_a_dear_one_is_made_seldom(
 
 
 def test_after_much_work_it_is_made_sooner(clocks: dict[str, float], monkeypatch: pytest.MonkeyPatch) -> None:
-    one = Background(5.0)
+    one = CheckpointWriter(5.0)
     clocks["clock"] += 5
     assert due(one)
     kept(one, 4.0, monkeypatch)
@@ -75,7 +75,7 @@ def test_after_much_work_it_is_made_sooner(clocks: dict[str, float], monkeypatch
 def test_the_thread_rests_less_while_the_engine_works(
     clocks: dict[str, float], monkeypatch: pytest.MonkeyPatch, worked: float, rests: float
 ) -> None:
-    one = Background(0.0)
+    one = CheckpointWriter(0.0)
     assert due(one)
     clocks["worked"] += worked
     waited: list[float] = []
@@ -88,7 +88,7 @@ def test_the_thread_rests_less_while_the_engine_works(
 
     bodies: list[bytes] = []
     one.start(AState(parts()), lambda body, _: bodies.append(body))
-    assert one.ended(wait=True)
+    assert one.finished(wait=True)
     assert bodies
     assert waited == pytest.approx([0.004 * rests] * 10)
     one.close()

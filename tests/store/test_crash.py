@@ -92,7 +92,7 @@ def compare(daemon: Daemon, world: World, known: dict[str, Known]) -> None:
 def check(url: str, world: World) -> None:
     """What the database must hold after all that."""
     store = Store.open(url)
-    cluster = store.cluster(world.cluster, 0)
+    cluster = store.register_cluster(world.cluster, 0)
 
     def all_of(column: Column[Any]) -> list[Any]:
         with store.database.read() as connection:
@@ -138,7 +138,7 @@ def same_decisions_from_the_log_alone(url: str, name: str = "main") -> int:
     Of the last batch they may not be kept: the daemon was killed right after it had kept the events.
     """
     store = Store.open(url)
-    cluster = store.cluster(name, 0)
+    cluster = store.register_cluster(name, 0)
     found = store.recover(cluster, before=0)
     assert found.checkpoint is None
     engine = Engine(EngineSettings(), found.begun)

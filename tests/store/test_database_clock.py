@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from schedd.store import Leadership, NotLeader, Store
-from schedd.store.lease import read
+from schedd.store.lease import current_leader
 from tests.store.postgres import PostgresServer
 
 HOUR = 3_600
@@ -49,7 +49,7 @@ class Scene:
         store = Store.open(self._url)
         self._stack.callback(store.close)
         lead = Leadership(store.database, holder, seconds=seconds)
-        self._stack.callback(lead.give_up)
+        self._stack.callback(lead.release)
         return store, lead
 
 
@@ -69,14 +69,14 @@ def until(true: Callable[[], bool]) -> None:
 
 def left(store: Store) -> float:
     with store.database.read() as connection:
-        found = read(connection)
+        found = current_leader(connection)
     assert found is not None
-    return found.left
+    return found.expires_in_s
 
 
 def test_the_clock_is_shadowed(scene: Scene) -> None:
     store, lead = scene.one("a", 60)
-    assert lead.take()
+    assert lead.try_acquire()
     before = left(store)
     scene.clock.set(-HOUR)
     assert left(store) > before + HOUR - 60
@@ -85,41 +85,41 @@ def test_the_clock_is_shadowed(scene: Scene) -> None:
 def test_set_forward_another_may_lead_at_once_and_who_led_writes_nothing_more(scene: Scene) -> None:
     store, first = scene.one("a", 60)
     _, second = scene.one("b", 60)
-    assert first.take()
-    assert not second.take()
+    assert first.try_acquire()
+    assert not second.try_acquire()
     scene.clock.set(HOUR)
-    assert (second.take(), second.term) == (True, 2)
+    assert (second.try_acquire(), second.term) == (True, 2)
     with pytest.raises(NotLeader, match="b leads in term 2"), store.database.write(guarded=True):
         pass
-    assert not first.take() or first.term > 2
+    assert not first.try_acquire() or first.term > 2
 
 
 def test_set_back_who_leads_goes_on_and_nobody_else_does(scene: Scene) -> None:
     store, first = scene.one("a")
     _, second = scene.one("b")
-    assert first.take()
+    assert first.try_acquire()
     scene.clock.set(-HOUR)
     until(lambda: 0 < left(store) <= 1)  # the next renewal is by the new clock
     end = time.monotonic() + 5
     while time.monotonic() < end:
-        assert not second.take()
+        assert not second.try_acquire()
         time.sleep(0.1)
-    assert (first.leads, first.term, first.lost) == (True, 1, "")
+    assert (first.is_leader, first.term, first.lost_reason) == (True, 1, "")
 
 
 def test_set_back_as_the_leader_dies_the_other_does_not_wait_for_an_hour(scene: Scene) -> None:
     store, first = scene.one("a")
     _, second = scene.one("b")
-    assert first.take()
+    assert first.try_acquire()
     first._stopping.set()  # it renews no more
     scene.clock.set(-HOUR)
     begun = time.monotonic()
     tries = 0
-    while not second.take():
+    while not second.try_acquire():
         tries += 1
         assert time.monotonic() < begun + 60
         time.sleep(0.05)
-    assert not first.leads, "it stopped by its own clock before another leads"
+    assert not first.is_leader, "it stopped by its own clock before another leads"
     assert tries > 1
     assert second.term == 2
     assert left(store) <= 1

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from schedd.store import DurableJournal, Mark, Store
+from schedd.store import DurableJournal, LogWatermarkFile, Store
 from schedd.wire import Alert
 from tests.store.build import AState, queued
 
@@ -51,13 +51,13 @@ def syncs(store: Store) -> list[str]:
 
 def test_events_and_decisions_are_synced_together(store: Store, syncs: list[str]) -> None:
     journal = DurableJournal(store, "c", 1000)
-    journal.settle()
+    journal.sync_events()
     syncs.clear()
     batch = journal.commit_events([queued(1)], 1000)
     assert batch is not None
     assert syncs == ["deferred"]
     journal.commit_decisions(batch, [ALERT])
-    journal.settle()
+    journal.sync_events()
     assert syncs == ["deferred", "commit"]
     journal.close()
 
@@ -66,13 +66,13 @@ def test_events_from_which_nothing_follows_are_synced_by_themselves_once(
     store: Store, syncs: list[str]
 ) -> None:
     journal = DurableJournal(store, "c", 1000)
-    journal.settle()
+    journal.sync_events()
     syncs.clear()
     batch = journal.commit_events([queued(1)], 1000)
     assert batch is not None
     journal.commit_decisions(batch, [])
-    journal.settle()
-    journal.settle()
+    journal.sync_events()
+    journal.sync_events()
     assert syncs == ["deferred", "sync"]
     journal.close()
 
@@ -86,7 +86,7 @@ def test_events_that_an_earlier_process_kept_are_synced_before_they_are_acknowle
     second = DurableJournal(store, "c", 1000)
     syncs.clear()
     assert second.commit_events([queued(1)], 1001) is None  # it has them
-    second.settle()
+    second.sync_events()
     assert syncs[-1] == "sync"
     second.close()
 
@@ -95,19 +95,19 @@ def test_what_is_remembered_outside_of_the_database_is_never_ahead_of_the_disk(
     store: Store, tmp_path: Path
 ) -> None:
     """Else a lost machine would look like a lost part of the log."""
-    mark = Mark(tmp_path / "mark")
+    mark = LogWatermarkFile(tmp_path / "mark")
     journal = DurableJournal(store, "c", 1000, mark=mark)
-    journal.settle()
+    journal.sync_events()
     assert journal.commit_events([queued(1)], 1000) is not None
     assert mark.read().batch == 0
-    journal.settle()
+    journal.sync_events()
     assert mark.read().batch == 1
     journal.close()
 
 
 def test_a_checkpoint_after_deferred_events_leaves_nothing_unsynced(store: Store, syncs: list[str]) -> None:
     journal = DurableJournal(store, "c", 1000, every=0)
-    journal.settle()
+    journal.sync_events()
     assert journal.commit_events([queued(1)], 1000) is not None
     syncs.clear()
     journal.maybe_checkpoint(AState, 1000, must=True)

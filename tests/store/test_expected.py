@@ -6,8 +6,8 @@ import pytest
 
 from schedd.predict import ESTIMATE_KINDS
 from schedd.service.read.accuracy import rightness
-from schedd.store import Batch, Breach, Limits, Store
-from schedd.store.records import Foreseen
+from schedd.store import Breach, EventBatch, RetentionLimits, Store
+from schedd.store.records import ExpectedStartRecord
 from schedd.wire import Event, ExpectedFacts, JobEnded, JobQueued, Snapshot, StartsExpected
 from tests.store.build import deleted, facts, queued, snapshot, started
 
@@ -22,18 +22,18 @@ def expected(job: int, start: int, by: int, planned: int, kind: str = "submissio
     return ExpectedFacts(f"{job}.srv", start, by, planned, kind)  # type: ignore[arg-type]
 
 
-def appended(store: Store, *events: Event, now: int = 1000) -> Batch:
-    cluster = store.cluster("c", 1000)
-    batch = store.append(cluster, store.tail(cluster), events, now)
+def appended(store: Store, *events: Event, now: int = 1000) -> EventBatch:
+    cluster = store.register_cluster("c", 1000)
+    batch = store.append_events(cluster, store.last_position(cluster), events, now)
     assert batch is not None
     return batch
 
 
-def noted(store: Store, *kinds: str, **of: str) -> Sequence[Foreseen]:
-    cluster = store.cluster("c", 1000)
-    for _ in store.note_past(cluster):
+def noted(store: Store, *kinds: str, **of: str) -> Sequence[ExpectedStartRecord]:
+    cluster = store.register_cluster("c", 1000)
+    for _ in store.record_history(cluster):
         pass
-    return store.foreseen(cluster, 0, MOST, kinds=kinds or ESTIMATE_KINDS, **of)
+    return store.expected_starts(cluster, 0, MOST, kinds=kinds or ESTIMATE_KINDS, **of)
 
 
 def test_what_was_told_is_kept_with_the_start_that_came(store: Store) -> None:
@@ -42,17 +42,17 @@ def test_what_was_told_is_kept_with_the_start_that_came(store: Store) -> None:
     appended(store, told(2, 1400, expected(1, 1700, 2000, 4000, "waiting"), expected(1, 1, 2, 3, "")))
     assert [one.actual for one in noted(store)] == [None, None, None]
     appended(store, started(3, "1.srv", 1650))
-    first = Foreseen("1.srv", 1010, 1500, 2000, 4000, "submission", 1650, None)
-    later = Foreseen("1.srv", 1400, 1700, 2000, 4000, "waiting", 1650, None)
-    waits = Foreseen("2.srv", 1010, 1600, 2500, 5000, "submission", None, None)
+    first = ExpectedStartRecord("1.srv", 1010, 1500, 2000, 4000, "submission", 1650, None)
+    later = ExpectedStartRecord("1.srv", 1400, 1700, 2000, 4000, "waiting", 1650, None)
+    waits = ExpectedStartRecord("2.srv", 1010, 1600, 2500, 5000, "submission", None, None)
     assert list(noted(store)) == [later, first, waits]
     assert list(noted(store, "submission")) == [first, waits]
-    assert list(store.foreseen(1, 1011, 1401)) == [later] + [
-        one for one in store.foreseen(1, 1011, 1401) if not one.kind
+    assert list(store.expected_starts(1, 1011, 1401)) == [later] + [
+        one for one in store.expected_starts(1, 1011, 1401) if not one.kind
     ]
-    moments = store.moments(1, "1.srv")
+    moments = store.job_timeline(1, "1.srv")
     assert ("told", 1500) in {(one.kind, one.start) for one in moments}
-    assert any("in nine of ten cases by 1970-01-01 00:33:20 UTC" in one.words for one in moments)
+    assert any("in nine of ten cases by 1970-01-01 00:33:20 UTC" in one.text for one in moments)
 
 
 def test_starts_are_known_from_snapshots_too_and_a_later_run_changes_nothing(store: Store) -> None:
@@ -81,7 +81,7 @@ def test_they_go_in_their_time(store: Store) -> None:
     appended(store, told(1, 1010, expected(1, 1500, 2000, 4000)), now=1010)
     appended(store, told(2, 2010, expected(1, 1500, 2000, 4000)), now=2010)
     noted(store)
-    assert store.purge(Limits(told=500), 2100)["expected"] == 1
+    assert store.purge(RetentionLimits(start_estimates=500), 2100)["expected"] == 1
     assert [one.time for one in noted(store)] == [2010]
 
 
@@ -106,7 +106,7 @@ def test_a_miss_counts_when_its_moment_passes_and_who_was_deleted_before_says_no
 def test_broken_promises_are_counted_of_a_period_a_queue_and_a_user(store: Store) -> None:
     batch = appended(store, queued(1), queued(2))
     made = [Breach(f"{i}.srv", 1000 + i, "e", "freed", 1500, 2000) for i in (1, 2)]
-    store.record(1, batch, (), breaches=made)
+    store.record_decisions(1, batch, (), breaches=made)
     noted(store)
     assert rightness(store, 1, 0, MOST, 3000).breaches == 2
     assert rightness(store, 1, 1002, MOST, 3000).breaches == 1
@@ -122,8 +122,8 @@ def test_where_only_the_latest_count_it_is_known_from_when_on(
         appended(store, told(i, 1000 + i, expected(i, 1500, 2000, 4000)))
     noted(store)
     assert rightness(store, 1, 0, MOST, 3000).since is None
-    for module in ("schedd.store.expected", "schedd.service.read.accuracy"):
-        monkeypatch.setattr(f"{module}.MOST", 3)
+    for module in ("schedd.store.expected_starts", "schedd.service.read.accuracy"):
+        monkeypatch.setattr(f"{module}.MAX_ROWS", 3)
     found = rightness(store, 1, 0, MOST, 3000)
     assert (found.since, found.of("submission").count) == (1002, 3)
     assert rightness(store, 1, 1003, MOST, 3000).since is None

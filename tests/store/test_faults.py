@@ -366,7 +366,7 @@ def test_a_pause_holds_over_a_kill_and_so_does_its_end(
         daemon.kill()
         account(url, world, daemon)
         store = Store.open(url)
-        acts = [(entry.who, entry.act, entry.detail, entry.cluster) for entry in store.audited()]
+        acts = [(entry.who, entry.act, entry.detail, entry.cluster) for entry in store.audit_entries()]
         store.close()
         assert acts == [("tests", "resume", "", "main"), ("tests", "pause", "lunch", "main")]
     finally:
@@ -383,14 +383,14 @@ def test_a_clean_end_leaves_nothing_to_follow_and_gives_the_lead_up(
     turn(world, daemon, 10)
     daemon.kill(signal.SIGTERM)
     store = Store.open(url)
-    cluster = store.cluster("main", 0)
+    cluster = store.register_cluster("main", 0)
     found = store.recover(cluster)
     assert found.checkpoint is not None
-    assert (found.after, found.batches) == (store.tail(cluster), ())
+    assert (found.after, found.batches) == (store.last_position(cluster), ())
     lead = store.leader()
     assert lead is not None
     if url.startswith("postgresql"):
-        assert lead.left == 0
+        assert lead.expires_in_s == 0
     store.close()
     assert '"level": "error"' not in daemon.log.read_text()
 
@@ -409,7 +409,7 @@ def test_a_full_database_keeps_nothing_of_a_batch_and_takes_it_later(tmp_path: P
     with pytest.raises(DiskFull, match="make room") as caught:
         journal.commit_events(many, 1000)
     assert caught.value.retryable
-    assert store.tail(journal.cluster).event == 0
+    assert store.last_position(journal.cluster).event == 0
     pages[0] = 100_000
     store.database._writer.dispose()
     batch = journal.commit_events(many, 1000)
@@ -433,7 +433,7 @@ def test_a_commit_whose_answer_was_lost_is_not_made_twice(postgres: PostgresServ
     store = Store.open(url)
     journal = DurableJournal(store, "c", 1000)
     assert journal.commit_events([queued(1)], 1000) is not None
-    journal.woke(1001)
+    journal.add_wakeup(1001)
     # As after a commit whose answer did not come through: the journal does not know of it.
     known, waiting = journal._tail, list(journal._pending)
     first = journal.commit_events([queued(2), queued(1)], 1002)

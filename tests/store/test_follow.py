@@ -41,13 +41,13 @@ class Life:
         self.runs += [decision for decision in made if isinstance(decision, Run)]
 
     def woke(self, now: int) -> None:
-        batch = self.journal.woke(now)
+        batch = self.journal.add_wakeup(now)
         self.journal.commit_decisions(batch, self.engine.handle((), now).decisions)
 
     def under(self, settings: EngineSettings) -> None:
         """As after a reload."""
         self.engine = Engine.restore(self.engine.checkpoint(), settings)
-        self.journal.under(in_the_log(settings))
+        self.journal.use_settings(in_the_log(settings))
         self.woke(self.server.now)
 
     def work(self, numbers: range) -> None:
@@ -148,7 +148,7 @@ def test_limits_of_the_site_that_came_with_a_reload_hold_though_the_daemon_was_k
 ) -> None:
     life = worked(store)
     life.engine = Engine.restore(life.engine.checkpoint(), SITE)
-    life.journal.under(in_the_log(SITE))
+    life.journal.use_settings(in_the_log(SITE))
     life.checkpoint()  # before anything was planned under them
     life.work(range(30, 45))
     assert_alike(Follower(store, "c", SITE, T).engine, life.engine)
@@ -156,13 +156,13 @@ def test_limits_of_the_site_that_came_with_a_reload_hold_though_the_daemon_was_k
 
 def test_settings_that_another_version_wrote_are_replaced_by_ours(store: Store) -> None:
     life = worked(store)
-    life.journal.under('{"of a later version": 1}')
+    life.journal.use_settings('{"of a later version": 1}')
     life.work(range(30, 31))
     assert Follower(store, "c", NEW, T).engine.state.settings == NEW
 
 
 def test_a_standby_that_was_there_before_the_first_leader_follows_it(store: Store) -> None:
-    store.cluster("c", T)
+    store.register_cluster("c", T)
     beside = Follower(store, "c", NEW, T - 100)
     life = worked(store)
     assert beside.catch_up()
@@ -171,7 +171,7 @@ def test_a_standby_that_was_there_before_the_first_leader_follows_it(store: Stor
 
 
 def test_a_new_cluster_has_a_checkpoint_before_its_first_event(store: Store) -> None:
-    store.cluster("c", T)
+    store.register_cluster("c", T)
     found = Follower(store, "c", OLD, T)
     journal = DurableJournal(store, "c", T)
     found.take_over(journal)
@@ -187,7 +187,7 @@ def test_the_first_batch_of_a_log_names_its_settings_though_a_daemon_was_killed_
     for one in (killed, journal):
         Follower(store, "c", OLD, T).take_over(one)
     killed.close()
-    assert json.loads(journal.woke(T).settings)["slack"] == OLD.slack
+    assert json.loads(journal.add_wakeup(T).settings)["slack"] == OLD.slack
     journal.close()
 
 
@@ -221,7 +221,7 @@ def test_a_log_over_which_the_engine_fails_now_here_now_there_is_gone_through_in
     worked(store).journal.close()
     durable = Durable(StoreSettings(url=url, marks=tmp_path))
     assert durable.open()
-    assert durable.lead.take()
+    assert durable.lead.try_acquire()
     calls, fails = 0, 13
 
     def unwell(*args: Any) -> Any:
@@ -261,7 +261,7 @@ def test_a_log_over_which_the_engine_fails_at_each_batch_is_given_up_after_a_few
     life.journal.close()
     durable = Durable(StoreSettings(url=url, marks=tmp_path))
     assert durable.open()
-    assert durable.lead.take()
+    assert durable.lead.try_acquire()
 
     def fails(*args: Any) -> Any:
         raise CallFailed(args[0], args[1], 0, RuntimeError("on purpose"), 0)

@@ -9,9 +9,9 @@ from zlib import compress
 import pytest
 
 from schedd.cli.main import main
-from schedd.store import Batch, Breach, DurableJournal, Limits, Promise, Store, noting
-from schedd.store.records import JobPast, NodePast
-from schedd.store.retention import SLICE
+from schedd.store import Breach, DurableJournal, EventBatch, Promise, RetentionLimits, Store, history_writer
+from schedd.store.records import JobHistory, NodeHistory
+from schedd.store.retention import ROWS_PER_TRANSACTION
 from schedd.wire import (
     Alert,
     Event,
@@ -29,29 +29,29 @@ from tests.store.build import AState, accepted, facts, queued, run, started, tel
 from tests.store.conftest import NewDatabase
 
 
-def appended(store: Store, *events: Event, now: int = 1000) -> Batch:
-    cluster = store.cluster("c", 1000)
-    batch = store.append(cluster, store.tail(cluster), events, now)
+def appended(store: Store, *events: Event, now: int = 1000) -> EventBatch:
+    cluster = store.register_cluster("c", 1000)
+    batch = store.append_events(cluster, store.last_position(cluster), events, now)
     assert batch is not None
     return batch
 
 
 def noted(store: Store) -> Store:
-    for _ in store.note_past(1):
+    for _ in store.record_history(1):
         pass
     return store
 
 
-def past(store: Store, job: str) -> JobPast:
+def past(store: Store, job: str) -> JobHistory:
     noted(store)
-    found = store.job_past(1, job)
+    found = store.job_history(1, job)
     assert found is not None
     return found
 
 
 def noted_so_far(store: Store) -> int:
     with store.database.read() as connection:
-        return noting.noted(connection, 1)
+        return history_writer.last_recorded_event(connection, 1)
 
 
 def ended(number: int, job: str, time: int, status: int = 0) -> JobEnded:
@@ -73,7 +73,7 @@ def test_a_job_is_followed_from_its_arrival_to_its_end(store: Store, at_once: bo
     )
     for part in [events] if at_once else [(event,) for event in events]:
         appended(store, *part)
-    assert past(store, "1.srv") == JobPast(
+    assert past(store, "1.srv") == JobHistory(
         id="1.srv",
         owner="ann",
         queue="other",
@@ -88,8 +88,8 @@ def test_a_job_is_followed_from_its_arrival_to_its_end(store: Store, at_once: bo
         exit_status=271,
         how="ended",
     )
-    assert store.job_past(1, "2.srv") is None
-    assert store.job_past(2, "1.srv") is None
+    assert store.job_history(1, "2.srv") is None
+    assert store.job_history(2, "1.srv") is None
 
 
 def test_a_deleted_job_did_not_run_and_an_altered_one_is_as_it_was_altered(store: Store) -> None:
@@ -125,47 +125,47 @@ def test_a_snapshot_brings_what_was_missed_and_shows_what_is_gone(store: Store) 
 
 def test_events_of_a_try_that_went_through_unseen_and_were_replaced_are_noted_anew(store: Store) -> None:
     appended(store, queued(1))
-    known = store.tail(1)
-    store.append(1, known, [queued(2)], 1001)  # the answer to this one was lost
+    known = store.last_position(1)
+    store.append_events(1, known, [queued(2)], 1001)  # the answer to this one was lost
     assert past(store, "2.srv").queue == "q"
-    store.append(1, known, [queued(3)], 1002)
+    store.append_events(1, known, [queued(3)], 1002)
     assert past(store, "3.srv").queue == "q"
 
 
 def owners(store: Store, jobs: int) -> set[str | None]:
-    found = [store.job_past(1, f"{job}.srv") for job in range(0, jobs, 49)]
+    found = [store.job_history(1, f"{job}.srv") for job in range(0, jobs, 49)]
     return {one.owner if one is not None else None for one in found}
 
 
 def test_a_large_snapshot_is_noted_a_little_at_a_time_and_others_write_in_between(store: Store) -> None:
     names = [f"{job}.srv" for job in range(700)]
     appended(store, queued(1), queued(2), queued(9_999), snapshot(3, 1500, *names))
-    steps = store.note_past(1)
+    steps = store.record_history(1)
     next(steps)  # what came before it
     assert noted_so_far(store) == 3
     next(steps)
     assert owners(store, 700) == {"ann", None}
-    before = store.job_past(1, "9999.srv")
+    before = store.job_history(1, "9999.srv")
     assert before is not None
     assert before.ended is None
     appended(store, started(5, "1.srv", 2000))
-    unnoted = store.job_past(1, "1.srv")
+    unnoted = store.job_history(1, "1.srv")
     assert unnoted is not None
     assert (unnoted.started, unnoted.runs) == (2000, 1)
     assert noted_so_far(store) == 3
     for _ in steps:
         pass
     assert (noted_so_far(store), owners(store, 700)) == (5, {"ann"})
-    assert store.job_past(1, "1.srv") == unnoted
-    gone = store.job_past(1, "9999.srv")
+    assert store.job_history(1, "1.srv") == unnoted
+    gone = store.job_history(1, "9999.srv")
     assert gone is not None
     assert (gone.how, gone.ended) == ("gone", 1500)
-    assert store.cpus(1) == 12
+    assert store.total_cpus(1) == 12
 
 
 def test_a_snapshot_that_was_left_in_its_midst_is_gone_through_again(store: Store) -> None:
     appended(store, snapshot(1, 1500, *(f"{job}.srv" for job in range(700))))
-    steps = store.note_past(1)
+    steps = store.record_history(1)
     next(steps)
     next(steps)
     steps.close()  # type: ignore[attr-defined]
@@ -175,16 +175,16 @@ def test_a_snapshot_that_was_left_in_its_midst_is_gone_through_again(store: Stor
 
 
 def test_a_snapshot_that_was_replaced_while_it_was_noted_is_not_taken_for_noted(store: Store) -> None:
-    known = store.tail(store.cluster("c", 1000))
+    known = store.last_position(store.register_cluster("c", 1000))
     appended(store, snapshot(1, 1500, *(f"{job}.srv" for job in range(700))))
-    steps = store.note_past(1)
+    steps = store.record_history(1)
     next(steps)
-    store.append(1, known, [queued(800)], 1001)  # the answer to the snapshot was lost
+    store.append_events(1, known, [queued(800)], 1001)  # the answer to the snapshot was lost
     for _ in steps:
         pass
     assert noted_so_far(store) == 1
-    assert store.job_past(1, "800.srv") is not None
-    assert store.job_past(1, "699.srv") is None
+    assert store.job_history(1, "800.srv") is not None
+    assert store.job_history(1, "699.srv") is None
 
 
 def test_the_next_checkpoint_goes_on_where_noting_ended(
@@ -225,7 +225,7 @@ def test_a_checkpoint_brings_it_up_to_date(store: Store) -> None:
 
 def test_what_happened_to_a_job_is_told_in_order(store: Store) -> None:
     batch = appended(store, queued(1), queued(2))
-    store.record(
+    store.record_decisions(
         1,
         batch,
         [tell(1, "1.srv", 2000), run(2, "1.srv", 1990), run(3, "2.srv", 1991)],
@@ -235,9 +235,9 @@ def test_what_happened_to_a_job_is_told_in_order(store: Store) -> None:
     appended(store, JobHeld(id="h", time=1200, job_id="1.srv", holds="u"))
     appended(store, accepted(3, run(2, "1.srv").id, "1.srv", 1992), started(4, "1.srv", 1993))
     appended(store, ended(5, "1.srv", 2500, 1))
-    told = store.moments(1, "1.srv")
+    told = store.job_timeline(1, "1.srv")
     assert [moment.decision for moment in told if moment.decision] == [run(2, "1.srv").id]
-    found = [(moment.time, moment.kind, moment.words, moment.start) for moment in told]
+    found = [(moment.time, moment.kind, moment.text, moment.start) for moment in told]
     assert found == [
         (1000, "event", "queued in q: nodes=1:ppn=2,walltime=01:00:00", None),
         (1000, "told", "planned", 2000),
@@ -258,13 +258,13 @@ def test_a_node_has_a_row_for_each_change(store: Store) -> None:
 
     appended(store, node(1, 1000), node(2, 1001, properties=("new",)), node(3, 1002, state="down"))
     appended(store, snapshot(1, 1100), node(4, 1200, cpus=6, mem=77))
-    assert noted(store).node_past(1, "n1") == [
-        NodePast(1000, "up", 4, 0, 0),
-        NodePast(1002, "down", 4, 0, 0),
-        NodePast(1100, "up", 4, 0, 0),
-        NodePast(1200, "up", 6, 77, 0),
+    assert noted(store).node_history(1, "n1") == [
+        NodeHistory(1000, "up", 4, 0, 0),
+        NodeHistory(1002, "down", 4, 0, 0),
+        NodeHistory(1100, "up", 4, 0, 0),
+        NodeHistory(1200, "up", 6, 77, 0),
     ]
-    assert store.node_past(1, "n2") == [NodePast(1100, "down", 8, 0, 0)]
+    assert store.node_history(1, "n2") == [NodeHistory(1100, "down", 8, 0, 0)]
 
 
 def test_a_node_has_its_black_hole_times_and_reasons(store: Store) -> None:
@@ -275,7 +275,7 @@ def test_a_node_has_its_black_hole_times_and_reasons(store: Store) -> None:
     late = "job 3.srv is 21600 s past its walltime: n10, n1 counts as blocked"
     others = [alert(3, "black_hole", hole.replace("n1", "n10")), alert(4, "unknown_job", "job n1 started")]
     batch = appended(store, queued(1))
-    store.record(1, batch, [alert(1, "black_hole", hole), alert(2, "overrun", late), *others])
+    store.record_decisions(1, batch, [alert(1, "black_hole", hole), alert(2, "overrun", late), *others])
     found = [(one.time, one.kind, one.text) for one in store.node_alerts(1, "n1")]
     assert found == [(1001, "black_hole", hole), (1002, "overrun", late)]
 
@@ -286,29 +286,29 @@ def test_it_stays_when_the_events_are_gone_and_goes_in_its_own_time(store: Store
     appended(store, ended(4, "1.srv", 2000), NodeChanged(id="n", time=2000, node=down))
     noted(store)
     for _ in range(2):
-        store.save_checkpoint(1, store.tail(1), 2000, compress(b""))
-    store.purge(Limits(events=1), 1_000_000)
-    assert store.moments(1, "1.srv") == []
+        store.save_checkpoint(1, store.last_position(1), 2000, compress(b""))
+    store.purge(RetentionLimits(events=1), 1_000_000)
+    assert store.job_timeline(1, "1.srv") == []
     assert past(store, "1.srv").ended == 2000
-    store.purge(Limits(jobs=1000), 3001)
-    assert store.job_past(1, "1.srv") is None
+    store.purge(RetentionLimits(jobs=1000), 3001)
+    assert store.job_history(1, "1.srv") is None
     assert past(store, "2.srv").ended is None
-    assert [one.state for one in store.node_past(1, "n1")] == ["down"]
-    assert len(store.node_past(1, "n2")) == 1  # it is still so
+    assert [one.state for one in store.node_history(1, "n1")] == ["down"]
+    assert len(store.node_history(1, "n2")) == 1  # it is still so
 
 
 def test_what_one_node_was_goes_however_many_others_are_as_they_were(store: Store) -> None:
     def node(number: int, name: str, time: int, state: Literal["up", "down"]) -> NodeChanged:
         return NodeChanged(id=f"n:{number}", time=time, node=NodeFacts(name=name, cpus=4, state=state))
 
-    appended(store, *(node(n, f"steady{n}", 1000, "up") for n in range(SLICE + 1)))
+    appended(store, *(node(n, f"steady{n}", 1000, "up") for n in range(ROWS_PER_TRANSACTION + 1)))
     appended(store, *(node(1000 + n, "moody", 1001 + n, ("up", "down")[n % 2]) for n in range(4)))
     appended(store, node(2000, "moody", 5000, "up"))
     noted(store)
-    while store.purge(Limits(jobs=1000), 3000):
+    while store.purge(RetentionLimits(jobs=1000), 3000):
         pass
-    assert [one.time for one in store.node_past(1, "moody")] == [5000]
-    assert len(store.node_past(1, "steady0")) == 1
+    assert [one.time for one in store.node_history(1, "moody")] == [5000]
+    assert len(store.node_history(1, "steady0")) == 1
 
 
 def test_the_command_tells_it(
@@ -348,24 +348,24 @@ def test_the_command_tells_it(
 
 def test_what_is_not_noted_yet_is_read_from_the_log(store: Store) -> None:
     appended(store, queued(1), started(2, "1.srv", 1100), ended(3, "1.srv", 1200, 4))
-    unnoted = store.job_past(1, "1.srv")
-    assert unnoted == store.job_past(1, "1")
+    unnoted = store.job_history(1, "1.srv")
+    assert unnoted == store.job_history(1, "1")
     assert unnoted is not None
     assert (unnoted.started, unnoted.ended, unnoted.runs, unnoted.how) == (1100, 1200, 1, "ended")
     assert past(store, "1.srv") == past(store, "1") == unnoted
     appended(store, requeued(4, "1.srv", 1250), started(5, "1.srv", 1300))
-    unnoted = store.job_past(1, "1")
+    unnoted = store.job_history(1, "1")
     assert unnoted is not None
     assert (unnoted.started, unnoted.ended, unnoted.runs, unnoted.queue) == (1300, None, 2, "other")
     assert past(store, "1.srv") == unnoted
-    assert store.job_past(1, "11") is None
-    assert store.job_past(1, "1.sr") is None
+    assert store.job_history(1, "11") is None
+    assert store.job_history(1, "1.sr") is None
 
 
 def test_an_end_that_is_told_again_and_again_happened_once(store: Store) -> None:
     appended(store, queued(1), *(ended(number, "1.srv", 1050, 271) for number in range(2, 9)))
-    words = [moment.words for moment in store.moments(1, "1.srv")]
+    words = [moment.text for moment in store.job_timeline(1, "1.srv")]
     assert words[1:] == ["ended, exit status 271"]
     appended(store, requeued(9, "1.srv", 1060), ended(10, "1.srv", 1070))
-    words = [moment.words for moment in store.moments(1, "1.srv")]
+    words = [moment.text for moment in store.job_timeline(1, "1.srv")]
     assert (len(words), words[-1]) == (4, "ended, exit status 0")

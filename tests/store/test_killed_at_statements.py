@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import inspect
 
-from schedd.store import Store, connect, migrate
+from schedd.store import Store, connections, schema_version
 from schedd.store.database import Database
-from schedd.store.records import Tail
+from schedd.store.records import LogPosition
 from schedd.wire import Event
 from tests.conftest import ROOT
 from tests.store.build import queued
@@ -65,16 +65,16 @@ def killing(url: str) -> Iterator[Killed]:
 
 def looked_at(url: str) -> tuple[str | None, int]:
     """The version of the tables, and how many there are."""
-    engine = connect.readers(connect.url_of(url))
+    engine = connections.create_readers(connections.parse_database_url(url))
     with engine.begin() as connection:
-        found = migrate.revision(connection), len(inspect(connection).get_table_names())
+        found = schema_version.revision(connection), len(inspect(connection).get_table_names())
     engine.dispose()
     return found
 
 
 def events_of(url: str, cluster: int) -> list[Event]:
     store = Store.open(url)
-    found = [event for batch in store.events_after(cluster, Tail()) for event in batch.events]
+    found = [event for batch in store.events_after(cluster, LogPosition()) for event in batch.events]
     assert not store.recover(cluster, before=0).damage
     store.close()
     return found
@@ -83,10 +83,10 @@ def events_of(url: str, cluster: int) -> list[Event]:
 def fill(url: str) -> int:
     """A database with acknowledged events and a checkpoint; returns the number of the cluster."""
     store = Store.open(url)
-    cluster = store.cluster("main", 1_000)
+    cluster = store.register_cluster("main", 1_000)
     for number in range(5):
-        assert store.append(cluster, Tail(number, number), [queued(number)], 1_000) is not None
-    store.save_checkpoint(cluster, Tail(3, 3), 1_000, b"nothing that can be read")
+        assert store.append_events(cluster, LogPosition(number, number), [queued(number)], 1_000) is not None
+    store.save_checkpoint(cluster, LogPosition(3, 3), 1_000, b"nothing that can be read")
     store.close()
     return cluster
 
@@ -111,9 +111,9 @@ def kill_while(url: str, what: str, stride: int, before: tuple[str | None, int])
 
 def making(url: str, stride: int) -> Counter[str]:
     done = kill_while(url, "make", stride, (None, 0))
-    assert looked_at(url)[0] == migrate.head()
+    assert looked_at(url)[0] == schema_version.head()
     store = Store.open(url)
-    assert store.cluster("main", 1_000) > 0
+    assert store.register_cluster("main", 1_000) > 0
     store.close()
     return done
 
@@ -152,7 +152,7 @@ def begin(nursery: Nursery, folder: Path, url: str, numbers: range) -> int:
             if not ended(daemon):
                 break
             kills += 1
-            assert looked_at(url) in ((None, 0), (migrate.head(), looked_at(url)[1]))
+            assert looked_at(url) in ((None, 0), (schema_version.head(), looked_at(url)[1]))
             daemon.kill()
         daemon.kill()
         daemon.environment.clear()

@@ -9,7 +9,7 @@ from random import Random
 
 from sqlalchemy import text
 
-from schedd.store import Store, connect, migrate
+from schedd.store import Store, connections, schema_version
 from schedd.store.database import Database
 from tests.conftest import ROOT
 
@@ -44,9 +44,9 @@ def killed(url: str, what: str, after: float) -> bool:
 
 
 def revision(url: str) -> str | None:
-    engine = connect.readers(connect.url_of(url))
+    engine = connections.create_readers(connections.parse_database_url(url))
     with engine.begin() as connection:
-        found = migrate.revision(connection)
+        found = schema_version.revision(connection)
     engine.dispose()
     return found
 
@@ -55,18 +55,18 @@ def test_who_is_killed_while_making_the_tables_leaves_none_or_all(url: str) -> N
     random = Random(20)
     for _ in range(_KILLS):
         done = killed(url, "make", random.uniform(0, 0.6))
-        assert revision(url) in (None, migrate.head())
+        assert revision(url) in (None, schema_version.head())
         if done:
-            assert revision(url) == migrate.head()
+            assert revision(url) == schema_version.head()
     store = Store.open(url)
-    assert store.cluster("main", 1_000) > 0
+    assert store.register_cluster("main", 1_000) > 0
     store.close()
 
 
 def test_who_is_killed_while_migrating_leaves_the_old_tables_or_the_new(url: str) -> None:
-    engine = connect.writer(connect.url_of(url))
+    engine = connections.create_writer(connections.parse_database_url(url))
     with engine.begin() as connection:
-        migrate.upgrade(connection, "0001")
+        schema_version.upgrade(connection, "0001")
         connection.execute(text("INSERT INTO clusters (name, created) VALUES ('main', 1)"))
     engine.dispose()
     random = Random(21)
@@ -74,10 +74,10 @@ def test_who_is_killed_while_migrating_leaves_the_old_tables_or_the_new(url: str
     for _ in range(_KILLS):
         killed(url, "migrate", random.uniform(0, 0.6))
         seen.add(revision(url))
-    assert seen <= {"0001", migrate.head()}
+    assert seen <= {"0001", schema_version.head()}
     database = Database(url)
     database.migrate()
     database.close()
     store = Store.open(url)
-    assert store.known_cluster("main") == 1
+    assert store.find_cluster("main") == 1
     store.close()

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from schedd.store import Store
-from schedd.store.records import Charged, LedgerRow
+from schedd.store.records import ChargeTotal, LedgerRow
 
 MOST = 2**62
 
@@ -36,9 +36,9 @@ def row(number: int, amount: int, **more: object) -> LedgerRow:
 
 @pytest.fixture
 def cluster(store: Store) -> int:
-    other = store.cluster("another", 1)
-    store.put_ledger(other, [row(1, -7)])
-    return store.cluster("c", 1)
+    other = store.register_cluster("another", 1)
+    store.insert_ledger_rows(other, [row(1, -7)])
+    return store.register_cluster("c", 1)
 
 
 ROWS = [
@@ -51,31 +51,31 @@ ROWS = [
 
 
 def test_what_is_entered_twice_counts_once(store: Store, cluster: int) -> None:
-    store.put_ledger(cluster, ROWS[:3])
-    store.put_ledger(cluster, [replace(ROWS[1], amount=-99), *ROWS])
-    assert list(store.ledger(cluster, 0, MOST, 99)) == ROWS[::-1]
+    store.insert_ledger_rows(cluster, ROWS[:3])
+    store.insert_ledger_rows(cluster, [replace(ROWS[1], amount=-99), *ROWS])
+    assert list(store.ledger_rows(cluster, 0, MOST, 99)) == ROWS[::-1]
 
 
 def test_lines_are_found_by_time_account_user_and_a_part_at_a_time(store: Store, cluster: int) -> None:
-    store.put_ledger(cluster, ROWS)
-    assert [one.number for one in store.ledger(cluster, 1002, 1005, 99)] == [4, 3, 2]
-    assert [one.number for one in store.ledger(cluster, 0, MOST, 2, before=4)] == [3, 2]
-    assert [one.number for one in store.ledger(cluster, 0, MOST, 9, account="chem")] == [5]
-    assert [one.number for one in store.ledger(cluster, 0, MOST, 9, user="ann")] == [4, 2, 1]
-    assert [one.number for one in store.ledger(cluster, 0, MOST, 9, user="ann@login")] == [4, 2, 1]
+    store.insert_ledger_rows(cluster, ROWS)
+    assert [one.number for one in store.ledger_rows(cluster, 1002, 1005, 99)] == [4, 3, 2]
+    assert [one.number for one in store.ledger_rows(cluster, 0, MOST, 2, before=4)] == [3, 2]
+    assert [one.number for one in store.ledger_rows(cluster, 0, MOST, 9, account="chem")] == [5]
+    assert [one.number for one in store.ledger_rows(cluster, 0, MOST, 9, user="ann")] == [4, 2, 1]
+    assert [one.number for one in store.ledger_rows(cluster, 0, MOST, 9, user="ann@login")] == [4, 2, 1]
 
 
 def test_charges_are_summed_up_and_corrections_with_them(store: Store, cluster: int) -> None:
-    store.put_ledger(cluster, ROWS)
-    assert store.charged(cluster, 0, MOST, ("month", "account", "user")) == [
-        Charged("money", 1, 9, 4, 9, "2026-11", "chem", "bob"),
-        Charged("core_hours", 1, 70, 0, 70, "2026-11", "phys", "ann"),
-        Charged("core_hours", 1, 50, 0, 50, "2026-12", "phys", "ann"),
+    store.insert_ledger_rows(cluster, ROWS)
+    assert store.charges(cluster, 0, MOST, ("month", "account", "user")) == [
+        ChargeTotal("money", 1, 9, 4, 9, "2026-11", "chem", "bob"),
+        ChargeTotal("core_hours", 1, 70, 0, 70, "2026-11", "phys", "ann"),
+        ChargeTotal("core_hours", 1, 50, 0, 50, "2026-12", "phys", "ann"),
     ]
-    assert store.charged(cluster, 0, MOST, ("account",), user="ann") == [
-        Charged("core_hours", 2, 120, 0, 120, "", "phys", "")
+    assert store.charges(cluster, 0, MOST, ("account",), user="ann") == [
+        ChargeTotal("core_hours", 2, 120, 0, 120, "", "phys", "")
     ]
-    assert {one.unit: one.amount for one in store.charged(cluster, 0, MOST, ())} == {
+    assert {one.unit: one.amount for one in store.charges(cluster, 0, MOST, ())} == {
         "core_hours": 120,
         "money": 9,
     }

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, func, select, update
 
-from schedd.store import Mark, Marked, Store
-from schedd.store.errors import LogBehind
-from schedd.store.records import Batch, Tail
+from schedd.store import LogWatermark, LogWatermarkFile, Store
+from schedd.store.errors import LogTruncated
+from schedd.store.records import EventBatch, LogPosition
 from schedd.store.tables import batches, checkpoints, events, metadata
 from tests.store.build import queued
 from tests.store.daemons import TOKEN, AwayError, Daemon, Nursery
@@ -257,34 +257,40 @@ def test_an_adapter_that_knows_later_decisions_tells_of_a_loss(
 
 
 def test_a_batch_after_one_that_is_gone_is_not_written(store: Store) -> None:
-    cluster = store.cluster("main", 1_000)
+    cluster = store.register_cluster("main", 1_000)
     for number in range(3):
-        store.append(cluster, Tail(number, number), [queued(number)], 1_000)
+        store.append_events(cluster, LogPosition(number, number), [queued(number)], 1_000)
     with store.database.write() as connection:
         connection.execute(delete(batches).where(batches.c.number > 1))
         connection.execute(delete(events).where(events.c.number > 1))
-    with pytest.raises(LogBehind, match="batch 3"):
-        store.append(cluster, Tail(3, 3), [queued(3)], 1_000)
-    waiting = Batch(number=4, now=1_000, last_event=3)
-    with pytest.raises(LogBehind, match="batch 3"):
-        store.put_batches(cluster, [waiting])
-    assert store.tail(cluster) == Tail(1, 1)
+    with pytest.raises(LogTruncated, match="batch 3"):
+        store.append_events(cluster, LogPosition(3, 3), [queued(3)], 1_000)
+    waiting = EventBatch(number=4, now=1_000, last_event=3)
+    with pytest.raises(LogTruncated, match="batch 3"):
+        store.insert_batches(cluster, [waiting])
+    assert store.last_position(cluster) == LogPosition(1, 1)
 
 
 def test_a_mark_survives_a_torn_write_and_is_read_again(tmp_path: Path) -> None:
     path = tmp_path / "marks" / "s.mark"
-    mark = Mark(path)
-    assert mark.read() == Marked()
+    mark = LogWatermarkFile(path)
+    assert mark.read() == LogWatermark()
     for number in range(1, 6):
-        mark.write(Marked(batch=number, event=number, linked=number, chain="aa", decided=7, term=2))
+        mark.write(
+            LogWatermark(
+                batch=number, event=number, digest_batch=number, digest="aa", last_decision=7, term=2
+            )
+        )
     mark.close()
-    assert Mark(path).read() == Marked(batch=5, event=5, linked=5, chain="aa", decided=7, term=2, count=5)
+    assert LogWatermarkFile(path).read() == LogWatermark(
+        batch=5, event=5, digest_batch=5, digest="aa", last_decision=7, term=2, count=5
+    )
     data = bytearray(path.read_bytes())
     data[512 + 20] ^= 0xFF  # the fifth stands in the second slot
     path.write_bytes(data)
-    assert Mark(path).read().batch == 4
+    assert LogWatermarkFile(path).read().batch == 4
     path.write_bytes(b"\0" * 1_024)
-    assert Mark(path).read() == Marked()
+    assert LogWatermarkFile(path).read() == LogWatermark()
 
 
 def test_a_mark_that_cannot_be_written_stops_nothing(
@@ -292,8 +298,8 @@ def test_a_mark_that_cannot_be_written_stops_nothing(
 ) -> None:
     path = tmp_path / "file" / "s.mark"
     (tmp_path / "file").write_text("no folder")
-    mark = Mark(path)
-    mark.write(Marked(batch=1))
-    mark.write(Marked(batch=2))
+    mark = LogWatermarkFile(path)
+    mark.write(LogWatermark(batch=1))
+    mark.write(LogWatermark(batch=2))
     mark.sync()
     assert capsys.readouterr().out.count("cannot be written") == 1

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from schedd.cli.main import _typed
 from schedd.store import Leadership, Store
-from schedd.store.migrate import head
+from schedd.store.schema_version import head
 
 
 def migrate(*args: str, **env: str | None) -> tuple[int, str]:
@@ -76,11 +76,11 @@ def test_the_file_of_settings_that_the_daemon_uses_names_the_database(url: str, 
 def test_tables_that_a_daemon_uses_are_left_alone(url: str, args: tuple[str, ...]) -> None:
     with closing(Store.open(url)) as store:
         lead = Leadership(store.database, "head1")
-        assert lead.take()
+        assert lead.try_acquire()
         code, output = migrate(*args, "--database", url)
         assert (code, "a daemon uses it" in output) == (1, True)
         assert store.tokens() == []
-        lead.give_up()
+        lead.release()
     assert migrate(*args, "--database", url)[0] == 0
 
 
@@ -88,7 +88,7 @@ def test_who_migrated_is_in_the_audit(url: str) -> None:
     migrate("--to", "0003", "--database", url)
     migrate("--database", url)
     with closing(Store.open(url)) as store:
-        acts = [(one.act, one.detail) for one in store.audited()]
+        acts = [(one.act, one.detail) for one in store.audit_entries()]
     assert acts == [("migrate", f"from version 0003 to {head()}")]
 
 

@@ -11,44 +11,44 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import inspect, text
 
-from schedd.store import connect, migrate, rights
+from schedd.store import connections, schema_version, tokens_and_audit
 from schedd.store.errors import SchemaNewer, SchemaOlder
 from schedd.store.tables import metadata
 from tests.conftest import ROOT
 
 
 def test_the_migrations_make_the_tables_of_the_program(url: str) -> None:
-    engine = connect.writer(connect.url_of(url))
+    engine = connections.create_writer(connections.parse_database_url(url))
     with engine.begin() as connection:
-        migrate.upgrade(connection)
+        schema_version.upgrade(connection)
         assert (
             compare_metadata(MigrationContext.configure(connection, opts={"compare_type": True}), metadata)
             == []
         )
-        migrate.check(connection)
+        schema_version.check(connection)
     engine.dispose()
 
 
 def test_every_migration_can_be_taken_back_and_made_again(url: str) -> None:
-    engine = connect.writer(connect.url_of(url))
+    engine = connections.create_writer(connections.parse_database_url(url))
     with engine.begin() as connection:
-        migrate.upgrade(connection)
+        schema_version.upgrade(connection)
     with engine.begin() as connection:
-        migrate.downgrade(connection, "base")
+        schema_version.downgrade(connection, "base")
         assert inspect(connection).get_table_names() == ["alembic_version"]
-        assert migrate.revision(connection) is None
+        assert schema_version.revision(connection) is None
     with engine.begin() as connection:
-        migrate.upgrade(connection)
-        assert migrate.revision(connection) == migrate.head()
+        schema_version.upgrade(connection)
+        assert schema_version.revision(connection) == schema_version.head()
     engine.dispose()
 
 
 def test_a_migration_that_fails_leaves_no_trace(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = connect.writer(connect.url_of(url))
+    engine = connections.create_writer(connections.parse_database_url(url))
 
     def fail() -> None:
         with engine.begin() as connection:
-            migrate.upgrade(connection)
+            schema_version.upgrade(connection)
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -59,32 +59,32 @@ def test_a_migration_that_fails_leaves_no_trace(url: str, monkeypatch: pytest.Mo
 
 
 def test_older_and_newer_tables_are_refused_with_what_to_do(url: str) -> None:
-    engine = connect.writer(connect.url_of(url))
+    engine = connections.create_writer(connections.parse_database_url(url))
     with engine.begin() as connection:
         with pytest.raises(SchemaOlder, match=r"no tables yet.*schedd migrate"):
-            migrate.check(connection)
-        migrate.upgrade(connection)
+            schema_version.check(connection)
+        schema_version.upgrade(connection)
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
         with pytest.raises(SchemaNewer, match=r"9999.*newer schedd"):
-            migrate.check(connection)
+            schema_version.check(connection)
     engine.dispose()
 
 
 def test_a_token_with_a_scope_counts_nowhere_once_scopes_are_taken_back(url: str) -> None:
-    engine = connect.writer(connect.url_of(url))
+    engine = connections.create_writer(connections.parse_database_url(url))
     with engine.begin() as connection:
-        migrate.upgrade(connection)
-        rights.add_token(connection, "portal", "reader", 1, None)
-        rights.add_token(connection, "theo", "operator", 1, None, ("theory",))
+        schema_version.upgrade(connection)
+        tokens_and_audit.add_token(connection, "portal", "reader", 1, None)
+        tokens_and_audit.add_token(connection, "theo", "operator", 1, None, ("theory",))
     with engine.begin() as connection:
-        migrate.downgrade(connection, "0008")
+        schema_version.downgrade(connection, "0008")
         rows = connection.execute(text("SELECT name, revoked FROM tokens ORDER BY id")).all()
         assert [(name, revoked is None) for name, revoked in rows] == [("portal", True), ("theo", False)]
     engine.dispose()
 
 
 def test_a_checkout_has_its_migrations_in_sql() -> None:
-    assert migrate.scripts() == ROOT / "sql"
+    assert schema_version.scripts() == ROOT / "sql"
 
 
 @pytest.mark.timeout(120)
@@ -113,6 +113,6 @@ def test_a_wheel_brings_its_migrations_and_goes_up_and_down_with_them(url: str, 
 
     where = said("-c", "from schedd.store import migrate; print(migrate.scripts())")
     assert where == str(installed / "schedd" / "store" / "migrations")
-    assert migrated() == f"from version none to {migrate.head()}"
-    assert migrated("downgrade", "--to", "0003") == f"from version {migrate.head()} to 0003"
-    assert migrated() == f"from version 0003 to {migrate.head()}"
+    assert migrated() == f"from version none to {schema_version.head()}"
+    assert migrated("downgrade", "--to", "0003") == f"from version {schema_version.head()} to 0003"
+    assert migrated() == f"from version 0003 to {schema_version.head()}"

@@ -22,7 +22,7 @@ from schedd.engine import Engine, EngineSettings
 from schedd.store import DurableJournal, Store
 from schedd.store import checkpoints as kept
 from schedd.store.errors import BadCheckpoint, StoreError
-from schedd.store.records import Tail
+from schedd.store.records import LogPosition
 from schedd.store.tables import checkpoints
 from schedd.wire import NodeChanged, NodeFacts
 from tests.store.build import queued
@@ -129,7 +129,7 @@ def run_files(store: Store, folder: Path, times: int, seed: int) -> Counter[str]
     """Bytes of the file itself are changed, where a checkpoint stands and elsewhere."""
     random, done = Random(seed), Counter[str]()
     written = {
-        (row["cluster"], Tail(row["batch"], row["last_event"])): zlib.decompress(row["body"][52:])
+        (row["cluster"], LogPosition(row["batch"], row["last_event"])): zlib.decompress(row["body"][52:])
         for row in rows(store)
     }
     store.close()  # moves the WAL into the file
@@ -199,14 +199,14 @@ def test_each_byte_of_what_is_kept_counts(filled: Store) -> None:
 
 
 def test_a_checkpoint_of_the_first_format_is_still_read(store: Store) -> None:
-    cluster = store.cluster("main", 1_000)
+    cluster = store.register_cluster("main", 1_000)
     body = zlib.compress(b"what a version before this one kept")
     digest = hashlib.sha256(struct.pack("<QQQ", 3, 4, len(body)) + body).digest()
-    sealed = struct.pack("<12sQ32s", b"schedd-ckpt1", len(body), digest) + body
-    values = {"cluster": cluster, "batch": 3, "last_event": 4, "time": 1, "chain": None, "body": sealed}
+    seal = struct.pack("<12sQ32s", b"schedd-ckpt1", len(body), digest) + body
+    values = {"cluster": cluster, "batch": 3, "last_event": 4, "time": 1, "chain": None, "body": seal}
     with store.database.write() as connection:
         connection.execute(insert(checkpoints).values(values))
-    assert store.latest_checkpoint(cluster) == (b"what a version before this one kept", Tail(3, 4))
+    assert store.latest_checkpoint(cluster) == (b"what a version before this one kept", LogPosition(3, 4))
 
 
 @pytest.mark.soak

@@ -2,49 +2,49 @@
 
 import pytest
 
-from schedd.store import Limits, NotLeader, Store
+from schedd.store import NotLeader, RetentionLimits, Store
 from schedd.store.leadership import Leadership
-from schedd.store.records import Evaluated, SearchRecord
+from schedd.store.records import PlanMetricsSample, SearchRecord
 
 MOST = 2**62
 
 
-def evaluated(time: int, wait: float = 1.5) -> Evaluated:
-    return Evaluated(time, time // 10, 7, {"wait": wait, "makespan": 1e9 / 3})
+def evaluated(time: int, wait: float = 1.5) -> PlanMetricsSample:
+    return PlanMetricsSample(time, time // 10, 7, {"wait": wait, "makespan": 1e9 / 3})
 
 
 @pytest.fixture
 def cluster(store: Store) -> int:
-    store.cluster("another", 1)
-    return store.cluster("c", 1)
+    store.register_cluster("another", 1)
+    return store.register_cluster("c", 1)
 
 
 def test_evaluations_are_read_in_order_and_a_part_at_a_time(store: Store, cluster: int) -> None:
     for time in (30, 10, 20, 40):
-        store.put_evaluation(cluster, evaluated(time))
-    store.put_evaluation(cluster - 1, evaluated(15))
-    assert store.evaluations(cluster, 0, MOST, 9) == [evaluated(time) for time in (10, 20, 30, 40)]
-    assert [one.time for one in store.evaluations(cluster, 20, 40, 9)] == [20, 30]
-    assert [one.time for one in store.evaluations(cluster, 0, MOST, 2)] == [10, 20]
+        store.save_plan_metrics(cluster, evaluated(time))
+    store.save_plan_metrics(cluster - 1, evaluated(15))
+    assert store.plan_metrics(cluster, 0, MOST, 9) == [evaluated(time) for time in (10, 20, 30, 40)]
+    assert [one.time for one in store.plan_metrics(cluster, 20, 40, 9)] == [20, 30]
+    assert [one.time for one in store.plan_metrics(cluster, 0, MOST, 2)] == [10, 20]
 
 
 def test_of_every_so_many_seconds_the_last_is_read(store: Store, cluster: int) -> None:
     for time in (100, 130, 160, 240, 241):
-        store.put_evaluation(cluster, evaluated(time))
-    assert [one.time for one in store.evaluations(cluster, 0, MOST, 9, 60)] == [100, 160, 241]
-    assert [one.time for one in store.evaluations(cluster, 0, 241, 9, 60)] == [100, 160, 240]
+        store.save_plan_metrics(cluster, evaluated(time))
+    assert [one.time for one in store.plan_metrics(cluster, 0, MOST, 9, 60)] == [100, 160, 241]
+    assert [one.time for one in store.plan_metrics(cluster, 0, 241, 9, 60)] == [100, 160, 240]
 
 
 def test_of_one_second_the_last_evaluation_is_kept(store: Store, cluster: int) -> None:
-    store.put_evaluation(cluster, evaluated(10, 1.0))
-    store.put_evaluation(cluster, evaluated(10, 2.0))
-    assert store.evaluations(cluster, 0, MOST, 9) == [evaluated(10, 2.0)]
+    store.save_plan_metrics(cluster, evaluated(10, 1.0))
+    store.save_plan_metrics(cluster, evaluated(10, 2.0))
+    assert store.plan_metrics(cluster, 0, MOST, 9) == [evaluated(10, 2.0)]
 
 
 def test_searches_are_read_from_the_newest_on(store: Store, cluster: int) -> None:
     for number in range(1, 6):
-        store.put_search(cluster, SearchRecord(number, 100 * number, f'{{"n": {number}}}'))
-    store.put_search(cluster, SearchRecord(5, 500, '{"n": 5}'))  # the answer to the first try was lost
+        store.save_search(cluster, SearchRecord(number, 100 * number, f'{{"n": {number}}}'))
+    store.save_search(cluster, SearchRecord(5, 500, '{"n": 5}'))  # the answer to the first try was lost
     assert [one.number for one in store.searches(cluster, None, 2)] == [5, 4]
     assert store.searches(cluster, 3, 9) == [
         SearchRecord(2, 200, '{"n": 2}'),
@@ -55,20 +55,20 @@ def test_searches_are_read_from_the_newest_on(store: Store, cluster: int) -> Non
 
 def test_they_go_in_their_time(store: Store, cluster: int) -> None:
     for time in (100, 200, 300):
-        store.put_evaluation(cluster, evaluated(time))
-        store.put_search(cluster, SearchRecord(time, time, "{}"))
-    assert store.purge(Limits(quality=50), 260) == {"evaluations": 2, "searches": 2}
-    assert [one.time for one in store.evaluations(cluster, 0, MOST, 9)] == [300]
+        store.save_plan_metrics(cluster, evaluated(time))
+        store.save_search(cluster, SearchRecord(time, time, "{}"))
+    assert store.purge(RetentionLimits(plan_metrics=50), 260) == {"evaluations": 2, "searches": 2}
+    assert [one.time for one in store.plan_metrics(cluster, 0, MOST, 9)] == [300]
     assert [one.number for one in store.searches(cluster, None, 9)] == [300]
 
 
 def test_only_who_leads_writes_them(store: Store, cluster: int) -> None:
     first = Leadership(store.database, "a", seconds=1)
-    assert first.take()
+    assert first.try_acquire()
     with store.database.write() as connection:
         connection.exec_driver_sql("UPDATE leases SET holder = 'b', term = term + 1")
     with pytest.raises(NotLeader):
-        store.put_evaluation(cluster, evaluated(10))
+        store.save_plan_metrics(cluster, evaluated(10))
     with pytest.raises(NotLeader):
-        store.put_search(cluster, SearchRecord(1, 1, "{}"))
-    first.give_up()
+        store.save_search(cluster, SearchRecord(1, 1, "{}"))
+    first.release()

@@ -34,7 +34,7 @@ def watched(store: Store) -> Store:
     starts = {1: BEGAN + 30, 2: BEGAN + 1_000, 3: BEGAN - 500}
     tells = [tell(i, "1.srv", BEGAN + 7_000) for i in (1,)]
     tells += [tell(10 + job, f"{job}.srv", start, BEGAN - 50) for job, start in starts.items()]
-    store.record(1, batch, tells)
+    store.record_decisions(1, batch, tells)
     appended(
         store,
         *(started(10 + job, f"{job}.srv", BEGAN) for job in (1, 2, 3, 4)),
@@ -47,7 +47,7 @@ def watched(store: Store) -> Store:
 
 def test_starts_are_compared_with_what_was_told_last(watched: Store) -> None:
     since = BEGAN - 3_600
-    found = report(watched.started_since(1, since), watched.told_last(1, since))
+    found = report(watched.jobs_started_since(1, since), watched.last_published_starts(1, since))
     assert (found.started, found.told, found.due, found.earlier, found.later) == (4, 3, 1, 1, 1)
     assert found.error_mean == pytest.approx((-30 - 1_000 + 500) / 3)
     assert found.error_median_absolute == 500
@@ -55,12 +55,14 @@ def test_starts_are_compared_with_what_was_told_last(watched: Store) -> None:
     # Bounded slowdowns: (100 + 100) / 100, (100 + 400) / 400, (100 + 600) / 600.
     assert found.ended == 3
     assert found.slowdown_mean == pytest.approx((2 + 1.25 + 7 / 6) / 3)
-    assert watched.cpus(1) == 7  # what was told last
+    assert watched.total_cpus(1) == 7  # what was told last
 
 
 def test_the_window_can_be_replayed(watched: Store, tmp_path: Path) -> None:
     path = tmp_path / "window.swf"
-    path.write_text("\n".join(swf(watched.started_since(1, BEGAN - 3_600), watched.cpus(1))) + "\n")
+    path.write_text(
+        "\n".join(swf(watched.jobs_started_since(1, BEGAN - 3_600), watched.total_cpus(1))) + "\n"
+    )
     trace = read_swf(path, strict=True)
     assert (trace.max_procs, len(trace.jobs), trace.faults) == (7, 3, ())
     assert [job.run for job in trace.jobs] == [100, 400, 600]
@@ -71,7 +73,7 @@ def test_the_window_can_be_replayed(watched: Store, tmp_path: Path) -> None:
 def test_a_job_that_ended_within_its_first_second_is_replayed_too(store: Store, tmp_path: Path) -> None:
     appended(store, queued(1), started(2, "1.srv", BEGAN), ends(3, "1.srv", BEGAN))
     path = tmp_path / "window.swf"
-    path.write_text("\n".join(swf(noted(store).started_since(1, BEGAN), 4)) + "\n")
+    path.write_text("\n".join(swf(noted(store).jobs_started_since(1, BEGAN), 4)) + "\n")
     assert [job.run for job in read_swf(path, strict=True).jobs] == [1]
 
 
@@ -87,7 +89,7 @@ def test_the_command_says_it_in_words_and_as_json(tmp_path: Path, capsys: pytest
     store = Store.open(f"sqlite:///{tmp_path}/s.sqlite")
     job = facts("1.srv", submitted=BEGAN - 100)
     batch = appended(store, replace(queued(1), job=job), now=BEGAN)
-    store.record(1, batch, [tell(1, "1.srv", BEGAN + 30)])
+    store.record_decisions(1, batch, [tell(1, "1.srv", BEGAN + 30)])
     appended(store, started(2, "1.srv", BEGAN), ends(3, "1.srv", BEGAN + 50))
     noted(store).close()
     words = ["shadow-report", "c", "--config", str(config)]

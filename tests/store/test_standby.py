@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from schedd.store import Store
-from schedd.store.lease import read
+from schedd.store.lease import current_leader
 from tests.store.daemons import AwayError, Daemon, Nursery
 from tests.store.line import Line
 from tests.store.postgres import PostgresServer
@@ -114,7 +114,7 @@ def pair(nursery: Nursery, url: str, tmp_path: Path) -> Iterator[Pair]:
 def leader(url: str) -> tuple[str, int]:
     store = Store.open(url)
     with store.database.read() as connection:
-        found = read(connection)
+        found = current_leader(connection)
     store.close()
     assert found is not None
     return found.holder, found.term

@@ -34,7 +34,7 @@ def test_no_other_user_can_read_the_files_of_the_database(tmp_path: Path) -> Non
     before = os.umask(0o022)
     try:
         store = Store.open(str(tmp_path / "s.sqlite"))
-        store.cluster("main", 1_000)
+        store.register_cluster("main", 1_000)
         modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
         store.close()
     finally:

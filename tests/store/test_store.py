@@ -9,9 +9,9 @@ from zlib import compress
 import pytest
 from sqlalchemy import func, select
 
-from schedd.store import Batch, Breach, DurableJournal, Limits, Promise, Store, StoreError
-from schedd.store.errors import BadCheckpoint, DatabaseGone, SchemaOlder
-from schedd.store.records import AuditEntry, Tail
+from schedd.store import Breach, DurableJournal, EventBatch, Promise, RetentionLimits, Store, StoreError
+from schedd.store.errors import BadCheckpoint, DatabaseUnavailable, SchemaOlder
+from schedd.store.records import AuditEntry, LogPosition
 from schedd.store.tables import breaches, decisions, metadata, promises, told
 from schedd.wire import Decision, Event
 from tests.store.build import (
@@ -30,57 +30,60 @@ from tests.store.build import (
 from tests.store.conftest import NewDatabase
 
 
-def appended(store: Store, cluster: int, *events: Event, now: int = 1000) -> Batch:
-    batch = store.append(cluster, store.tail(cluster), events, now)
+def appended(store: Store, cluster: int, *events: Event, now: int = 1000) -> EventBatch:
+    batch = store.append_events(cluster, store.last_position(cluster), events, now)
     assert batch is not None
     return batch
 
 
 def test_events_come_back_as_they_went_in(store: Store) -> None:
-    cluster = store.cluster("c", 1000)
+    cluster = store.register_cluster("c", 1000)
     first = appended(store, cluster, queued(1), queued(2), snapshot(3, 300), now=1001)
     second = appended(store, cluster, started(4, "1.srv", 1002), now=1003)
-    assert store.events_after(cluster, Tail()) == (first, second)
-    assert store.events_after(cluster, Tail(1, 3)) == (second,)
+    assert store.events_after(cluster, LogPosition()) == (first, second)
+    assert store.events_after(cluster, LogPosition(1, 3)) == (second,)
     assert (first.number, first.last_event, second.number, second.last_event) == (1, 3, 2, 4)
 
 
 def test_a_delivery_is_kept_once_however_often_it_comes(store: Store) -> None:
-    cluster = store.cluster("c", 1000)
+    cluster = store.register_cluster("c", 1000)
     assert appended(store, cluster, queued(1), queued(2), queued(1)).events == (queued(1), queued(2))
-    assert store.append(cluster, store.tail(cluster), [queued(2), queued(1)], 1001) is None
+    assert store.append_events(cluster, store.last_position(cluster), [queued(2), queued(1)], 1001) is None
     assert appended(store, cluster, queued(3), queued(2)).events == (queued(3),)
-    assert store.tail(cluster) == Tail(2, 3)
+    assert store.last_position(cluster) == LogPosition(2, 3)
 
 
 def test_an_earlier_try_that_went_through_is_replaced(store: Store) -> None:
-    cluster = store.cluster("c", 1000)
+    cluster = store.register_cluster("c", 1000)
     appended(store, cluster, queued(1))
-    known = store.tail(cluster)
-    store.append(cluster, known, [queued(2), queued(3)], 1001)  # the answer to this one was lost
-    batch = store.append(cluster, known, [queued(3), queued(4)], 1002)
+    known = store.last_position(cluster)
+    store.append_events(cluster, known, [queued(2), queued(3)], 1001)  # the answer to this one was lost
+    batch = store.append_events(cluster, known, [queued(3), queued(4)], 1002)
     assert batch is not None
     assert batch.events == (queued(3), queued(4))
-    assert [b.events for b in store.events_after(cluster, Tail())] == [(queued(1),), (queued(3), queued(4))]
+    assert [b.events for b in store.events_after(cluster, LogPosition())] == [
+        (queued(1),),
+        (queued(3), queued(4)),
+    ]
 
 
 def test_clusters_do_not_see_each_other(store: Store) -> None:
-    one, two = store.cluster("one", 1000), store.cluster("two", 1000)
-    assert store.cluster("one", 2000) == one
+    one, two = store.register_cluster("one", 1000), store.register_cluster("two", 1000)
+    assert store.register_cluster("one", 2000) == one
     appended(store, one, queued(1))
     assert appended(store, two, queued(1)).number == 1
-    store.record(one, Batch(number=1, now=1, last_event=1), [alert(1)])
+    store.record_decisions(one, EventBatch(number=1, now=1, last_event=1), [alert(1)])
     assert store.decisions_after(two, "") == []
 
 
 def test_what_was_decided_is_kept_once_and_in_order(store: Store) -> None:
-    cluster = store.cluster("c", 1000)
+    cluster = store.register_cluster("c", 1000)
     batch = appended(store, cluster, queued(1))
     made: list[Decision] = [run(1, "1.srv"), tell(2, "2.srv", 5000), alert(3)]
     promised = [Promise("2.srv", 1000, 5000, weak=True)]
     broken = [Breach("2.srv", 1000, "epoch:1", "node lost", 5000, None)] * 2
     for _ in range(2):
-        store.record(cluster, batch, made, promises=promised, breaches=broken)
+        store.record_decisions(cluster, batch, made, promises=promised, breaches=broken)
     assert store.decisions_after(cluster, "") == made
     assert store.decisions_after(cluster, made[0].id, 1) == made[1:2]
     with store.database.read() as connection:
@@ -92,9 +95,11 @@ def test_what_was_decided_is_kept_once_and_in_order(store: Store) -> None:
 
 
 def test_outcomes_and_starts_are_noted_with_what_was_decided_and_told(store: Store) -> None:
-    cluster = store.cluster("c", 1000)
+    cluster = store.register_cluster("c", 1000)
     batch = appended(store, cluster, queued(1))
-    store.record(cluster, batch, [run(1, "1.srv"), run(2, "2.srv"), run(3, "3.srv"), tell(4, "1.srv", 4000)])
+    store.record_decisions(
+        cluster, batch, [run(1, "1.srv"), run(2, "2.srv"), run(3, "3.srv"), tell(4, "1.srv", 4000)]
+    )
     appended(
         store, cluster, accepted(2, run(1, "").id, "1.srv", 1005), refused(3, run(2, "").id, "2.srv", 1006)
     )
@@ -109,13 +114,13 @@ def test_outcomes_and_starts_are_noted_with_what_was_decided_and_told(store: Sto
             (None, None, None),
         ]
         assert connection.scalar(select(told.c.actual)) == 4100
-    assert [decision.id for decision in store.recent(cluster)] == [run(3, "").id, tell(4, "", 1).id]
+    assert [decision.id for decision in store.open_decisions(cluster)] == [run(3, "").id, tell(4, "", 1).id]
 
 
 def test_the_error_of_told_starts_is_reported_by_lead(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = store.cluster("c", 1000)
+    cluster = store.register_cluster("c", 1000)
     batch = appended(store, cluster, queued(1))
-    store.record(
+    store.record_decisions(
         cluster,
         batch,
         [
@@ -135,48 +140,48 @@ def test_the_error_of_told_starts_is_reported_by_lead(store: Store, monkeypatch:
     assert store.accuracy(cluster, since=1200).overall.count == 1
     assert store.accuracy(cluster, since=9999).overall.count == 0
     assert store.accuracy(cluster, until=1200).overall.count == 2
-    rows = [(one.job, one.start, one.actual) for one in store.told(cluster)]
+    rows = [(one.job, one.start, one.actual) for one in store.published_starts(cluster)]
     assert rows == [("a", 2030, 2060), ("b", 9000, 8000), ("a", 2000, 2060)]
-    assert [one.job for one in store.told(cluster, limit=1)] == ["a"]
+    assert [one.job for one in store.published_starts(cluster, limit=1)] == ["a"]
     assert found.since is None
-    monkeypatch.setattr("schedd.store.decided._LAST", 1)
+    monkeypatch.setattr("schedd.store.decision_records._LAST", 1)
     found = store.accuracy(cluster)
     assert (found.overall.count, found.since) == (1, 1500)
 
 
 def test_broken_promises_are_told_newest_first(store: Store) -> None:
-    cluster, other = store.cluster("c", 1000), store.cluster("d", 1000)
+    cluster, other = store.register_cluster("c", 1000), store.register_cluster("d", 1000)
     found = [
         Breach("a", 1000, "e:1", "node lost", 900, 1900),
         Breach("b", 1000, "e:1", "node lost", 800, None),
         Breach("a", 2000, "e:2", "overrun ahead", 1900, 2900),
     ]
-    store.record(cluster, appended(store, cluster, queued(1)), [], breaches=found[:2])
-    store.record(cluster, appended(store, cluster, queued(2)), [], breaches=found[2:])
-    assert store.broken(cluster) == found[::-1]
-    assert store.broken(cluster, limit=1) == found[2:]
-    assert store.broken(other) == []
+    store.record_decisions(cluster, appended(store, cluster, queued(1)), [], breaches=found[:2])
+    store.record_decisions(cluster, appended(store, cluster, queued(2)), [], breaches=found[2:])
+    assert store.broken_promises(cluster) == found[::-1]
+    assert store.broken_promises(cluster, limit=1) == found[2:]
+    assert store.broken_promises(other) == []
 
 
 def test_a_requeued_job_keeps_the_start_of_its_first_run_with_what_was_told_then(store: Store) -> None:
-    cluster = store.cluster("c", 1000)
+    cluster = store.register_cluster("c", 1000)
     batch = appended(store, cluster, queued(1))
-    store.record(cluster, batch, [tell(1, "a", 2000)])
+    store.record_decisions(cluster, batch, [tell(1, "a", 2000)])
     appended(store, cluster, started(2, "a", 2000))
-    store.record(cluster, batch, [tell(2, "a", 7000)])
+    store.record_decisions(cluster, batch, [tell(2, "a", 7000)])
     appended(store, cluster, started(3, "a", 7100))
     assert store.accuracy(cluster).overall.mean == 50
 
 
 def test_the_newest_checkpoint_is_found_and_few_are_kept(store: Store) -> None:
-    cluster = store.cluster("c", 1000)
+    cluster = store.register_cluster("c", 1000)
     assert store.latest_checkpoint(cluster) is None
     for n in range(1, 6):
         appended(store, cluster, queued(n))
-        store.save_checkpoint(cluster, store.tail(cluster), 1000 + n, compress(b"state %d" % n))
-    state, at = store.latest_checkpoint(cluster) or (b"", Tail())
+        store.save_checkpoint(cluster, store.last_position(cluster), 1000 + n, compress(b"state %d" % n))
+    state, at = store.latest_checkpoint(cluster) or (b"", LogPosition())
     assert state == b"state 5"
-    assert at == Tail(5, 5)
+    assert at == LogPosition(5, 5)
     before = store.latest_checkpoint(cluster, before=at.batch)
     assert before is not None
     assert before[0] == b"state 4"
@@ -184,11 +189,11 @@ def test_the_newest_checkpoint_is_found_and_few_are_kept(store: Store) -> None:
 
 
 def test_a_checkpoint_that_cannot_be_read_is_passed_over(store: Store) -> None:
-    cluster = store.cluster("c", 1000)
+    cluster = store.register_cluster("c", 1000)
     for n in (1, 2):
         appended(store, cluster, queued(n))
         body = compress(b"state")
-        store.save_checkpoint(cluster, store.tail(cluster), 1000, body if n == 1 else body[:-3])
+        store.save_checkpoint(cluster, store.last_position(cluster), 1000, body if n == 1 else body[:-3])
     with pytest.raises(BadCheckpoint) as caught:
         store.recover(cluster)
     assert caught.value.batch == 2
@@ -197,33 +202,37 @@ def test_a_checkpoint_that_cannot_be_read_is_passed_over(store: Store) -> None:
 
 
 def test_recovery_gets_the_checkpoint_and_all_that_followed(store: Store) -> None:
-    cluster = store.cluster("c", 1000)
+    cluster = store.register_cluster("c", 1000)
     appended(store, cluster, queued(1))
-    store.save_checkpoint(cluster, Tail(1, 1), 1000, compress(b"1"))
+    store.save_checkpoint(cluster, LogPosition(1, 1), 1000, compress(b"1"))
     wakes = [
-        Batch(number=2, now=1001, last_event=1, calls=7),
-        Batch(number=3, now=1002, last_event=1, resumed=True),
+        EventBatch(number=2, now=1001, last_event=1, calls=7),
+        EventBatch(number=3, now=1002, last_event=1, resumed=True),
     ]
-    last = store.append(cluster, Tail(3, 1), [queued(2)], 1003, pending=wakes, paused="an admin")
+    last = store.append_events(
+        cluster, LogPosition(3, 1), [queued(2)], 1003, pending=wakes, paused="an admin"
+    )
     assert last is not None
-    store.record(cluster, last, [alert(1), alert(2)])
+    store.record_decisions(cluster, last, [alert(1), alert(2)])
     found = store.recover(cluster)
-    assert (found.checkpoint, found.after) == (b"1", Tail(1, 1))
+    assert (found.checkpoint, found.after) == (b"1", LogPosition(1, 1))
     assert store.last_decision(cluster) == alert(2).id
     assert found.batches == (*wakes, last)
     assert found.batches[-1].paused == "an admin"
 
 
 def test_old_rows_go_in_slices_but_nothing_a_recovery_needs(store: Store) -> None:
-    cluster = store.cluster("c", 1000)
+    cluster = store.register_cluster("c", 1000)
     for n in range(1, 8):
         batch = appended(store, cluster, queued(n), now=1000 + n)
-        store.record(cluster, batch, [tell(n, "a", 5000, 1000 + n)], promises=[Promise("a", 1000 + n, 1)])
+        store.record_decisions(
+            cluster, batch, [tell(n, "a", 5000, 1000 + n)], promises=[Promise("a", 1000 + n, 1)]
+        )
         if n in (3, 5):
-            store.save_checkpoint(cluster, store.tail(cluster), 1000 + n, compress(b"%d" % n))
+            store.save_checkpoint(cluster, store.last_position(cluster), 1000 + n, compress(b"%d" % n))
     store.audit(AuditEntry(1000, "root", "pause", "", "c"))
     store.add_token("t", "user", 900, 950)
-    short = Limits(events=10, decisions=10, told=10, promises=10, audit=10, tokens=10)
+    short = RetentionLimits(events=10, decisions=10, start_estimates=10, promises=10, audit=10, tokens=10)
     assert store.purge(short, 1000) == {"tokens": 1}
     gone = store.purge(short, 1_000_000)
     assert gone == {"batches": 3, "events": 3, "decisions": 3, "told": 7, "promises": 7, "audit": 1}
@@ -242,7 +251,7 @@ def test_a_checkpoint_is_made_and_kept_while_the_engine_goes_on(store: Store) ->
         yield b"a "
         yield b"state"
 
-    journal.woke(1000)
+    journal.add_wakeup(1000)
     assert not journal.maybe_checkpoint(lambda: AState(parts()), 1000)
     assert asked.wait(60)
     batch = journal.commit_events([queued(1)], 1001)
@@ -253,7 +262,7 @@ def test_a_checkpoint_is_made_and_kept_while_the_engine_goes_on(store: Store) ->
     until = time.monotonic() + 60
     while not journal.maybe_checkpoint(AState, 1002):
         assert time.monotonic() < until
-    assert store.latest_checkpoint(journal.cluster, before=2) == (b"a state", Tail(1, 0))
+    assert store.latest_checkpoint(journal.cluster, before=2) == (b"a state", LogPosition(1, 0))
     assert store.recover(journal.cluster, before=2).batches == (batch,)
     journal.close()
 
@@ -263,27 +272,27 @@ def test_a_checkpoint_that_was_not_kept_is_told_of_and_the_next_one_is_made(stor
 
     def wrong() -> Iterator[bytes]:
         yield b""
-        raise DatabaseGone("no room")
+        raise DatabaseUnavailable("no room")
 
     journal.maybe_checkpoint(lambda: AState(wrong()), 1000)
-    with pytest.raises(DatabaseGone, match="no room"):  # noqa: PT012
+    with pytest.raises(DatabaseUnavailable, match="no room"):  # noqa: PT012
         while True:
             journal.maybe_checkpoint(AState, 1000)
     assert journal.maybe_checkpoint(lambda: AState([b"state"]), 1000, must=True)
-    assert store.latest_checkpoint(journal.cluster) == (b"state", Tail())
+    assert store.latest_checkpoint(journal.cluster) == (b"state", LogPosition())
     journal.close()
 
 
 def test_a_quiet_cluster_goes_on_counting_when_all_its_events_are_gone(store: Store) -> None:
-    cluster = store.cluster("c", 1000)
+    cluster = store.register_cluster("c", 1000)
     appended(store, cluster, queued(1), queued(2))
     for n in (3, 4):
-        wake = Batch(number=n - 1, now=1000, last_event=2)
-        store.put_batches(cluster, [wake])
-        store.save_checkpoint(cluster, Tail(n - 1, 2), 1000, compress(b""))
-    store.save_checkpoint(cluster, Tail(3, 2), 1000, compress(b""))
-    store.purge(Limits(events=1), 1_000_000)
-    assert store.tail(cluster) == Tail(3, 2)
+        wake = EventBatch(number=n - 1, now=1000, last_event=2)
+        store.insert_batches(cluster, [wake])
+        store.save_checkpoint(cluster, LogPosition(n - 1, 2), 1000, compress(b""))
+    store.save_checkpoint(cluster, LogPosition(3, 2), 1000, compress(b""))
+    store.purge(RetentionLimits(events=1), 1_000_000)
+    assert store.last_position(cluster) == LogPosition(3, 2)
     assert appended(store, cluster, queued(3)).last_event == 3
 
 
@@ -307,35 +316,35 @@ def test_a_token_is_known_by_its_digest_until_it_is_revoked_or_expires(store: St
 
 
 def test_the_audit_tells_who_did_what_newest_first(store: Store) -> None:
-    store.cluster("c", 1)
+    store.register_cluster("c", 1)
     entries = [AuditEntry(5, "ann", "pause", "lunch", "c"), AuditEntry(6, "bob", "token", "made 1")]
     for entry in entries:
         store.audit(entry)
-    assert store.audited() == entries[::-1]
-    assert store.audited(since=6) == entries[1:]
+    assert store.audit_entries() == entries[::-1]
+    assert store.audit_entries(since=6) == entries[1:]
 
 
 def test_hostile_texts_are_kept_too(store: Store) -> None:
-    cluster = store.cluster("c", 1000)
+    cluster = store.register_cluster("c", 1000)
     odd = "a\x00b'\"; DROP TABLE events; -- \U0001f600" + "x" * 5000
     event = replace(queued(1), id=odd, job=facts(odd))
     batch = appended(store, cluster, event)
-    assert store.append(cluster, store.tail(cluster), [event], 1000) is None
-    store.record(cluster, batch, [tell(1, odd, 5)])
-    assert store.events_after(cluster, Tail())[0].events == (event,)
+    assert store.append_events(cluster, store.last_position(cluster), [event], 1000) is None
+    store.record_decisions(cluster, batch, [tell(1, odd, 5)])
+    assert store.events_after(cluster, LogPosition())[0].events == (event,)
     assert store.decisions_after(cluster, "") == [tell(1, odd, 5)]
 
 
 def test_reading_waits_for_no_writer(store: Store) -> None:
-    cluster = store.cluster("c", 1000)
+    cluster = store.register_cluster("c", 1000)
     appended(store, cluster, queued(1))
-    seen: list[Tail] = []
+    seen: list[LogPosition] = []
     with store.database.write() as connection:
         connection.execute(metadata.tables["audit"].insert().values(time=1, who="a", act="b", detail=""))
-        reader = threading.Thread(target=lambda: seen.append(store.tail(cluster)))
+        reader = threading.Thread(target=lambda: seen.append(store.last_position(cluster)))
         reader.start()
         reader.join(10)
-    assert seen == [Tail(1, 1)]
+    assert seen == [LogPosition(1, 1)]
 
 
 def test_readers_cannot_write(store: Store) -> None:
@@ -349,12 +358,12 @@ def test_readers_cannot_write(store: Store) -> None:
 def test_a_store_that_is_opened_again_has_what_it_had(new_database: NewDatabase) -> None:
     url = new_database()
     store = Store.open(url)
-    cluster = store.cluster("c", 1000)
+    cluster = store.register_cluster("c", 1000)
     appended(store, cluster, queued(1), deleted(2, 1))
     store.close()
     again = Store.open(url)
-    assert again.cluster("c", 1) == cluster
-    assert again.tail(cluster) == Tail(1, 2)
+    assert again.register_cluster("c", 1) == cluster
+    assert again.last_position(cluster) == LogPosition(1, 2)
     again.close()
 
 
@@ -373,8 +382,8 @@ def test_older_tables_are_not_touched_by_opening(new_database: NewDatabase) -> N
         ("mysql://a@b/c", StoreError, "not supported"),
         ("sqlite://", StoreError, "not supported"),
         ("://", StoreError, "not the URL"),
-        ("/nowhere/at/all.sqlite", DatabaseGone, "see that the database runs"),
-        ("postgresql://nobody:secret@127.0.0.1:1/none", DatabaseGone, "see that the database runs"),
+        ("/nowhere/at/all.sqlite", DatabaseUnavailable, "see that the database runs"),
+        ("postgresql://nobody:secret@127.0.0.1:1/none", DatabaseUnavailable, "see that the database runs"),
     ],
 )
 def test_what_cannot_be_opened_is_named_without_its_password(

@@ -17,7 +17,15 @@ from schedd.service.cluster.follow import Follower
 from schedd.service.cluster.loop import PlanLoop
 from schedd.service.clusters import new_engine
 from schedd.service.settings.file import StoreSettings
-from schedd.store import STATE_KEPT, Batch, Breach, DurableJournal, MemoryJournal, Promise, Store
+from schedd.store import (
+    RESUME_FROM_CHECKPOINT,
+    Breach,
+    DurableJournal,
+    EventBatch,
+    MemoryJournal,
+    Promise,
+    Store,
+)
 from schedd.wire import Alert, Decision, JobFacts, NodeFacts
 from tests.engine.server import Server
 from tests.service.build import StillClock, T, job, node
@@ -34,7 +42,7 @@ class Seen(DurableJournal):
 
     def commit_decisions(
         self,
-        batch: Batch,
+        batch: EventBatch,
         decisions: Sequence[Decision],
         promises: Sequence[Promise] = (),
         breaches: Sequence[Breach] = (),
@@ -160,8 +168,8 @@ def test_an_error_that_who_takes_over_meets_each_time_is_kept_with_the_log(
             mine = DurableJournal(store, "c", T)
             standby.take_over(mine)
             mine.close()
-        tail = store.tail(mine.cluster)
-        assert store.calls_of(mine.cluster, tail.batch) == STATE_KEPT
+        tail = store.last_position(mine.cluster)
+        assert store.batch_calls(mine.cluster, tail.batch) == RESUME_FROM_CHECKPOINT
         again = Follower(store, "c", SETTINGS, T)
         assert set_aside(again.engine, "3")
         assert again.engine.state.unsure > T  # the leader may have decided otherwise
@@ -198,7 +206,7 @@ def test_without_the_state_that_was_kept_a_part_of_the_log_counts_as_lost(
             patch.setattr(places, "_seat", broken("3"))
             loop.submit([job("3"), job("4")]).result(WAIT)
         loop.stop()
-        store.save_checkpoint(journal.cluster, store.tail(journal.cluster), T, b"no checkpoint")
+        store.save_checkpoint(journal.cluster, store.last_position(journal.cluster), T, b"no checkpoint")
         standby = Follower(store, "c", SETTINGS, T)
         mine = DurableJournal(store, "c", T)
         standby.take_over(mine)

@@ -302,7 +302,7 @@ def test_a_standby_takes_over_though_an_error_comes_in_between(
         try:
             until(lambda: standby.clusters.ready)
             assert not standby.loop.leads
-            take, errors = Leadership.take, [MemoryError(), ValueError("no")]
+            take, errors = Leadership.try_acquire, [MemoryError(), ValueError("no")]
 
             def failing(lead: Leadership) -> bool:
                 if lead is not standby.durable.lead:
@@ -311,9 +311,9 @@ def test_a_standby_takes_over_though_an_error_comes_in_between(
                     raise errors.pop()
                 return take(lead)
 
-            monkeypatch.setattr(Leadership, "take", failing)
+            monkeypatch.setattr(Leadership, "try_acquire", failing)
             until(lambda: "leadership: " in readiness(standby) or not errors)
-            leader.durable.lead.give_up()
+            leader.durable.lead.release()
             until(lambda: standby.loop.leads)
             standby.submit(job("2"))
             assert set(standby.loop.published.ids) == {"1", "2"}

@@ -15,9 +15,9 @@ from schedd.engine.checkpoint import FORMAT
 from schedd.model import FOREVER
 from schedd.service.cluster.follow import Follower
 from schedd.service.cluster.promised import Promised
-from schedd.store import Batch, DurableJournal, Store, StoreError, going_back, migrate
-from schedd.store.envelope import CheckpointRow, sealed
-from schedd.store.records import Tail
+from schedd.store import DurableJournal, EventBatch, Store, StoreError, downgrade_checks, schema_version
+from schedd.store.checkpoint_envelope import CheckpointRow, seal
+from schedd.store.records import LogPosition
 from schedd.store.tables import breaches, checkpoints, decisions, promises
 from schedd.wire import (
     AccountSet,
@@ -89,7 +89,7 @@ class Daemon:
             if gone:
                 self.batch(gone)
             else:
-                batch = self.journal.woke(server.now, self.engine.state.paused)
+                batch = self.journal.add_wakeup(server.now, self.engine.state.paused)
                 self._handle(batch.number, ())
 
     def submit(self, name: str, nodes: str, walltime: int) -> None:
@@ -116,7 +116,7 @@ class Daemon:
         }
 
 
-_BATCH = Batch(number=1, now=T, last_event=0)
+_BATCH = EventBatch(number=1, now=T, last_event=0)
 
 
 def begun(store: Store) -> Daemon:
@@ -154,8 +154,8 @@ def of_another_format(store: Store, *, facts: bool) -> None:
     """What stands in the checkpoints was written by a version whose format nobody here reads."""
     with store.database.write() as connection:
         for row in connection.execute(select(checkpoints)).all():
-            place = CheckpointRow(row.cluster, Tail(row.batch, row.last_event), row.time, row.chain)
-            body = sealed(place, zlib.compress(b"schedd-engine 99\nwhat nobody can read"))
+            place = CheckpointRow(row.cluster, LogPosition(row.batch, row.last_event), row.time, row.chain)
+            body = seal(place, zlib.compress(b"schedd-engine 99\nwhat nobody can read"))
             values = {"body": body, **({} if facts else {"facts": None})}
             connection.execute(update(checkpoints).where(checkpoints.c.batch == row.batch).values(**values))
 
@@ -277,7 +277,7 @@ def test_a_promise_that_an_outage_makes_impossible_is_recorded_as_broken(store: 
     after = Daemon(store, before.server)
     after.batch([after.server.snapshot()])
     after.pass_time(promised - after.server.now + 10)
-    broken = [one for one in store.broken(after.journal.cluster) if one.job == job]
+    broken = [one for one in store.broken_promises(after.journal.cluster) if one.job == job]
     assert [(one.promised, one.cause) for one in broken] == [(promised, "server, adapter or daemon outage")]
     after.stop()
 
@@ -287,7 +287,9 @@ def test_a_promise_that_an_outage_makes_impossible_is_recorded_as_broken(store: 
 
 def previous_version() -> str:
     """The version of the tables before the latest; ``base`` where there is one alone."""
-    versions = [one.revision for one in ScriptDirectory.from_config(migrate._config()).walk_revisions()]
+    versions = [
+        one.revision for one in ScriptDirectory.from_config(schema_version._config()).walk_revisions()
+    ]
     return versions[1] if len(versions) > 1 else "base"
 
 
@@ -334,7 +336,7 @@ def test_going_back_is_refused_where_the_older_version_could_not_go_on(
     # What came before the older of the two checkpoints is not read again.
     daemon = Daemon(store, daemon.server)
     daemon.stop(checkpoint=False)
-    head = migrate.head()
+    head = schema_version.head()
     with pytest.raises(StoreError, match=rf"{words}.*Nothing was changed.*copy of the database"):
         store.database.migrate(wanted, back=True)
     assert store.database.versions() == (head, head)
@@ -346,7 +348,7 @@ def test_going_back_is_refused_where_a_table_with_rows_would_be_dropped(store: S
         connection.execute(text("INSERT INTO federation (job, time, body) VALUES ('1', 1, '{}')"))
     with pytest.raises(StoreError, match="it would drop table federation with 1 rows"):
         store.database.migrate("0009", back=True)
-    assert store.database.versions()[0] == migrate.head()
+    assert store.database.versions()[0] == schema_version.head()
     store.database.migrate("base", back=True)
     assert store.database.versions()[0] is None
 
@@ -354,11 +356,13 @@ def test_going_back_is_refused_where_a_table_with_rows_would_be_dropped(store: S
 def test_each_record_and_each_format_belongs_to_a_version_of_the_tables() -> None:
     """A new type of event or decision, or another format of the state, comes with a migration: list it."""
     kinds = {kind.__dataclass_fields__["type"].default for kind in (*get_args(Event), *get_args(Decision))}
-    listed = [one for types in going_back.RECORDS.values() for one in types]
+    listed = [one for types in downgrade_checks.RECORDS.values() for one in types]
     assert sorted(listed) == sorted(kinds)
-    assert going_back.state_format(migrate.head()) == FORMAT
-    versions = {one.revision for one in ScriptDirectory.from_config(migrate._config()).walk_revisions()}
-    assert {*going_back.RECORDS, *going_back.STATE_FORMATS} <= versions
+    assert downgrade_checks.state_format(schema_version.head()) == FORMAT
+    versions = {
+        one.revision for one in ScriptDirectory.from_config(schema_version._config()).walk_revisions()
+    }
+    assert {*downgrade_checks.RECORDS, *downgrade_checks.STATE_FORMATS} <= versions
 
 
 def test_a_decision_that_a_newer_version_wrote_stops_nobody(store: Store) -> None:

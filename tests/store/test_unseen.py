@@ -1,7 +1,7 @@
 """History is removed by age, and time that no log saw does not count for that."""
 
 from schedd.store import DurableJournal, Store
-from schedd.store.records import Limits, Tail
+from schedd.store.records import LogPosition, RetentionLimits
 from tests.store.build import AState, queued
 
 DAY = 86_400
@@ -14,24 +14,24 @@ class Log:
 
     def __init__(self, store: Store, name: str = "main") -> None:
         self.store = store
-        self.cluster = store.cluster(name, BEGUN)
+        self.cluster = store.register_cluster(name, BEGUN)
         self.name = name
 
     def batch(self, *days: float) -> None:
         for at in days:
-            tail = self.store.tail(self.cluster)
+            tail = self.store.last_position(self.cluster)
             number, now = tail.batch, BEGUN + int(at * DAY)
-            assert self.store.append(self.cluster, tail, [queued(number, now)], now) is not None
+            assert self.store.append_events(self.cluster, tail, [queued(number, now)], now) is not None
             for _ in range(2):
-                self.store.save_checkpoint(self.cluster, self.store.tail(self.cluster), now, b"x")
+                self.store.save_checkpoint(self.cluster, self.store.last_position(self.cluster), now, b"x")
 
     def first(self) -> int:
         """The number of the oldest batch."""
-        return self.store.events_after(self.cluster, Tail())[0].number
+        return self.store.events_after(self.cluster, LogPosition())[0].number
 
     def purge(self, day: float) -> int:
         """Remove what is past its time on that day; how many batches went."""
-        return self.store.purge(Limits(), BEGUN + int(day * DAY), self.cluster).get("batches", 0)
+        return self.store.purge(RetentionLimits(), BEGUN + int(day * DAY), self.cluster).get("batches", 0)
 
 
 def test_a_clock_that_is_a_year_ahead_removes_nothing_for_thirty_days(store: Store) -> None:
@@ -39,7 +39,7 @@ def test_a_clock_that_is_a_year_ahead_removes_nothing_for_thirty_days(store: Sto
     log.batch(0, 0.5, 1, 365.5)
     assert log.purge(366) == 0
     other = Store(store.database)  # after a restart
-    assert other.purge(Limits(), BEGUN + YEAR + DAY, log.cluster) == {}
+    assert other.purge(RetentionLimits(), BEGUN + YEAR + DAY, log.cluster) == {}
     log.batch(*range(366, 393))
     assert log.purge(393) == 0
     log.batch(395, 396, 397)
@@ -91,11 +91,11 @@ def test_batches_that_were_taken_out_are_counted_anew(store: Store) -> None:
         connection.exec_driver_sql("DELETE FROM batches WHERE number = 3")
         connection.exec_driver_sql("DELETE FROM checkpoints")
     assert log.purge(2) == 0
-    assert store._unseen._gaps[log.cluster].found == []
+    assert store._log_gaps._gaps[log.cluster].found == []
 
 
 def test_a_journal_whose_clock_jumps_keeps_its_history(store: Store) -> None:
-    journal = DurableJournal(store, "main", BEGUN, limits=Limits(events=2 * DAY, decisions=2 * DAY))
+    journal = DurableJournal(store, "main", BEGUN, limits=RetentionLimits(events=2 * DAY, decisions=2 * DAY))
     for number, now in enumerate((BEGUN, BEGUN + 60, BEGUN + YEAR, BEGUN + YEAR + 60)):
         batch = journal.commit_events([queued(number, now)], now)
         assert batch is not None
@@ -103,6 +103,6 @@ def test_a_journal_whose_clock_jumps_keeps_its_history(store: Store) -> None:
         assert journal.maybe_checkpoint(lambda: AState([b"x"]), now, must=True)
     journal._background._wait = 0
     journal.maybe_checkpoint(lambda: AState([b"x"]), BEGUN + YEAR + 61)
-    journal._background.ended(wait=True)
+    journal._background.finished(wait=True)
     journal.close()
-    assert len(store.events_after(journal.cluster, Tail())) == 4
+    assert len(store.events_after(journal.cluster, LogPosition())) == 4

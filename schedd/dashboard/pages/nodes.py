@@ -127,12 +127,12 @@ def _past_of(request: Request, cluster: PlanLoop, name: str) -> list[tuple[int, 
         return []
     store = clusters.durable.store
     try:
-        known = store.known_cluster(cluster.name)
+        known = store.find_cluster(cluster.name)
         if known is None:
             return []
         rows = [
             (one.time, one.state, "1 cpu" if one.cpus == 1 else f"{one.cpus} cpus")
-            for one in store.node_past(known, name)
+            for one in store.node_history(known, name)
         ]
         rows += [(one.time, one.kind.replace("_", " "), one.text) for one in store.node_alerts(known, name)]
     except StoreError:

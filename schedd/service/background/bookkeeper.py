@@ -19,7 +19,7 @@ from schedd.service.cluster.durable import Durable
 from schedd.service.cluster.errors import Overloaded, PlannerStopped
 from schedd.service.cluster.loop import PlanLoop
 from schedd.store import StoreError
-from schedd.store.records import Charged, LedgerRow
+from schedd.store.records import ChargeTotal, LedgerRow
 from schedd.wire import LedgerKept, RunFacts, RunsRead, ShareFacts
 
 __all__ = ["Bookkeeper", "Ledger", "MemoryLedger", "StoredLedger"]
@@ -52,7 +52,7 @@ class Ledger(Protocol):
 
     def charged(
         self, since: int, until: int, by: Sequence[str], *, account: str, user: str
-    ) -> Sequence[Charged]:
+    ) -> Sequence[ChargeTotal]:
         """What was charged in ``[since, until)``, summed up ``by`` month, account and user."""
         ...
 
@@ -69,7 +69,7 @@ class StoredLedger:
         number = self._number()
         if number is None:
             raise StoreError(f"nobody has led cluster {self._name} yet")
-        self._durable.store.put_ledger(number, new)
+        self._durable.store.insert_ledger_rows(number, new)
 
     def rows(
         self, since: int, until: int, limit: int, *, account: str, user: str, before: int | None
@@ -78,23 +78,23 @@ class StoredLedger:
         number = self._number()
         if number is None:
             return ()
-        return self._durable.store.ledger(
+        return self._durable.store.ledger_rows(
             number, since, until, limit, account=account, user=user, before=before
         )
 
     def charged(
         self, since: int, until: int, by: Sequence[str], *, account: str, user: str
-    ) -> Sequence[Charged]:
+    ) -> Sequence[ChargeTotal]:
         """See ``Ledger``."""
         number = self._number()
         if number is None:
             return ()
-        return self._durable.store.charged(number, since, until, by, account=account, user=user)
+        return self._durable.store.charges(number, since, until, by, account=account, user=user)
 
     def _number(self) -> int | None:
         if not self._durable.opened.is_set():
             raise StoreError("the database was not opened yet")
-        return self._durable.store.known_cluster(self._name)
+        return self._durable.store.find_cluster(self._name)
 
 
 class MemoryLedger:
@@ -129,7 +129,7 @@ class MemoryLedger:
 
     def charged(
         self, since: int, until: int, by: Sequence[str], *, account: str, user: str
-    ) -> Sequence[Charged]:
+    ) -> Sequence[ChargeTotal]:
         """See ``Ledger``."""
         found: dict[tuple[str, str, str, str], list[LedgerRow]] = {}
         for one in self.rows(since, until, _IN_MEMORY, account=account, user=user, before=None):
@@ -142,7 +142,7 @@ class MemoryLedger:
                 )
                 found.setdefault(key, []).append(one)
         return [
-            Charged(
+            ChargeTotal(
                 unit,
                 len({one.job for one in some}),
                 sum(one.cpu_seconds for one in some),

@@ -1,4 +1,4 @@
-"""Noting every so often what a plan is worth, so that it can be seen how it went."""
+"""HistoryWriter every so often what a plan is worth, so that it can be seen how it went."""
 
 import threading
 from typing import Final
@@ -12,7 +12,7 @@ from schedd.service.cluster.loop import PlanLoop
 from schedd.service.questions.objectives import known, measured
 from schedd.service.questions.summaries import evaluated
 from schedd.store import StoreError
-from schedd.store.records import Evaluated
+from schedd.store.records import PlanMetricsSample
 
 __all__ = ["Sampler"]
 
@@ -66,5 +66,5 @@ class Sampler:
         loop.meters.valued(vector)
         values = known(vector) | {one.criterion: one.value for one in evaluated(copy)}
         planned = int((copy.published.states == PLANNED).sum())
-        self._track.note_evaluation(Evaluated(copy.as_of, copy.generation, planned, values))
+        self._track.note_evaluation(PlanMetricsSample(copy.as_of, copy.generation, planned, values))
         self._generation = copy.generation

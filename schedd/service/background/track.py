@@ -14,7 +14,7 @@ from schedd.optimize import SearchReport
 from schedd.service.cluster.durable import Durable
 from schedd.service.questions.objectives import ObjectiveChange
 from schedd.store import StoreError
-from schedd.store.records import Evaluated, SearchRecord
+from schedd.store.records import PlanMetricsSample, SearchRecord
 
 __all__ = ["MemoryTrack", "SearchPage", "SearchRun", "StoredTrack", "Track"]
 
@@ -51,11 +51,11 @@ class SearchPage:
 class Track(Protocol):
     """What is noted, and read again. Any thread may call; every method may raise StoreError."""
 
-    def note_evaluation(self, found: Evaluated) -> None:
+    def note_evaluation(self, found: PlanMetricsSample) -> None:
         """Note what the plan is worth."""
         ...
 
-    def evaluations(self, since: int, until: int, limit: int, every: int = 1) -> Sequence[Evaluated]:
+    def evaluations(self, since: int, until: int, limit: int, every: int = 1) -> Sequence[PlanMetricsSample]:
         """Up to ``limit`` of those in ``[since, until)``, in order; the last of each ``every`` seconds."""
         ...
 
@@ -77,15 +77,15 @@ class MemoryTrack:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._evaluations: deque[Evaluated] = deque(maxlen=_DAY_OF_MINUTES)
+        self._evaluations: deque[PlanMetricsSample] = deque(maxlen=_DAY_OF_MINUTES)
         self._runs: deque[SearchRun] = deque(maxlen=_RUNS)
 
-    def note_evaluation(self, found: Evaluated) -> None:
+    def note_evaluation(self, found: PlanMetricsSample) -> None:
         """See ``Track``."""
         with self._lock:
             self._evaluations.append(found)
 
-    def evaluations(self, since: int, until: int, limit: int, every: int = 1) -> Sequence[Evaluated]:
+    def evaluations(self, since: int, until: int, limit: int, every: int = 1) -> Sequence[PlanMetricsSample]:
         """See ``Track``."""
         with self._lock:
             last = {one.time // every: one for one in self._evaluations if since <= one.time < until}
@@ -116,16 +116,16 @@ class StoredTrack:
         self._name = cluster
         self._number: int | None = None
 
-    def note_evaluation(self, found: Evaluated) -> None:
+    def note_evaluation(self, found: PlanMetricsSample) -> None:
         """See ``Track``."""
         number = self._cluster()
         if number is not None:
-            self._durable.store.put_evaluation(number, found)
+            self._durable.store.save_plan_metrics(number, found)
 
-    def evaluations(self, since: int, until: int, limit: int, every: int = 1) -> Sequence[Evaluated]:
+    def evaluations(self, since: int, until: int, limit: int, every: int = 1) -> Sequence[PlanMetricsSample]:
         """See ``Track``."""
         number = self._cluster()
-        return self._durable.store.evaluations(number, since, until, limit, every) if number else []
+        return self._durable.store.plan_metrics(number, since, until, limit, every) if number else []
 
     def last_search(self) -> int:
         """See ``Track``."""
@@ -138,7 +138,7 @@ class StoredTrack:
         number = self._cluster()
         if number is not None:
             report = SearchRecord(run.number, run.started, _RUN.dump_json(run).decode())
-            self._durable.store.put_search(number, report)
+            self._durable.store.save_search(number, report)
 
     def searches(self, limit: int, before: int | None = None) -> SearchPage:
         """What another version wrote and this one cannot read is left out."""
@@ -157,7 +157,7 @@ class StoredTrack:
         if self._number is None:
             if not self._durable.opened.is_set():
                 raise StoreError("the database was not opened yet")
-            self._number = self._durable.store.known_cluster(self._name)
+            self._number = self._durable.store.find_cluster(self._name)
         return self._number
 
 

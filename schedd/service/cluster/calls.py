@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from schedd.engine import Engine, Outcome
 from schedd.service.cluster.errors import PlannerStopped
-from schedd.store import Batch, StoreError
+from schedd.store import EventBatch, StoreError
 from schedd.supervision import SupervisedThread, Supervisor
 from schedd.wire import Event, Snapshot
 
@@ -31,7 +31,9 @@ class CallFailed(Exception):
     empty where that is not known. ``late``: it did not return.
     """
 
-    def __init__(self, engine: Engine, batch: Batch, call: int, error: BaseException, seconds: float) -> None:
+    def __init__(
+        self, engine: Engine, batch: EventBatch, call: int, error: BaseException, seconds: float
+    ) -> None:
         self.late = isinstance(error, _OutOfTime)
         self.why = f"it did not return within {seconds:.0f} s" if self.late else repr(error)
         self.batch = replace(batch, calls=call)
@@ -109,7 +111,7 @@ class Watch:
                     )
 
 
-def call(engine: Engine, batch: Batch, events: Sequence[Event], number: int, watch: Watch) -> Outcome:
+def call(engine: Engine, batch: EventBatch, events: Sequence[Event], number: int, watch: Watch) -> Outcome:
     """Let the engine handle ``events``, the call ``number`` (from 0) of a batch. Raises CallFailed.
 
     With ``validate`` a broken invariant is raised as it is: who looks for such wants to see it.
@@ -129,7 +131,7 @@ def call(engine: Engine, batch: Batch, events: Sequence[Event], number: int, wat
 
 
 @contextmanager
-def following(engine: Engine, batch: Batch) -> Iterator[None]:
+def following(engine: Engine, batch: EventBatch) -> Iterator[None]:
     """What is done here follows from a batch that the engine handled: an error in it is one over that batch.
 
     Raises CallFailed; errors of the store, and the word to end, go through as they are.
@@ -142,7 +144,7 @@ def following(engine: Engine, batch: Batch) -> Iterator[None]:
         raise CallFailed(engine, batch, max(0, batch.calls - 1), error, 0) from error
 
 
-def gone_on(engine: Engine, batch: Batch) -> tuple[Engine, bytes]:
+def gone_on(engine: Engine, batch: EventBatch) -> tuple[Engine, bytes]:
     """What goes on from the state of an engine that kept an error to itself over ``batch``, and that state as
     bytes. Raises CallFailed where work was left half done.
     """

@@ -15,8 +15,17 @@ from schedd.service.cluster.calls import CallFailed, Watch
 from schedd.service.cluster.follow import Follower
 from schedd.service.cluster.promised import Promised
 from schedd.service.settings.file import StoreSettings
-from schedd.store import AuditEntry, DurableJournal, Journal, Leadership, Mark, Store, StoreError, Token
-from schedd.store.place import default_url, state_folder
+from schedd.store import (
+    AuditEntry,
+    DurableJournal,
+    Journal,
+    Leadership,
+    LogWatermarkFile,
+    Store,
+    StoreError,
+    Token,
+)
+from schedd.store.default_location import default_url, state_folder
 from schedd.supervision import SupervisedThread, Supervisor
 from schedd.wire import Decision, LogLost
 
@@ -91,7 +100,7 @@ class Succession:
         Raises StoreError and CallFailed.
         """
         if self._follower is None:
-            self._anew = self._anew and self._durable.lead.leads
+            self._anew = self._anew and self._durable.lead.is_leader
             self._follower = self._begin(now, without_log=self._anew)
             self._row = 0
             return self._follower.engine, True
@@ -126,17 +135,17 @@ class Succession:
         self._tries = self._tries + 1 if self._failed == failed.batch.number else 1
         self._failed = failed.batch.number
         self._row += 1
-        if not self._durable.lead.leads or (self._tries < TRIES and self._row < _MOST_TRIES):
+        if not self._durable.lead.is_leader or (self._tries < TRIES and self._row < _MOST_TRIES):
             return False
         self._anew = self._row >= _MOST_TRIES
-        number = self._durable.store.cluster(self._cluster, failed.engine.state.now)
-        self._durable.store.pass_over(number, failed.batch)
+        number = self._durable.store.register_cluster(self._cluster, failed.engine.state.now)
+        self._durable.store.skip_batch(number, failed.batch)
         self._passed = failed
         return True
 
     def lead(self, now: int) -> Reign | None:
         """What to go on with when this daemon leads, else None. Raises StoreError and CallFailed."""
-        if not self._durable.lead.leads or self._follower is None:
+        if not self._durable.lead.is_leader or self._follower is None:
             return None
         settings = self._durable.settings
         journal = DurableJournal(
@@ -177,7 +186,7 @@ class Succession:
     @property
     def leads(self) -> bool:
         """Whether this daemon may decide at this moment."""
-        return self._durable.lead.leads
+        return self._durable.lead.is_leader
 
     @property
     def trouble(self) -> str:
@@ -199,7 +208,7 @@ class Durable:
         self.sought = threading.Event()
         """Set when it was tried to lead: this daemon does, or another one."""
         self._stopping = threading.Event()
-        self._marks: dict[str, Mark] = {}
+        self._marks: dict[str, LogWatermarkFile] = {}
         self._thread: SupervisedThread | None = None
 
     def open(self) -> bool:
@@ -259,14 +268,16 @@ class Durable:
         self._say(answer="")
         return found
 
-    def mark(self, cluster: str) -> Mark:
+    def mark(self, cluster: str) -> LogWatermarkFile:
         """Where it is remembered how far the log of ``cluster`` went."""
         if cluster not in self._marks:
             database = self.store.database
             folder, name = self.settings.marks, blake2b(database.name.encode(), digest_size=8).hexdigest()
             if database.path is not None:
                 folder, name = folder or database.path.parent, database.path.name
-            self._marks[cluster] = Mark((folder or state_folder() / "marks") / f"{name}.{cluster}.mark")
+            self._marks[cluster] = LogWatermarkFile(
+                (folder or state_folder() / "marks") / f"{name}.{cluster}.mark"
+            )
         return self._marks[cluster]
 
     def _last_term(self) -> int:
@@ -287,17 +298,17 @@ class Durable:
         said = ""
         while not self._stopping.is_set():
             lead = self.lead
-            if lead.lost:
-                if said != lead.lost:
-                    said = lead.lost
+            if lead.lost_reason:
+                if said != lead.lost_reason:
+                    said = lead.lost_reason
                     _log.warning("another daemon leads", why=said)
                 for planner in planners:
                     planner.step_down()
                 if all(planner.standing_by for planner in planners):
-                    lead.give_up()
+                    lead.release()
             elif not lead.term:
                 try:
-                    if lead.take():
+                    if lead.try_acquire():
                         _log.info("leading", term=lead.term)
                         for planner in planners:
                             planner.step_up()
@@ -312,7 +323,7 @@ class Durable:
                 else:
                     self._say(lead="")
                     self.sought.set()
-            self._stopping.wait(_TRY_S if not lead.lost else 0.05)
+            self._stopping.wait(_TRY_S if not lead.lost_reason else 0.05)
 
     @property
     def leader(self) -> str:
@@ -334,7 +345,7 @@ class Durable:
         """Let another daemon lead at once, and let go of the database."""
         self.stop_seeking()
         if self.opened.is_set():
-            self.lead.give_up()
+            self.lead.release()
             self.store.close()
 
     def _say(self, *, lead: str | None = None, answer: str | None = None) -> None:

@@ -22,17 +22,17 @@ from schedd.service.cluster.past_runs import past_runs
 from schedd.service.cluster.past_use import past_use
 from schedd.service.cluster.promised import Promised
 from schedd.store import (
-    STATE_KEPT,
-    Batch,
+    RESUME_FROM_CHECKPOINT,
     Breach,
+    EventBatch,
     Journal,
-    Mark,
-    Marked,
+    LogPosition,
+    LogWatermark,
+    LogWatermarkFile,
     Promise,
     PromisedJob,
-    Recovered,
+    RecoveryPoint,
     Store,
-    Tail,
 )
 from schedd.store.errors import BadCheckpoint
 from schedd.wire import Alert, Decision, LogLost, PassedOver, Run, Switch, TransferDecision
@@ -85,7 +85,7 @@ class Follower:
         cluster: str,
         settings: EngineSettings,
         now: int,
-        mark: Mark | None = None,
+        mark: LogWatermarkFile | None = None,
         watch: Watch | None = None,
         *,
         without_log: bool = False,
@@ -96,11 +96,11 @@ class Follower:
         """What of the log is missing; known when the daemon leads."""
         self._store = store
         self._name = cluster
-        self._number = store.cluster(cluster, now)
+        self._number = store.register_cluster(cluster, now)
         self.settings = settings
         self._watch = watch or Watch()
-        self._at = self._before = Tail()
-        self._last: tuple[Batch, tuple[Decision, ...], list[Promise], list[Breach]] | None = None
+        self._at = self._before = LogPosition()
+        self._last: tuple[EventBatch, tuple[Decision, ...], list[Promise], list[Breach]] | None = None
         self.promised = Promised()
         self._tries = 0
         self.rebuilt = ""
@@ -117,7 +117,7 @@ class Follower:
         self.rebuilt, self._promises_since = "", 0
         self.engine, batches = self._found(now)
         if without_log:
-            self._store.pass_over_after(self._number, self._at.batch)
+            self._store.skip_batches_after(self._number, self._at.batch)
             batches = [replace(batch, calls=0) for batch in batches]
         self.promised.begin(self.engine)
         if self.rebuilt and batches:
@@ -130,13 +130,13 @@ class Follower:
         if not self.engine.strayed:
             self._tries = 0
 
-    def _found(self, now: int) -> tuple[Engine, Sequence[Batch]]:
+    def _found(self, now: int) -> tuple[Engine, Sequence[EventBatch]]:
         before: int | None = None
         tries = 0
         while True:
             try:
                 found = self._store.recover(self._number, before)
-                without = [batch.number for batch in found.batches if batch.calls == STATE_KEPT]
+                without = [batch.number for batch in found.batches if batch.calls == RESUME_FROM_CHECKPOINT]
                 if without and before is None and tries < _TRIES:
                     tries += 1  # its checkpoint may have been written between two of our looks
                     continue
@@ -157,7 +157,7 @@ class Follower:
                 self.rebuilt = str(error)
                 before = error.batch
 
-    def _from_facts(self) -> tuple[Engine, Sequence[Batch]] | None:
+    def _from_facts(self) -> tuple[Engine, Sequence[EventBatch]] | None:
         """The engine as the lasting facts beside a checkpoint have it, and the batches since; None where none
         can be read.
         """
@@ -180,7 +180,7 @@ class Follower:
         """Put the promises that the database has in place of those that following the log led to."""
         found = {
             job: one
-            for job, one in self._store.promises_of_open_jobs(self._number).items()
+            for job, one in self._store.open_job_promises(self._number).items()
             if one.promise.time >= self._promises_since
         }
         self.engine.restore_promises({job: _kept_job(one) for job, one in found.items()})
@@ -190,7 +190,7 @@ class Follower:
             new = [one for one in self.promised.all_of(self.engine) if one.job not in found]
             self._last = (batch, made, new, [])
 
-    def _restored(self, found: Recovered, now: int) -> Engine:
+    def _restored(self, found: RecoveryPoint, now: int) -> Engine:
         self._at = found.after
         self.kept = found.checkpoint is not None
         if found.checkpoint is None:
@@ -218,20 +218,20 @@ class Follower:
             self._apply(batches)
         return bool(batches)
 
-    def _leads_elsewhere(self, batches: Sequence[Batch]) -> bool:
+    def _leads_elsewhere(self, batches: Sequence[EventBatch]) -> bool:
         """Whether the leader's state is another one than that to which these batches lead from here."""
         if any(isinstance(event, PassedOver) for batch in batches for event in batch.events):
             return True  # what it has passed over may have been handled here
-        if any(batch.calls == STATE_KEPT for batch in batches):
+        if any(batch.calls == RESUME_FROM_CHECKPOINT for batch in batches):
             return True
-        if self._last is not None and self._calls_kept() == STATE_KEPT:
+        if self._last is not None and self._calls_kept() == RESUME_FROM_CHECKPOINT:
             return True
         if batches and self.engine.strayed and self._tries < _TRIES:
             self._tries += 1  # the leader went on without such an error
             return True
         return False
 
-    def _apply(self, batches: Sequence[Batch]) -> None:
+    def _apply(self, batches: Sequence[EventBatch]) -> None:
         for batch in batches:
             if batch.settings:
                 self._go_on_under(self._read(batch))
@@ -245,10 +245,10 @@ class Follower:
                 made += call(
                     engine, batch, batch.events if number == 0 else (), number, self._watch
                 ).decisions
-            self._before, self._at = self._at, Tail(batch.number, batch.last_event)
+            self._before, self._at = self._at, LogPosition(batch.number, batch.last_event)
             self._last = (batch, tuple(made), *self.promised.news(engine))
 
-    def _read(self, batch: Batch) -> EngineSettings:
+    def _read(self, batch: EventBatch) -> EngineSettings:
         """The settings that a batch names."""
         try:
             return EngineSettings(**json.loads(batch.settings))
@@ -269,7 +269,7 @@ class Follower:
         missing of the log. Where a batch was ``passed`` over, the engine may not know runs that are out.
         """
         self.catch_up()
-        if self._store.tail(self._number).batch < self._at.batch:
+        if self._store.last_position(self._number).batch < self._at.batch:
             self._begin(self.engine.state.now)  # who led before told us of more than there is now
         elif self._last is not None and self._last[0].calls != self._calls_kept():
             self._begin(self.engine.state.now)  # who led before could not say any more that it passed it over
@@ -296,7 +296,11 @@ class Follower:
                 )
             self.engine.state.decision_number = number
         self._settle_settings(journal)
-        recent = [decision for decision in self._store.recent(self._number) if self._counts(decision, passed)]
+        recent = [
+            decision
+            for decision in self._store.open_decisions(self._number)
+            if self._counts(decision, passed)
+        ]
         return recent, self._store.last_decision(self._number)
 
     def _pinned(self) -> bytes:
@@ -313,24 +317,26 @@ class Follower:
 
     def _calls_kept(self) -> int:
         """How often the engine is to be called for the last batch, as the log has it by now."""
-        return self._store.calls_of(self._number, self._at.batch)
+        return self._store.batch_calls(self._number, self._at.batch)
 
     def _missing(self, last: str) -> LogLost | None:
         """What is missing of the log, by itself and by what was remembered outside of it; None: nothing."""
-        marked = self._mark.read() if self._mark is not None else Marked()
+        marked = self._mark.read() if self._mark is not None else LogWatermark()
         damage = list(self._damage)
-        at = self._store.tail(self._number)
+        at = self._store.last_position(self._number)
         if marked.batch > at.batch:
             damage.append(
                 f"it ends with batch {at.batch} and event {at.event}, and went on to batch {marked.batch} "
                 f"and event {marked.event}"
             )
-        elif marked.decided > int(last[1:] or 0):
-            damage.append(f"decisions up to number {marked.decided} were made, the last there is {last or 0}")
-        if marked.linked and marked.linked <= at.batch:
-            link = self._store.chain(self._number, marked.linked)
-            if link is not None and link.hex() != marked.chain:
-                damage.append(f"up to batch {marked.linked} it is another one than was written")
+        elif marked.last_decision > int(last[1:] or 0):
+            damage.append(
+                f"decisions up to number {marked.last_decision} were made, the last there is {last or 0}"
+            )
+        if marked.digest_batch and marked.digest_batch <= at.batch:
+            link = self._store.log_digest(self._number, marked.digest_batch)
+            if link is not None and link.hex() != marked.digest:
+                damage.append(f"up to batch {marked.digest_batch} it is another one than was written")
         if not damage and not self.rebuilt:
             return None
         words = "; ".join(damage[:_SHOWN]) + ("; and more" if len(damage) > _SHOWN else "")
@@ -344,7 +350,7 @@ class Follower:
             id=f"lost:{at.batch}:{marked.count}",
             time=now,
             why=words,
-            decided=marked.decided,
+            decided=marked.last_decision,
             state_only=state_only,
         )
 
@@ -355,7 +361,7 @@ class Follower:
             _log.info("other settings than before", cluster=self._name)
             self._go_on_under(self.settings)
         if others or not self.kept or not self._at.batch:  # the log tells those of its beginning, too
-            journal.under(in_the_log(self.settings))
+            journal.use_settings(in_the_log(self.settings))
         if not self.kept:
             frozen = self.engine.freeze()
             self.kept = journal.maybe_checkpoint(lambda: frozen, self.engine.state.now, must=True)

@@ -10,7 +10,7 @@ from schedd.engine import Engine
 from schedd.service.cluster.deliveries import DeliveryPart, Handled, PendingDelivery
 from schedd.service.cluster.errors import Overloaded, PlannerStopped, StandingBy
 from schedd.service.cluster.meters import ClusterMeters
-from schedd.store import Batch, NotLeader
+from schedd.store import EventBatch, NotLeader
 from schedd.wire import Event
 
 __all__ = ["Inbox"]
@@ -77,7 +77,11 @@ class Inbox:
             return [self._orders.popleft()] if self._orders else []
 
     def answer(
-        self, parts: Sequence[DeliveryPart], batch: Batch | None, generation: int, taken: Mapping[str, int]
+        self,
+        parts: Sequence[DeliveryPart],
+        batch: EventBatch | None,
+        generation: int,
+        taken: Mapping[str, int],
     ) -> None:
         """Answer those deliveries of which ``batch`` (None: nothing was new) held the last event.
 

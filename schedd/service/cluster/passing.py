@@ -14,7 +14,7 @@ from schedd.engine import Engine
 from schedd.service.cluster.calls import CallFailed, Watch, call
 from schedd.service.cluster.promised import Promised
 from schedd.service.cluster.retries import Retries
-from schedd.store import Batch
+from schedd.store import EventBatch
 from schedd.wire import PassedOver, Run
 
 __all__ = ["Passing", "rebuilt"]
@@ -127,7 +127,7 @@ def rebuilt(engine: Engine, failed: CallFailed, watch: Watch) -> Engine | None:
     new = Engine.restore(incident.checkpoint, engine.state.settings)
     for one in logged:
         if one.paused is None:
-            call(new, Batch(number=0, now=one.now, last_event=0), one.events, 0, watch)
+            call(new, EventBatch(number=0, now=one.now, last_event=0), one.events, 0, watch)
         elif one.paused:
             new.pause(one.paused)
         else:

@@ -20,7 +20,7 @@ from schedd.service.cluster.promised import Promised
 from schedd.service.cluster.publisher import Publisher
 from schedd.service.cluster.retries import Retries
 from schedd.service.cluster.spoken import speak_of
-from schedd.store import Batch, Journal, NotLeader, StoreError
+from schedd.store import EventBatch, Journal, NotLeader, StoreError
 from schedd.supervision import Supervisor
 from schedd.wire import Alert, ClockSet, Event, Run
 
@@ -131,7 +131,7 @@ class Planner:
         self.decisions = DecisionLog(last=before.last)
         self.decisions.append(before.after("", most=1_000_000).decisions)
 
-    def batch(self, events: Sequence[Event], *, resumed: bool = False) -> Batch | None:
+    def batch(self, events: Sequence[Event], *, resumed: bool = False) -> EventBatch | None:
         """Kept, handled, kept what follows, shown: in this order; None when none of the events is new.
 
         All of it is durable when it returns: the events are synced together with the decisions, or by
@@ -139,12 +139,12 @@ class Planner:
         """
         self.taken = {}
         now, paused = int(self._clock.now()), self.engine.state.paused
-        batch: Batch | None
+        batch: EventBatch | None
         if events:
             with self._meters.timed("keep"):
                 batch = self._kept(events, now, paused)
         else:
-            batch = self.journal.woke(now, paused, resumed=resumed)
+            batch = self.journal.add_wakeup(now, paused, resumed=resumed)
         if batch is not None:
             failed: CallFailed | None = None
             try:
@@ -155,10 +155,10 @@ class Planner:
                 self._pass_over(failed)
         if events:
             with self._meters.timed("record"):
-                self._retries.insist(self.journal.settle)
+                self._retries.insist(self.journal.sync_events)
         return batch
 
-    def _kept(self, events: Sequence[Event], now: int, paused: str) -> Batch | None:
+    def _kept(self, events: Sequence[Event], now: int, paused: str) -> EventBatch | None:
         """The batch of those events that are new. Raises NotKept of such as cannot be written down."""
         try:
             return self._retries.insist(lambda: self.journal.commit_events(events, now, paused))
@@ -179,7 +179,7 @@ class Planner:
         self.batch([ClockSet(id=f"clock:{before}:{now}:{self.engine.state.generation}", time=now)])
         self.checkpoint(must=True)
 
-    def _handle(self, batch: Batch) -> None:
+    def _handle(self, batch: EventBatch) -> None:
         engine, meters, publisher = self.engine, self._meters, self._publisher
         with self._beside("batches cannot be counted"):
             meters.before(engine, batch.events)
@@ -226,7 +226,7 @@ class Planner:
             self._passing.note(failed)
             self.keep_failed(failed)
             passed = failed.batch
-            self._retries.insist(lambda: self.journal.pass_over(passed))  # noqa: B023
+            self._retries.insist(lambda: self.journal.skip_batch(passed))  # noqa: B023
             try:
                 self.engine, self._promised, anew = self._rebuilt(failed)
                 self._go_on_without(failed, anew=anew)
@@ -290,7 +290,7 @@ class Planner:
         self.engine = Engine.restore(self.engine.checkpoint(), settings)
         if self._promised is not None:
             self._promised.begin(self.engine)
-        self.journal.under(in_the_log(settings))
+        self.journal.use_settings(in_the_log(settings))
         self.batch(())
         self._publisher.catch_up(self.engine)
 

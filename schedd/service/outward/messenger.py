@@ -33,7 +33,7 @@ class Messenger:
 
     def send(self, notice: Notice, now: int) -> str:
         """Send it; returns why it was not taken, empty where it was."""
-        if notice.wish.way == "mail":
+        if notice.wish.channel == "mail":
             return self._mail(notice)
         return self._call(notice, now)
 
@@ -56,7 +56,7 @@ class Messenger:
     def _letter(self, notice: Notice) -> EmailMessage:
         letter = EmailMessage()
         letter["From"] = self._settings.sender
-        letter["To"] = notice.wish.to
+        letter["To"] = notice.wish.address
         letter["Subject"] = _one_line(f"[{self._cluster}] job {notice.job}: {_headline(notice)}")
         letter["Date"] = formatdate()
         letter["Message-ID"] = make_msgid(domain=self._settings.sender.rpartition("@")[2])
@@ -74,12 +74,12 @@ class Messenger:
         return letter
 
     def _call(self, notice: Notice, now: int) -> str:
-        command = self._settings.commands.get(notice.wish.to)
+        command = self._settings.commands.get(notice.wish.address)
         if command is None:
-            return f"the settings name no command {notice.wish.to} any more"
+            return f"the settings name no command {notice.wish.address} any more"
         told = {
             "cluster": self._cluster,
-            "user": notice.wish.who,
+            "user": notice.wish.user,
             "job": notice.job,
             "kind": notice.kind,
             "start": notice.start if notice.start >= 0 else None,

@@ -8,7 +8,7 @@ from typing import Final, Literal
 from schedd.dialect.deadline import read_deadline
 from schedd.engine.facts.records import JobRecord
 from schedd.policy.priority import latest_start
-from schedd.store.records import Noticed, Wish
+from schedd.store.records import LastNotice, NoticeSubscription
 
 __all__ = ["Kind", "Notice", "due", "lost_deadline"]
 
@@ -20,7 +20,7 @@ _NOT_YET: Final = -1
 class Notice:
     """One thing that somebody is told of a job. Times are seconds since the epoch, -1 where none is known."""
 
-    wish: Wish
+    wish: NoticeSubscription
     job: str
     kind: Kind
     start: int
@@ -41,8 +41,15 @@ def lost_deadline(record: JobRecord, now: int) -> int:
 
 
 def due(
-    wish: Wish, last: Noticed | None, job: str, told: int, now: int, *, lost: int = -1, walltime: int = 0
-) -> tuple[Noticed, Notice | None]:
+    wish: NoticeSubscription,
+    last: LastNotice | None,
+    job: str,
+    told: int,
+    now: int,
+    *,
+    lost: int = -1,
+    walltime: int = 0,
+) -> tuple[LastNotice, Notice | None]:
     """What is told of a job by then, and what is to be told now, if anything.
 
     ``told`` is the start that people are shown, -1 where none is; ``lost`` the deadline that is lost, -1
@@ -50,14 +57,14 @@ def due(
     is lost is told first, with the start as it is then; that a start comes soon says also that it moved.
     """
     start, soon = (last.start, last.soon) if last is not None else (told, _NOT_YET)
-    if not wish.lost:
+    if not wish.on_lost_deadline:
         lost = _NOT_YET
     elif lost >= 0 and (last is None or last.lost != lost):
         end = told + walltime if told >= 0 else _NOT_YET
-        return Noticed(told, soon, lost), Notice(wish, job, "lost", told, deadline=lost, end=end)
-    ahead = wish.ahead
+        return LastNotice(told, soon, lost), Notice(wish, job, "lost", told, deadline=lost, end=end)
+    ahead = wish.lead_s
     if ahead is not None and now < told <= now + ahead and (soon < 0 or told > soon + ahead):
-        return Noticed(told, told, lost), Notice(wish, job, "soon", told)
-    if wish.moved is not None and ((told < 0) != (start < 0) or abs(told - start) > wish.moved):
-        return Noticed(told, soon, lost), Notice(wish, job, "moved", told, start)
-    return Noticed(start, soon, lost), None
+        return LastNotice(told, told, lost), Notice(wish, job, "soon", told)
+    if wish.min_move_s is not None and ((told < 0) != (start < 0) or abs(told - start) > wish.min_move_s):
+        return LastNotice(told, soon, lost), Notice(wish, job, "moved", told, start)
+    return LastNotice(start, soon, lost), None

@@ -26,7 +26,7 @@ from schedd.service.outward.notice_rule import Notice, due, lost_deadline
 from schedd.service.read.reading import of_owner
 from schedd.service.settings.daemon import NotifySettings
 from schedd.store import Store, StoreError
-from schedd.store.records import Noticed, Wish
+from schedd.store.records import LastNotice, NoticeSubscription
 
 __all__ = ["Notifier", "TooManyWishes"]
 
@@ -71,8 +71,8 @@ class Notifier:
         self._wall = wall
         self._messenger = Messenger(settings, loop.name)
         self._number: int | None = None
-        self._wishes: dict[int, Wish] | None = None
-        self._marks: dict[_Key, Noticed] = {}
+        self._wishes: dict[int, NoticeSubscription] | None = None
+        self._marks: dict[_Key, LastNotice] = {}
         self._letters: deque[_Letter] = deque()
         self._sent: dict[str, deque[int]] = {}
         self._put_off: set[_Key] = set()
@@ -81,25 +81,25 @@ class Notifier:
 
     # ---- wishes ----------------------------------------------------------------------------------
 
-    def wishes(self, who: str) -> list[Wish]:
+    def wishes(self, who: str) -> list[NoticeSubscription]:
         """Those of one user, the oldest first. Raises StoreError."""
         store = self._opened()
-        return [wish for wish in store.wishes(self._cluster(store)) if wish.who == who]
+        return [wish for wish in store.notice_subscriptions(self._cluster(store)) if wish.user == who]
 
-    def add(self, wish: Wish) -> Wish:
+    def add(self, wish: NoticeSubscription) -> NoticeSubscription:
         """Keep a wish. Raises StoreError and TooManyWishes."""
         store = self._opened()
-        if len(self.wishes(wish.who)) >= self.settings.most:
-            raise TooManyWishes(f"{wish.who} has {self.settings.most} already; remove one")
-        number = store.add_wish(self._cluster(store), wish)
+        if len(self.wishes(wish.user)) >= self.settings.most:
+            raise TooManyWishes(f"{wish.user} has {self.settings.most} already; remove one")
+        number = store.add_notice_subscription(self._cluster(store), wish)
         self._wishes = None
         return replace(wish, number=number)
 
-    def remove(self, who: str, number: int) -> Wish | None:
+    def remove(self, who: str, number: int) -> NoticeSubscription | None:
         """Forget a wish of this user; None where there is no such. Raises StoreError."""
         found = next((wish for wish in self.wishes(who) if wish.number == number), None)
         if found is not None:
-            self._opened().remove_wish(number)
+            self._opened().remove_notice_subscription(number)
             self._wishes = None
         return found
 
@@ -111,7 +111,7 @@ class Notifier:
 
     def _cluster(self, store: Store) -> int:
         if self._number is None:
-            self._number = store.cluster(self._loop.name, self._loop.now())
+            self._number = store.register_cluster(self._loop.name, self._loop.now())
         return self._number
 
     # ---- notices ---------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ class Notifier:
             return  # nobody knows how things stand
         store = self._opened()
         wishes = self._known(store)
-        new: dict[_Key, Noticed] = {}
+        new: dict[_Key, LastNotice] = {}
         notices: list[Notice] = []
         now = loop.now()
         seen: set[_Key] = set()
@@ -153,7 +153,7 @@ class Notifier:
                 self._failed.add(record.id)
                 continue
             self._failed.discard(record.id)
-            if notice is not None and not self._may(wish.who, notices):
+            if notice is not None and not self._may(wish.user, notices):
                 if key not in self._put_off:
                     self._put_off.add(key)
                     loop.meters.noticed("limited")
@@ -169,10 +169,10 @@ class Notifier:
         self._failed &= {job for _, job in seen}
         if new or gone:
             moment = int(self._wall())
-            whom = ([one.wish.who for one in notices], moment, moment - _HOUR_S)
-            store.put_noticed(self._cluster(store), new, gone, now, whom)
+            whom = ([one.wish.user for one in notices], moment, moment - _HOUR_S)
+            store.update_last_notices(self._cluster(store), new, gone, now, whom)
             for one in notices:
-                self._sent.setdefault(one.wish.who, deque()).append(moment)
+                self._sent.setdefault(one.wish.user, deque()).append(moment)
             self._marks |= new
             for key in gone:
                 del self._marks[key]
@@ -184,23 +184,23 @@ class Notifier:
                 loop.meters.noticed("given_up")
 
     def _due(
-        self, published: Published, wish: Wish, record: JobRecord, now: int
-    ) -> tuple[Noticed, Notice | None]:
+        self, published: Published, wish: NoticeSubscription, record: JobRecord, now: int
+    ) -> tuple[LastNotice, Notice | None]:
         """What is told of a job by then, and what is to be told now."""
         start = int(published.starts[record.slot]) if record.slot >= 0 else -1
         told = told_of(published, record, start)
-        lost = lost_deadline(record, now) if wish.lost else -1
+        lost = lost_deadline(record, now) if wish.on_lost_deadline else -1
         last, length = self._marks.get((wish.number, record.id)), record.understood.walltime
         return due(wish, last, record.id, told, now, lost=lost, walltime=length)
 
-    def _known(self, store: Store) -> Mapping[int, Wish]:
+    def _known(self, store: Store) -> Mapping[int, NoticeSubscription]:
         wishes = self._wishes
         if wishes is None:
             cluster = self._cluster(store)
-            wishes = {wish.number: wish for wish in store.wishes(cluster)}
-            self._marks = dict(store.noticed(cluster))
+            wishes = {wish.number: wish for wish in store.notice_subscriptions(cluster)}
+            self._marks = dict(store.last_notices(cluster))
             self._sent = {}
-            for who, moment in store.told_users(cluster, int(self._wall()) - _HOUR_S):
+            for who, moment in store.notified_users(cluster, int(self._wall()) - _HOUR_S):
                 self._sent.setdefault(who, deque()).append(moment)
             self._wishes = wishes
         return wishes
@@ -211,16 +211,18 @@ class Notifier:
         now = self._wall()
         while sent and not now - _HOUR_S < sent[0] <= now + _HOUR_S:  # a clock may have been set back
             sent.popleft()
-        return len(sent) + sum(one.wish.who == who for one in others) < self.settings.hourly
+        return len(sent) + sum(one.wish.user == who for one in others) < self.settings.hourly
 
-    def _forget_ended(self, store: Store, wishes: Mapping[int, Wish], published: Published) -> None:
+    def _forget_ended(
+        self, store: Store, wishes: Mapping[int, NoticeSubscription], published: Published
+    ) -> None:
         """A wish about one job ends with the job."""
         for wish in wishes.values():
             if not wish.job or record_of(published, wish.job) is not None:
                 continue
-            past = store.job_past(self._cluster(store), wish.job)
+            past = store.job_history(self._cluster(store), wish.job)
             if past is not None and past.ended is not None:
-                store.remove_wish(wish.number)
+                store.remove_notice_subscription(wish.number)
                 self._wishes = None
 
     # ---- sending ---------------------------------------------------------------------------------
@@ -246,7 +248,7 @@ class Notifier:
                 continue
             self._loop.meters.noticed("failed")
             if letter.tries == len(_WAITS_S):
-                about = {"cluster": self._loop.name, "user": notice.wish.who, "job": notice.job}
+                about = {"cluster": self._loop.name, "user": notice.wish.user, "job": notice.job}
                 self._loop.meters.noticed("given_up")
                 _log.error("a notice was given up", **about, why=why)
                 continue
@@ -257,12 +259,14 @@ class Notifier:
             self._letters.append(letter)
 
 
-def _wanted(published: Published, wishes: Mapping[int, Wish]) -> Iterator[tuple[Wish, JobRecord]]:
+def _wanted(
+    published: Published, wishes: Mapping[int, NoticeSubscription]
+) -> Iterator[tuple[NoticeSubscription, JobRecord]]:
     """The wishes with the jobs that each is about."""
-    of_all: dict[str, list[Wish]] = {}
+    of_all: dict[str, list[NoticeSubscription]] = {}
     for wish in wishes.values():
         if not wish.job:
-            of_all.setdefault(wish.who, []).append(wish)
+            of_all.setdefault(wish.user, []).append(wish)
         elif (record := record_of(published, wish.job)) is not None:
             yield wish, record
     if not of_all:
@@ -271,4 +275,4 @@ def _wanted(published: Published, wishes: Mapping[int, Wish]) -> Iterator[tuple[
         if one is not None:
             owner = one.facts.owner
             for who in {owner, owner.partition("@")[0]} & of_all.keys():
-                yield from ((wish, one) for wish in of_all[who] if of_owner(owner, wish.who))
+                yield from ((wish, one) for wish in of_all[who] if of_owner(owner, wish.user))

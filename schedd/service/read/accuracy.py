@@ -9,8 +9,8 @@ import numpy as np
 from schedd.predict import ESTIMATE_KINDS, AccuracyFigures, EstimateKind, EstimateOutcomes, measure_accuracy
 from schedd.predict.accuracy import NOT_YET
 from schedd.store import Store
-from schedd.store.expected import MOST
-from schedd.store.records import Foreseen
+from schedd.store.expected_starts import MAX_ROWS
+from schedd.store.records import ExpectedStartRecord
 
 __all__ = ["LEADS", "Horizon", "Rightness", "rightness"]
 
@@ -45,7 +45,7 @@ def rightness(
     store: Store, cluster: int, since: int, until: int, now: int, *, queue: str = "", user: str = ""
 ) -> Rightness:
     """Of what was told in ``[since, until)``, the latest 100,000. Raises StoreError."""
-    rows = store.foreseen(cluster, since, until, queue=queue, user=user, kinds=ESTIMATE_KINDS)
+    rows = store.expected_starts(cluster, since, until, queue=queue, user=user, kinds=ESTIMATE_KINDS)
     known = [row for row in rows if _known(row, now)]
     found = []
     for kind in ESTIMATE_KINDS:
@@ -57,18 +57,18 @@ def rightness(
         found += [
             Horizon(kind, lead, measure_accuracy(told.select(place == i))) for i, lead in enumerate(LEADS)
         ]
-    broken = store.broken_in(cluster, since, until, queue=queue, user=user)
-    return Rightness(tuple(found), broken, rows[-1].time if len(rows) >= MOST else None)
+    broken = store.count_broken_promises(cluster, since, until, queue=queue, user=user)
+    return Rightness(tuple(found), broken, rows[-1].time if len(rows) >= MAX_ROWS else None)
 
 
-def _known(row: Foreseen, now: int) -> bool:
+def _known(row: ExpectedStartRecord, now: int) -> bool:
     """Whether it came true or not, as far as that can be said: who waits beyond P90 is a miss already, and
     of who was deleted before nobody knows.
     """
     return row.actual is not None or row.latest < (row.ended if row.ended is not None else now)
 
 
-def _outcomes(rows: Sequence[Foreseen]) -> EstimateOutcomes:
+def _outcomes(rows: Sequence[ExpectedStartRecord]) -> EstimateOutcomes:
     columns = [
         (one.time, one.start, one.latest, one.planned, one.actual if one.actual is not None else NOT_YET)
         for one in rows

@@ -10,7 +10,7 @@ from schedd.engine.facts.arrays import array_number
 from schedd.engine.facts.records import JobRecord
 from schedd.engine.show.view import Published
 from schedd.plan.columns import FIXED, PLANNED, VACANT
-from schedd.store.records import JobPast
+from schedd.store.records import JobHistory
 
 __all__ = ["Array", "Spread", "array_as_a_whole", "full_name", "spread_of"]
 
@@ -72,7 +72,7 @@ def _means(name: str, number: str, server: str) -> bool:
     )
 
 
-def array_as_a_whole(published: Published, array: str, past: Sequence[JobPast]) -> Array | None:
+def array_as_a_whole(published: Published, array: str, past: Sequence[JobHistory]) -> Array | None:
     """Of its jobs in the plan, and of ``past`` ones; None where there are none."""
     own = published.array_of == array_number(array)
     slots = np.flatnonzero(own & (published.states != VACANT))

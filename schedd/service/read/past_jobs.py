@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from schedd.service.cluster.loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.read.job_visibility import JobVisibility
-from schedd.store.records import JobPast, Moment
+from schedd.store.records import JobHistory, TimelineEntry
 
 __all__ = ["PastJob", "ended_jobs", "jobs_of_array", "past_job"]
 
@@ -17,8 +17,8 @@ _MOST = 500
 class PastJob:
     """A job, and the latest of what happened to it, in order. ``left_out``: how many moments came before."""
 
-    job: JobPast
-    moments: Sequence[Moment]
+    job: JobHistory
+    moments: Sequence[TimelineEntry]
     left_out: int
 
     @property
@@ -39,40 +39,40 @@ def past_job(clusters: Clusters, loop: PlanLoop, wanted: str, seen: JobVisibilit
     if clusters.durable is None:
         return None
     store = clusters.durable.store
-    cluster = store.known_cluster(loop.name)
-    past = store.job_past(cluster, wanted) if cluster is not None else None
+    cluster = store.find_cluster(loop.name)
+    past = store.job_history(cluster, wanted) if cluster is not None else None
     if cluster is None or past is None or not seen.sees_owner(past.owner):
         return None
-    told = dict.fromkeys(store.moments(cluster, past.id))  # events may be told twice
+    told = dict.fromkeys(store.job_timeline(cluster, past.id))  # events may be told twice
     moments = [_shown(one, seen, loop) for one in told]
     return PastJob(past, tuple(moments[-_MOST:]), max(0, len(moments) - _MOST))
 
 
-def ended_jobs(clusters: Clusters, loop: PlanLoop, since: int, most: int) -> Sequence[JobPast]:
+def ended_jobs(clusters: Clusters, loop: PlanLoop, since: int, most: int) -> Sequence[JobHistory]:
     """The last jobs that ran and ended at ``since`` or later; none where nothing is kept. Waits for the
     database. Raises StoreError.
     """
     if clusters.durable is None:
         return ()
     store = clusters.durable.store
-    cluster = store.known_cluster(loop.name)
-    return store.ended_since(cluster, since, most) if cluster is not None else ()
+    cluster = store.find_cluster(loop.name)
+    return store.jobs_ended_since(cluster, since, most) if cluster is not None else ()
 
 
-def jobs_of_array(clusters: Clusters, loop: PlanLoop, array: str, most: int) -> Sequence[JobPast]:
+def jobs_of_array(clusters: Clusters, loop: PlanLoop, array: str, most: int) -> Sequence[JobHistory]:
     """Jobs of an array that have ended, at most so many; none where nothing is kept. Waits for the database.
     Raises StoreError.
     """
     if clusters.durable is None:
         return ()
     store = clusters.durable.store
-    cluster = store.known_cluster(loop.name)
-    return store.of_array(cluster, array, most) if cluster is not None else ()
+    cluster = store.find_cluster(loop.name)
+    return store.ended_subjobs(cluster, array, most) if cluster is not None else ()
 
 
-def _shown(moment: Moment, seen: JobVisibility, loop: PlanLoop) -> Moment:
+def _shown(moment: TimelineEntry, seen: JobVisibility, loop: PlanLoop) -> TimelineEntry:
     """With other people's jobs as a number; events name jobs, too."""
-    words = moment.words
+    words = moment.text
     if moment.kind in ("breach", "risk") and seen.whose is not None:
         words = words.partition(", by ")[0]
-    return replace(moment, words=seen.words(words, loop.published))
+    return replace(moment, text=seen.words(words, loop.published))

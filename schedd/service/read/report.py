@@ -19,7 +19,7 @@ from schedd.model import FOREVER
 from schedd.plan.usage import Spans, usage
 from schedd.service.cluster.loop import PlanLoop
 from schedd.service.clusters import Clusters
-from schedd.store.records import JobRun, Within
+from schedd.store.records import PeriodUsage, RunUsage
 from schedd.wire import ResourceTypes
 
 __all__ = [
@@ -34,7 +34,7 @@ __all__ = [
 
 MOST_RUNS: Final = 500_000
 """Of more jobs in one cluster and period nothing is worked out."""
-_NOTHING: Final = Within((), ())
+_NOTHING: Final = PeriodUsage((), ())
 
 
 class TooManyError(Exception):
@@ -138,9 +138,9 @@ def _of_cluster(clusters: Clusters, loop: PlanLoop, since: int, until: int) -> C
     within = _NOTHING
     if clusters.durable is not None:
         store = clusters.durable.store
-        number = store.known_cluster(loop.name)
+        number = store.find_cluster(loop.name)
         if number is not None:
-            within = store.within(number, since, until, MOST_RUNS + 1)
+            within = store.period_usage(number, since, until, MOST_RUNS + 1)
     if len(within.runs) > MOST_RUNS:
         raise TooManyError(f"cluster {loop.name} had more than {MOST_RUNS:,} jobs in this time")
     ended = [one for one in within.runs if one.how == "ended" and since <= (one.ended or 0) < until]
@@ -192,7 +192,7 @@ def _spans(rows: Iterable[tuple[int, int | None, int]], until: int) -> Spans:
 
 
 def _licences(
-    published: Published, runs: Sequence[JobRun], waits: Sequence[JobRecord], since: int, until: int
+    published: Published, runs: Sequence[RunUsage], waits: Sequence[JobRecord], since: int, until: int
 ) -> tuple[LicenceReport, ...]:
     names = published.copies
     if not names:
@@ -214,7 +214,7 @@ def _licences(
 
 
 def _queues(
-    published: Published, ended: Sequence[JobRun], dues: Sequence[int | None]
+    published: Published, ended: Sequence[RunUsage], dues: Sequence[int | None]
 ) -> tuple[QueueReport, ...]:
     oldest = longest_waits(published)
     waiting: dict[str, int] = {}
@@ -239,12 +239,12 @@ def _queues(
     return tuple(found)
 
 
-def _slowdown(one: JobRun) -> float:
+def _slowdown(one: RunUsage) -> float:
     end = one.ended if one.ended is not None else one.started
     return (end - one.submitted) / max(1, end - one.started)
 
 
-def _late(one: JobRun, due: int | None) -> bool:
+def _late(one: RunUsage, due: int | None) -> bool:
     return due is not None and one.ended is not None and one.ended > due
 
 

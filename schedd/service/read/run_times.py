@@ -13,7 +13,7 @@ from schedd.engine.facts.throughput import Kind, rate_on, run_time
 from schedd.engine.show.foretelling import Foretold
 from schedd.engine.show.view import Published
 from schedd.policy.site import SitePolicy, site_policy
-from schedd.store.records import JobPast
+from schedd.store.records import JobHistory
 
 __all__ = ["PastError", "RateOn", "RunTime", "past_error", "run_time_of"]
 
@@ -98,7 +98,7 @@ def kinds_of(published: Published, site: SitePolicy) -> Mapping[str, Kind]:
     }
 
 
-def past_error(published: Published, owner: str, past: Sequence[JobPast]) -> PastError:
+def past_error(published: Published, owner: str, past: Sequence[JobHistory]) -> PastError:
     """Of ``past``, those of the owner that ended by themselves and say their throughput: how long they ran,
     beside what that says of the nodes on which they ran.
     """

@@ -8,7 +8,7 @@ from statistics import fmean, median, quantiles
 from typing import Final
 
 from schedd.dialect import RequestError, parse_walltime
-from schedd.store.records import JobPast, Told
+from schedd.store.records import JobHistory, PublishedStart
 
 __all__ = ["DUE_S", "ShadowReport", "report", "swf"]
 
@@ -41,7 +41,7 @@ class ShadowReport:
     slowdown_mean: float | None
 
 
-def report(jobs: Sequence[JobPast], told: Mapping[str, Told]) -> ShadowReport:
+def report(jobs: Sequence[JobHistory], told: Mapping[str, PublishedStart]) -> ShadowReport:
     """What these jobs, which have all begun, say of the incumbent and of us."""
     errors = [told[job.id].actual - told[job.id].start for job in jobs if job.id in told]
     sizes = [abs(error) for error in errors]
@@ -73,7 +73,7 @@ def _percentile(values: Sequence[int], percent: int) -> float | None:
     return quantiles(values, n=100, method="inclusive")[percent - 1] if len(values) > 1 else float(values[0])
 
 
-def swf(jobs: Sequence[JobPast], cpus: int) -> Iterator[str]:
+def swf(jobs: Sequence[JobHistory], cpus: int) -> Iterator[str]:
     """Those that have ended as lines of the Standard Workload Format, by submission.
 
     Users and queues are numbers.
@@ -107,7 +107,7 @@ def swf(jobs: Sequence[JobPast], cpus: int) -> Iterator[str]:
         yield " ".join(map(str, fields))
 
 
-def _walltime(job: JobPast) -> int:
+def _walltime(job: JobHistory) -> int:
     try:
         return parse_walltime(job.resources["walltime"])
     except (KeyError, RequestError):

@@ -8,8 +8,8 @@ from pydantic import Field, field_validator, model_validator
 
 from schedd.service.settings.section import Section
 from schedd.service.settings.targets import networks_of
-from schedd.store import Limits, StoreError
-from schedd.store.connect import url_of
+from schedd.store import RetentionLimits, StoreError
+from schedd.store.connections import parse_database_url
 from schedd.wire.times import Days, FloatSeconds, Seconds
 
 __all__ = [
@@ -220,21 +220,21 @@ class StoreSettings(Section):
     def _name_a_database(cls, url: str) -> str:
         if url not in ("", "memory"):
             try:
-                url_of(url)
+                parse_database_url(url)
             except StoreError as error:
                 raise ValueError(str(error)) from None
         return url
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> RetentionLimits:
         """The same for the store."""
-        return Limits(
+        return RetentionLimits(
             events=int(self.keep_events * _DAY),
             decisions=int(self.keep_decisions * _DAY),
-            told=int(self.keep_told * _DAY),
+            start_estimates=int(self.keep_told * _DAY),
             promises=int(self.keep_told * _DAY),
             jobs=int(self.keep_told * _DAY),
-            quality=int(self.keep_quality * _DAY),
+            plan_metrics=int(self.keep_quality * _DAY),
             audit=int(self.keep_audit * _DAY),
         )
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from sqlalchemy import make_url
 
 from schedd.service.settings.file import Settings
-from schedd.store.connect import shown
+from schedd.store.connections import redacted_url
 from schedd.wire.times import written
 
 __all__ = ["effective"]
@@ -80,7 +80,7 @@ def _without_secrets(url: str) -> str:
 
 def _hidden(section: str, key: str, value: Any) -> Any:
     if section == "store" and key == "url" and "://" in value:
-        return shown(make_url(value))
+        return redacted_url(make_url(value))
     return value
 
 

@@ -12,8 +12,15 @@ from sqlalchemy import ColumnElement, Connection, Table, bindparam, func, or_, s
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Row
 
-from schedd.store.codec import decode_decision, encode_decision, plain
-from schedd.store.records import Accuracy, Breach, Error, Promise, PromisedJob, Told
+from schedd.store.codec import decode_decision, encode_decision, replace_nul
+from schedd.store.records import (
+    Breach,
+    Promise,
+    PromisedJob,
+    PublishedStart,
+    StartAccuracy,
+    StartErrorStatistics,
+)
 from schedd.store.tables import breaches, decisions, jobs, promises, told
 from schedd.wire import (
     Decision,
@@ -31,20 +38,20 @@ from schedd.wire import (
 )
 
 __all__ = [
-    "accuracy",
-    "after",
-    "broken",
-    "last_id",
-    "promises_of_open_jobs",
-    "put_breaches",
-    "put_decisions",
-    "put_outcomes",
-    "put_promises",
-    "put_starts",
-    "recent",
-    "starts_in",
-    "told_and_actual",
-    "told_last",
+    "actual_starts",
+    "broken_promises",
+    "decisions_after",
+    "insert_breaches",
+    "insert_decisions",
+    "insert_promises",
+    "last_decision_id",
+    "last_published_starts",
+    "open_decisions",
+    "open_job_promises",
+    "published_starts",
+    "record_actual_starts",
+    "record_outcomes",
+    "start_accuracy",
 ]
 
 _log = structlog.get_logger(__name__)
@@ -54,19 +61,19 @@ _LAST = 100_000
 _LEADS = (0, 3600, 6 * 3600, 24 * 3600, 7 * 24 * 3600)
 
 
-def _put(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
+def _insert_new(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
     """Insert rows; those already there stay as they are, so that a repeated write changes nothing."""
     if rows:
         dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
         connection.execute(dialect.insert(table).on_conflict_do_nothing(), rows)
 
 
-def put_decisions(connection: Connection, cluster: int, batch: int, made: Iterable[Decision]) -> None:
+def insert_decisions(connection: Connection, cluster: int, batch: int, made: Iterable[Decision]) -> None:
     """Write the decisions of a batch, and what they tell."""
     rows: list[dict[str, Any]] = []
     starts: list[dict[str, Any]] = []
     for decision in made:
-        job = plain(decision.job_id) if isinstance(decision, Run | Tell) else None
+        job = replace_nul(decision.job_id) if isinstance(decision, Run | Tell) else None
         rows.append(
             {
                 "cluster": cluster,
@@ -86,22 +93,22 @@ def put_decisions(connection: Connection, cluster: int, batch: int, made: Iterab
                     "job": job,
                     "time": decision.time,
                     "start": decision.planned_start,
-                    "why": plain(decision.text),
+                    "why": replace_nul(decision.text),
                 }
             )
-    _put(connection, decisions, rows)
-    _put(connection, told, starts)
+    _insert_new(connection, decisions, rows)
+    _insert_new(connection, told, starts)
 
 
-def put_promises(connection: Connection, cluster: int, batch: int, made: Iterable[Promise]) -> None:
+def insert_promises(connection: Connection, cluster: int, batch: int, made: Iterable[Promise]) -> None:
     """Write the promises of a batch, at most one for a job."""
-    _put(
+    _insert_new(
         connection,
         promises,
         [
             {
                 "cluster": cluster,
-                "job": plain(promise.job),
+                "job": replace_nul(promise.job),
                 "batch": batch,
                 "time": promise.time,
                 "promised": promise.promised,
@@ -112,9 +119,9 @@ def put_promises(connection: Connection, cluster: int, batch: int, made: Iterabl
     )
 
 
-def put_breaches(connection: Connection, cluster: int, batch: int, found: Iterable[Breach]) -> None:
+def insert_breaches(connection: Connection, cluster: int, batch: int, found: Iterable[Breach]) -> None:
     """Write the promises that were broken, put at risk or found to be kept in a batch."""
-    _put(
+    _insert_new(
         connection,
         breaches,
         [
@@ -122,9 +129,9 @@ def put_breaches(connection: Connection, cluster: int, batch: int, found: Iterab
                 "cluster": cluster,
                 "batch": batch,
                 "place": place,
-                "job": plain(breach.job),
+                "job": replace_nul(breach.job),
                 "time": breach.time,
-                "event": plain(breach.event),
+                "event": replace_nul(breach.event),
                 "cause": breach.cause,
                 "promised": breach.promised,
                 "planned": breach.planned,
@@ -135,14 +142,14 @@ def put_breaches(connection: Connection, cluster: int, batch: int, found: Iterab
     )
 
 
-def put_outcomes(connection: Connection, cluster: int, batch: Iterable[Event]) -> None:
+def record_outcomes(connection: Connection, cluster: int, batch: Iterable[Event]) -> None:
     """Note with each decision to be carried out what the events say became of it."""
     rows = [
         {
             "of": event.decision_id,
-            "what": "refused" if _refused(event) else "accepted",
+            "what": "refused" if _was_refused(event) else "accepted",
             "at": event.time,
-            "with": event.code if _refused(event) and not isinstance(event, RunAccepted) else None,
+            "with": event.code if _was_refused(event) and not isinstance(event, RunAccepted) else None,
         }
         for event in batch
         if isinstance(event, RunAccepted | RunRefused | TransferStepDone | Switched)
@@ -157,13 +164,13 @@ def put_outcomes(connection: Connection, cluster: int, batch: Iterable[Event]) -
         )
 
 
-def _refused(event: RunAccepted | RunRefused | TransferStepDone | Switched) -> bool:
+def _was_refused(event: RunAccepted | RunRefused | TransferStepDone | Switched) -> bool:
     return isinstance(event, RunRefused) or (
         isinstance(event, TransferStepDone | Switched) and not event.done
     )
 
 
-def starts_in(batch: Iterable[Event]) -> Iterator[tuple[str, int]]:
+def actual_starts(batch: Iterable[Event]) -> Iterator[tuple[str, int]]:
     """The jobs that run, with their starts, as the events say."""
     for event in batch:
         if isinstance(event, JobStarted):
@@ -174,7 +181,7 @@ def starts_in(batch: Iterable[Event]) -> Iterator[tuple[str, int]]:
                     yield job.id, job.started
 
 
-def put_starts(connection: Connection, cluster: int, starts: Mapping[str, int]) -> None:
+def record_actual_starts(connection: Connection, cluster: int, starts: Mapping[str, int]) -> None:
     """Note with what was told of each job when it did start."""
     if starts:
         statement = update(told).where(
@@ -184,7 +191,7 @@ def put_starts(connection: Connection, cluster: int, starts: Mapping[str, int]) 
         )
         connection.execute(
             statement.values(actual=bindparam("at")),
-            [{"of": plain(job), "at": start} for job, start in starts.items()],
+            [{"of": replace_nul(job), "at": start} for job, start in starts.items()],
         )
 
 
@@ -196,13 +203,13 @@ def _newest_first(connection: Connection, cluster: int) -> Iterator[tuple[Row[An
     rows = connection.execute(query).all()
     while rows:
         for row in rows:
-            decision = _decoded(row.type, row.body)
+            decision = _decode(row.type, row.body)
             if decision is not None:
                 yield row, decision
         rows = connection.execute(query.where(decisions.c.id < rows[-1].id)).all()
 
 
-def _decoded(kind: str, body: str) -> Decision | None:
+def _decode(kind: str, body: str) -> Decision | None:
     """A decision; None for one that this program cannot read, and so cannot have carried out."""
     try:
         return decode_decision(kind, body)
@@ -211,35 +218,35 @@ def _decoded(kind: str, body: str) -> Decision | None:
         return None
 
 
-def last_id(connection: Connection, cluster: int) -> str:
+def last_decision_id(connection: Connection, cluster: int) -> str:
     """The highest id of a decision; empty before the first."""
     return connection.scalar(select(func.max(decisions.c.id)).where(decisions.c.cluster == cluster)) or ""
 
 
-def after(connection: Connection, cluster: int, decision: str, limit: int) -> Sequence[Decision]:
+def decisions_after(connection: Connection, cluster: int, decision: str, limit: int) -> Sequence[Decision]:
     """Up to ``limit`` decisions after the id ``decision``, in order."""
     query = select(decisions.c.type, decisions.c.body)
     query = query.where(decisions.c.cluster == cluster, decisions.c.id > decision)
     rows = connection.execute(query.order_by(decisions.c.id).limit(limit))
-    return [one for row in rows if (one := _decoded(row.type, row.body)) is not None]
+    return [one for row in rows if (one := _decode(row.type, row.body)) is not None]
 
 
-def recent(connection: Connection, cluster: int, most: int) -> tuple[Decision, ...]:
+def open_decisions(connection: Connection, cluster: int, most: int) -> tuple[Decision, ...]:
     """The last decisions, in order, without runs whose outcome is known."""
     found = islice(_newest_first(connection, cluster), most)
     return tuple(decision for row, decision in found if row.outcome is None)[::-1]
 
 
-def accuracy(
+def start_accuracy(
     connection: Connection, cluster: int, since: int, until: int, *, queue: str = "", user: str = ""
-) -> Accuracy:
+) -> StartAccuracy:
     """The errors of the starts told in ``[since, until)`` of jobs that have started: the last 100,000; of a
     queue, of a user, where they are given.
     """
     query = select(told.c.time, told.c.start, told.c.actual)
     if queue or user:
         of_job = (jobs.c.cluster == told.c.cluster) & (jobs.c.id == told.c.job)
-        query = query.select_from(told.join(jobs, of_job)).where(*_of(queue, user))
+        query = query.select_from(told.join(jobs, of_job)).where(*_job_filter(queue, user))
     query = query.where(
         told.c.cluster == cluster,
         told.c.time >= since,
@@ -251,29 +258,31 @@ def accuracy(
     rows = np.array([tuple(row) for row in connection.execute(query)], np.int64).reshape(-1, 3)
     error, lead = rows[:, 2] - rows[:, 1], np.maximum(rows[:, 2] - rows[:, 0], 0)
     place = np.searchsorted(np.array(_LEADS), lead, side="right") - 1
-    by_lead = {_LEADS[at]: _error(error[place == at]) for at in np.unique(place).tolist()}
-    return Accuracy(_error(error), by_lead, int(rows[:, 0].min()) if len(rows) >= _LAST else None)
+    by_lead = {_LEADS[at]: _error_statistics(error[place == at]) for at in np.unique(place).tolist()}
+    return StartAccuracy(
+        _error_statistics(error), by_lead, int(rows[:, 0].min()) if len(rows) >= _LAST else None
+    )
 
 
-def told_and_actual(connection: Connection, cluster: int, limit: int) -> Sequence[Told]:
+def published_starts(connection: Connection, cluster: int, limit: int) -> Sequence[PublishedStart]:
     """The starts told last of jobs that have started, newest first."""
     query = select(told.c.job, told.c.time, told.c.start, told.c.actual).where(
         told.c.cluster == cluster, told.c.start.is_not(None), told.c.actual.is_not(None)
     )
     rows = connection.execute(query.order_by(told.c.decision.desc()).limit(limit))
-    return [Told(row.job, row.time, row.start, row.actual) for row in rows]
+    return [PublishedStart(row.job, row.time, row.start, row.actual) for row in rows]
 
 
-def told_last(connection: Connection, cluster: int, since: int) -> Mapping[str, Told]:
+def last_published_starts(connection: Connection, cluster: int, since: int) -> Mapping[str, PublishedStart]:
     """By job, the start told last of those that began at ``since`` or later."""
     query = select(told.c.job, told.c.time, told.c.start, told.c.actual).where(
         told.c.cluster == cluster, told.c.start.is_not(None), told.c.actual >= since
     )
     rows = connection.execute(query.order_by(told.c.decision))
-    return {row.job: Told(row.job, row.time, row.start, row.actual) for row in rows}
+    return {row.job: PublishedStart(row.job, row.time, row.start, row.actual) for row in rows}
 
 
-def promises_of_open_jobs(connection: Connection, cluster: int) -> Mapping[str, PromisedJob]:
+def open_job_promises(connection: Connection, cluster: int) -> Mapping[str, PromisedJob]:
     """By job that has not ended, as far as is noted: its last promise, and those that were broken."""
     open_jobs = promises.join(
         jobs, (jobs.c.cluster == promises.c.cluster) & (jobs.c.id == promises.c.job), isouter=True
@@ -299,39 +308,39 @@ def promises_of_open_jobs(connection: Connection, cluster: int) -> Mapping[str, 
     return found
 
 
-def broken(connection: Connection, cluster: int, limit: int) -> Sequence[Breach]:
+def broken_promises(connection: Connection, cluster: int, limit: int) -> Sequence[Breach]:
     """The promises broken last, newest first."""
     query = select(breaches).where(breaches.c.cluster == cluster, breaches.c.kind == "broken")
     rows = connection.execute(query.order_by(breaches.c.batch.desc(), breaches.c.place.desc()).limit(limit))
     return [Breach(r.job, r.time, r.event, r.cause, r.promised, r.planned) for r in rows]
 
 
-def broken_in(
+def count_broken_promises(
     connection: Connection, cluster: int, since: int, until: int, *, queue: str = "", user: str = ""
 ) -> int:
     """How many promises were broken in ``[since, until)``; of a queue, of a user, where they are given."""
     query = select(func.count()).select_from(breaches)
     if queue or user:
         of_job = (jobs.c.cluster == breaches.c.cluster) & (jobs.c.id == breaches.c.job)
-        query = select(func.count()).select_from(breaches.join(jobs, of_job)).where(*_of(queue, user))
+        query = select(func.count()).select_from(breaches.join(jobs, of_job)).where(*_job_filter(queue, user))
     within = (breaches.c.time >= since, breaches.c.time < until, breaches.c.kind == "broken")
     return int(connection.scalar(query.where(breaches.c.cluster == cluster, *within)) or 0)
 
 
-def _of(queue: str, user: str) -> Iterator[ColumnElement[bool]]:
+def _job_filter(queue: str, user: str) -> Iterator[ColumnElement[bool]]:
     """Only jobs in this queue, and of this owner (`ann`, or `ann@host`), where they are given."""
     if queue:
-        yield jobs.c.queue == plain(queue)
+        yield jobs.c.queue == replace_nul(queue)
     if user:
-        name = plain(user)
+        name = replace_nul(user)
         yield or_(jobs.c.owner == name, jobs.c.owner.startswith(name + "@", autoescape=True))
 
 
-def _error(error: npt.NDArray[np.int64]) -> Error:
+def _error_statistics(error: npt.NDArray[np.int64]) -> StartErrorStatistics:
     if not error.shape[0]:
-        return Error(0, 0.0, 0.0, 0.0)
+        return StartErrorStatistics(0, 0.0, 0.0, 0.0)
     size = np.abs(error)
-    return Error(
+    return StartErrorStatistics(
         int(error.shape[0]),
         float(error.mean()),
         float(np.median(size)),

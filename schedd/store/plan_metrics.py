@@ -7,17 +7,17 @@ from typing import Any
 from sqlalchemy import Connection, Table, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 
-from schedd.store.records import Evaluated, SearchRecord
+from schedd.store.records import PlanMetricsSample, SearchRecord
 from schedd.store.tables import evaluations as _evaluations
 from schedd.store.tables import searches as _searches
 
-__all__ = ["evaluations", "put_evaluation", "put_search", "searches"]
+__all__ = ["list_plan_metrics", "list_searches", "save_plan_metrics", "save_search"]
 
 
-def put_evaluation(connection: Connection, cluster: int, found: Evaluated) -> None:
+def save_plan_metrics(connection: Connection, cluster: int, found: PlanMetricsSample) -> None:
     """Keep what the plan was worth; of the same second only the last is kept."""
     body = json.dumps(dict(found.values), separators=(",", ":"), allow_nan=False)
-    _put(
+    _upsert(
         connection,
         _evaluations,
         {
@@ -30,9 +30,9 @@ def put_evaluation(connection: Connection, cluster: int, found: Evaluated) -> No
     )
 
 
-def evaluations(
+def list_plan_metrics(
     connection: Connection, cluster: int, since: int, until: int, limit: int, every: int = 1
-) -> Sequence[Evaluated]:
+) -> Sequence[PlanMetricsSample]:
     """Up to ``limit`` of those in ``[since, until)``, in order; the last of each ``every`` seconds."""
     table = _evaluations
     within = (table.c.cluster == cluster, table.c.time >= since, table.c.time < until)
@@ -41,16 +41,18 @@ def evaluations(
         last = select(func.max(table.c.time)).where(*within).group_by(table.c.time // every)
         query = select(table).where(table.c.cluster == cluster, table.c.time.in_(last))
     rows = connection.execute(query.order_by(table.c.time).limit(limit))
-    return [Evaluated(row.time, row.generation, row.jobs, json.loads(row.body)) for row in rows]
+    return [PlanMetricsSample(row.time, row.generation, row.jobs, json.loads(row.body)) for row in rows]
 
 
-def put_search(connection: Connection, cluster: int, report: SearchRecord) -> None:
+def save_search(connection: Connection, cluster: int, report: SearchRecord) -> None:
     """Keep what a search says of itself."""
     row = {"cluster": cluster, "number": report.number, "time": report.time, "body": report.body}
-    _put(connection, _searches, row)
+    _upsert(connection, _searches, row)
 
 
-def searches(connection: Connection, cluster: int, before: int | None, limit: int) -> Sequence[SearchRecord]:
+def list_searches(
+    connection: Connection, cluster: int, before: int | None, limit: int
+) -> Sequence[SearchRecord]:
     """Up to ``limit`` reports with numbers below ``before`` where it is given, newest first."""
     table = _searches
     query = select(table).where(table.c.cluster == cluster)
@@ -60,7 +62,7 @@ def searches(connection: Connection, cluster: int, before: int | None, limit: in
     return [SearchRecord(row.number, row.time, row.body) for row in rows]
 
 
-def _put(connection: Connection, table: Table, row: dict[str, Any]) -> None:
+def _upsert(connection: Connection, table: Table, row: dict[str, Any]) -> None:
     """A row in the place of one with its key."""
     dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
     statement = dialect.insert(table).values(row)

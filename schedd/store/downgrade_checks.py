@@ -10,7 +10,7 @@ from typing import Final
 
 from sqlalchemy import ColumnElement, Connection, func, inspect, select, text
 
-from schedd.store.envelope import body_of
+from schedd.store.checkpoint_envelope import unchecked_body
 from schedd.store.tables import batches, checkpoints, clusters, decisions, events
 
 __all__ = [
@@ -74,7 +74,7 @@ def obstacles(connection: Connection, wanted: str) -> list[str]:
         return found
     known = known_records(wanted)
     for row in connection.execute(select(clusters.c.id, clusters.c.name)).all():
-        written = _format_of(connection, row.id)
+        written = _newest_state_format(connection, row.id)
         reads = state_format(wanted)
         readable = written is None or written == reads
         if not readable and wanted < _FACTS_SINCE and _has_log(connection, row.id):
@@ -98,14 +98,14 @@ def _has_log(connection: Connection, cluster: int) -> bool:
     return connection.execute(query).first() is not None
 
 
-def _format_of(connection: Connection, cluster: int) -> int | None:
+def _newest_state_format(connection: Connection, cluster: int) -> int | None:
     """The format of the newest state; None where there is none, or none that can be read."""
     query = select(checkpoints.c.body).where(checkpoints.c.cluster == cluster)
     row = connection.execute(query.order_by(checkpoints.c.batch.desc()).limit(1)).first()
     if row is None:
         return None
     try:
-        line, _, _ = zlib.decompressobj().decompress(body_of(bytes(row.body)), 64).partition(b"\n")
+        line, _, _ = zlib.decompressobj().decompress(unchecked_body(bytes(row.body)), 64).partition(b"\n")
         return int(line.rpartition(b" ")[2])
     except (zlib.error, ValueError, TypeError):
         return None

@@ -6,34 +6,34 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
-from schedd.store import chain
-from schedd.store.codec import decode_event, encode_event, job_of, plain
-from schedd.store.errors import LogBehind
-from schedd.store.records import Batch, Tail
+from schedd.store import hash_chain
+from schedd.store.codec import decode_event, encode_event, event_job_id, replace_nul
+from schedd.store.errors import LogTruncated
+from schedd.store.records import EventBatch, LogPosition
 from schedd.store.tables import batches, checkpoints, clusters, events
 from schedd.wire import Event
 
 __all__ = [
-    "append",
+    "append_events",
+    "batch_calls",
     "batches_after",
-    "calls_of",
-    "chain_at",
-    "forget_after",
-    "known",
-    "put_batches",
+    "delete_after",
+    "digest_at",
+    "insert_batches",
+    "known_deliveries",
+    "last_position",
     "rows_after",
     "set_calls",
-    "tail",
 ]
 
 _IN = 500
 """Values of one IN list."""
-_NO_EVENTS = chain.of_events(())
+_NO_EVENTS = hash_chain.digest_events(())
 _PAGE = 1_000
 """Events that are read together."""
 
 
-def tail(connection: Connection, cluster: int) -> Tail:
+def last_position(connection: Connection, cluster: int) -> LogPosition:
     """The cluster's last batch and event."""
     event = connection.scalar(select(func.max(events.c.number)).where(events.c.cluster == cluster)) or 0
     batch = 0
@@ -43,10 +43,10 @@ def tail(connection: Connection, cluster: int) -> Tail:
         row = connection.execute(query.order_by(number.desc()).limit(1)).first()
         if row is not None:
             batch, event = max(batch, row.number), max(event, row.last_event)
-    return Tail(batch, event)
+    return LogPosition(batch, event)
 
 
-def known(connection: Connection, cluster: int, deliveries: Sequence[str]) -> set[str]:
+def known_deliveries(connection: Connection, cluster: int, deliveries: Sequence[str]) -> set[str]:
     """Which of these deliveries the log has."""
     found: set[str] = set()
     for at in range(0, len(deliveries), _IN):
@@ -57,7 +57,9 @@ def known(connection: Connection, cluster: int, deliveries: Sequence[str]) -> se
     return found
 
 
-def append(connection: Connection, cluster: int, after: int, new: Iterable[Event]) -> tuple[int, bytes]:
+def append_events(
+    connection: Connection, cluster: int, after: int, new: Iterable[Event]
+) -> tuple[int, bytes]:
     """Write events that the log does not have, numbered from ``after + 1``; returns the last number, and
     their digest.
     """
@@ -69,45 +71,45 @@ def append(connection: Connection, cluster: int, after: int, new: Iterable[Event
             {
                 "cluster": cluster,
                 "number": number,
-                "delivery": plain(event.id),
+                "delivery": replace_nul(event.id),
                 "time": event.time,
                 "type": event.type,
                 "body": body,
                 "packed": packed,
-                "job": job_of(event),
+                "job": event_job_id(event),
             }
         )
     if rows:
         connection.execute(insert(events), rows)
     written = ((row["number"], row["delivery"], row["body"], row["packed"]) for row in rows)
-    return number, chain.of_events(written)
+    return number, hash_chain.digest_events(written)
 
 
-def put_batches(
-    connection: Connection, cluster: int, rows: Sequence[Batch], told: Mapping[int, bytes] | None = None
+def insert_batches(
+    connection: Connection, cluster: int, rows: Sequence[EventBatch], told: Mapping[int, bytes] | None = None
 ) -> bytes:
     """Write what the engine is called with; ``told``: by number of a batch, the digest of its events.
 
-    Returns the digest of all up to the last one; empty when there is none. Raises LogBehind when what comes
-    before them is not there.
+    Returns the digest of all up to the last one; empty when there is none. Raises LogTruncated when what
+    comes before them is not there.
     """
     if not rows:
         return b""
     before = rows[0].number - 1
-    there, link = chain_at(connection, cluster, before)
+    there, link = digest_at(connection, cluster, before)
     if before and not there:
-        raise LogBehind(f"batch {before} was kept, and is not in the database any more")
+        raise LogTruncated(f"batch {before} was kept, and is not in the database any more")
     values: list[dict[str, Any]] = []
     for batch in rows:
-        of_events = (told or {}).get(batch.number, _NO_EVENTS)
-        link = chain.link(link or chain.BEGINNING, _linked(batch), of_events)
+        digest_events = (told or {}).get(batch.number, _NO_EVENTS)
+        link = hash_chain.extend_chain(link or hash_chain.EMPTY_CHAIN, _digested_fields(batch), digest_events)
         values.append(
             {
                 "cluster": cluster,
                 "number": batch.number,
                 "now": batch.now,
                 "calls": batch.calls,
-                "paused": plain(batch.paused),
+                "paused": replace_nul(batch.paused),
                 "resumed": batch.resumed,
                 "settings": batch.settings or None,
                 "last_event": batch.last_event,
@@ -118,12 +120,12 @@ def put_batches(
     return link or b""
 
 
-def _linked(batch: Batch) -> tuple[int, int, str, bool, str, int]:
-    paused = plain(batch.paused)
+def _digested_fields(batch: EventBatch) -> tuple[int, int, str, bool, str, int]:
+    paused = replace_nul(batch.paused)
     return batch.number, batch.now, paused, batch.resumed, batch.settings, batch.last_event
 
 
-def chain_at(connection: Connection, cluster: int, number: int) -> tuple[bool, bytes | None]:
+def digest_at(connection: Connection, cluster: int, number: int) -> tuple[bool, bytes | None]:
     """Whether the batch ``number`` is known, and the digest of all up to it, where that is."""
     there = False
     for table, column in ((batches, batches.c.number), (checkpoints, checkpoints.c.batch)):
@@ -141,13 +143,13 @@ def set_calls(connection: Connection, cluster: int, number: int, calls: int) -> 
     connection.execute(update(batches).where(*here).values(calls=calls))
 
 
-def pass_over_after(connection: Connection, cluster: int, number: int) -> None:
+def skip_batches_after(connection: Connection, cluster: int, number: int) -> None:
     """The engine is called for no batch after ``number`` that is in the log."""
     later = (batches.c.cluster == cluster, batches.c.number > number)
     connection.execute(update(batches).where(*later).values(calls=0))
 
 
-def forget_after(connection: Connection, cluster: int, last: Tail) -> None:
+def delete_after(connection: Connection, cluster: int, last: LogPosition) -> None:
     """Take out batches and events after ``last``: a commit that seemed to fail may have gone through."""
     connection.execute(delete(events).where(events.c.cluster == cluster, events.c.number > last.event))
     connection.execute(delete(batches).where(batches.c.cluster == cluster, batches.c.number > last.batch))
@@ -158,7 +160,7 @@ def forget_after(connection: Connection, cluster: int, last: Tail) -> None:
     )
 
 
-def calls_of(connection: Connection, cluster: int, batch: int) -> int:
+def batch_calls(connection: Connection, cluster: int, batch: int) -> int:
     """How often the engine is to be called for this batch; -1 where there is none."""
     query = select(batches.c.calls).where(batches.c.cluster == cluster, batches.c.number == batch)
     found: int | None = connection.execute(query).scalar_one_or_none()
@@ -166,21 +168,21 @@ def calls_of(connection: Connection, cluster: int, batch: int) -> int:
 
 
 def batches_after(
-    connection: Connection, cluster: int, after: Tail, damage: list[str] | None = None
-) -> Iterator[Batch]:
+    connection: Connection, cluster: int, after: LogPosition, damage: list[str] | None = None
+) -> Iterator[EventBatch]:
     """The batches after ``after`` with their events, in order.
 
     ``damage`` gets, in words, what is missing of them or not as it was written; such events are left out.
     Without it they raise ValueError.
     """
     found: list[str] = []
-    link = chain_at(connection, cluster, after.batch)[1] if damage is not None else None
+    link = digest_at(connection, cluster, after.batch)[1] if damage is not None else None
     query = select(batches).where(batches.c.cluster == cluster, batches.c.number > after.batch)
     stored = _Rows(connection, cluster, after.event)
     seen = after
     for row in connection.execute(query.order_by(batches.c.number)).all():
         own = stored.until(row.last_event)
-        batch = Batch(
+        batch = EventBatch(
             number=row.number,
             now=row.now,
             last_event=row.last_event,
@@ -193,24 +195,27 @@ def batches_after(
         )
         if row.number != seen.batch + 1:
             found.append(
-                f"{_some(row.number - seen.batch - 1, 'batch', 'batches')} before batch {row.number}"
+                f"{_count_of(row.number - seen.batch - 1, 'batch', 'batches')} before batch {row.number}"
             )
         elif damage is not None and link is not None and row.chain is not None:
             written = ((event.number, event.delivery, event.body, event.packed) for event in own)
-            if chain.link(link, _linked(batch), chain.of_events(written)) != row.chain:
+            if (
+                hash_chain.extend_chain(link, _digested_fields(batch), hash_chain.digest_events(written))
+                != row.chain
+            ):
                 found.append(f"batch {row.number} is not as it was written")
         missing = max(0, row.last_event - seen.event) - len(own)
         if missing:
-            found.append(f"{_some(missing, 'event', 'events')} up to batch {row.number}")
-        link, seen = row.chain or None, Tail(row.number, max(seen.event, row.last_event))
+            found.append(f"{_count_of(missing, 'event', 'events')} up to batch {row.number}")
+        link, seen = row.chain or None, LogPosition(row.number, max(seen.event, row.last_event))
         yield batch
     if damage is not None:
         if rest := len(stored.until(None)):
-            found.append(f"the batches of {_some(rest, 'event', 'events')} after batch {seen.batch}")
+            found.append(f"the batches of {_count_of(rest, 'event', 'events')} after batch {seen.batch}")
         damage += found
 
 
-def _some(count: int, one: str, many: str) -> str:
+def _count_of(count: int, one: str, many: str) -> str:
     return f"{count} {one if count == 1 else many}"
 
 

@@ -16,28 +16,28 @@ from typing import Final
 
 import structlog
 
-__all__ = ["Mark", "Marked"]
+__all__ = ["LogWatermark", "LogWatermarkFile"]
 
 _log = structlog.get_logger(__name__)
 _SLOT: Final = 512
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Marked:
+class LogWatermark:
     """The last batch that was kept, with its last event; the digest of the log (hex) up to the batch
     ``linked``; the number of the last decision, the leader's term, and how often this was written.
     """
 
     batch: int = 0
     event: int = 0
-    linked: int = 0
-    chain: str = ""
-    decided: int = 0
+    digest_batch: int = 0
+    digest: str = ""
+    last_decision: int = 0
     term: int = 0
     count: int = 0
 
 
-class Mark:
+class LogWatermarkFile:
     """One cluster's file. A mark that cannot be written is told in the log, and harms nothing else."""
 
     def __init__(self, path: Path) -> None:
@@ -46,9 +46,9 @@ class Mark:
         self._count = self.read().count
         self._failed = False
 
-    def read(self) -> Marked:
+    def read(self) -> LogWatermark:
         """What was written last; nothing known where there is no file, or none that can be read."""
-        found = Marked()
+        found = LogWatermark()
         with suppress(OSError):
             data = self.path.read_bytes()
             for at in (0, _SLOT):
@@ -57,7 +57,7 @@ class Mark:
                     found = slot
         return found
 
-    def write(self, marked: Marked) -> None:
+    def write(self, marked: LogWatermark) -> None:
         """Remember this."""
         self._count += 1
         line = json.dumps({**asdict(marked), "count": self._count}, separators=(",", ":")).encode()
@@ -92,11 +92,11 @@ class Mark:
             self._failed = False
 
 
-def _slot(data: bytes) -> Marked | None:
+def _slot(data: bytes) -> LogWatermark | None:
     crc, _, line = data.rstrip().partition(b" ")
     try:
         if int(crc, 16) != zlib.crc32(line):
             return None
-        return Marked(**json.loads(line))
+        return LogWatermark(**json.loads(line))
     except (ValueError, TypeError):
         return None

@@ -8,11 +8,11 @@ from typing import Any
 
 from sqlalchemy import Connection, insert, select, update
 
-from schedd.store.codec import plain
+from schedd.store.codec import replace_nul
 from schedd.store.records import AuditEntry, Role, Token
 from schedd.store.tables import audit, clusters, tokens
 
-__all__ = ["add_token", "audited", "find_token", "list_tokens", "note", "revoke_token"]
+__all__ = ["add_token", "audit_entries", "find_token", "insert_audit_entry", "list_tokens", "revoke_token"]
 
 
 def _digest(token: str) -> bytes:
@@ -45,7 +45,7 @@ def add_token(
     connection.execute(
         insert(tokens).values(
             digest=_digest(token),
-            name=plain(name),
+            name=replace_nul(name),
             role=role,
             created=now,
             expires=expires,
@@ -76,20 +76,20 @@ def revoke_token(connection: Connection, token: int, now: int) -> bool:
     return done.rowcount > 0
 
 
-def note(connection: Connection, entry: AuditEntry, cluster: int | None) -> None:
+def insert_audit_entry(connection: Connection, entry: AuditEntry, cluster: int | None) -> None:
     """Keep what somebody did."""
     connection.execute(
         insert(audit).values(
             time=entry.time,
             cluster=cluster,
-            who=plain(entry.who),
-            act=plain(entry.act),
-            detail=plain(entry.detail),
+            who=replace_nul(entry.who),
+            act=replace_nul(entry.act),
+            detail=replace_nul(entry.detail),
         )
     )
 
 
-def audited(connection: Connection, since: int, limit: int) -> Sequence[AuditEntry]:
+def audit_entries(connection: Connection, since: int, limit: int) -> Sequence[AuditEntry]:
     """What was done at ``since`` or later, newest first."""
     query = select(audit, clusters.c.name.label("of")).join_from(audit, clusters, isouter=True)
     rows = connection.execute(query.where(audit.c.time >= since).order_by(audit.c.id.desc()).limit(limit))

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from schedd.store.errors import BadCheckpoint
-from schedd.store.records import Tail
+from schedd.store.records import LogPosition
 
-__all__ = ["CheckpointRow", "body_of", "opened", "sealed"]
+__all__ = ["CheckpointRow", "seal", "unchecked_body", "unseal"]
 
 _FIRST: Final = b"schedd-ckpt1"
 _MAGIC: Final = b"schedd-ckpt2"
@@ -27,18 +27,18 @@ class CheckpointRow:
     """The row of a checkpoint but for its body: ``time`` in seconds, ``chain`` the log's digest, if known."""
 
     cluster: int
-    at: Tail
+    at: LogPosition
     time: int
     chain: bytes | None
 
 
-def sealed(place: CheckpointRow, body: bytes) -> bytes:
+def seal(place: CheckpointRow, body: bytes) -> bytes:
     """The body of the checkpoint of ``place``, as it is kept."""
     return _HEAD.pack(_MAGIC, len(body), _digest(_MAGIC, place, body)) + body
 
 
-def opened(place: CheckpointRow, kept: bytes) -> bytes:
-    """The body of the checkpoint of ``place``. Raises BadCheckpoint for what was not sealed as that."""
+def unseal(place: CheckpointRow, kept: bytes) -> bytes:
+    """The body of the checkpoint of ``place``. Raises BadCheckpoint for what was not sealed for that row."""
     batch = place.at.batch
     words = f"checkpoint after batch {batch}: "
     magic = kept[: len(_MAGIC)]
@@ -53,8 +53,8 @@ def opened(place: CheckpointRow, kept: bytes) -> bytes:
     return body
 
 
-def body_of(kept: bytes) -> bytes:
-    """What was sealed, though it may be damaged."""
+def unchecked_body(kept: bytes) -> bytes:
+    """The body without any check: it may be damaged."""
     return kept[_HEAD.size :]
 
 

@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Final
 
-__all__ = ["BEGINNING", "link", "of_events"]
+__all__ = ["EMPTY_CHAIN", "digest_events", "extend_chain"]
 
 _SIZE: Final = 16
-BEGINNING: Final = bytes(_SIZE)
+EMPTY_CHAIN: Final = bytes(_SIZE)
 """What stands before the first batch, and before one of which nobody knows what came before it."""
 
 
-def of_events(rows: Iterable[tuple[int, str, str | None, bytes | None]]) -> bytes:
+def digest_events(rows: Iterable[tuple[int, str, str | None, bytes | None]]) -> bytes:
     """Of the number, the delivery and the two bodies of each event, as they stand in the database."""
     digest = blake2b(digest_size=_SIZE)
     for number, delivery, body, packed in rows:
@@ -24,7 +24,7 @@ def of_events(rows: Iterable[tuple[int, str, str | None, bytes | None]]) -> byte
     return digest.digest()
 
 
-def link(before: bytes, batch: tuple[int, int, str, bool, str, int], events: bytes) -> bytes:
+def extend_chain(before: bytes, batch: tuple[int, int, str, bool, str, int], events: bytes) -> bytes:
     """Of a batch after ``before``: number, second, pause, whether resumed, settings, last event, and events.
 
     How often the engine was called may still change, so it does not count.

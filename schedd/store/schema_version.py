@@ -9,10 +9,10 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, func, select
 
-from schedd.store import going_back
+from schedd.store import downgrade_checks
 from schedd.store.errors import SchemaNewer, SchemaOlder, StoreError
 
-__all__ = ["change", "check", "downgrade", "head", "revision", "scripts", "upgrade"]
+__all__ = ["check", "downgrade", "head", "migrate_to", "revision", "scripts", "upgrade"]
 
 _LOCK: Final = 0x5C4EDD
 """Of nobody else in this database."""
@@ -56,17 +56,17 @@ def revision(connection: Connection) -> str | None:
 
 def upgrade(connection: Connection, to: str = "head") -> None:
     """Bring the tables to version ``to``, inside the connection's transaction."""
-    _alone(connection)
+    _serialise_migrations(connection)
     command.upgrade(_config(connection), to)
 
 
 def downgrade(connection: Connection, to: str) -> None:
     """Bring the tables back to version ``to`` (``base``: none), inside the connection's transaction."""
-    _alone(connection)
+    _serialise_migrations(connection)
     command.downgrade(_config(connection), to)
 
 
-def _alone(connection: Connection) -> None:
+def _serialise_migrations(connection: Connection) -> None:
     """Two daemons that begin on an empty database at once make the tables one after the other."""
     if connection.dialect.name == "postgresql":
         limit = ("idle_in_transaction_session_timeout", f"{_IDLE_S}s", True)
@@ -74,7 +74,7 @@ def _alone(connection: Connection) -> None:
         connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
 
 
-def change(connection: Connection, to: str = "head", *, back: bool = False) -> None:
+def migrate_to(connection: Connection, to: str = "head", *, back: bool = False) -> None:
     """Bring the tables up to version ``to``, or ``back`` to it; ``base`` is the version without tables.
 
     Raises SchemaNewer when this program does not know the present tables, StoreError for an unknown ``to``,
@@ -98,20 +98,20 @@ def change(connection: Connection, to: str = "head", *, back: bool = False) -> N
             f"version {wanted} is older than {present}: `schedd migrate downgrade --to {wanted}`"
         )
     if back:
-        _go_back(connection, wanted)
+        _downgrade_checked(connection, wanted)
     else:
         upgrade(connection, wanted)
 
 
-def _go_back(connection: Connection, wanted: str) -> None:
+def _downgrade_checked(connection: Connection, wanted: str) -> None:
     """Go back unless programs of that version could not go on from what is there. Raises StoreError; then the
     transaction must not be committed.
     """
-    found = going_back.obstacles(connection, wanted)
-    rows = going_back.rows_by_table(connection) if wanted != "base" and not found else {}
+    found = downgrade_checks.obstacles(connection, wanted)
+    rows = downgrade_checks.rows_by_table(connection) if wanted != "base" and not found else {}
     if not found:
         downgrade(connection, wanted)
-        found = [f"it would drop {one}" for one in going_back.dropped_rows(connection, rows)]
+        found = [f"it would drop {one}" for one in downgrade_checks.dropped_rows(connection, rows)]
     if found:
         raise StoreError(
             f"the database cannot go back to version {wanted}: {'; '.join(found)}. Nothing was changed. "

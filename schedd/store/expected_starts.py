@@ -6,24 +6,24 @@ from typing import Any, Final
 from sqlalchemy import Connection, bindparam, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from schedd.store.codec import plain
-from schedd.store.records import Foreseen
+from schedd.store.codec import replace_nul
+from schedd.store.records import ExpectedStartRecord
 from schedd.store.tables import expected, jobs
 from schedd.wire import StartsExpected
 
-__all__ = ["MOST", "foreseen", "put", "put_starts"]
+__all__ = ["MAX_ROWS", "expected_starts_between", "insert_expected_starts", "record_actual_starts"]
 
-MOST: Final = 100_000
+MAX_ROWS: Final = 100_000
 """So many of the latest are looked at."""
 
 
-def put(connection: Connection, cluster: int, number: int, event: StartsExpected) -> None:
+def insert_expected_starts(connection: Connection, cluster: int, number: int, event: StartsExpected) -> None:
     """Keep what an event told. Made again it changes nothing."""
     rows = [
         {
             "cluster": cluster,
             "event": number,
-            "job": plain(one.job_id),
+            "job": replace_nul(one.job_id),
             "time": event.time,
             "start": one.start,
             "latest": one.by,
@@ -37,7 +37,7 @@ def put(connection: Connection, cluster: int, number: int, event: StartsExpected
         connection.execute(dialect.insert(expected).on_conflict_do_nothing(), rows)
 
 
-def put_starts(connection: Connection, cluster: int, starts: Mapping[str, int]) -> None:
+def record_actual_starts(connection: Connection, cluster: int, starts: Mapping[str, int]) -> None:
     """Note with what was told of each job, by its id as the database has it, when it did start."""
     if starts:
         statement = update(expected).where(
@@ -52,7 +52,7 @@ def put_starts(connection: Connection, cluster: int, starts: Mapping[str, int]) 
         )
 
 
-def foreseen(
+def expected_starts_between(
     connection: Connection,
     cluster: int,
     since: int,
@@ -61,7 +61,7 @@ def foreseen(
     queue: str = "",
     user: str = "",
     kinds: Iterable[str] = (),
-) -> Sequence[Foreseen]:
+) -> Sequence[ExpectedStartRecord]:
     """What was told in ``[since, until)``, the latest first: of a queue, of a user (`ann`, or `ann@host`), of
     some kinds, where they are given.
     """
@@ -73,12 +73,12 @@ def foreseen(
     query = select(*columns).select_from(expected.outerjoin(jobs, of_job))
     query = query.where(expected.c.cluster == cluster, expected.c.time >= since, expected.c.time < until)
     if queue:
-        query = query.where(jobs.c.queue == plain(queue))
+        query = query.where(jobs.c.queue == replace_nul(queue))
     if user:
-        name = plain(user)
+        name = replace_nul(user)
         query = query.where(or_(jobs.c.owner == name, jobs.c.owner.startswith(name + "@", autoescape=True)))
     wanted = tuple(kinds)
     if wanted:
         query = query.where(expected.c.kind.in_(wanted))
-    rows = connection.execute(query.order_by(expected.c.time.desc(), expected.c.job).limit(MOST))
-    return [Foreseen(*row) for row in rows]
+    rows = connection.execute(query.order_by(expected.c.time.desc(), expected.c.job).limit(MAX_ROWS))
+    return [ExpectedStartRecord(*row) for row in rows]

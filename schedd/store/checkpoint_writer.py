@@ -10,9 +10,9 @@ from typing import Protocol
 
 from schedd.supervision import run_in_thread
 
-__all__ = ["Background", "FrozenState", "Parts"]
+__all__ = ["CheckpointChunks", "CheckpointWriter", "FrozenState"]
 
-Parts = Iterable[bytes | memoryview]
+CheckpointChunks = Iterable[bytes | memoryview]
 """A checkpoint piece by piece, made while it is gone through; some pieces are empty.
 
 Between any two the thread may rest: while it works, all others wait for the interpreter now and then.
@@ -22,11 +22,11 @@ Between any two the thread may rest: while it works, all others wait for the int
 class FrozenState(Protocol):
     """A state that is to be kept."""
 
-    def parts(self) -> Parts:
+    def parts(self) -> CheckpointChunks:
         """The checkpoint."""
         ...
 
-    def facts(self) -> Parts:
+    def facts(self) -> CheckpointChunks:
         """The facts of the state that every version of the program reads."""
         ...
 
@@ -42,7 +42,7 @@ _WORK_S = 0.001
 """But not before so much was worked."""
 
 
-class Background:
+class CheckpointWriter:
     """Makes one checkpoint at a time, at most every ``every`` seconds.
 
     Where it takes long they are made less often: at most a twentieth of the time goes into them. But after a
@@ -65,7 +65,7 @@ class Background:
         self._hurry = threading.Event()
 
     @property
-    def due(self) -> bool:
+    def is_due(self) -> bool:
         """Whether it is time for the next, none being in the making."""
         if self._worked < 0:
             self._worked = time.thread_time()
@@ -84,7 +84,7 @@ class Background:
         self._worked = time.thread_time()
         self._work = run_in_thread("checkpoint", partial(self._make, state, keep))
 
-    def ended(self, *, wait: bool = False) -> bool:
+    def finished(self, *, wait: bool = False) -> bool:
         """Whether the one in the making is kept now; told once. Raises what ``keep`` raised."""
         work = self._work
         if work is None or not (wait or work.done()):
@@ -99,7 +99,7 @@ class Background:
             self._hurry.clear()
         return True
 
-    def rest(self, seconds: float) -> bool:
+    def pause(self, seconds: float) -> bool:
         """For the thread, while it keeps: let others work; True at once when somebody waits for its end."""
         return self._hurry.wait(seconds)
 
@@ -117,7 +117,7 @@ class Background:
         keep(body, facts)
         return took
 
-    def _packed(self, parts: Parts) -> bytes:
+    def _packed(self, parts: CheckpointChunks) -> bytes:
         rested = time.thread_time()
         packer = zlib.compressobj(1)
         packed: list[bytes] = []

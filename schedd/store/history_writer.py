@@ -17,8 +17,8 @@ from sqlalchemy import Connection, bindparam, func, insert, select, update
 from sqlalchemy import Row as Stored
 from sqlalchemy.dialects import postgresql, sqlite
 
-from schedd.store import expected, log
-from schedd.store.codec import decode_event, job_of, plain, text_of
+from schedd.store import event_log, expected_starts
+from schedd.store.codec import decode_event, event_job_id, event_json, replace_nul
 from schedd.store.database import Database
 from schedd.store.tables import clusters, events, jobs, nodes
 from schedd.wire import (
@@ -35,42 +35,48 @@ from schedd.wire import (
 )
 from schedd.wire.pieces import Reader, read_jobs
 
-__all__ = ["Noting", "Row", "noted", "said_by"]
+__all__ = ["HistoryWriter", "Row", "job_changes", "last_recorded_event"]
 
 Row = dict[str, Any]
 _SLICE = 500
 """Events at once: nobody else can write meanwhile."""
 _JOBS = 250
 """Jobs of a snapshot, likewise."""
-_RUNS = ("R", "E", "S")
-_SPEAK = frozenset(
+_RUNNING_STATES = ("R", "E", "S")
+_RECORDED_TYPES = frozenset(
     {
         *("job_queued", "job_altered", "job_started", "job_ended", "job_deleted", "node_changed"),
         "starts_expected",
     }
 )
 """Types of events that say anything of what is noted here, snapshots aside."""
-_SAME = ("owner", "queue", "name", "resources", "submitted", "state", "runs")
+_COMPARED_COLUMNS = ("owner", "queue", "name", "resources", "submitted", "state", "runs")
 """What a snapshot may have to say of a job that is there."""
 _NODES = TypeAdapter(list[NodeFacts])
 
 
-def noted(connection: Connection, cluster: int) -> int:
+def last_recorded_event(connection: Connection, cluster: int) -> int:
     """The number of the last event that was noted, or that is gone."""
     known = connection.scalar(select(clusters.c.noted).where(clusters.c.id == cluster)) or 0
     first = connection.scalar(select(func.min(events.c.number)).where(events.c.cluster == cluster))
     return max(known, (first or 1) - 1)
 
 
-def said_by(event: Event) -> Row | None:
+def job_changes(event: Event) -> Row | None:
     """What an event says of the job that it speaks of; ``runs`` to be added to those known, unless it is a
     whole description.
     """
     if isinstance(event, JobQueued | JobAltered):
-        return _row_of(event.job, event.time)
+        return _job_columns(event.job, event.time)
     if isinstance(event, JobStarted):
         shares = json.dumps([[share.node, share.cpus] for share in event.shares])
-        return {"seen": event.time, "state": "R", "started": event.time, "held": plain(shares), "runs": 1}
+        return {
+            "seen": event.time,
+            "state": "R",
+            "started": event.time,
+            "held": replace_nul(shares),
+            "runs": 1,
+        }
     if isinstance(event, JobEnded):
         return {"seen": event.time, "ended": event.time, "exit": event.exit_status, "how": "ended"}
     if isinstance(event, JobDeleted):
@@ -83,13 +89,13 @@ class _Replaced(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Noting:
+class HistoryWriter:
     """Brings what is noted of one cluster up to date. One thread's, of the daemon that leads."""
 
     database: Database
     cluster: int
 
-    def slices(self) -> Iterator[None]:
+    def steps(self) -> Iterator[None]:
         """Note all that the log has, a little in each step.
 
         A snapshot that was left in its midst is gone through again: of jobs that are known as it has them
@@ -97,41 +103,41 @@ class Noting:
         """
         while True:
             with self.database.read() as connection:
-                after = noted(connection, self.cluster)
-                rows = log.rows_after(connection, self.cluster, after, _SLICE)
+                after = last_recorded_event(connection, self.cluster)
+                rows = event_log.rows_after(connection, self.cluster, after, _SLICE)
             if not rows:
                 return
             try:
                 if rows[0].type == "snapshot":
-                    yield from self._snapshot(rows[0])
+                    yield from self._record_snapshot(rows[0])
                 else:
-                    self._events(list(takewhile(lambda row: row.type != "snapshot", rows)))
+                    self._record_events(list(takewhile(lambda row: row.type != "snapshot", rows)))
             except _Replaced:
                 pass
             yield
 
-    def _events(self, rows: Sequence[Stored[Any]]) -> None:
+    def _record_events(self, rows: Sequence[Stored[Any]]) -> None:
         told: dict[str, Row] = {}
         changes: list[tuple[int, NodeChanged]] = []
         foreseen: list[tuple[int, StartsExpected]] = []
         for row in rows:
-            event = decode_event(row.type, row.body, row.packed) if row.type in _SPEAK else None
+            event = decode_event(row.type, row.body, row.packed) if row.type in _RECORDED_TYPES else None
             if isinstance(event, NodeChanged):
                 changes.append((row.number, event))
             elif isinstance(event, StartsExpected):
                 foreseen.append((row.number, event))
             elif event is not None:
-                _say(told, event)
+                _merge_changes(told, event)
         with self._write(rows[-1]) as connection:
             for number, change in changes:
-                _put_nodes(connection, self.cluster, number, change.time, (change.node,))
+                _insert_node_changes(connection, self.cluster, number, change.time, (change.node,))
             for number, said in foreseen:
-                expected.put(connection, self.cluster, number, said)
-            _put_jobs(connection, self.cluster, told)
-            self._noted(connection, rows[-1].number)
+                expected_starts.insert_expected_starts(connection, self.cluster, number, said)
+            _upsert_jobs(connection, self.cluster, told)
+            self._set_recorded(connection, rows[-1].number)
 
-    def _snapshot(self, row: Stored[Any]) -> Iterator[None]:
-        reader = Reader(text_of(row.body, row.packed))
+    def _record_snapshot(self, row: Stored[Any]) -> Iterator[None]:
+        reader = Reader(event_json(row.body, row.packed))
         there: set[str] = set()
         known_nodes: list[NodeFacts] = []
         complete = True
@@ -140,8 +146,8 @@ class Noting:
                 some = read_jobs(reader)
                 while found := list(islice(some, _JOBS)):
                     found = [job for job in found if job.state != "C"]  # over, though the server lists it
-                    there.update(plain(job.id) for job in found)
-                    self._put(row, self._differences(found, row.time))
+                    there.update(replace_nul(job.id) for job in found)
+                    self._write_jobs(row, self._changed_jobs(found, row.time))
                     yield
             elif name == "nodes":
                 known_nodes = _NODES.validate_python(reader.value())
@@ -151,33 +157,37 @@ class Noting:
                 reader.value()
         if complete:
             gone = {"seen": row.time, "ended": row.time, "exit": None, "how": "gone"}
-            left = [job for job in self._present() if job not in there]
+            left = [job for job in self._open_jobs() if job not in there]
             for at in range(0, len(left), _JOBS):
-                self._put(row, dict.fromkeys(left[at : at + _JOBS], gone))
+                self._write_jobs(row, dict.fromkeys(left[at : at + _JOBS], gone))
                 yield
         with self._write(row) as connection:
-            _put_nodes(connection, self.cluster, row.number, row.time, known_nodes)
-            self._noted(connection, row.number)
+            _insert_node_changes(connection, self.cluster, row.number, row.time, known_nodes)
+            self._set_recorded(connection, row.number)
 
-    def _differences(self, found: Sequence[JobFacts], time: int) -> dict[str, Row]:
+    def _changed_jobs(self, found: Sequence[JobFacts], time: int) -> dict[str, Row]:
         """Of these jobs of a snapshot those that are not known like that."""
-        rows = {plain(job.id): _row_of(job, time) for job in found}
-        query = select(jobs.c.id, *(jobs.c[name] for name in _SAME)).where(
+        rows = {replace_nul(job.id): _job_columns(job, time) for job in found}
+        query = select(jobs.c.id, *(jobs.c[name] for name in _COMPARED_COLUMNS)).where(
             jobs.c.cluster == self.cluster, jobs.c.ended.is_(None), jobs.c.id.in_(rows)
         )
         with self.database.read() as connection:
             known = {row[0]: tuple(row[1:]) for row in connection.execute(query)}
-        return {job: row for job, row in rows.items() if known.get(job) != tuple(row[name] for name in _SAME)}
+        return {
+            job: row
+            for job, row in rows.items()
+            if known.get(job) != tuple(row[name] for name in _COMPARED_COLUMNS)
+        }
 
-    def _present(self) -> Sequence[str]:
+    def _open_jobs(self) -> Sequence[str]:
         query = select(jobs.c.id).where(jobs.c.cluster == self.cluster, jobs.c.ended.is_(None))
         with self.database.read() as connection:
             return connection.scalars(query).all()
 
-    def _put(self, row: Stored[Any], told: dict[str, Row]) -> None:
+    def _write_jobs(self, row: Stored[Any], told: dict[str, Row]) -> None:
         if told:
             with self._write(row) as connection:
-                _put_jobs(connection, self.cluster, told)
+                _upsert_jobs(connection, self.cluster, told)
 
     @contextmanager
     def _write(self, row: Stored[Any]) -> Iterator[Connection]:
@@ -190,12 +200,12 @@ class Noting:
                 raise _Replaced
             yield connection
 
-    def _noted(self, connection: Connection, number: int) -> None:
+    def _set_recorded(self, connection: Connection, number: int) -> None:
         connection.execute(update(clusters).where(clusters.c.id == self.cluster).values(noted=number))
 
 
-def _say(told: dict[str, Row], event: Event) -> None:
-    job, row = job_of(event), said_by(event)
+def _merge_changes(told: dict[str, Row], event: Event) -> None:
+    job, row = event_job_id(event), job_changes(event)
     if job is None or row is None:
         return
     known = told.setdefault(job, {})
@@ -205,14 +215,14 @@ def _say(told: dict[str, Row], event: Event) -> None:
         known["runs"] = runs
 
 
-def _row_of(job: JobFacts, time: int) -> Row:
+def _job_columns(job: JobFacts, time: int) -> Row:
     """What a whole description says; of a job that does not run it leaves its last run as it was."""
     row: Row = {
         "seen": time,
-        "owner": plain(job.owner),
-        "queue": plain(job.queue),
-        "name": plain(job.name),
-        "resources": plain(json.dumps(dict(job.resources), separators=(",", ":"))),
+        "owner": replace_nul(job.owner),
+        "queue": replace_nul(job.queue),
+        "name": replace_nul(job.name),
+        "resources": replace_nul(json.dumps(dict(job.resources), separators=(",", ":"))),
         "submitted": job.submitted,
         "state": job.state,
         "runs": job.starts,
@@ -220,16 +230,16 @@ def _row_of(job: JobFacts, time: int) -> Row:
         "exit": None,
         "how": "",
     }
-    if job.state in _RUNS and job.started is not None:
+    if job.state in _RUNNING_STATES and job.started is not None:
         row["started"] = job.started
-        row["held"] = plain(json.dumps([[share.node, share.cpus] for share in job.shares]))
+        row["held"] = replace_nul(json.dumps([[share.node, share.cpus] for share in job.shares]))
         row["runs"] = max(1, job.starts)
     return row
 
 
-def _put_jobs(connection: Connection, cluster: int, told: dict[str, Row]) -> None:
+def _upsert_jobs(connection: Connection, cluster: int, told: dict[str, Row]) -> None:
     """Rows that say alike much go together; whole descriptions make new rows where there are none."""
-    expected.put_starts(
+    expected_starts.record_actual_starts(
         connection, cluster, {job: row["started"] for job, row in told.items() if "started" in row}
     )
     alike: dict[tuple[str, ...], list[Row]] = defaultdict(list)
@@ -258,7 +268,7 @@ def _put_jobs(connection: Connection, cluster: int, told: dict[str, Row]) -> Non
             )
 
 
-def _put_nodes(
+def _insert_node_changes(
     connection: Connection, cluster: int, number: int, time: int, facts: Iterable[NodeFacts]
 ) -> None:
     """A row for each node that is not as it was when it was last spoken of."""
@@ -272,7 +282,7 @@ def _put_nodes(
         {
             "cluster": cluster,
             "event": number,
-            "node": plain(node.name),
+            "node": replace_nul(node.name),
             "time": time,
             "state": node.state,
             "cpus": node.cpus,
@@ -280,7 +290,7 @@ def _put_nodes(
             "gpus": node.gpus,
         }
         for node in {node.name: node for node in facts}.values()
-        if known.get(plain(node.name)) != (node.state, node.cpus, node.mem, node.gpus)
+        if known.get(replace_nul(node.name)) != (node.state, node.cpus, node.mem, node.gpus)
     ]
     if rows:
         connection.execute(insert(nodes), rows)

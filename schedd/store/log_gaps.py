@@ -14,7 +14,7 @@ from sqlalchemy import Connection, func, select
 
 from schedd.store.tables import batches, clusters
 
-__all__ = ["Unseen"]
+__all__ = ["LogGaps"]
 
 _DAY: Final = 86_400
 
@@ -28,13 +28,13 @@ class _Gaps:
     found: list[tuple[int, int]] = field(default_factory=list)
 
 
-class Unseen:
+class LogGaps:
     """One store's. The log is gone through once, then only what is new of it."""
 
     def __init__(self) -> None:
         self._gaps: dict[int, _Gaps] = {}
 
-    def seconds(self, connection: Connection, own: int, now: int) -> dict[int, int]:
+    def uncounted_seconds(self, connection: Connection, own: int, now: int) -> dict[int, int]:
         """By cluster, how many of the seconds up to ``now`` do not count; what is unseen in the log of the
         cluster ``own``, whose batches are written up to now, counts for none.
         """
@@ -42,7 +42,7 @@ class Unseen:
         for cluster in connection.scalars(select(clusters.c.id)).all():
             gaps = self._read(connection, cluster)
             since = now - gaps.now if cluster == own and gaps.last else 0
-            found[cluster] = _ahead((*(seconds for _, seconds in gaps.found), _beyond(since)))
+            found[cluster] = _uncounted((*(seconds for _, seconds in gaps.found), _excess(since)))
         return {cluster: max(seconds, found.get(own, 0)) for cluster, seconds in found.items()}
 
     def _read(self, connection: Connection, cluster: int) -> _Gaps:
@@ -59,14 +59,14 @@ class Unseen:
         rows = new.subquery()
         apart = rows.c.now - rows.c.before
         far = select(rows.c.number, apart).where((apart > _DAY) | (apart < -_DAY)).order_by(rows.c.number)
-        gaps.found += [(number, _beyond(seconds)) for number, seconds in connection.execute(far)]
+        gaps.found += [(number, _excess(seconds)) for number, seconds in connection.execute(far)]
         gaps.found = [one for one in gaps.found if one[0] > first]
         gaps.last = last
         gaps.now = connection.execute(select(batches.c.now).where(own, batches.c.number == last)).scalar_one()
         return gaps
 
 
-def _ahead(gaps: Iterable[int]) -> int:
+def _uncounted(gaps: Iterable[int]) -> int:
     """What was jumped over, less what was set back after it."""
     ahead = 0
     for seconds in gaps:
@@ -74,6 +74,6 @@ def _ahead(gaps: Iterable[int]) -> int:
     return ahead
 
 
-def _beyond(seconds: int) -> int:
+def _excess(seconds: int) -> int:
     """What is more than a day of it, forward or (negative) back."""
     return max(0, seconds - _DAY) + min(0, seconds + _DAY)

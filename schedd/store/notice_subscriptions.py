@@ -7,57 +7,67 @@ from typing import Any
 from sqlalchemy import Connection, delete, insert, select
 from sqlalchemy.dialects import postgresql, sqlite
 
-from schedd.store.codec import plain
-from schedd.store.records import Noticed, Wish
+from schedd.store.codec import replace_nul
+from schedd.store.records import LastNotice, NoticeSubscription
 from schedd.store.tables import noticed, notices, notices_told
 
-__all__ = ["add", "marks", "put_marks", "put_told", "remove", "told", "wishes"]
+__all__ = [
+    "add_subscription",
+    "last_notices",
+    "list_subscriptions",
+    "notified_users",
+    "record_notified_users",
+    "remove_subscription",
+    "update_last_notices",
+]
 
 
-def add(connection: Connection, cluster: int, wish: Wish) -> int:
+def add_subscription(connection: Connection, cluster: int, wish: NoticeSubscription) -> int:
     """Keep a wish; returns its number."""
     values = {
         "cluster": cluster,
-        "who": plain(wish.who),
-        "job": plain(wish.job),
-        "moved": wish.moved,
-        "ahead": wish.ahead,
-        "way": wish.way,
-        "address": plain(wish.to),
+        "who": replace_nul(wish.user),
+        "job": replace_nul(wish.job),
+        "moved": wish.min_move_s,
+        "ahead": wish.lead_s,
+        "way": wish.channel,
+        "address": replace_nul(wish.address),
         "created": wish.created,
-        "lost": wish.lost,
+        "lost": wish.on_lost_deadline,
     }
     number = connection.scalar(insert(notices).values(values).returning(notices.c.id))
     assert number is not None
     return int(number)
 
 
-def remove(connection: Connection, number: int) -> None:
+def remove_subscription(connection: Connection, number: int) -> None:
     """Forget a wish, and what was told by it."""
     connection.execute(delete(noticed).where(noticed.c.notice == number))
     connection.execute(delete(notices).where(notices.c.id == number))
 
 
-def wishes(connection: Connection, cluster: int) -> Sequence[Wish]:
+def list_subscriptions(connection: Connection, cluster: int) -> Sequence[NoticeSubscription]:
     """All of a cluster, the oldest first."""
     rows = connection.execute(select(notices).where(notices.c.cluster == cluster).order_by(notices.c.id))
     return [
-        Wish(row.who, row.job, row.moved, row.ahead, row.way, row.address, row.created, row.id, row.lost)
+        NoticeSubscription(
+            row.who, row.job, row.moved, row.ahead, row.way, row.address, row.created, row.id, row.lost
+        )
         for row in rows
     ]
 
 
-def marks(connection: Connection, cluster: int) -> Mapping[tuple[int, str], Noticed]:
+def last_notices(connection: Connection, cluster: int) -> Mapping[tuple[int, str], LastNotice]:
     """What was told last, by wish and job."""
     query = select(noticed).join(notices).where(notices.c.cluster == cluster)
     return {
-        (row.notice, row.job): Noticed(row.start, row.soon, row.lost) for row in connection.execute(query)
+        (row.notice, row.job): LastNotice(row.start, row.soon, row.lost) for row in connection.execute(query)
     }
 
 
-def put_marks(
+def update_last_notices(
     connection: Connection,
-    new: Mapping[tuple[int, str], Noticed],
+    new: Mapping[tuple[int, str], LastNotice],
     gone: Iterable[tuple[int, str]],
     now: int,
 ) -> None:
@@ -72,17 +82,19 @@ def put_marks(
         connection.execute(delete(noticed).where(noticed.c.notice == number, noticed.c.job == job))
 
 
-def told(connection: Connection, cluster: int, since: int) -> Sequence[tuple[str, int]]:
+def notified_users(connection: Connection, cluster: int, since: int) -> Sequence[tuple[str, int]]:
     """Who was told of a start after ``since``, and when; the oldest first."""
     table = notices_told.c
     query = select(table.who, table.time).where(table.cluster == cluster, table.time > since)
     return [(row.who, row.time) for row in connection.execute(query.order_by(table.time, table.id))]
 
 
-def put_told(connection: Connection, cluster: int, whom: Iterable[str], time: int, forget: int) -> None:
+def record_notified_users(
+    connection: Connection, cluster: int, whom: Iterable[str], time: int, forget: int
+) -> None:
     """Keep that these are told at ``time``, and forget who was told until ``forget``."""
     table = notices_told.c
     connection.execute(delete(notices_told).where(table.cluster == cluster, table.time <= forget))
-    rows = [{"cluster": cluster, "who": plain(who), "time": time} for who in whom]
+    rows = [{"cluster": cluster, "who": replace_nul(who), "time": time} for who in whom]
     if rows:
         connection.execute(insert(notices_told), rows)

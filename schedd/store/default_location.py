@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from schedd.store.errors import DatabaseGone
+from schedd.store.errors import DatabaseUnavailable
 
 __all__ = ["default_url", "state_folder"]
 
@@ -17,10 +17,10 @@ def state_folder() -> Path:
 
 
 def default_url() -> str:
-    """A SQLite file in the state folder, which is made. Raises DatabaseGone when it cannot be made."""
+    """A SQLite file in the state folder, which is made. Raises DatabaseUnavailable when it cannot be made."""
     folder = state_folder()
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise DatabaseGone(f"{folder}: {error.strerror}; name a database by store.url") from None
+        raise DatabaseUnavailable(f"{folder}: {error.strerror}; name a database by store.url") from None
     return f"sqlite:///{folder}/schedd.sqlite"

@@ -17,7 +17,7 @@ from sqlalchemy.pool import QueuePool
 
 from schedd.store.errors import StoreError
 
-__all__ = ["DEFERRED", "readers", "shown", "url_of", "writer"]
+__all__ = ["DEFERRED", "create_readers", "create_writer", "parse_database_url", "redacted_url"]
 
 DEFERRED: Final = "schedd_deferred"
 """Execution option of a transaction that need not be on the disk when it is committed."""
@@ -34,7 +34,7 @@ _DEAD_HOST: Final = {
 """By which a PostgreSQL whose host went silent is found out within seconds."""
 
 
-def url_of(text: str) -> URL:
+def parse_database_url(text: str) -> URL:
     """The URL that ``text`` means: ``sqlite:///path``, ``postgresql://…`` (psycopg), or the path of a file.
 
     Raises StoreError for what is neither.
@@ -52,18 +52,18 @@ def url_of(text: str) -> URL:
     if url.drivername == "sqlite" and url.database and ":memory:" not in url.database:
         return url
     raise StoreError(
-        f"the database {shown(url)} is not supported: give sqlite:///PATH or postgresql://USER@HOST/NAME"
+        f"the database {redacted_url(url)} is not supported: give sqlite:///PATH or postgresql://USER@HOST/NAME"
     )
 
 
-def shown(url: URL) -> str:
+def redacted_url(url: URL) -> str:
     """The URL as it was given, without its secrets, wherever in it they stand."""
     url = url.set(drivername=url.get_backend_name())
     hidden = {name: "***" for name in url.query if "password" in name.lower()}
     return url.update_query_dict(hidden).render_as_string(hide_password=True).replace("%2A%2A%2A", "***")
 
 
-def writer(url: URL, *, statement_s: float = 60.0) -> Engine:
+def create_writer(url: URL, *, statement_s: float = 60.0) -> Engine:
     """One connection that writes; on PostgreSQL no statement of it may take longer than ``statement_s``."""
     if url.get_backend_name() == "sqlite":
         return _sqlite(url, "BEGIN IMMEDIATE", pool_size=1, max_overflow=0)
@@ -81,7 +81,7 @@ def writer(url: URL, *, statement_s: float = 60.0) -> Engine:
     )
 
 
-def readers(url: URL) -> Engine:
+def create_readers(url: URL) -> Engine:
     """Connections that read and cannot write; they wait for nobody."""
     if url.get_backend_name() == "sqlite":
         return _sqlite(url, "BEGIN", pool_size=2, max_overflow=6)
