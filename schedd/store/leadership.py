@@ -116,7 +116,7 @@ class Leadership:
         lease.check(connection, self._holder, self.term, expires=self._database.path is None)
 
     def release(self) -> None:
-        """Stop lease_transaction and let another lead at once, where the database can be reached."""
+        """Stop renewing and let another lead at once, where the database can be reached."""
         self._stopping.set()
         self._until = 0.0
         if self._thread is not None:
