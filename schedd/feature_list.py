@@ -1,21 +1,40 @@
 """The list of features. Each is a folder of ``schedd/features``.
 
-Each layer loads its part of a feature by name: the engine loads the module ``component``, the metrics
-``metrics``. Deleting a folder and its name here removes the feature.
+Each layer loads its part of a feature by name, where the feature has one: the engine the module
+``component``, the metrics ``metrics``, the HTTP API ``api``. Deleting a folder and its entry here removes the
+feature.
 """
 
+from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
-from typing import Final
+from typing import Final, NamedTuple
 
-__all__ = ["FEATURES", "feature_modules"]
+__all__ = ["FEATURES", "Feature", "feature_commands", "feature_modules"]
 
-FEATURES: Final = ("power",)
-"""Names of the folders, in the order in which the engine calls their components."""
+
+class Feature(NamedTuple):
+    """A feature: the name of its folder; and its commands, each with the module that has it and a summary."""
+
+    name: str
+    commands: Mapping[str, tuple[str, str]]
+
+
+FEATURES: Final = (Feature("power", {"power": ("command", "Show or switch the power of nodes.")}),)
+"""In the order in which the engine calls their components."""
 
 
 def feature_modules(part: str) -> list[ModuleType]:
     """The modules of this name of all features that have one."""
-    names = [f"schedd.features.{name}.{part}" for name in FEATURES]
+    names = [f"schedd.features.{feature.name}.{part}" for feature in FEATURES]
     return [import_module(name) for name in names if find_spec(name) is not None]
+
+
+def feature_commands() -> dict[str, tuple[str, str]]:
+    """By command: the module that has it, and a summary."""
+    return {
+        command: (f"schedd.features.{feature.name}.{module}", summary)
+        for feature in FEATURES
+        for command, (module, summary) in feature.commands.items()
+    }

@@ -37,7 +37,7 @@ def pytest_collection_finish() -> None:
             done.touch()
 
 
-_LONG = ("federation", "cli", "server_adapter/bridge", "store", "bench", "replay", "dashboard")
+_LONG = ("features", "federation", "cli", "server_adapter/bridge", "store", "bench", "replay", "dashboard")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

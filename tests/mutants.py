@@ -40,7 +40,6 @@ def _programs(folder: str) -> Iterator[str]:
     for name in (
         "policy",
         "test_end_to_end.py",
-        "test_power_end_to_end.py",
         "test_shadow_report.py",
         "test_site_policy.py",
         "test_standby.py",
@@ -51,7 +50,7 @@ def _programs(folder: str) -> Iterator[str]:
 
 ROOMS: dict[str, tuple[str, tuple[str, ...]]] = {
     "plan": ("schedd/plan", ("tests/plan", "tests/optimize")),
-    "engine": ("schedd/engine", ("tests/engine",)),
+    "engine": ("schedd/engine", ("tests/engine", "tests/features")),
     "policy": ("schedd/policy", ("tests/policy", "tests/engine")),
     "bridge": (
         "server_adapter/bridge",

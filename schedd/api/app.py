@@ -32,7 +32,6 @@ from schedd.api import (
     plan,
     plan_metrics,
     policy,
-    power,
     priorities,
     problems,
     reservations,
@@ -53,6 +52,7 @@ from schedd.api.job_fast_path import JobFastPath
 from schedd.api.replies import all_documented, build_adapters
 from schedd.api.request_metrics import RequestMetrics
 from schedd.api.security_headers import SecurityHeaders
+from schedd.feature_list import feature_modules
 from schedd.service.access.callers import Callers
 from schedd.service.access.costs import RequestCost, charged
 from schedd.service.access.tokens import Tokens
@@ -156,7 +156,6 @@ def create_app(
         bookings,
         booking_orders,
         holds,
-        power,
         accounts,
         policy,
         searches,
@@ -165,6 +164,7 @@ def create_app(
         transfers,
         licence_leases,
         health,
+        *feature_modules("api"),
     ):
         app.include_router(
             module.router,

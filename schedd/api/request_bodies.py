@@ -135,37 +135,6 @@ class AccountTransfer(BaseModel):
     )
 
 
-class PowerRequest(BaseModel):
-    """What is to become of a node's power."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    wish: Literal["on", "off", "hold", "auto"] = Field(
-        description="`on` or `off`, and it stays so; `hold`: it stays as it is; `auto`: as the plan needs it."
-    )
-    reason: str = Field(
-        default="",
-        max_length=200,
-        pattern=r"^[^\x00-\x1f\x7f]*$",
-        description="Shown to all who ask, and in the log.",
-        examples=["its fan is being replaced"],
-    )
-
-
-_Watts = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
-_NodeName = Annotated[str, Field(min_length=1, max_length=512)]
-
-
-class PowerReadings(BaseModel):
-    """What nodes draw at this moment, by their management boards."""
-
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"watts": {"n1": 212.5}}]})
-
-    watts: Annotated[dict[_NodeName, _Watts], Field(min_length=1, max_length=20_000)] = Field(
-        description="By node: watts."
-    )
-
-
 class PauseRequest(BaseModel):
     """Why no jobs are to be started."""
 

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from schedd import __version__
 from schedd.cli.arguments import not_understood
+from schedd.feature_list import feature_commands
 
 if TYPE_CHECKING:
     import typer
 
 __all__ = ["BARE", "COMMANDS", "VALUES", "main"]
 
-COMMANDS: Final = {
+_OWN_COMMANDS: Final = {
     "account": ("schedd.cli.user.account", "Show accounts and charges; create accounts."),
     "accuracy": ("schedd.cli.user.accuracy", "Show how accurate predicted starts were."),
     "audit": ("schedd.cli.audit", "Show the audit: who did what."),
@@ -48,7 +49,6 @@ COMMANDS: Final = {
     "pareto": ("schedd.cli.user.pareto", "Search for alternative plans, and apply one."),
     "pause": ("schedd.cli.user.pause", "Stop starting jobs on a cluster."),
     "policy": ("schedd.cli.user.policy", "Show, preview or change limits, weights, shares."),
-    "power": ("schedd.cli.user.power", "Show or switch the power of nodes."),
     "release": ("schedd.cli.user.release", "Release drained nodes or held queues."),
     "replay": ("schedd.cli.replay", "Replay logs under one or more policies and compare."),
     "report": ("schedd.cli.user.report", "Show balance, deadlines, use and waits of clusters."),
@@ -65,6 +65,7 @@ COMMANDS: Final = {
     "throughput": ("schedd.cli.user.throughput", "Measure a command's units of work a second."),
     "token": ("schedd.cli.token", "Create, list and revoke access tokens."),
 }
+COMMANDS: Final = dict(sorted((_OWN_COMMANDS | feature_commands()).items()))
 """Module and summary of every command, in the order in which the help names them."""
 
 BARE: Final = ("checkjob", "showbf", "showplan", "showq", "showstart")

@@ -2,18 +2,17 @@
 
 import secrets
 from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import structlog
 from fastapi import APIRouter, Path, Request, Response
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from schedd.api.access import Adapter, Cluster, Operator, User
 from schedd.api.audit import audit_act
 from schedd.api.planner_calls import await_planner
 from schedd.api.problems import Fault, ProblemError, problem_responses
 from schedd.api.replies import documented, reply
-from schedd.api.request_bodies import PowerReadings, PowerRequest
 from schedd.api.unicode_text import UnicodeRoute
 from schedd.api.views import SnapshotAnswer, snapshot_fields
 from schedd.engine.show.view import Published
@@ -37,6 +36,37 @@ _ACT_PROBLEMS: Final = (
     "too-large",
 )
 _JOULES_PER_KWH: Final = 3_600_000
+
+
+class PowerRequest(BaseModel):
+    """What is to become of a node's power."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    wish: Literal["on", "off", "hold", "auto"] = Field(
+        description="`on` or `off`, and it stays so; `hold`: it stays as it is; `auto`: as the plan needs it."
+    )
+    reason: str = Field(
+        default="",
+        max_length=200,
+        pattern=r"^[^\x00-\x1f\x7f]*$",
+        description="Shown to all who ask, and in the log.",
+        examples=["its fan is being replaced"],
+    )
+
+
+_Watts = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
+_NodeName = Annotated[str, Field(min_length=1, max_length=512)]
+
+
+class PowerReadings(BaseModel):
+    """What nodes draw at this moment, by their management boards."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"watts": {"n1": 212.5}}]})
+
+    watts: Annotated[dict[_NodeName, _Watts], Field(min_length=1, max_length=20_000)] = Field(
+        description="By node: watts."
+    )
 
 
 @documented
