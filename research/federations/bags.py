@@ -9,17 +9,17 @@ from itertools import islice
 from typing import Any, Final, Literal
 
 from research.federations.field import ClusterSpec, Field, FieldJob, Ran
-from schedd.federation.bags.offers import Balance, Offered, compose
+from schedd.federation.bags.offers import ClusterOffer, SharingRule, split_tasks
 from schedd.replay.floor import Defect
 from schedd.wire import JobFacts
 
-__all__ = ["PARTS", "Sharing", "simulate_bags"]
+__all__ = ["OFFER_PERCENTAGES", "Sharing", "simulate_bags"]
 
 Sharing = Literal["none", "offers", "power", "load", "free slots"]
 """The federation's balances; with ``free slots`` all that a plan has room for is known, and the earliest of
 all clusters' places are taken (the thesis' FreeTimeSlots).
 """
-PARTS: Final = (10, 25, 50, 75, 100)
+OFFER_PERCENTAGES: Final = (10, 25, 50, 75, 100)
 """Per cent of a bag for which clusters make offers, as in the thesis."""
 
 
@@ -61,10 +61,10 @@ class _Bags(Field):
         return shared
 
     def _composed(self, job: FieldJob, tasks: int, facts: JobFacts, t: int) -> list[str]:
-        sizes = sorted({max(1, tasks * part // 100) for part in PARTS})
+        sizes = sorted({max(1, tasks * part // 100) for part in OFFER_PERCENTAGES})
         places = {name: self._places[name] for name in job.clusters}
         offers = [
-            Offered(name, one.tasks, one.end)
+            ClusterOffer(name, one.tasks, one.end)
             for name, place in places.items()
             for one in place.many(facts, sizes, t)
         ]
@@ -72,7 +72,7 @@ class _Bags(Field):
         load = {name: float(place.backlog.count[0]) for name, place in places.items()}
         # Without a deadline it is to end as early as can be.
         deadline = t if job.deadline is None else job.deadline + self._offset
-        split = compose(offers, tasks, deadline, Balance(self._sharing), power, load)
+        split = split_tasks(offers, tasks, deadline, SharingRule(self._sharing), power, load)
         shares = split.shares if split is not None else {}
         return [name for name, share in shares.items() for _ in range(share)]
 

@@ -30,17 +30,17 @@ from research.federations.bench_clusters import (
 )
 from research.federations.bench_figures import FederationFigures
 from research.federations.inside import Traffic
-from schedd.federation.events import Logged
-from schedd.federation.log import Log
-from schedd.federation.roof.roof import Roof
-from schedd.federation.routing.events import Chosen, Out
-from schedd.federation.threads.peers import Peer
+from schedd.federation.event_log import FederationLog
+from schedd.federation.events import LoggedEvent
+from schedd.federation.routing.events import AttemptReleased, ClusterChosen
+from schedd.federation.state.federation_state import FederationState
+from schedd.federation.workers.cluster_worker import ClusterWorker
 from schedd.service.garbage import Garbage
 
 __all__ = ["bench_federation"]
 
 
-class _TimedLog(Log):
+class _TimedLog(FederationLog):
     """Notes when the choice for a job, and its release, were kept."""
 
     def __init__(self, url: str) -> None:
@@ -48,14 +48,14 @@ class _TimedLog(Log):
         self.chosen: dict[str, float] = {}
         self.out: dict[str, float] = {}
 
-    def append(self, events: Iterable[Logged]) -> None:
+    def append(self, events: Iterable[LoggedEvent]) -> None:
         kept = list(events)
         super().append(kept)
         now = time.perf_counter()
         for event in kept:
-            if isinstance(event, Chosen):
+            if isinstance(event, ClusterChosen):
                 self.chosen.setdefault(event.job, now)
-            elif isinstance(event, Out):
+            elif isinstance(event, AttemptReleased):
                 self.out.setdefault(event.job, now)
 
 
@@ -105,28 +105,30 @@ def bench_federation(
         else inside_of(names, machines, spread, traffic, tell) as inside,
     ):
         log = _TimedLog(f"sqlite:///{directory}/federation.sqlite")
-        assert log.lead.try_acquire()
+        assert log.leadership.try_acquire()
         write_past(log, names, spread)
         tell("the federation reads its log")
         settings = settings_of(names, Path(directory), poll)
         began = time.perf_counter()
-        roof = Roof(settings, log, dict.fromkeys(names, TOKEN))
+        federation = FederationState(settings, log, dict.fromkeys(names, TOKEN))
         log_s = time.perf_counter() - began
         garbage = Garbage()
         garbage.begin()  # as the daemon does
         stopping = threading.Event()
         peers = [
-            Peer(name, roof, TOKEN, stopping, lambda one, token: inside.client(token, one.cluster))
+            ClusterWorker(
+                name, federation, TOKEN, stopping, lambda one, token: inside.client(token, one.cluster)
+            )
             for name in names
         ]
         for peer in peers:
             peer.start()
         try:
-            _ready(roof)
+            _ready(federation)
             tell("the clusters are asked")
             for kind in kinds:  # every shape is known before it is measured, as in a federation at work
-                roof.submit(OWNER, submission(kind), key=f"warm {kind}")
-            _settled(roof, log, clusters)
+                federation.submit(OWNER, submission(kind), key=f"warm {kind}")
+            _settled(federation, log, clusters)
             traffic.clear()
             began = time.perf_counter()
             time.sleep(4 * poll)
@@ -135,18 +137,18 @@ def bench_federation(
             idle_bytes = (sum(traffic.sent.values()) + sum(traffic.received.values())) / idle
             traffic.clear()
             cpu = inside.cpu_s
-            at = _route(roof, kinds, routed, rate, chance, new, tell)
-            _settled(roof, log, clusters)
+            at = _route(federation, kinds, routed, rate, chance, new, tell)
+            _settled(federation, log, clusters)
             cpu = inside.cpu_s - cpu
         finally:
             stopping.set()
             for name in names:
-                roof.bells[name].set()
+                federation.wakeups[name].set()
             for peer in peers:
                 peer.join()
             garbage.end()
             log.close()
-    refused = [roof.jobs.by_id[job].text for job in at if job not in log.chosen]
+    refused = [federation.jobs.by_id[job].text for job in at if job not in log.chosen]
     if refused:
         raise ValueError(f"no cluster takes {len(refused)} of the jobs: {refused[0][:200]}")
     took = {job: 1e3 * (log.chosen[job] - one.came) for job, one in at.items()}
@@ -179,7 +181,7 @@ def bench_federation(
 
 
 def _route(
-    roof: Roof,
+    federation: FederationState,
     kinds: Sequence[BenchJob],
     routed: int,
     rate: float,
@@ -198,29 +200,31 @@ def _route(
         if new and chance.random() < new:
             kind = replace(kind, walltime=kind.walltime + 1 + number)
         came, cpu = time.perf_counter(), time.thread_time()
-        job = roof.submit(OWNER, submission(kind))
+        job = federation.submit(OWNER, submission(kind))
         at[job.id] = _Came(came, time.thread_time() - cpu, bool(job.attempts))
         if number % 50 == 0:
             tell(f"{number} of {routed} jobs are routed")
     return at
 
 
-def _ready(roof: Roof) -> None:
+def _ready(federation: FederationState) -> None:
     end = time.monotonic() + PATIENCE_S
-    while any(seen.away for seen in list(roof.seen.values())):
+    while any(seen.away for seen in list(federation.clusters.values())):
         if time.monotonic() > end:
-            away = {name: seen.away for name, seen in roof.seen.items() if seen.away}
+            away = {name: seen.away for name, seen in federation.clusters.items() if seen.away}
             raise ValueError(f"not all clusters answer: {away}")
         time.sleep(0.1)
 
 
-def _settled(roof: Roof, log: _TimedLog, clusters: int) -> None:
+def _settled(federation: FederationState, log: _TimedLog, clusters: int) -> None:
     """Until nothing is under way."""
     del log, clusters
     end = time.monotonic() + PATIENCE_S
-    while roof.jobs.stirring:
+    while federation.jobs.unsettled:
         if time.monotonic() > end:
-            raise ValueError(f"{len(roof.jobs.stirring)} jobs were not routed within {PATIENCE_S:.0f} s")
+            raise ValueError(
+                f"{len(federation.jobs.unsettled)} jobs were not routed within {PATIENCE_S:.0f} s"
+            )
         time.sleep(0.1)
 
 

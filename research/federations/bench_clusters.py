@@ -15,10 +15,16 @@ from research.benchmarks.workload import BenchJob
 from research.federations.inside import Inside, Traffic
 from schedd.api.app import create_app
 from schedd.engine import EngineSettings
-from schedd.federation.events import Event
-from schedd.federation.log import Log
-from schedd.federation.routing.events import Chosen, Held, LetGo, Out, Submitted
-from schedd.federation.settings import Settings
+from schedd.federation.event_log import FederationLog
+from schedd.federation.events import FederationEvent
+from schedd.federation.routing.events import (
+    AttemptHeld,
+    AttemptReleased,
+    AttemptReleaseRequested,
+    ClusterChosen,
+    JobSubmitted,
+)
+from schedd.federation.settings import FederationSettings
 from schedd.model import Node
 from schedd.service.access.roles import Bearer
 from schedd.service.access.tokens import Tokens
@@ -271,16 +277,16 @@ def submission(kind: BenchJob) -> dict[str, object]:
     }
 
 
-def write_past(log: Log, names: Sequence[str], spread: Sequence[BenchJob]) -> None:
+def write_past(log: FederationLog, names: Sequence[str], spread: Sequence[BenchJob]) -> None:
     """The past of the jobs that wait, as it would stand in the log."""
     now = int(time.time())
     for first in range(0, len(spread), 2_000):
-        events: list[Event] = []
+        events: list[FederationEvent] = []
         for number in range(first, min(len(spread), first + 2_000)):
             job = str(number + 1)
             events += [
-                Submitted(job=job, time=now, owner=OWNER, submission=submission(spread[number])),
-                Chosen(
+                JobSubmitted(job=job, time=now, owner=OWNER, submission=submission(spread[number])),
+                ClusterChosen(
                     job=job,
                     attempt=1,
                     time=now,
@@ -290,16 +296,16 @@ def write_past(log: Log, names: Sequence[str], spread: Sequence[BenchJob]) -> No
                     end=None,
                     why="plan",
                 ),
-                Held(job=job, attempt=1, time=now, server_job="there"),
-                LetGo(job=job, attempt=1, time=now),
-                Out(job=job, attempt=1, time=now),
+                AttemptHeld(job=job, attempt=1, time=now, server_job="there"),
+                AttemptReleaseRequested(job=job, attempt=1, time=now),
+                AttemptReleased(job=job, attempt=1, time=now),
             ]
         log.append(events)
 
 
-def settings_of(names: Sequence[str], directory: Path, poll: float) -> Settings:
+def settings_of(names: Sequence[str], directory: Path, poll: float) -> FederationSettings:
     """The settings of the federation over these clusters, each polled every ``poll`` seconds."""
-    return Settings.model_validate(
+    return FederationSettings.model_validate(
         {
             # Waiting jobs are looked at, and stay: they were not spread by any plan.
             "routing": {"poll": poll, "again": "60s", "patience": "60s", "threshold": 864_000},

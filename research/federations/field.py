@@ -11,8 +11,8 @@ from typing import Any, Final, Literal
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.facts.slack import NONE, Slack
 from schedd.engine.show.view import publish
-from schedd.federation.routing.ordering import Backlog
-from schedd.federation.routing.policies import Candidate, Policy
+from schedd.federation.routing.policies import RoutingCandidate, RoutingPolicy
+from schedd.federation.routing.priorities import Backlog
 from schedd.model import StartKnown
 from schedd.replay.floor import Defect, Floor
 from schedd.service.questions.forks import Fork, Many, fork
@@ -271,16 +271,16 @@ class Field:
         if self._routing == "home":
             return job.home
         printed = self._routing == "load as printed"
-        policy = Policy.LOAD if printed else Policy(self._routing)
+        policy = RoutingPolicy.LOAD if printed else RoutingPolicy(self._routing)
         candidates = []
         for name in job.clusters:
             place = self._places[name]
             offered: tuple[int, int] | None = (t, t)
-            if policy in (Policy.PLAN, Policy.LEAST_LOADED):
+            if policy in (RoutingPolicy.PLAN, RoutingPolicy.LEAST_LOADED):
                 offered = place.offer(self._facts(number, t), t)
             if offered is not None:
                 candidates.append(
-                    Candidate(
+                    RoutingCandidate(
                         cluster=name,
                         user=job.user,
                         start=offered[0],

@@ -7,10 +7,10 @@ from typing import Final
 import numpy as np
 
 from research.federations.field import ClusterSpec, FieldJob
-from schedd.federation.routing.choosing import priority_of
-from schedd.federation.routing.events import Submitted
-from schedd.federation.routing.jobs import Jobs
-from schedd.federation.routing.seen import Rules
+from schedd.federation.routing.candidates import job_priority
+from schedd.federation.routing.cluster_status import RoutingRules
+from schedd.federation.routing.events import JobSubmitted
+from schedd.federation.routing.jobs import FederationJobs
 from schedd.replay.read import read_traces
 from schedd.replay.workload import TraceError, select
 from schedd.wire import NodeFacts
@@ -47,7 +47,7 @@ def paper(jobs: int, every: float, seed: int) -> tuple[list[ClusterSpec], list[F
         mine = {kind: max(1, count * machines // total) for kind, count in copies.items()}
         clusters.append(ClusterSpec(name, nodes, mine))
     largest = {spec.name: max(node.cpus for node in spec.nodes) for spec in clusters}
-    known, rules = Jobs(), Rules(licences=KINDS)
+    known, rules = FederationJobs(), RoutingRules(licences=KINDS)
     found: list[FieldJob] = []
     moment = 0.0
     for number in range(jobs):
@@ -61,8 +61,10 @@ def paper(jobs: int, every: float, seed: int) -> tuple[list[ClusterSpec], list[F
         licences = (KINDS[int(random.integers(len(KINDS)))],) if random.random() < 0.3 else ()
         resources = {"nodes": f"1:ppn={cpus}", "walltime": str(estimate), **dict.fromkeys(licences, "1")}
         told = {"resources": resources, "walltime": estimate}
-        level = priority_of(known, rules, "ann", told, deadline, submit)
-        known.apply(Submitted(job=str(number), time=submit, owner="ann", submission=told, deadline=deadline))
+        level = job_priority(known, rules, "ann", told, deadline, submit)
+        known.apply(
+            JobSubmitted(job=str(number), time=submit, owner="ann", submission=told, deadline=deadline)
+        )
         found.append(
             FieldJob(
                 submit=submit,

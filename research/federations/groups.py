@@ -1,4 +1,4 @@
-"""Groups over clusters with jobs of their own, in simulated time: the federation's own roof and keeper over
+"""Groups over clusters with jobs of their own, in simulated time: the federation's own state and worker over
 the daemon's own engines; after Netto, *Adaptive co-allocation of distributed resources* (2009), 4.
 """
 
@@ -15,14 +15,14 @@ from schedd.api.transfers import transfer_view
 from schedd.client import Client
 from schedd.dialect import parse_walltime
 from schedd.engine.show.view import publish
-from schedd.federation.events import Logged
-from schedd.federation.groups.group import Group
-from schedd.federation.licences import Leased
-from schedd.federation.log import Log
-from schedd.federation.roof.roof import Report, Roof
-from schedd.federation.routing.seen import TransferStatus
-from schedd.federation.settings import Settings
-from schedd.federation.threads.groups import Keeper
+from schedd.federation.coallocation.coallocations import CoAllocation
+from schedd.federation.event_log import FederationLog
+from schedd.federation.events import LoggedEvent
+from schedd.federation.licences import LicenceLeased
+from schedd.federation.routing.cluster_status import TransferStatus
+from schedd.federation.settings import FederationSettings
+from schedd.federation.state.federation_state import ClusterReport, FederationState
+from schedd.federation.workers.coallocation_worker import CoAllocationWorker
 from schedd.replay.floor import Defect
 from schedd.supervision import Supervisor
 from schedd.wire import (
@@ -76,7 +76,7 @@ class GroupRan:
     the jobs; ``first`` and ``clusters`` how many clusters each had. ``moves`` by kind: shift, remap.
     """
 
-    told: int
+    promised: int
     start: int
     end: int
     first: int
@@ -85,20 +85,20 @@ class GroupRan:
     remaps: int
 
 
-class _Kept(Log):
+class _Kept(FederationLog):
     """A log that is kept nowhere: simulated federations do not die. It counts its events."""
 
     def __init__(self) -> None:
         self.count = 0
         self.supervisor = Supervisor()
 
-    def read(self) -> Sequence[Logged]:
+    def read(self) -> Sequence[LoggedEvent]:
         return ()
 
-    def append(self, events: Iterable[Logged]) -> None:
+    def append(self, events: Iterable[LoggedEvent]) -> None:
         self.count += len(list(events))
 
-    def lease_anew(self, leases: Iterable[Leased]) -> None:
+    def replace_leases(self, leases: Iterable[LicenceLeased]) -> None:
         pass
 
     def forget(self, jobs: Sequence[str]) -> None:
@@ -108,7 +108,7 @@ class _Kept(Log):
         pass
 
 
-class _Tender(Keeper):
+class _Tender(CoAllocationWorker):
     """The keeper of groups, whose clusters are engines in this process; it asks one after the other."""
 
     wires: Mapping[str, EngineWire]
@@ -168,7 +168,7 @@ class _Groups(Field):
         self._spec_of: dict[str, GroupJob] = {}
         self.found: dict[str, GroupRan] = {}
         one = {"url": "http://inside", "token_file": Path("none"), "realms": ["inside"]}
-        settings = Settings.model_validate(
+        settings = FederationSettings.model_validate(
             {
                 "routing": {"again": again, "poll": 1.0},
                 "groups": {"moves": 0} if moving == "rigid" else {},
@@ -176,8 +176,10 @@ class _Groups(Field):
             }
         )
         self._log = _Kept()
-        self._roof = Roof(settings, self._log, dict.fromkeys(settings.clusters, ""), lambda: self._now)
-        self._keeper = _Tender(self._roof, self._roof.peer_tokens, Flag(), lambda: self._now)
+        self._federation = FederationState(
+            settings, self._log, dict.fromkeys(settings.clusters, ""), lambda: self._now
+        )
+        self._keeper = _Tender(self._federation, self._federation.cluster_tokens, Flag(), lambda: self._now)
         self._keeper.wires = {name: self._wire(place) for name, place in self._places.items()}
 
     def _wire(self, place: Place) -> EngineWire:
@@ -196,7 +198,7 @@ class _Groups(Field):
     # ---- time -------------------------------------------------------------------------------------
 
     def _over(self) -> bool:
-        ran = self._came == len(self._specs) and not self._roof.groups.open
+        ran = self._came == len(self._specs) and not self._federation.coallocations.open
         busy = any(place.ends for place in self._places.values())
         return ran and not busy and self._arrived == self._coming and min(self._start[: self._local]) >= 0
 
@@ -223,8 +225,10 @@ class _Groups(Field):
 
     def _waiting(self) -> list[str]:
         """Groups with a start that has not come near yet, in its order."""
-        groups = [self._roof.groups[name] for name in self._roof.groups.open]
-        waiting = [(one.committed.start, one.id) for one in groups if one.committed and not one.let_go]
+        groups = [self._federation.coallocations[name] for name in self._federation.coallocations.open]
+        waiting = [
+            (one.committed.start, one.id) for one in groups if one.committed and not one.release_requested_at
+        ]
         return [name for _, name in sorted(waiting)]
 
     def _submit(self, spec: GroupJob) -> None:
@@ -239,7 +243,7 @@ class _Groups(Field):
             for cpus in spec.parts
         )
         options = {"overhead": spec.overhead, "remap": self._remap}
-        group = self._roof.of_groups.submit("group@inside", parts, options)
+        group = self._federation.coallocation_operations.submit("group@inside", parts, options)
         self._spec_of[group.id] = spec
         self._stirred[group.id] = None
 
@@ -252,8 +256,8 @@ class _Groups(Field):
             before = self._log.count
             self._look()
             for name in names:
-                if name in self._roof.groups.open:
-                    self._keeper.tend(name)
+                if name in self._federation.coallocations.open:
+                    self._keeper.process(name)
             if self._log.count == before:
                 self._rest(names, t)
         raise Defect(f"the federation does not come to rest at {t}")
@@ -262,34 +266,34 @@ class _Groups(Field):
         """What is next for groups for which all is done that can be done now."""
         for name in names:
             del self._stirred[name]
-            group = self._roof.groups[name]
+            group = self._federation.coallocations[name]
             if group.over:
                 if group.over != "ended":
                     raise Defect(f"group {name}: {group.over}, {group.text}")
                 self.found.setdefault(name, self._ran(group))
             elif group.committed is None:
                 heapq.heappush(self._wakes, (t + self._again, name))
-            elif not group.let_go:
-                moment = group.committed.start - self._roof.of_groups.rules.lead
+            elif not group.release_requested_at:
+                moment = group.committed.start - self._federation.coallocation_operations.rules.lead
                 if moment <= t:
                     raise Defect(f"group {name} is not let go in time")
                 heapq.heappush(self._wakes, (moment, name))
-            elif not group.armed:
-                moment = group.committed.start - self._roof.of_groups.rules.arming
+            elif not group.armed_at:
+                moment = group.committed.start - self._federation.coallocation_operations.rules.arming
                 if moment <= t:
                     raise Defect(f"group {name} is not armed in time")
                 heapq.heappush(self._wakes, (moment, name))
 
-    def _ran(self, group: Group) -> GroupRan:
-        first = next(one for one in group.rounds if one.plans and (one.start, one.end) == group.told)
+    def _ran(self, group: CoAllocation) -> GroupRan:
+        first = next(one for one in group.rounds if one.plans and (one.start, one.end) == group.promised)
         jobs = [self._copies[name][1] for name in self._copies if self._copies[name][0] == group.id]
         ran = [number for number in jobs if number not in self._withdrawn]
         whys = [one.why.partition(":")[0] for one in group.rounds if one.text == "moved"]
         starts = {self._start[number] for number in ran}
-        if len(starts) != 1 or len(ran) != len(group.parts) or group.told is None:
+        if len(starts) != 1 or len(ran) != len(group.parts) or group.promised is None:
             raise Defect(f"group {group.id}: parts began at {sorted(starts)}")
         return GroupRan(
-            told=group.told[0] - self._offset,
+            promised=group.promised[0] - self._offset,
             start=starts.pop() - self._offset,
             end=max(self._end[number] for number in ran) - self._offset,
             first=len(first.clusters),
@@ -309,13 +313,17 @@ class _Groups(Field):
             seen = {}
             for transfer, (group, number) in self._copies.items():
                 record = published.transfers.get(transfer)
-                if self._at[number] == name and record is not None and group in self._roof.groups.open:
+                if (
+                    self._at[number] == name
+                    and record is not None
+                    and group in self._federation.coallocations.open
+                ):
                     found = transfer_view(published, record)
                     seen[transfer] = TransferStatus(**{one: getattr(found, one) for one in _SEEN})
-            report = Report(
+            report = ClusterReport(
                 transfers=seen, whole=False, cpus=place.spec.cpus, generation=generation, family="torque"
             )
-            self._roof.report(name, report)
+            self._federation.apply_report(name, report)
 
     # ---- clusters ---------------------------------------------------------------------------------
 

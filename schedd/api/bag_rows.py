@@ -3,22 +3,22 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from schedd.federation.bags.bag import Bag, count, how_over, missing
-from schedd.federation.roof.roof import Roof
-from schedd.federation.routing.jobs import Job
+from schedd.federation.bags.bags import Bag, bag_outcome, count_tasks, unassigned_tasks
+from schedd.federation.routing.jobs import FederationJob
+from schedd.federation.state.federation_state import FederationState
 from schedd.service.read.arrays import spread_of
 
 __all__ = ["bag_row"]
 
 
-def bag_row(roof: Roof, bag: Bag) -> dict[str, Any]:
+def bag_row(federation: FederationState, bag: Bag) -> dict[str, Any]:
     """A bag as its owner sees it."""
-    shares = [_share_row(roof, roof.jobs[name]) for name in bag.shares]
-    over = how_over(bag, roof.jobs)
+    shares = [_share_row(federation, federation.jobs[name]) for name in bag.shares]
+    over = bag_outcome(bag, federation.jobs)
     there = [one for one in shares if one["over"] != "refused"]
     if over == "ended" and any(one["deleted"] for one in there):
         over = "incomplete"
-    left = 0 if bag.cancelled or bag.failed else count(missing(bag, roof.jobs))
+    left = 0 if bag.cancelled or bag.failed else count_tasks(unassigned_tasks(bag, federation.jobs))
     ends = [one["end"] for one in there]
     end = max(ends) if ends and not left and None not in ends else None
     firsts = [one["first_end"] for one in there if one["first_end"] is not None]
@@ -31,7 +31,7 @@ def bag_row(roof: Roof, bag: Bag) -> dict[str, Any]:
         "submitted": bag.submitted,
         "tasks": bag.tasks,
         "deadline": bag.deadline,
-        "published_end": bag.told,
+        "published_end": bag.offered_end,
         "end": end,
         "first_end": min(firsts, default=None),
         "stretch_s": spread.seconds if spread is not None else None,
@@ -41,9 +41,9 @@ def bag_row(roof: Roof, bag: Bag) -> dict[str, Any]:
         **{name: sum(one[name] for one in there) for name in _TASK_COUNTS},
         "state": _bag_state(over, there, left),
         "over": over,
-        "over_at": max((roof.jobs[one].over_at for one in bag.shares), default=None) if over else None,
+        "over_at": max((federation.jobs[one].over_at for one in bag.shares), default=None) if over else None,
         "cancelled": bag.cancelled,
-        "text": bag.failed or roof.of_bags.notes.get(bag.id, ""),
+        "text": bag.failed or federation.bag_operations.notes.get(bag.id, ""),
         "shares": shares,
     }
 
@@ -66,21 +66,21 @@ def _bag_state(over: str, shares: list[dict[str, Any]], left: int) -> str:
     return "running" if any(one["running"] or one["ended"] for one in shares) else "waiting"
 
 
-def _share_row(roof: Roof, job: Job) -> dict[str, Any]:
+def _share_row(federation: FederationState, job: FederationJob) -> dict[str, Any]:
     """One array: where it is, and how its tasks stand."""
     array: str = job.submission["array"]
     first, _, last = array.partition("-")
     tasks = int(last) - int(first) + 1
     (cluster,) = job.clusters
     attempt = job.attempts[-1] if job.attempts else None
-    seen = roof.standing(job).get(attempt.number) if attempt is not None else None
+    seen = federation.attempt_statuses(job).get(attempt.number) if attempt is not None else None
     known: Mapping[str, Any] = (seen.tasks if seen is not None else None) or {}
-    chosen = roof.settings.clusters.get(cluster)
+    chosen = federation.settings.clusters.get(cluster)
     shown = seen is not None and chosen is not None and chosen.discloses("plan")
     ended, deleted = known.get("ended", 0), known.get("deleted", 0)
     if job.over in ("cancelled", "deleted") and not known:
         deleted = tasks
-    told: int = job.submission["told"]
+    told: int = job.submission["offered_end"]
     planned = seen.planned_end if seen is not None and shown else None
     end: int | None = max(filter(None, (planned, known.get("last_end"))), default=told)
     if job.over == "ended":

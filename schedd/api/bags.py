@@ -15,14 +15,14 @@ from schedd.api.bag_rows import bag_row
 from schedd.api.federation import Caller, LeadingFederation, claimed_users, resolve_owner, resolve_users
 from schedd.api.federation_requests import BagRequest, JobScript
 from schedd.api.problems import Fault, ProblemError, problem_responses
-from schedd.federation.bags.bag import Bag
-from schedd.federation.bags.events import BagAsked
-from schedd.federation.bags.offers import Split
-from schedd.federation.bags.told import BagOffer
-from schedd.federation.roof.bags import BusyError
-from schedd.federation.roof.roof import Roof
-from schedd.federation.threads.asking import ask, ends_of, sizes_of, split_of
-from schedd.federation.threads.peers import client_of
+from schedd.federation.bags.bags import Bag
+from schedd.federation.bags.events import BagSpecification
+from schedd.federation.bags.issued_offers import BagOffer
+from schedd.federation.bags.offers import TaskSplit
+from schedd.federation.state.bag_operations import OffersOutdatedError
+from schedd.federation.state.federation_state import FederationState
+from schedd.federation.workers.bag_offers import collect_offers, offered_task_counts, share_ends, split_offers
+from schedd.federation.workers.cluster_worker import connect_cluster
 from schedd.service.access.roles import Bearer
 
 __all__ = ["add_bag_routes"]
@@ -80,27 +80,33 @@ def add_bag_routes(app: FastAPI) -> None:
 # ---- offers ---------------------------------------------------------------------------------------
 
 
-async def _make_offer(roof: LeadingFederation, caller: Caller, body: BagRequest) -> dict[str, Any]:
+async def _make_offer(federation: LeadingFederation, caller: Caller, body: BagRequest) -> dict[str, Any]:
     """How would a bag of tasks be shared, to end by its deadline or as early as can be? Nothing is submitted.
 
     Each cluster's plan says by when it would have ended how many tasks. `POST /v1/federation/bags` takes the
     offer, until it expires.
     """
-    owner = resolve_owner(roof, caller, body)
-    found = await run_in_threadpool(_issue_offer, roof, owner, resolve_users(roof, caller, owner), body)
+    owner = resolve_owner(federation, caller, body)
+    found = await run_in_threadpool(
+        _issue_offer, federation, owner, resolve_users(federation, caller, owner), body
+    )
     return offer_row(found)
 
 
-def _issue_offer(roof: Roof, owner: str, users: Mapping[str, str], body: BagRequest) -> BagOffer:
+def _issue_offer(
+    federation: FederationState, owner: str, users: Mapping[str, str], body: BagRequest
+) -> BagOffer:
     """Asks the plans, and keeps what is told. Raises ProblemError and StoreError."""
-    found = _request_offers(roof, owner, users, body)
-    roof.of_bags.tell(found)
+    found = _request_offers(federation, owner, users, body)
+    federation.bag_operations.issue_offer(found)
     return found
 
 
-def _request_offers(roof: Roof, owner: str, users: Mapping[str, str], body: BagRequest) -> BagOffer:
+def _request_offers(
+    federation: FederationState, owner: str, users: Mapping[str, str], body: BagRequest
+) -> BagOffer:
     """Asks the plans for an offer that nobody was told yet. Raises ProblemError."""
-    terms = BagAsked(
+    terms = BagSpecification(
         resources=body.requested_resources,
         walltime=body.walltime,
         cpu_seconds=body.cpu_seconds,
@@ -110,18 +116,25 @@ def _request_offers(roof: Roof, owner: str, users: Mapping[str, str], body: BagR
         queues=body.queues,
         balance=body.balance.value,
     )
-    if body.deadline <= roof.now:
-        what = f"the deadline, {body.deadline}, is past: it is {roof.now}"
+    if body.deadline <= federation.now:
+        what = f"the deadline, {body.deadline}, is past: it is {federation.now}"
         raise ProblemError("invalid", what, errors=[Fault(where="body.deadline", what=what)])
-    names = body.clusters or tuple(roof.settings.clusters)
-    found = ask(roof, owner, users, terms, dict.fromkeys(names, sizes_of(body.tasks)), client_of)
+    names = body.clusters or tuple(federation.settings.clusters)
+    found = collect_offers(
+        federation,
+        owner,
+        users,
+        terms,
+        dict.fromkeys(names, offered_task_counts(body.tasks)),
+        connect_cluster,
+    )
     try:
-        split = split_of(roof, found, body.tasks, body.deadline, body.balance)
+        split = split_offers(federation, found, body.tasks, body.deadline, body.balance)
     except ValueError as error:
         fault = Fault(where="body.balance", what=str(error), allowed="none, offers")
         raise ProblemError("invalid", str(error), errors=[fault]) from None
-    ends = ends_of(found.offers, split) if split is not None else {}
-    return roof.of_bags.make(
+    ends = share_ends(found.offers, split) if split is not None else {}
+    return federation.bag_operations.create_offer(
         owner, terms, split=split, ends=ends, plans=found.plans, offers=found.offers, whys=found.whys
     )
 
@@ -143,17 +156,19 @@ def offer_row(one: BagOffer) -> dict[str, Any]:
 # ---- bags -----------------------------------------------------------------------------------------
 
 
-async def _submit_bag(roof: LeadingFederation, caller: Caller, body: AcceptedBagOffer | NewBag) -> Response:
+async def _submit_bag(
+    federation: LeadingFederation, caller: Caller, body: AcceptedBagOffer | NewBag
+) -> Response:
     """Hand a bag to the federation: by an `offer` that was told, or asked for and taken at once. Each
     cluster gets its share as job arrays. The answer comes when it cannot be lost any more.
     """
     if isinstance(body, AcceptedBagOffer):
         owner = _accepting_owner(caller, body)
-        bag = await run_in_threadpool(_accept_offer, roof, caller, owner, body)
+        bag = await run_in_threadpool(_accept_offer, federation, caller, owner, body)
     else:
-        owner = resolve_owner(roof, caller, body)
-        bag = await run_in_threadpool(_request_and_accept, roof, caller, owner, body)
-    return JSONResponse(bag_row(roof, bag), 201)
+        owner = resolve_owner(federation, caller, body)
+        bag = await run_in_threadpool(_request_and_accept, federation, caller, owner, body)
+    return JSONResponse(bag_row(federation, bag), 201)
 
 
 def _accepting_owner(caller: Bearer, body: AcceptedBagOffer) -> str:
@@ -164,12 +179,12 @@ def _accepting_owner(caller: Bearer, body: AcceptedBagOffer) -> str:
     return body.owner or caller.name
 
 
-def _accept_offer(roof: Roof, caller: Bearer, owner: str, body: AcceptedBagOffer) -> Bag:
-    known = roof.bags.by_key.get((owner, body.key)) if body.key else None
+def _accept_offer(federation: FederationState, caller: Bearer, owner: str, body: AcceptedBagOffer) -> Bag:
+    known = federation.bags.by_key.get((owner, body.key)) if body.key else None
     if known is not None:
-        return roof.bags[known]
+        return federation.bags[known]
     try:
-        offer = roof.of_bags.offers.find(body.offer, owner)
+        offer = federation.bag_operations.offers.find(body.offer, owner)
     except LookupError as error:
         raise ProblemError("moved-on", str(error), hint=_NEW_OFFER_HINT) from None
     if offer.split is None:
@@ -178,17 +193,24 @@ def _accept_offer(roof: Roof, caller: Bearer, owner: str, body: AcceptedBagOffer
         )
     ends = {
         **offer.ends,
-        **_recheck_ends(roof, owner, resolve_users(roof, caller, owner), offer, offer.split),
+        **_recheck_ends(federation, owner, resolve_users(federation, caller, owner), offer, offer.split),
     }
-    return _create_bag(roof, caller, owner, body, offer.asked, offer.split, ends, offer=offer.id)
+    return _create_bag(federation, caller, owner, body, offer.asked, offer.split, ends, offer=offer.id)
 
 
 def _recheck_ends(
-    roof: Roof, owner: str, users: Mapping[str, str], offer: BagOffer, split: Split
+    federation: FederationState, owner: str, users: Mapping[str, str], offer: BagOffer, split: TaskSplit
 ) -> dict[str, int]:
     """By cluster whose plan is another one by now, when it ends its share. Raises ProblemError: too late."""
-    moved = [name for name in split.shares if roof.generations.get(name) != offer.plans.get(name)]
-    found = ask(roof, owner, users, offer.asked, {name: (split.shares[name],) for name in moved}, client_of)
+    moved = [name for name in split.shares if federation.generations.get(name) != offer.plans.get(name)]
+    found = collect_offers(
+        federation,
+        owner,
+        users,
+        offer.asked,
+        {name: (split.shares[name],) for name in moved},
+        connect_cluster,
+    )
     ends = {one.provider: one.end for one in found.offers}
     latest = offer.asked.deadline if split.met else split.end
     for name in moved:
@@ -205,33 +227,33 @@ def _recheck_ends(
     return ends
 
 
-def _request_and_accept(roof: Roof, caller: Bearer, owner: str, body: NewBag) -> Bag:
-    known = roof.bags.by_key.get((owner, body.key)) if body.key else None
+def _request_and_accept(federation: FederationState, caller: Bearer, owner: str, body: NewBag) -> Bag:
+    known = federation.bags.by_key.get((owner, body.key)) if body.key else None
     if known is not None:
-        return roof.bags[known]
-    offer = _request_offers(roof, owner, resolve_users(roof, caller, owner), body)
+        return federation.bags[known]
+    offer = _request_offers(federation, owner, resolve_users(federation, caller, owner), body)
     if offer.split is None:
         words = "; ".join(f"{name}: {why}" for name, why in (offer.whys or {}).items())
         what = f"there is no room for {body.tasks} tasks: {words or 'all offers together are too small'}"
         raise ProblemError("no-room", what, hint="ask for fewer tasks, or smaller ones")
     if not offer.split.met and not body.late:
-        roof.of_bags.tell(offer)
+        federation.bag_operations.issue_offer(offer)
         raise ProblemError(
             "no-room",
             f"the tasks end {offer.split.end - body.deadline} s after the deadline",
             hint=f"take offer {offer.id}, say late, or move the deadline to {offer.split.end}",
             options=[offer_row(offer)],
         )
-    return _create_bag(roof, caller, owner, body, offer.asked, offer.split, offer.ends)
+    return _create_bag(federation, caller, owner, body, offer.asked, offer.split, offer.ends)
 
 
 def _create_bag(
-    roof: Roof,
+    federation: FederationState,
     caller: Bearer,
     owner: str,
     body: JobScript,
-    terms: BagAsked,
-    split: Split,
+    terms: BagSpecification,
+    split: TaskSplit,
     ends: Mapping[str, int],
     *,
     offer: str = "",
@@ -248,45 +270,49 @@ def _create_bag(
         **claimed_users(caller, owner),
     }
     try:
-        return roof.of_bags.submit(
-            owner, submission, terms, split.shares, ends, body.key, offer=offer, alone=bool(offer)
+        return federation.bag_operations.submit(
+            owner, submission, terms, split.shares, ends, body.key, offer=offer, only_if_planned=bool(offer)
         )
     except LookupError as error:
         raise ProblemError("moved-on", str(error), hint=_NEW_OFFER_HINT) from None
-    except BusyError as error:
+    except OffersOutdatedError as error:
         hint = "wait some seconds; then " + _NEW_OFFER_HINT
         raise ProblemError("moved-on", str(error), hint=hint, headers=_RETRY_HEADERS) from None
 
 
 def _list_bags(
-    roof: LeadingFederation, caller: Caller, state: Literal["all", "open"] = "all"
+    federation: LeadingFederation, caller: Caller, state: Literal["all", "open"] = "all"
 ) -> dict[str, Any]:
     """Bags of the caller; of all, for a reader or an admin."""
-    rows = [bag_row(roof, one) for one in list(roof.bags.by_id.values()) if _may_see_bag(caller, one)]
+    rows = [
+        bag_row(federation, one) for one in list(federation.bags.by_id.values()) if _may_see_bag(caller, one)
+    ]
     return {"bags": [row for row in rows if state == "all" or not row["over"]]}
 
 
-def _get_bag(roof: LeadingFederation, caller: Caller, bag: str) -> dict[str, Any]:
+def _get_bag(federation: LeadingFederation, caller: Caller, bag: str) -> dict[str, Any]:
     """One bag: how its tasks stand, by cluster and in all, and whether its deadline is kept."""
-    return bag_row(roof, _find_bag(roof, caller, bag))
+    return bag_row(federation, _find_bag(federation, caller, bag))
 
 
-async def _cancel_bag(roof: LeadingFederation, caller: Caller, bag: str) -> dict[str, Any]:
+async def _cancel_bag(federation: LeadingFederation, caller: Caller, bag: str) -> dict[str, Any]:
     """Take a bag back: tasks that wait are deleted. Those that run go on; `qdel` at each cluster ends
     them.
     """
-    found = _find_bag(roof, caller, bag)
+    found = _find_bag(federation, caller, bag)
     if caller.role == "reader":
         raise ProblemError("not-allowed", f"{caller.name} may only read")
-    return bag_row(roof, await run_in_threadpool(roof.of_bags.cancel, found.id, caller.name))
+    return bag_row(
+        federation, await run_in_threadpool(federation.bag_operations.cancel, found.id, caller.name)
+    )
 
 
 def _may_see_bag(caller: Bearer, bag: Bag) -> bool:
     return caller.role != "user" or caller.name == bag.owner
 
 
-def _find_bag(roof: Roof, caller: Bearer, name: str) -> Bag:
-    bag = roof.bags.by_id.get(name)
+def _find_bag(federation: FederationState, caller: Bearer, name: str) -> Bag:
+    bag = federation.bags.by_id.get(name)
     if bag is None or not _may_see_bag(caller, bag):
         raise ProblemError("unknown-job", f"the federation has no bag {name[:40]}")
     return bag

@@ -12,10 +12,10 @@ from starlette.concurrency import run_in_threadpool
 from schedd.api.federation import Caller, LeadingFederation
 from schedd.api.problems import Fault, ProblemError, problem_responses
 from schedd.client import ClientError
-from schedd.federation.report import jobs_of
-from schedd.federation.roof.roof import Roof
-from schedd.federation.routing.jobs import Job
-from schedd.federation.threads.peers import client_of
+from schedd.federation.report import job_figures
+from schedd.federation.routing.jobs import FederationJob
+from schedd.federation.state.federation_state import FederationState
+from schedd.federation.workers.cluster_worker import connect_cluster
 
 __all__ = ["add_balance_route"]
 
@@ -35,7 +35,7 @@ def add_balance_route(app: FastAPI) -> None:
 
 
 async def _get_balance(
-    roof: LeadingFederation,
+    federation: LeadingFederation,
     _: Caller,
     since: Annotated[
         int | None,
@@ -58,43 +58,47 @@ async def _get_balance(
         what = f"the period from {begin} on has no second in it: it ends at {end}"
         fault = Fault(where="query.since", what=what, allowed=f"a moment before {end}")
         raise ProblemError("invalid", what, errors=[fault])
-    rows = await run_in_threadpool(_balance_rows, roof, begin, end)
+    rows = await run_in_threadpool(_balance_rows, federation, begin, end)
     return {"since": begin, "until": end, "clusters": rows}
 
 
-def _balance_rows(roof: Roof, since: int, until: int) -> list[dict[str, Any]]:
-    names = list(roof.settings.clusters)
+def _balance_rows(federation: FederationState, since: int, until: int) -> list[dict[str, Any]]:
+    names = list(federation.settings.clusters)
     with ThreadPoolExecutor(min(_MAX_THREADS, len(names))) as pool:
         reports = dict(
-            zip(names, pool.map(lambda name: _query_cluster(roof, name, since, until), names), strict=True)
+            zip(
+                names,
+                pool.map(lambda name: _query_cluster(federation, name, since, until), names),
+                strict=True,
+            )
         )
     work, cpus = (sum(one.get(what) or 0 for one in reports.values()) for what in ("work", "cpus"))
-    jobs = [job for job in list(roof.jobs.by_id.values()) if since <= job.over_at < until]
+    jobs = [job for job in list(federation.jobs.by_id.values()) if since <= job.over_at < until]
     return [
         {
             **one,
             "cluster": name,
             "share": one["work"] / work if work and one["work"] is not None else None,
             "optimal": one["cpus"] / cpus if cpus and one["cpus"] is not None else None,
-            "ours": asdict(jobs_of(_jobs_at(name, jobs))),
+            "ours": asdict(job_figures(_jobs_at(name, jobs))),
         }
         for name, one in reports.items()
     ]
 
 
-def _query_cluster(roof: Roof, name: str, since: int, until: int) -> dict[str, Any]:
+def _query_cluster(federation: FederationState, name: str, since: int, until: int) -> dict[str, Any]:
     """What a cluster's schedd says of the period, or ``why`` not."""
-    chosen = roof.settings.clusters[name]
-    tokens: Mapping[str, str] = roof.peer_tokens
+    chosen = federation.settings.clusters[name]
+    tokens: Mapping[str, str] = federation.cluster_tokens
     if not chosen.discloses("load"):
         return {"why": "it does not disclose its load", "work": None, "cpus": None}
     try:
-        with client_of(chosen, tokens[name]) as client:
+        with connect_cluster(chosen, tokens[name]) as client:
             found = client.quality_report(since=since, until=until, cluster=chosen.cluster)["clusters"]
     except ClientError as error:
         return {"why": str(error), "work": None, "cpus": None}
     return {"why": "", **found[0]}
 
 
-def _jobs_at(name: str, jobs: Iterable[Job]) -> list[Job]:
+def _jobs_at(name: str, jobs: Iterable[FederationJob]) -> list[FederationJob]:
     return [job for job in jobs if job.active is not None and job.active.cluster == name]

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from time import gmtime, strftime
 from typing import Any, Final
 
-from schedd.federation.bookings.booking import Booking
-from schedd.federation.roof.roof import Roof
+from schedd.federation.bookings.bookings import FederationBooking
+from schedd.federation.state.federation_state import FederationState
 from schedd.policy.bookings import Window, nearest, stretch
 
 __all__ = ["CounterOffer", "booking_page_rows", "booking_row", "counter_offers", "jobs_by_booking"]
@@ -26,7 +26,7 @@ class CounterOffer:
     stretch: float
 
 
-def counter_offers(booking: Booking) -> tuple[CounterOffer, ...]:
+def counter_offers(booking: FederationBooking) -> tuple[CounterOffer, ...]:
     """What all clusters that declined offered last, the nearest first. Empty while it is not refused."""
     if booking.over != "refused":
         return ()
@@ -42,24 +42,26 @@ def counter_offers(booking: Booking) -> tuple[CounterOffer, ...]:
     return nearest(found, _MAX_OPTIONS)
 
 
-def jobs_by_booking(roof: Roof, bookings: Iterable[str]) -> dict[str, list[str]]:
+def jobs_by_booking(federation: FederationState, bookings: Iterable[str]) -> dict[str, list[str]]:
     """By booking, the federation's jobs that are to run in it, oldest first."""
     found: dict[str, list[str]] = {name: [] for name in bookings}
-    for job in list(roof.jobs.by_id.values()):
+    for job in list(federation.jobs.by_id.values()):
         if job.booking in found:
             found[job.booking].append(job.id)
     return found
 
 
-def booking_row(roof: Roof, one: Booking, jobs: Mapping[str, list[str]] | None = None) -> dict[str, Any]:
+def booking_row(
+    federation: FederationState, one: FederationBooking, jobs: Mapping[str, list[str]] | None = None
+) -> dict[str, Any]:
     """A booking as its owner sees it; ``jobs``: of all bookings, where they were looked for."""
-    attempt = one.placed or one.wanted or next(iter(reversed(one.attempts)), None)
-    shown = attempt is not None and (attempt.wanted or attempt.phase in ("withdrawing", "ended"))
+    attempt = one.placed or one.active or next(iter(reversed(one.attempts)), None)
+    shown = attempt is not None and (attempt.active or attempt.phase in ("withdrawing", "ended"))
     cluster = attempt.cluster if attempt is not None and shown else ""
-    seen = roof.seen.get(cluster)
+    seen = federation.clusters.get(cluster)
     away = seen.away if seen is not None and not one.over else ""
     live = one.placed is not None and not one.over
-    spare = one.deadline - max(one.ready, roof.now) - one.duration
+    spare = one.deadline - max(one.ready, federation.now) - one.duration
     return {
         "id": one.id,
         "name": one.name,
@@ -78,14 +80,14 @@ def booking_row(roof: Roof, one: Booking, jobs: Mapping[str, list[str]] | None =
         "freezes": one.freezes if live else None,
         "clusters": list(one.clusters),
         "submitted": one.submitted,
-        "jobs": (jobs if jobs is not None else jobs_by_booking(roof, [one.id])).get(one.id, []),
+        "jobs": (jobs if jobs is not None else jobs_by_booking(federation, [one.id])).get(one.id, []),
         "moves": [{"time": at, "before": before, "after": after} for at, before, after in one.moves],
         "attempts": [
             {
                 "number": it.number,
                 "cluster": it.cluster,
                 "user": it.user,
-                "name": f"{roof.of_bookings.rules.name}.{one.id}.{it.number}",
+                "name": f"{federation.booking_operations.rules.name}.{one.id}.{it.number}",
                 "phase": it.phase,
                 "since": it.since,
                 "ready": it.ready,
@@ -106,11 +108,11 @@ def booking_row(roof: Roof, one: Booking, jobs: Mapping[str, list[str]] | None =
     }
 
 
-def booking_page_rows(roof: Roof) -> list[dict[str, Any]]:
+def booking_page_rows(federation: FederationState) -> list[dict[str, Any]]:
     """For the page, of those that are not over, by start: nobody's names, since nobody is asked for a
     token.
     """
-    rows = [booking_row(roof, roof.bookings[name], {}) for name in list(roof.bookings.open)]
+    rows = [booking_row(federation, federation.bookings[name], {}) for name in list(federation.bookings.open)]
     rows = sorted(
         (row for row in rows if not row["over"]), key=lambda row: (row["start"] is None, row["start"] or 0)
     )
@@ -134,7 +136,7 @@ def _format_time(seconds: int | None) -> str:
     return strftime("%Y-%m-%d %H:%M:%S", gmtime(seconds)) if seconds is not None else ""
 
 
-def _booking_state(one: Booking) -> str:
+def _booking_state(one: FederationBooking) -> str:
     """In a word or three."""
     if one.over:
         return one.over
@@ -142,12 +144,12 @@ def _booking_state(one: Booking) -> str:
         return "being given back"
     if not one.booked:
         return "being booked"
-    if one.to_freeze and one.phase == "flexible":
+    if one.freeze_requested and one.phase == "flexible":
         return "being frozen"
     return one.phase
 
 
-def _booking_text(one: Booking, cluster: str, away: str) -> str:
+def _booking_text(one: FederationBooking, cluster: str, away: str) -> str:
     """Why it stands so."""
     if not away:
         return one.text

@@ -11,10 +11,10 @@ from starlette.responses import JSONResponse, Response
 from schedd.api.federation import Caller, LeadingFederation, claimed_users, resolve_owner
 from schedd.api.federation_requests import FederatedRequest, TextMap
 from schedd.api.problems import ProblemError, problem_responses
-from schedd.federation.groups.divided import piece, unit_cores
-from schedd.federation.groups.group import Copy, Group, Round
-from schedd.federation.groups.steps import transfer_name
-from schedd.federation.roof.roof import Roof
+from schedd.federation.coallocation.coallocations import CoAllocation, ComponentJob, PlacementRound
+from schedd.federation.coallocation.decisions import component_transfer_name
+from schedd.federation.coallocation.divided_components import scale_unit, unit_cores
+from schedd.federation.state.federation_state import FederationState
 from schedd.service.access.roles import Bearer
 from schedd.wire import TRANSFER_ATTRIBUTES
 
@@ -134,19 +134,19 @@ def add_coallocation_routes(app: FastAPI) -> None:
 
 
 def _list_coallocations(
-    roof: LeadingFederation, caller: Caller, state: Literal["all", "open"] = "all"
+    federation: LeadingFederation, caller: Caller, state: Literal["all", "open"] = "all"
 ) -> dict[str, Any]:
     """Groups of the caller; of all, for a reader or an admin."""
     rows = [
-        coallocation_row(roof, one)
-        for one in list(roof.groups.by_id.values())
+        coallocation_row(federation, one)
+        for one in list(federation.coallocations.by_id.values())
         if _may_see_coallocation(caller, one)
     ]
     return {"groups": [row for row in rows if state == "all" or not row["over"]]}
 
 
 async def _submit_coallocation(
-    roof: LeadingFederation, caller: Caller, body: CoAllocationRequest
+    federation: LeadingFederation, caller: Caller, body: CoAllocationRequest
 ) -> Response:
     """Hand a group to the federation. The answer comes when it cannot be lost any more.
 
@@ -155,7 +155,7 @@ async def _submit_coallocation(
     parts = []
     owner = ""
     for part in body.parts:
-        owner = resolve_owner(roof, caller, part.model_copy(update={"owner": body.owner}))
+        owner = resolve_owner(federation, caller, part.model_copy(update={"owner": body.owner}))
         submission = {
             "script": part.script,
             "resources": part.requested_resources,
@@ -174,35 +174,39 @@ async def _submit_coallocation(
         )
     options = body.model_dump(include={"ready", "deadline", "overhead", "remap", "most"})
     options["units"] = body.parts[0].units
-    group = await run_in_threadpool(partial(roof.of_groups.submit, owner, tuple(parts), options, body.key))
-    return JSONResponse(coallocation_row(roof, group), 201)
+    group = await run_in_threadpool(
+        partial(federation.coallocation_operations.submit, owner, tuple(parts), options, body.key)
+    )
+    return JSONResponse(coallocation_row(federation, group), 201)
 
 
-def _get_coallocation(roof: LeadingFederation, caller: Caller, group: str) -> dict[str, Any]:
+def _get_coallocation(federation: LeadingFederation, caller: Caller, group: str) -> dict[str, Any]:
     """One group: when it starts, where its parts are, each move, and what went wrong."""
-    return coallocation_row(roof, _find_coallocation(roof, caller, group))
+    return coallocation_row(federation, _find_coallocation(federation, caller, group))
 
 
-async def _cancel_coallocation(roof: LeadingFederation, caller: Caller, group: str) -> dict[str, Any]:
+async def _cancel_coallocation(federation: LeadingFederation, caller: Caller, group: str) -> dict[str, Any]:
     """Take a group back: its jobs are deleted. One that has begun goes on; `qdel` at each cluster ends it."""
-    found = _find_coallocation(roof, caller, group)
+    found = _find_coallocation(federation, caller, group)
     if caller.role == "reader":
         raise ProblemError("not-allowed", f"{caller.name} may only read")
-    return coallocation_row(roof, await run_in_threadpool(roof.of_groups.cancel, found.id, caller.name))
+    return coallocation_row(
+        federation, await run_in_threadpool(federation.coallocation_operations.cancel, found.id, caller.name)
+    )
 
 
-def _may_see_coallocation(caller: Bearer, group: Group) -> bool:
+def _may_see_coallocation(caller: Bearer, group: CoAllocation) -> bool:
     return caller.role != "user" or caller.name == group.owner
 
 
-def _find_coallocation(roof: Roof, caller: Bearer, name: str) -> Group:
-    group = roof.groups.by_id.get(name)
+def _find_coallocation(federation: FederationState, caller: Bearer, name: str) -> CoAllocation:
+    group = federation.coallocations.by_id.get(name)
     if group is None or not _may_see_coallocation(caller, group):
         raise ProblemError("unknown-job", f"the federation has no group {name[:40]}")
     return group
 
 
-def coallocation_row(roof: Roof, group: Group) -> dict[str, Any]:
+def coallocation_row(federation: FederationState, group: CoAllocation) -> dict[str, Any]:
     """A group as its owner sees it."""
     one = group.committed or (group.rounds[-1] if group.over and group.rounds else None)
     placed = {place.part: place for place in one.places} if one is not None else {}
@@ -210,15 +214,19 @@ def coallocation_row(roof: Roof, group: Group) -> dict[str, Any]:
     for i, part in enumerate(group.parts):
         place = placed.get(i)
         if group.options.units and place is None and placed:
-            continue  # a piece that it does not need
-        copy = group.copy_of(place) if place is not None and place.copy <= len(group.copies) else None
+            continue  # a scale_unit that it does not need
+        copy = (
+            group.component_job(place)
+            if place is not None and place.copy <= len(group.component_jobs)
+            else None
+        )
         parts.append(
             {
                 "part": i + 1,
-                "resources": piece(part.submission.get("resources", {}), place.units if place else 0),
+                "resources": scale_unit(part.submission.get("resources", {}), place.units if place else 0),
                 "optional": part.optional,
                 "cluster": place.cluster if place is not None else "",
-                **_component_row(roof, group, copy),
+                **_component_row(federation, group, copy),
             }
         )
     return {
@@ -228,8 +236,8 @@ def coallocation_row(roof: Roof, group: Group) -> dict[str, Any]:
         "state": _coallocation_state(group),
         "start": one.start if one is not None else None,
         "end": one.end if one is not None else None,
-        "displayed_start": group.told[0] if group.told is not None else None,
-        "published_end": group.told[1] if group.told is not None else None,
+        "displayed_start": group.promised[0] if group.promised is not None else None,
+        "published_end": group.promised[1] if group.promised is not None else None,
         "moves": group.moves,
         "cores": _total_cores(group),
         "parts": parts if placed or not group.options.units else parts[:1],
@@ -237,21 +245,23 @@ def coallocation_row(roof: Roof, group: Group) -> dict[str, Any]:
         "over": group.over,
         "over_at": group.over_at or None,
         "cancelled": group.cancelled,
-        "text": group.text or group.released or _waiting_reason(roof, group),
+        "text": group.text or group.abort_reason or _waiting_reason(federation, group),
     }
 
 
-def _total_cores(group: Group) -> int | None:
+def _total_cores(group: CoAllocation) -> int | None:
     """In all, of one that is divided."""
     units = group.options.units
     return units * unit_cores(group.parts[0].submission.get("resources", {})) if units else None
 
 
-def _component_row(roof: Roof, group: Group, copy: Copy | None) -> dict[str, Any]:
+def _component_row(
+    federation: FederationState, group: CoAllocation, copy: ComponentJob | None
+) -> dict[str, Any]:
     if copy is None:
         return {"job": "", "phase": "", "state": "", "started": None, "exit_status": None, "text": ""}
-    seen = roof.seen[copy.cluster].transfers if copy.cluster in roof.seen else {}
-    there = seen.get(transfer_name(roof.of_groups.rules, group, copy))
+    seen = federation.clusters[copy.cluster].transfers if copy.cluster in federation.clusters else {}
+    there = seen.get(component_transfer_name(federation.coallocation_operations.rules, group, copy))
     return {
         "job": copy.server_job,
         "phase": copy.phase,
@@ -262,7 +272,7 @@ def _component_row(roof: Roof, group: Group, copy: Copy | None) -> dict[str, Any
     }
 
 
-def _round_row(one: Round) -> dict[str, Any]:
+def _round_row(one: PlacementRound) -> dict[str, Any]:
     return {
         "number": one.number,
         "start": one.start,
@@ -277,21 +287,21 @@ def _round_row(one: Round) -> dict[str, Any]:
     }
 
 
-def _coallocation_state(group: Group) -> str:
+def _coallocation_state(group: CoAllocation) -> str:
     """In a word."""
     if group.over:
         return group.over
-    if group.released:
+    if group.abort_reason:
         return "being deleted"
-    if group.began:
+    if group.started_at:
         return "running"
-    if group.let_go:
+    if group.release_requested_at:
         return "starting"
     return "planned" if group.committed is not None else "seeking a start"
 
 
-def _waiting_reason(roof: Roof, group: Group) -> str:
+def _waiting_reason(federation: FederationState, group: CoAllocation) -> str:
     if group.committed is not None or group.over:
         return ""
     dropped = [one.text for one in group.rounds if one.phase in ("dropped", "cleared") and one.text]
-    return roof.of_groups.notes.get(group.id, dropped[-1] if dropped else "")
+    return federation.coallocation_operations.notes.get(group.id, dropped[-1] if dropped else "")

@@ -17,9 +17,9 @@ from schedd.api.federation import Caller, LeadingFederation, claimed_users, reso
 from schedd.api.federation_requests import parse_request
 from schedd.api.problems import Fault, ProblemError, problem_responses
 from schedd.dialect import RequestError
-from schedd.federation.bookings.booking import Booking
-from schedd.federation.roof.roof import Roof
+from schedd.federation.bookings.bookings import FederationBooking
 from schedd.federation.routing.jobs import ImpossibleError
+from schedd.federation.state.federation_state import FederationState
 from schedd.service.access.roles import Bearer
 
 __all__ = ["add_booking_routes", "find_visible_booking"]
@@ -78,24 +78,24 @@ def add_booking_routes(app: FastAPI) -> None:
 
 
 def _list_bookings(
-    roof: LeadingFederation, caller: Caller, state: Literal["all", "open"] = "all"
+    federation: LeadingFederation, caller: Caller, state: Literal["all", "open"] = "all"
 ) -> dict[str, Any]:
     """Bookings of the caller; of all, for a reader or an admin. By their start."""
-    found = [one for one in list(roof.bookings.by_id.values()) if _may_see_booking(caller, one)]
+    found = [one for one in list(federation.bookings.by_id.values()) if _may_see_booking(caller, one)]
     chosen = [one for one in found if state == "all" or not one.over]
-    jobs = jobs_by_booking(roof, [one.id for one in chosen])
-    rows = [booking_row(roof, one, jobs) for one in chosen]
+    jobs = jobs_by_booking(federation, [one.id for one in chosen])
+    rows = [booking_row(federation, one, jobs) for one in chosen]
     rows.sort(key=lambda row: (row["start"] is None, row["start"] or 0, int(row["id"])))
     return {"bookings": rows}
 
 
-def _get_booking(roof: LeadingFederation, caller: Caller, name: BookingName) -> dict[str, Any]:
+def _get_booking(federation: LeadingFederation, caller: Caller, name: BookingName) -> dict[str, Any]:
     """One booking: where it is, when it begins, how it moved, what was offered instead."""
-    return booking_row(roof, find_visible_booking(roof, caller, name))
+    return booking_row(federation, find_visible_booking(federation, caller, name))
 
 
 async def _book_cores(
-    roof: LeadingFederation, caller: Caller, name: BookingName, body: FederatedBooking
+    federation: LeadingFederation, caller: Caller, name: BookingName, body: FederatedBooking
 ) -> Response:
     """Book cores at some cluster. The same name again, until that booking is over, is the same booking.
 
@@ -104,8 +104,8 @@ async def _book_cores(
     with the counter-offers of all clusters, and nothing is booked; `POST …/accept` takes one. 202: it is not
     known yet; it goes on, and `GET` says how it stands.
     """
-    owner = resolve_owner(roof, caller, body)
-    now = roof.now
+    owner = resolve_owner(federation, caller, body)
+    now = federation.now
     start = body.start
     ready, deadline = (
         (start, start + body.duration) if start is not None else (body.ready, body.deadline or 0)
@@ -124,69 +124,71 @@ async def _book_cores(
         "clusters": tuple(body.clusters),
         "users": claimed_users(caller, owner).get("users"),
     }
-    booking = await run_in_threadpool(roof.of_bookings.ask, owner, name, terms)
-    return await _booking_outcome(roof, booking.id)
+    booking = await run_in_threadpool(federation.booking_operations.request, owner, name, terms)
+    return await _booking_outcome(federation, booking.id)
 
 
 async def _accept_counter_offer(
-    roof: LeadingFederation, caller: Caller, name: BookingName, body: OptionChoice
+    federation: LeadingFederation, caller: Caller, name: BookingName, body: OptionChoice
 ) -> Response:
     """Take a counter-offer of a booking that was refused; where it is gone by now there are new ones."""
-    booking = _find_own_booking(roof, caller, name)
+    booking = _find_own_booking(federation, caller, name)
     options = counter_offers(booking)
     if body.option > len(options):
         words = f"booking {name} is {booking.over or 'not refused'} and has {len(options)} counter-offers"
         raise ProblemError("not-now", words)
     option = options[body.option - 1]
-    if option.start < roof.now:
+    if option.start < federation.now:
         raise ProblemError("not-now", f"option {body.option} began at {option.start}: ask anew")
-    await _run_step(partial(roof.of_bookings.accept, booking.id, caller.name, option.cluster, option.start))
-    return await _booking_outcome(roof, booking.id)
+    await _run_step(
+        partial(federation.booking_operations.accept, booking.id, caller.name, option.cluster, option.start)
+    )
+    return await _booking_outcome(federation, booking.id)
 
 
-async def _freeze_booking(roof: LeadingFederation, caller: Caller, name: BookingName) -> dict[str, Any]:
+async def _freeze_booking(federation: LeadingFederation, caller: Caller, name: BookingName) -> dict[str, Any]:
     """Let it stay where it is planned. Where its cluster does not answer, it is done once that does."""
-    booking = _find_own_booking(roof, caller, name)
+    booking = _find_own_booking(federation, caller, name)
     if booking.over or booking.cancelled or booking.phase != "flexible":
-        raise ProblemError("not-now", f"booking {name} is {booking_row(roof, booking)['state']}")
-    if not booking.to_freeze:
-        await _run_step(partial(roof.of_bookings.freeze, booking.id, caller.name))
-    await _wait_until(lambda: roof.bookings[booking.id].phase != "flexible", _CLUSTER_REPLY_S)
-    return booking_row(roof, roof.bookings[booking.id])
+        raise ProblemError("not-now", f"booking {name} is {booking_row(federation, booking)['state']}")
+    if not booking.freeze_requested:
+        await _run_step(partial(federation.booking_operations.freeze, booking.id, caller.name))
+    await _wait_until(lambda: federation.bookings[booking.id].phase != "flexible", _CLUSTER_REPLY_S)
+    return booking_row(federation, federation.bookings[booking.id])
 
 
-async def _cancel_booking(roof: LeadingFederation, caller: Caller, name: BookingName) -> dict[str, Any]:
+async def _cancel_booking(federation: LeadingFederation, caller: Caller, name: BookingName) -> dict[str, Any]:
     """Give a booking back. Where its cluster does not answer, that is done once it does. Jobs that run in it
     go on; those that wait for it are planned like any other.
     """
-    booking = _find_own_booking(roof, caller, name)
+    booking = _find_own_booking(federation, caller, name)
     if not booking.over and not booking.cancelled:
-        await _run_step(partial(roof.of_bookings.cancel, booking.id, caller.name))
-    await _wait_until(lambda: bool(roof.bookings[booking.id].over), _CLUSTER_REPLY_S)
-    return booking_row(roof, roof.bookings[booking.id])
+        await _run_step(partial(federation.booking_operations.cancel, booking.id, caller.name))
+    await _wait_until(lambda: bool(federation.bookings[booking.id].over), _CLUSTER_REPLY_S)
+    return booking_row(federation, federation.bookings[booking.id])
 
 
-async def _run_step(act: Callable[[], Booking]) -> None:
+async def _run_step(act: Callable[[], FederationBooking]) -> None:
     try:
         await run_in_threadpool(act)
     except ImpossibleError as error:
         raise ProblemError("not-now", str(error)) from None
 
 
-async def _booking_outcome(roof: Roof, number: str) -> Response:
+async def _booking_outcome(federation: FederationState, number: str) -> Response:
     """What became of it, once that is known; 202: it is not yet."""
 
     def known() -> bool:
-        one = roof.bookings[number]
+        one = federation.bookings[number]
         return one.booked or bool(one.over) or one.cancelled
 
-    await _wait_until(known, roof.of_bookings.rules.patience + _OUTCOME_MARGIN_S)
-    booking = roof.bookings[number]
+    await _wait_until(known, federation.booking_operations.rules.patience + _OUTCOME_MARGIN_S)
+    booking = federation.bookings[number]
     if booking.over == "refused":
-        row = booking_row(roof, booking)
+        row = booking_row(federation, booking)
         hint = "POST …/accept takes one of the options; nothing is booked yet" if row["options"] else None
         raise ProblemError("no-room", booking.text, hint=hint, options=row["options"])
-    return JSONResponse(booking_row(roof, booking), 200 if known() else 202)
+    return JSONResponse(booking_row(federation, booking), 200 if known() else 202)
 
 
 async def _wait_until(reached: Callable[[], bool], seconds: float) -> None:
@@ -196,23 +198,23 @@ async def _wait_until(reached: Callable[[], bool], seconds: float) -> None:
         await asyncio.sleep(_POLL_S)
 
 
-def _may_see_booking(caller: Bearer, booking: Booking) -> bool:
+def _may_see_booking(caller: Bearer, booking: FederationBooking) -> bool:
     return caller.role != "user" or caller.name == booking.owner
 
 
-def find_visible_booking(roof: Roof, caller: Bearer, name: str) -> Booking:
+def find_visible_booking(federation: FederationState, caller: Bearer, name: str) -> FederationBooking:
     """The newest booking of that name that the caller may see. Raises ProblemError."""
-    booking = roof.bookings.named(name, caller.name)
+    booking = federation.bookings.named(name, caller.name)
     if booking is None and caller.role != "user":
-        booking = roof.bookings.of_anybody(name)
+        booking = federation.bookings.newest_named(name)
     if booking is None or not _may_see_booking(caller, booking):
         raise ProblemError("unknown-booking", f"the federation has no booking {name[:64]}")
     return booking
 
 
-def _find_own_booking(roof: Roof, caller: Bearer, name: str) -> Booking:
+def _find_own_booking(federation: FederationState, caller: Bearer, name: str) -> FederationBooking:
     """One with which the caller may do something. Raises ProblemError."""
-    booking = find_visible_booking(roof, caller, name)
+    booking = find_visible_booking(federation, caller, name)
     if caller.role == "reader":
         raise ProblemError("not-allowed", f"{caller.name} may only read")
     return booking

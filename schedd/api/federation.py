@@ -25,12 +25,18 @@ from schedd.api.problems import Fault, ProblemError, problem_responses
 from schedd.api.security_headers import SecurityHeaders
 from schedd.api.unicode_text import UnicodeRoute
 from schedd.client import ClientError
-from schedd.federation.bookings.steps import name_there
-from schedd.federation.report import arrays_of, bags_of, bookings_of, groups_of, jobs_of
-from schedd.federation.roof.roof import Roof
-from schedd.federation.routing.jobs import Job, tasks_of
-from schedd.federation.routing.seen import TransferStatus
-from schedd.federation.threads.peers import client_of
+from schedd.federation.bookings.decisions import booking_name
+from schedd.federation.report import (
+    array_figures,
+    bag_figures,
+    booking_figures,
+    coallocation_figures,
+    job_figures,
+)
+from schedd.federation.routing.cluster_status import TransferStatus
+from schedd.federation.routing.jobs import FederationJob, count_array_tasks
+from schedd.federation.state.federation_state import FederationState
+from schedd.federation.workers.cluster_worker import connect_cluster
 from schedd.service.access.roles import Bearer
 from schedd.service.access.tokens import Tokens
 
@@ -60,23 +66,23 @@ async def _caller(request: Request) -> Bearer:
     return found
 
 
-async def _get_leading_federation(request: Request) -> Roof:
-    roof: Roof | None = request.app.state.roof
-    if roof is None:
+async def _get_leading_federation(request: Request) -> FederationState:
+    federation: FederationState | None = request.app.state.federation
+    if federation is None:
         raise ProblemError(
             "not-ready", "another daemon leads, or the log is being read", headers={"Retry-After": "2"}
         )
-    return roof
+    return federation
 
 
 Caller = Annotated[Bearer, Depends(_caller)]
-LeadingFederation = Annotated[Roof, Depends(_get_leading_federation)]
+LeadingFederation = Annotated[FederationState, Depends(_get_leading_federation)]
 
 
 def create_app(
     tokens: Tokens, lifespan: Lifespan | None = None, federation_users: FederationUsers | None = None
 ) -> FastAPI:
-    """The application; its ``state.roof`` is set when this daemon leads."""
+    """The application; its ``state.federation`` is set when this daemon leads."""
     app = FastAPIOffline(
         title="schedd federation",
         description=_DESCRIPTION,
@@ -84,7 +90,7 @@ def create_app(
         redirect_slashes=False,
         lifespan=lifespan,
     )
-    app.state.roof = None
+    app.state.federation = None
     app.state.tokens = tokens
     app.state.federation_users = federation_users
     app.router.route_class = UnicodeRoute
@@ -133,28 +139,28 @@ def _get_health() -> dict[str, str]:
     return {"status": "ok", "version": __version__}
 
 
-def _get_readiness(roof: LeadingFederation) -> dict[str, Any]:
+def _get_readiness(federation: LeadingFederation) -> dict[str, Any]:
     """It leads and takes jobs. ``trouble``: by cluster, what is wrong with its settings here. ``background``:
     background work that failed a short time ago and was started again; empty while there is none.
     """
-    if unready := roof.supervisor.unready(""):
+    if unready := federation.supervisor.unready(""):
         raise ProblemError("not-ready", unready, headers={"Retry-After": "2"})
-    background = "; ".join(one.text for one in roof.supervisor.records if one.recent)
-    trouble = {name: seen.trouble for name, seen in roof.seen.items() if seen.trouble}
+    background = "; ".join(one.text for one in federation.supervisor.records if one.recent)
+    trouble = {name: seen.trouble for name, seen in federation.clusters.items() if seen.trouble}
     return {"status": "ready", "trouble": trouble, "background": background}
 
 
-def _list_clusters(roof: LeadingFederation, _: Caller) -> dict[str, Any]:
+def _list_clusters(federation: LeadingFederation, _: Caller) -> dict[str, Any]:
     """The clusters, whether they answer, and what of them is shown."""
-    return {"clusters": cluster_rows(roof)}
+    return {"clusters": cluster_rows(federation)}
 
 
-def cluster_rows(roof: Roof) -> list[dict[str, Any]]:
+def cluster_rows(federation: FederationState) -> list[dict[str, Any]]:
     """What is shown of each cluster."""
     found = []
-    for name, chosen in roof.settings.clusters.items():
-        seen = roof.seen[name]
-        backlog = roof.backlog(name)
+    for name, chosen in federation.settings.clusters.items():
+        seen = federation.clusters[name]
+        backlog = federation.backlog(name)
         ours = [one for one in seen.transfers.values() if not one.end and one.phase == "released"]
         found.append(
             {
@@ -164,7 +170,7 @@ def cluster_rows(roof: Roof) -> list[dict[str, Any]]:
                 "trouble": seen.trouble,
                 "disclosure": chosen.disclosure,
                 "cpus": seen.cpus or None,
-                "jobs": roof.counts.get(name) or None,
+                "jobs": federation.job_counts.get(name) or None,
                 "ours": len(ours),
                 "running": sum(one.state == "running" for one in ours),
                 "load": [round(one) for one in backlog.load],
@@ -174,39 +180,39 @@ def cluster_rows(roof: Roof) -> list[dict[str, Any]]:
     return found
 
 
-def _get_report(roof: LeadingFederation, _: Caller) -> dict[str, Any]:
-    """What became of jobs, groups, bags and bookings that are kept, and whose moves found holes."""
-    groups = asdict(groups_of(list(roof.groups.by_id.values())))
-    jobs = list(roof.jobs.by_id.values())
+def _get_report(federation: LeadingFederation, _: Caller) -> dict[str, Any]:
+    """What became of jobs, groups, bags and bookings that are kept, and whose moves found gap_searches."""
+    groups = asdict(coallocation_figures(list(federation.coallocations.by_id.values())))
+    jobs = list(federation.jobs.by_id.values())
 
-    def counts(job: Job) -> dict[str, Any] | None:
-        return _array_counts(_last_status(roof, job))
+    def counts(job: FederationJob) -> dict[str, Any] | None:
+        return _array_counts(_last_status(federation, job))
 
     return {
-        "jobs": asdict(jobs_of(jobs)),
-        "arrays": asdict(arrays_of(jobs, counts)),
+        "jobs": asdict(job_figures(jobs)),
+        "arrays": asdict(array_figures(jobs, counts)),
         "groups": {
             **groups,
-            "holes_asked": roof.of_groups.holes["asked"],
-            "holes_found": roof.of_groups.holes["found"],
+            "holes_asked": federation.coallocation_operations.gap_searches["asked"],
+            "holes_found": federation.coallocation_operations.gap_searches["found"],
         },
-        "bags": asdict(bags_of(list(roof.bags.by_id.values()), roof.jobs, counts)),
-        "bookings": asdict(bookings_of(list(roof.bookings.by_id.values()))),
+        "bags": asdict(bag_figures(list(federation.bags.by_id.values()), federation.jobs, counts)),
+        "bookings": asdict(booking_figures(list(federation.bookings.by_id.values()))),
     }
 
 
-def _list_licences(roof: LeadingFederation, _: Caller) -> dict[str, Any]:
+def _list_licences(federation: LeadingFederation, _: Caller) -> dict[str, Any]:
     """Floating licences that the clusters share: how many copies each may use, uses and waits for."""
-    return {"licences": licence_rows(roof)}
+    return {"licences": licence_rows(federation)}
 
 
-def licence_rows(roof: Roof) -> list[dict[str, Any]]:
+def licence_rows(federation: FederationState) -> list[dict[str, Any]]:
     """What is shown of each licence; what a cluster does not tell, or said before it went away, is null."""
     found = []
-    for name, pool in roof.licences.pools.items():
+    for name, pool in federation.licences.pools.items():
         places = []
-        for cluster in roof.settings.clusters:
-            told = pool.told.get(cluster)
+        for cluster in federation.settings.clusters:
+            told = pool.answers.get(cluster)
             places.append(
                 {
                     "cluster": cluster,
@@ -214,28 +220,30 @@ def licence_rows(roof: Roof) -> list[dict[str, Any]]:
                     "copies": told.copies if told is not None else None,
                     "held": told.held if told is not None else None,
                     "wanted": told.wanted if told is not None else None,
-                    "why": pool.strange.get(cluster, ""),
+                    "why": pool.refusals.get(cluster, ""),
                 }
             )
-        free = roof.licences.free(name)
+        free = federation.licences.free_copies(name)
         found.append({"name": name, "copies": pool.copies, "free": free, "clusters": places})
     return found
 
 
 def _list_jobs(
-    roof: LeadingFederation, caller: Caller, state: Literal["all", "open"] = "all"
+    federation: LeadingFederation, caller: Caller, state: Literal["all", "open"] = "all"
 ) -> dict[str, Any]:
     """Jobs of the caller; of all, for a reader or an admin."""
-    rows = [job_row(roof, job) for job in list(roof.jobs.by_id.values()) if _may_see_job(caller, job)]
+    rows = [
+        job_row(federation, job) for job in list(federation.jobs.by_id.values()) if _may_see_job(caller, job)
+    ]
     return {"jobs": [row for row in rows if state == "all" or not row["over"]]}
 
 
-def job_row(roof: Roof, job: Job) -> dict[str, Any]:
+def job_row(federation: FederationState, job: FederationJob) -> dict[str, Any]:
     """A job as its owner sees it."""
-    standing = roof.standing(job)
+    standing = federation.attempt_statuses(job)
     attempts = []
     for one in job.attempts:
-        chosen = roof.settings.clusters.get(one.cluster)
+        chosen = federation.settings.clusters.get(one.cluster)
         seen = standing.get(one.number)
         shown = seen is not None and chosen is not None and chosen.discloses("plan")
         attempts.append(
@@ -262,18 +270,18 @@ def job_row(roof: Roof, job: Job) -> dict[str, Any]:
         "cancelled": job.cancelled,
         "moves": job.moves,
         "bag": job.bag,
-        "booking": _booking_name(roof, job.booking),
+        "booking": _booking_name(federation, job.booking),
         "tasks": job.array,
-        "standing": _array_counts(_last_status(roof, job)),
+        "standing": _array_counts(_last_status(federation, job)),
         "text": job.text,
         "attempts": attempts,
     }
 
 
-def _last_status(roof: Roof, job: Job) -> TransferStatus | None:
+def _last_status(federation: FederationState, job: FederationJob) -> TransferStatus | None:
     """What its cluster said last of it."""
     where = job.active or job.newest or (job.attempts[-1] if job.attempts else None)
-    return roof.standing(job).get(where.number) if where is not None else None
+    return federation.attempt_statuses(job).get(where.number) if where is not None else None
 
 
 def _array_counts(seen: TransferStatus | None) -> dict[str, Any] | None:
@@ -281,31 +289,31 @@ def _array_counts(seen: TransferStatus | None) -> dict[str, Any] | None:
     return dict(seen.tasks) if seen is not None and seen.tasks is not None else None
 
 
-def _booking_name(roof: Roof, booking: str) -> str:
+def _booking_name(federation: FederationState, booking: str) -> str:
     """Of one that may be forgotten by now."""
-    found = roof.bookings.by_id.get(booking)
+    found = federation.bookings.by_id.get(booking)
     return found.name if found is not None else booking
 
 
-def _may_see_job(caller: Bearer, job: Job) -> bool:
+def _may_see_job(caller: Bearer, job: FederationJob) -> bool:
     return caller.role != "user" or caller.name == job.owner
 
 
-def _find_job(roof: Roof, caller: Bearer, name: str) -> Job:
-    job = roof.jobs.by_id.get(name)
+def _find_job(federation: FederationState, caller: Bearer, name: str) -> FederationJob:
+    job = federation.jobs.by_id.get(name)
     if job is None or not _may_see_job(caller, job):
         raise ProblemError("unknown-job", f"the federation has no job {name}")
     return job
 
 
-def _get_job(roof: LeadingFederation, caller: Caller, job: _JobName) -> dict[str, Any]:
+def _get_job(federation: LeadingFederation, caller: Caller, job: _JobName) -> dict[str, Any]:
     """One job: where it is, and each attempt to put it somewhere."""
-    return job_row(roof, _find_job(roof, caller, job))
+    return job_row(federation, _find_job(federation, caller, job))
 
 
-async def _submit_job(roof: LeadingFederation, caller: Caller, body: NewFederatedJob) -> Response:
+async def _submit_job(federation: LeadingFederation, caller: Caller, body: NewFederatedJob) -> Response:
     """Hand a job to the federation. The answer comes when it cannot be lost any more."""
-    owner = resolve_owner(roof, caller, body)
+    owner = resolve_owner(federation, caller, body)
     submission = {
         "script": body.script,
         "resources": body.requested_resources,
@@ -320,19 +328,19 @@ async def _submit_job(roof: LeadingFederation, caller: Caller, body: NewFederate
     }
     more = {"clusters": tuple(body.clusters), "key": body.key, "deadline": body.deadline}
     if body.booking:
-        booking, cluster, name = _find_open_booking(roof, owner, body.booking)
-        if cannot := roof.cannot(cluster, body.requested_resources):
+        booking, cluster, name = _find_open_booking(federation, owner, body.booking)
+        if cannot := federation.unsupported_reason(cluster, body.requested_resources):
             what = f"booking {body.booking} is at {cluster}: {cannot}"
             raise ProblemError("invalid", what, errors=[Fault(where="body.request", what=what)])
         submission["booking"] = name
         more |= {"clusters": (cluster,), "booking": booking}
-    job = await run_in_threadpool(partial(roof.submit, owner, submission, **more))
-    return JSONResponse(job_row(roof, job), 201)
+    job = await run_in_threadpool(partial(federation.submit, owner, submission, **more))
+    return JSONResponse(job_row(federation, job), 201)
 
 
-def _find_open_booking(roof: Roof, owner: str, name: str) -> tuple[str, str, str]:
+def _find_open_booking(federation: FederationState, owner: str, name: str) -> tuple[str, str, str]:
     """The owner's booking: its number, its cluster, its name there. Raises ProblemError."""
-    booking = roof.bookings.named(name, owner)
+    booking = federation.bookings.named(name, owner)
     if booking is None:
         what = f"{owner} has no booking {name} in the federation"
         raise ProblemError("invalid", what, errors=[Fault(where="body.booking", what=what)])
@@ -340,26 +348,28 @@ def _find_open_booking(roof: Roof, owner: str, name: str) -> tuple[str, str, str
     if booking.over or booking.cancelled or placed is None or not booking.booked:
         words = booking.over or ("being given back" if booking.cancelled else "being booked")
         raise ProblemError("not-now", f"booking {name} is {words}: no job can be bound to it")
-    return booking.id, placed.cluster, name_there(roof.of_bookings.rules, booking, placed)
+    return booking.id, placed.cluster, booking_name(federation.booking_operations.rules, booking, placed)
 
 
-async def _cancel_job(roof: LeadingFederation, caller: Caller, job: _JobName) -> dict[str, Any]:
+async def _cancel_job(federation: LeadingFederation, caller: Caller, job: _JobName) -> dict[str, Any]:
     """Take a job back: deleted unless it runs. Its owner and an admin may."""
-    found = _find_job(roof, caller, job)
+    found = _find_job(federation, caller, job)
     if caller.role == "reader":
         raise ProblemError("not-allowed", f"{caller.name} may only read")
-    return job_row(roof, await run_in_threadpool(roof.cancel, found.id, caller.name))
+    return job_row(federation, await run_in_threadpool(federation.cancel, found.id, caller.name))
 
 
-async def _answer_what_if(roof: LeadingFederation, caller: Caller, body: FederatedWhatIf) -> dict[str, Any]:
+async def _answer_what_if(
+    federation: LeadingFederation, caller: Caller, body: FederatedWhatIf
+) -> dict[str, Any]:
     """Where would it start first? Each cluster's plan is asked; the earliest end stands first.
 
     With a `deadline`, `fits` says whether one ends it by then, and `late_by` by how many seconds later the
     deadline would need to be, there and in all; null: no end is known.
     """
-    owner = resolve_owner(roof, caller, body)
-    users = resolve_users(roof, caller, owner)
-    rows = await run_in_threadpool(query_clusters, roof, owner, users, body)
+    owner = resolve_owner(federation, caller, body)
+    users = resolve_users(federation, caller, owner)
+    rows = await run_in_threadpool(query_clusters, federation, owner, users, body)
     for row in rows:
         late = row["end"] is not None and body.deadline is not None
         row["late_by"] = max(0, row["end"] - body.deadline) if late else None
@@ -369,23 +379,23 @@ async def _answer_what_if(roof: LeadingFederation, caller: Caller, body: Federat
 
 
 def query_clusters(
-    roof: Roof, owner: str, users: Mapping[str, str], body: FederatedJobRequest
+    federation: FederationState, owner: str, users: Mapping[str, str], body: FederatedJobRequest
 ) -> list[dict[str, Any]]:
     """What each cluster's plan says of the job, the earliest end first; ``users``: whom he is where."""
-    names = [name for name in roof.settings.clusters if not body.clusters or name in body.clusters]
-    tokens: Mapping[str, str] = roof.peer_tokens
-    tasks = tasks_of(body.array)
+    names = [name for name in federation.settings.clusters if not body.clusters or name in body.clusters]
+    tokens: Mapping[str, str] = federation.cluster_tokens
+    tasks = count_array_tasks(body.array)
     sizes = (tasks,) if tasks else ()
 
     def ask(name: str) -> dict[str, Any]:
-        chosen = roof.settings.clusters[name]
+        chosen = federation.settings.clusters[name]
         found: dict[str, Any] = {"cluster": name, "start": None, "end": None, "cost": None, "why": ""}
         if name not in users:
             return found | {"why": f"{owner} has no user there"}
-        if cannot := roof.cannot(name, body.requested_resources):
+        if cannot := federation.unsupported_reason(name, body.requested_resources):
             return found | {"why": cannot}
         try:
-            with client_of(chosen, tokens[name]) as client:
+            with connect_cluster(chosen, tokens[name]) as client:
                 answer = client.what_if(
                     resources=body.requested_resources,
                     queue=body.queues.get(name, ""),
@@ -425,15 +435,15 @@ class FederationRequest(Protocol):
         """Resources by name."""
 
 
-def resolve_owner(roof: Roof, caller: Bearer, body: FederationRequest) -> str:
+def resolve_owner(federation: FederationState, caller: Bearer, body: FederationRequest) -> str:
     """Whose it is. Raises ProblemError."""
-    unknown = [name for name in (*body.clusters, *body.queues) if name not in roof.settings.clusters]
+    unknown = [name for name in (*body.clusters, *body.queues) if name not in federation.settings.clusters]
     if unknown:
-        known = ", ".join(roof.settings.clusters)
+        known = ", ".join(federation.settings.clusters)
         fault = Fault(where="body.clusters", what=f"no cluster {unknown[0][:40]}", allowed=known)
         raise ProblemError("invalid", fault.what, errors=[fault])
-    names = body.clusters or tuple(roof.settings.clusters)
-    whys = [roof.cannot(name, body.requested_resources) for name in names]
+    names = body.clusters or tuple(federation.settings.clusters)
+    whys = [federation.unsupported_reason(name, body.requested_resources) for name in names]
     if all(whys):
         fault = Fault(where="body.request", what=whys[0], allowed="nodes=N:ppn=P, procs=N or ncpus=N")
         raise ProblemError("invalid", f"no cluster takes it: {whys[0]}", errors=[fault])
@@ -451,10 +461,10 @@ def claimed_users(caller: Bearer, owner: str) -> dict[str, Mapping[str, str]]:
     return {"users": caller.users} if isinstance(caller, FederationUser) and caller.name == owner else {}
 
 
-def resolve_users(roof: Roof, caller: Bearer, owner: str) -> Mapping[str, str]:
+def resolve_users(federation: FederationState, caller: Bearer, owner: str) -> Mapping[str, str]:
     """By cluster, whom the owner is there, if he asks by what his token says now."""
     said = claimed_users(caller, owner)
-    return roof.settings.users(owner, said["users"]) if said else roof.users_of(owner)
+    return federation.settings.users(owner, said["users"]) if said else federation.cluster_users(owner)
 
 
 _MAX_PAGE_ROWS: Final = 50
@@ -466,33 +476,37 @@ _TEMPLATES: Final = jinja2.Environment(
 
 def _get_page(request: Request) -> Response:
     """The federation for people: its clusters; of jobs numbers alone, since nobody is asked for a token."""
-    roof: Roof | None = request.app.state.roof
-    open_ones = list(roof.bags.open) if roof is not None else []
-    bags = [row for name in open_ones if roof and not (row := bag_row(roof, roof.bags[name]))["over"]]
-    bookings = booking_page_rows(roof) if roof is not None else []
+    federation: FederationState | None = request.app.state.federation
+    open_ones = list(federation.bags.open) if federation is not None else []
+    bags = [
+        row
+        for name in open_ones
+        if federation and not (row := bag_row(federation, federation.bags[name]))["over"]
+    ]
+    bookings = booking_page_rows(federation) if federation is not None else []
     text = _TEMPLATES.get_template("federation.html").render(
-        clusters=cluster_rows(roof) if roof is not None else [],
-        totals=_count_jobs(roof) if roof is not None else {},
-        licences=licence_rows(roof) if roof is not None else [],
+        clusters=cluster_rows(federation) if federation is not None else [],
+        totals=_count_jobs(federation) if federation is not None else {},
+        licences=licence_rows(federation) if federation is not None else [],
         bags=bags[:_MAX_PAGE_ROWS],
         more_bags=len(bags[_MAX_PAGE_ROWS:]),
         bookings=bookings[:_MAX_PAGE_ROWS],
         more_bookings=len(bookings[_MAX_PAGE_ROWS:]),
-        name=roof.settings.name if roof is not None else "",
-        policy=roof.settings.routing.policy.value if roof is not None else "",
-        leads=roof is not None,
+        name=federation.settings.name if federation is not None else "",
+        policy=federation.settings.routing.policy.value if federation is not None else "",
+        leads=federation is not None,
         version=__version__,
     )
     return HTMLResponse(text, headers={"Cache-Control": "no-store"})
 
 
-def _count_jobs(roof: Roof) -> dict[str, int]:
+def _count_jobs(federation: FederationState) -> dict[str, int]:
     """Numbers of jobs; nothing is looked up for each of them, since there may be many and nobody is asked for
     a token.
     """
-    jobs = roof.jobs
-    choosing = sum(jobs[name].active is None for name in list(jobs.stirring))
-    running = sum(row["running"] for row in cluster_rows(roof))
+    jobs = federation.jobs
+    choosing = sum(jobs[name].active is None for name in list(jobs.unsettled))
+    running = sum(row["running"] for row in cluster_rows(federation))
     return {
         "open": len(jobs.open),
         "choosing": choosing,

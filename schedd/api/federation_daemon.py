@@ -17,13 +17,13 @@ from fastapi import FastAPI
 from schedd.api import bags, balance, coallocations, federated_bookings
 from schedd.api.federation import create_app
 from schedd.api.federation_users import FederationUsers
-from schedd.federation.log import Log
-from schedd.federation.roof.roof import Roof
-from schedd.federation.settings import Settings, SettingsError
-from schedd.federation.threads.bags import BagKeeper
-from schedd.federation.threads.bookings import BookingKeeper
-from schedd.federation.threads.groups import Keeper
-from schedd.federation.threads.peers import Peer
+from schedd.federation.event_log import FederationLog
+from schedd.federation.settings import FederationSettings, FederationSettingsError
+from schedd.federation.state.federation_state import FederationState
+from schedd.federation.workers.bag_worker import BagWorker
+from schedd.federation.workers.booking_worker import BookingWorker
+from schedd.federation.workers.cluster_worker import ClusterWorker
+from schedd.federation.workers.coallocation_worker import CoAllocationWorker
 from schedd.service.access.tokens import Tokens, read_token_file
 from schedd.service.garbage import Garbage
 from schedd.service.notify import notify
@@ -37,20 +37,20 @@ _POLL_S = 0.5
 _JOIN_TIMEOUT_S = 5.0
 
 
-def load_tokens(settings: Settings) -> Tokens:
+def load_tokens(settings: FederationSettings) -> Tokens:
     """Who may ask the federation. Raises SettingsError of the daemon's settings."""
     path = settings.server.token_file
     return Tokens(read_token_file(path) if path is not None else ())
 
 
-def load_member_tokens(settings: Settings) -> dict[str, str]:
-    """The federation's own token for each cluster. Raises SettingsError."""
+def load_member_tokens(settings: FederationSettings) -> dict[str, str]:
+    """The federation's own token for each cluster. Raises FederationSettingsError."""
     found = {}
     for name, one in settings.clusters.items():
         try:
             found[name] = _read_token(one.token_file)
         except (OSError, UnicodeDecodeError) as error:
-            raise SettingsError(f"clusters.{name}.token_file: {one.token_file}: {error}") from None
+            raise FederationSettingsError(f"clusters.{name}.token_file: {one.token_file}: {error}") from None
     return found
 
 
@@ -62,7 +62,7 @@ def _read_token(path: Path) -> str:
 
 
 def run_federation(
-    settings: Settings,
+    settings: FederationSettings,
     tokens: Tokens,
     own: dict[str, str],
     server: socket.socket,
@@ -114,37 +114,50 @@ def run_federation(
 
 
 def _lead_federation(
-    settings: Settings, own: dict[str, str], app: FastAPI, stopping: threading.Event, supervisor: Supervisor
+    settings: FederationSettings,
+    own: dict[str, str],
+    app: FastAPI,
+    stopping: threading.Event,
+    supervisor: Supervisor,
 ) -> None:
     """Waits until it leads, then works until it is to stop or another one leads."""
-    log = Log(settings.store.url, settings.store.named, settings.store.lease, supervisor)
-    peers: list[Peer] = []
+    log = FederationLog(settings.store.url, settings.store.named, settings.store.lease, supervisor)
+    peers: list[ClusterWorker] = []
     garbage = Garbage()
     try:
         said = False
-        while not log.lead.try_acquire():
+        while not log.leadership.try_acquire():
             if not said:
                 _log.info("standing by: another daemon leads")
                 said = True
             if stopping.wait(_POLL_S):
                 return
-        roof = Roof(settings, log, own)
+        federation = FederationState(settings, log, own)
         garbage.begin()  # the records of all jobs: a thorough look would hold up every decision
-        _log.info("leading", term=log.lead.term, jobs=len(roof.jobs.by_id), open=len(roof.jobs.open))
+        _log.info(
+            "leading",
+            term=log.leadership.term,
+            jobs=len(federation.jobs.by_id),
+            open=len(federation.jobs.open),
+        )
         ending = threading.Event()
-        peers = [Peer(name, roof, own[name], ending) for name in settings.clusters]
-        keepers = (Keeper(roof, own, ending), BagKeeper(roof, ending), BookingKeeper(roof, ending))
+        peers = [ClusterWorker(name, federation, own[name], ending) for name in settings.clusters]
+        keepers = (
+            CoAllocationWorker(federation, own, ending),
+            BagWorker(federation, ending),
+            BookingWorker(federation, ending),
+        )
         for thread in (*peers, *keepers):
             thread.start()
-        app.state.roof = roof
+        app.state.federation = federation
         with contextlib.suppress(OSError):
             notify("READY=1")
         while not stopping.wait(_POLL_S):
-            if log.lead.lost_reason:
-                raise StoreError(f"another daemon leads: {log.lead.lost_reason}")
+            if log.leadership.lost_reason:
+                raise StoreError(f"another daemon leads: {log.leadership.lost_reason}")
     finally:
         garbage.end()
-        app.state.roof = None
+        app.state.federation = None
         if peers:
             ending.set()
             for thread in (*peers, *keepers):

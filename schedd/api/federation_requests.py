@@ -14,8 +14,8 @@ from schedd.dialect import (
     parse_walltime,
     resource_list,
 )
-from schedd.federation.bags.offers import Balance
-from schedd.federation.routing.jobs import tasks_of
+from schedd.federation.bags.offers import SharingRule
+from schedd.federation.routing.jobs import count_array_tasks
 from schedd.model import Request
 from schedd.wire import TRANSFER_ATTRIBUTES
 
@@ -94,7 +94,7 @@ class FederatedJobRequest(FederatedRequest):
 
     @model_validator(mode="after")
     def _check_array(self) -> "FederatedJobRequest":
-        if self.array and not 0 < tasks_of(self.array) <= _MAX_ARRAY_TASKS:
+        if self.array and not 0 < count_array_tasks(self.array) <= _MAX_ARRAY_TASKS:
             raise ValueError(
                 f"array {self.array}: the last index is not before the first, and there are at most "
                 f"{_MAX_ARRAY_TASKS} of them"
@@ -104,7 +104,7 @@ class FederatedJobRequest(FederatedRequest):
     @property
     def cpu_seconds(self) -> int:
         """Of all its jobs."""
-        return super().cpu_seconds * max(1, tasks_of(self.array))
+        return super().cpu_seconds * max(1, count_array_tasks(self.array))
 
 
 class FederatedWhatIf(FederatedJobRequest):
@@ -120,7 +120,7 @@ class BagRequest(FederatedRequest):
 
     tasks: Annotated[int, Field(ge=1, le=100_000)]
     deadline: Annotated[int, Field(ge=0, lt=1 << 36)]
-    balance: Balance = Balance.NONE
+    balance: SharingRule = SharingRule.NONE
 
 
 class JobScript(BaseModel):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from schedd.api.problems import ProblemError
-from schedd.federation.settings import ProviderSettings, Settings, SettingsError
+from schedd.federation.settings import FederationSettings, FederationSettingsError, ProviderSettings
 from schedd.service.access.identity import Identity, IdentityError
 from schedd.service.access.roles import Bearer, Role
 
@@ -24,7 +24,7 @@ class FederationUser(Bearer):
 class FederationUsers:
     """From ID tokens to persons, by the federation's settings. Needs joserfc."""
 
-    def __init__(self, settings: Settings, provider: ProviderSettings, **more: Any) -> None:
+    def __init__(self, settings: FederationSettings, provider: ProviderSettings, **more: Any) -> None:
         """``more`` are arguments of ``IdTokens``. Raises SettingsError of the daemon's settings."""
         from schedd.service.access.oidc import IdTokens, authorities  # noqa: PLC0415  (an extra)
 
@@ -75,7 +75,7 @@ class FederationUsers:
         return f"{name}@{realm}" if realm else name
 
 
-def load_federation_users(settings: Settings) -> FederationUsers | None:
+def load_federation_users(settings: FederationSettings) -> FederationUsers | None:
     """None where there is no provider. Raises SettingsError of either kind."""
     if settings.oidc is None:
         return None
@@ -84,4 +84,4 @@ def load_federation_users(settings: Settings) -> FederationUsers | None:
     except ModuleNotFoundError as error:
         if error.name != "joserfc":
             raise
-        raise SettingsError("oidc needs joserfc: pip install 'schedd[oidc]'") from None
+        raise FederationSettingsError("oidc needs joserfc: pip install 'schedd[oidc]'") from None

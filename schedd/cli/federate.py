@@ -1,4 +1,4 @@
-"""``schedd federate``: one roof over several clusters."""
+"""``schedd federate``: one federation over several clusters."""
 
 import argparse
 import sys
@@ -29,7 +29,7 @@ def run(argv: Sequence[str]) -> int:
     from schedd.api.federation_daemon import load_member_tokens, load_tokens, run_federation  # noqa: PLC0415
     from schedd.api.federation_users import load_federation_users  # noqa: PLC0415
     from schedd.api.listening_sockets import ListenError, listen_tcp  # noqa: PLC0415
-    from schedd.federation.settings import SettingsError, load  # noqa: PLC0415
+    from schedd.federation.settings import FederationSettingsError, load  # noqa: PLC0415
     from schedd.service.logs import set_up  # noqa: PLC0415
     from schedd.service.settings import file as of_daemon  # noqa: PLC0415
 
@@ -37,7 +37,7 @@ def run(argv: Sequence[str]) -> int:
         settings = load(args.config)
         tokens, own = load_tokens(settings), load_member_tokens(settings)
         users = load_federation_users(settings)
-    except (SettingsError, of_daemon.SettingsError) as error:
+    except (FederationSettingsError, of_daemon.SettingsError) as error:
         print(f"schedd federate: {error}".replace("\n", "\nschedd federate: "), file=sys.stderr)
         return 2
     if args.check:

@@ -31,7 +31,7 @@ class AttemptRow(TypedDict):
     end: int | None
     why: str
     server_job: str
-    let_go: bool
+    release_requested: bool
     text: str
     state: str
     planned_start: int | None

@@ -6,22 +6,22 @@ from pydantic import Field, TypeAdapter
 
 from schedd.federation.bags.events import BagEvent, BagOffered
 from schedd.federation.bookings.events import BookingEvent
-from schedd.federation.groups.events import GroupEvent
-from schedd.federation.licences import Leased
+from schedd.federation.coallocation.events import CoAllocationEvent
+from schedd.federation.licences import LicenceLeased
 from schedd.federation.routing.events import JobEvent
 
-__all__ = ["Event", "Logged", "decode", "encode"]
+__all__ = ["FederationEvent", "LoggedEvent", "decode", "encode"]
 
-Event = JobEvent | GroupEvent | BagEvent | BookingEvent
-Logged = Event | Leased | BagOffered
-_ADAPTER: TypeAdapter[Logged] = TypeAdapter(Annotated[Logged, Field(discriminator="type")])
+FederationEvent = JobEvent | CoAllocationEvent | BagEvent | BookingEvent
+LoggedEvent = FederationEvent | LicenceLeased | BagOffered
+_ADAPTER: TypeAdapter[LoggedEvent] = TypeAdapter(Annotated[LoggedEvent, Field(discriminator="type")])
 
 
-def encode(event: Logged) -> str:
+def encode(event: LoggedEvent) -> str:
     """The event as JSON."""
     return _ADAPTER.dump_json(event).decode()
 
 
-def decode(text: str) -> Logged:
+def decode(text: str) -> LoggedEvent:
     """The event of a row. Raises ValueError for one that this program does not know."""
     return _ADAPTER.validate_json(text)

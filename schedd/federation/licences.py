@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = ["Grant", "Leased", "Lent", "Licences", "targets"]
+__all__ = ["LicenceGrant", "LicenceLeased", "LicencePools", "LicenceUse", "share_copies"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Leased:
+class LicenceLeased:
     """A cluster may use so many ``copies`` of a licence, or is known to use no more; ``job`` is empty."""
 
     job: str
@@ -24,11 +24,11 @@ class Leased:
     cluster: str
     copies: int
     number: int
-    type: Literal["leased"] = "leased"
+    type: Literal["licence_leased"] = "licence_leased"
 
 
 @dataclass(frozen=True, slots=True)
-class Lent:
+class LicenceUse:
     """What a cluster says of a licence: copies that its plan counts on, by the grant of that number; copies
     that jobs hold, and that waiting jobs want.
     """
@@ -40,7 +40,7 @@ class Lent:
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
+class LicenceGrant:
     """A cluster is to count on so many copies; with a number that it knows already it only tells how it is.
 
     ``raised`` is to be kept before it is sent.
@@ -50,20 +50,20 @@ class Grant:
     cluster: str
     copies: int
     number: int
-    raised: Leased | None = None
+    raised: LicenceLeased | None = None
 
 
 @dataclass(slots=True)
-class _Pool:
+class _LicencePool:
     copies: int
     bounds: dict[str, int] = field(default_factory=dict)
     numbers: dict[str, int] = field(default_factory=dict)
-    told: dict[str, Lent] = field(default_factory=dict)
-    strange: dict[str, str] = field(default_factory=dict)
+    answers: dict[str, LicenceUse] = field(default_factory=dict)
+    refusals: dict[str, str] = field(default_factory=dict)
     """Clusters that do not take this licence from us, with why."""
 
 
-def targets(copies: int, wanted: Mapping[str, int]) -> dict[str, int]:
+def share_copies(copies: int, wanted: Mapping[str, int]) -> dict[str, int]:
     """So many copies shared among clusters by what they want: nobody gets more than he wants before all have
     that, small wishes are met first, and what nobody wants is shared evenly.
     """
@@ -84,7 +84,7 @@ def targets(copies: int, wanted: Mapping[str, int]) -> dict[str, int]:
     return found
 
 
-class Licences:
+class LicencePools:
     """All licences that the federation lends to these clusters: by name how many copies there are.
 
     Nothing is lent before every cluster has been heard once: one of them may have copies from an earlier log.
@@ -92,16 +92,16 @@ class Licences:
 
     def __init__(self, copies: Mapping[str, int], clusters: Iterable[str]) -> None:
         self._clusters = tuple(clusters)
-        self.pools = {name: _Pool(count) for name, count in copies.items()}
+        self.pools = {name: _LicencePool(count) for name, count in copies.items()}
 
-    def apply(self, event: Leased) -> None:
+    def apply(self, event: LicenceLeased) -> None:
         """A bound is another; of a licence that is not lent any more nothing is known."""
         pool = self.pools.get(event.licence)
         if pool is not None:
             pool.bounds[event.cluster] = event.copies
             pool.numbers[event.cluster] = event.number
 
-    def events(self, now: int) -> list[Leased]:
+    def lease_events(self, now: int) -> list[LicenceLeased]:
         """All bounds, as a log would hold them that had nothing else."""
         return [
             _leased(name, cluster, bound, pool.numbers[cluster], now)
@@ -109,44 +109,46 @@ class Licences:
             for cluster, bound in pool.bounds.items()
         ]
 
-    def free(self, licence: str) -> int:
+    def free_copies(self, licence: str) -> int:
         """Copies that no cluster may use; below 0 where there are fewer now than were lent."""
         pool = self.pools[licence]
         return pool.copies - sum(pool.bounds.values())
 
-    def grants(self, cluster: str, reachable: Iterable[str], now: int) -> list[Grant]:
+    def pending_grants(self, cluster: str, reachable: Iterable[str], now: int) -> list[LicenceGrant]:
         """What a cluster is to be told of each licence; ``reachable`` are those that answer."""
         found = []
         here = set(reachable)
         for name, pool in self.pools.items():
-            if cluster in pool.strange:
+            if cluster in pool.refusals:
                 continue
-            told, number = pool.told.get(cluster), pool.numbers.get(cluster, 0)
+            told, number = pool.answers.get(cluster), pool.numbers.get(cluster, 0)
             bound = pool.bounds.get(cluster, 0)
             if told is None:  # how it is must be known first
-                found.append(Grant(name, cluster, bound, number))
+                found.append(LicenceGrant(name, cluster, bound, number))
                 continue
-            some = {one: pool.told[one] for one in pool.told if one in here and one not in pool.strange}
+            some = {
+                one: pool.answers[one] for one in pool.answers if one in here and one not in pool.refusals
+            }
             away = sum(kept for one, kept in pool.bounds.items() if one not in some)
             wanted = {one: lent.held + lent.wanted for one, lent in some.items()}
-            wish = targets(pool.copies - away, wanted).get(cluster, bound)
+            wish = share_copies(pool.copies - away, wanted).get(cluster, bound)
             if wish > bound:
                 known = all(one in pool.bounds for one in self._clusters)
-                wish = min(wish, bound + max(0, self.free(name))) if known else bound
+                wish = min(wish, bound + max(0, self.free_copies(name))) if known else bound
             if wish > told.copies:
                 # Its number is used up, too, even where the bound allows it: it may come late.
                 raised = _leased(name, cluster, max(wish, bound), number + 1, now)
-                found.append(Grant(name, cluster, wish, number + 1, raised))
+                found.append(LicenceGrant(name, cluster, wish, number + 1, raised))
             elif wish < told.copies:
-                found.append(Grant(name, cluster, wish, number + 1))
+                found.append(LicenceGrant(name, cluster, wish, number + 1))
             else:
-                found.append(Grant(name, cluster, told.copies, number))
+                found.append(LicenceGrant(name, cluster, told.copies, number))
         return found
 
-    def told(self, grant: Grant, lent: Lent, now: int) -> list[Leased]:
+    def apply_answer(self, grant: LicenceGrant, lent: LicenceUse, now: int) -> list[LicenceLeased]:
         """The cluster has answered; the events that follow."""
         pool = self.pools[grant.licence]
-        pool.told[grant.cluster] = lent
+        pool.answers[grant.cluster] = lent
         number = pool.numbers.get(grant.cluster, 0)
         # One of an earlier life of ours, or of another's, may be newer than ours.
         newest = max(number, grant.number, lent.number)
@@ -155,20 +157,20 @@ class Licences:
             return []
         return [_leased(grant.licence, grant.cluster, bound, newest, now)]
 
-    def refused(self, grant: Grant, why: str, now: int) -> list[Leased]:
+    def apply_refusal(self, grant: LicenceGrant, why: str, now: int) -> list[LicenceLeased]:
         """The cluster does not take this licence from us; the events that follow."""
         pool = self.pools[grant.licence]
-        pool.strange[grant.cluster] = why
+        pool.refusals[grant.cluster] = why
         if pool.bounds.get(grant.cluster) == 0:
             return []
         return [_leased(grant.licence, grant.cluster, 0, pool.numbers.get(grant.cluster, 0), now)]
 
-    def forget(self, cluster: str) -> None:
+    def forget_answers(self, cluster: str) -> None:
         """It does not answer: how it is must be heard anew; its bounds stay."""
         for pool in self.pools.values():
-            pool.told.pop(cluster, None)
-            pool.strange.pop(cluster, None)
+            pool.answers.pop(cluster, None)
+            pool.refusals.pop(cluster, None)
 
 
-def _leased(licence: str, cluster: str, copies: int, number: int, now: int) -> Leased:
-    return Leased(job="", time=now, licence=licence, cluster=cluster, copies=copies, number=number)
+def _leased(licence: str, cluster: str, copies: int, number: int, now: int) -> LicenceLeased:
+    return LicenceLeased(job="", time=now, licence=licence, cluster=cluster, copies=copies, number=number)

@@ -9,33 +9,33 @@ from dataclasses import dataclass
 from statistics import mean
 from typing import Any
 
-from schedd.federation.bags.bag import Bag, how_over, over_at
-from schedd.federation.bookings.booking import Booking
-from schedd.federation.groups.group import Group, Round
-from schedd.federation.routing.jobs import Job, Jobs
+from schedd.federation.bags.bags import Bag, bag_end, bag_outcome
+from schedd.federation.bookings.bookings import FederationBooking
+from schedd.federation.coallocation.coallocations import CoAllocation, PlacementRound
+from schedd.federation.routing.jobs import FederationJob, FederationJobs
 from schedd.service.read.arrays import spread_of
 
 __all__ = [
     "ArrayFigures",
     "BagFigures",
     "BookingFigures",
-    "Deadlines",
-    "GroupFigures",
+    "CoAllocationFigures",
+    "DeadlineFigures",
     "JobFigures",
     "StretchFigures",
-    "arrays_of",
-    "bags_of",
-    "bookings_of",
-    "groups_of",
-    "jobs_of",
+    "array_figures",
+    "bag_figures",
+    "booking_figures",
+    "coallocation_figures",
+    "job_figures",
 ]
 
-Counts = Callable[[Job], Mapping[str, Any] | None]
+TaskCountQuery = Callable[[FederationJob], Mapping[str, Any] | None]
 """What a cluster says of how an array's tasks stand: ``TasksView``; None: it is not known any more."""
 
 
 @dataclass(frozen=True, slots=True)
-class Deadlines:
+class DeadlineFigures:
     """Of jobs or bags with a deadline: how many ended after it, and their share of the cpu-seconds of all.
 
     ``tw_delay``: by how many percent each took longer than it had, times its cpus, summed.
@@ -56,7 +56,7 @@ class JobFigures:
     ended: int
     moved: int
     clusters: float | None
-    deadlines: Deadlines
+    deadlines: DeadlineFigures
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class BagFigures:
     ended: int
     moved: int
     clusters: float | None
-    deadlines: Deadlines
+    deadlines: DeadlineFigures
     stretch: StretchFigures
 
 
@@ -88,7 +88,7 @@ class ArrayFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupFigures:
+class CoAllocationFigures:
     """``shifts`` and ``remaps``: moves to an earlier end, on the same clusters and on others; ``refused``:
     moves for which a cluster had no room any more. ``several``: groups that ended and were told a start on
     several clusters first; ``to_one``: those of them that ran on one; ``earlier``: those that began before
@@ -126,7 +126,7 @@ class BookingFigures:
     moves: int
 
 
-def bookings_of(bookings: Iterable[Booking]) -> BookingFigures:
+def booking_figures(bookings: Iterable[FederationBooking]) -> BookingFigures:
     """Of all that are kept."""
     known = list(bookings)
     booked = [one for one in known if one.start is not None]
@@ -143,49 +143,53 @@ def bookings_of(bookings: Iterable[Booking]) -> BookingFigures:
     )
 
 
-def jobs_of(jobs: Iterable[Job]) -> JobFigures:
+def job_figures(jobs: Iterable[FederationJob]) -> JobFigures:
     """Of those that are no share of a bag."""
     ended = [one for one in jobs if one.over == "ended" and not one.bag]
     return JobFigures(
         ended=len(ended),
         moved=sum(one.moves > 0 for one in ended),
         clusters=1.0 if ended else None,
-        deadlines=_deadlines(
-            (one.submitted, one.deadline, one.over_at, _cpus(one), _work(one)) for one in ended
+        deadlines=_deadline_figures(
+            (one.submitted, one.deadline, one.over_at, _planned_cpus(one), _cpu_seconds(one)) for one in ended
         ),
     )
 
 
-def arrays_of(jobs: Iterable[Job], counts: Counts) -> ArrayFigures:
+def array_figures(jobs: Iterable[FederationJob], counts: TaskCountQuery) -> ArrayFigures:
     """Arrays that ended as a whole, by what their clusters say of their tasks."""
     ended = [one for one in jobs if one.over == "ended" and one.array and not one.bag]
-    return ArrayFigures(len(ended), _stretch((one.submitted, *_ends([one], counts)) for one in ended))
+    return ArrayFigures(
+        len(ended), _stretch_figures((one.submitted, *_first_and_last_end([one], counts)) for one in ended)
+    )
 
 
-def bags_of(bags: Iterable[Bag], jobs: Jobs, counts: Counts = lambda _: None) -> BagFigures:
+def bag_figures(
+    bags: Iterable[Bag], jobs: FederationJobs, counts: TaskCountQuery = lambda _: None
+) -> BagFigures:
     """Of whole bags; ``moved``: those of which a share was refused and went elsewhere."""
-    ended = [one for one in bags if how_over(one, jobs) == "ended"]
+    ended = [one for one in bags if bag_outcome(one, jobs) == "ended"]
     shares = {one.id: [jobs[name] for name in one.shares] for one in ended}
     ran = {name: [job for job in of if job.over == "ended"] for name, of in shares.items()}
     return BagFigures(
         ended=len(ended),
         moved=sum(any(job.over == "refused" for job in of) for of in shares.values()),
-        clusters=mean(len({_where(job) for job in of}) for of in ran.values()) if ended else None,
-        deadlines=_deadlines(
+        clusters=mean(len({_active_cluster(job) for job in of}) for of in ran.values()) if ended else None,
+        deadlines=_deadline_figures(
             (
                 one.submitted,
                 one.deadline,
-                over_at(one, jobs),
-                sum(_cpus(job) for job in ran[one.id]),
-                sum(_work(job) for job in ran[one.id]),
+                bag_end(one, jobs),
+                sum(_planned_cpus(job) for job in ran[one.id]),
+                sum(_cpu_seconds(job) for job in ran[one.id]),
             )
             for one in ended
         ),
-        stretch=_stretch((one.submitted, *_ends(ran[one.id], counts)) for one in ended),
+        stretch=_stretch_figures((one.submitted, *_first_and_last_end(ran[one.id], counts)) for one in ended),
     )
 
 
-def _ends(of: Iterable[Job], counts: Counts) -> tuple[int | None, int | None]:
+def _first_and_last_end(of: Iterable[FederationJob], counts: TaskCountQuery) -> tuple[int | None, int | None]:
     """The first and the last end of their tasks; None unless all clusters say them."""
     told = [counts(job) or {} for job in of]
     firsts, lasts = ([one.get(name) for one in told] for name in ("first_end", "last_end"))
@@ -194,7 +198,7 @@ def _ends(of: Iterable[Job], counts: Counts) -> tuple[int | None, int | None]:
     return min(one for one in firsts if one), max(one for one in lasts if one)
 
 
-def _stretch(ends: Iterable[tuple[int, int | None, int | None]]) -> StretchFigures:
+def _stretch_figures(ends: Iterable[tuple[int, int | None, int | None]]) -> StretchFigures:
     """Of (submitted, first end, last end)."""
     known = [found for one in ends if (found := spread_of(*one)) is not None]
     if not known:
@@ -202,16 +206,16 @@ def _stretch(ends: Iterable[tuple[int, int | None, int | None]]) -> StretchFigur
     return StretchFigures(len(known), mean(one.seconds for one in known), mean(one.share for one in known))
 
 
-def groups_of(groups: Iterable[Group]) -> GroupFigures:
+def coallocation_figures(groups: Iterable[CoAllocation]) -> CoAllocationFigures:
     """Of those that are over; moves also of those that wait."""
     known = list(groups)
     ended = [one for one in known if one.over == "ended"]
-    ran = {one.id: {copy.cluster for copy in one.copies if copy.started} for one in ended}
-    several = [one for one in ended if _told_on(one) > 1]
+    ran = {one.id: {copy.cluster for copy in one.component_jobs if copy.started} for one in ended}
+    several = [one for one in ended if _promised_cluster_count(one) > 1]
     to_one = sum(len(ran[one.id]) == 1 for one in several)
-    earlier = sum(_began(one) < one.told[0] for one in ended if one.told is not None)
+    earlier = sum(_first_start(one) < one.promised[0] for one in ended if one.promised is not None)
     moves = [one.why for group in known for one in group.rounds if one.text == "moved"]
-    return GroupFigures(
+    return CoAllocationFigures(
         ended=len(ended),
         failed=sum(one.over == "failed" for one in known),
         clusters=mean(len(of) for of in ran.values()) if ended else None,
@@ -226,36 +230,38 @@ def groups_of(groups: Iterable[Group]) -> GroupFigures:
     )
 
 
-def _told_on(group: Group) -> int:
+def _promised_cluster_count(group: CoAllocation) -> int:
     """On how many clusters was the round that was told first."""
-    first: Round | None = next((one for one in group.rounds if (one.start, one.end) == group.told), None)
+    first: PlacementRound | None = next(
+        (one for one in group.rounds if (one.start, one.end) == group.promised), None
+    )
     return len(first.clusters) if first is not None else 0
 
 
-def _began(group: Group) -> int:
-    return min(copy.started for copy in group.copies if copy.started)
+def _first_start(group: CoAllocation) -> int:
+    return min(copy.started for copy in group.component_jobs if copy.started)
 
 
-def _where(job: Job) -> str:
+def _active_cluster(job: FederationJob) -> str:
     return job.active.cluster if job.active is not None else ""
 
 
-def _work(job: Job) -> float:
+def _cpu_seconds(job: FederationJob) -> float:
     return float(job.submission.get("cpu_seconds", 0))
 
 
-def _cpus(job: Job) -> float:
+def _planned_cpus(job: FederationJob) -> float:
     """Of all its tasks, where it has some: what it was to use, by what one of them takes."""
     walltime = float(job.submission.get("walltime", 0))
-    return _work(job) / walltime if walltime else 0.0
+    return _cpu_seconds(job) / walltime if walltime else 0.0
 
 
-def _deadlines(ends: Iterable[tuple[int, int | None, int, float, float]]) -> Deadlines:
+def _deadline_figures(ends: Iterable[tuple[int, int | None, int, float, float]]) -> DeadlineFigures:
     """Of (submitted, deadline, end, cpus, cpu-seconds)."""
     had = [(at, due, end, cpus, work) for at, due, end, cpus, work in ends if due is not None]
     late = [one for one in had if one[2] > one[1]]
     work = sum(one[4] for one in had)
-    return Deadlines(
+    return DeadlineFigures(
         with_deadline=len(had),
         late=len(late),
         late_work=sum(one[4] for one in late) / work if work else 0.0,

@@ -10,15 +10,22 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import Field, ValidationError, model_validator
 
 from schedd.dialect import family_of
-from schedd.federation.bookings.steps import BookingRules
-from schedd.federation.groups.steps import GroupRules
-from schedd.federation.routing.policies import Policy
-from schedd.federation.routing.seen import Rules
+from schedd.federation.bookings.decisions import FederationBookingRules
+from schedd.federation.coallocation.decisions import CoAllocationRules
+from schedd.federation.routing.cluster_status import RoutingRules
+from schedd.federation.routing.policies import RoutingPolicy
 from schedd.service.settings.auth import IdTokenSettings
 from schedd.service.settings.section import Section
 from schedd.wire.times import FloatSeconds, Seconds
 
-__all__ = ["ClusterSettings", "Disclosure", "ProviderSettings", "Settings", "SettingsError", "load"]
+__all__ = [
+    "ClusterSettings",
+    "Disclosure",
+    "FederationSettings",
+    "FederationSettingsError",
+    "ProviderSettings",
+    "load",
+]
 
 Disclosure = Literal["offers", "power", "load", "plan"]
 _LEVELS: tuple[Disclosure, ...] = ("offers", "power", "load", "plan")
@@ -27,11 +34,11 @@ _USER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
 """A user's name as a claim may give it: one that clusters take."""
 
 
-class SettingsError(Exception):
+class FederationSettingsError(Exception):
     """The settings make no sense: what, where, and what is allowed."""
 
 
-class ServerSettings(Section):
+class FederationServerSettings(Section):
     """Where the federation is reached."""
 
     host: str = "127.0.0.1"
@@ -43,7 +50,7 @@ class ServerSettings(Section):
     name is USER@REALM."""
 
 
-class StoreSettings(Section):
+class FederationStoreSettings(Section):
     """Where its log is kept."""
 
     url: str = "sqlite:////var/lib/schedd/federation.sqlite"
@@ -62,7 +69,7 @@ class StoreSettings(Section):
 class RoutingSettings(Section):
     """How jobs are routed."""
 
-    policy: Policy = Policy.PLAN
+    policy: RoutingPolicy = RoutingPolicy.PLAN
     """`plan` (the earliest end), `least-loaded` (the earliest start), `load` (the least waiting work of
     the federation's own jobs of equal or higher priority) or `random`."""
     patience: Annotated[Seconds, Field(ge=1, le=86_400)] = 30
@@ -86,7 +93,7 @@ class RoutingSettings(Section):
     """of the next one: a term of the priority under the policy `load`."""
 
 
-class GroupSettings(Section):
+class CoAllocationSettings(Section):
     """Groups: parts at several clusters that start at the same moment, or none of them."""
 
     limit: Annotated[Seconds, Field(ge=5, le=3_600)] = 60
@@ -143,7 +150,7 @@ class GrantSettings(Section):
 
 
 class ProviderSettings(IdTokenSettings):
-    """An identity provider (OpenID Connect): its ID tokens count beside those of the token file."""
+    """An identity provider (OpenID ClientFactory): its ID tokens count beside those of the token file."""
 
     realm: str = Field(default="", pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]{0,253})?$")
     """Who is `ann` in `user_claim` is `ann@REALM` here. Empty: the claim says USER@REALM itself, and the
@@ -193,7 +200,7 @@ class ClusterSettings(Section):
         name, _, realm = owner.rpartition("@")
         return name if name and realm in self.realms else ""
 
-    def cannot(self, resources: Mapping[str, str]) -> str:
+    def unsupported_reason(self, resources: Mapping[str, str]) -> str:
         """Why its server does not understand what a job asks for; empty: it may."""
         if self.family == "torque" and family_of(resources) == "openpbs":
             return "its server does not know select (clusters.NAME.family)"
@@ -204,18 +211,18 @@ class ClusterSettings(Section):
         return _LEVELS.index(self.disclosure) >= _LEVELS.index(level)
 
 
-class Settings(Section):
+class FederationSettings(Section):
     """All of them."""
 
     name: str = Field(default="fed", pattern=_NAME)
     """Begins the names of its transfers; of two federations over one cluster each needs its own."""
-    server: ServerSettings = ServerSettings()
+    server: FederationServerSettings = FederationServerSettings()
     """See `[server]`."""
-    store: StoreSettings = StoreSettings()
+    store: FederationStoreSettings = FederationStoreSettings()
     """See `[store]`."""
     routing: RoutingSettings = RoutingSettings()
     """See `[routing]`."""
-    groups: GroupSettings = GroupSettings()
+    groups: CoAllocationSettings = CoAllocationSettings()
     """See `[groups]`."""
     bags: BagSettings = BagSettings()
     """See `[bags]`."""
@@ -242,11 +249,11 @@ class Settings(Section):
         return self
 
     @property
-    def rules(self) -> Rules:
+    def rules(self) -> RoutingRules:
         """As the machine takes them."""
         one = self.routing
         classes = dict.fromkeys(one.silver, "silver") | dict.fromkeys(one.gold, "gold")
-        return Rules(
+        return RoutingRules(
             self.name,
             one.policy,
             one.patience,
@@ -259,17 +266,17 @@ class Settings(Section):
         )
 
     @property
-    def group_rules(self) -> GroupRules:
+    def group_rules(self) -> CoAllocationRules:
         """As groups take them."""
         one = self.groups
         times = (one.limit, one.lead, one.notice, one.expiry, one.gain)
-        return GroupRules(self.name, *times, one.moves, one.apart, self.routing.patience)
+        return CoAllocationRules(self.name, *times, one.moves, one.apart, self.routing.patience)
 
     @property
-    def booking_rules(self) -> BookingRules:
+    def booking_rules(self) -> FederationBookingRules:
         """As bookings take them."""
         one = self.routing
-        return BookingRules(self.name, one.policy, self.groups.expiry, one.patience)
+        return FederationBookingRules(self.name, one.policy, self.groups.expiry, one.patience)
 
     def users(self, owner: str, claimed: Mapping[str, str] | None = None) -> dict[str, str]:
         """By cluster, whom the owner is there; ``claimed``: by cluster, what his token says."""
@@ -278,18 +285,18 @@ class Settings(Section):
         return {name: user for name, user in found.items() if user and user != "root"}
 
 
-def load(path: Path) -> Settings:
-    """The settings of a file. Raises SettingsError, one line for each thing that is wrong."""
+def load(path: Path) -> FederationSettings:
+    """The settings of a file. Raises FederationSettingsError, one line for each thing that is wrong."""
     try:
-        return Settings.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+        return FederationSettings.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
-        raise SettingsError(f"{path}: {error.strerror}") from None
+        raise FederationSettingsError(f"{path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path}: {error}") from None
+        raise FederationSettingsError(f"{path}: {error}") from None
     except ValidationError as error:
         lines = []
         for problem in error.errors(include_url=False):
             where = ".".join(map(str, problem["loc"]))
             words = "no such setting" if problem["type"] == "extra_forbidden" else problem["msg"]
             lines.append(f"{path}: {where}: {words.removeprefix('Value error, ')}".replace(": : ", ": "))
-        raise SettingsError("\n".join(lines)) from None
+        raise FederationSettingsError("\n".join(lines)) from None

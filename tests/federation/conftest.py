@@ -1,4 +1,4 @@
-"""The roof that its tests share, and the users' commands over it."""
+"""The federation that its tests share, and the users' commands over it."""
 
 import socket
 import threading
@@ -9,19 +9,19 @@ import pytest
 import uvicorn
 
 from schedd.cli.main import main
-from schedd.federation.routing.seen import TransferStatus
-from tests.federation.desk import HERE, JOB, Desk
+from schedd.federation.routing.cluster_status import TransferStatus
+from tests.federation.federation_harness import HERE, JOB, FederationHarness
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    made = Desk(tmp_path)
+def desk(tmp_path: Path) -> Iterator[FederationHarness]:
+    made = FederationHarness(tmp_path)
     yield made
     made.log.close()
 
 
 @pytest.fixture
-def shell(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., int]]:
+def shell(desk: FederationHarness, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., int]]:
     """Runs commands as ann, of whom two jobs are known: one that is planned in the north, one nowhere yet."""
     server = uvicorn.Server(uvicorn.Config(desk.app, port=0, log_config=None, lifespan="off"))
     listening = socket.create_server(("127.0.0.1", 0))
@@ -34,11 +34,11 @@ def shell(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[...,
     ann.post(HERE, json={**JOB, "request": "nodes=1,walltime=90m", "attributes": {"Job_Name": "fold"}})
     for name, end in (("north", 500), ("south", 900)):
         desk.report(name, end)
-    assert [one.kind for one in desk.roof.work("north")] == ["submit"]
+    assert [one.kind for one in desk.federation.pending_actions("north")] == ["submit"]
     for state in ("held", "released"):
         seen = TransferStatus(state, job="7.north", state="planned", planned_start=1_699_999_950)
         desk.report("north", fed_1_1=seen)
-        desk.roof.work("north")
+        desk.federation.pending_actions("north")
     desk.now += 61
     desk.report("south")
     ann.post(HERE, json={**JOB, "key": "k2"})

@@ -11,25 +11,25 @@ from typing import Any
 import pytest
 
 from schedd.cli.user.submit import make_parser, read
-from schedd.federation.report import StretchFigures, arrays_of, bags_of
-from schedd.federation.routing.events import Chosen, Refused, Submitted
-from schedd.federation.routing.jobs import Jobs, Question
-from schedd.federation.routing.machine import actions, decide
-from schedd.federation.routing.seen import ClusterSeen, Offer, TransferStatus
+from schedd.federation.report import StretchFigures, array_figures, bag_figures
+from schedd.federation.routing.cluster_status import ClusterStatus, PlanOffer, TransferStatus
+from schedd.federation.routing.decisions import decide, pending_actions
+from schedd.federation.routing.events import AttemptRefused, ClusterChosen, JobSubmitted
+from schedd.federation.routing.jobs import FederationJobs, PlanQuestion
 from schedd.service.read.arrays import Spread, spread_of
-from tests.federation.desk import HERE, JOB, Desk
-from tests.federation.test_machine import ASKED, OUT, RULES, USERS, of, seen
-from tests.federation.test_machine import JOB as ONE
-from tests.federation.test_peers import Street
+from tests.federation.federation_harness import HERE, JOB, FederationHarness
+from tests.federation.live_federation import LiveFederation
+from tests.federation.test_cluster_worker import Street
 from tests.federation.test_report import ran
-from tests.federation.town import Town
+from tests.federation.test_routing_decisions import ASKED, OUT, RULES, USERS, of, seen
+from tests.federation.test_routing_decisions import JOB as ONE
 
 ARRAY = {**ONE, "array": "0-9"}
 
 
-def sent(*events: Any, **more: Any) -> Jobs:
-    jobs = Jobs()
-    jobs.apply(Submitted(job="1", time=0, owner="ann@org", submission={**ARRAY, **more}))
+def sent(*events: Any, **more: Any) -> FederationJobs:
+    jobs = FederationJobs()
+    jobs.apply(JobSubmitted(job="1", time=0, owner="ann@org", submission={**ARRAY, **more}))
     for event in events:
         jobs.apply(event)
     return jobs
@@ -39,39 +39,45 @@ def test_an_array_is_handed_over_as_one_where_it_ends_first_as_a_whole() -> None
     """A single job would end first at a, ten of them at b."""
     jobs = sent()
     offers = {
-        "a": {Question(ASKED, "", "ann"): Offer(0, 100), Question(ASKED, "", "ann", 10): Offer(0, 1000)},
-        "b": {Question(ASKED, "", "ann"): Offer(0, 300), Question(ASKED, "", "ann", 10): Offer(0, 300)},
+        "a": {
+            PlanQuestion(ASKED, "", "ann"): PlanOffer(0, 100),
+            PlanQuestion(ASKED, "", "ann", 10): PlanOffer(0, 1000),
+        },
+        "b": {
+            PlanQuestion(ASKED, "", "ann"): PlanOffer(0, 300),
+            PlanQuestion(ASKED, "", "ann", 10): PlanOffer(0, 300),
+        },
     }
-    clusters = {name: ClusterSeen(offers=of) for name, of in offers.items()}
+    clusters = {name: ClusterStatus(offers=of) for name, of in offers.items()}
     (event,) = decide(jobs, RULES, clusters, 10, {"ann@org": {"a": "ann", "b": "ann"}})
-    assert isinstance(event, Chosen)
+    assert isinstance(event, ClusterChosen)
     assert event.cluster == "b"
     jobs.apply(event)
-    (action,) = actions(jobs, RULES, "b")
+    (action,) = pending_actions(jobs, RULES, "b")
     assert action.body is not None
     assert (action.kind, action.body["array"]) == ("submit", "0-9")
 
 
 def test_an_array_that_waits_stays_where_it_is_and_a_single_job_would_move() -> None:
-    better = {Question(ASKED, "", "ann", tasks): Offer(1000, 5000) for tasks in (0, 10)}
-    assert decide(sent(*OUT), RULES, seen(b=ClusterSeen(offers=better)), 10, USERS) == []
+    better = {PlanQuestion(ASKED, "", "ann", tasks): PlanOffer(1000, 5000) for tasks in (0, 10)}
+    assert decide(sent(*OUT), RULES, seen(b=ClusterStatus(offers=better)), 10, USERS) == []
     alone = sent(*OUT, array="")
-    assert len(decide(alone, RULES, seen(b=ClusterSeen(offers=better)), 10, USERS)) == 1
+    assert len(decide(alone, RULES, seen(b=ClusterStatus(offers=better)), 10, USERS)) == 1
 
 
 def test_what_one_cluster_refuses_goes_to_the_next_as_a_whole() -> None:
-    jobs = sent(OUT[0], of(Refused, 1, text="max_job_array_size"))
+    jobs = sent(OUT[0], of(AttemptRefused, 1, text="max_job_array_size"))
     (event,) = decide(
         jobs,
         RULES,
         {
-            "a": ClusterSeen(offers={Question(ASKED, "", "ann", 10): Offer(0, 10)}),
-            "b": ClusterSeen(offers={Question(ASKED, "", "ann", 10): Offer(0, 99)}),
+            "a": ClusterStatus(offers={PlanQuestion(ASKED, "", "ann", 10): PlanOffer(0, 10)}),
+            "b": ClusterStatus(offers={PlanQuestion(ASKED, "", "ann", 10): PlanOffer(0, 99)}),
         },
         10,
         {"ann@org": {"a": "ann", "b": "ann"}},
     )
-    assert isinstance(event, Chosen)
+    assert isinstance(event, ClusterChosen)
     assert (event.cluster, event.attempt) == ("b", 2)
 
 
@@ -88,11 +94,11 @@ def test_the_plan_is_asked_when_all_of_them_end(tmp_path: Path) -> None:
     street.cluster.what_if = what_if  # type: ignore[method-assign]
     submission = {"script": "x", "resources": {"nodes": "1"}, "attributes": {}, "variables": {}, "queues": {}}
     street.round()
-    street.roof.submit("ann@org", {**submission, "cpu_seconds": 60, "walltime": 60})
-    street.roof.submit("ann@org", {**submission, "cpu_seconds": 600, "walltime": 60, "array": "5-14"})
+    street.federation.submit("ann@org", {**submission, "cpu_seconds": 60, "walltime": 60})
+    street.federation.submit("ann@org", {**submission, "cpu_seconds": 600, "walltime": 60, "array": "5-14"})
     street.round()
     assert sorted(asked) == [(), (10,)]
-    ends = {job.tasks: job.attempts[0].end for job in street.roof.jobs.by_id.values()}
+    ends = {job.tasks: job.attempts[0].end for job in street.federation.jobs.by_id.values()}
     assert ends[0] == 1_700_000_160
     assert ends[10] is not None
     assert ends[10] >= 1_700_000_760
@@ -103,28 +109,28 @@ def test_the_plan_is_asked_when_all_of_them_end(tmp_path: Path) -> None:
 
 
 def test_an_array_is_taken_counts_with_all_its_work_and_is_shown_with_where_its_jobs_stand(
-    desk: Desk,
+    desk: FederationHarness,
 ) -> None:
     ann = desk.client("ann@org")
     row = ann.post(HERE, json={**JOB, "array": "3-12"}).json()
     assert (row["tasks"], row["standing"]) == ("3-12", None)
-    job = desk.roof.jobs[row["id"]]
+    job = desk.federation.jobs[row["id"]]
     assert job.submission["cpu_seconds"] == 10 * 8 * 100
-    assert desk.roof.questions("north")[0].tasks == 10
+    assert desk.federation.due_questions("north")[0].tasks == 10
     for name, end in (("north", 500), ("south", 900)):
         desk.report(name, end)
-    assert [one.body["array"] for one in desk.roof.work("north") if one.body] == ["3-12"]
+    assert [one.body["array"] for one in desk.federation.pending_actions("north") if one.body] == ["3-12"]
     counts = {"tasks": 10, "planned": 6, "running": 3, "ended": 1, "failed": 0, "deleted": 0}
     counts |= {"first_end": desk.now + 5, "last_end": desk.now + 5}
     for state in ("held", "released"):
         one = TransferStatus(state, job="7[].north", state="running", tasks=counts)
         desk.report("north", None, **{f"fed_{row['id']}_1": one})
-        desk.roof.work("north")
+        desk.federation.pending_actions("north")
     assert ann.get(f"{HERE}/{row['id']}").json()["standing"] == counts
 
 
 @pytest.mark.parametrize("array", ["9-0", "1", "0-9:2", "0-9%2", "0-100000", "a-b", "-1-3"])
-def test_what_is_no_array_is_refused_and_says_where(desk: Desk, array: str) -> None:
+def test_what_is_no_array_is_refused_and_says_where(desk: FederationHarness, array: str) -> None:
     found = desk.client("ann@org").post(HERE, json={**JOB, "array": array})
     assert found.status_code == 422, found.text
     assert "array" in found.text
@@ -168,22 +174,22 @@ def test_submit_says_what_it_does_not_understand_of_an_array(text: str, said: st
 
 
 def test_the_commands_submit_an_array_and_show_it(
-    desk: Desk, shell: Callable[..., int], capsys: pytest.CaptureFixture[str], tmp_path: Path
+    desk: FederationHarness, shell: Callable[..., int], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     script = tmp_path / "task.sh"
     script.write_text("#PBS -t 0-4\necho $PBS_ARRAYID\n")
     assert shell("submit", "-l", "nodes=1:ppn=2,walltime=60", str(script)) == 0
     name = capsys.readouterr().out.split()[-1]
-    assert desk.roof.jobs[name].array == "0-4"
+    assert desk.federation.jobs[name].array == "0-4"
     desk.report("north", 100)
     desk.report("south", 900)
-    desk.roof.work("north")
+    desk.federation.pending_actions("north")
     counts = {"tasks": 5, "planned": 0, "running": 0, "ended": 5, "failed": 1, "deleted": 0}
     counts |= {"first_end": desk.now + 5, "last_end": desk.now + 65}
     for state, more in (("held", {}), ("released", {}), ("released", {"end": "ended", "exit_status": 1})):
         one = TransferStatus(state, job="7[].north", tasks=counts, **more)  # type: ignore[arg-type]
         desk.report("north", None, **{f"fed_{name}_1": one})
-        desk.roof.work("north")
+        desk.federation.pending_actions("north")
     assert shell("checkjob", "--federation", name) == 1, "it has no planned start any more"
     shown = capsys.readouterr().out
     assert "0-4: 5 jobs, 5 ended, 1 failed, 00:01:00 from the first end to the last" in shown
@@ -205,31 +211,35 @@ def test_the_stretch_factor_is_of_seconds_and_of_the_response() -> None:
 
 
 def test_the_report_has_means_of_what_is_known_of_arrays_and_bags() -> None:
-    jobs = Jobs()
+    jobs = FederationJobs()
     ran(jobs, "1", 0, 400, submission={"array": "0-1"})
     ran(jobs, "2", 0, 400, submission={"array": "0-1"})
     ran(jobs, "3", 0, 400)
     told = {"1": {"first_end": 100, "last_end": 400}}
-    found = arrays_of(jobs.by_id.values(), lambda job: told.get(job.id))
+    found = array_figures(jobs.by_id.values(), lambda job: told.get(job.id))
     assert (found.ended, found.stretch) == (2, StretchFigures(1, 300, 0.75))
-    assert arrays_of((), lambda _: None).stretch == StretchFigures(0, None, None)
+    assert array_figures((), lambda _: None).stretch == StretchFigures(0, None, None)
 
 
-def test_a_bag_ends_first_where_its_first_share_does_and_last_where_its_last_does(desk: Desk) -> None:
-    from schedd.federation.bags.bag import Bags  # noqa: PLC0415
+def test_a_bag_ends_first_where_its_first_share_does_and_last_where_its_last_does(
+    desk: FederationHarness,
+) -> None:
+    from schedd.federation.bags.bags import Bags  # noqa: PLC0415
     from schedd.federation.bags.events import BagSubmitted  # noqa: PLC0415
 
-    jobs, bags = Jobs(), Bags()
+    jobs, bags = FederationJobs(), Bags()
     given: dict[str, Any] = {"resources": {}}
-    bags.apply(BagSubmitted(job="1", time=0, owner="ann", submission=given, tasks=4, deadline=100, told=90))
+    bags.apply(
+        BagSubmitted(job="1", time=0, owner="ann", submission=given, tasks=4, deadline=100, offered_end=90)
+    )
     for name, cluster, array in (("2", "a", "0-1"), ("3", "b", "2-3")):
         ran(jobs, name, 0, 150, cluster, bag="1", submission={"array": array})
         bags.add_share(jobs[name])
     told = {"2": {"first_end": 50, "last_end": 60}, "3": {"first_end": 40, "last_end": 80}}
-    found = bags_of(bags.by_id.values(), jobs, lambda job: told.get(job.id))
+    found = bag_figures(bags.by_id.values(), jobs, lambda job: told.get(job.id))
     assert found.stretch == StretchFigures(1, 40, 0.5)
     del told["3"]
-    unknown = bags_of(bags.by_id.values(), jobs, lambda job: told.get(job.id))
+    unknown = bag_figures(bags.by_id.values(), jobs, lambda job: told.get(job.id))
     assert unknown.stretch == StretchFigures(0, None, None)
     report = desk.client("ann@org").get("/v1/federation/report").json()
     assert report["arrays"] == {"ended": 0, "stretch": {"known": 0, "stretch_s": None, "stretch": None}}
@@ -243,7 +253,7 @@ def test_a_bag_ends_first_where_its_first_share_does_and_last_where_its_last_doe
 @pytest.mark.anyio
 @pytest.mark.parametrize("family", ["torque", "openpbs"])
 async def test_an_array_is_a_real_array_of_its_server(tmp_path: Path, family: str) -> None:
-    async with Town(tmp_path, "a", openpbs="a" if family == "openpbs" else "") as town:
+    async with LiveFederation(tmp_path, "a", openpbs="a" if family == "openpbs" else "") as town:
         row = await town.submit("k1", array="3-7", request="nodes=1:ppn=2,walltime=20")
         (done,) = await town.until_over(1)
         assert (done["over"], done["tasks"], done["cluster"]) == ("ended", "3-7", "a")

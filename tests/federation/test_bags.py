@@ -8,34 +8,49 @@ from typing import Any
 
 import pytest
 
-from schedd.federation.bags.bag import Bag, Bags, count, cut, how_over, missing, settled
-from schedd.federation.bags.events import BagAsked, BagOffered, BagSubmitted
-from schedd.federation.bags.offers import Balance, Offered, Split
-from schedd.federation.bags.told import BagOffer, Told, offer_of
+from schedd.federation.bags.bags import (
+    Bag,
+    Bags,
+    assign_tasks,
+    bag_outcome,
+    bag_settled,
+    count_tasks,
+    unassigned_tasks,
+)
+from schedd.federation.bags.events import BagOffered, BagSpecification, BagSubmitted
+from schedd.federation.bags.issued_offers import BagOffer, IssuedOffers, offer_from_event
+from schedd.federation.bags.offers import ClusterOffer, SharingRule, TaskSplit
 from schedd.federation.events import decode, encode
-from schedd.federation.roof.bags import BusyError
-from schedd.federation.routing.events import Cancelled, Failed, Submitted
-from schedd.federation.routing.jobs import ImpossibleError, Jobs
-from schedd.federation.threads.asking import ask, ends_of, sizes_of, split_of
+from schedd.federation.routing.events import JobCancelled, JobFailed, JobSubmitted
+from schedd.federation.routing.jobs import FederationJobs, ImpossibleError
+from schedd.federation.state.bag_operations import OffersOutdatedError
+from schedd.federation.workers.bag_offers import collect_offers, offered_task_counts, share_ends, split_offers
 from tests.engine.cluster import T
-from tests.federation.region import Region
+from tests.federation.simulated_federation import SimulatedFederation
 
 
-def asked(tasks: int, deadline: int = 210, **more: Any) -> BagAsked:
-    return BagAsked({"nodes": "1:ppn=1", "walltime": "100"}, 100, 100, tasks, deadline, **more)
+def asked(tasks: int, deadline: int = 210, **more: Any) -> BagSpecification:
+    return BagSpecification({"nodes": "1:ppn=1", "walltime": "100"}, 100, 100, tasks, deadline, **more)
 
 
-class Town(Region):
+class BagFederation(SimulatedFederation):
     """Clusters of two nodes of four cpus each, and bags over them."""
 
     def bag(self, tasks: int, *, run: int = 100, key: str = "", alone: bool = False, **more: Any) -> str:
         """Asked for and taken."""
-        self.arrays_of(more.pop("array", 1000))
+        self.array_figures(more.pop("array", 1000))
         one = asked(tasks, self.now + more.pop("deadline", 210), **more)
-        users = self.roof.users_of("ann@org")
+        users = self.federation.cluster_users("ann@org")
         names = one.clusters or tuple(self.clusters)
-        found = ask(self.roof, "ann@org", users, one, dict.fromkeys(names, sizes_of(tasks)), self.connect)
-        split = split_of(self.roof, found, tasks, one.deadline, Balance.NONE)
+        found = collect_offers(
+            self.federation,
+            "ann@org",
+            users,
+            one,
+            dict.fromkeys(names, offered_task_counts(tasks)),
+            self.connect,
+        )
+        split = split_offers(self.federation, found, tasks, one.deadline, SharingRule.NONE)
         assert split is not None
         submission = {
             "script": "sleep 1",
@@ -44,27 +59,29 @@ class Town(Region):
             "cpu_seconds": 100,
             "variables": {"RUN": str(run)},
         }
-        ends = ends_of(found.offers, split)
-        return self.roof.of_bags.submit("ann@org", submission, one, split.shares, ends, key, alone=alone).id
+        ends = share_ends(found.offers, split)
+        return self.federation.bag_operations.submit(
+            "ann@org", submission, one, split.shares, ends, key, only_if_planned=alone
+        ).id
 
-    def arrays_of(self, tasks: int) -> None:
+    def array_figures(self, tasks: int) -> None:
         self.change(array=tasks)
 
     def change(self, **settings: Any) -> None:
         """Of the table `[bags]`."""
         bags = self.settings.bags.model_copy(update=settings)
-        self.roof.settings = self.settings = self.settings.model_copy(update={"bags": bags})
-        self.roof.of_bags.array = bags.array
+        self.federation.settings = self.settings = self.settings.model_copy(update={"bags": bags})
+        self.federation.bag_operations.array = bags.array
 
     def __getitem__(self, name: str) -> Bag:
-        return self.roof.bags[name]
+        return self.federation.bags[name]
 
     def ran(self, name: str) -> Counter[int]:
         """How often each task of a bag was started, anywhere."""
         found: Counter[int] = Counter()
         for provider in self.clusters.values():
             for transfer, array in provider.handed.items():
-                job = self.roof.jobs.by_id.get(transfer.split(".")[1])
+                job = self.federation.jobs.by_id.get(transfer.split(".")[1])
                 if job is None or job.bag != name:
                     continue
                 head, _, rest = array.partition("[]")
@@ -74,33 +91,33 @@ class Town(Region):
         return found
 
     def over(self, name: str) -> str:
-        return how_over(self[name], self.roof.jobs)
+        return bag_outcome(self[name], self.federation.jobs)
 
 
 @pytest.fixture
-def town(tmp_path: Path) -> Iterator[Town]:
-    made = Town(tmp_path, "abc")
+def town(tmp_path: Path) -> Iterator[BagFederation]:
+    made = BagFederation(tmp_path, "abc")
     yield made
     made.close()
 
 
-def test_a_bag_is_shared_out_as_arrays_and_every_task_runs_once(town: Town) -> None:
+def test_a_bag_is_shared_out_as_arrays_and_every_task_runs_once(town: BagFederation) -> None:
     town.busy("a", 2, 1000)
     name = town.bag(30, deadline=250)
-    shares = [town.roof.jobs[one] for one in town[name].shares]
+    shares = [town.federation.jobs[one] for one in town[name].shares]
     assert {job.clusters[0]: job.submission["array"] for job in shares} == {"b": "0-15", "c": "16-29"}
     town.go(20)
     assert {len(provider.handed) for provider in town.clusters.values()} == {0, 1}, "an array at each"
     town.go(300, 5)
     assert town.ran(name) == Counter(range(30))
-    assert (town.over(name), settled(town[name], town.roof.jobs)) == ("ended", True)
-    assert not town.roof.bags.open
-    assert town.roof.jobs[town[name].shares[0]].exit_status == 0
+    assert (town.over(name), bag_settled(town[name], town.federation.jobs)) == ("ended", True)
+    assert not town.federation.bags.open
+    assert town.federation.jobs[town[name].shares[0]].exit_status == 0
 
 
-def test_a_share_larger_than_an_array_may_be_is_several(town: Town) -> None:
+def test_a_share_larger_than_an_array_may_be_is_several(town: BagFederation) -> None:
     name = town.bag(30, array=8, clusters=("a",))
-    assert [town.roof.jobs[one].submission["array"] for one in town[name].shares] == [
+    assert [town.federation.jobs[one].submission["array"] for one in town[name].shares] == [
         "0-7",
         "8-15",
         "16-23",
@@ -110,7 +127,7 @@ def test_a_share_larger_than_an_array_may_be_is_several(town: Town) -> None:
     assert town.ran(name) == Counter(range(30))
 
 
-def test_what_a_cluster_refuses_goes_to_the_next_best(town: Town) -> None:
+def test_what_a_cluster_refuses_goes_to_the_next_best(town: BagFederation) -> None:
     town.clusters["b"].full = "too many jobs in the queue"
     name = town.bag(48)
     town.go(700, 5)
@@ -120,34 +137,36 @@ def test_what_a_cluster_refuses_goes_to_the_next_best(town: Town) -> None:
         "b": False,
         "c": True,
     }
-    refused = [one for one in (town.roof.jobs[job] for job in town[name].shares) if one.over == "refused"]
+    refused = [
+        one for one in (town.federation.jobs[job] for job in town[name].shares) if one.over == "refused"
+    ]
     assert [(one.clusters, one.text) for one in refused] == [(("b",), "b: too many jobs in the queue")]
     assert town.over(name) == "ended"
 
 
-def test_where_all_refuse_the_rest_is_said_to_go_nowhere(town: Town) -> None:
+def test_where_all_refuse_the_rest_is_said_to_go_nowhere(town: BagFederation) -> None:
     for provider in town.clusters.values():
         provider.full = "no arrays here"
     name = town.bag(48)
     town.go(30)
     assert town[name].failed.startswith("48 tasks go nowhere: a: no arrays here; b: no arrays here")
-    assert (town.over(name), settled(town[name], town.roof.jobs)) == ("incomplete", True)
+    assert (town.over(name), bag_settled(town[name], town.federation.jobs)) == ("incomplete", True)
     assert not town.ran(name)
 
 
-def test_a_share_that_a_cut_cluster_did_not_get_runs_elsewhere_and_never_there(town: Town) -> None:
+def test_a_share_that_a_cut_cluster_did_not_get_runs_elsewhere_and_never_there(town: BagFederation) -> None:
     name = town.bag(48)
     town.cut = {"b"}
     town.go(60)
-    assert not missing(town[name], town.roof.jobs), "others have it by now"
+    assert not unassigned_tasks(town[name], town.federation.jobs), "others have it by now"
     town.cut = set()
     town.go(700, 5)
     assert town.ran(name) == Counter(range(48))
     assert not town.clusters["b"].handed
-    assert (town.over(name), settled(town[name], town.roof.jobs)) == ("ended", True)
+    assert (town.over(name), bag_settled(town[name], town.federation.jobs)) == ("ended", True)
 
 
-def test_a_share_that_was_let_go_stays_though_its_cluster_is_cut_off(town: Town) -> None:
+def test_a_share_that_was_let_go_stays_though_its_cluster_is_cut_off(town: BagFederation) -> None:
     name = town.bag(48)
     town.go(20)
     town.cut = {"b"}
@@ -158,38 +177,38 @@ def test_a_share_that_was_let_go_stays_though_its_cluster_is_cut_off(town: Town)
     assert town.ran(name) == Counter(range(48))
 
 
-def test_a_bag_that_is_taken_back_deletes_what_waits_and_lets_run_what_runs(town: Town) -> None:
+def test_a_bag_that_is_taken_back_deletes_what_waits_and_lets_run_what_runs(town: BagFederation) -> None:
     name = town.bag(48)
     town.go(20)
     running = Counter(town.ran(name))
     assert 0 < len(running) < 48
-    town.roof.of_bags.cancel(name, "ann@org")
-    town.roof.of_bags.cancel(name, "ann@org")
+    town.federation.bag_operations.cancel(name, "ann@org")
+    town.federation.bag_operations.cancel(name, "ann@org")
     town.go(300, 5)
     assert town.ran(name) == running
-    assert (town.over(name), settled(town[name], town.roof.jobs)) == ("cancelled", True)
+    assert (town.over(name), bag_settled(town[name], town.federation.jobs)) == ("cancelled", True)
     assert not any(provider.server.jobs for provider in town.clusters.values())
 
 
-def test_one_that_runs_is_not_asked_for_again_and_again_after_it_was_taken_back(town: Town) -> None:
+def test_one_that_runs_is_not_asked_for_again_and_again_after_it_was_taken_back(town: BagFederation) -> None:
     name = town.bag(8, run=1000, clusters=("a",))
     town.go(20)
-    town.roof.of_bags.cancel(name, "ann@org")
+    town.federation.bag_operations.cancel(name, "ann@org")
     town.go(10)
     before = len(town.log.read())
     town.go(50)
     assert len(town.log.read()) == before
 
 
-def test_a_bag_that_is_taken_back_before_it_is_anywhere_runs_nowhere(town: Town) -> None:
+def test_a_bag_that_is_taken_back_before_it_is_anywhere_runs_nowhere(town: BagFederation) -> None:
     name = town.bag(48)
-    town.roof.of_bags.cancel(name, "ann@org")
+    town.federation.bag_operations.cancel(name, "ann@org")
     town.go(100, 5)
     assert not town.ran(name)
-    assert (town.over(name), settled(town[name], town.roof.jobs)) == ("cancelled", True)
+    assert (town.over(name), bag_settled(town[name], town.federation.jobs)) == ("cancelled", True)
 
 
-def test_the_same_key_is_the_same_bag_also_after_a_kill(town: Town) -> None:
+def test_the_same_key_is_the_same_bag_also_after_a_kill(town: BagFederation) -> None:
     name = town.bag(10, key="k")
     assert town.bag(10, key="k") == name
     town.begin()
@@ -197,28 +216,28 @@ def test_the_same_key_is_the_same_bag_also_after_a_kill(town: Town) -> None:
     assert town.bag(10, key="l") != name
 
 
-def test_a_second_taker_waits_until_the_first_ones_share_is_in_the_plan(town: Town) -> None:
-    town.bag(10, clusters=("a",), alone=True)
-    with pytest.raises(BusyError, match="given to a a moment ago"):
-        town.bag(10, clusters=("a",), alone=True)
-    town.bag(10, clusters=("b",), alone=True)
+def test_a_second_taker_waits_until_the_first_ones_share_is_in_the_plan(town: BagFederation) -> None:
+    town.bag(10, clusters=("a",), only_if_planned=True)
+    with pytest.raises(OffersOutdatedError, match="given to a a moment ago"):
+        town.bag(10, clusters=("a",), only_if_planned=True)
+    town.bag(10, clusters=("b",), only_if_planned=True)
     town.go(10)
-    town.bag(10, clusters=("a",), alone=True)
+    town.bag(10, clusters=("a",), only_if_planned=True)
 
 
-def test_a_bag_and_its_shares_are_forgotten_together(town: Town) -> None:
+def test_a_bag_and_its_shares_are_forgotten_together(town: BagFederation) -> None:
     name = town.bag(10, clusters=("a",))
     town.go(300, 5)
-    assert settled(town[name], town.roof.jobs)
-    gone = town.roof.bags.forget(town.roof.jobs, T + 10_000, list(town.roof.bags.by_id))
+    assert bag_settled(town[name], town.federation.jobs)
+    gone = town.federation.bags.forget(town.federation.jobs, T + 10_000, list(town.federation.bags.by_id))
     assert gone == (name, *gone[1:])
     assert len(gone) == 2
-    assert name not in town.roof.bags.by_id
-    assert gone[1] not in town.roof.jobs.by_id
+    assert name not in town.federation.bags.by_id
+    assert gone[1] not in town.federation.jobs.by_id
 
 
 @pytest.mark.parametrize("on", [False, True])
-def test_clusters_are_told_when_a_bag_ends_over_all_of_them(town: Town, *, on: bool) -> None:
+def test_clusters_are_told_when_a_bag_ends_over_all_of_them(town: BagFederation, *, on: bool) -> None:
     town.change(coordinate=on)
     town.busy("a", 2, 300, runtime=250)
     name = town.bag(40, deadline=310)
@@ -249,7 +268,7 @@ def test_many_courses_of_losses_and_kills(tmp_path: Path, seed: int) -> None:
 
 
 def play(directory: Path, seed: int) -> None:
-    town = Town(directory, "abc", seed)
+    town = BagFederation(directory, "abc", seed)
     chance = town.chance
     names = {}
     for cluster in "abc":
@@ -267,9 +286,9 @@ def play(directory: Path, seed: int) -> None:
         town.go(2)
     town.go(2500, 5)
     for name, tasks in names.items():
-        assert town.over(name) == "ended", (seed, town[name], town.roof.of_bags.notes)
+        assert town.over(name) == "ended", (seed, town[name], town.federation.bag_operations.notes)
         assert town.ran(name) == Counter(range(tasks)), (seed, town.ran(name))
-        assert settled(town[name], town.roof.jobs), (seed, town[name])
+        assert bag_settled(town[name], town.federation.jobs), (seed, town[name])
     town.close()
 
 
@@ -277,17 +296,23 @@ def play(directory: Path, seed: int) -> None:
 
 
 def test_tasks_are_cut_in_order_and_a_gap_makes_two_shares() -> None:
-    assert list(cut([(0, 10)], {"a": 4, "b": 6})) == [("a", (0, 4)), ("b", (4, 10))]
-    assert list(cut([(2, 4), (7, 10)], {"a": 3, "b": 2})) == [("a", (2, 4)), ("a", (7, 8)), ("b", (8, 10))]
+    assert list(assign_tasks([(0, 10)], {"a": 4, "b": 6})) == [("a", (0, 4)), ("b", (4, 10))]
+    assert list(assign_tasks([(2, 4), (7, 10)], {"a": 3, "b": 2})) == [
+        ("a", (2, 4)),
+        ("a", (7, 8)),
+        ("b", (8, 10)),
+    ]
 
 
 def test_tasks_of_refused_shares_are_missing_and_those_taken_back_are_not() -> None:
-    jobs, bags = Jobs(), Bags()
+    jobs, bags = FederationJobs(), Bags()
     submission = {"resources": {}, "script": "x"}
-    bags.apply(BagSubmitted(job="1", time=0, owner="o", submission=submission, tasks=10, deadline=9, told=9))
+    bags.apply(
+        BagSubmitted(job="1", time=0, owner="o", submission=submission, tasks=10, deadline=9, offered_end=9)
+    )
 
     def share(number: str, array: str) -> None:
-        event = Submitted(
+        event = JobSubmitted(
             job=number, time=0, owner="o", submission={"array": array}, clusters=("a",), bag="1"
         )
         jobs.apply(decode(encode(event)))  # type: ignore[arg-type]
@@ -295,57 +320,61 @@ def test_tasks_of_refused_shares_are_missing_and_those_taken_back_are_not() -> N
 
     for number, array in (("2", "0-3"), ("3", "4-6"), ("4", "7-7")):
         share(number, array)
-    assert missing(bags["1"], jobs) == ((8, 10),)
-    jobs.apply(Failed(job="3", time=1, text="no"))
-    jobs.apply(Cancelled(job="4", time=1, by="o"))
-    assert missing(bags["1"], jobs) == ((4, 7), (8, 10))
-    assert count(missing(bags["1"], jobs)) == 5
-    assert how_over(bags["1"], jobs) == ""
+    assert unassigned_tasks(bags["1"], jobs) == ((8, 10),)
+    jobs.apply(JobFailed(job="3", time=1, text="no"))
+    jobs.apply(JobCancelled(job="4", time=1, by="o"))
+    assert unassigned_tasks(bags["1"], jobs) == ((4, 7), (8, 10))
+    assert count_tasks(unassigned_tasks(bags["1"], jobs)) == 5
+    assert bag_outcome(bags["1"], jobs) == ""
     share("5", "4-6")
     share("6", "8-9")
-    assert missing(bags["1"], jobs) == ()
+    assert unassigned_tasks(bags["1"], jobs) == ()
     with pytest.raises(ImpossibleError):
-        bags.apply(BagSubmitted(job="1", time=0, owner="o", submission={}, tasks=1, deadline=9, told=9))
+        bags.apply(
+            BagSubmitted(job="1", time=0, owner="o", submission={}, tasks=1, deadline=9, offered_end=9)
+        )
 
 
 def test_an_offer_is_its_owners_is_taken_once_and_expires() -> None:
     now = 100.0
-    told = Told(lambda: now)
+    told = IssuedOffers(lambda: now)
     offer = BagOffer("f0", "ann@org", asked(3), None, {}, {}, expires=130)
-    told.keep(offer)
+    told.add(offer)
     assert told.find("f0", "ann@org") is offer
     with pytest.raises(LookupError, match="no offer"):
         told.find("f0", "bob@org")
     now = 130.0
     with pytest.raises(LookupError, match="expired"):
         told.find("f0", "ann@org")
-    told.taken("f0", "17")
+    told.mark_accepted("f0", "17")
     with pytest.raises(LookupError, match="was taken: it is bag 17"):
         told.find("f0", "ann@org")
-    assert told.forget(130) == []
-    assert told.forget(131) == ["f0"]
+    assert told.forget_expired(130) == []
+    assert told.forget_expired(131) == ["f0"]
     with pytest.raises(LookupError, match="no offer"):
         told.find("f0", "ann@org")
 
 
 def test_the_oldest_of_too_many_offers_goes_and_is_said_to_be_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("schedd.federation.bags.told._MOST", 2)
-    told = Told(lambda: 100.0)
+    monkeypatch.setattr("schedd.federation.bags.issued_offers._MOST", 2)
+    told = IssuedOffers(lambda: 100.0)
     for name in ("f0", "f1", "f2"):
-        told.keep(BagOffer(name, "ann@org", asked(3), None, {}, {}, expires=130))
+        told.add(BagOffer(name, "ann@org", asked(3), None, {}, {}, expires=130))
     with pytest.raises(LookupError, match="no offer"):
         told.find("f0", "ann@org")
     assert told.find("f1", "ann@org").id == "f1"
-    assert told.forget(0) == ["f0"]
-    assert told.forget(0) == []
+    assert told.forget_expired(0) == ["f0"]
+    assert told.forget_expired(0) == []
 
 
-@pytest.mark.parametrize("split", [None, Split({"b": 2, "c": 1}, 90, met=True)])
-def test_of_an_offer_the_log_holds_what_is_needed_to_take_it(split: Split | None) -> None:
+@pytest.mark.parametrize("split", [None, TaskSplit({"b": 2, "c": 1}, 90, met=True)])
+def test_of_an_offer_the_log_holds_what_is_needed_to_take_it(split: TaskSplit | None) -> None:
     ends = {"b": 80, "c": 90} if split is not None else {}
     plans = {"b": 4, "c": 5}
     offer = BagOffer("f0", "ann@org", asked(3), split, ends, plans if split is not None else {}, expires=130)
-    told = replace(offer, plans={**plans, "d": 6}, offers=[Offered("b", 2, 80)], whys={"d": "no such nodes"})
+    told = replace(
+        offer, plans={**plans, "d": 6}, offers=[ClusterOffer("b", 2, 80)], whys={"d": "no such nodes"}
+    )
     event = decode(encode(told.event(100)))
     assert isinstance(event, BagOffered)
-    assert offer_of(event) == replace(offer, offers=(), whys=None)
+    assert offer_from_event(event) == replace(offer, offers=(), whys=None)

@@ -12,9 +12,9 @@ from fastapi.testclient import TestClient
 
 from schedd.api import bags
 from schedd.client import ClientError, Refused
-from schedd.federation.routing.seen import TransferStatus
+from schedd.federation.routing.cluster_status import TransferStatus
 from schedd.store import StoreError
-from tests.federation.desk import Desk
+from tests.federation.federation_harness import FederationHarness
 
 OFFERS, BAGS = "/v1/federation/bag-offers", "/v1/federation/bags"
 WORK = {"script": "sleep 1", "attributes": {"Job_Name": "sweep"}}
@@ -23,7 +23,7 @@ WORK = {"script": "sleep 1", "attributes": {"Job_Name": "sweep"}}
 class Plan:
     """What clusters' plans say: ``ends`` by cluster, from the number of tasks to seconds from now on."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: FederationHarness) -> None:
         self.desk = desk
         self.ends: dict[str, Callable[[int], int | None]] = {}
         self.generation = 1
@@ -32,7 +32,7 @@ class Plan:
 
     def connect(self, settings: Any, token: str) -> Any:
         del token
-        name = next(n for n, one in self.desk.roof.settings.clusters.items() if one == settings)
+        name = next(n for n, one in self.desk.federation.settings.clusters.items() if one == settings)
         return _Client(self, name)
 
 
@@ -58,26 +58,28 @@ class _Client:
 
 
 @pytest.fixture
-def plan(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Plan:
+def plan(desk: FederationHarness, monkeypatch: pytest.MonkeyPatch) -> Plan:
     """The north runs five tasks of 10 s at once, the south one after the other; none runs more."""
     made = Plan(desk)
     made.ends = {"north": lambda n: 10 if n <= 5 else None, "south": lambda n: 10 * n if n <= 5 else None}
-    monkeypatch.setattr("schedd.api.bags.client_of", made.connect)
+    monkeypatch.setattr("schedd.api.bags.connect_cluster", made.connect)
     for name in ("north", "south"):
         desk.report(name)
     return made
 
 
 @pytest.fixture
-def ann(desk: Desk) -> TestClient:
+def ann(desk: FederationHarness) -> TestClient:
     return desk.client("ann@org")
 
 
-def bag(desk: Desk, seconds: int = 60, **more: Any) -> dict[str, Any]:
+def bag(desk: FederationHarness, seconds: int = 60, **more: Any) -> dict[str, Any]:
     return {"request": "nodes=1:ppn=2,walltime=60", "tasks": 10, "deadline": desk.now + seconds, **more}
 
 
-def test_an_offer_has_a_name_the_plans_versions_and_an_end(desk: Desk, plan: Plan, ann: TestClient) -> None:
+def test_an_offer_has_a_name_the_plans_versions_and_an_end(
+    desk: FederationHarness, plan: Plan, ann: TestClient
+) -> None:
     found = ann.post(OFFERS, json=bag(desk)).json()
     assert found["split"] == {"shares": {"north": 5, "south": 5}, "end": desk.now + 50, "met": True}
     assert (found["plans"], found["expires"]) == ({"north": 1, "south": 1}, desk.now + 300)
@@ -87,10 +89,10 @@ def test_an_offer_has_a_name_the_plans_versions_and_an_end(desk: Desk, plan: Pla
     assert (late["met"], sum(late["shares"].values())) == (False, 10)
     refused = ann.post(OFFERS, json=bag(desk, balance="load"))
     assert (refused.status_code, "needs the load" in refused.text) == (422, True)
-    assert not desk.roof.bags.by_id, "nothing is submitted"
+    assert not desk.federation.bags.by_id, "nothing is submitted"
 
 
-def test_why_a_cluster_offers_nothing_is_told(desk: Desk, plan: Plan, ann: TestClient) -> None:
+def test_why_a_cluster_offers_nothing_is_told(desk: FederationHarness, plan: Plan, ann: TestClient) -> None:
     plan.fails["north"] = Refused("invalid", 422, "nodes=…: not understood")
     plan.ends["south"] = lambda _: None
     found = ann.post(OFFERS, json=bag(desk)).json()
@@ -103,7 +105,9 @@ def test_why_a_cluster_offers_nothing_is_told(desk: Desk, plan: Plan, ann: TestC
     assert "north: nodes=…: not understood; south: no such nodes" in none.json()["detail"]
 
 
-def test_an_offer_is_taken_and_each_cluster_gets_its_array(desk: Desk, plan: Plan, ann: TestClient) -> None:
+def test_an_offer_is_taken_and_each_cluster_gets_its_array(
+    desk: FederationHarness, plan: Plan, ann: TestClient
+) -> None:
     offer = ann.post(OFFERS, json=bag(desk)).json()
     made = ann.post(BAGS, json={"offer": offer["id"], "key": "k", **WORK})
     assert made.status_code == 201, made.text
@@ -117,7 +121,7 @@ def test_an_offer_is_taken_and_each_cluster_gets_its_array(desk: Desk, plan: Pla
     assert (row["end"], row["deadline_kept"], row["name"]) == (desk.now + 50, True, "sweep")
     shares = {one["cluster"]: (one["array"], one["published_end"] - desk.now) for one in row["shares"]}
     assert shares == {"north": ("0-4", 10), "south": ("5-9", 50)}
-    (asked,) = desk.roof.work("north")
+    (asked,) = desk.federation.pending_actions("north")
     assert asked.body is not None
     assert (asked.kind, asked.body["array"], asked.body["user"]) == ("submit", "0-4", "ann")
     assert ann.post(BAGS, json={"offer": offer["id"], "key": "k", **WORK}).json()["id"] == row["id"]
@@ -127,14 +131,14 @@ def test_an_offer_is_taken_and_each_cluster_gets_its_array(desk: Desk, plan: Pla
     assert plan.asked[-1][0] in ("north", "south")
 
 
-def again(desk: Desk) -> None:
+def again(desk: FederationHarness) -> None:
     """The federation ends, and another begins on its log."""
     desk.log.close()
     desk.begin()
 
 
 def test_an_offer_is_taken_after_a_restart_as_before_it_and_once(
-    desk: Desk, plan: Plan, ann: TestClient
+    desk: FederationHarness, plan: Plan, ann: TestClient
 ) -> None:
     offer = ann.post(OFFERS, json=bag(desk)).json()
     again(desk)
@@ -153,7 +157,7 @@ def test_an_offer_is_taken_after_a_restart_as_before_it_and_once(
 
 
 def test_an_offer_that_holds_no_longer_after_a_restart_is_refused_with_what_to_do(
-    desk: Desk, plan: Plan, ann: TestClient
+    desk: FederationHarness, plan: Plan, ann: TestClient
 ) -> None:
     first, second = (ann.post(OFFERS, json=bag(desk)).json()["id"] for _ in range(2))
     again(desk)
@@ -173,25 +177,27 @@ def test_an_offer_that_holds_no_longer_after_a_restart_is_refused_with_what_to_d
 
 
 def test_who_takes_an_offer_that_somebody_took_a_moment_ago_gets_no_second_bag(
-    desk: Desk, plan: Plan, ann: TestClient, monkeypatch: pytest.MonkeyPatch
+    desk: FederationHarness, plan: Plan, ann: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     del plan
     offer = ann.post(OFFERS, json=bag(desk)).json()["id"]
 
     def look(*about: Any) -> dict[str, int]:
         monkeypatch.undo()  # while the plans are asked
-        monkeypatch.setattr("schedd.federation.roof.bags.RoofOfBags._demand_quiet", lambda *_: None)
+        monkeypatch.setattr(
+            "schedd.federation.state.bag_operations.BagOperations._check_no_share_in_transit", lambda *_: None
+        )
         assert ann.post(BAGS, json={"offer": offer, **WORK}).status_code == 201
         return {}
 
-    monkeypatch.setattr(bags, "_looked_at_again", look)
+    monkeypatch.setattr(bags, "_recheck_ends", look)
     second = ann.post(BAGS, json={"offer": offer, **WORK})
     assert (second.status_code, "was taken" in second.json()["detail"]) == (409, True)
-    assert len(desk.roof.bags.by_id) == 1
+    assert len(desk.federation.bags.by_id) == 1
 
 
 def test_an_offer_that_cannot_be_kept_is_not_told(
-    desk: Desk, plan: Plan, ann: TestClient, monkeypatch: pytest.MonkeyPatch
+    desk: FederationHarness, plan: Plan, ann: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     del plan
 
@@ -204,7 +210,7 @@ def test_an_offer_that_cannot_be_kept_is_not_told(
 
 
 def test_an_offer_that_expired_or_is_somebody_elses_is_refused_with_what_to_do(
-    desk: Desk, plan: Plan, ann: TestClient
+    desk: FederationHarness, plan: Plan, ann: TestClient
 ) -> None:
     assert plan.generation == 1
     offer = ann.post(OFFERS, json=bag(desk)).json()
@@ -218,23 +224,25 @@ def test_an_offer_that_expired_or_is_somebody_elses_is_refused_with_what_to_do(
 
 
 def test_an_offer_of_a_plan_that_moved_on_holds_as_long_as_there_is_room(
-    desk: Desk, plan: Plan, ann: TestClient
+    desk: FederationHarness, plan: Plan, ann: TestClient
 ) -> None:
     offer = ann.post(OFFERS, json=bag(desk)).json()
     second = ann.post(OFFERS, json=bag(desk)).json()
-    desk.roof.generations["south"] = 2
+    desk.federation.generations["south"] = 2
     plan.ends["south"] = lambda tasks: 20 * tasks
     stale = ann.post(BAGS, json={"offer": offer["id"], **WORK})
     assert stale.status_code == 409
     assert "south: its plan has moved on: 5 tasks end there 40 s too late" in stale.json()["detail"]
-    assert not desk.roof.bags.by_id
+    assert not desk.federation.bags.by_id
     plan.ends["south"] = lambda tasks: 11 * tasks
     row = ann.post(BAGS, json={"offer": second["id"], **WORK}).json()
     assert row["published_end"] == desk.now + 55, "later than it was, and by the deadline yet"
     assert plan.asked[-1] == ("south", {**plan.asked[-1][1], "tasks": (5,)})
 
 
-def test_two_who_take_at_once_are_not_told_the_same_cores(desk: Desk, plan: Plan, ann: TestClient) -> None:
+def test_two_who_take_at_once_are_not_told_the_same_cores(
+    desk: FederationHarness, plan: Plan, ann: TestClient
+) -> None:
     assert plan.generation == 1
     first, second = (ann.post(OFFERS, json=bag(desk)).json()["id"] for _ in range(2))
     assert ann.post(BAGS, json={"offer": first, **WORK}).status_code == 201
@@ -244,7 +252,7 @@ def test_two_who_take_at_once_are_not_told_the_same_cores(desk: Desk, plan: Plan
 
 
 def test_a_bag_is_asked_for_and_taken_at_once_unless_it_would_be_late(
-    desk: Desk, plan: Plan, ann: TestClient
+    desk: FederationHarness, plan: Plan, ann: TestClient
 ) -> None:
     assert plan.generation == 1
     refused = ann.post(BAGS, json={**bag(desk, 20), **WORK})
@@ -273,7 +281,7 @@ def test_a_bag_is_asked_for_and_taken_at_once_unless_it_would_be_late(
     ],
 )
 def test_what_makes_no_sense_is_refused(
-    desk: Desk, plan: Plan, ann: TestClient, wrong: dict[str, Any], said: str
+    desk: FederationHarness, plan: Plan, ann: TestClient, wrong: dict[str, Any], said: str
 ) -> None:
     found = ann.post(BAGS, json={**bag(desk), **WORK, **wrong})
     assert found.status_code in (403, 422), found.text
@@ -281,7 +289,9 @@ def test_what_makes_no_sense_is_refused(
     assert not plan.asked
 
 
-def test_a_bag_tells_how_its_tasks_stand_by_cluster(desk: Desk, plan: Plan, ann: TestClient) -> None:
+def test_a_bag_tells_how_its_tasks_stand_by_cluster(
+    desk: FederationHarness, plan: Plan, ann: TestClient
+) -> None:
     assert plan.generation == 1
     row = ann.post(BAGS, json={**bag(desk), **WORK}).json()
     north, south = (one["job"] for one in row["shares"])
@@ -340,7 +350,7 @@ def test_a_bag_tells_how_its_tasks_stand_by_cluster(desk: Desk, plan: Plan, ann:
 
 
 def test_the_page_shows_numbers_of_bags_and_not_whose_they_are(
-    desk: Desk, plan: Plan, ann: TestClient
+    desk: FederationHarness, plan: Plan, ann: TestClient
 ) -> None:
     assert plan.generation == 1
     page = TestClient(desk.app)
@@ -354,13 +364,13 @@ def test_the_page_shows_numbers_of_bags_and_not_whose_they_are(
     assert "north, south" in text
     assert "ann@" not in text
     assert "sweep" not in text
-    for name in desk.roof.bags.by_id:
+    for name in desk.federation.bags.by_id:
         ann.delete(f"{BAGS}/{name}")
     assert "Bags of tasks" not in page.get("/").text
-    assert row["id"] in desk.roof.bags.by_id
+    assert row["id"] in desk.federation.bags.by_id
 
 
-def test_a_bag_is_taken_back_by_its_owner(desk: Desk, plan: Plan, ann: TestClient) -> None:
+def test_a_bag_is_taken_back_by_its_owner(desk: FederationHarness, plan: Plan, ann: TestClient) -> None:
     assert plan.generation == 1
     row = ann.post(BAGS, json={**bag(desk), **WORK}).json()
     here = f"{BAGS}/{row['id']}"
@@ -369,7 +379,7 @@ def test_a_bag_is_taken_back_by_its_owner(desk: Desk, plan: Plan, ann: TestClien
     assert ann.delete(f"{BAGS}/999").status_code == 404
     done = ann.delete(here).json()
     assert (done["cancelled"], done["over"], done["deleted"], done["waiting"]) == (True, "cancelled", 10, 0)
-    assert [one.kind for one in desk.roof.work("north")] == ["withdraw"]
+    assert [one.kind for one in desk.federation.pending_actions("north")] == ["withdraw"]
 
 
 # ---- schedd bag --------------------------------------------------------------------------------------------
@@ -384,12 +394,12 @@ def script(tmp_path: Path) -> str:
     return str(tmp_path / "task.sh")
 
 
-def by(desk: Desk, seconds: int) -> str:
+def by(desk: FederationHarness, seconds: int) -> str:
     return datetime.fromtimestamp(desk.now + seconds).isoformat()  # noqa: DTZ006
 
 
 def test_a_bag_is_offered_taken_shown_and_taken_back(
-    desk: Desk,
+    desk: FederationHarness,
     plan: Plan,
     shell: Callable[..., int],
     capsys: pytest.CaptureFixture[str],
@@ -406,7 +416,7 @@ def test_a_bag_is_offered_taken_shown_and_taken_back(
     assert re.search(r"north +5 +5 by", shown), shown
     assert shell("bag", "submit", "--offer", offer, "-N", "mine", script) == 0
     name = capsys.readouterr().out.split()[-1]
-    bag = desk.roof.bags[name]
+    bag = desk.federation.bags[name]
     assert (bag.submission["attributes"]["Job_Name"], bag.tasks) == ("mine", 10)
     assert shell("bag", "submit", "--offer", offer, script) == 1
     assert f"was taken: it is bag {name}; POST /v1/federation/bag-offers" in capsys.readouterr().err
@@ -426,7 +436,7 @@ def test_a_bag_is_offered_taken_shown_and_taken_back(
 
 
 def test_a_bag_that_would_be_late_is_submitted_only_if_that_is_said(
-    desk: Desk,
+    desk: FederationHarness,
     plan: Plan,
     shell: Callable[..., int],
     capsys: pytest.CaptureFixture[str],
@@ -437,9 +447,9 @@ def test_a_bag_that_would_be_late_is_submitted_only_if_that_is_said(
     assert "00:00:30 after the deadline" in capsys.readouterr().out
     assert shell("bag", "submit", *ASKS, by(desk, 20), script) == 1
     assert "the tasks end 30 s after the deadline; take offer" in capsys.readouterr().err
-    assert not desk.roof.bags.by_id
+    assert not desk.federation.bags.by_id
     assert shell("bag", "submit", *ASKS, by(desk, 20), "--late", script) == 1, "the deadline is not kept"
-    assert len(desk.roof.bags.by_id) == 1
+    assert len(desk.federation.bags.by_id) == 1
 
 
 @pytest.mark.parametrize(

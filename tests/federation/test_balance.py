@@ -11,13 +11,13 @@ from schedd.api import balance
 from schedd.api.app import create_app
 from schedd.cli.main import main
 from schedd.engine import EngineSettings
-from schedd.federation.routing.seen import TransferStatus
-from schedd.federation.settings import Settings
+from schedd.federation.routing.cluster_status import TransferStatus
+from schedd.federation.settings import FederationSettings
 from schedd.service.access.roles import Bearer
 from schedd.service.access.tokens import Tokens
 from schedd.service.clusters import Clusters
 from tests.api.serving import serving
-from tests.federation.desk import HERE, JOB, Desk, released
+from tests.federation.federation_harness import HERE, JOB, FederationHarness, released
 from tests.service.build import StillClock, T
 
 PERIOD = {"since": T - 3_600, "until": T}
@@ -32,11 +32,11 @@ def clusters() -> Iterator[Clusters]:
 
 
 @pytest.fixture
-def desk(clusters: Clusters, tmp_path: Path) -> Iterator[Desk]:
+def desk(clusters: Clusters, tmp_path: Path) -> Iterator[FederationHarness]:
     """Over a real daemon with two clusters, of which one discloses no load, and one that is away."""
     ours = Tokens([(Bearer("ours", "federation"), hashlib.sha256(b"x").digest())])
     with serving(create_app(clusters, ours), clusters) as url:
-        made = Desk(tmp_path)
+        made = FederationHarness(tmp_path)
         made.log.close()
         balance.add_balance_route(made.app)
         common = {"token_file": str(tmp_path), "realms": ["org"], "timeout": 5.0}
@@ -45,13 +45,13 @@ def desk(clusters: Clusters, tmp_path: Path) -> Iterator[Desk]:
             "south": {**common, "url": url, "cluster": "other", "disclosure": "offers"},
             "west": {**common, "url": "http://127.0.0.1:9", "cluster": "main", "disclosure": "plan"},
         }
-        made.begin(Settings.model_validate({"clusters": chosen}))
-        made.roof.peer_tokens = dict.fromkeys(chosen, "x")
+        made.begin(FederationSettings.model_validate({"clusters": chosen}))
+        made.federation.cluster_tokens = dict.fromkeys(chosen, "x")
         yield made
         made.log.close()
 
 
-def rows(desk: Desk, **query: int) -> dict[str, dict[str, Any]]:
+def rows(desk: FederationHarness, **query: int) -> dict[str, dict[str, Any]]:
     answer = desk.client("eyes").get("/v1/federation/balance", params=query or PERIOD)
     assert answer.status_code == 200, answer.text
     found = answer.json()
@@ -59,7 +59,7 @@ def rows(desk: Desk, **query: int) -> dict[str, dict[str, Any]]:
     return {one["cluster"]: one for one in found["clusters"]}
 
 
-def test_clusters_tell_what_they_disclose(desk: Desk) -> None:
+def test_clusters_tell_what_they_disclose(desk: FederationHarness) -> None:
     found = rows(desk)
     assert found["north"]["why"] == ""
     assert (found["north"]["kept"], found["north"]["queues"]) == (False, [])
@@ -68,15 +68,15 @@ def test_clusters_tell_what_they_disclose(desk: Desk) -> None:
     assert found["south"]["share"] is found["west"]["share"] is None
 
 
-def test_the_federations_own_jobs_count_where_they_ran_and_when(desk: Desk) -> None:
+def test_the_federations_own_jobs_count_where_they_ran_and_when(desk: FederationHarness) -> None:
     desk.client("ann@org").post(HERE, json={**JOB, "deadline": desk.now + 10})
     desk.report("north", 100)
     desk.report("south", 900)
     desk.report("west", 900)
-    desk.roof.work("north")
+    desk.federation.pending_actions("north")
     released(desk, "north", "1")
     desk.report("north", fed_1_1=TransferStatus("released", job="1.north", end="ended", exit_status=0))
-    ended = desk.roof.jobs["1"].over_at
+    ended = desk.federation.jobs["1"].over_at
     assert ended == desk.now
     period = {"since": ended, "until": ended + 1}
     answer = desk.client("eyes").get("/v1/federation/balance", params=period).json()
@@ -86,14 +86,14 @@ def test_the_federations_own_jobs_count_where_they_ran_and_when(desk: Desk) -> N
     assert [one["ours"]["ended"] for one in before["clusters"]] == [0, 0, 0]
 
 
-def test_a_period_without_a_second_is_refused(desk: Desk) -> None:
+def test_a_period_without_a_second_is_refused(desk: FederationHarness) -> None:
     answer = desk.client("eyes").get("/v1/federation/balance", params={"since": 10, "until": 10})
     assert answer.status_code == 422
     assert "has no second in it" in answer.json()["detail"]
 
 
 def test_schedd_report_asks_the_federation(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    desk: FederationHarness, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("SCHEDD_TOKEN", "token-of-eyes")
     with serving(desk.app, ()) as url:

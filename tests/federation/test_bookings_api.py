@@ -9,18 +9,18 @@ from fastapi.testclient import TestClient
 
 from schedd.store import StoreError
 from tests.engine.cluster import T
-from tests.federation.office import HERE, WIDE, Office
+from tests.federation.booking_harness import HERE, WIDE, BookingHarness
 
 
 @pytest.fixture
-def office(tmp_path: Path) -> Iterator[Office]:
-    made = Office(tmp_path)
+def office(tmp_path: Path) -> Iterator[BookingHarness]:
+    made = BookingHarness(tmp_path)
     yield made
     made.close()
 
 
 @pytest.fixture
-def ann(office: Office) -> TestClient:
+def ann(office: BookingHarness) -> TestClient:
     return office.client("ann@org")
 
 
@@ -29,7 +29,7 @@ def put(client: TestClient, name: str, **body: Any) -> Any:
 
 
 def test_a_booking_is_made_where_it_begins_first_shown_frozen_and_given_back(
-    office: Office, ann: TestClient
+    office: BookingHarness, ann: TestClient
 ) -> None:
     office.region.busy("a", 2, 5_000)
     made = put(ann, "exam", ready=T + 100, deadline=T + 9_000)
@@ -57,7 +57,7 @@ def test_a_booking_is_made_where_it_begins_first_shown_frozen_and_given_back(
     assert ann.get(HERE, params={"state": "open"}).json() == {"bookings": []}
 
 
-def test_moves_are_shown(office: Office, ann: TestClient) -> None:
+def test_moves_are_shown(office: BookingHarness, ann: TestClient) -> None:
     for name in "ab":
         put(ann, f"first-{name}", ready=T + 100, deadline=T + 9_000, clusters=[name])
     late = put(ann, "late", start=T + 100).json()
@@ -68,7 +68,9 @@ def test_moves_are_shown(office: Office, ann: TestClient) -> None:
     assert row["start"] == T + 700
 
 
-def test_a_refusal_has_offers_of_all_clusters_and_one_call_takes_one(office: Office, ann: TestClient) -> None:
+def test_a_refusal_has_offers_of_all_clusters_and_one_call_takes_one(
+    office: BookingHarness, ann: TestClient
+) -> None:
     for name in "ab":
         put(ann, f"first-{name}", start=T + 1_000, clusters=[name])
     refused = put(ann, "second", start=T + 1_100)
@@ -94,7 +96,7 @@ def test_a_refusal_has_offers_of_all_clusters_and_one_call_takes_one(office: Off
     assert (again.status_code, "has 0 counter-offers" in again.text) == (409, True)
 
 
-def test_an_offer_that_is_past_cannot_be_taken(office: Office, ann: TestClient) -> None:
+def test_an_offer_that_is_past_cannot_be_taken(office: BookingHarness, ann: TestClient) -> None:
     for name in "ab":
         put(ann, f"first-{name}", start=T + 1_000, clusters=[name])
     put(ann, "second", start=T + 1_100)
@@ -105,7 +107,7 @@ def test_an_offer_that_is_past_cannot_be_taken(office: Office, ann: TestClient) 
     assert (late.status_code, "began at" in late.text) == (409, True)
 
 
-def test_a_site_that_opens_nothing_to_users_says_so(office: Office, ann: TestClient) -> None:
+def test_a_site_that_opens_nothing_to_users_says_so(office: BookingHarness, ann: TestClient) -> None:
     for provider in office.region.clusters.values():
         provider.engine.state.site = type(provider.engine.state.site)()
     refused = put(ann, "exam", deadline=T + 9_000)
@@ -117,7 +119,9 @@ def test_a_site_that_opens_nothing_to_users_says_so(office: Office, ann: TestCli
 # ---- who may ----------------------------------------------------------------------------------------------
 
 
-def test_a_user_sees_and_cancels_his_own_alone_and_an_admin_all(office: Office, ann: TestClient) -> None:
+def test_a_user_sees_and_cancels_his_own_alone_and_an_admin_all(
+    office: BookingHarness, ann: TestClient
+) -> None:
     put(ann, "exam", ready=T + 100, deadline=T + 9_000)
     bob, carol, eyes = (office.client(name) for name in ("bob@org", "carol", "eyes"))
     assert bob.get(HERE).json() == {"bookings": []}
@@ -157,12 +161,12 @@ def test_a_user_sees_and_cancels_his_own_alone_and_an_admin_all(office: Office, 
     ],
 )
 def test_what_makes_no_sense_is_refused_and_said_where(
-    office: Office, ann: TestClient, body: dict[str, Any], where: str
+    office: BookingHarness, ann: TestClient, body: dict[str, Any], where: str
 ) -> None:
     answer = put(ann, "exam", **body)
     assert answer.status_code == 422, answer.text
     assert answer.json()["errors"][0]["where"] == where
-    assert not office.region.roof.bookings.by_id
+    assert not office.region.federation.bookings.by_id
 
 
 @pytest.mark.parametrize("name", ["a b", "-x", "a" * 64, "ä"])
@@ -174,8 +178,8 @@ def test_a_name_is_one_of_a_booking(ann: TestClient, name: str) -> None:
 # ---- the page and the report ------------------------------------------------------------------------------
 
 
-def test_the_page_shows_bookings_and_not_whose_they_are(office: Office, ann: TestClient) -> None:
-    assert "Bookings" not in TestClient(office.app).get("/").text
+def test_the_page_shows_bookings_and_not_whose_they_are(office: BookingHarness, ann: TestClient) -> None:
+    assert "FederationBookings" not in TestClient(office.app).get("/").text
     put(ann, "exam", ready=T + 100, deadline=T + 9_000, clusters=["b"])
     page = TestClient(office.app).get("/").text
     assert "<h2>Bookings</h2>" in page
@@ -188,7 +192,7 @@ def test_the_page_shows_bookings_and_not_whose_they_are(office: Office, ann: Tes
     assert '<span class="away">it does not answer</span>' in TestClient(office.app).get("/").text
 
 
-def test_what_became_of_bookings_is_told(office: Office, ann: TestClient) -> None:
+def test_what_became_of_bookings_is_told(office: BookingHarness, ann: TestClient) -> None:
     for name in "ab":
         put(ann, f"first-{name}", start=T + 1_000, clusters=[name])
     put(ann, "second", start=T + 1_100)
@@ -214,12 +218,12 @@ def test_what_became_of_bookings_is_told(office: Office, ann: TestClient) -> Non
 JOB = {"script": "sleep 1", "request": "nodes=1:ppn=4,walltime=100"}
 
 
-def test_a_job_is_bound_to_a_booking_and_goes_to_its_cluster(office: Office, ann: TestClient) -> None:
+def test_a_job_is_bound_to_a_booking_and_goes_to_its_cluster(office: BookingHarness, ann: TestClient) -> None:
     put(ann, "exam", ready=T + 100, deadline=T + 9_000, clusters=["b"])
     job = ann.post("/v1/federation/jobs", json={**JOB, "booking": "exam"})
     assert job.status_code == 201, job.text
     assert (job.json()["booking"], job.json()["cluster"]) == ("exam", "b")
-    (action,) = office.region.roof.work("b")
+    (action,) = office.region.federation.pending_actions("b")
     assert action.body is not None
     assert (action.kind, action.body["booking"]) == ("submit", "fed.1.1")
     assert ann.get(f"{HERE}/exam").json()["jobs"] == [job.json()["id"]]
@@ -228,7 +232,7 @@ def test_a_job_is_bound_to_a_booking_and_goes_to_its_cluster(office: Office, ann
     assert (gone.status_code, "booking exam is cancelled" in gone.text) == (409, True)
 
 
-def test_only_ones_own_booking_takes_a_job_and_alone(office: Office, ann: TestClient) -> None:
+def test_only_ones_own_booking_takes_a_job_and_alone(office: BookingHarness, ann: TestClient) -> None:
     put(ann, "exam", ready=T + 100, deadline=T + 9_000, clusters=["b"])
     bob = office.client("bob@org")
     for client, more, where in (
@@ -246,7 +250,7 @@ def test_only_ones_own_booking_takes_a_job_and_alone(office: Office, ann: TestCl
 # ---- what breaks ------------------------------------------------------------------------------------------
 
 
-def test_a_restart_changes_nothing(office: Office, ann: TestClient) -> None:
+def test_a_restart_changes_nothing(office: BookingHarness, ann: TestClient) -> None:
     put(ann, "exam", ready=T + 100, deadline=T + 9_000)
     for name in "ab":
         put(ann, f"first-{name}", start=T + 5_000, clusters=[name])
@@ -260,7 +264,7 @@ def test_a_restart_changes_nothing(office: Office, ann: TestClient) -> None:
 
 
 def test_while_its_cluster_is_cut_off_it_stays_says_so_and_is_given_back_later(
-    office: Office, ann: TestClient, monkeypatch: pytest.MonkeyPatch
+    office: BookingHarness, ann: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("schedd.api.federated_bookings._CLUSTER_REPLY_S", 0.2)
     row = put(ann, "exam", ready=T + 1_000, deadline=T + 9_000).json()
@@ -282,7 +286,7 @@ def test_while_its_cluster_is_cut_off_it_stays_says_so_and_is_given_back_later(
 
 
 def test_what_is_not_known_in_time_is_said_to_be_under_way(
-    office: Office, ann: TestClient, monkeypatch: pytest.MonkeyPatch
+    office: BookingHarness, ann: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("schedd.api.federated_bookings._OUTCOME_MARGIN_S", -29.5)
     office.region.after = {"book": 99}
@@ -295,7 +299,7 @@ def test_what_is_not_known_in_time_is_said_to_be_under_way(
 
 
 def test_where_the_log_cannot_be_written_nothing_is_booked(
-    office: Office, ann: TestClient, monkeypatch: pytest.MonkeyPatch
+    office: BookingHarness, ann: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
         raise StoreError("the disk is full")
@@ -303,9 +307,9 @@ def test_where_the_log_cannot_be_written_nothing_is_booked(
     monkeypatch.setattr(office.region.log, "append", fail)
     answer = put(ann, "exam", deadline=T + 9_000)
     assert (answer.status_code, "the disk is full" in answer.text) == (503, True)
-    assert not office.region.roof.bookings.by_id
+    assert not office.region.federation.bookings.by_id
 
 
-def test_a_daemon_that_stands_by_books_nothing(office: Office, ann: TestClient) -> None:
-    office.app.state.roof = None
+def test_a_daemon_that_stands_by_books_nothing(office: BookingHarness, ann: TestClient) -> None:
+    office.app.state.federation = None
     assert put(ann, "exam", deadline=T + 9_000).status_code == 503

@@ -13,21 +13,23 @@ from structlog.testing import capture_logs
 
 from schedd.cli.main import main
 from tests.engine.cluster import T
-from tests.federation.office import HERE, WIDE, Office
+from tests.federation.booking_harness import HERE, WIDE, BookingHarness
 
 Run = Callable[..., tuple[int, str, str]]
 WHOLE = ("-l", "nodes=2:ppn=4", "--for", "10m")
 
 
 @pytest.fixture
-def office(tmp_path: Path) -> Iterator[Office]:
-    made = Office(tmp_path)
+def office(tmp_path: Path) -> Iterator[BookingHarness]:
+    made = BookingHarness(tmp_path)
     yield made
     made.close()
 
 
 @pytest.fixture
-def run(office: Office, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
+def run(
+    office: BookingHarness, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Run]:
     """Runs a command as ann; it is 14 November 2023, 22:13:20 UTC, at the clusters and for the command."""
     server = uvicorn.Server(uvicorn.Config(office.app, port=0, log_config=None, lifespan="off"))
     listening = socket.create_server(("127.0.0.1", 0))
@@ -56,7 +58,7 @@ def run(office: Office, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     thread.join()
 
 
-def test_cores_are_booked_shown_frozen_and_given_back(office: Office, run: Run) -> None:
+def test_cores_are_booked_shown_frozen_and_given_back(office: BookingHarness, run: Run) -> None:
     book = ("book", "--federation")
     assert run(*book)[:2] == (0, "you have no bookings\n")
     office.region.busy("a", 2, 5_000)
@@ -118,12 +120,12 @@ def test_the_report_tells_of_bookings(run: Run) -> None:
     )
 
 
-def test_a_booking_that_moved_shows_its_moves(office: Office, run: Run) -> None:
+def test_a_booking_that_moved_shows_its_moves(office: BookingHarness, run: Run) -> None:
     book = ("book", "--federation")
     for name in "ab":
         run(*book, "add", f"first-{name}", *WHOLE, "--after", "+10m", "--by", "+5h", "--only", name)
     assert run(*book, "add", "late", *WHOLE, "--at", "+10m")[0] == 0
-    (late,) = [one for one in office.region.roof.bookings.by_id.values() if one.name == "late"]
+    (late,) = [one for one in office.region.federation.bookings.by_id.values() if one.name == "late"]
     assert late.placed is not None
     moved = f"first-{late.placed.cluster}"
     office.until(lambda: "MOVED" in run(*book, "show", moved)[1])
@@ -132,7 +134,7 @@ def test_a_booking_that_moved_shows_its_moves(office: Office, run: Run) -> None:
 
 
 def test_a_cluster_that_is_cut_off_is_told_of(
-    office: Office, run: Run, monkeypatch: pytest.MonkeyPatch
+    office: BookingHarness, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("schedd.api.federated_bookings._CLUSTER_REPLY_S", 0.2)
     book = ("book", "--federation")
@@ -147,7 +149,7 @@ def test_a_cluster_that_is_cut_off_is_told_of(
     )
 
 
-def test_a_job_runs_in_a_booking(office: Office, run: Run, tmp_path: Path) -> None:
+def test_a_job_runs_in_a_booking(office: BookingHarness, run: Run, tmp_path: Path) -> None:
     run("book", "--federation", "add", "exam", *WHOLE, "--at", "+2h", "--only", "b")
     script = tmp_path / "job.sh"
     script.write_text("sleep 1\n")
@@ -192,7 +194,7 @@ def test_a_job_runs_in_a_booking(office: Office, run: Run, tmp_path: Path) -> No
     ],
 )
 def test_what_cannot_be_is_said_in_one_line(
-    office: Office, run: Run, words: tuple[str, ...], code: int, said: str
+    office: BookingHarness, run: Run, words: tuple[str, ...], code: int, said: str
 ) -> None:
     office.client("bob@org").put(f"{HERE}/theirs", json={**WIDE, "deadline": T + 9_000})
     found = run("book", *words)

@@ -13,8 +13,14 @@ import pytest
 
 from schedd.cli.main import main
 from schedd.cli.user.submit import make_parser, read
-from schedd.federation.groups.events import CopyHeld, Place, PlaceBooked, RoundCommitted, RoundProposed
-from tests.federation.desk import Desk
+from schedd.federation.coallocation.events import (
+    ComponentHeld,
+    ComponentPlace,
+    PlaceBooked,
+    RoundCommitted,
+    RoundProposed,
+)
+from tests.federation.federation_harness import FederationHarness
 
 # ---- schedd submit -----------------------------------------------------------------------------------------
 
@@ -122,7 +128,10 @@ def test_users_commands_show_the_jobs_of_all_clusters(
 
 
 def test_the_clusters_of_a_federation_and_its_report_are_shown(
-    desk: Desk, shell: Callable[..., int], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    desk: FederationHarness,
+    shell: Callable[..., int],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert shell("federation") == 0
     heads, north, south = capsys.readouterr().out.splitlines()[-3:]
@@ -242,7 +251,7 @@ def group_file(tmp_path: Path) -> Path:
 
 
 def test_a_group_is_handed_over_shown_and_taken_back(
-    desk: Desk, shell: Callable[..., int], capsys: pytest.CaptureFixture[str], group_file: Path
+    desk: FederationHarness, shell: Callable[..., int], capsys: pytest.CaptureFixture[str], group_file: Path
 ) -> None:
     assert shell("coallocate") == 0
     assert capsys.readouterr().out == "there are no groups\n"
@@ -250,19 +259,19 @@ def test_a_group_is_handed_over_shown_and_taken_back(
     name = capsys.readouterr().out.split()[-1]  # the federation's own log is before it
     assert shell("coallocate", "submit", str(group_file), "--key", "g") == 0
     assert capsys.readouterr().out.strip() == name, "the same key is the same group"
-    assert desk.roof.groups[name].parts[1].submission["script"] == "#!/bin/sh\necho b\n"
+    assert desk.federation.coallocations[name].parts[1].submission["script"] == "#!/bin/sh\necho b\n"
     assert shell("coallocate", "show", name) == 1, "it has no start yet"
     assert "seeking a start" in capsys.readouterr().out
     now = desk.now
-    places = tuple(Place(i, cluster, "ann", i + 1) for i, cluster in enumerate(("north", "south")))
+    places = tuple(ComponentPlace(i, cluster, "ann", i + 1) for i, cluster in enumerate(("north", "south")))
     about: dict[str, Any] = {"job": name, "time": now, "number": 1}
-    desk.roof.of_groups.take(
+    desk.federation.coallocation_operations.commit(
         [RoundProposed(**about, start=now + 60, length=120, places=places, why="the first")]
     )
     for i, plan in enumerate((17, 18)):
-        desk.roof.of_groups.take([PlaceBooked(**about, part=i, plan=plan)])
-    desk.roof.of_groups.take(
-        [RoundCommitted(**about), CopyHeld(job=name, time=now, copy=2, server_job="8.south")]
+        desk.federation.coallocation_operations.commit([PlaceBooked(**about, part=i, plan=plan)])
+    desk.federation.coallocation_operations.commit(
+        [RoundCommitted(**about), ComponentHeld(job=name, time=now, copy=2, server_job="8.south")]
     )
     assert shell("coallocate", "show", name) == 0
     shown = capsys.readouterr().out
@@ -281,7 +290,7 @@ def test_a_group_is_handed_over_shown_and_taken_back(
 
 
 def test_cores_on_any_clusters_are_handed_over_by_options(
-    desk: Desk, shell: Callable[..., int], capsys: pytest.CaptureFixture[str], tmp_path: Path
+    desk: FederationHarness, shell: Callable[..., int], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     script = tmp_path / "job.sh"
     script.write_text("#!/bin/sh\nmpirun ./a\n")
@@ -291,18 +300,20 @@ def test_cores_on_any_clusters_are_handed_over_by_options(
     name = capsys.readouterr().out.split()[-1]
     assert shell(*words, str(script)) == 0
     assert capsys.readouterr().out.strip() == name, "the same key is the same group"
-    group = desk.roof.groups[name]
+    group = desk.federation.coallocations[name]
     options = group.options
     assert (options.units, options.most, options.overhead, options.remap) == (3, 2, 20, False)
     assert group.parts[0].clusters == ("south", "north")
     assert group.parts[0].submission["script"] == "#!/bin/sh\nmpirun ./a\n"
     now = desk.now
-    places = (Place(0, "north", "ann", 1, 2), Place(1, "south", "ann", 2, 1))
+    places = (ComponentPlace(0, "north", "ann", 1, 2), ComponentPlace(1, "south", "ann", 2, 1))
     about: dict[str, Any] = {"job": name, "time": now, "number": 1}
-    desk.roof.of_groups.take([RoundProposed(**about, start=now + 60, length=120, places=places, why="x")])
+    desk.federation.coallocation_operations.commit(
+        [RoundProposed(**about, start=now + 60, length=120, places=places, why="x")]
+    )
     for i in (0, 1):
-        desk.roof.of_groups.take([PlaceBooked(**about, part=i, plan=1)])
-    desk.roof.of_groups.take([RoundCommitted(**about)])
+        desk.federation.coallocation_operations.commit([PlaceBooked(**about, part=i, plan=1)])
+    desk.federation.coallocation_operations.commit([RoundCommitted(**about)])
     assert shell("coallocate", "show", name) == 0
     shown = capsys.readouterr().out
     assert re.search(r"^cores +12$", shown, re.MULTILINE)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from server_adapter.emulator import State
-from tests.federation.town import Town
+from tests.federation.live_federation import LiveFederation
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
@@ -22,12 +22,12 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture
-async def town(tmp_path: Path) -> AsyncIterator[Town]:
-    async with Town(tmp_path, "ab", "threshold = 5\nagain = 1", openpbs="b") as made:
+async def town(tmp_path: Path) -> AsyncIterator[LiveFederation]:
+    async with LiveFederation(tmp_path, "ab", "threshold = 5\nagain = 1", openpbs="b") as made:
         yield made
 
 
-async def test_every_job_runs_once_though_all_is_killed_and_cut(town: Town) -> None:
+async def test_every_job_runs_once_though_all_is_killed_and_cut(town: LiveFederation) -> None:
     chance = random.Random(7)
     count = 24
     made = []
@@ -73,7 +73,7 @@ async def test_every_task_of_a_bag_runs_once_though_the_federation_is_killed_at_
     tmp_path: Path,
 ) -> None:
     """Two TORQUEs, ``a`` and ``b``, and an OpenPBS, ``c``; more than one array at each."""
-    async with Town(tmp_path, "abc", "[bags]\narray = 5", openpbs="c") as town:
+    async with LiveFederation(tmp_path, "abc", "[bags]\narray = 5", openpbs="c") as town:
         sizes: dict[str, int] = {}
         for number, wait in enumerate((0.0, 0.2, 0.5, 0.9, 1.5)):  # in the middle of one step after the other
             one = await town.submit_bag(f"b{number}", 14, 40)
@@ -109,7 +109,7 @@ async def test_a_booking_is_at_one_cluster_or_none_though_the_federation_is_kill
     tmp_path: Path,
 ) -> None:
     """A TORQUE, ``a``, and an OpenPBS, ``b``; wires that break within an answer, a daemon killed, cuts."""
-    async with Town(tmp_path, "ab", "[groups]\nexpiry = 10", openpbs="b") as town:
+    async with LiveFederation(tmp_path, "ab", "[groups]\nexpiry = 10", openpbs="b") as town:
         await town.open_to_bookings()
         begin = int(time.time()) + 120
         for number, wait in enumerate((0.0, 0.02, 0.05, 0.1, 0.2, 0.5)):
@@ -162,7 +162,7 @@ async def test_a_job_runs_once_in_its_booking_though_its_cluster_is_cut_off(tmp_
     machine on which each step takes ten times as long, too.
     """
     ahead, duration = 40, 900
-    async with Town(tmp_path, "ab", openpbs="b") as town:
+    async with LiveFederation(tmp_path, "ab", openpbs="b") as town:
         await town.open_to_bookings()
         made = {}
         for name in "ab":
@@ -201,7 +201,7 @@ async def test_three_hundred_jobs_and_twenty_groups_over_three_clusters_and_ten_
     """The run in docs/administrators/federation.md: two TORQUEs, ``a`` and ``b``, and an OpenPBS, ``c``."""
     chance = random.Random(3)
     settings = "threshold = 5\nagain = 1\n[groups]\nnotice = 12\nlead = 6\nexpiry = 20\ngain = 3\napart = 2"
-    async with Town(tmp_path, "abc", settings, openpbs="c") as town:
+    async with LiveFederation(tmp_path, "abc", settings, openpbs="c") as town:
         for number in range(300):
             await town.submit(f"k{number}", request=f"nodes=1:ppn={chance.choice([1, 2, 4])},walltime=60")
             if number % 15 == 7:
@@ -220,7 +220,12 @@ async def test_three_hundred_jobs_and_twenty_groups_over_three_clusters_and_ten_
         runs, starts = town.runs(), town.starts()
         assert {row["over"] for row in rows} == {"ended"}
         assert {row["id"]: runs[row["id"]] for row in rows} == {row["id"]: 1 for row in rows}
-        ended = [one for row in rows for one in row["attempts"] if one["let_go"] and one["phase"] == "ended"]
+        ended = [
+            one
+            for row in rows
+            for one in row["attempts"]
+            if one["release_requested"] and one["phase"] == "ended"
+        ]
         where = Counter(one["cluster"] for one in ended)
         phases = Counter(one["phase"] for row in rows for one in row["attempts"])
         moved = sum(row["moves"] for row in rows)
@@ -247,7 +252,7 @@ async def test_three_hundred_jobs_and_twenty_groups_over_three_clusters_and_ten_
 
 
 async def test_parts_on_two_clusters_start_together_though_the_federation_is_killed(tmp_path: Path) -> None:
-    async with Town(tmp_path, "ab", f"again = 1\n{GROUPS}", openpbs="b") as town:
+    async with LiveFederation(tmp_path, "ab", f"again = 1\n{GROUPS}", openpbs="b") as town:
         two = [{"clusters": ["a"]}, {"clusters": ["b"]}]
         first = await town.submit_group("g1", *two)
         assert (await town.submit_group("g1", *two))["id"] == first["id"]
@@ -278,7 +283,7 @@ async def test_groups_over_three_clusters_with_kills_a_cut_and_a_part_that_canno
     """The record of docs/administrators/federation.md."""
     chance = random.Random(5)
     settings = GROUPS.replace("limit = 20", "limit = 60")
-    async with Town(tmp_path, "abc", f"threshold = 5\nagain = 1\n{settings}") as town:
+    async with LiveFederation(tmp_path, "abc", f"threshold = 5\nagain = 1\n{settings}") as town:
         count = 0
         for number in range(12):
             parts: list[dict[str, Any]] = [{} for _ in range(chance.choice([2, 2, 3]))]

@@ -10,19 +10,19 @@ import pytest
 from schedd.api.app import create_app
 from schedd.cli.main import main
 from schedd.engine import EngineSettings
-from schedd.federation.settings import Settings
+from schedd.federation.settings import FederationSettings
 from schedd.service.access.roles import Bearer
 from schedd.service.access.tokens import Tokens
 from schedd.service.clusters import Clusters
 from tests.api.serving import WAIT, serving
-from tests.federation.desk import HERE, JOB, Desk
+from tests.federation.federation_harness import HERE, JOB, FederationHarness
 from tests.service.build import StillClock, T, job, node
 
 ASKED = "nodes=1:ppn=4,walltime=1000"
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
+def desk(tmp_path: Path) -> Iterator[FederationHarness]:
     """Over two clusters of a real daemon: the north has room in 1,000 s, the south in 2,000."""
     clusters = Clusters({"north": EngineSettings(), "south": EngineSettings()}, StillClock())
     clusters.start(warm=False)
@@ -32,17 +32,17 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
         )
     ours = Tokens([(Bearer("ours", "federation"), hashlib.sha256(b"x").digest())])
     with serving(create_app(clusters, ours), clusters) as url:
-        made = Desk(tmp_path)
+        made = FederationHarness(tmp_path)
         made.log.close()
         place = {"url": url, "token_file": str(tmp_path), "realms": ["org"], "timeout": 5.0}
         named = {name: {**place, "cluster": name} for name in ("north", "south")}
-        made.begin(Settings.model_validate({"clusters": named}))
+        made.begin(FederationSettings.model_validate({"clusters": named}))
         yield made
         made.log.close()
     clusters.stop()
 
 
-def where(desk: Desk, deadline: int | None) -> dict[str, Any]:
+def where(desk: FederationHarness, deadline: int | None) -> dict[str, Any]:
     body = {"request": ASKED, "deadline": deadline}
     answer = desk.client("ann@org").post("/v1/federation/what-if", json=body)
     assert answer.status_code == 200, answer.text
@@ -60,7 +60,11 @@ def where(desk: Desk, deadline: int | None) -> dict[str, Any]:
     ],
 )
 def test_it_is_said_where_a_deadline_is_met_or_how_much_later_it_would_have_to_be(
-    desk: Desk, deadline: int | None, fits: bool | None, late: int | None, by_cluster: list[int | None]
+    desk: FederationHarness,
+    deadline: int | None,
+    fits: bool | None,
+    late: int | None,
+    by_cluster: list[int | None],
 ) -> None:
     found = where(desk, deadline)
     assert (found["deadline"], found["fits"], found["late_by"]) == (deadline, fits, late)
@@ -69,7 +73,10 @@ def test_it_is_said_where_a_deadline_is_met_or_how_much_later_it_would_have_to_b
 
 
 def test_schedd_submit_says_so_and_hands_the_deadline_over(
-    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    desk: FederationHarness,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     script = tmp_path / "job.sh"
     script.write_text("#!/bin/sh\nsleep 1\n")
@@ -82,12 +89,12 @@ def test_schedd_submit_says_so_and_hands_the_deadline_over(
         assert main([*words, "--by", "one day"]) == 2
     assert "after the deadline" in told.splitlines()[0]
     assert "no time; write" in capsys.readouterr().err
-    (deadline,) = (one.deadline for one in desk.roof.jobs.by_id.values())
+    (deadline,) = (one.deadline for one in desk.federation.jobs.by_id.values())
     assert deadline is not None
     assert deadline > 4_000_000_000
 
 
-def test_a_deadline_that_is_no_moment_is_refused(desk: Desk) -> None:
+def test_a_deadline_that_is_no_moment_is_refused(desk: FederationHarness) -> None:
     for path, body in (("/v1/federation/what-if", {"request": ASKED}), (HERE, JOB)):
         answer = desk.client("ann@org").post(path, json={**body, "deadline": -1})
         assert answer.status_code == 422, answer.text

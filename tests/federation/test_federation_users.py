@@ -8,8 +8,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from schedd.cli.main import main
-from schedd.federation.settings import ClusterSettings, Settings, SettingsError, load
-from tests.federation.desk import HERE, JOB, Desk, settings
+from schedd.federation.settings import ClusterSettings, FederationSettings, FederationSettingsError, load
+from tests.federation.federation_harness import HERE, JOB, FederationHarness, settings
 
 issuer = pytest.importorskip("tests.service.issuer")
 persons = pytest.importorskip("schedd.api.federation_users")
@@ -27,22 +27,22 @@ def provider() -> Iterator[Any]:
         yield made
 
 
-def settings_of(desk: Desk, provider: Any, **more: Any) -> Settings:
+def settings_of(desk: FederationHarness, provider: Any, **more: Any) -> FederationSettings:
     """The desk's, where the provider answers for the realm org; tokens say whom people are in the south."""
     plain = settings(desk.path).model_dump(exclude_unset=True)
     plain["clusters"]["south"] |= {"claim": "hpc.south", "users": {"eve@org": "", "dan@org": "dan7"}}
     about = {"issuer": provider.url, "client_id": "schedd", "realm": "org", "grants": GRANTS}
-    return Settings.model_validate({**plain, "oidc": {**about, **more}})
+    return FederationSettings.model_validate({**plain, "oidc": {**about, **more}})
 
 
 @pytest.fixture
-def hall(desk: Desk, provider: Any) -> Desk:
+def hall(desk: FederationHarness, provider: Any) -> FederationHarness:
     """A desk that knows the provider, whose clusters answer."""
     furnish(desk, settings_of(desk, provider))
     return desk
 
 
-def furnish(desk: Desk, chosen: Settings) -> None:
+def furnish(desk: FederationHarness, chosen: FederationSettings) -> None:
     assert chosen.oidc is not None
     desk.app.state.federation_users = persons.FederationUsers(chosen, chosen.oidc, clock=lambda: issuer.NOW)
     desk.log.close()
@@ -54,30 +54,32 @@ def token(provider: Any, name: str = "ann", south: Any = None, **claims: Any) ->
     return str(provider.token(**said, **({"hpc": {"south": south}} if south is not None else {})))
 
 
-def client(desk: Desk, shown: str) -> TestClient:
+def client(desk: FederationHarness, shown: str) -> TestClient:
     return TestClient(desk.app, headers={"Authorization": f"Bearer {shown}"})
 
 
-def wanted(desk: Desk, cluster: str) -> list[str]:
+def wanted(desk: FederationHarness, cluster: str) -> list[str]:
     """In whose names a cluster's plan is asked."""
-    return sorted({one.user for one in desk.roof.questions(cluster)})
+    return sorted({one.user for one in desk.federation.due_questions(cluster)})
 
 
-def test_a_job_is_the_users_whom_the_token_names_at_each_cluster(hall: Desk, provider: Any) -> None:
+def test_a_job_is_the_users_whom_the_token_names_at_each_cluster(
+    hall: FederationHarness, provider: Any
+) -> None:
     row = client(hall, token(provider, south="a.smith")).post(HERE, json=JOB).json()
     assert row["owner"] == "ann@org"
     assert (wanted(hall, "north"), wanted(hall, "south")) == (["ann"], ["a.smith"])
     hall.report("north", 900)
     hall.report("south", 500)
-    (action,) = hall.roof.work("south")
+    (action,) = hall.federation.pending_actions("south")
     assert action.body is not None
     assert action.body["user"] == "a.smith"
     assert "users" not in action.body
     # It is known after a new beginning, and the same person by the token file is the same owner.
-    chosen = hall.roof.settings
+    chosen = hall.federation.settings
     hall.log.close()
     hall.begin(chosen)
-    assert hall.roof.users_of("ann@org") == {"north": "ann", "south": "a.smith"}
+    assert hall.federation.cluster_users("ann@org") == {"north": "ann", "south": "a.smith"}
     assert hall.client("ann@org").get(f"{HERE}/{row['id']}").json()["owner"] == "ann@org"
 
 
@@ -97,10 +99,10 @@ def test_a_job_is_the_users_whom_the_token_names_at_each_cluster(hall: Desk, pro
     ],
 )
 def test_a_claim_that_is_no_name_makes_nobody_and_the_table_goes_first(
-    hall: Desk, provider: Any, name: str, south: Any, users: dict[str, str]
+    hall: FederationHarness, provider: Any, name: str, south: Any, users: dict[str, str]
 ) -> None:
     assert client(hall, token(provider, name, south)).post(HERE, json=JOB).status_code == 201
-    assert hall.roof.users_of(f"{name}@org") == users
+    assert hall.federation.cluster_users(f"{name}@org") == users
     hall.report("north", 500)
     hall.report("south", 900)
     found = client(hall, token(provider, name, south)).post(
@@ -110,39 +112,44 @@ def test_a_claim_that_is_no_name_makes_nobody_and_the_table_goes_first(
     assert ("has no user there" in why["south"]) == ("south" not in users)
 
 
-def test_the_newest_token_counts_for_jobs_that_wait_too(hall: Desk, provider: Any) -> None:
+def test_the_newest_token_counts_for_jobs_that_wait_too(hall: FederationHarness, provider: Any) -> None:
     client(hall, token(provider, south="old")).post(HERE, json=JOB)
     assert wanted(hall, "south") == ["old"]
     client(hall, token(provider, south="new")).post(HERE, json={**JOB, "key": "k2"})
     assert "new" in wanted(hall, "south")
     hall.report("north", 900)
     hall.report("south", 500)
-    assert [one.body["user"] for one in hall.roof.work("south") if one.body] == ["new", "new"]
+    assert [one.body["user"] for one in hall.federation.pending_actions("south") if one.body] == [
+        "new",
+        "new",
+    ]
     # What an admin submits in her name says nothing of who she is.
     hall.client("root").post(HERE, json={**JOB, "key": "k3", "owner": "ann@org"})
-    assert hall.roof.users_of("ann@org")["south"] == "new"
+    assert hall.federation.cluster_users("ann@org")["south"] == "new"
 
 
-def test_a_group_is_the_users_whom_the_token_names(hall: Desk, provider: Any) -> None:
+def test_a_group_is_the_users_whom_the_token_names(hall: FederationHarness, provider: Any) -> None:
     part = {"request": "nodes=1:ppn=4,walltime=100", "script": "sleep 1"}
     ann = client(hall, token(provider, south="a.smith"))
     made = ann.post("/v1/federation/coallocations", json={"parts": [part, part]})
     assert (made.status_code, made.json()["owner"]) == (201, "ann@org")
-    assert hall.roof.users_of("ann@org") == {"north": "ann", "south": "a.smith"}
+    assert hall.federation.cluster_users("ann@org") == {"north": "ann", "south": "a.smith"}
 
 
 def test_a_booking_is_the_users_whom_the_token_names(
-    hall: Desk, provider: Any, monkeypatch: pytest.MonkeyPatch
+    hall: FederationHarness, provider: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("schedd.api.federated_bookings._OUTCOME_MARGIN_S", -30)  # nobody looks after it here
     shown = token(provider, south="a.smith")
     asked = {"request": "nodes=1:ppn=4", "duration": 600, "deadline": hall.now + 9_000}
     made = client(hall, shown).put("/v1/federation/bookings/exam", json=asked)
     assert (made.status_code, made.json()["owner"]) == (202, "ann@org")
-    assert hall.roof.users_of("ann@org") == {"north": "ann", "south": "a.smith"}
+    assert hall.federation.cluster_users("ann@org") == {"north": "ann", "south": "a.smith"}
 
 
-def test_what_somebody_may_is_by_grants_and_nobody_without_one_is_let_in(hall: Desk, provider: Any) -> None:
+def test_what_somebody_may_is_by_grants_and_nobody_without_one_is_let_in(
+    hall: FederationHarness, provider: Any
+) -> None:
     job = client(hall, token(provider)).post(HERE, json=JOB).json()["id"]
     for name, groups, status in (("bob", ["hpc"], 404), ("carol", [], 200), ("olga", ["hpc", "ops"], 200)):
         found = client(hall, token(provider, name, groups=groups)).get(f"{HERE}/{job}")
@@ -165,7 +172,7 @@ def test_what_somebody_may_is_by_grants_and_nobody_without_one_is_let_in(hall: D
     ],
 )
 def test_a_token_that_does_not_count_is_refused_with_why(
-    hall: Desk, provider: Any, claims: dict[str, Any], words: str
+    hall: FederationHarness, provider: Any, claims: dict[str, Any], words: str
 ) -> None:
     answer = client(hall, token(provider, **claims) if "key" not in claims else provider.token(**claims)).get(
         HERE
@@ -174,7 +181,7 @@ def test_a_token_that_does_not_count_is_refused_with_why(
     assert words in answer.json()["detail"]
 
 
-def test_without_a_realm_the_claim_says_it(desk: Desk, provider: Any) -> None:
+def test_without_a_realm_the_claim_says_it(desk: FederationHarness, provider: Any) -> None:
     furnish(desk, settings_of(desk, provider, realm=""))
     made = client(desk, token(provider, "ann@org")).post(HERE, json=JOB)
     assert made.json()["owner"] == "ann@org"
@@ -183,11 +190,11 @@ def test_without_a_realm_the_claim_says_it(desk: Desk, provider: Any) -> None:
 
 
 def test_a_provider_that_cannot_be_asked_is_said_so_and_tokens_of_the_file_count(
-    hall: Desk, provider: Any
+    hall: FederationHarness, provider: Any
 ) -> None:
     provider.down = True
     try:
-        furnish(hall, hall.roof.settings)  # one that has no keys yet
+        furnish(hall, hall.federation.settings)  # one that has no keys yet
         answer = client(hall, token(provider)).get(HERE)
     finally:
         provider.down = False
@@ -195,7 +202,7 @@ def test_a_provider_that_cannot_be_asked_is_said_so_and_tokens_of_the_file_count
     assert hall.client("ann@org").get(HERE).status_code == 200
 
 
-def test_a_federation_without_a_provider_takes_no_such_token(desk: Desk, provider: Any) -> None:
+def test_a_federation_without_a_provider_takes_no_such_token(desk: FederationHarness, provider: Any) -> None:
     assert client(desk, token(provider)).get(HERE).status_code == 401
 
 
@@ -229,7 +236,7 @@ claim = "hpc.north"
 def test_what_is_wrong_in_the_settings_is_said(tmp_path: Path, text: str, words: str) -> None:
     file = tmp_path / "federation.toml"
     file.write_text(text)
-    with pytest.raises(SettingsError) as error:
+    with pytest.raises(FederationSettingsError) as error:
         load(file)
     assert words in str(error.value)
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schedd.federation.events import decode, encode
-from schedd.federation.licences import Grant, Leased, Lent, Licences, targets
+from schedd.federation.licences import LicenceGrant, LicenceLeased, LicencePools, LicenceUse, share_copies
 
 NAMES = ("a", "b", "c")
 COPIES = 10
@@ -30,14 +30,14 @@ COPIES = 10
 def test_copies_are_shared_by_what_is_wanted(
     copies: int, wanted: dict[str, int], found: dict[str, int]
 ) -> None:
-    assert targets(copies, wanted) == found
+    assert share_copies(copies, wanted) == found
 
 
 @given(st.integers(0, 50), st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 40), min_size=1))
 def test_all_copies_are_shared_and_nobody_has_too_many_while_others_want(
     copies: int, wanted: dict[str, int]
 ) -> None:
-    found = targets(copies, wanted)
+    found = share_copies(copies, wanted)
     assert sum(found.values()) == copies
     if sum(wanted.values()) >= copies:
         assert all(found[name] <= wanted[name] for name in wanted)
@@ -55,7 +55,7 @@ class Site:
     held: int = 0
     wanted: int = 0
     cut: bool = False
-    late: list[Grant] = field(default_factory=list)
+    late: list[LicenceGrant] = field(default_factory=list)
 
     def live(self) -> None:
         match self.chance.randrange(3):
@@ -68,10 +68,10 @@ class Site:
             case _:
                 pass
 
-    def take(self, grant: Grant) -> Lent:
+    def take(self, grant: LicenceGrant) -> LicenceUse:
         if grant.number > self.number:
             self.copies, self.number = grant.copies, grant.number
-        return Lent(self.copies, self.number, self.held, self.wanted)
+        return LicenceUse(self.copies, self.number, self.held, self.wanted)
 
 
 class Lender:
@@ -84,13 +84,13 @@ class Lender:
         self.kill()
 
     def kill(self) -> None:
-        self.licences = Licences({"l": COPIES}, NAMES)
+        self.licences = LicencePools({"l": COPIES}, NAMES)
         for text in self.log:
             event = decode(text)
-            assert isinstance(event, Leased)
+            assert isinstance(event, LicenceLeased)
             self.licences.apply(event)
 
-    def keep(self, events: list[Leased]) -> None:
+    def keep(self, events: list[LicenceLeased]) -> None:
         for event in events:
             self.log.append(encode(event))
             self.licences.apply(event)
@@ -99,18 +99,18 @@ class Lender:
         """One round with a cluster; requests come late or not at all, answers are lost."""
         site = sites[name]
         reachable = [one for one in NAMES if not sites[one].cut]
-        for grant in list(self.licences.grants(name, reachable, 0)):
+        for grant in list(self.licences.pending_grants(name, reachable, 0)):
             if grant.raised is not None:
                 self.keep([grant.raised])
             if site.cut or (self.lossy and self.chance.random() < 0.1):
                 site.late.append(grant)  # it may yet come
-                self.licences.forget(name)
+                self.licences.forget_answers(name)
                 return
             lent = site.take(grant)
             if self.lossy and self.chance.random() < 0.1:
-                self.licences.forget(name)
+                self.licences.forget_answers(name)
                 return
-            self.keep(self.licences.told(grant, lent, 0))
+            self.keep(self.licences.apply_answer(grant, lent, 0))
 
 
 def used(sites: dict[str, Site]) -> Iterator[int]:
@@ -147,20 +147,20 @@ def test_no_copy_is_used_twice(seed: int) -> None:
     assert sum(used(sites)) == COPIES
 
 
-def lender(**bounds: int) -> Licences:
-    found = Licences({"l": COPIES}, NAMES)
+def lender(**bounds: int) -> LicencePools:
+    found = LicencePools({"l": COPIES}, NAMES)
     for name, copies in bounds.items():
-        found.apply(Leased(job="", time=0, licence="l", cluster=name, copies=copies, number=1))
+        found.apply(LicenceLeased(job="", time=0, licence="l", cluster=name, copies=copies, number=1))
     return found
 
 
-def grant(licences: Licences, cluster: str, reachable: str = "abc") -> Grant:
-    (found,) = licences.grants(cluster, reachable, 0)
+def grant(licences: LicencePools, cluster: str, reachable: str = "abc") -> LicenceGrant:
+    (found,) = licences.pending_grants(cluster, reachable, 0)
     return found
 
 
-def tell(licences: Licences, cluster: str, lent: Lent) -> list[Leased]:
-    events = licences.told(Grant("l", cluster, lent.copies, lent.number), lent, 0)
+def tell(licences: LicencePools, cluster: str, lent: LicenceUse) -> list[LicenceLeased]:
+    events = licences.apply_answer(LicenceGrant("l", cluster, lent.copies, lent.number), lent, 0)
     for event in events:
         licences.apply(event)
     return events
@@ -168,12 +168,12 @@ def tell(licences: Licences, cluster: str, lent: Lent) -> list[Leased]:
 
 def test_nothing_is_lent_before_every_cluster_was_heard() -> None:
     licences = lender()
-    assert grant(licences, "a") == Grant("l", "a", 0, 0)  # it only looks
-    tell(licences, "a", Lent(0, 0, 0, 5))
-    tell(licences, "b", Lent(0, 0, 0, 0))
+    assert grant(licences, "a") == LicenceGrant("l", "a", 0, 0)  # it only looks
+    tell(licences, "a", LicenceUse(0, 0, 0, 5))
+    tell(licences, "b", LicenceUse(0, 0, 0, 0))
     assert grant(licences, "a").raised is None
-    tell(licences, "c", Lent(4, 9, 0, 0))  # it has some, of an earlier log
-    assert licences.free("l") == 6
+    tell(licences, "c", LicenceUse(4, 9, 0, 0))  # it has some, of an earlier log
+    assert licences.free_copies("l") == 6
     raised = grant(licences, "a").raised
     assert raised is not None
     assert raised.copies <= 6
@@ -181,15 +181,15 @@ def test_nothing_is_lent_before_every_cluster_was_heard() -> None:
 
 def test_a_cluster_that_is_cut_off_keeps_what_it_has() -> None:
     licences = lender(a=4, b=6, c=0)
-    tell(licences, "a", Lent(4, 1, 4, 9))
-    tell(licences, "c", Lent(0, 1, 0, 9))
-    assert licences.free("l") == 0
+    tell(licences, "a", LicenceUse(4, 1, 4, 9))
+    tell(licences, "c", LicenceUse(0, 1, 0, 9))
+    assert licences.free_copies("l") == 0
     assert grant(licences, "a", "ac").copies == 2  # they share the four that b does not have
     assert grant(licences, "c", "ac").raised is None
-    events = tell(licences, "a", Lent(2, 2, 4, 9))  # its jobs still hold four
+    events = tell(licences, "a", LicenceUse(2, 2, 4, 9))  # its jobs still hold four
     assert events == [] or events[0].copies == 4
-    assert licences.free("l") == 0
-    tell(licences, "a", Lent(2, 2, 2, 9))
+    assert licences.free_copies("l") == 0
+    tell(licences, "a", LicenceUse(2, 2, 2, 9))
     raised = grant(licences, "c", "ac").raised
     assert raised is not None
     assert raised.copies == 2
@@ -197,13 +197,13 @@ def test_a_cluster_that_is_cut_off_keeps_what_it_has() -> None:
 
 def test_a_cluster_that_takes_no_licence_is_left_alone() -> None:
     licences = lender(a=0, b=0)
-    for event in licences.refused(Grant("l", "c", 0, 0), "not here", 0):
+    for event in licences.apply_refusal(LicenceGrant("l", "c", 0, 0), "not here", 0):
         licences.apply(event)
-    assert licences.grants("c", "abc", 0) == []
-    tell(licences, "a", Lent(0, 1, 0, 3))
-    tell(licences, "b", Lent(0, 1, 0, 0))
+    assert licences.pending_grants("c", "abc", 0) == []
+    tell(licences, "a", LicenceUse(0, 1, 0, 3))
+    tell(licences, "b", LicenceUse(0, 1, 0, 0))
     assert grant(licences, "a").copies == 7
-    again = Licences({"l": COPIES}, NAMES)
-    for event in licences.events(0):
+    again = LicencePools({"l": COPIES}, NAMES)
+    for event in licences.lease_events(0):
         again.apply(event)
     assert again.pools["l"].bounds == {"a": 0, "b": 0, "c": 0}

@@ -4,28 +4,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedd.federation.bags.offers import Balance, Offered, compose
+from schedd.federation.bags.offers import ClusterOffer, SharingRule, split_tasks
 
 
 def test_the_example_of_the_text_ends_at_100_and_not_at_200() -> None:
     """Taking the largest offer that meets the deadline first would end at 200."""
     offers = [
-        Offered("1", 256, 40),
-        Offered("1", 512, 100),
-        Offered("2", 128, 40),
-        Offered("2", 512, 200),
-        Offered("3", 64, 40),
-        Offered("3", 512, 200),
+        ClusterOffer("1", 256, 40),
+        ClusterOffer("1", 512, 100),
+        ClusterOffer("2", 128, 40),
+        ClusterOffer("2", 512, 200),
+        ClusterOffer("3", 64, 40),
+        ClusterOffer("3", 512, 200),
     ]
-    split = compose(offers, 512, 40)
+    split = split_tasks(offers, 512, 40)
     assert split is not None
     assert (split.shares, split.end, split.met) == ({"2": 128, "3": 64, "1": 320}, 100, False)
 
 
 def test_nobody_gets_more_than_he_offered() -> None:
     """As printed, the last of a group takes the rest: 194 of an offer of 100."""
-    offers = [Offered(name, 100, 40) for name in "abc"]
-    split = compose(offers, 297, 40, Balance.POWER, {"a": 98, "b": 1, "c": 1})
+    offers = [ClusterOffer(name, 100, 40) for name in "abc"]
+    split = split_tasks(offers, 297, 40, SharingRule.POWER, {"a": 98, "b": 1, "c": 1})
     assert split is not None
     assert sum(split.shares.values()) == 297
     assert max(split.shares.values()) <= 100
@@ -34,53 +34,58 @@ def test_nobody_gets_more_than_he_offered() -> None:
 
 def test_shares_sum_up_to_the_tasks() -> None:
     """As printed they sum up to 513."""
-    offers = [Offered("a", 400, 40), Offered("b", 200, 40), Offered("c", 200, 40), Offered("d", 100, 40)]
+    offers = [
+        ClusterOffer("a", 400, 40),
+        ClusterOffer("b", 200, 40),
+        ClusterOffer("c", 200, 40),
+        ClusterOffer("d", 100, 40),
+    ]
     power = {"a": 430, "b": 240, "c": 128, "d": 140}
-    split = compose(offers, 512, 40, Balance.POWER, power)
+    split = split_tasks(offers, 512, 40, SharingRule.POWER, power)
     assert split is not None
     assert sum(split.shares.values()) == 512
     assert split.shares["b"] > split.shares["c"]
 
 
 def test_a_provider_with_less_work_waiting_gets_more() -> None:
-    offers = [Offered("a", 100, 40), Offered("b", 100, 40)]
-    split = compose(offers, 100, 40, Balance.LOAD, {"a": 10, "b": 10}, {"a": 3, "b": 0})
+    offers = [ClusterOffer("a", 100, 40), ClusterOffer("b", 100, 40)]
+    split = split_tasks(offers, 100, 40, SharingRule.LOAD, {"a": 10, "b": 10}, {"a": 3, "b": 0})
     assert split is not None
     assert split.shares == {"a": 20, "b": 80}
 
 
 def test_without_balance_as_few_as_can_be() -> None:
-    offers = [Offered("a", 300, 40), Offered("b", 300, 30), Offered("c", 500, 40)]
-    split = compose(offers, 500, 40)
+    offers = [ClusterOffer("a", 300, 40), ClusterOffer("b", 300, 30), ClusterOffer("c", 500, 40)]
+    split = split_tasks(offers, 500, 40)
     assert split is not None
     assert split.shares == {"c": 500}
 
 
 def test_offers_that_are_too_small_together_make_no_split() -> None:
-    assert compose([Offered("a", 3, 40), Offered("a", 5, 90)], 6, 40) is None
-    assert compose([], 1, 40) is None
+    assert split_tasks([ClusterOffer("a", 3, 40), ClusterOffer("a", 5, 90)], 6, 40) is None
+    assert split_tasks([], 1, 40) is None
 
 
-@pytest.mark.parametrize(("balance", "name"), [(Balance.POWER, "power"), (Balance.LOAD, "power")])
-def test_what_a_balance_needs_and_is_not_disclosed_is_named(balance: Balance, name: str) -> None:
+@pytest.mark.parametrize(("balance", "name"), [(SharingRule.POWER, "power"), (SharingRule.LOAD, "power")])
+def test_what_a_balance_needs_and_is_not_disclosed_is_named(balance: SharingRule, name: str) -> None:
     with pytest.raises(ValueError, match=f"needs the {name} of every provider"):
-        compose([Offered("a", 3, 40)], 3, 40, balance)
+        split_tasks([ClusterOffer("a", 3, 40)], 3, 40, balance)
     with pytest.raises(ValueError, match="0 tasks"):
-        compose([], 0, 40)
+        split_tasks([], 0, 40)
 
 
 _OFFERS = st.lists(
-    st.builds(Offered, st.sampled_from("abcd"), st.integers(0, 300), st.sampled_from([10, 20, 30, 40])),
+    st.builds(ClusterOffer, st.sampled_from("abcd"), st.integers(0, 300), st.sampled_from([10, 20, 30, 40])),
     max_size=12,
 )
 
 
-@given(_OFFERS, st.integers(1, 600), st.sampled_from([5, 20, 40]), st.sampled_from(list(Balance)))
+@given(_OFFERS, st.integers(1, 600), st.sampled_from([5, 20, 40]), st.sampled_from(list(SharingRule)))
 def test_every_split_is_exact_within_the_offers_and_as_early_as_can_be(
-    offers: list[Offered], tasks: int, deadline: int, balance: Balance
+    offers: list[ClusterOffer], tasks: int, deadline: int, balance: SharingRule
 ) -> None:
     numbers = {name: float(number) for number, name in enumerate("abcd", 1)}
-    split = compose(offers, tasks, deadline, balance, numbers, numbers)
+    split = split_tasks(offers, tasks, deadline, balance, numbers, numbers)
 
     def most(name: str, end: int) -> int:
         return max((o.tasks for o in offers if o.provider == name and o.end <= end), default=0)

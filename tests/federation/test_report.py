@@ -6,115 +6,132 @@ from typing import Any
 
 import pytest
 
-from schedd.federation.bags.bag import Bag, Bags
+from schedd.federation.bags.bags import Bag, Bags
 from schedd.federation.bags.events import BagSubmitted
-from schedd.federation.report import bags_of, groups_of, jobs_of
-from schedd.federation.routing.events import Chosen, Ended, Failed, Held, LetGo, Out, Refused, Submitted
-from schedd.federation.routing.jobs import Jobs
-from schedd.federation.routing.ordering import LEVELS
-from tests.federation.desk import HERE, JOB, Desk
-from tests.federation.region import Region
+from schedd.federation.report import bag_figures, coallocation_figures, job_figures
+from schedd.federation.routing.events import (
+    AttemptEnded,
+    AttemptHeld,
+    AttemptRefused,
+    AttemptReleased,
+    AttemptReleaseRequested,
+    ClusterChosen,
+    JobFailed,
+    JobSubmitted,
+)
+from schedd.federation.routing.jobs import FederationJobs
+from schedd.federation.routing.priorities import LEVELS
+from tests.federation.federation_harness import HERE, JOB, FederationHarness
+from tests.federation.simulated_federation import SimulatedFederation
 
 
 @pytest.fixture
-def region(tmp_path: Path) -> Iterator[Region]:
-    made = Region(tmp_path)
+def region(tmp_path: Path) -> Iterator[SimulatedFederation]:
+    made = SimulatedFederation(tmp_path)
     yield made
     made.close()
 
 
-def ran(jobs: Jobs, name: str, at: int, end: int, cluster: str = "a", **more: Any) -> None:
+def ran(jobs: FederationJobs, name: str, at: int, end: int, cluster: str = "a", **more: Any) -> None:
     """A job of two cpus for 50 s that was submitted, ran and was seen to have ended."""
     submission: Mapping[str, Any] = {"cpu_seconds": 100, "walltime": 50, **more.pop("submission", {})}
-    jobs.apply(Submitted(job=name, time=at, owner="ann", submission=submission, **more))
+    jobs.apply(JobSubmitted(job=name, time=at, owner="ann", submission=submission, **more))
     step: dict[str, Any] = {"job": name, "attempt": 1, "time": at}
-    jobs.apply(Chosen(**step, cluster=cluster, user="ann", start=None, end=None, why="plan"))
-    jobs.apply(Held(**step, server_job="1.a"))
-    jobs.apply(LetGo(**step))
-    jobs.apply(Out(**step))
-    jobs.apply(Ended(**{**step, "time": end}, how="ended", exit_status=0))
+    jobs.apply(ClusterChosen(**step, cluster=cluster, user="ann", start=None, end=None, why="plan"))
+    jobs.apply(AttemptHeld(**step, server_job="1.a"))
+    jobs.apply(AttemptReleaseRequested(**step))
+    jobs.apply(AttemptReleased(**step))
+    jobs.apply(AttemptEnded(**{**step, "time": end}, how="ended", exit_status=0))
 
 
 def test_late_jobs_count_with_their_cpus_and_by_how_much_longer_they_took() -> None:
-    jobs = Jobs()
+    jobs = FederationJobs()
     ran(jobs, "1", 1_000, 1_100, deadline=1_100)
     ran(jobs, "2", 1_000, 1_150, deadline=1_100)
     ran(jobs, "3", 1_000, 9_000)
-    found = jobs_of(jobs.by_id.values())
+    found = job_figures(jobs.by_id.values())
     assert (found.ended, found.moved) == (3, 0)
     assert (found.deadlines.with_deadline, found.deadlines.late) == (2, 1)
     assert found.deadlines.late_work == 0.5
     assert found.deadlines.tw_delay == pytest.approx(2 * 50)  # 2 cpus, 150 s instead of 100
-    assert jobs_of(()).clusters is None
+    assert job_figures(()).clusters is None
 
 
 def test_a_bag_counts_as_one_and_its_shares_not_at_all() -> None:
-    jobs, bags = Jobs(), Bags()
+    jobs, bags = FederationJobs(), Bags()
     given: dict[str, Any] = {"resources": {}}
-    bags.apply(BagSubmitted(job="1", time=0, owner="ann", submission=given, tasks=4, deadline=100, told=90))
+    bags.apply(
+        BagSubmitted(job="1", time=0, owner="ann", submission=given, tasks=4, deadline=100, offered_end=90)
+    )
     for name, cluster, array in (("2", "a", "0-1"), ("3", "b", "2-3")):
         ran(jobs, name, 0, 150, cluster, bag="1", submission={"array": array})
         bags.add_share(jobs[name])
-    found = bags_of(bags.by_id.values(), jobs)
+    found = bag_figures(bags.by_id.values(), jobs)
     assert (found.ended, found.moved, found.clusters) == (1, 0, 2)
     assert found.deadlines.late == 1
     assert found.deadlines.tw_delay == pytest.approx(4 * 50)
-    assert jobs_of(jobs.by_id.values()).ended == 0
+    assert job_figures(jobs.by_id.values()).ended == 0
     open_one = Bag("9", "ann", given, 0, 1, 10, 10)
-    assert bags_of([open_one], jobs).ended == 0
+    assert bag_figures([open_one], jobs).ended == 0
 
 
 def test_a_bag_whose_share_was_refused_moved() -> None:
-    jobs, bags = Jobs(), Bags()
+    jobs, bags = FederationJobs(), Bags()
     bags.apply(
-        BagSubmitted(job="1", time=0, owner="ann", submission={"resources": {}}, tasks=1, deadline=9, told=9)
+        BagSubmitted(
+            job="1", time=0, owner="ann", submission={"resources": {}}, tasks=1, deadline=9, offered_end=9
+        )
     )
-    jobs.apply(Submitted(job="2", time=0, owner="ann", submission={"array": "0-0"}, bag="1", clusters=("b",)))
-    jobs.apply(Chosen(job="2", attempt=1, time=0, cluster="b", user="ann", start=None, end=None, why="plan"))
-    jobs.apply(Refused(job="2", attempt=1, time=0, text="no"))
-    jobs.apply(Failed(job="2", time=0, text="no"))
+    jobs.apply(
+        JobSubmitted(job="2", time=0, owner="ann", submission={"array": "0-0"}, bag="1", clusters=("b",))
+    )
+    jobs.apply(
+        ClusterChosen(job="2", attempt=1, time=0, cluster="b", user="ann", start=None, end=None, why="plan")
+    )
+    jobs.apply(AttemptRefused(job="2", attempt=1, time=0, text="no"))
+    jobs.apply(JobFailed(job="2", time=0, text="no"))
     bags.add_share(jobs["2"])
     ran(jobs, "3", 0, 5, "a", bag="1", submission={"array": "0-0"})
     bags.add_share(jobs["3"])
-    found = bags_of(bags.by_id.values(), jobs)
+    found = bag_figures(bags.by_id.values(), jobs)
     assert (found.moved, found.clusters, found.deadlines.late) == (1, 1, 0)
 
 
-def test_groups_that_moved_to_one_cluster_and_began_earlier_are_counted(region: Region) -> None:
+def test_groups_that_moved_to_one_cluster_and_began_earlier_are_counted(region: SimulatedFederation) -> None:
     region.busy("a", 1, 1000)
     region.busy("b", 1, 2000, runtime=100)
     name = region.submit({}, {}, {"clusters": ["b"]}, overhead=20)
     region.go(300, 5)
     region.go(3_000, 20)
     assert region.group(name).over == "ended"
-    found = groups_of(region.roof.groups.by_id.values())
+    found = coallocation_figures(region.federation.coallocations.by_id.values())
     assert (found.ended, found.failed) == (1, 0)
     assert found.shifts + found.remaps == region.group(name).moves
-    told = region.group(name).told
+    told = region.group(name).promised
     assert told is not None
-    began = min(copy.started for copy in region.group(name).copies if copy.started)
+    began = min(copy.started for copy in region.group(name).component_jobs if copy.started)
     assert found.earlier == (began < told[0])
-    assert found.clusters == len({one.cluster for one in region.group(name).copies if one.started})
+    assert found.clusters == len({one.cluster for one in region.group(name).component_jobs if one.started})
     assert (
-        region.roof.of_groups.holes["asked"]
-        >= region.roof.of_groups.holes["found"]
+        region.federation.coallocation_operations.gap_searches["asked"]
+        >= region.federation.coallocation_operations.gap_searches["found"]
         >= found.shifts + found.remaps
     )
 
 
-def test_a_shift_into_a_hole_is_told_of(region: Region) -> None:
+def test_a_shift_into_a_hole_is_told_of(region: SimulatedFederation) -> None:
     whole = {"nodes": "2:ppn=4"}
     region.busy("a", 2, 1000, runtime=200)
     region.submit({**whole, "clusters": ["a"]}, {**whole, "clusters": ["b"]})
     region.go(5)
     region.go(1_000, 5)
-    found = groups_of(region.roof.groups.by_id.values())
+    found = coallocation_figures(region.federation.coallocations.by_id.values())
     assert (found.ended, found.shifts, found.remaps, found.earlier, found.to_one) == (1, 1, 0, 1, 0)
     assert found.clusters == 2
-    assert region.roof.of_groups.holes["found"] == 1
+    assert region.federation.coallocation_operations.gap_searches["found"] == 1
 
 
-def test_what_waits_is_told_by_priority_and_what_became_of_jobs(desk: Desk) -> None:
+def test_what_waits_is_told_by_priority_and_what_became_of_jobs(desk: FederationHarness) -> None:
     ann = desk.client("ann@org")
     for name, end in (("north", 500), ("south", 900)):
         desk.report(name, end)

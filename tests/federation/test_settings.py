@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from schedd.cli.main import main
-from schedd.federation.settings import ClusterSettings, SettingsError, load
+from schedd.federation.settings import ClusterSettings, FederationSettingsError, load
 
 GOOD = """
 [clusters.north]
@@ -45,7 +45,7 @@ def test_a_small_file_is_enough_and_users_are_mapped(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_wrong_is_said(tmp_path: Path, text: str, words: str) -> None:
-    with pytest.raises(SettingsError, match=r"federation\.toml") as error:
+    with pytest.raises(FederationSettingsError, match=r"federation\.toml") as error:
         load(write(tmp_path, text))
     assert words in str(error.value)
 

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from schedd.federation.log import Log
-from schedd.federation.routing.events import Submitted
+from schedd.federation.event_log import FederationLog
+from schedd.federation.routing.events import JobSubmitted
 from schedd.store.errors import NotLeader
 from tests.store.postgres import PostgresServer
 
@@ -15,17 +15,17 @@ def test_a_second_federation_on_the_same_database_stands_by_and_takes_over_with_
     try:
         server.start()
         url = str(server.create("fed"))
-        first, second = Log(url, "north", 2.0), Log(url, "south", 2.0)
-        assert first.lead.try_acquire()
-        assert not second.lead.try_acquire()
-        event = Submitted(job="1", time=5, owner="ann@org", submission={"script": "x"})
+        first, second = FederationLog(url, "north", 2.0), FederationLog(url, "south", 2.0)
+        assert first.leadership.try_acquire()
+        assert not second.leadership.try_acquire()
+        event = JobSubmitted(job="1", time=5, owner="ann@org", submission={"script": "x"})
         first.append([event])
-        first.lead._stopping.set()  # as if it hung: its lease is not renewed
+        first.leadership._stopping.set()  # as if it hung: its lease is not renewed
         end = time.monotonic() + 30
-        while not second.lead.try_acquire():
+        while not second.leadership.try_acquire():
             assert time.monotonic() < end
             time.sleep(0.2)
-        assert second.lead.term > first.lead.term
+        assert second.leadership.term > first.leadership.term
         assert list(second.read()) == [event]
         with pytest.raises(NotLeader):
             first.append([event])

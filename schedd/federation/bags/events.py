@@ -1,6 +1,6 @@
 """What the log holds of bags. ``job`` is the bag's number; numbers are those of jobs, too.
 
-A bag's *shares* are jobs of the federation (``Submitted`` with ``bag``), each an array that goes to one
+A bag's *shares* are jobs of the federation (``JobSubmitted`` with ``bag``), each an array that goes to one
 cluster and stays there. What no share has, since a cluster refused it, is shared out again.
 """
 
@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-__all__ = ["BagAsked", "BagCancelled", "BagEvent", "BagFailed", "BagOffered", "BagSubmitted"]
+__all__ = ["BagCancelled", "BagEvent", "BagFailed", "BagOffered", "BagSpecification", "BagSubmitted"]
 
 
 @dataclass(frozen=True, slots=True)
-class BagAsked:
+class BagSpecification:
     """A bag as it is asked for. ``resources`` and ``walltime`` (seconds) are one task's; with ``clusters``
     it may go to these alone.
     """
@@ -38,7 +38,7 @@ class BagOffered:
     job: str
     time: int
     owner: str
-    asked: BagAsked
+    asked: BagSpecification
     expires: int
     shares: Mapping[str, int] | None
     end: int
@@ -63,7 +63,7 @@ class BagSubmitted:
     submission: Mapping[str, Any]
     tasks: int
     deadline: int
-    told: int
+    offered_end: int
     clusters: tuple[str, ...] = ()
     balance: str = "none"
     key: str = ""

@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["Balance", "Offered", "Split", "compose"]
+__all__ = ["ClusterOffer", "SharingRule", "TaskSplit", "split_tasks"]
 
 
 @dataclass(frozen=True, slots=True)
-class Offered:
+class ClusterOffer:
     """A provider ends so many tasks by ``end`` (seconds since the epoch)."""
 
     provider: str
@@ -22,7 +22,7 @@ class Offered:
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class TaskSplit:
     """How many tasks each provider runs, and when the last of them ends; ``met``: by the deadline."""
 
     shares: Mapping[str, int]
@@ -30,7 +30,7 @@ class Split:
     met: bool
 
 
-class Balance(StrEnum):
+class SharingRule(StrEnum):
     """How tasks are shared where the deadline can be met; which one, what providers disclose decides."""
 
     NONE = "none"
@@ -43,14 +43,14 @@ class Balance(StrEnum):
     """The same, by power against the work that waits there (OffersWithDPLBV2)."""
 
 
-def compose(
-    offers: Sequence[Offered],
+def split_tasks(
+    offers: Sequence[ClusterOffer],
     tasks: int,
     deadline: int,
-    balance: Balance = Balance.NONE,
+    balance: SharingRule = SharingRule.NONE,
     power: Mapping[str, float] | None = None,
     load: Mapping[str, float] | None = None,
-) -> Split | None:
+) -> TaskSplit | None:
     """The split of ``tasks``; None where all offers together are too small.
 
     Where the deadline cannot be met, it is that which ends earliest, whatever ``balance`` says. ``power`` and
@@ -69,19 +69,19 @@ def compose(
     best = _largest(offers, deadline)
     sizes = {one.provider: one.tasks for one in best}
     match balance:
-        case Balance.NONE:
+        case SharingRule.NONE:
             shares = _fill(sorted(best, key=lambda one: (-one.tasks, one.end, one.provider)), tasks)
-        case Balance.OFFERS:
+        case SharingRule.OFFERS:
             shares = _shared(sizes, sizes, tasks)
         case _:
             shares = _by_power(sizes, tasks, _weights(balance, sizes, power, load))
     ends = {one.provider: one.end for one in best}
-    return Split(shares, max(ends[name] for name in shares), met=True)
+    return TaskSplit(shares, max(ends[name] for name in shares), met=True)
 
 
-def _largest(offers: Sequence[Offered], end: int) -> list[Offered]:
+def _largest(offers: Sequence[ClusterOffer], end: int) -> list[ClusterOffer]:
     """Of each provider the largest offer by ``end``; of equal ones the earliest."""
-    found: dict[str, Offered] = {}
+    found: dict[str, ClusterOffer] = {}
     for offer in offers:
         known = found.get(offer.provider)
         if (
@@ -93,13 +93,13 @@ def _largest(offers: Sequence[Offered], end: int) -> list[Offered]:
     return list(found.values())
 
 
-def _late(best: Sequence[Offered], tasks: int, end: int) -> Split:
+def _late(best: Sequence[ClusterOffer], tasks: int, end: int) -> TaskSplit:
     """The earliest offers are used up first; the last one takes the rest."""
     shares = _fill(sorted(best, key=lambda one: (one.end, -one.tasks, one.provider)), tasks)
-    return Split(shares, end, met=False)
+    return TaskSplit(shares, end, met=False)
 
 
-def _fill(offers: Sequence[Offered], tasks: int) -> dict[str, int]:
+def _fill(offers: Sequence[ClusterOffer], tasks: int) -> dict[str, int]:
     shares: dict[str, int] = {}
     for offer in offers:
         taken = min(offer.tasks, tasks)
@@ -110,14 +110,14 @@ def _fill(offers: Sequence[Offered], tasks: int) -> dict[str, int]:
 
 
 def _weights(
-    balance: Balance,
+    balance: SharingRule,
     sizes: Mapping[str, int],
     power: Mapping[str, float] | None,
     load: Mapping[str, float] | None,
 ) -> dict[str, float]:
     if power is None or any(name not in power for name in sizes):
         raise ValueError(f"balance {balance.value} needs the power of every provider")
-    if balance is Balance.POWER:
+    if balance is SharingRule.POWER:
         return {name: power[name] for name in sizes}
     if load is None or any(name not in load for name in sizes):
         raise ValueError(f"balance {balance.value} needs the load of every provider")

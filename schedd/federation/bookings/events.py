@@ -10,31 +10,31 @@ from dataclasses import dataclass
 from typing import Literal
 
 __all__ = [
+    "AlternativeStart",
     "BookingAccepted",
+    "BookingAttemptEvent",
+    "BookingAttempted",
     "BookingCancelled",
     "BookingConfirmed",
     "BookingDeclined",
+    "BookingEnded",
     "BookingEvent",
     "BookingFrozen",
-    "BookingGivenBack",
-    "BookingGivenUp",
-    "BookingOver",
+    "BookingPlaced",
     "BookingRefused",
-    "BookingStands",
-    "BookingTaken",
     "BookingTerms",
-    "BookingTried",
-    "Move",
-    "OfAttempt",
-    "Option",
+    "BookingUpdated",
+    "BookingWithdrawalRequested",
+    "BookingWithdrawn",
+    "StartMove",
 ]
 
-Move = tuple[int, int | None, int]
+StartMove = tuple[int, int | None, int]
 """When, the start before (None: there was none), the start after."""
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class AlternativeStart:
     """A place that a cluster offers instead of what was asked for."""
 
     start: int
@@ -62,11 +62,11 @@ class BookingTerms:
     account: str = ""
     clusters: tuple[str, ...] = ()
     users: Mapping[str, str] | None = None
-    type: Literal["booking_asked"] = "booking_asked"
+    type: Literal["booking_requested"] = "booking_requested"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BookingTried:
+class BookingAttempted:
     """It is to be booked at ``cluster``, as ``user`` there, which gives it up at ``until`` unless it is
     confirmed. ``expected``: the start that its plan named before; None: it named none within the window.
     """
@@ -79,11 +79,11 @@ class BookingTried:
     until: int
     expected: int | None
     why: str
-    type: Literal["booking_tried"] = "booking_tried"
+    type: Literal["booking_attempted"] = "booking_attempted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BookingTaken:
+class BookingPlaced:
     """The cluster keeps cores for it from ``start`` on, until it is confirmed or its time is over: this is
     the place that counts from now on. ``plan`` is the plan's version that was seen last.
     """
@@ -94,7 +94,7 @@ class BookingTaken:
     start: int
     cpus: int
     plan: int
-    type: Literal["booking_taken"] = "booking_taken"
+    type: Literal["booking_placed"] = "booking_placed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,33 +115,33 @@ class BookingDeclined:
     time: int
     attempt: int
     text: str
-    options: tuple[Option, ...] = ()
+    options: tuple[AlternativeStart, ...] = ()
     type: Literal["booking_declined"] = "booking_declined"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BookingGivenUp:
+class BookingWithdrawalRequested:
     """It is not wanted there any more: it is to be given back."""
 
     job: str
     time: int
     attempt: int
     why: str
-    type: Literal["booking_given_up"] = "booking_given_up"
+    type: Literal["booking_withdrawal_requested"] = "booking_withdrawal_requested"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BookingGivenBack:
+class BookingWithdrawn:
     """The cluster keeps nothing for it."""
 
     job: str
     time: int
     attempt: int
-    type: Literal["booking_given_back"] = "booking_given_back"
+    type: Literal["booking_withdrawn"] = "booking_withdrawn"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BookingStands:
+class BookingUpdated:
     """What the cluster says of it that is new: ``phase``, ``start``, from when on it is not moved, and the
     latest moves.
     """
@@ -152,12 +152,12 @@ class BookingStands:
     phase: Literal["flexible", "frozen", "open"]
     start: int
     freezes: int | None
-    moves: tuple[Move, ...]
-    type: Literal["booking_stands"] = "booking_stands"
+    moves: tuple[StartMove, ...]
+    type: Literal["booking_updated"] = "booking_updated"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BookingOver:
+class BookingEnded:
     """Its time is over (``ended``), somebody gave it back there (``cancelled``), or the cluster does not know
     it any more (``lost``).
     """
@@ -167,7 +167,7 @@ class BookingOver:
     attempt: int
     how: Literal["ended", "cancelled", "lost"]
     text: str = ""
-    type: Literal["booking_over"] = "booking_over"
+    type: Literal["booking_ended"] = "booking_ended"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,19 +212,19 @@ class BookingCancelled:
     type: Literal["booking_cancelled"] = "booking_cancelled"
 
 
-OfAttempt = (
-    BookingTaken
+BookingAttemptEvent = (
+    BookingPlaced
     | BookingConfirmed
     | BookingDeclined
-    | BookingGivenUp
-    | BookingGivenBack
-    | BookingStands
-    | BookingOver
+    | BookingWithdrawalRequested
+    | BookingWithdrawn
+    | BookingUpdated
+    | BookingEnded
 )
 BookingEvent = (
     BookingTerms
-    | BookingTried
-    | OfAttempt
+    | BookingAttempted
+    | BookingAttemptEvent
     | BookingRefused
     | BookingAccepted
     | BookingFrozen

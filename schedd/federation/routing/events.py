@@ -9,25 +9,25 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 __all__ = [
-    "Cancelled",
-    "Chosen",
-    "Ended",
-    "Failed",
-    "GivenUp",
-    "Held",
+    "AttemptEnded",
+    "AttemptEvent",
+    "AttemptHeld",
+    "AttemptRefused",
+    "AttemptReleaseRequested",
+    "AttemptReleased",
+    "AttemptWithdrawn",
+    "ClusterChosen",
+    "JobCancelled",
     "JobEvent",
-    "Kept",
-    "LetGo",
-    "OfAttempt",
-    "Out",
-    "Refused",
-    "Submitted",
-    "Withdrawn",
+    "JobFailed",
+    "JobSubmitted",
+    "WithdrawalFailed",
+    "WithdrawalRequested",
 ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Submitted:
+class JobSubmitted:
     """A job was handed to the federation by ``owner`` (``user@realm``).
 
     ``submission`` has ``script``, ``resources``, ``attributes``, ``variables`` and ``queues`` (by cluster).
@@ -48,11 +48,11 @@ class Submitted:
     priority: int = 0
     bag: str = ""
     booking: str = ""
-    type: Literal["submitted"] = "submitted"
+    type: Literal["job_submitted"] = "job_submitted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
+class ClusterChosen:
     """The job is to be submitted to ``cluster``, as ``user`` there; beside another attempt it is a move."""
 
     job: str
@@ -63,85 +63,85 @@ class Chosen:
     start: int | None
     end: int | None
     why: str
-    type: Literal["chosen"] = "chosen"
+    type: Literal["cluster_chosen"] = "cluster_chosen"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class AttemptHeld:
     """The cluster's server has the job, on hold."""
 
     job: str
     attempt: int
     time: int
     server_job: str
-    type: Literal["held"] = "held"
+    type: Literal["attempt_held"] = "attempt_held"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class AttemptRefused:
     """The cluster does not take it."""
 
     job: str
     attempt: int
     time: int
     text: str
-    type: Literal["refused"] = "refused"
+    type: Literal["attempt_refused"] = "attempt_refused"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LetGo:
+class AttemptReleaseRequested:
     """The attempt is the one that runs: its hold is to be released."""
 
     job: str
     attempt: int
     time: int
-    type: Literal["let_go"] = "let_go"
+    type: Literal["attempt_release_requested"] = "attempt_release_requested"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Out:
+class AttemptReleased:
     """Its hold is released."""
 
     job: str
     attempt: int
     time: int
-    type: Literal["released"] = "released"
+    type: Literal["attempt_released"] = "attempt_released"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GivenUp:
+class WithdrawalRequested:
     """The attempt is to be withdrawn."""
 
     job: str
     attempt: int
     time: int
     why: str
-    type: Literal["given_up"] = "given_up"
+    type: Literal["withdrawal_requested"] = "withdrawal_requested"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Withdrawn:
+class AttemptWithdrawn:
     """It is withdrawn, and has not run."""
 
     job: str
     attempt: int
     time: int
-    type: Literal["withdrawn"] = "withdrawn"
+    type: Literal["attempt_withdrawn"] = "attempt_withdrawn"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class WithdrawalFailed:
     """It could not be withdrawn: it runs."""
 
     job: str
     attempt: int
     time: int
     text: str
-    type: Literal["kept"] = "kept"
+    type: Literal["withdrawal_failed"] = "withdrawal_failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class AttemptEnded:
     """The attempt that was let go is over, or somebody deleted one on hold."""
 
     job: str
@@ -149,28 +149,38 @@ class Ended:
     time: int
     how: Literal["ended", "deleted"]
     exit_status: int | None = None
-    type: Literal["ended"] = "ended"
+    type: Literal["attempt_ended"] = "attempt_ended"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cancelled:
+class JobCancelled:
     """Its owner does not want it any more."""
 
     job: str
     time: int
     by: str
-    type: Literal["cancelled"] = "cancelled"
+    type: Literal["job_cancelled"] = "job_cancelled"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failed:
+class JobFailed:
     """No cluster takes the job."""
 
     job: str
     time: int
     text: str
-    type: Literal["failed"] = "failed"
+    type: Literal["job_failed"] = "job_failed"
 
 
-OfAttempt = Chosen | Held | Refused | LetGo | Out | GivenUp | Withdrawn | Kept | Ended
-JobEvent = Submitted | OfAttempt | Cancelled | Failed
+AttemptEvent = (
+    ClusterChosen
+    | AttemptHeld
+    | AttemptRefused
+    | AttemptReleaseRequested
+    | AttemptReleased
+    | WithdrawalRequested
+    | AttemptWithdrawn
+    | WithdrawalFailed
+    | AttemptEnded
+)
+JobEvent = JobSubmitted | AttemptEvent | JobCancelled | JobFailed

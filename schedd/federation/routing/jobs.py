@@ -5,26 +5,37 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple
 
 from schedd.federation.routing.events import (
-    Cancelled,
-    Chosen,
-    Ended,
-    Failed,
-    GivenUp,
-    Held,
+    AttemptEnded,
+    AttemptEvent,
+    AttemptHeld,
+    AttemptRefused,
+    AttemptReleased,
+    AttemptReleaseRequested,
+    AttemptWithdrawn,
+    ClusterChosen,
+    JobCancelled,
     JobEvent,
-    Kept,
-    LetGo,
-    OfAttempt,
-    Out,
-    Refused,
-    Submitted,
-    Withdrawn,
+    JobFailed,
+    JobSubmitted,
+    WithdrawalFailed,
+    WithdrawalRequested,
 )
 
-__all__ = ["Attempt", "ImpossibleError", "Job", "Jobs", "Over", "Phase", "Question", "tasks_of"]
+__all__ = [
+    "AttemptPhase",
+    "FederationJob",
+    "FederationJobs",
+    "ImpossibleError",
+    "JobOutcome",
+    "PlanQuestion",
+    "TransferAttempt",
+    "count_array_tasks",
+]
 
-Phase = Literal["submitting", "held", "releasing", "released", "withdrawing", "withdrawn", "refused", "ended"]
-Over = Literal["", "ended", "deleted", "cancelled", "refused"]
+AttemptPhase = Literal[
+    "submitting", "held", "releasing", "released", "withdrawing", "withdrawn", "refused", "ended"
+]
+JobOutcome = Literal["", "ended", "deleted", "cancelled", "refused"]
 _LIVE: Final = ("submitting", "held", "releasing", "released")
 _SAFE: Final = ("withdrawn", "refused")
 """Phases in which an attempt has not run and never will."""
@@ -32,7 +43,7 @@ _TO_DO: Final = ("submitting", "releasing", "withdrawing")
 """Phases in which something is to be asked of the cluster."""
 
 
-class Question(NamedTuple):
+class PlanQuestion(NamedTuple):
     """What a cluster's plan is asked of a job. Jobs that ask for the same share the answer."""
 
     resources: tuple[tuple[str, str], ...]
@@ -42,7 +53,7 @@ class Question(NamedTuple):
     """Of an array: so many such jobs; its end is that of the last of them."""
 
 
-def tasks_of(array: str) -> int:
+def count_array_tasks(array: str) -> int:
     """How many indices there are from the first to the last, such as ``0-9``; 0: there are none."""
     first, _, last = array.partition("-")
     return int(last) - int(first) + 1 if array else 0
@@ -53,19 +64,19 @@ class ImpossibleError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class TransferAttempt:
     """A copy of a job at one cluster. ``start`` and ``end`` are what its plan said when it was chosen."""
 
     number: int
     cluster: str
     user: str
-    phase: Phase
+    phase: AttemptPhase
     since: int
     start: int | None = None
     end: int | None = None
     why: str = ""
     server_job: str = ""
-    let_go: bool = False
+    release_requested: bool = False
     text: str = ""
 
     @property
@@ -76,11 +87,11 @@ class Attempt:
     @property
     def may_run(self) -> bool:
         """Whether it may run, may be running or may have run."""
-        return self.let_go and self.phase not in _SAFE
+        return self.release_requested and self.phase not in _SAFE
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class FederationJob:
     """One job of a user. Times are seconds since the epoch."""
 
     id: str
@@ -90,15 +101,15 @@ class Job:
     clusters: tuple[str, ...] = ()
     deadline: int | None = None
     key: str = ""
-    attempts: tuple[Attempt, ...] = ()
-    over: Over = ""
+    attempts: tuple[TransferAttempt, ...] = ()
+    over: JobOutcome = ""
     over_at: int = 0
     exit_status: int | None = None
     cancelled: bool = False
     text: str = ""
     priority: int = 0
     """Among the federation's own jobs, by deadline, licences and user; fixed at submission."""
-    asks: tuple[tuple[str, str], ...] = ()
+    resources: tuple[tuple[str, str], ...] = ()
     """Its resources, in order of their names."""
     bag: str = ""
     """The bag of whose tasks it is an array; it goes to its one cluster and stays there."""
@@ -115,10 +126,10 @@ class Job:
         """Whether it is not moved from the cluster where it was sent."""
         return bool(self.array or self.booking)
 
-    def question(self, cluster: str, user: str) -> Question:
+    def question(self, cluster: str, user: str) -> PlanQuestion:
         """What a cluster is asked of it."""
         queues: Mapping[str, str] = self.submission.get("queues") or {}
-        return Question(self.asks, queues.get(cluster, ""), user, self.tasks)
+        return PlanQuestion(self.resources, queues.get(cluster, ""), user, self.tasks)
 
     @property
     def array(self) -> str:
@@ -129,23 +140,23 @@ class Job:
     @property
     def tasks(self) -> int:
         """How many jobs an array is; 0: it is none."""
-        return tasks_of(self.array)
+        return count_array_tasks(self.array)
 
     @property
-    def active(self) -> Attempt | None:
+    def active(self) -> TransferAttempt | None:
         """The attempt that may run."""
         return next((one for one in self.attempts if one.may_run), None)
 
     @property
-    def newest(self) -> Attempt | None:
+    def newest(self) -> TransferAttempt | None:
         """The newest attempt that is wanted, beside the active one where that is another."""
-        found = [one for one in self.attempts if one.live and not one.let_go]
+        found = [one for one in self.attempts if one.live and not one.release_requested]
         return found[-1] if found else None
 
     @property
     def moves(self) -> int:
         """How often it was let go elsewhere than before."""
-        return max(0, sum(one.let_go for one in self.attempts) - 1)
+        return max(0, sum(one.release_requested for one in self.attempts) - 1)
 
     @property
     def waits(self) -> bool:
@@ -159,40 +170,50 @@ class Job:
         return bool(self.over) and all(one.phase in (*_SAFE, "ended") for one in self.attempts)
 
 
-class Jobs:
+class FederationJobs:
     """All jobs, as the events so far made them."""
 
     def __init__(self) -> None:
-        self.by_id: dict[str, Job] = {}
+        self.by_id: dict[str, FederationJob] = {}
         self.by_key: dict[tuple[str, str], str] = {}
         self.open: dict[str, None] = {}
         """Jobs for which something is left to be done, oldest first."""
-        self.stirring: dict[str, None] = {}
+        self.unsettled: dict[str, None] = {}
         """Those of them that do not just wait at a cluster, or run there."""
-        self.at: dict[str, dict[tuple[str, int], None]] = {}
+        self.attempts_at: dict[str, dict[tuple[str, int], None]] = {}
         """By cluster: attempts there that are not over, by job and number."""
-        self.to_do: dict[str, dict[tuple[str, int], None]] = {}
+        self.pending_steps: dict[str, dict[tuple[str, int], None]] = {}
         """By cluster: those of them for which something is to be asked of it."""
 
-    def __getitem__(self, job: str) -> Job:
+    def __getitem__(self, job: str) -> FederationJob:
         return self.by_id[job]
 
     def apply(self, event: JobEvent) -> None:
         """Takes one event in. Raises ImpossibleError."""
         match event:
-            case Submitted():
+            case JobSubmitted():
                 self._submitted(event)
-            case Cancelled():
-                job = self._known(event.job)
-                over: Over = "" if job.active is not None else "cancelled"
-                self._put(replace(job, cancelled=True, over=job.over or over, over_at=event.time))
-            case Failed():
-                job = self._known(event.job)
+            case JobCancelled():
+                job = self._find(event.job)
+                over: JobOutcome = "" if job.active is not None else "cancelled"
+                self._store(replace(job, cancelled=True, over=job.over or over, over_at=event.time))
+            case JobFailed():
+                job = self._find(event.job)
                 if job.active is not None:
                     raise ImpossibleError(f"job {job.id} failed while it may run")
-                self._put(replace(job, over="refused", over_at=event.time, text=event.text))
-            case Chosen() | Held() | Refused() | LetGo() | Out() | GivenUp() | Withdrawn() | Kept() | Ended():
-                self._of_attempt(event)
+                self._store(replace(job, over="refused", over_at=event.time, text=event.text))
+            case (
+                ClusterChosen()
+                | AttemptHeld()
+                | AttemptRefused()
+                | AttemptReleaseRequested()
+                | AttemptReleased()
+                | WithdrawalRequested()
+                | AttemptWithdrawn()
+                | WithdrawalFailed()
+                | AttemptEnded()
+            ):
+                self._apply_to_attempt(event)
             case _:
                 raise ImpossibleError(f"{event.type} is no event of a job")
 
@@ -212,10 +233,10 @@ class Jobs:
             if job is not None:
                 self.by_key.pop((job.owner, job.key), None)
 
-    def _submitted(self, event: Submitted) -> None:
+    def _submitted(self, event: JobSubmitted) -> None:
         if event.job in self.by_id:
             raise ImpossibleError(f"job {event.job} came twice")
-        job = Job(
+        job = FederationJob(
             event.job,
             event.owner,
             event.submission,
@@ -224,20 +245,20 @@ class Jobs:
             event.deadline,
             event.key,
             priority=event.priority,
-            asks=tuple(sorted(event.submission.get("resources", {}).items())),
+            resources=tuple(sorted(event.submission.get("resources", {}).items())),
             bag=event.bag,
             booking=event.booking,
         )
         if event.key:
             self.by_key[event.owner, event.key] = event.job
-        self._put(job)
+        self._store(job)
 
-    def _of_attempt(self, event: OfAttempt) -> None:
-        job = self._known(event.job)
-        if isinstance(event, Chosen):
+    def _apply_to_attempt(self, event: AttemptEvent) -> None:
+        job = self._find(event.job)
+        if isinstance(event, ClusterChosen):
             if event.attempt != len(job.attempts) + 1 or job.over or job.newest is not None:
                 raise ImpossibleError(f"job {job.id}: attempt {event.attempt} cannot be made now")
-            attempt = Attempt(
+            attempt = TransferAttempt(
                 event.attempt,
                 event.cluster,
                 event.user,
@@ -247,7 +268,7 @@ class Jobs:
                 event.end,
                 event.why,
             )
-            self._put(replace(job, attempts=(*job.attempts, attempt)))
+            self._store(replace(job, attempts=(*job.attempts, attempt)))
             return
         if not 0 < event.attempt <= len(job.attempts):
             raise ImpossibleError(f"job {job.id} has no attempt {event.attempt}")
@@ -255,55 +276,72 @@ class Jobs:
         allowed, change = _CHANGES[type(event)]
         if attempt.phase not in allowed:
             raise ImpossibleError(f"job {job.id}: {event.type} of attempt {attempt.number}, {attempt.phase}")
-        if isinstance(event, LetGo) and (job.active is not None or job.over or job.cancelled):
+        if isinstance(event, AttemptReleaseRequested) and (
+            job.active is not None or job.over or job.cancelled
+        ):
             raise ImpossibleError(f"job {job.id}: attempt {attempt.number} must not run")
         attempt = replace(change(attempt, event), since=event.time)
         attempts = (*job.attempts[: event.attempt - 1], attempt, *job.attempts[event.attempt :])
         job = replace(job, attempts=attempts)
-        if isinstance(event, Ended) and not job.over and (attempt.let_go or job.active is None):
-            over: Over = "cancelled" if job.cancelled and event.how == "deleted" else event.how
+        if (
+            isinstance(event, AttemptEnded)
+            and not job.over
+            and (attempt.release_requested or job.active is None)
+        ):
+            over: JobOutcome = "cancelled" if job.cancelled and event.how == "deleted" else event.how
             job = replace(job, over=over, over_at=event.time, exit_status=event.exit_status)
-        elif isinstance(event, Withdrawn) and job.cancelled and job.active is None and not job.over:
+        elif isinstance(event, AttemptWithdrawn) and job.cancelled and job.active is None and not job.over:
             job = replace(job, over="cancelled", over_at=event.time)
-        self._put(job)
+        self._store(job)
 
-    def _known(self, name: str) -> Job:
+    def _find(self, name: str) -> FederationJob:
         job = self.by_id.get(name)
         if job is None:
             raise ImpossibleError(f"there is no job {name}")
         return job
 
-    def _put(self, job: Job) -> None:
+    def _store(self, job: FederationJob) -> None:
         self.by_id[job.id] = job
         if job.settled:
             self.open.pop(job.id, None)
         else:
             self.open[job.id] = None
         if job.settled or (job.waits and all(one.phase in (*_SAFE, "released") for one in job.attempts)):
-            self.stirring.pop(job.id, None)
+            self.unsettled.pop(job.id, None)
         else:
-            self.stirring[job.id] = None
+            self.unsettled[job.id] = None
         for one in job.attempts:
             name = (job.id, one.number)
-            for where, phases in ((self.at, (*_LIVE, "withdrawing")), (self.to_do, _TO_DO)):
+            for where, phases in ((self.attempts_at, (*_LIVE, "withdrawing")), (self.pending_steps, _TO_DO)):
                 if one.phase in phases:
                     where.setdefault(one.cluster, {})[name] = None
                 elif one.cluster in where:
                     where[one.cluster].pop(name, None)
 
 
-_Change = Callable[[Attempt, Any], Attempt]
-_CHANGES: Final[Mapping[type, tuple[Iterable[Phase], _Change]]] = {
-    Held: (("submitting",), lambda one, event: replace(one, phase="held", server_job=event.server_job)),
-    Refused: (("submitting", "held"), lambda one, event: replace(one, phase="refused", text=event.text)),
-    LetGo: (("held",), lambda one, _: replace(one, phase="releasing", let_go=True)),
-    Out: (("releasing",), lambda one, _: replace(one, phase="released")),
-    GivenUp: (_LIVE, lambda one, event: replace(one, phase="withdrawing", text=event.why)),
-    Withdrawn: (("withdrawing",), lambda one, _: replace(one, phase="withdrawn")),
-    Kept: (("withdrawing",), lambda one, event: replace(one, phase="released", text=event.text)),
-    Ended: (
+_Change = Callable[[TransferAttempt, Any], TransferAttempt]
+_CHANGES: Final[Mapping[type, tuple[Iterable[AttemptPhase], _Change]]] = {
+    AttemptHeld: (
+        ("submitting",),
+        lambda one, event: replace(one, phase="held", server_job=event.server_job),
+    ),
+    AttemptRefused: (
+        ("submitting", "held"),
+        lambda one, event: replace(one, phase="refused", text=event.text),
+    ),
+    AttemptReleaseRequested: (
+        ("held",),
+        lambda one, _: replace(one, phase="releasing", release_requested=True),
+    ),
+    AttemptReleased: (("releasing",), lambda one, _: replace(one, phase="released")),
+    WithdrawalRequested: (_LIVE, lambda one, event: replace(one, phase="withdrawing", text=event.why)),
+    AttemptWithdrawn: (("withdrawing",), lambda one, _: replace(one, phase="withdrawn")),
+    WithdrawalFailed: (("withdrawing",), lambda one, event: replace(one, phase="released", text=event.text)),
+    AttemptEnded: (
         ("held", "releasing", "released", "withdrawing"),
-        lambda one, event: replace(one, phase="ended" if one.let_go else "refused", text=event.how),
+        lambda one, event: replace(
+            one, phase="ended" if one.release_requested else "refused", text=event.how
+        ),
     ),
 }
 """In which phases an event may come, and what it makes of the attempt."""

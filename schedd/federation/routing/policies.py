@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from schedd.federation.routing.ordering import Backlog, least
+from schedd.federation.routing.priorities import Backlog, least_loaded_cluster
 
-__all__ = ["Candidate", "Policy"]
+__all__ = ["RoutingCandidate", "RoutingPolicy"]
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class RoutingCandidate:
     """A cluster that can take a job; ``start`` and ``end`` as its plan has them, ``handicap`` in seconds.
 
     ``backlog`` is of the federation's own jobs that wait there, ``priority`` is that of the job itself.
@@ -27,41 +27,41 @@ class Candidate:
     priority: int = 0
 
 
-class Policy(StrEnum):
+class RoutingPolicy(StrEnum):
     """How one is chosen. All are deterministic: ``random`` draws by the job's name."""
 
     PLAN = "plan"
     """The earliest end, with the site's handicap."""
     LEAST_LOADED = "least-loaded"
-    """The earliest start: the least work ahead of the job."""
+    """The earliest start: the least_loaded_cluster work ahead of the job."""
     LOAD = "load"
     """The least work of the federation's own jobs of equal or higher priority that waits there, per cpu."""
     RANDOM = "random"
 
-    def best(self, candidates: Sequence[Candidate], now: int, job: str) -> Candidate | None:
+    def best(self, candidates: Sequence[RoutingCandidate], now: int, job: str) -> RoutingCandidate | None:
         """The cluster for a job; None where there is none. Equals go by name."""
         del now
         if not candidates:
             return None
-        if self is Policy.RANDOM:
+        if self is RoutingPolicy.RANDOM:
             ordered = sorted(candidates, key=lambda one: one.cluster)
             return ordered[zlib.crc32(job.encode()) % len(ordered)]
-        if self is Policy.LOAD:
+        if self is RoutingPolicy.LOAD:
             places = [(one.cluster, one.cpus, one.backlog) for one in candidates]
-            name = least(places, candidates[0].priority, zlib.crc32(job.encode()))
+            name = least_loaded_cluster(places, candidates[0].priority, zlib.crc32(job.encode()))
             return next(one for one in candidates if one.cluster == name)
         return min(candidates, key=self.key)
 
     @property
-    def by_plan(self) -> bool:
+    def uses_plans(self) -> bool:
         """Whether it goes by what the plans say of each job."""
-        return self in (Policy.PLAN, Policy.LEAST_LOADED)
+        return self in (RoutingPolicy.PLAN, RoutingPolicy.LEAST_LOADED)
 
-    def goes_before(self, one: Candidate, other: Candidate) -> bool:
+    def precedes(self, one: RoutingCandidate, other: RoutingCandidate) -> bool:
         """Whether ``one`` is chosen of the two, whatever else is said; False where that hangs on others."""
-        return self.by_plan and self.key(one) <= self.key(other)
+        return self.uses_plans and self.key(one) <= self.key(other)
 
-    def key(self, one: Candidate) -> tuple[int, str]:
-        """By which the least is chosen, where it goes by the plans."""
-        at = one.start if self is Policy.LEAST_LOADED else one.end
+    def key(self, one: RoutingCandidate) -> tuple[int, str]:
+        """By which the least_loaded_cluster is chosen, where it goes by the plans."""
+        at = one.start if self is RoutingPolicy.LEAST_LOADED else one.end
         return at + one.handicap, one.cluster

@@ -39,7 +39,7 @@ def test_a_group_that_fits_nowhere_alone_starts_at_one_moment_and_runs_longer() 
     local = [job(0, 500, 4, "a"), job(0, 900, 4, "b")]
     ran, (one,) = simulate_groups(clusters(a=4, b=4), local, [group(1, 1_000, 4, 4)], "remap")
     assert ran.start == (0, 0)
-    assert (one.told, one.start, one.end) == (900, 900, 900 + 1_200)
+    assert (one.promised, one.start, one.end) == (900, 900, 900 + 1_200)
     assert (one.first, one.clusters) == (2, 2)
 
 
@@ -54,7 +54,7 @@ def test_only_who_may_move_takes_the_hole_that_an_early_end_leaves(moving: Movin
     local = [job(0, 1_000 - NOTICE, 4, "a", walltime=5_000)]
     some = [group(1, 2_000, 4, 4)]
     _, (one,) = simulate_groups(clusters(a=4, b=4), local, some, moving, again=1)
-    assert (one.told, one.start) == (5_000, start)
+    assert (one.promised, one.start) == (5_000, start)
     assert one.shifts == (moving != "rigid")
     assert one.remaps == 0
 
@@ -69,7 +69,7 @@ def test_only_who_may_be_mapped_anew_comes_to_one_cluster(moving: Moving, where:
     ]
     some = [group(1, 2_000, 2, 2)]
     _, (one,) = simulate_groups(clusters(a=2, b=2, c=4), local, some, moving, again=1)
-    assert (one.told, one.first) == (3_000, 2)
+    assert (one.promised, one.first) == (3_000, 2)
     assert one.clusters == where
     if moving == "remap":
         assert (one.start, one.end, one.remaps) == (1_000 + NOTICE, 3_000 + NOTICE, 1)
@@ -85,7 +85,7 @@ def test_local_jobs_have_the_first_choice_of_a_hole() -> None:
     ]
     ran, (one,) = simulate_groups(clusters(a=4, b=4), local, [group(1, 3_000, 4, 4)], "shift", again=1)
     assert ran.start[2] == 500
-    assert one.told == 5_000
+    assert one.promised == 5_000
     assert one.start == 2_500
 
 
@@ -94,7 +94,7 @@ def test_plans_are_asked_no_more_often_than_is_said() -> None:
     some = [group(1, 2_000, 4, 4)]
     _, (often,) = simulate_groups(clusters(a=4, b=4), local, some, "shift", again=1)
     _, (seldom,) = simulate_groups(clusters(a=4, b=4), local, some, "shift", again=900)
-    assert often.told == seldom.told == 5_000
+    assert often.promised == seldom.promised == 5_000
     assert (often.start, often.shifts) == (1_500 + NOTICE, 2)
     assert (seldom.start, seldom.shifts) == (4_500, 1)
 
@@ -187,7 +187,7 @@ def test_no_group_starts_later_than_it_was_told_and_nothing_is_run_over(
 ) -> None:
     specs, jobs, groups = three_clusters(thesis, 1.0, 30, 0, seed)
     ran, of_groups = simulate_groups(specs, jobs, groups, moving, again=60)
-    assert all(one.start <= one.told for one in of_groups)
+    assert all(one.start <= one.promised for one in of_groups)
     assert all(one.start >= spec.submit + NOTICE for one, spec in zip(of_groups, groups, strict=True))
     for one, spec in zip(of_groups, groups, strict=True):
         longer = 0 if one.clusters == 1 else spec.run * spec.overhead // 100

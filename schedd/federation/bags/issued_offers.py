@@ -1,0 +1,107 @@
+"""Offers for bags that were told to somebody: each may be taken once, by him, before it expires."""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from schedd.federation.bags.events import BagOffered, BagSpecification
+from schedd.federation.bags.offers import ClusterOffer, TaskSplit
+
+__all__ = ["BagOffer", "IssuedOffers", "offer_from_event"]
+
+_MOST: Final = 10_000
+"""Offers that are remembered; then the oldest are forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class BagOffer:
+    """What was told: the split of the clusters' offers, by the plans of these versions, until it expires.
+
+    ``ends``: by cluster of the split, when its share has ended. The ``offers`` themselves, and ``whys`` a
+    cluster offers nothing, are for who asked; the log does not hold them.
+    """
+
+    id: str
+    owner: str
+    asked: BagSpecification
+    split: TaskSplit | None
+    ends: Mapping[str, int]
+    plans: Mapping[str, int]
+    expires: int
+    offers: Sequence[ClusterOffer] = ()
+    whys: Mapping[str, str] | None = None
+
+    def event(self, now: int) -> BagOffered:
+        """As the log holds it: what is needed to take it."""
+        shares = self.split.shares if self.split is not None else None
+        return BagOffered(
+            job=self.id,
+            time=now,
+            owner=self.owner,
+            asked=self.asked,
+            expires=self.expires,
+            shares=shares,
+            end=self.split.end if self.split is not None else 0,
+            met=self.split is not None and self.split.met,
+            ends=self.ends,
+            plans={name: plan for name, plan in self.plans.items() if name in (shares or ())},
+        )
+
+
+def offer_from_event(event: BagOffered) -> BagOffer:
+    """The offer that the log holds."""
+    split = TaskSplit(event.shares, event.end, event.met) if event.shares is not None else None
+    return BagOffer(event.job, event.owner, event.asked, split, event.ends, event.plans, event.expires)
+
+
+class IssuedOffers:
+    """The offers of one federation. Thread-safe."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._find: dict[str, BagOffer] = {}
+        self._bags: dict[str, str] = {}
+        """By offer that was taken: its bag."""
+        self._dropped: list[str] = []
+        """Offers that went for those that came after them, until somebody is told."""
+        self._lock = threading.Lock()
+
+    def add(self, offer: BagOffer) -> None:
+        """It was told, and may be taken."""
+        with self._lock:
+            self._find[offer.id] = offer
+            while len(self._find) > _MOST:
+                self._dropped.append(next(iter(self._find)))
+                self._drop(self._dropped[-1])
+
+    def find(self, name: str, owner: str) -> BagOffer:
+        """The owner's offer of this name. Raises LookupError: why it cannot be taken."""
+        with self._lock:
+            found, bag = self._find.get(name), self._bags.get(name)
+        if found is None or found.owner != owner:
+            raise LookupError(f"there is no offer {name} of {owner}: it never was, or expired long ago")
+        if bag is not None:
+            raise LookupError(f"offer {name} was taken: it is bag {bag}")
+        if self._clock() >= found.expires:
+            raise LookupError(f"offer {name} has expired")
+        return found
+
+    def mark_accepted(self, name: str, bag: str) -> None:
+        """It is this bag now."""
+        with self._lock:
+            if name in self._find:
+                self._bags[name] = bag
+
+    def forget_expired(self, before: float) -> list[str]:
+        """Drops offers that expired before that moment; returns the names of all that went so far."""
+        with self._lock:
+            gone = [name for name, one in self._find.items() if one.expires < before]
+            for name in gone:
+                self._drop(name)
+            dropped, self._dropped = self._dropped, []
+        return dropped + gone
+
+    def _drop(self, name: str) -> None:
+        del self._find[name]
+        self._bags.pop(name, None)

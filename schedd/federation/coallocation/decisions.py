@@ -1,0 +1,531 @@
+"""What is done for a group: from what is seen of the clusters to events, and to what is asked of them.
+
+Pure, like the core for single jobs: all that is asked of a cluster has a name and may be asked again, so what
+is lost in a crash is done anew from the log.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from schedd.dialect import format_walltime
+from schedd.federation.coallocation.coallocations import CoAllocation, ComponentJob, PlacementRound
+from schedd.federation.coallocation.common_start import CommonStart
+from schedd.federation.coallocation.divided_components import scale_unit, unit_cores
+from schedd.federation.coallocation.events import (
+    CoAllocationAborted,
+    CoAllocationArmed,
+    CoAllocationEnded,
+    CoAllocationEvent,
+    CoAllocationReleaseRequested,
+    CoAllocationStarted,
+    ComponentEnded,
+    ComponentHeld,
+    ComponentPlace,
+    ComponentRefused,
+    ComponentStarted,
+    ComponentWithdrawalRequested,
+    ComponentWithdrawn,
+    RoundCommitted,
+    RoundDropped,
+    RoundProposed,
+)
+from schedd.federation.routing.cluster_status import TransferStatus
+
+__all__ = [
+    "ClusterView",
+    "CoAllocationCall",
+    "CoAllocationRules",
+    "booking_name",
+    "component_transfer_name",
+    "decide",
+    "excluded_placements",
+    "may_move",
+    "observe_components",
+    "pending_calls",
+    "propose_round",
+]
+
+_SENT: Final = ("script", "attributes", "variables")
+
+
+@dataclass(frozen=True, slots=True)
+class CoAllocationRules:
+    """How groups are treated; times in seconds."""
+
+    name: str = "fed"
+    limit: int = 60
+    """A part that has not started so long after the common start did not start."""
+    lead: int = 20
+    """So long before it all holds are released: each cluster waits for the moment by itself."""
+    notice: int = 60
+    """A start is planned so long ahead at least: jobs are to be submitted and released by then."""
+    expiry: int = 30
+    """A booking that is not confirmed is given up after this."""
+    gain: int = 60
+    """A group that waits is moved where that ends it earlier by at least so much."""
+    moves: int = 20
+    """So often at most."""
+    apart: int = 0
+    """A part starts no more than so long after the common start, or not at all; 0: ``limit`` alone counts."""
+    patience: int = 30
+    """A cluster that does not answer is waited for so long before it is judged by its silence."""
+
+    @property
+    def arming(self) -> int:
+        """So long before the start the bookings are armed."""
+        return max(5, self.lead // 4)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """What is seen of one cluster; ``away`` since ``since``. ``bookings`` are names of ours that hold cores;
+    None: unknown.
+    """
+
+    away: str = ""
+    since: int = 0
+    transfers: Mapping[str, TransferStatus] = field(default_factory=dict)
+    bookings: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CoAllocationCall:
+    """What is to be asked of a cluster. ``number`` is of the round, ``part`` of the place."""
+
+    cluster: str
+    kind: Literal["book", "confirm", "arm", "keep", "unbook", "submit", "release", "withdraw"]
+    name: str
+    number: int = 0
+    part: int = -1
+    copy: int = 0
+    body: Mapping[str, Any] | None = None
+    forced: bool = False
+
+
+def booking_name(rules: CoAllocationRules, group: CoAllocation, number: int, part: int) -> str:
+    """The name of a place's booking, used once."""
+    return f"{rules.name}.{group.id}.r{number}.{part}"
+
+
+def component_transfer_name(rules: CoAllocationRules, group: CoAllocation, copy: ComponentJob | int) -> str:
+    """The name of a copy's transfer, used once."""
+    return f"{rules.name}.{group.id}.{copy if isinstance(copy, int) else copy.number}"
+
+
+# ---- what is to be asked --------------------------------------------------------------------------
+
+
+def pending_calls(group: CoAllocation, rules: CoAllocationRules, now: int) -> Iterator[CoAllocationCall]:
+    """What is to be asked of the clusters now, in order."""
+    for one in group.rounds:
+        if one.phase == "proposed":
+            yield from _booking_call(group, rules, one, now)
+        elif one.phase == "committed":
+            yield from _committed_calls(group, rules, one)
+        elif one.phase == "dropped":
+            for place in one.places:
+                name = booking_name(rules, group, one.number, place.part)
+                yield CoAllocationCall(place.cluster, "unbook", name, one.number, place.part)
+    for copy in group.component_jobs:
+        name = component_transfer_name(rules, group, copy)
+        if copy.phase == "submitting":
+            yield CoAllocationCall(
+                copy.cluster, "submit", name, copy=copy.number, body=_submission(group, copy)
+            )
+        elif copy.phase == "withdrawing":
+            yield CoAllocationCall(
+                copy.cluster, "withdraw", name, copy=copy.number, forced=bool(group.release_requested_at)
+            )
+        elif copy.phase == "held" and group.release_requested_at and not group.over:
+            yield CoAllocationCall(copy.cluster, "release", name, copy=copy.number)
+
+
+def _booking_call(
+    group: CoAllocation, rules: CoAllocationRules, one: PlacementRound, now: int
+) -> Iterator[CoAllocationCall]:
+    """Of the places that are not booked yet the first, by the names of their clusters: who books in this
+    order never waits for one who waits for him.
+    """
+    before = group.committed
+    for place in sorted(one.places, key=lambda place: (place.cluster, place.part)):
+        if place.part in one.plans:
+            continue
+        instead = ""
+        if before is not None and any(
+            (old.part, old.cluster) == (place.part, place.cluster) for old in before.places
+        ):
+            instead = booking_name(rules, group, before.number, place.part)
+        asked = scale_unit(group.parts[place.part].submission.get("resources", {}), place.units)
+        body = {
+            "resources": {name: value for name, value in asked.items() if name.lower() != "walltime"},
+            "duration": one.length + rules.limit,
+            "start": one.start,
+            "owner": place.user,
+            "until": now + rules.expiry,
+            "transfer": component_transfer_name(rules, group, place.copy),
+            "guard": 2 * rules.limit,
+            "arming": True,
+            "instead": instead,
+            **({"late": rules.apart} if rules.apart else {}),
+        }
+        name = booking_name(rules, group, one.number, place.part)
+        yield CoAllocationCall(place.cluster, "book", name, one.number, place.part, place.copy, body)
+        return
+
+
+def _committed_calls(
+    group: CoAllocation, rules: CoAllocationRules, one: PlacementRound
+) -> Iterator[CoAllocationCall]:
+    for place in one.places:
+        name = booking_name(rules, group, one.number, place.part)
+        if place.part not in one.confirmed and not group.over:
+            yield CoAllocationCall(place.cluster, "confirm", name, one.number, place.part)
+        if group.armed_at and not group.abort_reason and place.part not in one.armed and not group.over:
+            yield CoAllocationCall(place.cluster, "arm", name, one.number, place.part)
+        if group.started_at and group.component_job(place).phase == "started":
+            yield CoAllocationCall(place.cluster, "keep", name, one.number, place.part)
+
+
+def _submission(group: CoAllocation, copy: ComponentJob) -> dict[str, Any]:
+    given = group.parts[copy.part].submission
+    body = {name: given[name] for name in _SENT if name in given}
+    resources = {
+        **scale_unit(given.get("resources", {}), copy.units),
+        "walltime": format_walltime(copy.length),
+    }
+    if copy.units:
+        body["variables"] = {**body.get("variables", {}), **_division_variables(group, copy)}
+    queue = given.get("queues", {}).get(copy.cluster, "")
+    return body | {"resources": resources, "user": copy.user, "queue": queue, "booked": True}
+
+
+def _division_variables(group: CoAllocation, copy: ComponentJob) -> dict[str, str]:
+    """What the job of a scale_unit finds in its environment."""
+    cores = unit_cores(group.parts[copy.part].submission.get("resources", {}))
+    return {
+        "SCHEDD_PIECE": str(copy.part + 1),
+        "SCHEDD_PIECE_CORES": str(copy.units * cores),
+        "SCHEDD_ALL_CORES": str(group.options.units * cores),
+    }
+
+
+# ---- what is seen ---------------------------------------------------------------------------------
+
+
+def observe_components(
+    group: CoAllocation, rules: CoAllocationRules, looks: Mapping[str, ClusterView], now: int
+) -> list[CoAllocationEvent]:
+    """The events that follow from what the clusters say of the group's jobs."""
+    found: list[CoAllocationEvent] = []
+    for copy in group.component_jobs:
+        look = looks.get(copy.cluster)
+        seen = look.transfers.get(component_transfer_name(rules, group, copy)) if look is not None else None
+        event = _observe_component(group, copy, seen, now) if seen is not None else None
+        if event is not None:
+            found.append(event)
+    return found
+
+
+def _observe_component(
+    group: CoAllocation, copy: ComponentJob, seen: TransferStatus, now: int
+) -> CoAllocationEvent | None:
+    job, number = group.id, copy.number
+    match copy.phase:
+        case "submitting" if seen.phase in ("refused", "withdrawn"):
+            return ComponentRefused(
+                job=job, time=now, copy=number, text=seen.text or "it was taken back there"
+            )
+        case "submitting" if seen.job:
+            return ComponentHeld(job=job, time=now, copy=number, server_job=seen.job)
+        case "held" if group.release_requested_at and (seen.state == "running" or seen.end == "ended"):
+            return ComponentStarted(job=job, time=now, copy=number)
+        case "held" if seen.end:
+            return ComponentRefused(job=job, time=now, copy=number, text="somebody deleted it")
+        case "held" if seen.phase in ("withdrawn", "withdrawing"):
+            return ComponentRefused(
+                job=job, time=now, copy=number, text=seen.text or "its cluster took it back"
+            )
+        case "started" if seen.end:
+            return ComponentEnded(job=job, time=now, copy=number, how=seen.end, exit_status=seen.exit_status)
+        case "started" if seen.phase == "withdrawn":
+            return ComponentEnded(job=job, time=now, copy=number, how="deleted")
+        case "withdrawing" if seen.phase in ("withdrawn", "refused"):
+            return ComponentWithdrawn(job=job, time=now, copy=number)
+        case "withdrawing" if seen.end:
+            return ComponentEnded(job=job, time=now, copy=number, how=seen.end, exit_status=seen.exit_status)
+    return None
+
+
+# ---- what is decided ------------------------------------------------------------------------------
+
+
+def decide(
+    group: CoAllocation, rules: CoAllocationRules, looks: Mapping[str, ClusterView], now: int
+) -> list[CoAllocationEvent]:
+    """The next decisions for a group that is not over."""
+    if group.over:
+        return []
+    if group.release_requested_at:
+        return _decide_starting(group, rules, looks, now)
+    if group.cancelled:
+        return [CoAllocationEnded(job=group.id, time=now, how="cancelled", text="it was taken back")]
+    proposed = group.proposed
+    if proposed is not None:
+        return _decide_proposed(group, proposed, rules, now)
+    committed = group.committed
+    if committed is not None:
+        return _decide_waiting(group, committed, rules, looks, now)
+    return []
+
+
+def _decide_proposed(
+    group: CoAllocation, one: PlacementRound, rules: CoAllocationRules, now: int
+) -> list[CoAllocationEvent]:
+    """Commits what is booked; drops what takes so long that its first bookings may be given up by now."""
+    if all(place.part in one.plans for place in one.places):
+        if now >= one.since + rules.expiry // 2:
+            why = "its bookings may be given up before they are confirmed"
+            return [RoundDropped(job=group.id, time=now, number=one.number, why=why)]
+        return [RoundCommitted(job=group.id, time=now, number=one.number)]
+    if now >= one.since + rules.expiry // 2:
+        why = "not all of it was booked in time"
+        return [RoundDropped(job=group.id, time=now, number=one.number, why=why)]
+    return []
+
+
+def _decide_waiting(
+    group: CoAllocation,
+    one: PlacementRound,
+    rules: CoAllocationRules,
+    looks: Mapping[str, ClusterView],
+    now: int,
+) -> list[CoAllocationEvent]:
+    """The round waits for its moment."""
+    why = _round_failure(group, one, rules, looks)
+    if why:
+        return [RoundDropped(job=group.id, time=now, number=one.number, why=why)]
+    if now < one.start - rules.lead:
+        return []
+    late = _unready_component(group, one, looks)
+    if now >= one.start - rules.lead // 4:  # holds that are released now may be too late
+        why = late or "the federation did not look in time"
+        return [RoundDropped(job=group.id, time=now, number=one.number, why=why)]
+    return [] if late else [CoAllocationReleaseRequested(job=group.id, time=now)]
+
+
+def _round_failure(
+    group: CoAllocation, one: PlacementRound, rules: CoAllocationRules, looks: Mapping[str, ClusterView]
+) -> str:
+    """Why the round cannot be; empty: it can."""
+    for place in one.places:
+        copy = group.component_job(place)
+        if copy.phase in ("refused", "withdrawn", "ended", "withdrawing"):
+            if group.parts[place.part].optional:
+                continue
+            return f"part {place.part + 1} is not at {place.cluster}: {copy.text or copy.phase}"
+        look = looks.get(place.cluster)
+        name = booking_name(rules, group, one.number, place.part)
+        if look is not None and look.bookings is not None and name not in look.bookings:
+            return f"{place.cluster} does not keep the cores for part {place.part + 1} any more"
+    return ""
+
+
+def _unready_component(group: CoAllocation, one: PlacementRound, looks: Mapping[str, ClusterView]) -> str:
+    for place in one.places:
+        copy, look = group.component_job(place), looks.get(place.cluster)
+        if group.parts[place.part].optional:
+            continue
+        if look is None or look.away:
+            return f"{place.cluster} does not answer: {look.away if look is not None else 'it is not known'}"
+        if copy.phase != "held":
+            return f"part {place.part + 1} was not submitted at {place.cluster} in time"
+        if place.part not in one.confirmed:
+            return f"the booking of part {place.part + 1} at {place.cluster} was not confirmed in time"
+    return ""
+
+
+def _decide_starting(
+    group: CoAllocation, rules: CoAllocationRules, looks: Mapping[str, ClusterView], now: int
+) -> list[CoAllocationEvent]:
+    """The group is let go: it begins, or it is released."""
+    one = group.committed
+    assert one is not None, "a group that is let go keeps its round until it is over"
+    if group.abort_reason:
+        if all(copy.phase in ("withdrawn", "refused", "ended") for copy in group.component_jobs):
+            return [CoAllocationEnded(job=group.id, time=now, how="failed", text=group.abort_reason)]
+        return []
+    places = [(place, group.component_job(place)) for place in one.places]
+    if not group.armed_at:
+        return _decide_releasing(group, one, rules, looks, now)
+    if group.started_at:
+        if all(copy.phase in ("withdrawn", "refused", "ended") for _, copy in places):
+            return [CoAllocationEnded(job=group.id, time=now, how="ended", text="")]
+        return []
+    if group.cancelled:
+        return [CoAllocationAborted(job=group.id, time=now, why="it was taken back")]
+    missing = [(place, copy) for place, copy in places if not _has_started(copy)]
+    must = [(place, copy) for place, copy in missing if not group.parts[place.part].optional]
+    if not must and (not missing or now >= one.start + rules.limit):
+        back: list[CoAllocationEvent] = [
+            ComponentWithdrawalRequested(
+                job=group.id, time=now, copy=copy.number, why="it did not start with the others"
+            )
+            for _, copy in missing
+            if copy.phase == "held"
+        ]
+        return [*back, CoAllocationStarted(job=group.id, time=now)]
+    lost = [(place, copy) for place, copy in must if copy.phase not in ("held", "started")]
+    unheard = [place for place, _ in must if place.part not in one.armed]
+    if unheard and one.start - _decision_margin_s(rules) <= now < one.start:
+        names = ", ".join(sorted({place.cluster for place in unheard}))
+        return [
+            CoAllocationAborted(
+                job=group.id, time=now, why=f"{names}: not known to have heard that it may start"
+            )
+        ]
+    if not lost and any(_may_still_report(looks.get(place.cluster), one, rules, now) for place, _ in must):
+        return []
+    if lost or (must and now >= one.start + rules.limit):
+        words = "; ".join(
+            _missing_component(place, copy, group, rules, looks) for place, copy in lost or must
+        )
+        return [CoAllocationAborted(job=group.id, time=now, why=words)]
+    return []
+
+
+def _decide_releasing(
+    group: CoAllocation,
+    one: PlacementRound,
+    rules: CoAllocationRules,
+    looks: Mapping[str, ClusterView],
+    now: int,
+) -> list[CoAllocationEvent]:
+    """The holds are being released. All parts are armed once the last hold is known to be; else the round is
+    dropped, and no part has started.
+    """
+    why = _round_failure(group, one, rules, looks)
+    late = "" if why else _held_component(group, one, rules, looks)
+    if not why and late and now >= one.start - _decision_margin_s(rules):
+        why = late
+    if group.cancelled or why:
+        words = why or "it was taken back"
+        return [RoundDropped(job=group.id, time=now, number=one.number, why=words)]
+    # As late as can be: a cluster that is lost after this is lost with its part armed.
+    return [] if late or now < one.start - rules.arming else [CoAllocationArmed(job=group.id, time=now)]
+
+
+def _held_component(
+    group: CoAllocation, one: PlacementRound, rules: CoAllocationRules, looks: Mapping[str, ClusterView]
+) -> str:
+    """Which part is not known to be without its hold; empty: all that must are."""
+    for place in one.places:
+        copy, look = group.component_job(place), looks.get(place.cluster)
+        if group.parts[place.part].optional:
+            continue
+        if look is None or look.away:
+            return f"{place.cluster} does not answer: {look.away if look is not None else 'it is not known'}"
+        seen = look.transfers.get(component_transfer_name(rules, group, copy))
+        if seen is None or seen.phase != "released":
+            return f"the hold of part {place.part + 1} at {place.cluster} was not released in time"
+    return ""
+
+
+def _decision_margin_s(rules: CoAllocationRules) -> int:
+    """So long before the start it must be known that all parts may start, so that all can be taken back."""
+    return max(1, rules.lead // 8)
+
+
+def _may_still_report(
+    look: ClusterView | None, one: PlacementRound, rules: CoAllocationRules, now: int
+) -> bool:
+    """Whether the cluster may yet say that its part started: the federation may have been away itself, and
+    did not hear it since. Not for longer than its part runs on without word.
+    """
+    if now >= one.start + rules.limit + rules.limit // 2:
+        return False
+    return look is None or (bool(look.away) and now < look.since + rules.patience)
+
+
+def _has_started(copy: ComponentJob) -> bool:
+    return bool(copy.started)
+
+
+def _missing_component(
+    place: ComponentPlace,
+    copy: ComponentJob,
+    group: CoAllocation,
+    rules: CoAllocationRules,
+    looks: Mapping[str, ClusterView],
+) -> str:
+    """Which part did not start, and why, as far as is known."""
+    what = f"part {place.part + 1} did not start at {place.cluster}"
+    if copy.phase not in ("held", "started"):
+        return f"{what}: {copy.text or copy.phase}"
+    look = looks.get(place.cluster)
+    if look is None or look.away:
+        return f"{what} within {rules.limit} s: it does not answer{': ' + look.away if look else ''}"
+    seen = look.transfers.get(component_transfer_name(rules, group, copy))
+    words = f"its job is {seen.state or seen.phase}" if seen is not None else "its job is not known there"
+    more = f" ({seen.text})" if seen is not None and seen.text else ""
+    return f"{what} within {rules.limit} s: {words}{more}"
+
+
+# ---- places ---------------------------------------------------------------------------------------
+
+
+def excluded_placements(group: CoAllocation) -> frozenset[tuple[int, str]]:
+    """Where parts were refused: they are not tried there again; neither is any scale_unit where one was."""
+    if group.options.units:
+        refused = {copy.cluster for copy in group.component_jobs if copy.phase == "refused"}
+        return frozenset((i, cluster) for cluster in refused for i in range(len(group.parts)))
+    return frozenset((copy.part, copy.cluster) for copy in group.component_jobs if copy.phase == "refused")
+
+
+def may_move(group: CoAllocation, rules: CoAllocationRules, now: int) -> bool:
+    """Whether another round may take the place of the one that waits."""
+    one = group.committed
+    if (
+        one is None
+        or group.release_requested_at
+        or group.over
+        or group.cancelled
+        or group.proposed is not None
+    ):
+        return False
+    return now + rules.notice + rules.lead < one.start and group.moves < rules.moves
+
+
+def propose_round(
+    group: CoAllocation, found: CommonStart, users: Mapping[str, str], now: int, why: str
+) -> RoundProposed | None:
+    """A round of what was found; None where it is what there is."""
+    before = group.committed
+    places: list[ComponentPlace] = []
+    copies = len(group.component_jobs)
+    for part, cluster in sorted(found.places.items()):
+        units = found.units.get(part, 0)
+        wanted = (part, cluster, found.length, units)
+        known = next(
+            (
+                copy
+                for copy in group.component_jobs
+                if (copy.part, copy.cluster, copy.length, copy.units) == wanted
+                and copy.phase in ("submitting", "held")
+            ),
+            None,
+        )
+        if known is None:
+            copies += 1
+        places.append(ComponentPlace(part, cluster, users[cluster], known.number if known else copies, units))
+    if before is not None and (before.start, before.length) == (found.start, found.length):
+        return None
+    return RoundProposed(
+        job=group.id,
+        time=now,
+        number=len(group.rounds) + 1,
+        start=found.start,
+        length=found.length,
+        places=tuple(places),
+        why=why,
+    )

@@ -1,0 +1,146 @@
+"""A part that is divided: so many cores in all, on a few clusters, each with as many as it has room for.
+
+A user asks for one unit, ``nodes=1:ppn=8``, and for the cores in all; a scale_unit is so many units at one
+cluster.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from schedd.dialect import RequestError, family_of, parse_openpbs, parse_torque
+from schedd.federation.coallocation.coallocations import CoAllocation, CoAllocationOptions
+from schedd.federation.coallocation.common_start import CommonStart, ends_too_late
+
+__all__ = ["UnitStartQuery", "find_divided_start", "renumber_components", "scale_unit", "unit_cores"]
+
+UnitStartQuery = Callable[[Iterable[tuple[str, int, int]], int], Mapping[tuple[str, int], int | None]]
+"""Of each (cluster, units, seconds), when so many units could start there for so long, not before a moment;
+None: never."""
+_COUNTS: Final[Mapping[str, re.Pattern[str]]] = {
+    "select": re.compile(r"1(:[^+]*)?"),
+    "nodes": re.compile(r"1(:[^+#]*)?"),
+    "procs": re.compile(r"1()"),
+}
+"""What may be counted, in the words of a server, and what one unit of it looks like."""
+_MORE: Final = frozenset({"walltime", "place"})
+_TRIES: Final = 60
+"""Moments that are tried."""
+
+
+def unit_cores(resources: Mapping[str, str]) -> int:
+    """The cores of one unit. Raises ValueError, whose message says what a unit is."""
+    named = [name for name in _COUNTS if name in resources]
+    strange = [name for name in resources if name not in _MORE and name not in named]
+    if len(named) != 1 or strange or not _COUNTS[named[0]].fullmatch(resources[named[0]]):
+        why = f" and not {strange[0]}" if strange else ""
+        raise ValueError(
+            "what is divided asks for one unit, nodes=1:ppn=P, select=1:ncpus=P or procs=1, and a "
+            f"walltime{why}"
+        )
+    try:
+        read = parse_openpbs if family_of(resources) == "openpbs" else parse_torque
+        return read(resources).cpus
+    except RequestError as error:
+        raise ValueError(error.comment) from None
+
+
+def scale_unit(resources: Mapping[str, str], units: int) -> dict[str, str]:
+    """What so many units ask for; 0: the resources as they are."""
+    found = dict(resources)
+    name = next((one for one in _COUNTS if one in found), "")
+    if units and name:
+        found[name] = str(units) + found[name].removeprefix("1")
+    return found
+
+
+def find_divided_start(
+    options: CoAllocationOptions,
+    length: int,
+    names: Sequence[str],
+    ask: UnitStartQuery,
+    after: int,
+    *,
+    ends_before: int | None = None,
+    first: int = 0,
+) -> CommonStart | None:
+    """The earliest common start from ``after`` on of pieces that have ``options.units`` in all, on
+    ``options.most`` clusters at most; with ``ends_before``, one that has ended by then. Pieces are numbered
+    as they are found.
+
+    On one cluster where there is room; else as much as can be is put on one before the next. Of clusters with
+    as much room that is ``first`` which changes from group to group.
+    """
+    if not names:
+        return None
+    ordered = sorted(names)
+    ordered = ordered[first % len(ordered) :] + ordered[: first % len(ordered)]
+    ways = [(length, 1)]
+    if (most := min(options.most, len(ordered), options.units)) > 1:
+        ways.append((length + length * options.overhead // 100, most))
+    moment = max(after, options.ready)
+    for _ in range(_TRIES):
+        later: list[int] = []
+        for seconds, most in ways:
+            if not ends_too_late(moment, seconds, options, ends_before):
+                found = _place_at(moment, seconds, most, options.units, ordered, ask, later)
+                if found is not None:
+                    places = dict(enumerate(found))
+                    return CommonStart(moment, seconds, places, dict(enumerate(found.values())))
+        if not later:
+            return None
+        moment = min(later)
+    return None
+
+
+def _place_at(
+    moment: int,
+    seconds: int,
+    most: int,
+    units: int,
+    names: Sequence[str],
+    ask: UnitStartQuery,
+    later: list[int],
+) -> dict[str, int] | None:
+    """Units by cluster at this moment; what the plans say of later moments is added to ``later``."""
+
+    def free(asked: Mapping[str, int]) -> dict[str, bool]:
+        """Whether so many units have room at each cluster then."""
+        answers = ask([(name, count, seconds) for name, count in asked.items()], moment)
+        later.extend(one for one in answers.values() if one is not None and one > moment)
+        return {name: answers.get((name, count)) == moment for name, count in asked.items()}
+
+    # One of them has its share of all at least, or more: where none has, nothing is to be looked for.
+    share = -(-units // most)
+    least = free(dict.fromkeys(names, share))
+    if most == 1 or not any(least.values()):
+        return next(({name: units} for name in names if least[name]), None)
+    # By halves, at all clusters side by side: below ``low`` there is room, from ``high`` on there is none.
+    low = {name: share if has else 0 for name, has in least.items()}
+    high = {name: units + 1 if has else share for name, has in least.items()}
+    while open_ := {name: (low[name] + high[name]) // 2 for name in names if high[name] - low[name] > 1}:
+        for name, has in free(open_).items():
+            (low if has else high)[name] = open_[name]
+    found: dict[str, int] = {}
+    for name in sorted(names, key=lambda one: -low[one])[:most]:
+        taken = min(low[name], units - sum(found.values()))
+        if taken:
+            found[name] = taken
+    return found if sum(found.values()) == units else None
+
+
+def renumber_components(group: CoAllocation, found: CommonStart) -> CommonStart:
+    """The same, the scale_unit at a cluster having the number that it has there already."""
+    before = group.committed
+    kept = {place.cluster: place.part for place in before.places} if before is not None else {}
+    free = (i for i in range(len(group.parts)) if i not in kept.values() or _leaves_cluster(i, kept, found))
+    numbers = {cluster: kept[cluster] if cluster in kept else next(free) for cluster in found.places.values()}
+    places = {numbers[cluster]: cluster for cluster in found.places.values()}
+    units = {numbers[cluster]: found.units[i] for i, cluster in found.places.items()}
+    return replace(found, places=places, units=units)
+
+
+def _leaves_cluster(number: int, kept: Mapping[str, int], found: CommonStart) -> bool:
+    """Whether the scale_unit of this number leaves its cluster."""
+    return all(cluster not in found.places.values() for cluster, one in kept.items() if one == number)

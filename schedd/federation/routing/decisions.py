@@ -1,0 +1,401 @@
+"""What a federation does: from its jobs and what it sees of the clusters to events and actions.
+
+Functional core: nothing here reads a clock or talks to anybody. ``observe`` turns what a cluster says of its
+transfers into events, ``decide`` makes the choices, ``actions`` says what is to be asked of each cluster. All
+that is asked may be asked again: what is lost in a crash is done anew from the log.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from schedd.federation.routing.candidates import (
+    ClusterLoads,
+    RoutingContext,
+    compute_loads,
+    end_penalty,
+    optimistic_candidate,
+)
+from schedd.federation.routing.cluster_status import (
+    ClusterStatus,
+    RoutingRules,
+    TransferStatus,
+    attempt_status,
+    transfer_name,
+)
+from schedd.federation.routing.events import (
+    AttemptEnded,
+    AttemptHeld,
+    AttemptRefused,
+    AttemptReleased,
+    AttemptReleaseRequested,
+    AttemptWithdrawn,
+    ClusterChosen,
+    JobEvent,
+    JobFailed,
+    WithdrawalFailed,
+    WithdrawalRequested,
+)
+from schedd.federation.routing.jobs import FederationJob, FederationJobs, TransferAttempt
+from schedd.federation.routing.policies import RoutingCandidate
+
+__all__ = ["TransferAction", "decide", "observe_transfers", "pending_actions"]
+
+_REFUSED: Final = "refused"
+_WAITS: Final = ("planned", "waiting")
+_SENT: Final = ("script", "resources", "attributes", "variables")
+_KEEP_S: Final = 600
+"""For so long a cluster keeps the place of a job that is moved there."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransferAction:
+    """What is to be asked of a cluster."""
+
+    cluster: str
+    kind: Literal["submit", "release", "withdraw"]
+    transfer: str
+    job: str
+    attempt: int
+    body: Mapping[str, Any] | None = None
+
+
+def pending_actions(jobs: FederationJobs, rules: RoutingRules, cluster: str) -> Iterator[TransferAction]:
+    """What is to be asked of the cluster now."""
+    for name, number in jobs.pending_steps.get(cluster, ()):
+        job = jobs[name]
+        attempt = job.attempts[number - 1]
+        what = transfer_name(rules, job, attempt)
+        if attempt.phase == "submitting":
+            body = {name: value for name, value in job.submission.items() if name in _SENT}
+            if job.array:
+                body["array"] = job.array
+            if job.booking:
+                body["booking"] = job.submission["booking"]
+            body |= {"user": attempt.user, "queue": job.submission.get("queues", {}).get(cluster, "")}
+            if job.active is not None:
+                body["keep_for"] = _KEEP_S
+            yield TransferAction(cluster, "submit", what, job.id, number, body)
+        elif attempt.phase == "releasing":
+            yield TransferAction(cluster, "release", what, job.id, number)
+        else:
+            yield TransferAction(cluster, "withdraw", what, job.id, number)
+
+
+def observe_transfers(
+    jobs: FederationJobs,
+    rules: RoutingRules,
+    cluster: str,
+    seen: Mapping[str, TransferStatus],
+    now: int,
+    among: Iterable[str] | None = None,
+) -> list[JobEvent]:
+    """The events that follow from what the cluster says of its transfers; of those named ``among`` and those
+    with which something is under way, else of all.
+    """
+    there = jobs.attempts_at.get(cluster, {})
+    names: Iterable[tuple[str, int]] = there
+    if among is not None:
+        changed = (_parse_transfer_name(rules, name) for name in among)
+        names = dict.fromkeys(
+            (*(one for one in changed if one in there), *jobs.pending_steps.get(cluster, ()))
+        )
+    found: list[JobEvent] = []
+    for name, number in names:
+        job = jobs[name]
+        attempt = job.attempts[number - 1]
+        one = seen.get(transfer_name(rules, job, attempt))
+        event = _observe_attempt(job, attempt, one, now) if one is not None else None
+        if event is not None:
+            found.append(event)
+    return found
+
+
+def _parse_transfer_name(rules: RoutingRules, name: str) -> tuple[str, int] | None:
+    """FederationJob and attempt of a transfer; None for one that is not ours."""
+    whose, _, rest = name.partition(".")
+    job, _, number = rest.partition(".")
+    return (job, int(number)) if whose == rules.name and number.isdecimal() else None
+
+
+def _observe_attempt(
+    job: FederationJob, attempt: TransferAttempt, seen: TransferStatus, now: int
+) -> JobEvent | None:
+    about: dict[str, Any] = {"job": job.id, "attempt": attempt.number, "time": now}
+    match attempt.phase:
+        case "submitting" if seen.phase == _REFUSED:
+            return AttemptRefused(**about, text=seen.text or "refused")
+        case "submitting" if seen.phase == "withdrawn":
+            return AttemptRefused(**about, text="it was taken back there")
+        case "submitting" if seen.job:
+            return AttemptHeld(**about, server_job=seen.job)
+        case "held" | "releasing" | "released" if seen.end:
+            return AttemptEnded(**about, how=seen.end, exit_status=seen.exit_status)
+        case "releasing" if seen.phase == "released":
+            return AttemptReleased(**about)
+        case "withdrawing" if seen.phase in ("withdrawn", _REFUSED):
+            return AttemptWithdrawn(**about)
+        case "withdrawing" if seen.end:
+            return AttemptEnded(**about, how=seen.end, exit_status=seen.exit_status)
+        case "withdrawing" if seen.phase == "released" and seen.text and attempt.release_requested:
+            return WithdrawalFailed(**about, text=seen.text)
+    return None
+
+
+def decide(
+    jobs: FederationJobs,
+    rules: RoutingRules,
+    clusters: Mapping[str, ClusterStatus],
+    now: int,
+    users: Mapping[str, Mapping[str, str]],
+    among: Iterable[str] | None = None,
+    load: ClusterLoads | None = None,
+) -> list[JobEvent]:
+    """The next choice for each job for which one is to be made, of those ``among``; else of all.
+
+    ``users``: by owner, whom they are where. ``load`` is added to; it is reckoned where it is not given.
+    """
+    found: list[JobEvent] = []
+    about = RoutingContext(
+        clusters, users, load if load is not None else compute_loads(jobs, clusters, rules)
+    )
+    # One that is named twice is decided once: a second event of it would follow from what is past.
+    for name in dict.fromkeys(jobs.open if among is None else among):
+        job = jobs.by_id.get(name)
+        event = _decide_job(job, rules, about, now) if job is not None else None
+        if job is not None and event is not None:
+            found.append(event)
+            if isinstance(event, ClusterChosen):
+                about.load.add(event.cluster, job)
+                about.known.clear()
+    return found
+
+
+def _decide_job(job: FederationJob, rules: RoutingRules, about: RoutingContext, now: int) -> JobEvent | None:
+    newest, active = job.newest, job.active
+    if job.over or job.cancelled:
+        left = newest
+        if left is None and active is not None and active.live and job.cancelled:
+            there = attempt_status(about.clusters, rules, job, active)
+            # One that could not be taken back runs: it is asked for again only should it wait once more.
+            kept = active.phase == "released" and bool(active.text)
+            left = active if not kept or (there is not None and there.state in _WAITS) else None
+        return (
+            _request_withdrawal(job, left, now, "the job is cancelled" if job.cancelled else "it is over")
+            if left
+            else None
+        )
+    if newest is not None:
+        return _decide_pending(job, newest, active, rules, about.clusters, now)
+    if active is not None:
+        return _move(job, active, rules, about, now)
+    return _choose(job, rules, about, now)
+
+
+def _decide_pending(
+    job: FederationJob,
+    newest: TransferAttempt,
+    active: TransferAttempt | None,
+    rules: RoutingRules,
+    clusters: Mapping[str, ClusterStatus],
+    now: int,
+) -> JobEvent | None:
+    """A copy is wanted somewhere: it is let go once it is held, and the one before it is withdrawn."""
+    seen = clusters.get(newest.cluster)
+    if newest.phase == "submitting":
+        gone = seen is None or (seen.away and now - seen.since >= rules.patience)
+        if gone and now - newest.since >= rules.patience:
+            why = seen.away if seen is not None else "it is not known any more"
+            return _request_withdrawal(job, newest, now, why)
+        return None
+    if active is None:
+        if seen is not None and seen.away and now - seen.since >= rules.patience:
+            return _request_withdrawal(job, newest, now, seen.away)  # it never ran: it may go elsewhere
+        return AttemptReleaseRequested(job=job.id, attempt=newest.number, time=now)
+    if active.phase == "withdrawing":
+        return None
+    there = attempt_status(clusters, rules, job, active)
+    if there is None or there.state not in _WAITS or active.phase != "released":
+        return (
+            _request_withdrawal(job, newest, now, "the job starts where it is") if there is not None else None
+        )
+    place = attempt_status(clusters, rules, job, newest)
+    if seen is None or place is None or place.planned_start is None or place.planned_end is None:
+        late = now - newest.since >= rules.patience
+        return _request_withdrawal(job, newest, now, "no place is kept for it there") if late else None
+    length = int((place.planned_end - place.planned_start) / seen.speed)
+    kept = (place.planned_start, place.planned_start + length)
+    if not _is_better(job, kept, there, rules, clusters, (newest.cluster, active.cluster)):
+        return _request_withdrawal(job, newest, now, "it is no better any more")
+    return _request_withdrawal(
+        job, active, now, f"it ends earlier at {newest.cluster}, where it has its place"
+    )
+
+
+def _is_better(
+    job: FederationJob,
+    place: tuple[int, int],
+    there: TransferStatus,
+    rules: RoutingRules,
+    clusters: Mapping[str, ClusterStatus],
+    names: tuple[str, str],
+) -> bool:
+    """Whether a new place (start, end) is earlier by the threshold, and not past what was promised; of the
+    cluster that is named first, the job is at the second.
+    """
+    start, end = place
+    if there.promised_start is not None and start > there.promised_start:
+        return False
+    new, old = (end_penalty(job, clusters[name], rules) for name in names)
+    return there.planned_end is None or end + new + rules.threshold <= there.planned_end + old
+
+
+def _move(
+    job: FederationJob, active: TransferAttempt, rules: RoutingRules, about: RoutingContext, now: int
+) -> JobEvent | None:
+    there = attempt_status(about.clusters, rules, job, active)
+    if job.stays or active.phase != "released" or there is None or there.state not in _WAITS:
+        return None
+    if about.clusters[active.cluster].away or job.moves >= rules.moves:
+        return None
+    tried = {one.cluster for one in job.attempts}
+    best = rules.policy.best(about.candidates(job, rules, now, tried), now, job.id)
+    if best is None:
+        return None
+    names = (best.cluster, active.cluster)
+    if not _is_better(job, (best.start, best.end), there, rules, about.clusters, names):
+        return None
+    return _choice_event(job, best, now, f"ends earlier than at {active.cluster}")
+
+
+def _choose_for_bag_share(
+    job: FederationJob, rules: RoutingRules, about: RoutingContext, now: int
+) -> JobEvent | None:
+    """A share of a bag goes where its bag was told, or nowhere: then its tasks are shared out again."""
+    (cluster,) = job.clusters
+    seen, user = about.clusters.get(cluster), about.users.get(job.owner, {}).get(cluster)
+    why = job.attempts[-1].text if job.attempts else ""
+    if not why and seen is None:
+        why = "it is not a cluster of the federation any more"
+    elif not why and user is None:
+        why = f"{job.owner} has no user there"
+    elif not why and seen is not None and seen.away:
+        if now - max(job.submitted, seen.since) < rules.patience:
+            return None
+        why = f"it does not answer: {seen.away}"
+    if why or user is None:
+        return JobFailed(job=job.id, time=now, text=f"{cluster}: {why}")
+    return ClusterChosen(
+        job=job.id,
+        attempt=1,
+        time=now,
+        cluster=cluster,
+        user=user,
+        start=None,
+        end=job.submission.get("offered_end"),
+        why="bag",
+    )
+
+
+def _choose_booking_cluster(job: FederationJob, about: RoutingContext, now: int) -> JobEvent | None:
+    """A job in a booking goes where that is; while its cluster does not answer it waits."""
+    (cluster,) = job.clusters
+    seen, user = about.clusters.get(cluster), about.users.get(job.owner, {}).get(cluster)
+    why = next((one.text for one in job.attempts if one.phase == _REFUSED), "")
+    if seen is None:
+        why = "it is not a cluster of the federation any more"
+    elif user is None:
+        why = f"{job.owner} has no user there"
+    elif not why and seen.away:
+        return None
+    if why or user is None:
+        return JobFailed(job=job.id, time=now, text=f"{cluster}: {why}")
+    return ClusterChosen(
+        job=job.id,
+        attempt=len(job.attempts) + 1,
+        time=now,
+        cluster=cluster,
+        user=user,
+        start=None,
+        end=None,
+        why="its booking is there",
+    )
+
+
+def _choose(job: FederationJob, rules: RoutingRules, about: RoutingContext, now: int) -> JobEvent | None:
+    if job.bag:
+        return _choose_for_bag_share(job, rules, about, now)
+    if job.booking:
+        return _choose_booking_cluster(job, about, now)
+    clusters, users = about.clusters, about.users.get(job.owner, {})
+    refused = {one.cluster: one.text for one in job.attempts if one.phase == _REFUSED}
+    wanted = [name for name in clusters if not job.clusters or name in job.clusters]
+    here = [name for name in wanted if not clusters[name].away and name not in refused and name in users]
+    offers = {name: clusters[name].offers.get(job.question(name, users[name])) for name in here}
+    unheard = []
+    for name in wanted:
+        seen = clusters[name]
+        since = seen.since if seen.away else max(job.submitted, seen.since)
+        silent = seen.away or (name in offers and offers[name] is None)
+        if silent and name in users and name not in refused and now - since < rules.patience:
+            if seen.away:
+                return None  # it may be back in a moment
+            unheard.append(name)
+    best = rules.policy.best(about.candidates(job, rules, now, set(refused)), now, job.id)
+    if unheard and (best is None or not _beats_unanswered(best, job, unheard, rules, about, now)):
+        return None  # one of these may be better, and will have said so in a moment
+    if best is not None:
+        return _choice_event(job, best, now, rules.policy.value)
+    away = [name for name in wanted if clusters[name].away and name in users and name not in refused]
+    known = {name: offer for name, offer in offers.items() if offer is not None}
+    if len(known) < len(here) or away:
+        return None  # one of these may still take it
+    words = {name: offer.why for name, offer in known.items()}
+    words |= refused
+    words |= {name: f"{job.owner} has no user there" for name in wanted if name not in users}
+    if here and not all(offer.never for offer in known.values()):
+        return None  # it may have room one day
+    text = "; ".join(f"{name}: {why}" for name, why in sorted(words.items()))
+    return JobFailed(job=job.id, time=now, text=text or "there is no such cluster")
+
+
+def _beats_unanswered(
+    best: RoutingCandidate,
+    job: FederationJob,
+    unheard: Iterable[str],
+    rules: RoutingRules,
+    about: RoutingContext,
+    now: int,
+) -> bool:
+    """Whether none of the clusters that have not answered can be better, by what they said of smaller
+    jobs.
+    """
+    users = about.users.get(job.owner, {})
+    for name in unheard:
+        seen = about.clusters[name]
+        bound = seen.bounds.get(job.question(name, users[name]))
+        if bound is None:
+            return False
+        hoped = optimistic_candidate(job, name, seen, users[name], rules, about.load, now, bound)
+        if not rules.policy.precedes(best, hoped):
+            return False
+    return True
+
+
+def _choice_event(job: FederationJob, best: RoutingCandidate, now: int, why: str) -> ClusterChosen:
+    return ClusterChosen(
+        job=job.id,
+        attempt=len(job.attempts) + 1,
+        time=now,
+        cluster=best.cluster,
+        user=best.user,
+        start=best.start,
+        end=best.end,
+        why=why,
+    )
+
+
+def _request_withdrawal(
+    job: FederationJob, attempt: TransferAttempt, now: int, why: str
+) -> WithdrawalRequested:
+    return WithdrawalRequested(job=job.id, attempt=attempt.number, time=now, why=why)

@@ -1,0 +1,221 @@
+"""Bags of a federation at work: taken, shared out, taken back. Each is kept as a whole or not at all."""
+
+import secrets
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from schedd.federation.bags.bags import (
+    Bag,
+    TaskRange,
+    assign_tasks,
+    count_tasks,
+    format_array,
+    unassigned_tasks,
+)
+from schedd.federation.bags.events import BagCancelled, BagFailed, BagSpecification, BagSubmitted
+from schedd.federation.bags.issued_offers import BagOffer, IssuedOffers
+from schedd.federation.events import FederationEvent
+from schedd.federation.routing.cluster_status import ClusterStatus, attempt_statuses
+from schedd.federation.routing.events import JobCancelled, JobSubmitted
+from schedd.federation.settings import FederationSettings
+from schedd.federation.state.logged_state import LoggedState
+from schedd.federation.state.priority_lock import PriorityLock
+
+__all__ = ["BagOperations", "OffersOutdatedError"]
+
+_SETTLING_S: Final = 30
+"""For so long after a share was let go its cluster may not have planned it yet."""
+
+
+class OffersOutdatedError(Exception):
+    """Offers are void: a share of another bag is on its way to that cluster, and not in its plan yet."""
+
+
+class BagOperations:
+    """All bags. Thread-safe. ``take`` keeps what a function makes of the moment and of the first number that
+    is free, while nothing else happens.
+    """
+
+    def __init__(
+        self,
+        settings: FederationSettings,
+        record: LoggedState,
+        lock: PriorityLock,
+        clusters: Mapping[str, ClusterStatus],
+        commit: Callable[[Callable[[int, int], Sequence[FederationEvent]]], None],
+        now: Callable[[], int],
+    ) -> None:
+        self._expiry = settings.bags.expiry
+        self.array = settings.bags.array
+        """Tasks in one array at most."""
+        self._rules = settings.rules
+        self._record = record
+        self._clusters = clusters
+        self._lock = lock
+        self._commit = commit
+        self._now = now
+        self.notes: dict[str, str] = {}
+        """Why tasks of bags have no share."""
+
+    @property
+    def wakeup(self) -> threading.Event:
+        """Rung when a bag or a share has changed."""
+        return self._record.bag_wakeup
+
+    @property
+    def offers(self) -> IssuedOffers:
+        """Those that were told, and may be taken."""
+        return self._record.offers
+
+    def create_offer(self, owner: str, asked: BagSpecification, **found: Any) -> BagOffer:
+        """An offer that nobody was told yet, of ``split``, ``ends``, ``plans``, ``offers`` and ``whys``."""
+        return BagOffer(secrets.token_hex(8), owner, asked, expires=self._now() + self._expiry, **found)
+
+    def issue_offer(self, offer: BagOffer) -> None:
+        """It may be taken from now on, also after a restart. Raises StoreError: then it is not to be told."""
+        with self._lock.request():
+            self._record.commit_offer(offer, self._now())
+
+    def submit(
+        self,
+        owner: str,
+        submission: Mapping[str, Any],
+        asked: BagSpecification,
+        shares: Mapping[str, int],
+        ends: Mapping[str, int],
+        key: str = "",
+        *,
+        offer: str = "",
+        only_if_planned: bool = False,
+    ) -> Bag:
+        """Takes a bag with its shares, by cluster how many tasks; ``ends``: when these were said to end.
+        With a ``key`` that was used before it is that bag. ``alone``: not while another bag's share is
+        on its way to one of the clusters. ``offer``: which is taken by it. Raises OffersOutdatedError,
+        StoreError, and LookupError where somebody took that offer meanwhile.
+        """
+        made: list[str] = []
+
+        def make(now: int, number: int) -> Sequence[FederationEvent]:
+            known = self._record.bags.by_key.get((owner, key)) if key else None
+            if known is not None:
+                made.append(known)
+                return []
+            if offer:
+                self.offers.find(offer, owner)
+            if only_if_planned:
+                self._check_no_share_in_transit(shares, now)
+            made.append(str(number))
+            bag = BagSubmitted(
+                job=str(number),
+                time=now,
+                owner=owner,
+                submission=submission,
+                tasks=asked.tasks,
+                deadline=asked.deadline,
+                offered_end=max(ends.values()),
+                clusters=asked.clusters,
+                balance=asked.balance,
+                key=key,
+                offer=offer,
+            )
+            parts = assign_tasks([(0, asked.tasks)], shares)
+            return [bag, *_shares(self.array, bag.job, owner, submission, parts, ends, now, number + 1)]
+
+        self._commit(make)
+        return self._record.bags[made[0]]
+
+    def assign_unassigned(
+        self, name: str, tasks: Sequence[TaskRange], shares: Mapping[str, int], ends: Mapping[str, int]
+    ) -> None:
+        """Gives tasks that have no share to other clusters; what has changed meanwhile is left for the next
+        time. Raises StoreError.
+        """
+
+        def make(now: int, number: int) -> Sequence[FederationEvent]:
+            bag = self._record.bags[name]
+            if bag.cancelled or bag.failed or unassigned_tasks(bag, self._record.jobs) != tuple(tasks):
+                return []
+            return _shares(
+                self.array, name, bag.owner, bag.submission, assign_tasks(tasks, shares), ends, now, number
+            )
+
+        self._commit(make)
+
+    def give_up(self, name: str, text: str) -> None:
+        """Nobody takes what has no share. Raises StoreError."""
+
+        def make(now: int, _: int) -> Sequence[FederationEvent]:
+            bag = self._record.bags[name]
+            if bag.cancelled or bag.failed or not unassigned_tasks(bag, self._record.jobs):
+                return []
+            left = count_tasks(unassigned_tasks(bag, self._record.jobs))
+            return [BagFailed(job=name, time=now, text=f"{left} tasks go nowhere: {text}")]
+
+        self._commit(make)
+
+    def cancel(self, name: str, by: str) -> Bag:
+        """Its owner does not want it any more: tasks that wait are taken back, those that run go on. Raises
+        StoreError and KeyError.
+        """
+
+        def make(now: int, _: int) -> Sequence[FederationEvent]:
+            bag = self._record.bags[name]
+            if bag.cancelled:
+                return []
+            jobs = (self._record.jobs[one] for one in bag.shares)
+            left = [one.id for one in jobs if not one.over and not one.cancelled]
+            if not left and not unassigned_tasks(bag, self._record.jobs):
+                return []
+            return [
+                BagCancelled(job=name, time=now, by=by),
+                *(JobCancelled(job=one, time=now, by=by) for one in left),
+            ]
+
+        self._commit(make)
+        return self._record.bags[name]
+
+    def _check_no_share_in_transit(self, clusters: Iterable[str], now: int) -> None:
+        """Raises OffersOutdatedError."""
+        for cluster in clusters:
+            for name, number in self._record.jobs.attempts_at.get(cluster, ()):
+                job = self._record.jobs[name]
+                attempt = job.attempts[number - 1]
+                seen = attempt_statuses(self._clusters, self._rules, job).get(number) if job.bag else None
+                planned = seen is not None and seen.state not in ("", "waiting")
+                young = attempt.phase != "released" or now - attempt.since < _SETTLING_S
+                if job.bag and attempt.live and young and not planned:
+                    raise OffersOutdatedError(
+                        f"bag {job.bag} was given to {cluster} a moment ago, and is not in its plan yet"
+                    )
+
+
+def _shares(
+    most: int,
+    bag: str,
+    owner: str,
+    submission: Mapping[str, Any],
+    parts: Iterable[tuple[str, TaskRange]],
+    ends: Mapping[str, int],
+    now: int,
+    number: int,
+) -> list[JobSubmitted]:
+    """A job for each array; none has more than ``most`` tasks."""
+    found: list[JobSubmitted] = []
+    for cluster, (first, end) in parts:
+        for begin in range(first, end, most):
+            tasks = (begin, min(end, begin + most))
+            own = {name: value for name, value in submission.items() if name != "users"}
+            own |= {"array": format_array(tasks), "offered_end": ends[cluster]}
+            own["cpu_seconds"] = submission["cpu_seconds"] * (tasks[1] - tasks[0])
+            found.append(
+                JobSubmitted(
+                    job=str(number + len(found)),
+                    time=now,
+                    owner=owner,
+                    submission=own,
+                    clusters=(cluster,),
+                    bag=bag,
+                )
+            )
+    return found

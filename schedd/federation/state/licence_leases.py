@@ -1,0 +1,49 @@
+"""Licences that a federation at work lends to its clusters."""
+
+from collections.abc import Callable, Mapping
+
+import structlog
+
+from schedd.federation.licences import LicenceGrant, LicenceUse
+from schedd.federation.routing.cluster_status import ClusterStatus
+from schedd.federation.state.logged_state import LoggedState
+from schedd.federation.state.priority_lock import PriorityLock
+
+__all__ = ["LicenceLeases"]
+
+_log = structlog.get_logger(__name__)
+
+
+class LicenceLeases:
+    """All licences. Thread-safe."""
+
+    def __init__(
+        self,
+        record: LoggedState,
+        lock: PriorityLock,
+        clusters: Mapping[str, ClusterStatus],
+        now: Callable[[], int],
+    ) -> None:
+        self._record = record
+        self._lock = lock
+        self._clusters = clusters
+        self._now = now
+
+    def pending_grants(self, cluster: str) -> list[LicenceGrant]:
+        """What a cluster is to be told of the licences now; what is raised is kept. Raises StoreError."""
+        with self._lock.background():
+            reachable = [name for name, seen in self._clusters.items() if not seen.away]
+            found = self._record.licences.pending_grants(cluster, reachable, self._now())
+            self._record.commit_leases([one.raised for one in found if one.raised is not None])
+            return found
+
+    def record_use(self, grant: LicenceGrant, lent: LicenceUse) -> None:
+        """A cluster has answered. Raises StoreError."""
+        with self._lock.background():
+            self._record.commit_leases(self._record.licences.apply_answer(grant, lent, self._now()))
+
+    def record_refusal(self, grant: LicenceGrant, why: str) -> None:
+        """A cluster does not take a licence from us. Raises StoreError."""
+        with self._lock.background():
+            self._record.commit_leases(self._record.licences.apply_refusal(grant, why, self._now()))
+        _log.warning("a licence is not lent", cluster=grant.cluster, licence=grant.licence, why=why)

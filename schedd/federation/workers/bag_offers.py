@@ -1,0 +1,131 @@
+"""Asks the clusters' plans by when they would end how many tasks of a bag."""
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from schedd.client import Client, ClientError, Refused
+from schedd.federation.bags.events import BagSpecification
+from schedd.federation.bags.offers import ClusterOffer, SharingRule, TaskSplit, split_tasks
+from schedd.federation.state.federation_state import FederationState
+from schedd.federation.workers.cluster_worker import ClientFactory, connect_cluster
+
+__all__ = [
+    "OFFER_PERCENTAGES",
+    "BagOffers",
+    "collect_offers",
+    "offered_task_counts",
+    "share_ends",
+    "split_offers",
+]
+
+OFFER_PERCENTAGES: Final = tuple(range(5, 101, 5))
+"""Per cent of a bag that clusters are asked for. The thesis has five as an example; a plan is gone through
+once for all of them, and with more of them shares fit the deadline better."""
+_AT_ONCE: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class BagOffers:
+    """The offers, by cluster the version of the plan, and why there is no offer. ``never``: who can run not
+    even one task.
+    """
+
+    offers: list[ClusterOffer] = field(default_factory=list)
+    plans: dict[str, int] = field(default_factory=dict)
+    whys: dict[str, str] = field(default_factory=dict)
+    never: set[str] = field(default_factory=set)
+
+
+def offered_task_counts(tasks: int) -> tuple[int, ...]:
+    """Of a bag of so many: the numbers of tasks for which clusters are asked, ascending."""
+    return tuple(sorted({max(1, tasks * part // 100) for part in OFFER_PERCENTAGES}))
+
+
+def collect_offers(
+    federation: FederationState,
+    owner: str,
+    users: Mapping[str, str],
+    asked: BagSpecification,
+    sizes: Mapping[str, Sequence[int]],
+    connect: ClientFactory = connect_cluster,
+) -> BagOffers:
+    """Each of the clusters in ``sizes`` for its numbers of tasks; ``users``: whom the owner is where."""
+    found = BagOffers()
+    if not sizes:
+        return found
+    with ThreadPoolExecutor(min(_AT_ONCE, len(sizes))) as pool:
+        list(pool.map(partial(_collect_offer, federation, owner, users, asked, sizes, connect, found), sizes))
+    found.offers.sort(key=lambda one: (one.provider, one.tasks))
+    return found
+
+
+def _collect_offer(
+    federation: FederationState,
+    owner: str,
+    users: Mapping[str, str],
+    asked: BagSpecification,
+    sizes: Mapping[str, Sequence[int]],
+    connect: ClientFactory,
+    found: BagOffers,
+    name: str,
+) -> None:
+    chosen = federation.settings.clusters[name]
+    if name not in users:
+        found.whys[name] = f"{owner} has no user there"
+        found.never.add(name)
+        return
+    if cannot := federation.unsupported_reason(name, asked.resources):
+        found.whys[name] = cannot
+        found.never.add(name)
+        return
+    try:
+        with connect(chosen, federation.cluster_tokens[name]) as client:
+            _add_answer(client, name, users[name], asked, sizes[name], found, chosen.speed)
+    except Refused as error:
+        found.whys[name] = "; ".join(error.places) or error.detail
+        if error.kind == "invalid":
+            found.never.add(name)
+    except ClientError as error:
+        found.whys[name] = str(error)
+
+
+def _add_answer(
+    client: Client,
+    name: str,
+    user: str,
+    asked: BagSpecification,
+    sizes: Sequence[int],
+    found: BagOffers,
+    speed: float,
+) -> None:
+    answer = client.what_if(
+        resources=asked.resources, queue=asked.queues.get(name, ""), owner=user, tasks=sizes
+    )
+    found.plans[name] = answer["generation"]
+    sooner = int(asked.walltime - asked.walltime / speed)
+    found.offers.extend(ClusterOffer(name, one["tasks"], one["end"] - sooner) for one in answer["tasks"])
+    if not answer["tasks"]:
+        found.whys[name] = answer["why"]
+        if answer["answer"] == "never":
+            found.never.add(name)
+
+
+def split_offers(
+    federation: FederationState, answers: BagOffers, tasks: int, deadline: int, balance: SharingRule
+) -> TaskSplit | None:
+    """How so many tasks are shared by these offers. Raises ValueError where a balance lacks what it needs."""
+    power = {name: float(seen.cpus) for name, seen in federation.clusters.items() if seen.cpus}
+    load = {name: float(counts.get("planned", 0)) for name, counts in federation.job_counts.items() if counts}
+    return split_tasks(answers.offers, tasks, deadline, balance, power, load)
+
+
+def share_ends(offers: Sequence[ClusterOffer], split: TaskSplit) -> dict[str, int]:
+    """By cluster, when its share has ended: by its smallest offer that is as large."""
+    found: dict[str, int] = {}
+    for name, share in split.shares.items():
+        ends = (one.end for one in offers if one.provider == name and one.tasks >= share)
+        found[name] = min(ends, default=split.end)
+    return found

@@ -1,0 +1,175 @@
+"""Does for bags what is to be done: shares out anew what a cluster refused.
+
+One thread for all bags. The shares are jobs of the federation, and go their way as those do.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+
+import structlog
+
+from schedd.client import ClientError
+from schedd.federation.bags.bags import Bag, bag_settled, count_tasks, unassigned_tasks
+from schedd.federation.bags.events import BagSpecification
+from schedd.federation.bags.offers import SharingRule
+from schedd.federation.routing.cluster_status import transfer_name
+from schedd.federation.state.federation_state import FederationState
+from schedd.federation.workers.bag_offers import collect_offers, offered_task_counts, share_ends, split_offers
+from schedd.federation.workers.cluster_worker import ClientFactory, connect_cluster
+from schedd.store import StoreError
+from schedd.supervision import ThreadedWork
+
+__all__ = ["BagWorker"]
+
+_log = structlog.get_logger(__name__)
+
+
+class BagWorker(ThreadedWork):
+    """The work for all bags, in one thread."""
+
+    def __init__(
+        self,
+        federation: FederationState,
+        stopping: threading.Event,
+        clock: Callable[[], float] = time.time,
+        connect: ClientFactory = connect_cluster,
+    ) -> None:
+        super().__init__(federation.supervisor, "bags")
+        self._federation = federation
+        self._stopping = stopping
+        self._clock = clock
+        self._connect = connect
+        self._asked: dict[str, float] = {}
+        """By bag, when plans were asked for it last."""
+        self._reported_ends: dict[str, int] = {}
+        """By share, when its bag was said to end as a whole."""
+
+    def run(self) -> None:
+        """Rounds until it is to stop."""
+        while not self._stopping.is_set():
+            self._federation.bag_operations.wakeup.clear()
+            for name in list(self._federation.bags.open):
+                if self._stopping.is_set():
+                    return
+                try:
+                    self.process(name)
+                except StoreError as error:
+                    _log.error("a bag was not tended", bag=name, why=str(error))
+                except Exception as error:  # the others are tended all the same
+                    self._failures.note(error)
+            self._federation.bag_operations.wakeup.wait(self._federation.settings.routing.poll)
+            self._stopping.wait(0.05)
+
+    def process(self, name: str) -> None:
+        """Everything that can be done for one bag now. Raises StoreError."""
+        federation = self._federation
+        bag = federation.bags[name]
+        left = unassigned_tasks(bag, federation.jobs)
+        if not left or bag.cancelled or bag.failed:
+            federation.bag_operations.notes.pop(name, None)
+            self._asked.pop(name, None)
+            if bag_settled(bag, federation.jobs):
+                federation.bags.open.pop(name, None)
+        elif self._clock() >= self._asked.get(name, 0.0) + federation.settings.routing.poll:
+            self._asked[name] = self._clock()
+            self._assign_rest(bag)
+        if federation.settings.bags.coordinate:
+            self._report_bag_ends(federation.bags[name])
+
+    def _report_bag_ends(self, bag: Bag) -> None:
+        """Tells each cluster when the bag ends over all of them, where that is news (Netto, algorithm 7)."""
+        federation = self._federation
+        shares = []
+        for job in (federation.jobs[name] for name in bag.shares):
+            active = job.active
+            seen = federation.attempt_statuses(job).get(active.number) if active is not None else None
+            if job.over:
+                self._reported_ends.pop(job.id, None)
+            elif active is not None and active.phase == "released" and seen is not None and seen.planned_end:
+                shares.append((job, active, seen.planned_end))
+        whole = max((end for _, _, end in shares), default=0)
+        for job, active, _ in shares:
+            if self._reported_ends.get(job.id) == whole or federation.clusters[active.cluster].away:
+                continue
+            chosen = federation.settings.clusters[active.cluster]
+            try:
+                with self._connect(chosen, federation.cluster_tokens[active.cluster]) as client:
+                    client.report_bag_end(transfer_name(federation.settings.rules, job, active), whole)
+            except ClientError as error:
+                _log.info("not told", cluster=active.cluster, bag=bag.id, why=str(error))
+            self._reported_ends[job.id] = whole  # one that was not told is when that changes
+
+    def _assign_rest(self, bag: Bag) -> None:
+        """Asks the plans of those that did not refuse it, and shares out what they take."""
+        federation = self._federation
+        left = unassigned_tasks(bag, federation.jobs)
+        refused = _refusing_clusters(bag, federation)
+        users = federation.cluster_users(bag.owner)
+        wanted = [
+            name
+            for name in bag.clusters or federation.settings.clusters
+            if name in federation.settings.clusters
+        ]
+        away = {name: federation.clusters[name].away for name in wanted if federation.clusters[name].away}
+        tasks = count_tasks(left)
+        sizes = {
+            name: offered_task_counts(tasks) for name in wanted if name not in refused and name not in away
+        }
+        asked = _specification(bag, tasks)
+        found = collect_offers(federation, bag.owner, users, asked, sizes, self._connect)
+        offered: dict[str, int] = {}
+        for one in found.offers:
+            offered[one.provider] = max(one.tasks, offered.get(one.provider, 0))
+        most = min(tasks, sum(offered.values()))
+        if most:
+            split = split_offers(federation, found, most, bag.deadline, _usable_rule(bag, federation))
+            assert split is not None, "they offer as much"
+            federation.bag_operations.assign_unassigned(
+                bag.id, left, split.shares, share_ends(found.offers, split)
+            )
+            return
+        whys = {**refused, **{name: f"it does not answer: {why}" for name, why in away.items()}, **found.whys}
+        words = "; ".join(f"{name}: {why}" for name, why in sorted(whys.items()))
+        hopeless = all(name in refused or name in found.never for name in wanted)
+        if hopeless:
+            federation.bag_operations.give_up(bag.id, words or "there is no such cluster")
+        else:
+            federation.bag_operations.notes[bag.id] = f"{tasks} tasks have no cluster yet: {words}"
+
+
+def _usable_rule(bag: Bag, federation: FederationState) -> SharingRule:
+    """As it was asked for, where what that needs is still told."""
+    balance = SharingRule(bag.balance)
+    clusters = bag.clusters or tuple(federation.settings.clusters)
+    if balance in (SharingRule.POWER, SharingRule.LOAD) and not all(
+        federation.clusters[name].cpus for name in clusters
+    ):
+        return SharingRule.OFFERS
+    if balance is SharingRule.LOAD and not all(federation.job_counts.get(name) for name in clusters):
+        return SharingRule.POWER
+    return balance
+
+
+def _refusing_clusters(bag: Bag, federation: FederationState) -> dict[str, str]:
+    """Clusters whose servers took a share of the bag not, and why."""
+    found: dict[str, str] = {}
+    for name in bag.shares:
+        job = federation.jobs[name]
+        if job.over == "refused":
+            found |= {one.cluster: one.text for one in job.attempts if one.phase == "refused"}
+    return found
+
+
+def _specification(bag: Bag, tasks: int) -> BagSpecification:
+    """So many of its tasks."""
+    return BagSpecification(
+        resources=dict(bag.submission["resources"]),
+        walltime=int(bag.submission["walltime"]),
+        cpu_seconds=int(bag.submission["cpu_seconds"]),
+        tasks=tasks,
+        deadline=bag.deadline,
+        clusters=bag.clusters,
+        queues=dict(bag.submission.get("queues") or {}),
+        balance=bag.balance,
+    )

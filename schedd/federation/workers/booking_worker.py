@@ -1,0 +1,314 @@
+"""Does for bookings what is to be done: asks the clusters' plans, books, confirms, gives back, looks.
+
+One thread for all bookings. A cluster that did not answer is asked again a little later.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+import structlog
+
+from schedd.client import Client, ClientError, Refused
+from schedd.dialect import format_walltime
+from schedd.federation.bookings.bookings import FederationBooking
+from schedd.federation.bookings.decisions import (
+    LIVE,
+    BookingCall,
+    ClusterReadiness,
+    WindowOffer,
+    booking_name,
+    eligible_clusters,
+    next_attempt,
+    observe_booking,
+    parse_alternatives,
+    pending_calls,
+    placement_events,
+)
+from schedd.federation.bookings.events import (
+    BookingConfirmed,
+    BookingDeclined,
+    BookingEvent,
+    BookingWithdrawalRequested,
+    BookingWithdrawn,
+)
+from schedd.federation.routing.policies import RoutingCandidate
+from schedd.federation.state.federation_state import FederationState
+from schedd.federation.workers.cluster_worker import ClientFactory, connect_cluster
+from schedd.store import StoreError
+from schedd.supervision import ThreadedWork
+
+__all__ = ["BookingWorker"]
+
+_log = structlog.get_logger(__name__)
+_AT_ONCE: Final = 16
+"""Questions to clusters at once."""
+_AGAIN_S: Final = 3.0
+"""Until a cluster that did not answer is asked again."""
+_RARER: Final = 4
+"""After so many times as long as it took to fail, if that is later."""
+_FOR_NOW: Final = ("not-ready", "too-much", "no-token", "unknown-cluster")
+"""Refusals that are about the cluster's schedd, and not about the booking."""
+_GONE: Final = ("unknown-booking", "not-now")
+
+BookingRows = Mapping[str, Mapping[str, Any]]
+"""A cluster's bookings, by name."""
+
+
+class BookingWorker(ThreadedWork):
+    """The work for all bookings, in one thread."""
+
+    def __init__(
+        self,
+        federation: FederationState,
+        stopping: threading.Event,
+        clock: Callable[[], float] = time.time,
+        connect: ClientFactory = connect_cluster,
+    ) -> None:
+        super().__init__(federation.supervisor, "bookings")
+        self._federation = federation
+        self._stopping = stopping
+        self._clock = clock
+        self._connect = connect
+        self._backoff_until: dict[str, float] = {}
+        """By cluster that did not answer: when it is asked again."""
+        self._request_started: dict[str, float] = {}
+        """By cluster, when it was asked last."""
+        self._look_at = 0.0
+
+    def run(self) -> None:
+        """Rounds until it is to stop."""
+        while not self._stopping.is_set():
+            self._federation.booking_operations.wakeup.clear()
+            self.round()
+            self._federation.booking_operations.wakeup.wait(self._federation.settings.routing.poll)
+            self._stopping.wait(0.05)
+
+    def round(self) -> None:
+        """Everything that can be done now: what is seen of bookings, then what is to be asked for each; first
+        for those that somebody waits for.
+        """
+        federation = self._federation
+        bookings = [federation.bookings[name] for name in list(federation.bookings.open)]
+        looks = self._poll(bookings)
+        for one in sorted(bookings, key=lambda one: one.booked):
+            if self._stopping.is_set():
+                return
+            try:
+                rules, now = federation.booking_operations.rules, self._now()
+                rows = {
+                    attempt.cluster: looks[attempt.cluster].get(booking_name(rules, one, attempt))
+                    for attempt in one.attempts
+                    if attempt.active and attempt.cluster in looks
+                }
+                gone = {it.cluster for it in one.attempts if it.active} - federation.settings.clusters.keys()
+                rows |= dict.fromkeys(gone)
+                federation.booking_operations.commit(observe_booking(one, rules, rows, now))
+                self.process(one.id)
+            except StoreError as error:
+                _log.error("a booking was not tended", booking=one.id, why=str(error))
+            except Exception as error:  # the others are tended all the same
+                self._failures.note(error)
+
+    def process(self, name: str) -> None:
+        """All that is to be asked for one booking now. Raises StoreError."""
+        federation = self._federation
+        answers: dict[str, WindowOffer] = {}
+        for _ in range(len(federation.settings.clusters) + 2):  # one that declines leads to the next
+            booking = federation.bookings.by_id.get(name)
+            if booking is None:
+                return
+            if booking.seeks:
+                event = self._next_event(booking, answers)
+                if event is None:
+                    return
+                federation.booking_operations.commit([event])
+            before = federation.bookings[name]
+            for call in pending_calls(before, federation.booking_operations.rules):
+                self._perform(before, call)
+            if federation.bookings[name] == before:
+                return
+
+    def _now(self) -> int:
+        return int(self._clock())
+
+    def _client(self, cluster: str) -> Client:
+        self._request_started[cluster] = self._clock()
+        return self._connect(
+            self._federation.settings.clusters[cluster], self._federation.cluster_tokens[cluster]
+        )
+
+    def _in_backoff(self, cluster: str) -> bool:
+        """Whether it is not to be asked now: it did not answer a moment ago."""
+        return self._clock() < self._backoff_until.get(cluster, 0.0)
+
+    # ---- what is seen -----------------------------------------------------------------------------
+
+    def _poll(self, bookings: Sequence[FederationBooking]) -> dict[str, BookingRows]:
+        """What the clusters where some are placed say of all that they have; those that do not answer are
+        left out.
+        """
+        if self._clock() < self._look_at:
+            return {}
+        self._look_at = self._clock() + self._federation.settings.routing.poll
+        placed = {one.placed.cluster for one in bookings if one.placed is not None}
+        names = [
+            name for name in placed & self._federation.settings.clusters.keys() if not self._in_backoff(name)
+        ]
+        if not names:
+            return {}
+        with ThreadPoolExecutor(min(_AT_ONCE, len(names))) as pool:
+            found = dict(zip(names, pool.map(self._rows, names), strict=True))
+        return {name: rows for name, rows in found.items() if rows is not None}
+
+    def _rows(self, cluster: str) -> BookingRows | None:
+        try:
+            with self._client(cluster) as client:
+                return {one["name"]: one for one in client.bookings()}
+        except ClientError as error:
+            self._handle_failure(cluster, "look", error)
+            return None
+
+    def _handle_failure(self, cluster: str, what: str, error: ClientError) -> None:
+        now = self._clock()
+        # One that hangs must not hold up the others for more than a part of the time.
+        self._backoff_until[cluster] = now + max(_AGAIN_S, _RARER * (now - self._request_started[cluster]))
+        _log.info("not now", cluster=cluster, what=what, why=str(error))
+
+    # ---- which cluster is next --------------------------------------------------------------------
+
+    def _next_event(self, booking: FederationBooking, answers: dict[str, WindowOffer]) -> BookingEvent | None:
+        """The next cluster to be tried, or the refusal; ``answers`` of plans that were asked are kept."""
+        rules, now = self._federation.booking_operations.rules, self._now()
+        places = self._readiness(booking)
+        names = [name for name in eligible_clusters(booking, places, now, rules) or () if name not in answers]
+        if names:
+            with ThreadPoolExecutor(min(_AT_ONCE, len(names))) as pool:
+                found = pool.map(lambda name: self._query_plan(booking, name, places[name].user), names)
+                answers |= {name: one for name, one in zip(names, found, strict=True) if one is not None}
+        return next_attempt(booking, rules, places, answers, now)
+
+    def _readiness(self, booking: FederationBooking) -> dict[str, ClusterReadiness]:
+        federation = self._federation
+        users = federation.cluster_users(booking.owner)
+        found = {}
+        for name in booking.wanted_clusters or federation.settings.clusters:
+            if name not in federation.settings.clusters:
+                found[name] = ClusterReadiness(
+                    user="", cannot="it is not a cluster of the federation any more"
+                )
+                continue
+            seen_there = federation.clusters[name]
+            found[name] = ClusterReadiness(
+                user=users.get(name, ""),
+                cannot=federation.unsupported_reason(name, booking.resources),
+                away=seen_there.away,
+                since=seen_there.since,
+            )
+        return found
+
+    def _query_plan(self, booking: FederationBooking, cluster: str, user: str) -> WindowOffer | None:
+        """What its plan says; None: it did not answer, and is asked again in a moment."""
+        federation, now = self._federation, self._now()
+        late = now - booking.since >= federation.booking_operations.rules.patience
+        if self._in_backoff(cluster) and not late:
+            return None
+        resources = {name: value for name, value in booking.resources.items() if name.lower() != "walltime"}
+        resources["walltime"] = format_walltime(booking.duration)
+        try:
+            with self._client(cluster) as client:
+                found: Mapping[str, Any] = client.what_if(
+                    resources=resources, owner=user, not_before=max(now, booking.wanted_ready)
+                )
+        except Refused as error:
+            if error.kind in _FOR_NOW and not late:
+                self._handle_failure(cluster, "what-if", error)
+                return None
+            return WindowOffer(None)
+        except ClientError as error:
+            self._handle_failure(cluster, "what-if", error)
+            return WindowOffer(None) if late else None
+        start = found["planned_start"]
+        if start is None:
+            return WindowOffer(None)
+        seen_there, weight = federation.clusters[cluster], federation.settings.routing.price_weight
+        candidate = RoutingCandidate(
+            cluster=cluster,
+            user=user,
+            start=start,
+            end=start + booking.duration,
+            handicap=seen_there.handicap + int(weight * (found.get("cost") or 0.0)),
+            cpus=seen_there.cpus,
+            backlog=federation.backlog(cluster),
+        )
+        return WindowOffer(start, candidate)
+
+    # ---- what is asked for ------------------------------------------------------------------------
+
+    def _perform(self, booking: FederationBooking, call: BookingCall) -> None:
+        """One request; what fails is asked for again, as long as it is wanted. Raises StoreError."""
+        if call.cluster not in self._federation.settings.clusters:
+            self._settle_removed_cluster(booking, call)
+            return
+        if self._in_backoff(call.cluster):
+            return
+        try:
+            with self._client(call.cluster) as client:
+                self._carry_out(client, booking, call)
+        except Refused as error:
+            self._handle_refusal(booking, call, error)
+        except ClientError as error:
+            self._handle_failure(call.cluster, call.kind, error)
+
+    def _carry_out(self, client: Client, booking: FederationBooking, call: BookingCall) -> None:
+        federation, now = self._federation, self._now()
+        about: dict[str, Any] = {"job": booking.id, "time": now, "attempt": call.attempt}
+        match call.kind:
+            case "book":
+                row = client.book(call.name, dict(call.body or {}))
+                plan = federation.generations.get(call.cluster, 0)
+                federation.booking_operations.commit(placement_events(booking, call.attempt, row, plan, now))
+            case "confirm":
+                row = client.do_with_booking(call.name, "confirm")
+                if row["confirmed"] and row["phase"] in LIVE:
+                    federation.booking_operations.commit([BookingConfirmed(**about)])
+            case "freeze":
+                row = client.do_with_booking(call.name, "freeze")
+                federation.booking_operations.commit(
+                    observe_booking(booking, federation.booking_operations.rules, {call.cluster: row}, now)
+                )
+            case "unbook":
+                client.cancel_booking(call.name)
+                federation.booking_operations.commit([BookingWithdrawn(**about)])
+
+    def _handle_refusal(self, booking: FederationBooking, call: BookingCall, error: Refused) -> None:
+        _log.info("refused", cluster=call.cluster, what=call.kind, name=call.name, why=error.detail)
+        take = self._federation.booking_operations.commit
+        about: dict[str, Any] = {"job": booking.id, "time": self._now(), "attempt": call.attempt}
+        if error.kind in _FOR_NOW:
+            self._handle_failure(call.cluster, call.kind, error)
+        elif call.kind == "book":
+            text = "; ".join(error.places) or error.detail
+            take([BookingDeclined(**about, text=text, options=parse_alternatives(error.options))])
+        elif call.kind == "unbook" and error.kind == "unknown-booking":
+            take([BookingWithdrawn(**about)])
+        elif call.kind == "confirm" and error.kind in _GONE:
+            take(
+                [
+                    BookingWithdrawalRequested(
+                        **about, why=f"{call.cluster} gave it up before it was confirmed"
+                    )
+                ]
+            )
+
+    def _settle_removed_cluster(self, booking: FederationBooking, call: BookingCall) -> None:
+        """The cluster is not one of the federation any more: nothing can be asked of it."""
+        take = self._federation.booking_operations.commit
+        about: dict[str, Any] = {"job": booking.id, "time": self._now(), "attempt": call.attempt}
+        if call.kind == "unbook":
+            take([BookingWithdrawn(**about)])
+        elif call.kind == "book":
+            words = f"{call.cluster} is not a cluster of the federation any more"
+            take([BookingWithdrawalRequested(**about, why=words)])

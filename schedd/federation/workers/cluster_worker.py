@@ -1,0 +1,279 @@
+"""Asks one cluster, round after round: what is to be done there, what became of it, what its plan offers."""
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+import structlog
+
+from schedd.client import Client, ClientError, Endpoint, Refused
+from schedd.client.answers import ClusterView
+from schedd.federation.licences import LicenceUse
+from schedd.federation.routing.cluster_status import PlanOffer, TransferStatus
+from schedd.federation.routing.decisions import TransferAction
+from schedd.federation.routing.jobs import PlanQuestion
+from schedd.federation.settings import ClusterSettings
+from schedd.federation.state.federation_state import ClusterReport, FederationState
+from schedd.store import StoreError
+from schedd.supervision import ThreadedWork
+
+__all__ = ["ClientFactory", "ClusterWorker", "connect_cluster"]
+
+_log = structlog.get_logger(__name__)
+_OF_THE_JOB: Final = ("invalid", "too-hard", "bad-request", "too-large")
+"""Refusals that are about the job, and not about who asks or when."""
+_ACTIONS: Final = 60
+"""Requests in one round: what is learnt of the cluster is not to wait for more."""
+_AT_ONCE: Final = 6
+"""Of these, so many at once: the schedd keeps what came together in one go."""
+_SOON_S: Final = 0.25
+"""Until the next look while something is under way there."""
+_AGAIN_S: Final = 3.0
+"""Until what was asked for, and does not show, is asked for again."""
+_LEND_S: Final = 30.0
+"""Between two looks at who has how many licences, at the longest."""
+_WHOLE_S: Final = 600.0
+"""Between two looks at all transfers, and not only at those that changed."""
+
+ClientFactory = Callable[[ClusterSettings, str], Client]
+
+
+def connect_cluster(settings: ClusterSettings, token: str) -> Client:
+    """A client of the cluster's schedd. Raises ConfigError."""
+    return Client(Endpoint(settings.url, token, settings.cluster), timeout=settings.timeout)
+
+
+class ClusterWorker(ThreadedWork):
+    """The work for one cluster, in a thread of its own. One that hangs holds up no other."""
+
+    def __init__(
+        self,
+        name: str,
+        federation: FederationState,
+        token: str,
+        stopping: threading.Event,
+        connect: ClientFactory = connect_cluster,
+    ) -> None:
+        super().__init__(federation.supervisor, "exchange", cluster=name)
+        self.cluster = name
+        self._federation = federation
+        self._settings = federation.settings.clusters[name]
+        self._token = token
+        self._stopping = stopping
+        self._connect = connect
+        self._client: Client | None = None
+        self._sent_at: dict[tuple[str, str], float] = {}
+        """By transfer and step, when it was asked for."""
+        self._look_at = 0.0
+        self._whole_at = self._lend_at = 0.0
+        self._after: tuple[int, int] | None = None
+        """Generation and time of the plan that was looked at last."""
+        self._known = False
+        """Whether its server was read, so that what its plan says can be believed."""
+
+    def run(self) -> None:
+        """Rounds until it is to stop."""
+        wakeup = self._federation.wakeups[self.cluster]
+        while not self._stopping.is_set():
+            wakeup.clear()
+            try:
+                self.round()
+            except BaseException:
+                self._look_at = time.monotonic() + self._federation.settings.routing.poll
+                raise
+            wakeup.wait(max(0.0, self._look_at - time.monotonic()))
+            self._stopping.wait(0.01)
+        self._drop()
+
+    def round(self) -> None:
+        """One round: what its plan was never asked, what is to be done there, and now and then a look."""
+        poll = self._federation.settings.routing.poll
+        try:
+            self._answer_questions(self._federation.due_questions(self.cluster))
+            acted = self._act()
+            now = time.monotonic()
+            if now >= self._look_at:
+                self._poll()
+                self._look_at = time.monotonic() + poll
+            if acted or self._sent_at:
+                self._look_at = min(self._look_at, now + min(poll, _SOON_S))
+        except Refused as error:
+            self._handle_failure(
+                error.detail if error.kind == "not-ready" else f"it refuses the federation: {error}"
+            )
+        except ClientError as error:
+            self._handle_failure(str(error))
+
+    def _handle_failure(self, why: str) -> None:
+        self._drop()
+        self._after = None
+        self._known = False
+        self._sent_at.clear()
+        self._federation.apply_report(self.cluster, ClusterReport(why))
+        self._look_at = time.monotonic() + self._federation.settings.routing.poll
+
+    def _open(self) -> Client:
+        if self._client is None:
+            self._client = self._connect(self._settings, self._token)
+        return self._client
+
+    def _drop(self) -> None:
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    # ---- what is to be done there ------------------------------------------------------------------
+
+    def _act(self) -> bool:
+        """Asks for what is to be done; whether there was anything new."""
+        now = time.monotonic()
+        wanted = {(one.transfer, one.kind): one for one in self._federation.pending_actions(self.cluster)}
+        self._sent_at = {name: at for name, at in self._sent_at.items() if name in wanted}
+        due = [name for name in wanted if now - self._sent_at.get(name, -_AGAIN_S) >= _AGAIN_S][:_ACTIONS]
+        if len(due) == 1:
+            self._perform(self._open(), wanted[due[0]])
+        elif due:
+            with ThreadPoolExecutor(min(_AT_ONCE, len(due))) as pool:
+                for done in [pool.submit(self._perform_separately, wanted[name]) for name in due]:
+                    done.result()
+        self._sent_at |= dict.fromkeys(due, now)
+        return bool(due)
+
+    def _perform_separately(self, action: TransferAction) -> None:
+        with self._connect(self._settings, self._token) as client:
+            self._perform(client, action)
+
+    def _perform(self, client: Client, action: TransferAction) -> None:
+        try:
+            match action.kind:
+                case "submit":
+                    client.submit_held(action.transfer, action.body or {})
+                case "release":
+                    client.release_transfer(action.transfer)
+                case "withdraw":
+                    client.withdraw_transfer(action.transfer)
+        except Refused as error:
+            if action.kind == "submit" and error.kind in _OF_THE_JOB:
+                try:
+                    self._federation.apply_refusal(action, "; ".join(error.places) or error.detail)
+                except StoreError as failed:
+                    _log.error("the log cannot be written", why=str(failed))
+            elif error.kind in ("not-now", "unknown-transfer"):
+                _log.info("not now", cluster=self.cluster, transfer=action.transfer, why=error.detail)
+            else:
+                raise
+
+    # ---- what is learnt of it ----------------------------------------------------------------------
+
+    def _poll(self) -> None:
+        """Its state, the transfers that changed, and its answers to what was asked of an older plan."""
+        client, federation, chosen = self._open(), self._federation, self._settings
+        view = client.cluster()
+        generation = view["generation"]
+        whole = self._after is None or time.monotonic() >= self._whole_at
+        rows: list[Any] = []
+        if whole:
+            rows = list(client.job_transfers())
+            self._whole_at = time.monotonic() + _WHOLE_S
+        elif self._after is not None and self._after[0] != generation:
+            rows = list(client.job_transfers(after=self._after[0], since=self._after[1]))
+        kept = federation.apply_report(
+            self.cluster,
+            ClusterReport(
+                away=_unusable_reason(view),
+                transfers={one["transfer"]: _transfer_status(one) for one in rows},
+                whole=whole,
+                cpus=view["cpus"] if chosen.discloses("power") else 0,
+                counts=dict(view["jobs"]) if chosen.discloses("load") else {},  # type: ignore[arg-type]
+                generation=generation,
+                family=view["server"].get("family", ""),
+            ),
+        )
+        self._after = (generation, view["as_of"]) if kept else None
+        # Before its server is read as a whole a plan says of jobs that they can never run: that is no answer.
+        self._known = bool(view["nodes"]) and not view["stale"] and not view.get("arriving")
+        self._answer_questions(federation.due_questions(self.cluster, generation))
+        if kept and federation.settings.licences and time.monotonic() >= self._lend_at:
+            self._lend_at = time.monotonic() + min(_LEND_S, federation.settings.routing.again)
+            self._renew_leases(client)
+
+    def _renew_leases(self, client: Client) -> None:
+        """Its parts of the licences."""
+        try:
+            for grant in self._federation.licence_leases.pending_grants(self.cluster):
+                try:
+                    found = client.lend(grant.licence, grant.copies, grant.number)
+                except Refused as error:
+                    if error.kind not in ("invalid", "not-allowed"):
+                        raise
+                    self._federation.licence_leases.record_refusal(
+                        grant, "; ".join(error.places) or error.detail
+                    )
+                else:
+                    lent = LicenceUse(found["copies"], found["number"], found["held"], found["wanted"])
+                    self._federation.licence_leases.record_use(grant, lent)
+        except StoreError as failed:
+            _log.error("the log cannot be written; no licence is lent", why=str(failed))
+
+    def _answer_questions(self, questions: list[PlanQuestion]) -> None:
+        if not questions or not self._known:
+            return
+        client, wakeup, federation = self._open(), self._federation.wakeups[self.cluster], self._federation
+        answers: dict[PlanQuestion, tuple[PlanOffer, int]] = {}
+        done: set[PlanQuestion] = set()
+        for one in questions:
+            if (
+                done and wakeup.is_set()
+            ):  # jobs wait for what was never asked, and not for what is asked again
+                first = [new for new in federation.due_questions(self.cluster) if new not in done]
+                if first:
+                    answers |= {new: self._answer(client, new) for new in first}
+                    federation.store_answers(self.cluster, answers)
+                    answers = {}
+                    done.update(first)
+            if one not in done:
+                answers[one] = self._answer(client, one)
+                done.add(one)
+        if answers:
+            federation.store_answers(self.cluster, answers)
+
+    def _answer(self, client: Client, question: PlanQuestion) -> tuple[PlanOffer, int]:
+        """What its plan says of a job, and the generation of that plan."""
+        resources, queue, user, tasks = question
+        cannot = self._federation.unsupported_reason(self.cluster, dict(resources))
+        if cannot:
+            return PlanOffer(None, None, cannot, never=True), -1
+        try:
+            sizes = (tasks,) if tasks else ()
+            found: Any = client.what_if(resources=dict(resources), queue=queue, owner=user, tasks=sizes)
+        except Refused as error:
+            if error.kind not in _OF_THE_JOB:
+                raise
+            # One that took too long may be answered the next time.
+            never = error.kind != "too-hard"
+            return PlanOffer(None, None, "; ".join(error.places) or error.detail, never), -1
+        start = found.get("expected_start") or found["planned_start"]
+        length = (found["planned_end"] or 0) - (found["planned_start"] or 0)
+        end = start + length if start is not None else None
+        if end is not None and found.get("tasks"):
+            end = max(end, found["tasks"][-1]["end"])
+        offer = PlanOffer(start, end, found["why"], found["answer"] == "never", found.get("cost"))
+        return offer, found["generation"]
+
+
+def _unusable_reason(view: ClusterView) -> str:
+    """Why nothing is sent there now; empty where there is no reason."""
+    if view["stale"]:
+        return f"its plan may be out of date: {view['stale']}"
+    if not view["nodes"]:
+        return "its server was not read yet"
+    if view["mode"] != "scheduler":
+        return f"it starts no jobs by its plan: it is in {view['mode']} mode"
+    return ""
+
+
+def _transfer_status(one: Any) -> TransferStatus:
+    """What an older schedd does not tell is as if there were nothing of it."""
+    return TransferStatus(**{name: one[name] for name in TransferStatus.__dataclass_fields__ if name in one})

@@ -1,0 +1,481 @@
+"""Does for groups what is to be done: asks the clusters' plans, books, confirms, submits, releases.
+
+One thread for all groups. What is seen of transfers comes from the threads that poll the clusters.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, TypeVar
+
+import structlog
+
+from schedd.client import Client, ClientError, Refused
+from schedd.dialect import format_walltime
+from schedd.federation.coallocation.coallocations import CoAllocation, PlacementRound
+from schedd.federation.coallocation.common_start import CommonStart, find_common_start, merge_requests
+from schedd.federation.coallocation.decisions import (
+    ClusterView,
+    CoAllocationCall,
+    booking_name,
+    excluded_placements,
+    may_move,
+    pending_calls,
+    propose_round,
+)
+from schedd.federation.coallocation.divided_components import (
+    find_divided_start,
+    renumber_components,
+    scale_unit,
+    unit_cores,
+)
+from schedd.federation.coallocation.events import (
+    ComponentWithdrawn,
+    PlaceArmed,
+    PlaceBooked,
+    PlaceConfirmed,
+    RoundCleared,
+    RoundDropped,
+)
+from schedd.federation.routing.jobs import ImpossibleError
+from schedd.federation.state.federation_state import FederationState
+from schedd.federation.workers.cluster_worker import connect_cluster
+from schedd.store import StoreError
+from schedd.supervision import ThreadedWork
+
+__all__ = ["CoAllocationWorker"]
+
+_Item = TypeVar("_Item")
+_Answer = TypeVar("_Answer")
+_log = structlog.get_logger(__name__)
+_AT_ONCE: Final = 16
+"""Questions to clusters at once."""
+_SOON_S: Final = 0.5
+"""Between two rounds while a group is about to start."""
+_LIVE: Final = ("flexible", "frozen", "open")
+_GONE: Final = ("unknown-transfer", "unknown-booking")
+
+
+@dataclass(slots=True)
+class _PlanningState:
+    """When the plans were last asked for a group, and why nothing was found."""
+
+    asked: float = 0.0
+    generation: tuple[int, ...] = ()
+
+
+class CoAllocationWorker(ThreadedWork):
+    """The work for all groups, in one thread."""
+
+    def __init__(
+        self,
+        federation: FederationState,
+        tokens: Mapping[str, str],
+        stopping: threading.Event,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        super().__init__(federation.supervisor, "groups")
+        self._federation = federation
+        self._tokens = tokens
+        self._stopping = stopping
+        self._clock = clock
+        self._planned: dict[str, _PlanningState] = {}
+        self._cleared: dict[tuple[str, int], set[int]] = {}
+
+    def run(self) -> None:
+        """Rounds until it is to stop."""
+        while not self._stopping.is_set():
+            self._federation.coallocation_operations.wakeup.clear()
+            names = list(self._federation.coallocations.open)
+            for name in names:
+                self._process_safely(name, plan=False)
+            for name in names:
+                self._process_safely(name)
+                for other in self._urgent():  # asking plans takes a while: nobody misses his moment by it
+                    self._process_safely(other, plan=False)
+            poll = self._federation.settings.routing.poll
+            self._federation.coallocation_operations.wakeup.wait(
+                min(poll, _SOON_S) if self._urgent() else poll
+            )
+            self._stopping.wait(0.05)
+
+    def _process_safely(self, name: str, *, plan: bool = True) -> None:
+        if self._stopping.is_set() or name not in self._federation.coallocations.open:
+            return
+        try:
+            self.process(name, plan=plan)
+        except (StoreError, ImpossibleError) as error:
+            _log.error("a group was not tended", group=name, why=str(error))
+        except Exception as error:  # the others are tended all the same
+            self._failures.note(error)
+
+    def _urgent(self) -> list[str]:
+        """Groups that start soon, or are about to."""
+        soon = self._now() + 2 * self._federation.coallocation_operations.rules.lead
+        groups = [self._federation.coallocations[name] for name in list(self._federation.coallocations.open)]
+        return [
+            one.id
+            for one in groups
+            if not one.started_at and one.committed is not None and one.committed.start <= soon
+        ]
+
+    def process(self, name: str, *, plan: bool = True) -> None:
+        """Everything that can be done for one group now; without its ``plan``: clusters are not asked where
+        it could start. Raises StoreError.
+        """
+        federation = self._federation
+        group = federation.coallocation_operations.advance(
+            name, self._cluster_views(federation.coallocations[name])
+        )
+        if group.over or group.release_requested_at:
+            self._planned.pop(name, None)
+        elif plan and not group.cancelled and group.proposed is None:
+            self._plan(group)
+        for _ in range(len(group.parts) + 1):  # one booking leads to the next
+            group = federation.coallocations[name]
+            asked = list(pending_calls(group, federation.coallocation_operations.rules, self._now()))
+            if not asked:
+                return
+            booked = [one for one in asked if one.kind == "book"]
+            self._query_clusters(partial(self._perform, group), asked)
+            if not booked:
+                return
+            group = federation.coallocation_operations.advance(name, {})
+
+    def _now(self) -> int:
+        return int(self._clock())
+
+    def _query_clusters(self, query: Callable[[_Item], _Answer], of: Sequence[_Item]) -> list[_Answer]:
+        """Clusters are asked side by side; the answers in order."""
+        with ThreadPoolExecutor(min(_AT_ONCE, len(of))) as pool:
+            return list(pool.map(query, of))
+
+    def _client(self, cluster: str) -> Client:
+        return connect_cluster(self._federation.settings.clusters[cluster], self._tokens[cluster])
+
+    # ---- what is seen -----------------------------------------------------------------------------
+
+    def _cluster_views(self, group: CoAllocation) -> dict[str, ClusterView]:
+        """What is seen of the clusters where the group is, or is to be."""
+        federation = self._federation
+        committed = group.committed
+        wanted = {copy.cluster for copy in group.component_jobs}
+        here = set(committed.clusters) if committed is not None and not group.release_requested_at else set()
+        found = {}
+        for name in wanted | here:
+            if name not in federation.clusters:
+                found[name] = ClusterView(away="it is not known any more")
+                continue
+            seen = federation.clusters[name]
+            bookings = None
+            if name in here and committed is not None and not seen.away:
+                bookings = self._bookings(name)
+            found[name] = ClusterView(seen.away, seen.since, seen.transfers, bookings)
+        return found
+
+    def _bookings(self, cluster: str) -> frozenset[str] | None:
+        try:
+            with self._client(cluster) as client:
+                return frozenset(one["name"] for one in client.bookings() if one["phase"] in _LIVE)
+        except ClientError:
+            return None
+
+    # ---- where it can start ----------------------------------------------------------------------
+
+    def _plan(self, group: CoAllocation) -> None:
+        """Looks for a common start: the first, or an earlier one than it has."""
+        federation, rules = self._federation, self._federation.coallocation_operations.rules
+        now = self._now()
+        moving = group.committed is not None
+        if moving and not may_move(group, rules, now):
+            return
+        known = self._planned.setdefault(group.id, _PlanningState())
+        generation = tuple(
+            federation.generations.get(name, 0) for name in sorted(federation.settings.clusters)
+        )
+        wait = federation.settings.routing.again if moving else federation.settings.routing.poll
+        if self._clock() < known.asked + wait or (moving and generation == known.generation):
+            return
+        known.asked, known.generation = self._clock(), generation
+        users = federation.cluster_users(group.owner)
+        allowed = self._allowed(group, users, moving=moving)
+        ends_before = _latest_end(group.committed, rules.gain) if moving else None
+        found = self._search_start(group, users, allowed, now + rules.notice, ends_before)
+        if moving:
+            federation.coallocation_operations.gap_searches["asked"] += 1
+            federation.coallocation_operations.gap_searches["found"] += found is not None
+        if found is None:
+            if not moving:
+                federation.coallocation_operations.notes[group.id] = self._no_start_reason(group, users)
+            return
+        event = propose_round(group, found, users, now, _round_reason(group, found))
+        if event is not None:
+            federation.coallocation_operations.commit([event])
+
+    def _search_start(
+        self,
+        group: CoAllocation,
+        users: Mapping[str, str],
+        allowed: Mapping[int, tuple[str, ...]],
+        after: int,
+        ends_before: int | None,
+    ) -> CommonStart | None:
+        """The earliest common start that the plans have for the group."""
+        bounds: dict[str, Any] = {"ends_before": ends_before, "first": int(group.id)}
+        if not group.options.units:
+            return find_common_start(
+                group.parts,
+                group.options,
+                allowed,
+                lambda asked, after: self._query_starts(group, users, asked, after),
+                after,
+                **bounds,
+            )
+        names = sorted({name for some in allowed.values() for name in some})
+        found = find_divided_start(
+            group.options,
+            group.parts[0].walltime,
+            names,
+            lambda asked, after: self._query_unit_starts(group, users, asked, after),
+            after,
+            **bounds,
+        )
+        return renumber_components(group, found) if found is not None else None
+
+    def _allowed(
+        self, group: CoAllocation, users: Mapping[str, str], *, moving: bool
+    ) -> dict[int, tuple[str, ...]]:
+        """By part, the clusters that are asked: those that answer, where its owner has a user, and that did
+        not refuse it; one that waits keeps its clusters unless it may be mapped anew.
+        """
+        seen, without = self._federation.clusters, excluded_placements(group)
+        fixed: dict[int, str] = {}
+        if moving and not group.options.remap and group.committed is not None:
+            fixed = {place.part: place.cluster for place in group.committed.places}
+            if group.options.units:  # pieces that it does not have are nowhere
+                fixed = dict.fromkeys(range(len(group.parts)), "") | fixed
+        found = {}
+        for i, part in enumerate(group.parts):
+            names = part.clusters or tuple(seen)
+            found[i] = tuple(
+                name
+                for name in names
+                if name in seen
+                and not seen[name].away
+                and name in users
+                and not self._federation.unsupported_reason(name, part.submission.get("resources", {}))
+                and (i, name) not in without
+                and fixed.get(i, name) == name
+            )
+        return found
+
+    def _no_start_reason(self, group: CoAllocation, users: Mapping[str, str]) -> str:
+        seen = self._federation.clusters
+        away = [f"{name} does not answer ({one.away})" for name, one in seen.items() if one.away]
+        strangers = [f"{group.owner} has no user at {name}" for name in seen if name not in users]
+        strangers += [
+            f"part {i} cannot go to {name}: {why}"
+            for name in self._federation.settings.clusters
+            for i, part in enumerate(group.parts, 1)
+            if (not part.clusters or name in part.clusters)
+            and (why := self._federation.unsupported_reason(name, part.submission.get("resources", {})))
+        ]
+        refused = [
+            f"{copy.cluster} refused part {copy.part + 1}: {copy.text}"
+            for copy in group.component_jobs
+            if copy.phase == "refused"
+        ]
+        words = "; ".join([*refused, *away, *strangers, *self._too_few(group)])
+        return f"no moment was found at which all parts can start{': ' + words if words else ''}"
+
+    def _too_few(self, group: CoAllocation) -> list[str]:
+        """That no clusters have so many cores as a group wants that is divided, where all tell how many."""
+        options = group.options
+        if not options.units:
+            return []
+        there = [self._federation.clusters[name].cpus for name in self._federation.settings.clusters]
+        most = sum(sorted(there)[-options.most :])
+        wanted = options.units * unit_cores(group.parts[0].submission.get("resources", {}))
+        if not all(there) or most >= wanted:
+            return []
+        return [f"it wants {wanted} cores, and {options.most} clusters have {most} at most"]
+
+    def _query_starts(
+        self,
+        group: CoAllocation,
+        users: Mapping[str, str],
+        asked: Iterable[tuple[str, tuple[int, ...], int]],
+        after: int,
+    ) -> dict[tuple[str, tuple[int, ...]], int | None]:
+        """When parts could start together at a cluster, for as long as is booked for them."""
+        questions = list(asked)
+        if not questions:
+            return {}
+        answers = self._query_clusters(
+            lambda one: self._query_merged_start(group, users, one, after), questions
+        )
+        return {
+            (cluster, parts): start for (cluster, parts, _), start in zip(questions, answers, strict=True)
+        }
+
+    def _query_unit_starts(
+        self,
+        group: CoAllocation,
+        users: Mapping[str, str],
+        asked: Iterable[tuple[str, int, int]],
+        after: int,
+    ) -> dict[tuple[str, int], int | None]:
+        """When so many units could start at a cluster, for as long as is booked for them."""
+        questions = list(asked)
+        if not questions:
+            return {}
+        given = group.parts[0].submission.get("resources", {})
+        limit = self._federation.coallocation_operations.rules.limit
+
+        def query(one: tuple[str, int, int]) -> int | None:
+            cluster, units, seconds = one
+            resources = {**scale_unit(given, units), "walltime": format_walltime(seconds + limit)}
+            return self._query_start(group, users, cluster, (0,), resources, after)
+
+        answers = self._query_clusters(query, questions)
+        return {(name, units): start for (name, units, _), start in zip(questions, answers, strict=True)}
+
+    def _query_merged_start(
+        self,
+        group: CoAllocation,
+        users: Mapping[str, str],
+        asked: tuple[str, tuple[int, ...], int],
+        after: int,
+    ) -> int | None:
+        cluster, parts, seconds = asked
+        limit = self._federation.coallocation_operations.rules.limit
+        resources = merge_requests([group.parts[i] for i in parts], seconds + limit)
+        return (
+            self._query_start(group, users, cluster, parts, resources, after)
+            if resources is not None
+            else None
+        )
+
+    def _query_start(
+        self,
+        group: CoAllocation,
+        users: Mapping[str, str],
+        cluster: str,
+        parts: tuple[int, ...],
+        resources: Mapping[str, str],
+        after: int,
+    ) -> int | None:
+        """When the cluster's plan has room for these resources, not before a moment."""
+        rules, before = self._federation.coallocation_operations.rules, group.committed
+        own: list[str] = []
+        if before is not None:
+            own = [
+                booking_name(rules, group, before.number, place.part)
+                for place in before.places
+                if place.cluster == cluster
+            ]
+        queues = {group.parts[i].submission.get("queues", {}).get(cluster, "") for i in parts}
+        try:
+            with self._client(cluster) as client:
+                answer = client.what_if(
+                    resources=resources,
+                    queue=queues.pop() if len(queues) == 1 else "",
+                    owner=users[cluster],
+                    not_before=after,
+                    bookings=own,
+                )
+        except ClientError as error:
+            _log.info("a plan was not asked", cluster=cluster, group=group.id, why=str(error))
+            return None
+        return answer["planned_start"]
+
+    # ---- what is asked for ------------------------------------------------------------------------
+
+    def _perform(self, group: CoAllocation, call: CoAllocationCall) -> None:
+        """One request; what fails is asked for again the next time, as long as it is wanted."""
+        if call.cluster not in self._federation.settings.clusters:
+            self._settle_removed_cluster(group, call)
+            return
+        try:
+            with self._client(call.cluster) as client:
+                self._carry_out(client, group, call)
+        except Refused as error:
+            self._handle_refusal(group, call, error)
+        except ClientError as error:
+            _log.info("not now", cluster=call.cluster, what=call.kind, name=call.name, why=str(error))
+
+    def _carry_out(self, client: Client, group: CoAllocation, call: CoAllocationCall) -> None:
+        now, take = self._now(), self._federation.coallocation_operations.commit
+        body: dict[str, Any] = dict(call.body or {})
+        match call.kind:
+            case "book":
+                done = client.book(call.name, body)
+                if done["start"] != body["start"]:
+                    raise Refused("no-room", 409, f"{call.cluster} booked another start")
+                plan = self._federation.generations.get(call.cluster, 0)
+                take([PlaceBooked(job=group.id, time=now, number=call.number, part=call.part, plan=plan)])
+            case "confirm":
+                done = client.do_with_booking(call.name, "confirm")
+                if done["confirmed"]:
+                    take([PlaceConfirmed(job=group.id, time=now, number=call.number, part=call.part)])
+            case "arm":
+                client.do_with_booking(call.name, "arm")
+                take([PlaceArmed(job=group.id, time=now, number=call.number, part=call.part)])
+            case "keep":
+                client.do_with_booking(call.name, "keep")
+            case "unbook":
+                client.cancel_booking(call.name)
+                self._record_withdrawn_booking(group, call)
+            case "submit":
+                client.submit_held(call.name, body)
+            case "release":
+                client.release_transfer(call.name)
+            case "withdraw":
+                client.withdraw_transfer(call.name, forced=call.forced)
+
+    def _handle_refusal(self, group: CoAllocation, call: CoAllocationCall, error: Refused) -> None:
+        _log.info("refused", cluster=call.cluster, what=call.kind, name=call.name, why=error.detail)
+        now, take = self._now(), self._federation.coallocation_operations.commit
+        if call.kind == "book":
+            why = f"{call.cluster} has no room for part {call.part + 1} then: {error.detail}"
+            take([RoundDropped(job=group.id, time=now, number=call.number, why=why)])
+        elif call.kind == "unbook" and error.kind in _GONE:
+            self._record_withdrawn_booking(group, call)
+        elif call.kind == "submit" and error.kind in ("invalid", "bad-request", "too-large"):
+            self._federation.coallocation_operations.refuse_component(
+                group.id, call.copy, "; ".join(error.places) or error.detail
+            )
+
+    def _record_withdrawn_booking(self, group: CoAllocation, call: CoAllocationCall) -> None:
+        """A round is cleared when all its bookings are given back."""
+        done = self._cleared.setdefault((group.id, call.number), set())
+        done.add(call.part)
+        if done >= {place.part for place in group.rounds[call.number - 1].places}:
+            self._cleared.pop((group.id, call.number), None)
+            self._federation.coallocation_operations.commit(
+                [RoundCleared(job=group.id, time=self._now(), number=call.number)]
+            )
+
+    def _settle_removed_cluster(self, group: CoAllocation, call: CoAllocationCall) -> None:
+        """The cluster is not one of the federation any more: nothing can be asked of it."""
+        if call.kind == "unbook":
+            self._record_withdrawn_booking(group, call)
+        elif call.kind == "withdraw":
+            self._federation.coallocation_operations.commit(
+                [ComponentWithdrawn(job=group.id, time=self._now(), copy=call.copy)]
+            )
+
+
+def _latest_end(one: PlacementRound | None, gain: int) -> int | None:
+    return one.end - gain if one is not None else None
+
+
+def _round_reason(group: CoAllocation, found: CommonStart) -> str:
+    before = group.committed
+    if before is None:
+        return "the earliest common start"
+    kept = {place.part: place.cluster for place in before.places} == dict(found.places)
+    return f"{'shift' if kept else 'remap'}: it ends {before.end - found.start - found.length} s earlier"

@@ -1,0 +1,72 @@
+"""A federation over real engines whose bookings are kept by the production thread, and its application."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event as Flag
+
+from fastapi.testclient import TestClient
+
+from schedd.api import coallocations, federated_bookings
+from schedd.api.federation import create_app
+from schedd.federation.workers.booking_worker import BookingWorker
+from schedd.service.access.tokens import Tokens
+from tests.engine.cluster import T
+from tests.federation.federation_harness import bearer
+from tests.federation.simulated_federation import SimulatedFederation
+
+__all__ = ["HERE", "WIDE", "BookingHarness"]
+
+HERE = "/v1/federation/bookings"
+WIDE = {"request": "nodes=2:ppn=4", "duration": 600}
+"""All of a cluster."""
+
+
+class BookingHarness:
+    """Ann and bob are users of both clusters; carol is an admin, eyes only reads."""
+
+    def __init__(self, path: Path) -> None:
+        self.region = SimulatedFederation(path)
+        people = {"ann@org": "user", "bob@org": "user", "carol": "admin", "eyes": "reader"}
+        self.app = create_app(Tokens([bearer(name, role) for name, role in people.items()]))
+        federated_bookings.add_booking_routes(self.app)
+        coallocations.add_coallocation_routes(self.app)
+        self.begin()
+
+    def begin(self) -> None:
+        """A federation that has the log alone; its thread of bookings works."""
+        region = self.region
+        region.begin()
+        self.stopping = Flag()
+        self.keeper = BookingWorker(region.federation, self.stopping, lambda: region.now, region.connect)
+        self.keeper.start()
+        self.app.state.federation = region.federation
+
+    def stop(self) -> None:
+        self.stopping.set()
+        self.region.federation.booking_operations.wakeup.set()
+        self.keeper.join(10)
+        assert not self.keeper.is_alive()
+
+    def close(self) -> None:
+        self.stop()
+        self.region.close()
+
+    def client(self, name: str) -> TestClient:
+        return TestClient(self.app, headers={"Authorization": f"Bearer token-of-{name}"})
+
+    def later(self, seconds: int) -> None:
+        """Time passes at the clusters, and the federation looks at them."""
+        for provider in self.region.clusters.values():
+            with provider.turn:
+                provider.at(provider.server.now - T + seconds)
+        self.region.look()
+        self.region.federation.booking_operations.wakeup.set()
+
+    def until(self, reached: Callable[[], bool], seconds: float = 120) -> None:
+        """The thread does its rounds until it is so; its clock goes on meanwhile."""
+        end = time.monotonic() + seconds
+        while not reached():
+            assert time.monotonic() < end, "it did not come to that"
+            self.later(1)
+            time.sleep(0.02)

@@ -1,0 +1,415 @@
+"""Several clusters, each with its own daemon, adapter and emulated server, under one federation; all are real
+processes that may be killed, and between them is a network that may be cut.
+"""
+
+import asyncio
+import contextlib
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from schedd.client import ClientError, Endpoint, Refused
+from schedd.client.federation import BagRow, FederatedBookingRow, FederationClient, JobRow
+from schedd.federation.bookings.decisions import LIVE
+from server_adapter.emulator import NodeSpec
+from tests.server_adapter.bridge.processes import House, Program, _says_yes, free_port
+
+FEDERATION, ALICE, CAROL = "the-federations-token-there", "the-token-of-alice", "the-token-of-carol"
+_MARK = re.compile(r"SCHEDD_TRANSFER=fed\.(\d+)\.(\d+)")
+
+
+class CuttableProxy:
+    """A TCP proxy that passes bytes on, or is cut; ``after`` cuts it behind so many bytes of answers."""
+
+    def __init__(self, target: int) -> None:
+        self._target = target
+        self._server: asyncio.Server | None = None
+        self._open: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.port = 0
+        self.cut = False
+        self.after: int | None = None
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._welcome, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    def drop(self) -> None:
+        """All connections break at once; new ones break until it is mended."""
+        self.cut = True
+        for writer in list(self._open):
+            writer.transport.abort()
+
+    def mend(self) -> None:
+        self.cut, self.after = False, None
+
+    async def close(self) -> None:
+        self.drop()
+        if self._server is not None:
+            self._server.close()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.sleep(0)  # transports that were aborted are closed in the loop's next turn
+
+    def _welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.ensure_future(self._join(reader, writer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.cut:
+            writer.transport.abort()
+            return
+        try:
+            there, back = await asyncio.open_connection("127.0.0.1", self._target)
+        except OSError:
+            writer.transport.abort()
+            return
+        both = {writer, back}
+        self._open |= both
+        await asyncio.gather(self._pass(reader, back), self._pass(there, writer, counted=True))
+        self._open -= both
+        for one in both:
+            one.transport.abort()
+
+    async def _pass(
+        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, counted: bool = False
+    ) -> None:
+        with contextlib.suppress(OSError):
+            while data := await source.read(65_536):
+                if counted and self.after is not None:
+                    if len(data) > self.after:
+                        self.drop()
+                        return
+                    self.after -= len(data)
+                sink.write(data)
+                await sink.drain()
+        sink.close()
+
+
+def _booked(client: FederationClient, name: str, asked: dict[str, Any]) -> FederatedBookingRow:
+    try:
+        return client.book(name, asked)
+    except Refused as error:
+        if error.kind != "no-room":
+            raise
+        return client.booking(name)
+
+
+class LiveFederation:
+    """The clusters by name, the wires to their daemons, and the federation; those named in ``openpbs`` have
+    such a server, others a TORQUE.
+    """
+
+    def __init__(self, directory: Path, names: str, routing: str = "", *, openpbs: str = "") -> None:
+        self.directory = directory
+        self.houses: dict[str, House] = {}
+        self.wires: dict[str, CuttableProxy] = {}
+        self._routing, self._openpbs = routing, openpbs
+        self.port = free_port()
+        for name in names:
+            place = directory / name
+            place.mkdir()
+            nodes = [NodeSpec(f"{name}{number}", 4, (), 16 << 20) for number in range(1, 3)]
+            house = House(place, "openpbs" if name in openpbs else "6.1", nodes=nodes)
+            house._adapter_settings = "transfers = true\n" + house._adapter_settings
+            with (place / "tokens").open("a") as file:
+                file.write(f"federation ours {FEDERATION}\n")
+            self.houses[name] = house
+            self.wires[name] = CuttableProxy(int(house.urls[0].rpartition(":")[2]))
+        config = directory / "federation.toml"
+        self.federation = Program("federate", ["--config", str(config)], directory / "federation.log")
+        self._stack = contextlib.AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        try:
+            for name, house in self.houses.items():
+                await self._stack.enter_async_context(house.server)
+                kept = {"keep_completed": "3600", "job_history_enable": "True"}
+                house.server.cluster.attributes |= {"scheduling": "True", **kept}
+                house.configure()
+                house.daemon.start()
+                self._stack.callback(house.daemon.kill)
+                house.adapter.start()
+                self._stack.callback(house.adapter.kill)
+                await self.wires[name].start()
+                self._stack.push_async_callback(self.wires[name].close)
+            self._configure()
+            self.federation.start()
+            self._stack.callback(self.federation.kill)
+            for house in self.houses.values():
+                await house.ready()
+            await self.ready()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self, _: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+
+    def _configure(self) -> None:
+        (self.directory / "users").write_text(f"user alice@org {ALICE}\nadmin carol {CAROL}\n")
+        (self.directory / "users").chmod(0o600)
+        (self.directory / "there").write_text(FEDERATION)
+        text = f"""
+            [server]
+            port = {self.port}
+            token_file = "{self.directory}/users"
+            [store]
+            url = "sqlite:///{self.directory}/federation.sqlite"
+            [routing]
+            poll = 0.3
+            patience = 3
+            {self._routing}
+            """
+        for name, wire in self.wires.items():
+            text += f"""
+            [clusters.{name}]
+            url = "http://127.0.0.1:{wire.port}"
+            token_file = "{self.directory}/there"
+            timeout = 3.0
+            realms = ["org"]
+            disclosure = "plan"
+            family = "{"openpbs" if name in self._openpbs else "torque"}"
+            """
+        (self.directory / "federation.toml").write_text(text)
+
+    async def ready(self) -> None:
+        while not await asyncio.to_thread(_says_yes, f"http://127.0.0.1:{self.port}/readyz"):
+            assert not self.federation.ended, self.federation.log.read_text()
+            await asyncio.sleep(0.1)
+
+    async def restart(self) -> None:
+        """As by a power cut."""
+        self.federation.kill()
+        self.federation.start()
+        await self.ready()
+
+    def client(self, token: str = ALICE) -> FederationClient:
+        return FederationClient(Endpoint(f"http://127.0.0.1:{self.port}", token))
+
+    async def submit(self, key: str, **body: Any) -> JobRow:
+        """Until it is known to be taken, as a careful sender does."""
+        asked = {"script": "sleep 0.3", "request": "nodes=1:ppn=2,walltime=60", "key": key, **body}
+        while True:
+            try:
+                return await asyncio.to_thread(self._submit, asked)
+            except ClientError:
+                await asyncio.sleep(0.2)
+
+    def _submit(self, body: dict[str, Any]) -> JobRow:
+        with self.client() as client:
+            return client.submit(body)
+
+    async def submit_group(self, key: str, *parts: dict[str, Any], **body: Any) -> dict[str, Any]:
+        """Until it is known to be taken."""
+        asked = {
+            "parts": [
+                {"script": "sleep 3", "request": "nodes=1:ppn=4,walltime=60", **part} for part in parts
+            ],
+            "key": key,
+            **body,
+        }
+
+        def ask() -> dict[str, Any]:
+            with self.client() as client:
+                return client.submit_group(asked)
+
+        while True:
+            try:
+                return await asyncio.to_thread(ask)
+            except ClientError:
+                await asyncio.sleep(0.2)
+
+    async def submit_bag(self, key: str, tasks: int, seconds: int, **body: Any) -> dict[str, Any]:
+        """Until it is known to be taken."""
+        asked = {
+            "script": "sleep 0.3",
+            "request": "nodes=1:ppn=2,walltime=20",
+            "tasks": tasks,
+            "key": key,
+            **body,
+        }
+
+        def ask() -> dict[str, Any]:
+            with self.client() as client:
+                return dict(
+                    client.submit_bag({**asked, "deadline": int(time.time()) + seconds, "late": True})
+                )
+
+        while True:
+            try:
+                return await asyncio.to_thread(ask)
+            except ClientError:
+                await asyncio.sleep(0.2)
+
+    async def open_to_bookings(self) -> None:
+        """From now on users may book at all clusters."""
+        for house in self.houses.values():
+            await house.ask("/policy", "PUT", {"bookings": {"most": 50}})
+
+    async def book(self, name: str, **body: Any) -> FederatedBookingRow:
+        """Until it is known what became of it."""
+        asked = {"request": "nodes=2:ppn=4", "duration": 60, **body}
+        return await self._careful(lambda client: _booked(client, name, asked))
+
+    async def accept(self, name: str, option: int) -> FederatedBookingRow:
+        """Takes an offer."""
+
+        def ask() -> FederatedBookingRow:
+            with self.client() as client:
+                return client.accept_option(name, option)
+
+        return await asyncio.to_thread(ask)
+
+    async def cancel_booking(self, name: str) -> FederatedBookingRow:
+        """Until it is known to be taken back, or to be going to be."""
+        return await self._careful(lambda client: client.cancel_booking(name))
+
+    async def _careful(self, ask: Callable[[FederationClient], FederatedBookingRow]) -> FederatedBookingRow:
+        def once() -> FederatedBookingRow:
+            with self.client() as client:
+                return ask(client)
+
+        while True:
+            try:
+                return await asyncio.to_thread(once)
+            except ClientError:
+                await asyncio.sleep(0.2)
+
+    async def bookings(self) -> dict[str, FederatedBookingRow]:
+        """By name."""
+
+        def ask() -> list[FederatedBookingRow]:
+            with self.client(CAROL) as client:
+                return client.bookings()
+
+        try:
+            return {one["name"]: one for one in await asyncio.to_thread(ask)}
+        except ClientError:
+            return {}
+
+    async def bookings_as(self, states: Mapping[str, str], seconds: float = 60) -> None:
+        """Waits until these bookings stand so."""
+        found: dict[str, str] = {}
+        try:
+            async with asyncio.timeout(seconds):
+                while found != states:
+                    await asyncio.sleep(0.2)
+                    rows = await self.bookings()
+                    found = {name: rows[name]["state"] for name in states if name in rows}
+        except TimeoutError:
+            raise AssertionError(f"they stand so: {found}") from None
+
+    async def kept(self, *, confirmed: bool = False) -> dict[str, list[tuple[str, str, int]]]:
+        """By booking of the federation: where cores are kept for it, whose, and from when on; those alone
+        that are ``confirmed``.
+        """
+        found: dict[str, list[tuple[str, str, int]]] = {}
+        for name, house in self.houses.items():
+            for one in (await house.ask("/bookings"))["bookings"]:
+                if one["phase"] in LIVE and (one["confirmed"] or not confirmed):
+                    number = one["name"].split(".")[1]
+                    found.setdefault(number, []).append((name, one["owner"], one["start"]))
+        return found
+
+    async def bags_over(self, count: int, seconds: float = 120) -> list[BagRow]:
+        """All bags, once each of so many is over."""
+
+        def ask() -> list[BagRow]:
+            with self.client(CAROL) as client:
+                return client.bags()
+
+        rows: list[BagRow] = []
+        try:
+            async with asyncio.timeout(seconds):
+                while len(rows) < count or not all(row["over"] for row in rows):
+                    await asyncio.sleep(0.3)
+                    with contextlib.suppress(ClientError):
+                        rows = await asyncio.to_thread(ask)
+        except TimeoutError:
+            raise AssertionError(f"not over: {[row for row in rows if not row['over']]}") from None
+        return rows
+
+    def tasks(self) -> dict[str, Counter[int]]:
+        """By job of the federation that is an array: how often each of its tasks was started."""
+        found: dict[str, Counter[int]] = {}
+        for house in self.houses.values():
+            cluster = house.server.cluster
+            for name, job in cluster.jobs.items():
+                mark = _MARK.search(job.order.variables)
+                if mark is not None and job.index is not None and cluster.runs.get(name, 0):
+                    found.setdefault(mark.group(1), Counter())[job.index] += cluster.runs[name]
+        return found
+
+    async def groups(self) -> list[dict[str, Any]]:
+        def ask() -> list[dict[str, Any]]:
+            with self.client(CAROL) as client:
+                return client.groups()
+
+        try:
+            return await asyncio.to_thread(ask)
+        except ClientError:
+            return []
+
+    async def groups_over(self, count: int, seconds: float = 120) -> list[dict[str, Any]]:
+        """All groups, once each of so many is over."""
+        rows: list[dict[str, Any]] = []
+        try:
+            async with asyncio.timeout(seconds):
+                while len(rows) < count or not all(row["over"] for row in rows):
+                    await asyncio.sleep(0.3)
+                    rows = await self.groups()
+        except TimeoutError:
+            raise AssertionError(f"not over: {[row for row in rows if not row['over']]}") from None
+        return rows
+
+    def starts(self) -> dict[str, list[float]]:
+        """By job or group of the federation, when each of its jobs was started, by its server's clock."""
+        found: dict[str, list[float]] = {}
+        for house in self.houses.values():
+            for job in house.server.cluster.jobs.values():
+                mark = _MARK.search(job.order.variables)
+                if mark is not None and job.started is not None:
+                    found.setdefault(mark.group(1), []).append(job.started)
+        return found
+
+    async def jobs(self) -> list[JobRow]:
+        def ask() -> list[JobRow]:
+            with self.client(CAROL) as client:
+                return client.jobs()
+
+        try:
+            return await asyncio.to_thread(ask)
+        except ClientError:
+            return []
+
+    async def until_over(self, count: int, seconds: float = 90) -> list[JobRow]:
+        """All jobs, once each of so many is over."""
+        rows: list[JobRow] = []
+        try:
+            async with asyncio.timeout(seconds):
+                while len(rows) < count or not all(row["over"] for row in rows):
+                    await asyncio.sleep(0.3)
+                    rows = await self.jobs()
+        except TimeoutError:
+            left = [row for row in rows if not row["over"]]
+            raise AssertionError(f"{len(rows)} of {count} known, not over: {left}") from None
+        return rows
+
+    def runs(self) -> Counter[str]:
+        """How often each of the federation's jobs was started, over all servers."""
+        found: Counter[str] = Counter()
+        for house in self.houses.values():
+            cluster = house.server.cluster
+            for name, job in cluster.jobs.items():
+                mark = _MARK.search(job.order.variables)
+                assert mark is not None, job.order
+                found[mark.group(1)] += cluster.runs.get(name, 0)
+        return found

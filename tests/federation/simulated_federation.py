@@ -1,0 +1,401 @@
+"""Simulated clusters, each a real engine with a small server, under the production federation state and
+workers.
+
+There are no sockets and no clock: a request is a call. Any request may be lost before or after the cluster
+processes it, and the federation may be killed between any two requests.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from threading import Event as Flag
+from threading import RLock
+from typing import Any
+
+from research.federations.wires import EngineWire
+from schedd.api.transfers import transfer_view
+from schedd.client import Unreachable
+from schedd.dialect import family_of
+from schedd.engine.show.view import publish
+from schedd.federation.bookings.bookings import FederationBooking
+from schedd.federation.bookings.decisions import LIVE
+from schedd.federation.coallocation.coallocations import CoAllocation
+from schedd.federation.event_log import FederationLog
+from schedd.federation.routing.cluster_status import TransferStatus
+from schedd.federation.settings import ClusterSettings, FederationSettings
+from schedd.federation.state.federation_state import ClusterReport, FederationState
+from schedd.federation.workers.bag_worker import BagWorker
+from schedd.federation.workers.booking_worker import BookingWorker
+from schedd.federation.workers.coallocation_worker import CoAllocationWorker
+from schedd.service.questions.forks import Fork
+from schedd.wire import (
+    Act,
+    BagEndReported,
+    BookingStep,
+    Event,
+    JobFacts,
+    Run,
+    RunAccepted,
+    TransferDecision,
+    TransferStepDone,
+)
+from tests.engine.cluster import Cluster, T
+
+SEEN = tuple(TransferStatus.__dataclass_fields__)
+
+
+class Killed(BaseException):
+    """The federation's process is gone, in the middle of what it did: nothing there catches that."""
+
+
+class SimulatedCluster(Cluster):
+    """A cluster to which jobs are handed over; ``deaf``: its adapter carries no step of a transfer out;
+    ``refuses``: why its server starts nothing.
+    """
+
+    def __init__(self, name: str, nodes: int = 2) -> None:
+        self.name = name
+        self.deaf = False
+        self.refuses = ""
+        self.full = ""
+        """Why its server takes no arrays."""
+        self.turn = RLock()
+        self.undone: list[TransferDecision] = []
+        self.handed: dict[str, str] = {}
+        self.began: dict[str, int] = {}
+        self.starts: Counter[str] = Counter()
+        super().__init__(nodes, site={"bookings": {"most": 20}})
+
+    def _handle(self, events: tuple[Event, ...]) -> None:
+        while True:
+            decisions = self.engine.handle(events, self.server.now).decisions
+            self.decisions += decisions
+            self.undone += [one for one in decisions if isinstance(one, TransferDecision)]
+            found: list[Event] = []
+            for one in decisions if self.obeys else ():
+                if isinstance(one, Run) and self.refuses:
+                    found += self.server.refuse(one, 15046, self.refuses)
+                elif isinstance(one, Run):
+                    came = self.server.run(one)
+                    if isinstance(came[0], RunAccepted):
+                        self.began[one.job_id] = self.server.now
+                        self.starts[one.job_id] += 1
+                    found += came
+            while self.undone and not self.deaf:
+                found += self._carry_out(self.undone.pop(0))
+            events = tuple(found)
+            wake = self.engine.next_wake
+            if not events and (wake is None or wake > self.server.now):
+                return
+
+    def _carry_out(self, one: TransferDecision) -> Iterator[Event]:
+        server, job = self.server, self.handed.get(one.transfer, "")
+        done = True
+        if one.step == "submit" and one.submission is not None:
+            number, array = len(self.handed) + 1, one.submission.array
+            job = f"{number}[].{self.name}" if array else f"{number}.{self.name}"
+            if self.full and array:
+                job, done = "", False
+            else:
+                self.handed[one.transfer] = job
+            first, _, last = array.partition("-")
+            names = (
+                [job.replace("[]", f"[{i}]") for i in range(int(first), int(last) + 1)] if array else [job]
+            )
+            for name in names if job else ():
+                facts = JobFacts(
+                    id=name,
+                    owner=f"{one.submission.user}@login",
+                    queue="batch",
+                    submitted=server.now,
+                    state="H",
+                    holds="o",
+                    resources=dict(one.submission.resources),
+                    family=family_of(one.submission.resources),
+                    array=job if array else "",
+                )
+                yield from server.submit(facts, int(one.submission.variables.get("RUN", 100)))
+        elif job:
+            for name in self.members(job):
+                if one.step == "release":
+                    yield from server.release(name)
+                elif server.jobs[name].state == "R" and one.step == "withdraw":
+                    done = False
+                else:
+                    yield from server.delete(name)
+        yield TransferStepDone(
+            id=server.event_id(),
+            time=server.now,
+            decision_id=one.id,
+            transfer=one.transfer,
+            step=one.step,
+            done=done,
+            server_job=job,
+            text="" if done else self.full if one.step == "submit" else "some of it run",
+        )
+
+    def members(self, job: str) -> list[str]:
+        """The jobs of an array that the server has, or the one that is none."""
+        head, bracket, rest = job.partition("[]")
+        names = list(self.server.jobs)
+        return [
+            one
+            for one in names
+            if one == job or (bracket and one.startswith(f"{head}[") and one.endswith(rest))
+        ]
+
+    def started(self) -> dict[str, int]:
+        """When jobs that were handed over were started, by transfer."""
+        return {name: self.began[job] for name, job in self.handed.items() if job in self.began}
+
+    def report(self) -> ClusterReport:
+        published = publish(self.engine.state)
+        found = {}
+        for name, record in published.transfers.items():
+            seen = transfer_view(published, record)
+            found[name] = TransferStatus(**{one: getattr(seen, one) for one in SEEN})
+        return ClusterReport(transfers=found, cpus=8, generation=published.generation)
+
+
+class SimulatedConnection(EngineWire):
+    """What the keeper takes for a client of the cluster's schedd; requests and answers may be lost."""
+
+    def __init__(self, provider: SimulatedCluster, region: "SimulatedFederation") -> None:
+        self._at, self._region = provider, region
+        super().__init__(
+            provider.engine,
+            self._send,
+            provider.server.event_id,
+            self._fork,
+            lambda: provider.server.now,
+        )
+
+    def _send(self, event: Event) -> None:
+        self._region.weather(self._at)
+        with self._at.turn:
+            self._at.tell(event)
+        self._region.weather(self._at)
+        what = event.act if isinstance(event, BookingStep) else event.type
+        if self._region.after.get(what, 0):
+            self._region.after[what] -= 1
+            raise Unreachable("the answer is lost")
+
+    def _fork(self) -> Fork:
+        state = self._at.engine.state
+        return Fork(state.plan.fork(), publish(state), state.limits.copy(), state.columns)
+
+    def do_with_booking(self, name: str, act: Act) -> dict[str, Any]:
+        if act == self._region.lost:
+            raise Unreachable("the network is cut")
+        return super().do_with_booking(name, act)
+
+    def bookings(self) -> list[dict[str, Any]]:
+        self._region.weather(self._at)
+        return super().bookings()
+
+    def report_bag_end(self, name: str, end: int) -> None:
+        self._send(BagEndReported(**self._id(), array=self._at.handed[name], end=end))
+
+    def what_if(self, **asked: Any) -> dict[str, Any]:
+        self._region.weather(self._at)
+        with self._at.turn:
+            return super().what_if(**asked)
+
+
+class SimulatedCoAllocationWorker(CoAllocationWorker):
+    """The keeper, over these wires."""
+
+    region: "SimulatedFederation"
+
+    def _client(self, cluster: str) -> Any:
+        return SimulatedConnection(self.region.clusters[cluster], self.region)
+
+
+class SimulatedFederation:
+    """``loss``: how likely a request, or its answer, is lost; ``death``: that the federation dies there.
+    Those named in ``openpbs`` have such a server, others a TORQUE.
+    """
+
+    def __init__(
+        self, directory: Path, names: str = "ab", seed: int = 0, openpbs: str = "", **groups: Any
+    ) -> None:
+        self.chance = random.Random(seed)
+        self.loss = self.death = 0.0
+        self.lost = ""
+        """An act on bookings that never gets through."""
+        self.after: dict[str, int] = {}
+        """By act: so many requests get through, and their answers do not."""
+        self.dies_at = 0
+        """The request or answer at which the federation dies; 0: none."""
+        self.clusters = {name: SimulatedCluster(name) for name in names}
+        self.cut: set[str] = set()
+        (directory / "token").write_text("x")
+        one = {"url": "http://127.0.0.1:9", "token_file": str(directory / "token"), "realms": ["org"]}
+        self.settings = FederationSettings.model_validate(
+            {
+                "clusters": {
+                    name: {**one, "cluster": name, "family": "openpbs" if name in openpbs else "torque"}
+                    for name in names
+                },
+                "routing": {"again": "1s", "poll": 0.1},
+                "groups": {"gain": "5s", **groups},
+            }
+        )
+        self.log = FederationLog(f"sqlite:///{directory}/fed.sqlite", "here", 600.0)
+        assert self.log.leadership.try_acquire()
+        self.begin()
+
+    @property
+    def now(self) -> int:
+        """The moment at all clusters."""
+        return next(iter(self.clusters.values())).server.now
+
+    def begin(self) -> None:
+        """A federation that has the log alone."""
+        self.federation = FederationState(
+            self.settings, self.log, dict.fromkeys(self.clusters, "x"), lambda: self.now
+        )
+        self.keeper = SimulatedCoAllocationWorker(
+            self.federation, self.federation.cluster_tokens, Flag(), lambda: self.now
+        )
+        self.keeper.region = self
+        self.bags = BagWorker(self.federation, Flag(), lambda: self.now, self.connect)
+        self.bookings = BookingWorker(self.federation, Flag(), lambda: self.now, self.connect)
+        self.look()
+
+    def connect(self, settings: ClusterSettings, token: str) -> Any:
+        """What the threads of jobs and of bags take for a client."""
+        del token
+        return SimulatedConnection(self.clusters[settings.cluster], self)
+
+    def act(self) -> None:
+        """What is to be done for single jobs, and for the shares of bags."""
+        for name, provider in self.clusters.items():
+            for one in self.federation.pending_actions(name):
+                wire = SimulatedConnection(provider, self)
+                try:
+                    if one.kind == "submit":
+                        wire.submit_held(one.transfer, one.body or {})
+                    elif one.kind == "release":
+                        wire.release_transfer(one.transfer)
+                    else:
+                        wire.withdraw_transfer(one.transfer)
+                except Unreachable:
+                    continue
+
+    def weather(self, provider: SimulatedCluster) -> None:
+        """A request, or an answer, is on its way."""
+        if self.dies_at:
+            self.dies_at -= 1
+            if not self.dies_at:
+                raise Killed
+        if self.death and self.chance.random() < self.death:
+            raise Killed
+        if provider.name in self.cut or self.chance.random() < self.loss:
+            raise Unreachable("the network is cut")
+
+    def look(self) -> None:
+        """The federation polls its clusters."""
+        for name, provider in self.clusters.items():
+            if name in self.cut or self.chance.random() < self.loss:
+                self.federation.apply_report(name, ClusterReport("it does not answer"))
+            else:
+                self.federation.apply_report(name, provider.report())
+
+    def go(self, seconds: int, step: int = 1) -> None:
+        """Time passes; the federation does its rounds."""
+        end = self.now + seconds
+        while self.now < end:
+            pause = min(1 if self._starts_soon() else step, end - self.now)
+            for provider in self.clusters.values():
+                provider.at(provider.server.now - T + pause)
+            try:
+                self.look()
+                for name in list(self.federation.coallocations.open):
+                    self.keeper.process(name)
+                self.act()
+                for name in list(self.federation.bags.open):
+                    self.bags.process(name)
+                self.bookings.round()
+            except Killed:
+                self.begin()
+
+    def _starts_soon(self) -> bool:
+        """Whether a group is about to start: then the federation's rounds are a second apart at most."""
+        soon = self.now + 2 * self.federation.coallocation_operations.rules.lead
+        groups = [self.federation.coallocations[name] for name in self.federation.coallocations.open]
+        return any(one.committed and not one.started_at and one.committed.start <= soon for one in groups)
+
+    def submit(self, *parts: Mapping[str, Any], owner: str = "ann@org", **options: Any) -> str:
+        """A group; each part is nodes or resources, and perhaps ``clusters`` and ``optional``."""
+        made = tuple(
+            {
+                "submission": {
+                    "script": "sleep 1",
+                    "resources": one.get("resources", {"nodes": one.get("nodes", "1:ppn=4")}),
+                },
+                "walltime": one.get("walltime", 100),
+                "clusters": tuple(one.get("clusters", ())),
+                "optional": one.get("optional", False),
+            }
+            for one in parts
+        )
+        return self.federation.coallocation_operations.submit(owner, made, options).id
+
+    def book(
+        self,
+        name: str,
+        within: tuple[int, int] = (0, 10_000),
+        owner: str = "ann@org",
+        duration: int = 100,
+        **more: Any,
+    ) -> str:
+        """A booking of a whole cluster, within so many seconds after the beginning; its number."""
+        asked = {
+            "resources": {"nodes": "2:ppn=4"},
+            "duration": duration,
+            "ready": T + within[0],
+            "deadline": T + within[1],
+            "freeze": 50,
+            **more,
+        }
+        return self.federation.booking_operations.request(owner, name, asked).id
+
+    def booking(self, name: str) -> FederationBooking:
+        """By its number, as it is now."""
+        return self.federation.bookings[name]
+
+    def booked(self) -> dict[str, list[tuple[str, int]]]:
+        """By booking of the federation: at which clusters cores are kept for it, and from when on."""
+        found: dict[str, list[tuple[str, int]]] = {}
+        for name, provider in self.clusters.items():
+            for one in provider.engine.state.bookings.values():
+                if one.phase in LIVE and not one.event.transfer:
+                    found.setdefault(one.name.split(".")[1], []).append((name, one.start - T))
+        return found
+
+    def group(self, name: str) -> CoAllocation:
+        """As it is now."""
+        return self.federation.coallocations[name]
+
+    def starts(self, name: str) -> dict[int, list[int]]:
+        """By part, when its jobs were started, in seconds after the beginning."""
+        found: dict[int, list[int]] = {}
+        for provider in self.clusters.values():
+            for transfer, moment in provider.started().items():
+                _, group, copy = transfer.split(".")
+                if group == name:
+                    part = self.group(name).component_jobs[int(copy) - 1].part
+                    found.setdefault(part, []).append(moment - T)
+        return found
+
+    def busy(self, cluster: str, count: int, walltime: int, **more: Any) -> None:
+        """Local jobs, each of a whole node."""
+        provider = self.clusters[cluster]
+        for _ in range(count):
+            number = len(provider.server.jobs) + len(provider.decisions)
+            provider.submit(f"{number}{cluster}l.s", "1:ppn=4", walltime, owner="bob@login", **more)
+
+    def close(self) -> None:
+        self.log.close()

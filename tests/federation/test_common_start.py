@@ -1,0 +1,95 @@
+"""Where the parts of a group go: one search over what plans say, without a federation."""
+
+from collections.abc import Iterable, Mapping
+from itertools import product
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schedd.federation.coallocation.coallocations import CoAllocationOptions, Component
+from schedd.federation.coallocation.common_start import CommonStart, find_common_start, merge_requests
+
+
+class Plans:
+    """Clusters of so many nodes, each free from a moment on; ``asked`` counts the questions."""
+
+    def __init__(self, nodes: Mapping[str, int], free: Mapping[str, int] | None = None) -> None:
+        self.nodes, self.free = nodes, free or {}
+        self.sizes: list[int] = []
+        self.asked = 0
+
+    def ask(self, asked: Iterable[tuple[str, tuple[int, ...], int]], after: int) -> dict[Any, int | None]:
+        found: dict[Any, int | None] = {}
+        for name, parts, _ in asked:
+            self.asked += 1
+            fits = sum(self.sizes[i] for i in parts) <= self.nodes[name]
+            found[name, parts] = max(after, self.free.get(name, 0)) if fits else None
+        return found
+
+    def find_common_start(
+        self, sizes: list[int], allowed: Mapping[int, tuple[str, ...]], first: int = 0
+    ) -> CommonStart | None:
+        self.sizes = sizes
+        parts = [Component({"resources": {"nodes": str(size)}}, 60) for size in sizes]
+        every = tuple(self.nodes)
+        names = {i: allowed.get(i, every) for i in range(len(sizes))}
+        return find_common_start(parts, CoAllocationOptions(), names, self.ask, 100, first=first)
+
+
+def test_a_part_that_may_go_anywhere_leaves_its_place_to_one_that_may_not() -> None:
+    for first in range(3):
+        found = Plans({"a": 2, "b": 2, "c": 2}).find_common_start([1, 1, 1], {2: ("c",)}, first)
+        assert found is not None
+        assert found.start == 100
+        assert found.places[2] == "c"
+
+
+def test_what_leads_nowhere_is_given_up_again() -> None:
+    found = Plans({"a": 3, "b": 2}).find_common_start([1, 2, 2], {1: ("a", "b"), 2: ("a", "b")})
+    assert found is not None
+    assert sorted(found.places.values()) == ["a", "a", "b"]
+
+
+def test_the_moment_is_when_the_last_of_them_is_free() -> None:
+    plans = Plans({"a": 2, "b": 2}, {"a": 500, "b": 300})
+    found = plans.find_common_start([2, 2], {})
+    assert found is not None
+    assert (found.start, sorted(found.places.values())) == (500, ["a", "b"])
+
+
+@given(
+    st.lists(st.integers(1, 4), min_size=1, max_size=5),
+    st.lists(st.integers(1, 6), min_size=1, max_size=3),
+    st.integers(0, 5),
+)
+def test_a_place_is_found_wherever_there_is_one(sizes: list[int], nodes: list[int], first: int) -> None:
+    names = "abc"[: len(nodes)]
+    plans = Plans(dict(zip(names, nodes, strict=True)))
+    found = plans.find_common_start(sizes, {}, first)
+    fits = any(
+        all(
+            sum(size for size, where in zip(sizes, places, strict=True) if where == name) <= plans.nodes[name]
+            for name in names
+        )
+        for places in product(names, repeat=len(sizes))
+    )
+    assert (found is not None) == fits
+    if found is not None:
+        for name in names:
+            assert sum(sizes[i] for i, where in found.places.items() if where == name) <= plans.nodes[name]
+
+
+def test_what_parts_ask_for_at_once_is_said_in_the_words_of_each() -> None:
+    def at_once(*asked: dict[str, str]) -> dict[str, str] | None:
+        return merge_requests([Component({"resources": one}, 60) for one in asked], 60)
+
+    walltime = {"walltime": "00:01:00"}
+    a, b = {"select": "2:ncpus=4"}, {"select": "1:ncpus=2", "walltime": "00:00:30"}
+    both, spread = {"select": "2:ncpus=4+1:ncpus=2"}, {"place": "scatter"}
+    assert at_once(a, b) == {**both, **walltime}
+    assert at_once({**a, **spread}, {**b, **spread}) == {**both, **spread, **walltime}
+    assert at_once({**a, **spread}, b) is None
+    assert at_once(a, {"nodes": "1"}) is None
+    assert at_once({**a, "mem": "1gb"}, b) is None
+    assert at_once({"nodes": "1"}, {"nodes": "2:ppn=4"}) == {"nodes": "1+2:ppn=4", **walltime}

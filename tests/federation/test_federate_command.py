@@ -1,0 +1,41 @@
+"""A federation while it leads."""
+
+import gc
+import threading
+import time
+from pathlib import Path
+
+from fastapi import FastAPI
+
+from schedd.api.federation_daemon import _lead_federation
+from schedd.federation.settings import FederationSettings
+from schedd.service.garbage import Garbage
+from schedd.supervision import Supervisor
+
+
+def test_while_it_leads_looks_for_garbage_go_through_what_is_new(tmp_path: Path) -> None:
+    cluster = {"url": "http://127.0.0.1:9", "token_file": str(tmp_path), "realms": ["org"], "timeout": 0.2}
+    store = {"url": f"sqlite:///{tmp_path}/fed.sqlite"}
+    settings = FederationSettings.model_validate({"store": store, "clusters": {"north": cluster}})
+    app, stopping = FastAPI(), threading.Event()
+    app.state.federation = None
+    leading = threading.Thread(
+        target=_lead_federation, args=(settings, {"north": "x"}, app, stopping, Supervisor())
+    )
+    leading.start()
+    try:
+        end = time.monotonic() + 30
+        while app.state.federation is None:
+            assert leading.is_alive()
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        assert _set_aside() == 1
+    finally:
+        stopping.set()
+        leading.join(30)
+    assert not leading.is_alive()
+    assert _set_aside() == 0
+
+
+def _set_aside() -> int:
+    return sum(isinstance(getattr(one, "__self__", None), Garbage) for one in gc.callbacks)

@@ -1,0 +1,254 @@
+"""A job that asks for what nobody asked before: who is asked, and when it is decided."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from research.federations.field import ClusterSpec, Place
+from schedd.engine.facts.slack import NONE
+from schedd.federation.event_log import FederationLog
+from schedd.federation.routing.cluster_status import PlanOffer
+from schedd.federation.routing.jobs import PlanQuestion
+from schedd.federation.routing.plan_offers import NEVER, PlanOffers
+from schedd.federation.routing.request_sizes import is_no_larger, request_size
+from schedd.federation.settings import FederationSettings
+from schedd.federation.state.federation_state import ClusterReport, FederationState
+from schedd.wire import JobFacts, JobQueued, NodeFacts
+
+START = 1_700_000_000
+
+
+def question(queue: str = "", user: str = "ann", **resources: str) -> PlanQuestion:
+    return PlanQuestion(tuple(sorted(resources.items())), queue, user)
+
+
+# ---- which of two is smaller -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("small", "large"),
+    [
+        ({"nodes": "2:ppn=4", "walltime": "3600"}, {"nodes": "3:ppn=4", "walltime": "3600"}),
+        ({"nodes": "2:ppn=2", "walltime": "60"}, {"nodes": "2:ppn=4", "walltime": "00:10:00"}),
+        ({"nodes": "1:ppn=4:fast"}, {"nodes": "2:ppn=4:fast"}),
+        ({"procs": "4", "mem": "2gb"}, {"procs": "5", "mem": "2048mb"}),
+        ({"select": "1:ncpus=2:mem=1gb"}, {"select": "4:ncpus=2:mem=2gb"}),
+    ],
+)
+def test_who_asks_for_no_more_of_anything_is_no_larger(small: dict[str, str], large: dict[str, str]) -> None:
+    one, other = request_size(question(**small)), request_size(question(**large))
+    assert is_no_larger(one, other)
+    assert is_no_larger(one, one)
+    assert not is_no_larger(other, one)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"nodes": "2:ppn=4"}, {"nodes": "4:ppn=2"}),
+        ({"nodes": "1:ppn=4:fast"}, {"nodes": "2:ppn=4"}),
+        ({"nodes": "1:ppn=4+1"}, {"nodes": "2:ppn=4+1"}),
+        ({"nodes": "n1"}, {"nodes": "n2"}),
+        ({"nodes": "1", "walltime": "soon"}, {"nodes": "1", "walltime": "60"}),
+        ({"nodes": "1"}, {"procs": "1"}),
+        ({"nodes": "1", "matlab": "1"}, {"nodes": "1"}),
+        ({"nodes": "1", "matlab": "1"}, {"nodes": "1", "matlab": "2"}),
+    ],
+)
+def test_others_cannot_be_compared(one: dict[str, str], other: dict[str, str]) -> None:
+    sizes = request_size(question(**one)), request_size(question(**other))
+    assert not is_no_larger(*sizes)
+    assert not is_no_larger(*reversed(sizes))
+    a, b = request_size(question(nodes="1")), request_size(question("long", nodes="2"))
+    assert not is_no_larger(a, b), "another queue has other limits"
+    assert not is_no_larger(a, request_size(question(user="bob", nodes="2")))
+
+
+# ---- bounds ----------------------------------------------------------------------------------------------
+
+
+def answered(plan_offers: PlanOffers, one: PlanQuestion, start: int | None, now: int) -> None:
+    plan_offers.store_answers({one: (PlanOffer(start, None if start is None else start + 60), 1)}, now)
+
+
+def test_a_plan_starts_no_larger_job_before_a_smaller_one() -> None:
+    plan_offers = PlanOffers(2.0, 60.0)
+    new = question(nodes="3")
+    assert plan_offers.start_bound(new, 0) is None
+    for nodes, start in (("1", 100), ("2", 300), ("4", 900)):
+        answered(plan_offers, question(nodes=nodes), start, 0)
+    assert plan_offers.start_bound(new, 1) is None, "what was found a moment ago counts"
+    assert plan_offers.start_bound(new, 2) == plan_offers.bounds[new] == 300
+    answered(plan_offers, question(nodes="2"), None, 3)
+    assert plan_offers.start_bound(new, 4) == NEVER
+    answered(plan_offers, new, 500, 5)
+    assert not plan_offers.bounds
+    assert not plan_offers.is_pending(new)
+
+
+def test_bounds_that_nobody_asks_for_are_forgotten() -> None:
+    plan_offers = PlanOffers(2.0, 60.0)
+    answered(plan_offers, question(nodes="1"), 100, 0)
+    assert plan_offers.start_bound(question(nodes="2"), 0) == 100
+    plan_offers.due_questions(1, 301, 10)
+    assert not plan_offers.bounds
+
+
+@given(st.lists(st.tuples(st.integers(1, 9), st.integers(0, 9)), max_size=8), st.integers(1, 9))
+def test_a_bound_is_never_above_what_such_a_plan_says(room: list[tuple[int, int]], nodes: int) -> None:
+    free = {start: count for count, start in room} | {10: 9}
+
+    def start(wanted: int) -> int:
+        return min(at for at, count in free.items() if count >= wanted)
+
+    plan_offers = PlanOffers(2.0, 60.0)
+    for count, _ in room:
+        answered(plan_offers, question(nodes=str(count)), start(count), 0)
+    bound = plan_offers.start_bound(question(nodes=str(nodes)), 0)
+    assert bound is None or bound <= start(nodes)
+
+
+@given(st.data())
+@settings(max_examples=30, deadline=None)
+def test_the_plans_of_real_engines_start_no_larger_job_before_a_smaller_one(data: st.DataObject) -> None:
+    nodes = tuple(NodeFacts(name=f"n{i}", cpus=4, properties=("fast",) if i % 2 else ()) for i in range(4))
+    place = Place(ClusterSpec("a", nodes), "conservative", START, {}, NONE)
+
+    def facts(name: str) -> tuple[PlanQuestion, JobFacts]:
+        draw = data.draw
+        units = (
+            f"{draw(st.integers(1, 4))}:ppn={draw(st.integers(1, 4))}{draw(st.sampled_from(['', ':fast']))}"
+        )
+        asks = {"nodes": units, "walltime": str(draw(st.integers(1, 9)) * 100)}
+        job = JobFacts(id=name, owner="ann", queue="batch", submitted=START, family="torque", resources=asks)
+        return question(**asks), job
+
+    for number in range(data.draw(st.integers(1, 8))):
+        _, job = facts(f"{number}.s")
+        place.engine.handle([JobQueued(id=f"q{number}", time=START, job=job)], START)
+    asked = [facts("") for _ in range(6)]
+    starts = [place.offer(job, START) for _, job in asked]
+    for (one, _), first in zip(asked, starts, strict=True):
+        for (other, _), second in zip(asked, starts, strict=True):
+            if second is not None and is_no_larger(request_size(one), request_size(other)):
+                assert first is not None
+                assert first[0] <= second[0], (one, other)
+
+
+# ---- who is asked ----------------------------------------------------------------------------------------
+
+NAMES = [f"c{number:02}" for number in range(30)]
+
+
+class Hall:
+    """Federation over thirty reachable clusters; cluster n starts one-node jobs ``n * 100`` seconds from
+    now.
+    """
+
+    def __init__(self, path: Path, **more: Any) -> None:
+        self.now = 1_700_000_000
+        place = {"url": "http://127.0.0.1:9", "token_file": str(path), "realms": ["org"]}
+        chosen = {"clusters": {name: {**place, "cluster": name} for name in NAMES}, **more}
+        self.log = FederationLog(f"sqlite:///{path}/fed.sqlite", "here", 600.0)
+        assert self.log.leadership.try_acquire()
+        self.federation = FederationState(
+            FederationSettings.model_validate(chosen), self.log, dict.fromkeys(NAMES, "x"), lambda: self.now
+        )
+        self.look(*NAMES)
+        assert self.submit("1").attempts == ()
+        for number, name in enumerate(NAMES):
+            self.answer(name, 100 * number)
+        assert self.chosen("1") == "c00" or self.federation.settings.routing.policy == "random"
+
+    def look(self, *names: str) -> None:
+        for name in names:
+            self.federation.apply_report(name, ClusterReport(transfers={}, generation=1))
+
+    def submit(self, nodes: str, walltime: int = 60) -> Any:
+        asks = {"nodes": nodes, "walltime": str(walltime)}
+        job = {"script": "x", "resources": asks, "attributes": {}, "variables": {}, "queues": {}}
+        return self.federation.submit("ann@org", {**job, "cpu_seconds": 0, "walltime": walltime})
+
+    def asked(self) -> list[str]:
+        """Who has something to answer that was never answered."""
+        return [name for name in NAMES if self.federation.due_questions(name)]
+
+    def answer(self, name: str, after: int | None, length: int = 60) -> None:
+        start = self.now + after if after is not None else None
+        offer = PlanOffer(start, start + length if start is not None else None)
+        self.federation.store_answers(name, dict.fromkeys(self.federation.due_questions(name), (offer, 1)))
+
+    def chosen(self, job: str) -> str:
+        attempts = self.federation.jobs[job].attempts
+        return attempts[0].cluster if attempts else ""
+
+
+@pytest.fixture
+def hall(tmp_path: Path) -> Iterator[Hall]:
+    made = Hall(tmp_path)
+    yield made
+    made.log.close()
+
+
+def test_those_that_can_be_best_are_asked_and_it_is_decided_when_no_other_can(hall: Hall) -> None:
+    job = hall.submit("2").id
+    assert hall.asked() == NAMES[:8]
+    for name in NAMES[:3]:
+        hall.answer(name, 1_000)
+    assert hall.chosen(job) == "", "the fourth may start it in 300 s"
+    hall.answer("c03", 350)
+    assert hall.chosen(job) == "c03", "no other starts it before 400 s"
+    assert hall.asked() == NAMES[4:8]
+
+
+def test_the_next_are_asked_when_the_first_are_no_better(hall: Hall) -> None:
+    job = hall.submit("2").id
+    for name in NAMES[:4]:
+        hall.answer(name, 9_000)
+    assert hall.asked() == NAMES[4:16]
+    for name in NAMES[4:16]:
+        hall.answer(name, 9_000 if name != "c10" else 1_650)
+    assert hall.asked()[0] == "c16"
+    assert hall.chosen(job) == "", "the sixteenth may start it in 1,600 s"
+    hall.answer("c16", None)
+    assert hall.chosen(job) == "c10"
+
+
+def test_the_next_such_job_is_decided_at_once(hall: Hall) -> None:
+    hall.submit("2")
+    for name in NAMES[:4]:
+        hall.answer(name, 310)
+    again = hall.submit("2")
+    assert again.attempts
+    assert again.attempts[0].cluster in NAMES[:4]
+
+
+def test_one_that_hangs_holds_up_a_job_for_a_moment_alone(hall: Hall) -> None:
+    job = hall.submit("2").id
+    hall.answer("c01", 2_750)
+    for count in (16, 24, 30):
+        hall.now += 2
+        hall.look("c05")
+        assert hall.asked() == [name for name in NAMES[:count] if name != "c01"]
+    for name in NAMES[1:]:
+        hall.answer(name, 9_000)
+    assert hall.chosen(job) == "", "the first has not said anything"
+    hall.now += 31
+    hall.look("c05")
+    assert hall.chosen(job) == "c01"
+
+
+def test_what_is_like_nothing_that_was_asked_goes_to_all(hall: Hall) -> None:
+    hall.submit("1:fast")
+    assert hall.asked() == NAMES
+
+
+def test_policies_that_do_not_go_by_the_plans_hear_all(tmp_path: Path) -> None:
+    hall = Hall(tmp_path, routing={"policy": "random"})
+    hall.submit("2")
+    assert hall.asked() == NAMES
+    hall.log.close()

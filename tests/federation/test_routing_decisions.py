@@ -1,0 +1,355 @@
+"""The federation's core: no job twice, none lost, whatever is cut, killed, refused or repeated."""
+
+import random
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schedd.federation.events import decode, encode
+from schedd.federation.routing.candidates import compute_loads, job_priority
+from schedd.federation.routing.cluster_status import ClusterStatus, PlanOffer, RoutingRules, TransferStatus
+from schedd.federation.routing.decisions import decide, observe_transfers, pending_actions
+from schedd.federation.routing.events import (
+    AttemptHeld,
+    AttemptReleased,
+    AttemptReleaseRequested,
+    ClusterChosen,
+    JobEvent,
+    JobSubmitted,
+    WithdrawalRequested,
+)
+from schedd.federation.routing.jobs import FederationJobs, ImpossibleError, PlanQuestion
+from schedd.federation.routing.policies import RoutingCandidate, RoutingPolicy
+from schedd.federation.routing.priorities import LEVELS, Backlog
+from tests.federation.cluster_model import Cluster
+
+JOB = {"script": "sleep 1", "resources": {"nodes": "1"}, "cpu_seconds": 100}
+USERS = {"ann@org": {"a": "ann", "b": "ann", "c": "ann1"}}
+RULES = RoutingRules(patience=5, threshold=100, moves=2)
+ASKED = (("nodes", "1"),)
+
+
+def offered(start: int, end: int, user: str = "ann", **more: float) -> dict[PlanQuestion, PlanOffer]:
+    """What a plan says of a job such as JOB."""
+    return {PlanQuestion(ASKED, "", user): PlanOffer(start, end, **more)}  # type: ignore[arg-type]
+
+
+class RoutingModel:
+    """A log, and what is made of it; killed, it has the log alone."""
+
+    def __init__(self, clusters: dict[str, Cluster], chance: random.Random) -> None:
+        self.clusters = clusters
+        self.chance = chance
+        self.log: list[str] = []
+        self.now = 0
+        self.known: dict[str, dict[str, TransferStatus]] = {}
+        """What was seen of each cluster's transfers since the last kill."""
+        self.lives = 0
+        self.kill()
+
+    def kill(self) -> None:
+        self.jobs = FederationJobs()
+        for text in self.log:
+            event = decode(text)
+            assert isinstance(event, JobEvent)
+            self.jobs.apply(event)
+        self.seen = {name: ClusterStatus("not asked yet", self.now) for name in self.clusters}
+        self.known.clear()
+        self.lives += 1
+
+    def take(self, events: list[JobEvent]) -> None:
+        for event in events:
+            self.log.append(encode(event))
+            self.jobs.apply(event)
+            if self.chance.random() < 0.02:
+                self.kill()  # between two events of one decision
+                return
+
+    def round(self, name: str) -> None:
+        """One cluster is asked; each request and each answer may be lost."""
+        cluster = self.clusters[name]
+        lossy = self.chance.random() < 0.3
+        for action in list(pending_actions(self.jobs, RULES, name)):
+            if not cluster.cut and not (lossy and self.chance.random() < 0.5):
+                cluster.ask(action)
+        if cluster.cut or (lossy and self.chance.random() < 0.5):
+            since = self.seen[name].since if self.seen[name].away else self.now
+            self.seen[name] = ClusterStatus("cut off", since, self.seen[name].transfers)
+        else:
+            start = self.chance.randrange(100, 9000)
+            offers = offered(start, start + 100, USERS["ann@org"][name])
+            self.seen[name] = ClusterStatus("", self.now, dict(cluster.transfers), offers, cpus=10)
+            old = self.known.get(name)
+            changed = None  # the first look after a kill is at all of them
+            if old is not None:
+                changed = [one for one, seen in cluster.transfers.items() if old.get(one) != seen]
+            lives = self.lives
+            for _ in range(4):
+                events = observe_transfers(self.jobs, RULES, name, cluster.transfers, self.now, changed)
+                self.take(events)
+                if not events or self.lives != lives:
+                    break
+            if self.lives == lives:
+                self.known[name] = dict(cluster.transfers)
+        self.take(decide(self.jobs, RULES, self.seen, self.now, USERS))
+
+
+@given(st.integers(0, 1 << 32))
+@settings(max_examples=150)
+def test_no_job_runs_twice_and_none_is_lost(seed: int) -> None:
+    chance = random.Random(seed)
+    ran: Counter[str] = Counter()
+    clusters = {name: Cluster(name, chance, ran) for name in "abc"}
+    fed = RoutingModel(clusters, chance)
+    for step in range(400):
+        fed.now += chance.randrange(4)
+        if step < 200 and len(fed.jobs.by_id) < 8 and chance.random() < 0.1:
+            number = str(len(fed.jobs.by_id) + 1)
+            fed.take([JobSubmitted(job=number, time=fed.now, owner="ann@org", submission=JOB)])
+        if chance.random() < 0.05:
+            cluster = chance.choice(list(clusters.values()))
+            cluster.cut = not cluster.cut
+        if chance.random() < 0.02:
+            fed.kill()
+        fed.round(chance.choice("abc"))
+        for cluster in clusters.values():
+            cluster.live()
+        assert not ran or max(ran.values()) == 1
+    for cluster in clusters.values():
+        cluster.cut = False
+    for _ in range(2000):  # all is well again: what is open comes to its end
+        fed.now += 1
+        fed.round(chance.choice("abc"))
+        for cluster in clusters.values():
+            cluster.live()
+        if not fed.jobs.open:
+            break
+    assert not fed.jobs.open, [fed.jobs[name] for name in fed.jobs.open]
+    for job in fed.jobs.by_id.values():
+        assert ran[job.id] == (job.over == "ended"), job
+        # Only where every cluster refused it a job does not run.
+        assert job.over == "ended" or {a.cluster for a in job.attempts if a.phase == "refused"} == set("abc")
+
+
+def taken(*events: JobEvent) -> FederationJobs:
+    jobs = FederationJobs()
+    jobs.apply(JobSubmitted(job="1", time=0, owner="ann@org", submission=JOB))
+    for event in events:
+        jobs.apply(event)
+    return jobs
+
+
+def chosen(attempt: int, cluster: str, start: int = 50, end: int = 150) -> ClusterChosen:
+    return ClusterChosen(
+        job="1", attempt=attempt, time=1, cluster=cluster, user="ann", start=start, end=end, why="plan"
+    )
+
+
+def of(kind: type, attempt: int, **more: object) -> JobEvent:
+    return kind(job="1", attempt=attempt, time=2, **more)  # type: ignore[no-any-return]
+
+
+OUT = (
+    chosen(1, "a"),
+    of(AttemptHeld, 1, server_job="7.a"),
+    of(AttemptReleaseRequested, 1),
+    of(AttemptReleased, 1),
+)
+
+
+def test_two_attempts_are_never_let_go_at_once() -> None:
+    jobs = taken(*OUT, chosen(2, "b"), of(AttemptHeld, 2, server_job="8.b"))
+    with pytest.raises(ImpossibleError):
+        jobs.apply(of(AttemptReleaseRequested, 2))
+    jobs.apply(of(WithdrawalRequested, 1, why="moves"))
+    with pytest.raises(ImpossibleError):  # it may still be running there
+        jobs.apply(of(AttemptReleaseRequested, 2))
+
+
+def seen(**more: ClusterStatus) -> dict[str, ClusterStatus]:
+    there = TransferStatus("released", "7.a", "planned", True, planned_start=5000, planned_end=9000)
+    found = {
+        "a": ClusterStatus(transfers={"fed.1.1": there}),
+        "b": ClusterStatus(offers=offered(1000, 5000)),
+    }
+    return {**found, **more}
+
+
+def test_a_waiting_job_moves_where_it_ends_earlier_by_the_threshold() -> None:
+    jobs = taken(*OUT)
+    (event,) = decide(jobs, RULES, seen(), 10, USERS)
+    assert isinstance(event, ClusterChosen)
+    assert (event.cluster, event.attempt) == ("b", 2)
+    little = seen(b=ClusterStatus(offers=offered(4950, 8950)))
+    assert decide(jobs, RULES, little, 10, USERS) == []
+    assert decide(jobs, RoutingRules(moves=0), seen(), 10, USERS) == []
+
+
+def test_a_job_that_is_named_twice_is_decided_once() -> None:
+    jobs = taken(*OUT)
+    assert len(decide(jobs, RULES, seen(), 10, USERS, ["1", "1"])) == 1
+
+
+def test_a_job_never_moves_past_its_promise() -> None:
+    jobs = taken(*OUT)
+    there = TransferStatus(
+        "released", "7.a", "planned", True, planned_start=5000, planned_end=9000, promised_start=900
+    )
+    late = seen(a=ClusterStatus(transfers={"fed.1.1": there}))
+    assert decide(jobs, RULES, late, 10, USERS) == []
+
+
+def held(start: int | None, end: int | None) -> ClusterStatus:
+    """The cluster of the second attempt, which is on hold there with its place kept."""
+    state = "planned" if start is not None else "waiting"
+    place = TransferStatus("held", "8.b", state, planned_start=start, planned_end=end)
+    return ClusterStatus(transfers={"fed.1.2": place})
+
+
+def test_the_old_place_is_given_up_only_when_the_job_has_its_place_in_the_new_plan() -> None:
+    jobs = taken(*OUT, chosen(2, "b", 1000, 5000))
+    (asked,) = pending_actions(jobs, RULES, "b")
+    assert (asked.body or {})["keep_for"] > 0
+    assert decide(jobs, RULES, seen(), 10, USERS) == []
+    jobs.apply(of(AttemptHeld, 2, server_job="8.b"))
+    assert decide(jobs, RULES, seen(b=held(None, None)), 3, USERS) == []  # the place may come yet
+    (event,) = decide(jobs, RULES, seen(b=held(1000, 5000)), 10, USERS)
+    assert (event.type, getattr(event, "attempt", 0)) == ("withdrawal_requested", 1)
+
+
+def test_a_move_is_given_up_where_no_place_is_kept_or_another_took_it() -> None:
+    jobs = taken(*OUT, chosen(2, "b", 1000, 5000), of(AttemptHeld, 2, server_job="8.b"))
+    for there in (held(None, None), held(4990, 8990)):
+        (event,) = decide(jobs, RULES, seen(b=there), 10, USERS)
+        assert (event.type, getattr(event, "attempt", 0)) == ("withdrawal_requested", 2)
+    promised = TransferStatus("released", "7.a", "planned", True, planned_end=9000, promised_start=1500)
+    late = seen(a=ClusterStatus(transfers={"fed.1.1": promised}), b=held(1600, 5600))
+    (event,) = decide(jobs, RULES, late, 10, USERS)
+    assert (event.type, getattr(event, "attempt", 0)) == ("withdrawal_requested", 2)
+
+
+def test_a_running_job_stays_and_its_copy_is_given_up() -> None:
+    jobs = taken(*OUT, chosen(2, "b", 1000, 5000), of(AttemptHeld, 2, server_job="8.b"))
+    runs = TransferStatus("released", "7.a", "running", True)
+    (event,) = decide(jobs, RULES, seen(a=ClusterStatus(transfers={"fed.1.1": runs})), 10, USERS)
+    assert isinstance(event, WithdrawalRequested)
+    assert event.attempt == 2
+
+
+def test_a_cluster_that_does_not_answer_is_passed_over_and_a_job_let_go_there_stays() -> None:
+    jobs = taken(chosen(1, "a"))
+    away = {"a": ClusterStatus("cut off", 0), "b": ClusterStatus(offers=offered(1, 2))}
+    assert decide(jobs, RULES, away, 4, USERS) == []  # it may answer yet
+    (event,) = decide(jobs, RULES, away, 20, USERS)
+    assert isinstance(event, WithdrawalRequested)
+    jobs.apply(event)
+    (event,) = decide(jobs, RULES, away, 21, USERS)
+    assert isinstance(event, ClusterChosen)
+    assert event.cluster == "b"
+    assert decide(taken(*OUT), RULES, away, 10_000, USERS) == []
+
+
+def test_who_has_no_user_anywhere_is_told_so() -> None:
+    jobs = FederationJobs()
+    jobs.apply(JobSubmitted(job="1", time=0, owner="eve@else", submission=JOB))
+    (event,) = decide(jobs, RULES, seen(), 10, {"eve@else": {}})
+    assert event.type == "job_failed"
+    assert event.text == "a: eve@else has no user there; b: eve@else has no user there"
+
+
+def test_work_sent_to_a_cluster_counts_before_its_plan_knows_it() -> None:
+    """Else all jobs that come at once would go to the same cluster."""
+    jobs = FederationJobs()
+    for number in range(1, 11):
+        jobs.apply(JobSubmitted(job=str(number), time=0, owner="ann@org", submission=JOB))
+    offers = offered(0, 10)
+    clusters = {name: ClusterStatus(offers=offers, cpus=cpus) for name, cpus in (("a", 4), ("b", 1))}
+    events = decide(jobs, RULES, clusters, 1, USERS)
+    assert Counter(e.cluster for e in events if isinstance(e, ClusterChosen)) == {"a": 8, "b": 2}
+
+
+def test_policies_choose_by_their_own_rule() -> None:
+    early = RoutingCandidate("early", "ann", start=10, end=1000)
+    short = RoutingCandidate("short", "ann", start=500, end=600)
+    assert RoutingPolicy.PLAN.best([early, short], 0, "1") is short
+    assert RoutingPolicy.LEAST_LOADED.best([early, short], 0, "1") is early
+    far = RoutingCandidate("far", "ann", start=0, end=10, handicap=10_000)
+    assert RoutingPolicy.PLAN.best([far, short], 0, "1") is short
+    lots = Backlog()
+    lots.add(5000, 0)
+    early, short = replace(early, backlog=lots, cpus=10), replace(short, cpus=10)
+    assert RoutingPolicy.LOAD.best([early, short], 0, "1") is short
+    urgent = Backlog()
+    urgent.add(1, 5)
+    first = replace(early, priority=3)
+    assert RoutingPolicy.LOAD.best([first, replace(short, backlog=urgent, priority=3)], 0, "1") is first
+    drawn = Counter(RoutingPolicy.RANDOM.best([early, short], 0, str(n)).cluster for n in range(400))  # type: ignore[union-attr]
+    assert min(drawn.values()) > 150
+
+
+def test_data_prices_and_a_site_that_is_used_last_count_as_time() -> None:
+    jobs = FederationJobs()
+    job = {**JOB, "data": ["climate"]}
+    jobs.apply(JobSubmitted(job="1", time=0, owner="ann@org", submission=job))
+
+    def goes(rules: RoutingRules, **more: ClusterStatus) -> str:
+        clusters = {
+            "a": ClusterStatus(offers=offered(0, 100)),
+            "b": ClusterStatus(offers=offered(0, 150)),
+            **more,
+        }
+        (event,) = decide(jobs, rules, clusters, 10, USERS)
+        assert isinstance(event, ClusterChosen)
+        return event.cluster
+
+    there = ClusterStatus(offers=offered(0, 150), data=frozenset({"climate"}))
+    assert goes(RULES) == "a"
+    assert goes(RoutingRules(fetch=60), b=there) == "b"
+    assert goes(RoutingRules(fetch=40), b=there) == "a"
+    dear = ClusterStatus(offers=offered(0, 100, cost=3.0))
+    assert goes(RoutingRules(price_weight=10), a=dear) == "a"
+    assert goes(RoutingRules(price_weight=20), a=dear) == "b"
+    assert goes(RULES, a=ClusterStatus(offers=offered(0, 100), handicap=60)) == "b"
+
+
+def test_a_priority_is_made_of_deadline_licences_and_user() -> None:
+    jobs = FederationJobs()
+
+    def level(rules: RoutingRules, owner: str, deadline: int | None = None, **resources: str) -> int:
+        job = {"resources": {"nodes": "1", **resources}, "walltime": 9000}
+        return job_priority(jobs, rules, owner, job, deadline, 0)
+
+    plain = RoutingRules()
+    assert level(plain, "ann@org") == 0
+    assert level(plain, "ann@org", 9000 + 100) > level(plain, "ann@org", 9000 + 20_000)
+    of_users = RoutingRules(classes={"ann@org": "gold", "bob@org": "silver"})
+    assert [level(of_users, f"{who}@org") for who in ("ann", "bob", "eve")] == [4, 2, 0]
+    licensed = RoutingRules(licences=("matlab", "fluent"))
+    assert level(licensed, "ann@org", fluent="1", matlab="1") > level(licensed, "ann@org", fluent="1") > 0
+    jobs.apply(JobSubmitted(job="1", time=0, owner="o", submission={"walltime": 9000}, deadline=12_500))
+    assert level(plain, "ann@org", 9000 + 100) == LEVELS
+
+
+def test_what_waits_is_counted_anew_like_what_was_added() -> None:
+    """The paper's LOAD and COUNT: never more of a higher priority, and equal to a recount."""
+    chance = random.Random(7)
+    jobs = FederationJobs()
+    clusters = {name: ClusterStatus(offers=offered(0, 10), cpus=4) for name in "ab"}
+    load = compute_loads(jobs, clusters, RULES)
+    for number in range(1, 60):
+        one = str(number)
+        work = {**JOB, "cpu_seconds": chance.randrange(1, 900)}
+        level = chance.randrange(LEVELS + 1)
+        jobs.apply(JobSubmitted(job=one, time=0, owner="ann@org", submission=work, priority=level))
+        for event in decide(jobs, RoutingRules(policy=RoutingPolicy.LOAD), clusters, 1, USERS, [one], load):
+            jobs.apply(event)
+    again = compute_loads(jobs, clusters, RULES)
+    assert again.backlog == load.backlog
+    assert again.sent == load.sent
+    for backlog in again.backlog.values():
+        assert backlog.load == sorted(backlog.load, reverse=True)
+        assert backlog.count == sorted(backlog.count, reverse=True)
+    assert sum(backlog.count[0] for backlog in again.backlog.values()) == 59
