@@ -18,8 +18,8 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from schedd.cli.main import BARE
-from schedd.cli.manual import completion, completion_of, man_page, man_page_of
+from schedd.cli.main import BARE_COMMANDS
+from schedd.cli.manual import bash_completion, man_page, render_completion, render_man_page
 from server_adapter.main import make_parser
 
 __all__ = [
@@ -90,8 +90,8 @@ def daemon(tree: Path, python: Path, wheel: Path, wheels: Path | None) -> None:
     _install(home, wheel, wheels)
     _trim(home)
     _program(tree, "schedd", "from schedd.cli.main import main")
-    pages = {"schedd.1": man_page("schedd")} | {f"schedd-{name}.1": man_page(name) for name in BARE}
-    _files(tree, "schedd", pages, completion())
+    pages = {"schedd.1": man_page("schedd")} | {f"schedd-{name}.1": man_page(name) for name in BARE_COMMANDS}
+    _files(tree, "schedd", pages, bash_completion())
     _compile(tree)
 
 
@@ -105,8 +105,8 @@ def adapter(tree: Path, python: Path, whole: Path) -> None:
     subprocess.run([home / "bin/python3", "-I", "-B", "-c", _IMPORTS], check=True)
     _program(tree, "pbs-adapter", "from server_adapter.main import main")
     parser = make_parser()
-    pages = {"pbs-adapter.1": man_page_of(parser, "joins a pbs_server to schedd")}
-    _files(tree, "pbs-adapter", pages, completion_of(parser))
+    pages = {"pbs-adapter.1": render_man_page(parser, "joins a pbs_server to schedd")}
+    _files(tree, "pbs-adapter", pages, render_completion(parser))
     _compile(tree)
 
 

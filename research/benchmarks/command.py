@@ -38,14 +38,14 @@ from research.benchmarks.workload import PROFILES
 from research.federations.bench import bench_federation
 from research.federations.bench_figures import table_of as federation_table
 from research.federations.bench_figures import to_json as federation_to_json
-from schedd.cli.arguments import Parser
+from schedd.cli.arguments import OneLineErrorParser
 
 __all__ = ["make_parser", "run"]
 
 
 def make_parser() -> argparse.ArgumentParser:
     """Its options."""
-    parser = Parser(prog="python -m research bench", description=__doc__)
+    parser = OneLineErrorParser(prog="python -m research bench", description=__doc__)
     what = parser.add_subparsers(dest="what", required=True)
     plan = what.add_parser("plan", help="grow a plan and measure every operation")
     plan.add_argument("--nodes", type=int, required=True)

@@ -49,7 +49,7 @@ def run_bookings(
 ) -> None:
     """Write page, figures and picture. Raises TraceError and OSError."""
     del only
-    if (missing := pictures.lacking()) is not None:
+    if (missing := pictures.missing_plot_library()) is not None:
         raise TraceError(missing)
     present((_LOG,), logs)
     times = how_often(repetitions, 3, quick=quick)

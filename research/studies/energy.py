@@ -35,7 +35,7 @@ _QUICK: Final = 100
 def run_energy(logs: Path, out: Path, *, quick: bool, only: Sequence[str]) -> None:
     """Write page, figures and picture. Raises TraceError and OSError for logs that cannot be read, Defect."""
     names = chosen(_LOGS, only, logs)
-    if (missing := pictures.lacking()) is not None:
+    if (missing := pictures.missing_plot_library()) is not None:
         raise TraceError(missing)
     results = Results.of(NAME, out, *(f"--only {log}" for log in only), "--logs LOGS", quick=quick)
     found: list[Saved] = []

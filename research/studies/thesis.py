@@ -41,7 +41,7 @@ def run_thesis(_: Path, out: Path, *, quick: bool, only: Sequence[str]) -> None:
     """Write page, figures and picture. Raises TraceError for what makes no sense here, and NoPymoo."""
     if only:
         raise TraceError("--only: the experiment draws its jobs and has no logs")
-    if (missing := pictures.lacking()) is not None:
+    if (missing := pictures.missing_plot_library()) is not None:
         raise TraceError(missing)
     results = Results.of(NAME, out, quick=quick)
     jobs, tried, front_jobs, front_tried = (120, 12, 60, 60) if quick else (1_000, 24, 500, 300)

@@ -3,17 +3,17 @@
 import argparse
 from typing import NoReturn
 
-__all__ = ["Parser", "not_understood"]
+__all__ = ["OneLineErrorParser", "usage_error"]
 
 
-class Parser(argparse.ArgumentParser):
+class OneLineErrorParser(argparse.ArgumentParser):
     """Ends with that line and 2; the usage is what ``--help`` is for. Its sub-commands do the same."""
 
     def error(self, message: str) -> NoReturn:
         """As argparse calls it."""
-        self.exit(2, not_understood(self.prog, message) + "\n")
+        self.exit(2, usage_error(self.prog, message) + "\n")
 
 
-def not_understood(command: str, words: str) -> str:
+def usage_error(command: str, words: str) -> str:
     """The line."""
     return f"{command}: {' '.join(words.split())}; `{command} --help` says what there is"

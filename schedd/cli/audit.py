@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from schedd.cli.installed import ConfigFile, database_of, failing, opened
+from schedd.cli.installed import ConfigFile, database_url, exit_on_error, open_store
 
 __all__ = ["command"]
 
@@ -23,16 +23,16 @@ def command(
     ] = False,
 ) -> None:
     """Say who paused, resumed, made or revoked tokens, changed settings: the newest first."""
-    with failing("audit"), opened(database_of(config)) as store:
+    with exit_on_error("audit"), open_store(database_url(config)) as store:
         entries = store.audit_entries(int(time.time() - days * 86_400), most)
     if as_json:
         typer.echo(json.dumps([asdict(entry) for entry in entries], indent=2))
         return
-    lines = [(_date(one.time), one.who, one.act, one.cluster or "", one.detail) for one in entries]
+    lines = [(_format_date(one.time), one.who, one.act, one.cluster or "", one.detail) for one in entries]
     widths = [max(map(len, column)) for column in zip(("",) * 5, *lines, strict=True)]
     for line in lines:
         typer.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
 
 
-def _date(moment: int) -> str:
+def _format_date(moment: int) -> str:
     return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d %H:%M:%S}"

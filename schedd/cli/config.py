@@ -10,7 +10,13 @@ from pydantic import BaseModel
 from schedd.api.listening_sockets import certificate_fault
 from schedd.api.settings_resources import load_resources
 from schedd.cli.config_init import init
-from schedd.cli.installed import ConfigFile, configuration, failing, owned, settings_of
+from schedd.cli.installed import (
+    ConfigFile,
+    exit_on_error,
+    find_config_file,
+    load_daemon_settings,
+    preserving_owner,
+)
 from schedd.service.settings.advice import advice
 from schedd.service.settings.effective import effective
 from schedd.service.settings.file import Settings
@@ -54,14 +60,14 @@ def check(
 
     Ends with 0 when they can be used, with 2 when they cannot, with 1 when the database cannot.
     """
-    with failing("config"):
-        settings = settings_of(config)
-        said = [*_checked(settings), *advice(settings)]
+    with exit_on_error("config"):
+        settings = load_daemon_settings(config)
+        said = [*_check_resources(settings), *advice(settings)]
         if database:
-            _try_database(settings.store.url)
+            _check_database(settings.store.url)
     for line in said:
         typer.echo(f"advice: {line}")
-    where = configuration(config)
+    where = find_config_file(config)
     typer.echo(f"{where if where is not None else 'the environment'}: can be used")
     if strict and said:
         raise typer.Exit(2)
@@ -70,9 +76,9 @@ def check(
 @app.command()
 def show(config: _Config = None) -> None:
     """Print the settings in force as TOML, each with where it comes from; secrets are left out."""
-    with failing("config"):
-        settings = settings_of(config)
-        for line in effective(settings, configuration(config)):
+    with exit_on_error("config"):
+        settings = load_daemon_settings(config)
+        for line in effective(settings, find_config_file(config)):
             typer.echo(line)
 
 
@@ -88,12 +94,12 @@ def reference() -> None:
         typer.echo(described(name, model))
 
 
-def _try_database(url: str | None) -> None:
+def _check_database(url: str | None) -> None:
     """Raises StoreError when the daemon could not start with it. A file that is not there is not made."""
     if not url or url == "memory":
         return  # the default one belongs to the daemon's user, who need not be the one who asks
     parsed = parse_database_url(url)
-    with owned(url) as there:
+    with preserving_owner(url) as there:
         if not there:
             folder = Path(parsed.database or "").absolute().parent
             if not folder.is_dir():
@@ -114,7 +120,7 @@ def _try_database(url: str | None) -> None:
         )
 
 
-def _checked(settings: Settings) -> Iterator[str]:
+def _check_resources(settings: Settings) -> Iterator[str]:
     """Advice about what the settings name. Raises SettingsError when it cannot be used."""
     tls = load_resources(settings).tls
     if tls is not None and (why := certificate_fault(tls, settings.server)):

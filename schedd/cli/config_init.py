@@ -14,7 +14,14 @@ from typing import Annotated, Any, Final, NoReturn
 import typer
 
 from schedd.cli.importing.result import to_toml
-from schedd.cli.server_seen import Auth, Family, Seen, UnseenError, look, server_at
+from schedd.cli.server_seen import (
+    Auth,
+    Family,
+    ServerSummary,
+    ServerUnreadableError,
+    parse_server_address,
+    read_server_summary,
+)
 from schedd.dialect.errors import RequestError
 from schedd.dialect.units import format_size, parse_size
 from schedd.service.settings.file import SettingsError, load
@@ -72,15 +79,17 @@ def init(
     Exit status: 0; 2 where something makes no sense, or files are there already.
     """
     files = [directory / name for name in ("schedd.toml", "pbs-adapter.toml", "pbs-adapter.token")]
-    there = [str(path) for path in files if path.exists() and not _as_packaged(path)]
+    there = [str(path) for path in files if path.exists() and not _is_packaged_default(path)]
     if there and not force:
-        _fail(f"{' and '.join(there)} {'are' if len(there) > 1 else 'is'} there already; --force overwrites")
+        _exit_with_error(
+            f"{' and '.join(there)} {'are' if len(there) > 1 else 'is'} there already; --force overwrites"
+        )
     if not _NAME.fullmatch(cluster):
-        _fail(f"--cluster {cluster!r}: a name has letters, digits, '.', '_' and '-'")
-    imported = _imported(policy, cluster)
-    at = _server(server, family, auth)
-    seen = _seen(at)
-    ask = _Asking(yes)
+        _exit_with_error(f"--cluster {cluster!r}: a name has letters, digits, '.', '_' and '-'")
+    imported = _load_imported_policy(policy, cluster)
+    at = _server_settings(server, family, auth)
+    seen = _read_server(at)
+    ask = _Prompter(yes)
     mode = ask.choice("pbs-adapter.toml mode", mode, "shadow", _MODES)
     host = ask.text("[server] host", host, "127.0.0.1")
     if host not in ("127.0.0.1", "localhost", "::1") and tls_certificate is None:
@@ -92,7 +101,7 @@ def init(
     rule = ask.choice(
         "[clusters.NAME] node_rule", node_rule, imported.get("node_rule", "exact"), ("exact", "pack")
     )
-    proposed = _size(seen.mem_per_core) if seen is not None and seen.mem_per_core else "0"
+    proposed = _format_memory(seen.mem_per_core) if seen is not None and seen.mem_per_core else "0"
     memory = ask.text("[clusters.NAME] mem_per_core", memory_per_core, proposed)
     walltime = ask.text("[clusters.NAME] default_walltime", default_walltime, "24h")
     if policy is None:
@@ -101,7 +110,7 @@ def init(
     try:
         amount = parse_size(memory) if memory != "0" else 0
     except RequestError as error:
-        _fail(f"--memory-per-core: {error}")
+        _exit_with_error(f"--memory-per-core: {error}")
     daemon: dict[str, dict[str, Any]] = {
         "server": {"host": host} | ({"tls_certificate": str(tls_certificate)} if tls_certificate else {}),
         "auth": {"admins": [name.strip() for name in names.split(",") if name.strip()], "others": others},
@@ -109,34 +118,34 @@ def init(
     }
     mine = {"slack": slack, "node_rule": rule, "mem_per_core": amount, "default_walltime": walltime}
     texts = (
-        "".join(f"{line}\n" for line in _daemon_file(daemon, token, cluster, mine, imported)),
-        "".join(f"{line}\n" for line in _adapter_file(cluster, mode, at, host, tls_certificate, files[2])),
+        "".join(f"{line}\n" for line in _daemon_lines(daemon, token, cluster, mine, imported)),
+        "".join(f"{line}\n" for line in _adapter_lines(cluster, mode, at, host, tls_certificate, files[2])),
         f"{token}\n",
     )
-    _write(files, texts, force)
+    _write_files(files, texts, force)
     for path in files:
         typer.echo(f"wrote {path}")
     if seen is not None:
         typer.echo("\nSeen on the server:")
         for remark in seen.remarks():
             typer.echo(f"  {remark}")
-    typer.echo(_NEXT.format(mode=_IN_MODE[mode]))
+    typer.echo(_NEXT_STEPS.format(mode=_MODE_REMARKS[mode]))
 
 
-_NEXT = """
+_NEXT_STEPS = """
 Next:
   schedd config check                        checks them; says what is allowed but unusual
   systemctl enable --now schedd              the first start compiles the planner (half a minute)
   systemctl enable --now pbs-adapter         on the host of pbs_server; copy pbs-adapter.toml and .token there
   schedd showq                               {mode}"""
-_IN_MODE = {
+_MODE_REMARKS = {
     "shadow": "in shadow mode no job is started; the adapter's log compares",
     "adviser": "as adviser no job is started; jobs show their planned starts",
     "scheduler": "as scheduler jobs are started: first stop the present scheduler",
 }
 
 
-class _Asking:
+class _Prompter:
     """Asks what no option said, or takes what is proposed."""
 
     def __init__(self, quiet: bool) -> None:
@@ -154,7 +163,7 @@ class _Asking:
     def choice(self, setting: str, said: str, proposed: str, among: tuple[str, ...]) -> str:
         """One of several words."""
         if said and said not in among:
-            _fail(f"{setting}: {said!r} is none of {', '.join(among)}")
+            _exit_with_error(f"{setting}: {said!r} is none of {', '.join(among)}")
         while not said:
             said = self.text(setting, "", proposed)
             if said not in among:
@@ -165,7 +174,7 @@ class _Asking:
     def plain(self, question: str, proposed: str, quiet: bool) -> str:
         """What is no setting of the ten."""
         if quiet:
-            _fail("an address that others reach needs --tls-certificate")
+            _exit_with_error("an address that others reach needs --tls-certificate")
         return self._prompt(question, proposed)
 
     def say(self, one: Decision) -> None:
@@ -177,10 +186,10 @@ class _Asking:
         try:
             return str(typer.prompt(f"  {name}", default=proposed, show_default=bool(proposed)))
         except typer.Abort:
-            _fail("nothing was written")
+            _exit_with_error("nothing was written")
 
 
-def _as_packaged(path: Path) -> bool:
+def _is_packaged_default(path: Path) -> bool:
     """Whether it is what a package brought, to be written over by us."""
     try:
         return path.read_text(encoding="utf-8").startswith("# As packaged: ")
@@ -188,44 +197,44 @@ def _as_packaged(path: Path) -> bool:
         return False
 
 
-def _imported(policy: Path | None, cluster: str) -> dict[str, Any]:
+def _load_imported_policy(policy: Path | None, cluster: str) -> dict[str, Any]:
     """The cluster's table in what an import wrote."""
     if policy is None:
         return {}
     try:
         clusters = tomllib.loads(policy.read_text(encoding="utf-8")).get("clusters", {})
     except (OSError, ValueError) as error:
-        _fail(f"{policy}: {error}")
+        _exit_with_error(f"{policy}: {error}")
     if len(clusters) != 1:
-        _fail(f"{policy}: it has no [clusters.{cluster}], as `schedd import` writes it")
+        _exit_with_error(f"{policy}: it has no [clusters.{cluster}], as `schedd import` writes it")
     return dict(next(iter(clusters.values())))
 
 
-def _server(named: str, family: Family, auth: Auth) -> ServerSettings:
+def _server_settings(named: str, family: Family, auth: Auth) -> ServerSettings:
     if not named:
         return ServerSettings(host="127.0.0.1", port=1, family=family, auth=auth)
     try:
-        return server_at(named, family, auth)
+        return parse_server_address(named, family, auth)
     except ValueError:
-        _fail(f"--server {named!r}: HOST or HOST:PORT")
+        _exit_with_error(f"--server {named!r}: HOST or HOST:PORT")
 
 
-def _seen(server: ServerSettings) -> Seen | None:
+def _read_server(server: ServerSettings) -> ServerSummary | None:
     if server.port == 1:
         return None
     try:
-        return look(AdapterSettings(server=server))
-    except UnseenError as error:
+        return read_server_summary(AdapterSettings(server=server))
+    except ServerUnreadableError as error:
         typer.echo(f"The server is not asked: {error}", err=True)
         return None
 
 
-def _size(amount: int) -> str:
+def _format_memory(amount: int) -> str:
     """KiB as people write them; rounded down to what is easily read."""
     return format_size(amount >> 20 << 20 if amount >= 4 << 20 else amount >> 10 << 10)
 
 
-def _daemon_file(
+def _daemon_lines(
     tables: Mapping[str, Mapping[str, Any]],
     token: str,
     cluster: str,
@@ -234,16 +243,16 @@ def _daemon_file(
 ) -> Iterator[str]:
     yield "# Written by `schedd config init`. All settings, with what they mean: `schedd config reference`."
     for name, table in tables.items():
-        yield from _commented((name,), table)
+        yield from _commented_table((name,), table)
         if name == "auth":
             yield from ("", "[[auth.tokens]]", 'name = "pbs-adapter"', 'role = "adapter"')
             yield f'sha256 = "{hashlib.sha256(token.encode()).hexdigest()}"'
     more = {key: value for key, value in imported.items() if key not in ("site", *decided)}
-    yield from _commented(("clusters", cluster), {**decided, **more})
+    yield from _commented_table(("clusters", cluster), {**decided, **more})
     yield from to_toml(("clusters", cluster, "site"), imported.get("site", {}))
 
 
-def _adapter_file(
+def _adapter_lines(
     cluster: str, mode: str, server: ServerSettings, host: str, certificate: Path | None, token: Path
 ) -> Iterator[str]:
     yield "# Written by `schedd config init`. All settings: `schedd config reference`."
@@ -258,10 +267,10 @@ def _adapter_file(
     kind = {"family": server.family} if server.family != "torque" else {}
     yield from to_toml(("server",), {**kind, "host": server.host, **port, "auth": auth})
     if server.family == "torque" and server.port != 1:
-        yield from _listen(server.host)
+        yield from _listen_lines(server.host)
 
 
-def _listen(server: str) -> Iterator[str]:
+def _listen_lines(server: str) -> Iterator[str]:
     """Where a TORQUE server calls its scheduler: at the address of its own host name."""
     name, address = scheduler_address(server)
     if not address or not is_local(server) or not is_local(address):
@@ -275,7 +284,7 @@ def _listen(server: str) -> Iterator[str]:
     yield from to_toml(("listen",), {"host": address, "peers": list(dict.fromkeys([address, *_LOOPBACK]))})
 
 
-def _commented(path: tuple[str, ...], table: Mapping[str, Any]) -> Iterator[str]:
+def _commented_table(path: tuple[str, ...], table: Mapping[str, Any]) -> Iterator[str]:
     heading = f"[{'.'.join('NAME' if one == path[-1] and path[0] == 'clusters' else one for one in path)}]"
     heading = "[clusters.NAME]" if path[0] == "clusters" else heading
     for line in to_toml(path, table):
@@ -285,37 +294,37 @@ def _commented(path: tuple[str, ...], table: Mapping[str, Any]) -> Iterator[str]
         yield line
 
 
-def _write(files: list[Path], texts: tuple[str, ...], force: bool) -> None:
+def _write_files(files: list[Path], texts: tuple[str, ...], force: bool) -> None:
     """All of them, once both programs take them; else none."""
     fresh = [path.with_name(f"{path.name}.new") for path in files]
     try:
         files[0].parent.mkdir(parents=True, exist_ok=True)
         for path, text in zip(fresh, texts, strict=True):
             path.unlink(missing_ok=True)
-            with open(path, "w", encoding="utf-8", opener=_private) as out:
+            with open(path, "w", encoding="utf-8", opener=_open_private) as out:
                 out.write(text)
         load(fresh[0])
         load_settings(fresh[1], {})
         for path, owner in zip(fresh, ("schedd", "pbs-adapter", "pbs-adapter"), strict=True):
-            _hand_over(path, owner)
+            _change_owner(path, owner)
         for path, new in zip(files, fresh, strict=True):
             if force and path.exists():
                 path.replace(path.with_name(f"{path.name}.old"))
             new.replace(path)
     except (SettingsError, AdapterSettingsError) as error:
-        _fail("\n".join(line.replace(".toml.new", ".toml") for line in str(error).splitlines()))
+        _exit_with_error("\n".join(line.replace(".toml.new", ".toml") for line in str(error).splitlines()))
     except OSError as error:
-        _fail(f"{error.filename}: {error.strerror}")
+        _exit_with_error(f"{error.filename}: {error.strerror}")
     finally:
         for path in fresh:
             path.unlink(missing_ok=True)
 
 
-def _private(path: str, flags: int) -> int:
+def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def _hand_over(path: Path, owner: str) -> None:
+def _change_owner(path: Path, owner: str) -> None:
     """Let the daemon, or the adapter, read it, where there is such a user."""
     if os.geteuid() != 0:
         return
@@ -329,7 +338,7 @@ def _hand_over(path: Path, owner: str) -> None:
         typer.echo(f"There is no user {owner} yet: chown {path.name.removesuffix('.new')} later", err=True)
 
 
-def _fail(message: str) -> NoReturn:
+def _exit_with_error(message: str) -> NoReturn:
     for line in message.splitlines():
         print(f"schedd config init: {line}", file=sys.stderr)
     raise typer.Exit(2)

@@ -17,7 +17,7 @@ from typing import Any, Final, Literal
 
 from schedd import __version__
 from schedd.api.settings_resources import load_resources
-from schedd.cli.installed import configuration, settings_of
+from schedd.cli.installed import find_config_file, load_daemon_settings
 from schedd.client import Client, ClientError, Endpoint, Refused, Unreachable, find_endpoint
 from schedd.client.answers import ClusterView, OpenAlert
 from schedd.plan.compiled import cache_dir
@@ -30,23 +30,23 @@ from schedd.store.database import Database
 from schedd.store.default_location import default_url
 from server_adapter.torque.calls import is_local, scheduler_address
 
-__all__ = ["ADAPTER", "Finding", "of_adapter_files", "of_daemon", "of_this_host"]
+__all__ = ["ADAPTER_SETTINGS", "CheckResult", "check_adapter_files", "check_daemon", "check_host"]
 
-State = Literal["good", "warn", "bad"]
-ADAPTER: Final = Path("/etc/schedd/pbs-adapter.toml")
+CheckState = Literal["good", "warn", "bad"]
+ADAPTER_SETTINGS: Final = Path("/etc/schedd/pbs-adapter.toml")
 _KERNELS: Final = Path("/var/cache/schedd/kernels")
-_APART_S: Final = 2
-_LITTLE: Final = 1 << 30
-_WAIT_S: Final = 5.0
-_SEVERE: Final = frozenset({"adapter", "clock", "database", "foreign", "passed_over", "planner"})
+_MAX_CLOCK_DIFFERENCE_S: Final = 2
+_MIN_FREE_BYTES: Final = 1 << 30
+_TIMEOUT_S: Final = 5.0
+_SEVERE_ALERTS: Final = frozenset({"adapter", "clock", "database", "foreign", "passed_over", "planner"})
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """One thing that was looked at: how it is, and what to do about it; empty where nothing is to be done."""
 
     part: str
-    state: State
+    state: CheckState
     words: str
     do: str = ""
 
@@ -54,63 +54,63 @@ class Finding:
 # ---- this host ----------------------------------------------------------------------------------
 
 
-def of_this_host(config: Path | None) -> Iterator[Finding]:
+def check_host(config: Path | None) -> Iterator[CheckResult]:
     """Settings, rights, port, database and compiled kernels, as the daemon of this host has them."""
-    path = configuration(config)
+    path = find_config_file(config)
     if path is None:
         words = "no settings here (no $SCHEDD_CONFIG, no /etc/schedd/schedd.toml)"
-        yield Finding("settings", "good", f"{words}: this is not the daemon's host")
+        yield CheckResult("settings", "good", f"{words}: this is not the daemon's host")
         return
     try:
-        settings = settings_of(config)
+        settings = load_daemon_settings(config)
         parts = load_resources(settings)
     except SettingsError as error:
         for line in str(error).splitlines():
-            yield Finding("settings", "bad", line, "fix it; `schedd config check` checks it again")
+            yield CheckResult("settings", "bad", line, "fix it; `schedd config check` checks it again")
         return
-    yield Finding("settings", "good", f"{path} can be used")
+    yield CheckResult("settings", "good", f"{path} can be used")
     for line in advice(settings):
-        yield Finding(
+        yield CheckResult(
             "settings", "warn", line, "see docs/reference/configuration.md; leave it if it is intended"
         )
     if path.stat().st_mode & 0o022:
         words = f"other users can write {path} (mode {stat.S_IMODE(path.stat().st_mode):04o})"
-        yield Finding("rights", "bad", words, f"chmod go-w {path}")
-    yield _port(settings)
-    yield from _database(settings)
-    yield _kernels()
+        yield CheckResult("rights", "bad", words, f"chmod go-w {path}")
+    yield _check_port(settings)
+    yield from _check_database(settings)
+    yield _check_kernels()
     if parts.oidc is not None:
-        yield _provider(parts.oidc)
+        yield _check_provider(parts.oidc)
 
 
-def _provider(oidc: Provider) -> Finding:
+def _check_provider(oidc: Provider) -> CheckResult:
     part = "identity provider"
     try:
         asyncio.run(oidc.begin())
     except IdentityError as error:
         do = "check that it runs, and auth.oidc.issuer and ca_file; tokens and the socket work without it"
-        return Finding(part, "warn", f"{error}: nobody can log in through it", do)
-    return Finding(part, "good", "it answers; its keys are readable")
+        return CheckResult(part, "warn", f"{error}: nobody can log in through it", do)
+    return CheckResult(part, "good", "it answers; its keys are readable")
 
 
-def _port(settings: Settings) -> Finding:
+def _check_port(settings: Settings) -> CheckResult:
     host, port = settings.server.host, settings.server.port
     try:
-        socket.create_connection((host, port), timeout=_WAIT_S).close()
+        socket.create_connection((host, port), timeout=_TIMEOUT_S).close()
     except OSError as error:
         words = f"nothing listens on {host} port {port} ({error.strerror or error})"
-        return Finding("port", "bad", words, "systemctl status schedd; journalctl -u schedd")
-    return Finding("port", "good", f"{host} port {port} answers")
+        return CheckResult("port", "bad", words, "systemctl status schedd; journalctl -u schedd")
+    return CheckResult("port", "good", f"{host} port {port} answers")
 
 
-def _database(settings: Settings) -> Iterator[Finding]:
+def _check_database(settings: Settings) -> Iterator[CheckResult]:
     text = settings.store.url or default_url()
     if text == "memory":
         return  # the advice says it
     url = parse_database_url(text)
     file = Path(url.database or "") if url.get_backend_name() == "sqlite" else None
     if file is not None and not file.exists():
-        yield Finding("database", "bad", f"{file} does not exist", "start the daemon, which creates it")
+        yield CheckResult("database", "bad", f"{file} does not exist", "start the daemon, which creates it")
         return
     try:
         database = Database(text)
@@ -119,72 +119,72 @@ def _database(settings: Settings) -> Iterator[Finding]:
         finally:
             database.close()
     except StoreError as error:
-        yield Finding("database", "bad", str(error), "check that it runs, and that its user may connect")
+        yield CheckResult("database", "bad", str(error), "check that it runs, and that its user may connect")
         return
     if present != needed:
         words = f"its tables have version {present or 'none'}; this program needs {needed}"
-        yield Finding("database", "bad", words, "stop the daemon, make a backup, `schedd migrate`")
+        yield CheckResult("database", "bad", words, "stop the daemon, make a backup, `schedd migrate`")
     else:
-        yield Finding("database", "good", f"{database.name} answers; its tables have version {needed}")
+        yield CheckResult("database", "good", f"{database.name} answers; its tables have version {needed}")
     if file is not None:
-        yield _room(file)
+        yield _check_disk(file)
 
 
-def _room(file: Path) -> Finding:
+def _check_disk(file: Path) -> CheckResult:
     free = shutil.disk_usage(file.parent).free
     used = sum(
         one.stat().st_size for end in ("", "-wal") if (one := file.with_name(file.name + end)).exists()
     )
     words = f"{used / 2**20:.0f} MiB in use, {free / 2**30:.1f} GiB free on the disk of {file}"
-    if free < max(_LITTLE, used):
-        return Finding(
+    if free < max(_MIN_FREE_BYTES, used):
+        return CheckResult(
             "disk",
             "warn",
             words,
             "make room: on a full disk no job is started (docs/administrators/runbook.md)",
         )
-    return Finding("disk", "good", words)
+    return CheckResult("disk", "good", words)
 
 
-def _kernels() -> Finding:
+def _check_kernels() -> CheckResult:
     mine = cache_dir()
     for folder in (mine, _KERNELS / mine.name):
         with suppress(OSError):
             if any(folder.glob("schedd.plan.*.kernels")):
-                return Finding("kernels", "good", f"they are compiled, in {folder}")
+                return CheckResult("kernels", "good", f"they are compiled, in {folder}")
     words = f"the planner is not compiled for this version, neither in {mine} nor below {_KERNELS}"
-    return Finding(
+    return CheckResult(
         "kernels", "warn", words, "nothing; the next start compiles it and takes up to a minute longer"
     )
 
 
-def of_adapter_files(path: Path) -> Iterator[Finding]:
+def check_adapter_files(path: Path) -> Iterator[CheckResult]:
     """The adapter's settings and token, and whether it could reach the server; nothing where it has none."""
     if not path.exists():
         return
     try:
         found = tomllib.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
-        yield Finding("adapter's settings", "bad", f"{path}: {error}", "fix it, or run this as root")
+        yield CheckResult("adapter's settings", "bad", f"{path}: {error}", "fix it, or run this as root")
         return
-    yield Finding("adapter's settings", "good", f"{path} can be read")
+    yield CheckResult("adapter's settings", "good", f"{path} can be read")
     token = found.get("daemon", {}).get("token_file")
     if token:
-        yield _token(Path(token))
+        yield _check_token(Path(token))
     server = found.get("server", {})
     host, port = server.get("host", "127.0.0.1"), server.get("port", 15001)
     try:
-        socket.create_connection((host, port), timeout=_WAIT_S).close()
+        socket.create_connection((host, port), timeout=_TIMEOUT_S).close()
     except OSError as error:
         words = f"pbs_server does not answer on {host} port {port} ({error.strerror or error})"
-        yield Finding("server", "bad", words, "systemctl status pbs_server (OpenPBS: pbs); a firewall?")
+        yield CheckResult("server", "bad", words, "systemctl status pbs_server (OpenPBS: pbs); a firewall?")
     else:
-        yield Finding("server", "good", f"pbs_server answers on {host} port {port}")
+        yield CheckResult("server", "good", f"pbs_server answers on {host} port {port}")
     if found.get("mode") == "scheduler" and server.get("family", "torque") == "torque":
-        yield from _listening(host, found.get("listen", {}))
+        yield from _check_scheduler_address(host, found.get("listen", {}))
 
 
-def _listening(server: str, listen: Mapping[str, Any]) -> Iterator[Finding]:
+def _check_scheduler_address(server: str, listen: Mapping[str, Any]) -> Iterator[CheckResult]:
     """Whether the adapter listens where a TORQUE server of this host calls its scheduler."""
     part = "server's calls"
     name, address = scheduler_address(server)
@@ -195,157 +195,163 @@ def _listening(server: str, listen: Mapping[str, Any]) -> Iterator[Finding]:
     if host not in (address, "0.0.0.0", "::"):
         words = f"pbs_server calls its scheduler at {address} ({name}), but the adapter listens on {host}"
         do = f'set host = "{address}" and peers = ["{address}", "127.0.0.1"] in [listen]; restart pbs-adapter'
-        yield Finding(part, "bad", words, do)
+        yield CheckResult(part, "bad", words, do)
     elif address not in peers and not address.startswith("127."):
         words = f"pbs_server calls from {address}, which is not in peers of [listen]: its calls are refused"
-        yield Finding(part, "bad", words, f'add "{address}" to peers; restart pbs-adapter')
+        yield CheckResult(part, "bad", words, f'add "{address}" to peers; restart pbs-adapter')
     else:
-        yield Finding(part, "good", f"the adapter listens on {host}, where pbs_server calls its scheduler")
+        yield CheckResult(
+            part, "good", f"the adapter listens on {host}, where pbs_server calls its scheduler"
+        )
 
 
-def _token(path: Path) -> Finding:
+def _check_token(path: Path) -> CheckResult:
     part = "adapter's token"
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
     except OSError as error:
         words = f"{path}: {error.strerror}"
         do = f"(umask 077; schedd token create pbs-adapter --role adapter > {path})"
-        return Finding(part, "bad", words, do)
+        return CheckResult(part, "bad", words, do)
     if mode & 0o077:
-        return Finding(
+        return CheckResult(
             part, "bad", f"{path}: other users can read it (mode {mode:04o})", f"chmod 0600 {path}"
         )
-    return Finding(part, "good", f"{path}: only its owner can read it")
+    return CheckResult(part, "good", f"{path}: only its owner can read it")
 
 
 # ---- the daemon ---------------------------------------------------------------------------------
 
 
-def of_daemon(url: str, cluster: str) -> Iterator[Finding]:
+def check_daemon(url: str, cluster: str) -> Iterator[CheckResult]:
     """What the daemon says of itself and of its clusters, or of the one that is named."""
     try:
         endpoint: Endpoint = find_endpoint()
         endpoint = endpoint._replace(url=url or endpoint.url, cluster=cluster)
-        with Client(endpoint, timeout=_WAIT_S) as client:
-            yield _version(client)
+        with Client(endpoint, timeout=_TIMEOUT_S) as client:
+            yield _check_version(client)
             asked = time.time()
             clusters = client.clusters()
             for one in clusters:
                 if cluster in ("", one["name"]):
-                    yield from _cluster(endpoint, one, asked)
+                    yield from _check_cluster(endpoint, one, asked)
             if cluster and cluster not in [one["name"] for one in clusters]:
-                yield Finding("daemon", "bad", f"it has no cluster {cluster}", "see `schedd config show`")
+                yield CheckResult("daemon", "bad", f"it has no cluster {cluster}", "see `schedd config show`")
     except Unreachable as error:
-        yield Finding("daemon", "bad", str(error), "systemctl status schedd; is SCHEDD_URL right?")
+        yield CheckResult("daemon", "bad", str(error), "systemctl status schedd; is SCHEDD_URL right?")
     except Refused as error:
         do = "`schedd token create NAME --role reader`, then SCHEDD_TOKEN=…"
         do = do if error.kind in ("no-token", "not-allowed") else "journalctl -u schedd"
-        yield Finding("daemon", "bad", error.detail, do)
+        yield CheckResult("daemon", "bad", error.detail, do)
     except ClientError as error:
-        yield Finding("daemon", "bad", str(error), "fix the client's settings")
+        yield CheckResult("daemon", "bad", str(error), "fix the client's settings")
 
 
-def _version(client: Client) -> Finding:
+def _check_version(client: Client) -> CheckResult:
     theirs = client.version()
     if theirs != __version__:
         words = f"it has version {theirs}, this program {__version__}"
-        return Finding(
+        return CheckResult(
             "version", "warn", words, "systemctl restart schedd on the host with the newer version"
         )
-    return Finding("version", "good", f"daemon and this program have version {theirs}")
+    return CheckResult("version", "good", f"daemon and this program have version {theirs}")
 
 
-def _cluster(endpoint: Endpoint, one: ClusterView, asked: float) -> Iterator[Finding]:
+def _check_cluster(endpoint: Endpoint, one: ClusterView, asked: float) -> Iterator[CheckResult]:
     name = one["name"]
     apart = one["now"] - asked
-    if abs(apart) > _APART_S:
+    if abs(apart) > _MAX_CLOCK_DIFFERENCE_S:
         words = f"the clock of {name} is {apart:+.0f} s from this host's"
-        yield Finding("clock", "warn", words, "chronyc tracking, on both hosts")
+        yield CheckResult("clock", "warn", words, "chronyc tracking, on both hosts")
     else:
-        yield Finding("clock", "good", f"{name}: as this host's, within {_APART_S} s")
-    yield _adapter(one)
-    yield from _adapter_itself(one)
-    yield _starts(one)
-    yield from _server(one)
-    with Client(endpoint._replace(cluster=name), timeout=_WAIT_S) as here:
+        yield CheckResult("clock", "good", f"{name}: as this host's, within {_MAX_CLOCK_DIFFERENCE_S} s")
+    yield _check_adapter_contact(one)
+    yield from _check_adapter_version(one)
+    yield _check_dispatch(one)
+    yield from _check_server(one)
+    with Client(endpoint._replace(cluster=name), timeout=_TIMEOUT_S) as here:
         for alert in here.alerts():
-            yield _alert(name, alert)
+            yield _convert_alert(name, alert)
     if one["events_waiting"] > 1_000:
         words = f"{name}: {one['events_waiting']} events are waiting"
-        yield Finding("planner", "warn", words, "`schedd_batch_seconds` shows which part takes so long")
+        yield CheckResult("planner", "warn", words, "`schedd_batch_seconds` shows which part takes so long")
 
 
-def _adapter(one: ClusterView) -> Finding:
+def _check_adapter_contact(one: ClusterView) -> CheckResult:
     name, heard = one["name"], one["heard"]
     if heard is None:
         do = "systemctl status pbs-adapter, on the server's host; does its token have the role adapter?"
-        return Finding("adapter", "bad", f"{name}: no contact since this daemon leads", do)
+        return CheckResult("adapter", "bad", f"{name}: no contact since this daemon leads", do)
     age = one["now"] - heard
     if "adapter" in one["stale"]:
         do = "systemctl status pbs-adapter pbs_server, on the server's host; journalctl -u pbs-adapter"
-        return Finding("adapter", "bad", f"{name}: {one['stale']} ({age} s ago)", do)
-    return Finding("adapter", "good", f"{name}: last contact {age} s ago")
+        return CheckResult("adapter", "bad", f"{name}: {one['stale']} ({age} s ago)", do)
+    return CheckResult("adapter", "good", f"{name}: last contact {age} s ago")
 
 
-def _adapter_itself(one: ClusterView) -> Iterator[Finding]:
+def _check_adapter_version(one: ClusterView) -> Iterator[CheckResult]:
     """Its version and its clock, by which events are stamped; what it did not say is passed over."""
     name, version, ahead = one["name"], one["adapter_version"], one["adapter_ahead"]
     if version and version != __version__:
         words = f"{name}: the adapter has version {version}, this program {__version__}"
-        yield Finding("version", "warn", words, "upgrade the older one, and restart it")
-    if ahead is not None and abs(ahead) > _APART_S:
+        yield CheckResult("version", "warn", words, "upgrade the older one, and restart it")
+    if ahead is not None and abs(ahead) > _MAX_CLOCK_DIFFERENCE_S:
         words = f"{name}: the clock of the adapter's host is {ahead:+.0f} s from the daemon's"
-        yield Finding("clock", "bad", words, "chronyc tracking, on both hosts: starts would be early or late")
+        yield CheckResult(
+            "clock", "bad", words, "chronyc tracking, on both hosts: starts would be early or late"
+        )
 
 
-def _starts(one: ClusterView) -> Finding:
+def _check_dispatch(one: ClusterView) -> CheckResult:
     name = one["name"]
     if one["trouble"]:
-        return Finding(
+        return CheckResult(
             "planner",
             "bad",
             f"{name}: {one['trouble']}",
             "journalctl -u schedd; docs/administrators/runbook.md",
         )
     if one["stale"]:
-        return Finding("starts", "bad", f"{name}: none, since {one['stale']}", "see the adapter above")
+        return CheckResult("starts", "bad", f"{name}: none, since {one['stale']}", "see the adapter above")
     if one["paused"]:
-        return Finding("starts", "warn", f"{name}: none, paused: {one['paused']}", "schedd resume")
+        return CheckResult("starts", "warn", f"{name}: none, paused: {one['paused']}", "schedd resume")
     if one["mode"] != "scheduler":
-        return Finding("starts", "good", f"{name}: none, as configured ({one['halted']})")
+        return CheckResult("starts", "good", f"{name}: none, as configured ({one['halted']})")
     if one["halted"]:
-        return Finding(
+        return CheckResult(
             "starts",
             "bad",
             f"{name}: none, {one['halted']}",
             "docs/administrators/runbook.md, nothing starts",
         )
-    return Finding("starts", "good", f"{name}: jobs are started when they are due")
+    return CheckResult("starts", "good", f"{name}: jobs are started when they are due")
 
 
-def _server(one: ClusterView) -> Iterator[Finding]:
+def _check_server(one: ClusterView) -> Iterator[CheckResult]:
     name, server = one["name"], one["server"]
     if one["heard"] is None:
         return
-    yield Finding("server", "good", f"{name}: {server['version'] or 'version unknown'}")
+    yield CheckResult("server", "good", f"{name}: {server['version'] or 'version unknown'}")
     if one["mode"] == "scheduler" and not server["scheduling"]:
         do = "qmgr -c 'set server scheduling = True'"
-        yield Finding("server", "bad", f"{name}: its attribute scheduling is False: nothing is started", do)
+        yield CheckResult(
+            "server", "bad", f"{name}: its attribute scheduling is False: nothing is started", do
+        )
     if "walltime" not in server["defaults"]:
         words = f"{name}: no resources_default.walltime: jobs without a walltime are assumed to take long"
         do = "qmgr -c 'set server resources_default.walltime = 24:00:00', or on each queue"
-        yield Finding("server", "warn", words, do)
+        yield CheckResult("server", "warn", words, do)
     held = [f"{key} = {value}" for key, value in sorted(server["limits"].items())]
     if held:
-        yield Finding("server", "good", f"{name}: its limits are {', '.join(held)}")
+        yield CheckResult("server", "good", f"{name}: its limits are {', '.join(held)}")
     if not server["open"]:
         words = f"{name}: query_other_jobs is False: users see only their own jobs in schedd, too"
-        yield Finding("server", "good", words)
+        yield CheckResult("server", "good", words)
     if not one["nodes"]:
-        yield Finding("server", "bad", f"{name}: no nodes are known", "pbsnodes -a; the adapter's log")
+        yield CheckResult("server", "bad", f"{name}: no nodes are known", "pbsnodes -a; the adapter's log")
 
 
-def _alert(name: str, alert: OpenAlert) -> Finding:
-    state: State = "bad" if alert["kind"] in _SEVERE else "warn"
+def _convert_alert(name: str, alert: OpenAlert) -> CheckResult:
+    state: CheckState = "bad" if alert["kind"] in _SEVERE_ALERTS else "warn"
     do = f"docs/reference/monitoring.md, Alerts, {alert['kind']}"
-    return Finding("alert", state, f"{name}: {alert['text']}", do)
+    return CheckResult("alert", state, f"{name}: {alert['text']}", do)

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
-from schedd.cli.diagnosis import ADAPTER, Finding, of_adapter_files, of_daemon, of_this_host
+from schedd.cli.diagnosis import ADAPTER_SETTINGS, CheckResult, check_adapter_files, check_daemon, check_host
 from schedd.cli.installed import ConfigFile
 
 __all__ = ["command"]
@@ -19,7 +19,7 @@ def command(
     config: Annotated[Path | None, ConfigFile] = None,
     adapter: Annotated[
         Path, typer.Option(help="The adapter's settings file, if it runs on this host.")
-    ] = ADAPTER,
+    ] = ADAPTER_SETTINGS,
     url: Annotated[
         str, typer.Option(help="Address of the daemon (default: from the client's settings).")
     ] = "",
@@ -34,13 +34,13 @@ def command(
     started, the server's attributes that matter, open alerts. Nothing is changed. The exit status is made for
     monitoring: 0 all is good, 1 something should be looked at, 2 something does not work.
     """
-    found = [*of_this_host(config), *of_adapter_files(adapter), *of_daemon(url, cluster)]
+    found = [*check_host(config), *check_adapter_files(adapter), *check_daemon(url, cluster)]
     shown = [one for one in found if one.state != "good"] if quiet else found
     if as_json:
         typer.echo(json.dumps([asdict(one) for one in shown], ensure_ascii=False))
     else:
         for one in shown:
-            typer.echo(_line(one))
+            typer.echo(_format_result(one))
         counts = ", ".join(f"{sum(one.state == state for one in found)} {state}" for state in _CODES)
         typer.echo(counts)
     code = max((_CODES[one.state] for one in found), default=0)
@@ -48,6 +48,6 @@ def command(
         raise typer.Exit(code)
 
 
-def _line(one: Finding) -> str:
+def _format_result(one: CheckResult) -> str:
     text = f"{one.state:4}  {one.part:18}  {one.words}"
     return f"{text}\n{'':26}-> {one.do}" if one.do else text

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from schedd.cli.arguments import Parser
+from schedd.cli.arguments import OneLineErrorParser
 from schedd.cli.demo.arrivals import arrivals
 from schedd.replay.lublin import generate
 from schedd.replay.read import read_traces
@@ -23,7 +23,7 @@ _HOST = "127.0.0.1"
 
 def make_parser() -> argparse.ArgumentParser:
     """Its options."""
-    parser = Parser(
+    parser = OneLineErrorParser(
         prog="schedd emulate",
         description="Runs an emulated pbs_server on loopback, for our adapter and for TORQUE's own clients.",
     )

@@ -5,14 +5,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from schedd.cli.arguments import Parser
+from schedd.cli.arguments import OneLineErrorParser
 
 __all__ = ["make_parser", "run"]
 
 
 def make_parser() -> argparse.ArgumentParser:
     """Its options."""
-    parser = Parser(
+    parser = OneLineErrorParser(
         prog="schedd federate",
         description="Route jobs to the cluster whose plan ends them first, until SIGTERM or SIGINT.",
     )

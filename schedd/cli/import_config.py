@@ -12,12 +12,12 @@ import typer
 from schedd.cli.server_seen import Auth, Family
 
 if TYPE_CHECKING:
-    from schedd.cli.importing.result import Imported
+    from schedd.cli.importing.result import ImportResult
 
 __all__ = ["command"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-_BESIDE = ("resource_group", "holidays", "dedicated_time")
+_COMPANION_FILES = ("resource_group", "holidays", "dedicated_time")
 _MAUI = re.compile(
     r"^\s*(SERVERHOST|RMCFG|QUEUETIMEWEIGHT|BACKFILLPOLICY|USERCFG|CLASSCFG|FSPOLICY|SRCFG|SCHEDCFG)\b",
     re.MULTILINE,
@@ -25,7 +25,7 @@ _MAUI = re.compile(
 _SCHED = re.compile(r"^\s*(round_robin|by_queue|fair_share|sort_by|job_sort_key)\s*:?\s", re.MULTILINE)
 
 
-class Kind(StrEnum):
+class ConfigFormat(StrEnum):
     """Whose configuration it is."""
 
     MAUI = "maui"
@@ -48,7 +48,7 @@ def command(
     family: Annotated[Family, typer.Option(help="Which kind of server it is.")] = "torque",
     auth: Annotated[Auth, typer.Option(help="How to authenticate to the server.")] = "auto",
     kind: Annotated[
-        Kind | None, typer.Option("--from", help="Format of the file, if it is not recognised.")
+        ConfigFormat | None, typer.Option("--from", help="Format of the file, if it is not recognised.")
     ] = None,
     cluster: Annotated[str, typer.Option(help="Name of the cluster in schedd.toml.")] = "main",
     output: Annotated[
@@ -69,25 +69,25 @@ def command(
     from schedd.cli.importing.result import Verdict  # noqa: PLC0415  (--help need not wait)
 
     if not _NAME.fullmatch(cluster):
-        _fail(f"--cluster {cluster!r}: a name has letters, digits, '.', '_' and '-'")
+        _exit_with_error(f"--cluster {cluster!r}: a name has letters, digits, '.', '_' and '-'")
     if file is None and not server:
-        _fail("name a file, or a server with --server")
-    done = _of_file(file, kind)
+        _exit_with_error("name a file, or a server with --server")
+    done = _import_file(file, kind)
     if server:
-        _add_server(server, family, auth, done)
+        _import_server(server, family, auth, done)
     if any(done.site.get("priority", {}).values()):
         words = "a job goes before others as far as each of them still starts by its promise: see slack"
         done.note(Verdict.DIFFERS, 0, "priorities", words)
-    settings = _head(
+    settings = _comment_header(
         " and ".join([*([file.name] if file else []), *([server] if server else [])]), done
-    ) + _checked(done, cluster)
+    ) + _validated_toml(done, cluster)
     if output is None:
         print(settings, end="")
     else:
         try:
             output.write_text(settings, encoding="utf-8")
         except OSError as error:
-            _fail(f"{output}: {error.strerror}")
+            _exit_with_error(f"{output}: {error.strerror}")
     print("\n".join(done.report()), file=sys.stderr)
     if done.of(Verdict.BLOCKER):
         raise typer.Exit(3)
@@ -97,73 +97,75 @@ def _read(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
-        _fail(f"{file}: {error.strerror}")
+        _exit_with_error(f"{file}: {error.strerror}")
 
 
-def _kind(file: Path, text: str) -> Kind:
+def _detect_format(file: Path, text: str) -> ConfigFormat:
     from schedd.cli.importing.maui_parameters import MOAB_ALONE  # noqa: PLC0415
 
     maui, sched = bool(_MAUI.search(text)), bool(_SCHED.search(text))
     if maui == sched:
         maui, sched = file.name.startswith(("maui", "moab")), "sched_config" in file.name
     if maui == sched:
-        _fail(f"{file}: neither a maui.cfg nor a sched_config is to be seen in it; say which with --from")
+        _exit_with_error(
+            f"{file}: neither a maui.cfg nor a sched_config is to be seen in it; say which with --from"
+        )
     names = {word.upper() for word in re.findall(r"^\s*([A-Za-z]\w*)", text, re.MULTILINE)}
     if maui and (
         file.name.startswith("moab")
         or names & MOAB_ALONE
         or re.search(r"SCHEDCFG\[moab", text, re.IGNORECASE)
     ):
-        return Kind.MOAB
-    return Kind.MAUI if maui else Kind.SCHED_CONFIG
+        return ConfigFormat.MOAB
+    return ConfigFormat.MAUI if maui else ConfigFormat.SCHED_CONFIG
 
 
-def _translate(file: Path, text: str, kind: Kind) -> "Imported":
+def _translate(file: Path, text: str, kind: ConfigFormat) -> "ImportResult":
     from schedd.cli.importing.maui import import_maui  # noqa: PLC0415
     from schedd.cli.importing.sched_config import import_sched_config  # noqa: PLC0415
 
-    now, zone = datetime.now(), _zone()  # noqa: DTZ005  (the site's own day)
-    if kind is not Kind.SCHED_CONFIG:
-        return import_maui(text, now.date(), zone, moab=kind is Kind.MOAB)
-    beside = {name: file.with_name(name) for name in _BESIDE}
+    now, zone = datetime.now(), _local_time_zone()  # noqa: DTZ005  (the site's own day)
+    if kind is not ConfigFormat.SCHED_CONFIG:
+        return import_maui(text, now.date(), zone, moab=kind is ConfigFormat.MOAB)
+    beside = {name: file.with_name(name) for name in _COMPANION_FILES}
     return import_sched_config(
         text, {name: _read(path) for name, path in beside.items() if path.is_file()}, now, zone
     )
 
 
-def _of_file(file: Path | None, kind: Kind | None) -> "Imported":
-    from schedd.cli.importing.result import Imported  # noqa: PLC0415
+def _import_file(file: Path | None, kind: ConfigFormat | None) -> "ImportResult":
+    from schedd.cli.importing.result import ImportResult  # noqa: PLC0415
 
     if file is None:
-        return Imported()
+        return ImportResult()
     text = _read(file)
-    return _translate(file, text, kind or _kind(file, text))
+    return _translate(file, text, kind or _detect_format(file, text))
 
 
-def _add_server(named: str, family: Family, auth: Auth, done: "Imported") -> None:
+def _import_server(named: str, family: Family, auth: Auth, done: "ImportResult") -> None:
     """What the server says of itself. A pointer of the file to it is answered by that."""
-    from schedd.cli.importing.server_settings import Object, import_server  # noqa: PLC0415
-    from schedd.cli.server_seen import UnseenError, server_at, settings_of  # noqa: PLC0415
+    from schedd.cli.importing.server_settings import ServerObject, import_server  # noqa: PLC0415
+    from schedd.cli.server_seen import ServerUnreadableError, parse_server_address, read_server_settings  # noqa: PLC0415
     from server_adapter.settings import Settings  # noqa: PLC0415
 
     try:
-        told = settings_of(Settings(server=server_at(named, family, auth)))
+        told = read_server_settings(Settings(server=parse_server_address(named, family, auth)))
     except ValueError:
-        _fail(f"--server {named!r}: HOST or HOST:PORT")
-    except UnseenError as error:
-        _fail(f"--server {named}: {error}")
+        _exit_with_error(f"--server {named!r}: HOST or HOST:PORT")
+    except ServerUnreadableError as error:
+        _exit_with_error(f"--server {named}: {error}")
     done.findings = [one for one in done.findings if one.setting != "qmgr"]
-    objects = [Object(one.kind, one.name, one.values) for one in told]
+    objects = [ServerObject(one.kind, one.name, one.values) for one in told]
     import_server(objects, done, openpbs=family == "openpbs")
 
 
-def _zone() -> str:
+def _local_time_zone() -> str:
     """The time zone of this host, by its IANA name; UTC where it is not known."""
     found = re.search(r"zoneinfo/(?:posix/|right/)?(.+)", str(Path("/etc/localtime").resolve()))
     return found[1] if found else "UTC"
 
 
-def _head(name: str, done: "Imported") -> str:
+def _comment_header(name: str, done: "ImportResult") -> str:
     """What stands before the settings, so that no blocker is forgotten."""
     from schedd.cli.importing.result import Verdict  # noqa: PLC0415
 
@@ -173,7 +175,7 @@ def _head(name: str, done: "Imported") -> str:
     return "".join(f"# {line}\n" for line in lines) + "\n"
 
 
-def _checked(done: "Imported", cluster: str) -> str:
+def _validated_toml(done: "ImportResult", cluster: str) -> str:
     """The settings, once the daemon's own check has let them through."""
     import tomllib  # noqa: PLC0415
 
@@ -188,10 +190,10 @@ def _checked(done: "Imported", cluster: str) -> str:
         for problem in error.errors(include_url=False):
             where = ".".join(map(str, problem["loc"]))
             print(f"schedd import: {where}: {problem['msg']} (it is {problem['input']!r})", file=sys.stderr)
-        _fail("the file asks for what schedd.toml does not take; nothing was written")
+        _exit_with_error("the file asks for what schedd.toml does not take; nothing was written")
     return text
 
 
-def _fail(message: str) -> NoReturn:
+def _exit_with_error(message: str) -> NoReturn:
     print(f"schedd import: {message}", file=sys.stderr)
     raise typer.Exit(2)

@@ -6,18 +6,18 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from schedd.cli.arguments import Parser
-from schedd.cli.main import BARE
-from schedd.cli.manual import completion, man_page
+from schedd.cli.arguments import OneLineErrorParser
+from schedd.cli.main import BARE_COMMANDS
+from schedd.cli.manual import bash_completion, man_page
 
 __all__ = ["make_parser", "run"]
 
-_OURS = "schedd"
+_PROGRAM = "schedd"
 
 
 def make_parser() -> argparse.ArgumentParser:
     """Its options."""
-    parser = Parser(
+    parser = OneLineErrorParser(
         prog="schedd install",
         description="Link schedd and its commands for users into PREFIX/bin, and write their man pages and "
         "the completion for bash below PREFIX/share. A file that is there already is left alone.",
@@ -38,13 +38,13 @@ def run(argv: Sequence[str]) -> int:
     prefix = args.prefix.absolute()
     left = 0
     try:
-        for name in (_OURS, *BARE):
+        for name in (_PROGRAM, *BARE_COMMANDS):
             left += not _link(prefix / "bin" / name, program)
-        for name in (_OURS, *BARE):
-            left += not _write(prefix / "share" / "man" / "man1" / f"{name}.1", man_page(name))
-        script = prefix / "share" / "bash-completion" / "completions" / _OURS
-        left += not _write(script, completion())
-        for name in BARE:  # the shell looks for a script under the command's name
+        for name in (_PROGRAM, *BARE_COMMANDS):
+            left += not _write_file(prefix / "share" / "man" / "man1" / f"{name}.1", man_page(name))
+        script = prefix / "share" / "bash-completion" / "completions" / _PROGRAM
+        left += not _write_file(script, bash_completion())
+        for name in BARE_COMMANDS:  # the shell looks for a script under the command's name
             left += not _link(script.with_name(name), script)
     except OSError as error:
         print(f"schedd install: {error.filename}: {error.strerror}", file=sys.stderr)
@@ -68,9 +68,9 @@ def _link(path: Path, program: Path) -> bool:
     return True
 
 
-def _write(path: Path, text: str) -> bool:
+def _write_file(path: Path, text: str) -> bool:
     """Write ``path``, also over what an earlier version of this command wrote there."""
-    if path.exists() and _OURS not in path.read_text(encoding="utf-8", errors="replace")[:200]:
+    if path.exists() and _PROGRAM not in path.read_text(encoding="utf-8", errors="replace")[:200]:
         print(f"left      {path}: something else is there")
         return False
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -15,33 +15,35 @@ from schedd.store.connections import parse_database_url
 from schedd.store.default_location import default_url
 
 __all__ = [
-    "USUAL",
+    "DEFAULT_CONFIG",
     "ConfigFile",
     "DatabaseUrl",
-    "configuration",
-    "database_of",
-    "failing",
-    "opened",
-    "owned",
-    "settings_of",
-    "who",
+    "database_url",
+    "exit_on_error",
+    "find_config_file",
+    "invoking_user",
+    "load_daemon_settings",
+    "open_store",
+    "preserving_owner",
 ]
 
-USUAL: Final = Path("/etc/schedd/schedd.toml")
-ConfigFile = typer.Option(help=f"Settings file (default: $SCHEDD_CONFIG, else {USUAL} if it exists).")
+DEFAULT_CONFIG: Final = Path("/etc/schedd/schedd.toml")
+ConfigFile = typer.Option(
+    help=f"Settings file (default: $SCHEDD_CONFIG, else {DEFAULT_CONFIG} if it exists)."
+)
 DatabaseUrl = typer.Option(help="URL of the database, or path of a SQLite file (default: from the settings).")
 
 
-def configuration(path: Path | None) -> Path | None:
+def find_config_file(path: Path | None) -> Path | None:
     """The file that is meant."""
     named = os.environ.get("SCHEDD_CONFIG")
     if path is not None or named:
         return path or Path(str(named))
-    return USUAL if USUAL.is_file() else None
+    return DEFAULT_CONFIG if DEFAULT_CONFIG.is_file() else None
 
 
 @contextmanager
-def failing(command: str) -> Iterator[None]:
+def exit_on_error(command: str) -> Iterator[None]:
     """Says what went wrong in a line of its own each, and ends with 2 for settings, 1 for the database."""
     try:
         yield
@@ -52,9 +54,9 @@ def failing(command: str) -> Iterator[None]:
 
 
 @contextmanager
-def opened(url: str, *, new: bool = False) -> Iterator[Store]:
+def open_store(url: str, *, new: bool = False) -> Iterator[Store]:
     """The store at ``url``. One that is not there is made where it may be ``new``. Raises StoreError."""
-    with owned(url) as there:
+    with preserving_owner(url) as there:
         if not there and not new:
             raise StoreError(f"{url}: no such file; see that store.url names the daemon's database")
         store = Store.open(url)
@@ -65,7 +67,7 @@ def opened(url: str, *, new: bool = False) -> Iterator[Store]:
 
 
 @contextmanager
-def owned(url: str) -> Iterator[bool]:
+def preserving_owner(url: str) -> Iterator[bool]:
     """Whether the database is there, as far as a file tells. What root makes belongs to who has the file, or
     its directory, afterwards: to the daemon. Raises StoreError.
     """
@@ -85,22 +87,22 @@ def owned(url: str) -> Iterator[bool]:
                     os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
-def database_of(config: Path | None, named: str = "") -> str:
+def database_url(config: Path | None, named: str = "") -> str:
     """The URL of the database: the one ``named``, else the settings'. Raises SettingsError and StoreError."""
     if named:
         return named
-    url = settings_of(config).store.url
+    url = load_daemon_settings(config).store.url
     if url == "memory":
         raise SettingsError('store.url is "memory": this daemon keeps nothing beyond its process')
     return url or default_url()
 
 
-def settings_of(config: Path | None) -> Settings:
+def load_daemon_settings(config: Path | None) -> Settings:
     """The settings of the installed daemon. Raises SettingsError."""
-    return load(configuration(config))
+    return load(find_config_file(config))
 
 
-def who() -> str:
+def invoking_user() -> str:
     """Who runs the command, for the audit: behind sudo, who called that."""
     name = os.environ.get("SUDO_USER")
     try:

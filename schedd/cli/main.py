@@ -13,13 +13,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from schedd import __version__
-from schedd.cli.arguments import not_understood
+from schedd.cli.arguments import usage_error
 from schedd.feature_list import feature_commands
 
 if TYPE_CHECKING:
     import typer
 
-__all__ = ["BARE", "COMMANDS", "VALUES", "main"]
+__all__ = ["BARE_COMMANDS", "COMMANDS", "VALUES_COMMAND", "main"]
 
 _OWN_COMMANDS: Final = {
     "account": ("schedd.cli.user.account", "Show accounts and charges; create accounts."),
@@ -68,10 +68,10 @@ _OWN_COMMANDS: Final = {
 COMMANDS: Final = dict(sorted((_OWN_COMMANDS | feature_commands()).items()))
 """Module and summary of every command, in the order in which the help names them."""
 
-BARE: Final = ("checkjob", "showbf", "showplan", "showq", "showstart")
+BARE_COMMANDS: Final = ("checkjob", "showbf", "showplan", "showq", "showstart")
 """Commands for users, which links to this program offer under their own names, too."""
 
-VALUES: Final = "__values"
+VALUES_COMMAND: Final = "__values"
 """What the completion script calls for names; no command for people."""
 
 _ABOUT = "A planning scheduler for PBS-family clusters: every queued job has a planned start."
@@ -81,37 +81,37 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code. A reader that has seen enough (``| head``) is no error."""
     try:
         try:
-            return _run(argv)
+            return _run_command(argv)
         finally:
             sys.stdout.flush()  # what the interpreter flushes, fails aloud
     except BrokenPipeError:
-        if not _is_unread(sys.stdout.fileno()):
+        if not _has_no_reader(sys.stdout.fileno()):
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
 
-def _is_unread(pipe: int) -> bool:
+def _has_no_reader(pipe: int) -> bool:
     """Whether nobody reads this pipe any more."""
     poll = select.poll()
     poll.register(pipe, 0)
     return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
-def _run(argv: Sequence[str] | None) -> int:
+def _run_command(argv: Sequence[str] | None) -> int:
     args = list(sys.argv[1:] if argv is None else argv)
     if argv is None:
         called = sys.argv[0].rpartition("/")[2]
-        if called in BARE:  # a link to this program
+        if called in BARE_COMMANDS:  # a link to this program
             return int(import_module(COMMANDS[called][0]).run(args, called))
     if not args or args[0] in ("-h", "--help", "help"):
-        print(_help())
+        print(_help_text())
         return 0 if args else 2
     if args[0] in ("-V", "--version"):
         print(f"schedd {__version__}")
         return 0
     name = args[0]
-    if name == VALUES:
+    if name == VALUES_COMMAND:
         return int(import_module("schedd.cli.user.values").run(args[1:]))
     if name not in COMMANDS:
         from difflib import get_close_matches  # noqa: PLC0415  (only a mistyped command pays for it)
@@ -121,14 +121,14 @@ def _run(argv: Sequence[str] | None) -> int:
         print(f"schedd: no command {name!r}; {hint}", file=sys.stderr)
         return 2
     module = import_module(COMMANDS[name][0])
-    if name in BARE:
+    if name in BARE_COMMANDS:
         return int(module.run(args[1:], f"schedd {name}"))
     if hasattr(module, "run"):
         return int(module.run(args[1:]))
-    return _run_typed(_typed({name: module}), args)
+    return _run_typer(_make_typer({name: module}), args)
 
 
-def _run_typed(typed: "typer.Typer", args: list[str]) -> int:
+def _run_typer(typed: "typer.Typer", args: list[str]) -> int:
     import typer  # noqa: PLC0415  (commands for users must not pay for it)
 
     try:
@@ -139,11 +139,11 @@ def _run_typed(typed: "typer.Typer", args: list[str]) -> int:
         acts = ", ".join(getattr(context.command, "commands", ())) if context is not None else ""
         said = error.format_message().rstrip(".")
         said = f"{said}; there is {acts}" if acts and not said.endswith("?") else said
-        print(not_understood(where, said[0].lower() + said[1:]), file=sys.stderr)
+        print(usage_error(where, said[0].lower() + said[1:]), file=sys.stderr)
         return error.exit_code
 
 
-def _help() -> str:
+def _help_text() -> str:
     width = max(map(len, COMMANDS))
     lines = [f"  {name:{width}}  {about}" for name, (_, about) in COMMANDS.items()]
     return "\n".join(
@@ -160,12 +160,12 @@ def _help() -> str:
     )
 
 
-def _typed(modules: dict[str, Any]) -> "typer.Typer":
+def _make_typer(modules: dict[str, Any]) -> "typer.Typer":
     """A Typer program of these commands."""
     import typer  # noqa: PLC0415  (commands for users must not pay for it)
 
     root = typer.Typer(help=_ABOUT, no_args_is_help=True, add_completion=False)
-    root.callback()(_nothing)
+    root.callback()(_root_callback)
     for name, module in modules.items():
         if hasattr(module, "app"):
             root.add_typer(module.app, name=name)
@@ -174,7 +174,7 @@ def _typed(modules: dict[str, Any]) -> "typer.Typer":
     return root
 
 
-def _nothing() -> None:
+def _root_callback() -> None:
     """A planning scheduler for PBS-family clusters: every queued job has a planned start."""
 
 

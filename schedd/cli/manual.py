@@ -6,19 +6,31 @@ from importlib import import_module
 from typing import Any, Final
 
 from schedd import __version__
-from schedd.cli.main import BARE, COMMANDS, VALUES
+from schedd.cli.main import BARE_COMMANDS, COMMANDS, VALUES_COMMAND
 
-__all__ = ["completion", "completion_of", "man_page", "man_page_of", "parsers", "reference"]
+__all__ = [
+    "bash_completion",
+    "command_parsers",
+    "man_page",
+    "reference",
+    "render_completion",
+    "render_man_page",
+]
 
 
-def parsers() -> dict[str, argparse.ArgumentParser]:
+def command_parsers() -> dict[str, argparse.ArgumentParser]:
     """The parser of each command that asks the daemon: those with a bare name, then those of admins."""
-    admins = [name for name, (module, _) in COMMANDS.items() if ".user." in module and name not in BARE]
-    return {name: import_module(COMMANDS[name][0]).make_parser(_called(name)) for name in (*BARE, *admins)}
+    admins = [
+        name for name, (module, _) in COMMANDS.items() if ".user." in module and name not in BARE_COMMANDS
+    ]
+    return {
+        name: import_module(COMMANDS[name][0]).make_parser(_display_name(name))
+        for name in (*BARE_COMMANDS, *admins)
+    }
 
 
-def _called(name: str) -> str:
-    return name if name in BARE else f"schedd {name}"
+def _display_name(name: str) -> str:
+    return name if name in BARE_COMMANDS else f"schedd {name}"
 
 
 # ---- Markdown -----------------------------------------------------------------------------------
@@ -26,30 +38,33 @@ def _called(name: str) -> str:
 
 def reference() -> str:
     """All commands with their options, as Markdown."""
-    return "\n\n".join(_section(name, parser) for name, parser in parsers().items()) + "\n"
+    return "\n\n".join(_section(name, parser) for name, parser in command_parsers().items()) + "\n"
 
 
 def _section(name: str, parser: argparse.ArgumentParser) -> str:
     rows = [f"| `{words}` | {about} |" for words, about in _options(parser)]
     acts = "".join(
         f"\n\n`{_usage(act)}`: {about}." + (f"\n\n{_table(rows)}" if rows else "")
-        for act, about, rows in _acts(parser)
+        for act, about, rows in _action_sections(parser)
     )
-    return f"## {_called(name)}\n\n{_about(parser)}\n\n```\n{_usage(parser)}\n```\n\n{_table(rows)}{acts}"
+    head = f"## {_display_name(name)}\n\n{_description(parser)}"
+    return f"{head}\n\n```\n{_usage(parser)}\n```\n\n{_table(rows)}{acts}"
 
 
 def _table(rows: list[str]) -> str:
     return "| | |\n|---|---|\n" + "\n".join(rows)
 
 
-def _acts(parser: argparse.ArgumentParser) -> Iterator[tuple[argparse.ArgumentParser, str, list[str]]]:
+def _action_sections(
+    parser: argparse.ArgumentParser,
+) -> Iterator[tuple[argparse.ArgumentParser, str, list[str]]]:
     """Each act of a command that has some: its parser, what it does, its own options."""
-    for act, about, found in _sub_acts(parser):
+    for act, about, found in _sub_parsers(parser):
         rows = [f"| `{words}` | {words_of} |" for words, words_of in _options(act) if words != "-h, --help"]
         yield act, about, rows if found else []
 
 
-def _sub_acts(
+def _sub_parsers(
     parser: argparse.ArgumentParser,
 ) -> Iterator[tuple[argparse.ArgumentParser, str, bool]]:
     for action in _actions(parser):
@@ -63,7 +78,7 @@ def _usage(parser: argparse.ArgumentParser) -> str:
     return " ".join(parser.format_usage().split()).removeprefix("usage: ")
 
 
-def _about(parser: argparse.ArgumentParser) -> str:
+def _description(parser: argparse.ArgumentParser) -> str:
     return " ".join((parser.description or "").split())
 
 
@@ -92,33 +107,33 @@ def _options(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
 def man_page(name: str) -> str:
     """The man page of one command that has a bare name, or of ``schedd`` with all others, as troff."""
     if name == "schedd":
-        return _man_of_all()
-    parser = parsers()[name]
+        return _main_man_page()
+    parser = command_parsers()[name]
     lines = [
         *_man_head(name, COMMANDS[name][1]),
         ".SH SYNOPSIS",
         f".B {name}",
         _troff(_usage(parser).removeprefix(name).strip()),
         ".SH DESCRIPTION",
-        _troff(_about(parser)),
+        _troff(_description(parser)),
         ".SH OPTIONS",
         *_man_options(parser),
         *_man_epilog(parser),
         *_MAN_TAIL,
         ".SH SEE ALSO",
-        ", ".join(f"{other}(1)" for other in ("schedd", *BARE) if other != name),
+        ", ".join(f"{other}(1)" for other in ("schedd", *BARE_COMMANDS) if other != name),
     ]
     return "\n".join(lines) + "\n"
 
 
-def man_page_of(parser: argparse.ArgumentParser, about: str) -> str:
+def render_man_page(parser: argparse.ArgumentParser, about: str) -> str:
     """The man page of a program that is no command of ``schedd``."""
     lines = [
         *_man_head(parser.prog, about),
         ".SH SYNOPSIS",
         f".B {_troff(_usage(parser))}",
         ".SH DESCRIPTION",
-        _troff(_about(parser)),
+        _troff(_description(parser)),
         ".SH OPTIONS",
         *_man_options(parser),
         *_man_epilog(parser),
@@ -126,7 +141,7 @@ def man_page_of(parser: argparse.ArgumentParser, about: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _man_of_all() -> str:
+def _main_man_page() -> str:
     lines = [
         *_man_head("schedd", "A planning scheduler for PBS-family clusters"),
         ".SH SYNOPSIS",
@@ -138,15 +153,20 @@ def _man_of_all() -> str:
     ]
     for name, (_, about) in COMMANDS.items():
         lines += [".TP", f".B {_troff(name)}", _troff(about)]
-    for name, parser in parsers().items():
-        if name in BARE:
+    for name, parser in command_parsers().items():
+        if name in BARE_COMMANDS:
             continue
         lines += [f".SH SCHEDD {_troff(name.upper())}", f".B {_troff(_usage(parser))}", ".PP"]
-        lines += [_troff(_about(parser)), *_man_options(parser)]
-        for act, about, found in _sub_acts(parser):
+        lines += [_troff(_description(parser)), *_man_options(parser)]
+        for act, about, found in _sub_parsers(parser):
             lines += [".PP", f".B {_troff(_usage(act))}", ".br", _troff(about)]
             lines += _man_options(act) if found else []
-    lines += [*_man_epilog(parser), *_MAN_TAIL, ".SH SEE ALSO", ", ".join(f"{one}(1)" for one in BARE)]
+    lines += [
+        *_man_epilog(parser),
+        *_MAN_TAIL,
+        ".SH SEE ALSO",
+        ", ".join(f"{one}(1)" for one in BARE_COMMANDS),
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -197,17 +217,17 @@ def _troff(text: str) -> str:
 # ---- completion ---------------------------------------------------------------------------------
 
 
-def completion() -> str:
+def bash_completion() -> str:
     """A bash script that completes commands, acts, options and their values; zsh reads it after
     `bashcompinit`. Names are asked of the daemon.
     """
-    words = {name: _words(name) for name in COMMANDS}
+    words = {name: _completion_words(name) for name in COMMANDS}
     cases = "\n".join(
         f"    {name}) acts='{' '.join(acts)}' words='{' '.join(options)}' ;;"
         for name, (acts, options) in words.items()
     )
-    values = "\n".join(_values())
-    places = "\n".join(f"    {name}) kind={kind} ;;" for name, kind in _NAMED.items())
+    values = "\n".join(_completion_cases())
+    places = "\n".join(f"    {name}) kind={kind} ;;" for name, kind in _FIRST_ARGUMENT_KINDS.items())
     return f"""\
 # bash completion of schedd and its commands for users; written by `schedd install`.
 _schedd() {{
@@ -233,17 +253,17 @@ _schedd() {{
     -*) COMPREPLY=($(compgen -W "$words" -- "$current")) ;;
     *)
       COMPREPLY=()
-      [ -n "$kind" ] && given=$(schedd {VALUES} "$kind" 2>/dev/null)
+      [ -n "$kind" ] && given=$(schedd {VALUES_COMMAND} "$kind" 2>/dev/null)
       [ -z "$given$kind" ] && [ "$COMP_CWORD" = "$first" ] && given=$acts
       [ -n "$given" ] && COMPREPLY=($(compgen -W "$given" -- "$current"))
       ;;
   esac
 }}
-complete -o default -F _schedd schedd {" ".join(BARE)}
+complete -o default -F _schedd schedd {" ".join(BARE_COMMANDS)}
 """
 
 
-_KINDS: Final = {
+_VALUE_KINDS: Final = {
     "--cluster": "cluster",
     "--job": "job",
     "--queues": "queue",
@@ -253,8 +273,8 @@ _KINDS: Final = {
     "-u": "user",
     "-w": "node",
 }
-_RELEASED: Final = {"-q": "held-queue", "-w": "held-node"}
-_NAMED: Final = {
+_RELEASE_KINDS: Final = {"-q": "held-queue", "-w": "held-node"}
+_FIRST_ARGUMENT_KINDS: Final = {
     "cancel": "job",
     "checkjob": "job",
     "cost": "job",
@@ -265,14 +285,16 @@ _NAMED: Final = {
 """What the first argument of a command names."""
 
 
-def _values() -> Iterator[str]:
+def _completion_cases() -> Iterator[str]:
     """A branch for each option that takes names, or one of a few words."""
-    for name, parser in parsers().items():
+    for name, parser in command_parsers().items():
         found = [
-            action for one in (parser, *(act for act, _, _ in _sub_acts(parser))) for action in _actions(one)
+            action
+            for one in (parser, *(act for act, _, _ in _sub_parsers(parser)))
+            for action in _actions(one)
         ]
         for action in found:
-            known = {**_KINDS, **(_RELEASED if name == "release" else {})}
+            known = {**_VALUE_KINDS, **(_RELEASE_KINDS if name == "release" else {})}
             for option in action.option_strings:
                 if action.choices:
                     yield f"    '{name} {option}') given='{' '.join(map(str, action.choices))}' ;;"
@@ -281,18 +303,18 @@ def _values() -> Iterator[str]:
     yield "    'reservation remove') kind=reservation ;;"
 
 
-def completion_of(parser: argparse.ArgumentParser) -> str:
+def render_completion(parser: argparse.ArgumentParser) -> str:
     """A bash script that completes the options of a program that is no command of ``schedd``."""
     words = " ".join(sorted(option for action in _actions(parser) for option in action.option_strings))
     return f"# bash completion of {parser.prog}.\ncomplete -o default -W '{words}' {parser.prog}\n"
 
 
-def _words(name: str) -> tuple[list[str], list[str]]:
+def _completion_words(name: str) -> tuple[list[str], list[str]]:
     """What may follow a command: its acts, and its options with those of its acts."""
     module = import_module(COMMANDS[name][0])
     if hasattr(module, "make_parser"):
         parser = module.make_parser()
-        acts = [act for act, _, _ in _sub_acts(parser)]
+        acts = [act for act, _, _ in _sub_parsers(parser)]
         names = [act.prog.rpartition(" ")[2] for act in acts]
         every = [action for one in (parser, *acts) for action in _actions(one)]
         return names, sorted({option for action in every for option in action.option_strings})

@@ -9,13 +9,20 @@ from typing import Annotated, Final
 
 import typer
 
-from schedd.cli.installed import ConfigFile, DatabaseUrl, database_of, failing, owned, who
+from schedd.cli.installed import (
+    ConfigFile,
+    DatabaseUrl,
+    database_url,
+    exit_on_error,
+    invoking_user,
+    preserving_owner,
+)
 from schedd.store import AuditEntry, Leadership, Store, StoreError
 from schedd.store.database import Database
 
 __all__ = ["command"]
 
-_LEASES: Final = "0002"
+_FIRST_LEASE_VERSION: Final = "0002"
 """The first version whose tables say who leads."""
 
 
@@ -42,9 +49,9 @@ def command(
     """
     if action is Action.DOWNGRADE and not to:
         raise typer.BadParameter("say to which version, or `base` for none", param_hint="--to")
-    with failing("migrate"):
-        url = database_of(config, database)
-        with owned(url):
+    with exit_on_error("migrate"):
+        url = database_url(config, database)
+        with preserving_owner(url):
             opened = Database(url)
             try:
                 _migrate(opened, action, to)
@@ -57,7 +64,7 @@ def _migrate(database: Database, action: Action, to: str) -> None:
     if action is Action.CURRENT:
         typer.echo(f"{database.name}: version {present or 'none'}; this program needs {needed}")
         return
-    with _alone(database, present):
+    with _exclusive_lease(database, present):
         before, after = database.migrate(to or "head", back=action is Action.DOWNGRADE)
     if before == after:
         typer.echo(f"{database.name}: version {after or 'none'} as before")
@@ -65,14 +72,14 @@ def _migrate(database: Database, action: Action, to: str) -> None:
         change = f"from version {before or 'none'} to {after or 'none'}"
         typer.echo(f"{database.name}: {change}")
         if after == needed:
-            Store(database).audit(AuditEntry(int(time.time()), who(), "migrate", change))
+            Store(database).audit(AuditEntry(int(time.time()), invoking_user(), "migrate", change))
 
 
 @contextmanager
-def _alone(database: Database, present: str | None) -> Iterator[None]:
+def _exclusive_lease(database: Database, present: str | None) -> Iterator[None]:
     """While no daemon leads, nor begins to. Raises StoreError when one does."""
     lead = Leadership(database, "schedd migrate")
-    if (present or "") >= _LEASES and not lead.try_acquire():
+    if (present or "") >= _FIRST_LEASE_VERSION and not lead.try_acquire():
         raise StoreError(f"{database.name}: a daemon uses it; stop that (its lease may last for seconds)")
     try:
         yield

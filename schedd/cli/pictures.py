@@ -2,10 +2,10 @@
 
 from importlib.util import find_spec
 
-__all__ = ["lacking"]
+__all__ = ["missing_plot_library"]
 
 
-def lacking() -> str | None:
+def missing_plot_library() -> str | None:
     """What is missing and how to install it; None where pictures can be drawn."""
     if find_spec("matplotlib") is not None:
         return None

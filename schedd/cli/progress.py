@@ -20,12 +20,12 @@ from rich.status import Status
 
 from schedd.replay import driver
 
-__all__ = ["Watch", "simulated"]
+__all__ = ["ReplayDisplay", "format_simulated_time"]
 
 _DAY = 86400
 
 
-class Watch:
+class ReplayDisplay:
     """Shows on standard error what goes on; nothing where that is no terminal."""
 
     def __init__(self, console: Console | None = None) -> None:
@@ -38,16 +38,16 @@ class Watch:
     def __exit__(
         self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        self._quiet()
+        self._stop_status()
 
-    def say(self, text: str) -> None:
+    def show_status(self, text: str) -> None:
         """Something goes on whose end is not known."""
-        self._quiet()
+        self._stop_status()
         if self._console.is_terminal:
             self._status = self._console.status(text)
             self._status.start()
 
-    def _quiet(self) -> None:
+    def _stop_status(self) -> None:
         if self._status is not None:
             self._status.stop()
             self._status = None
@@ -57,7 +57,7 @@ class Watch:
         self, title: str, unix_start: int | None
     ) -> Iterator[Callable[[driver.Progress], None] | None]:
         """A bar for one replay; gives what the driver is to call, None where nobody looks."""
-        self._quiet()
+        self._stop_status()
         if not self._console.is_terminal:
             yield None
             return
@@ -81,13 +81,13 @@ class Watch:
                     total=progress.jobs,
                     completed=progress.ended,
                     rate=progress.events / max(monotonic() - begin, 1e-9),
-                    date=simulated(progress.time, unix_start),
+                    date=format_simulated_time(progress.time, unix_start),
                 )
 
             yield show
 
 
-def simulated(time: int, unix_start: int | None) -> str:
+def format_simulated_time(time: int, unix_start: int | None) -> str:
     """The simulated moment as a date (UTC), or as a day of the log where its epoch is not known."""
     if unix_start is None:
         return f"day {time // _DAY:,}"

@@ -9,7 +9,7 @@ from rich.console import Console
 
 if TYPE_CHECKING:
     from schedd.cli.replay_options import SiteRun
-    from schedd.cli.replay_steps import Stops
+    from schedd.cli.replay_steps import ReplayStops
     from schedd.replay.compare import Comparison
     from schedd.replay.result import ReplayResult
 
@@ -231,7 +231,14 @@ def command(
     Exit status: 0, 2 for input that cannot be replayed, 3 when the engine did what it must never do.
     """
     # Here and not above: `--help` and a mistyped option need not wait for the numeric libraries.
-    from schedd.cli.replay_options import kib, policies_of, runs_of, searches_of, site_of, slacks_of  # noqa: PLC0415
+    from schedd.cli.replay_options import (  # noqa: PLC0415
+        expand_runs,
+        load_site_run,
+        parse_kib,
+        parse_policies,
+        parse_searches,
+        parse_slacks,
+    )
     from schedd.replay.compare import Comparison, Machine  # noqa: PLC0415
     from schedd.replay.driver import Defect  # noqa: PLC0415
     from schedd.replay.searching import SEARCH_POLICY  # noqa: PLC0415
@@ -239,8 +246,8 @@ def command(
 
     results: list[ReplayResult] = []
     try:
-        stops = _stops(until, step, tell=tell, plot=plot)
-        policies, paths = policies_of(policy or [], logs or [])
+        stops = _parse_stop_options(until, step, tell=tell, plot=plot)
+        policies, paths = parse_policies(policy or [], logs or [])
         _check_outputs(json, plot)
         if estimates not in ("exact", "user"):
             raise TraceError(f"--estimates {estimates}: exact or user")
@@ -250,7 +257,7 @@ def command(
                 procs=procs,
                 nodes=nodes,
                 cpus_per_node=cpus_per_node,
-                mem_per_node=kib(mem_per_node),
+                mem_per_node=parse_kib(mem_per_node),
                 machines=machines,
             ),
             estimates="user" if estimates == "user" else "exact",
@@ -272,40 +279,42 @@ def command(
             raise TraceError(
                 "--tell runs everything twice, and with --seconds no two runs are alike: give --moves"
             )
-        searches = searches_of(kind, (every, patience, newcomers, pause), bounds, weights)
-        runs = [run for name in policies for run in runs_of(name, slacks_of(slack), searches)]
-        site = site_of(policy_file, bounds)
+        searches = parse_searches(kind, (every, patience, newcomers, pause), bounds, weights)
+        runs = [run for name in policies for run in expand_runs(name, parse_slacks(slack), searches)]
+        site = load_site_run(policy_file, bounds)
         if stops is not None:
-            runs = [_of_site(site)] if site is not None and not policy else runs
+            runs = [_site_run(site)] if site is not None and not policy else runs
             if len(runs) > 1 or (site is not None and policy):
                 raise TraceError("--until and --step go through one policy: name one, or --policy-file alone")
-            _go_through(wanted, runs[0], stops, json, validate=validate, site=site)
+            _run_stepped(wanted, runs[0], stops, json, validate=validate, site=site)
             return
-        _run(wanted, runs, site, results, tell=tell, validate=validate)
+        _run_replays(wanted, runs, site, results, tell=tell, validate=validate)
     except (TraceError, OSError) as error:
-        _fail(str(error), 2)
+        _exit_with_error(str(error), 2)
     except Defect as defect:
-        _fail(f"a defect of the engine: {defect}", 3)
+        _exit_with_error(f"a defect of the engine: {defect}", 3)
     except KeyboardInterrupt:
         if results:
-            _finish(results, json, plot)
-        _fail(f"interrupted; {len(results)} complete", 130)
-    _finish(results, json, plot)
+            _write_results(results, json, plot)
+        _exit_with_error(f"interrupted; {len(results)} complete", 130)
+    _write_results(results, json, plot)
 
 
-def _stops(until: list[str] | None, step: str | None, *, tell: bool, plot: Path | None) -> "Stops | None":
+def _parse_stop_options(
+    until: list[str] | None, step: str | None, *, tell: bool, plot: Path | None
+) -> "ReplayStops | None":
     """Where to stop and show the plan; None: nowhere. Raises TraceError."""
-    from schedd.cli.replay_steps import stops_of  # noqa: PLC0415
+    from schedd.cli.replay_steps import parse_stops  # noqa: PLC0415
     from schedd.replay.workload import TraceError  # noqa: PLC0415
 
     if until is None and step is None:
         return None
     if tell or plot is not None:
         raise TraceError("--until and --step show the plan at a moment: leave --tell and --plot out")
-    return stops_of(until or [], step)
+    return parse_stops(until or [], step)
 
 
-def _of_site(site: "SiteRun") -> tuple[str, str, dict[str, Any]]:
+def _site_run(site: "SiteRun") -> tuple[str, str, dict[str, Any]]:
     """The run of a site's settings: as its name says, the policy of the engine, what else it is told."""
     from schedd.replay.driver import PLANNING_POLICY  # noqa: PLC0415
 
@@ -313,17 +322,17 @@ def _of_site(site: "SiteRun") -> tuple[str, str, dict[str, Any]]:
     return f"{PLANNING_POLICY} site", PLANNING_POLICY, own
 
 
-def _go_through(
+def _run_stepped(
     wanted: "Comparison",
     run: tuple[str, str, dict[str, Any]],
-    stops: "Stops",
+    stops: "ReplayStops",
     json: Path | None,
     *,
     validate: bool,
     site: "SiteRun | None",
 ) -> None:
     """Stop at moments of one log. Raises TraceError, Defect and OSError."""
-    from schedd.cli.replay_steps import go_through  # noqa: PLC0415
+    from schedd.cli.replay_steps import step_through  # noqa: PLC0415
     from schedd.replay.compare import warm_up  # noqa: PLC0415
     from schedd.replay.limits import within_limits  # noqa: PLC0415
     from schedd.replay.workload import TraceError  # noqa: PLC0415
@@ -341,12 +350,12 @@ def _go_through(
         if left_out:
             note = f"{prepared.name}: {left_out:,} jobs left out: the limits never allow them"
             print(f"schedd replay: {note}", file=sys.stderr)
-    go_through(prepared, run, stops, asked=sys.stdin, to_json=json, validate=validate)
+    step_through(prepared, run, stops, asked=sys.stdin, to_json=json, validate=validate)
 
 
 def _check_outputs(json: Path | None, plot: Path | None) -> None:
     """Fail before hours of work, not after."""
-    from schedd.cli.pictures import lacking  # noqa: PLC0415
+    from schedd.cli.pictures import missing_plot_library  # noqa: PLC0415
     from schedd.replay.workload import TraceError  # noqa: PLC0415
 
     for path in (json, plot):
@@ -354,13 +363,13 @@ def _check_outputs(json: Path | None, plot: Path | None) -> None:
             raise TraceError(f"{path}: there is no directory {path.parent}")
         if path is not None and path.is_dir():
             raise TraceError(f"{path} is a directory; a file is needed")
-    if plot is not None and (missing := lacking()) is not None:
+    if plot is not None and (missing := missing_plot_library()) is not None:
         raise TraceError(f"--plot {plot}: {missing}")
     if plot is not None and plot.suffix.lower() not in _PICTURES:
         raise TraceError(f"--plot {plot}: its name must end in {', '.join(_PICTURES)}")
 
 
-def _run(
+def _run_replays(
     wanted: "Comparison",
     chosen: list[tuple[str, str, dict[str, Any]]],
     site: "SiteRun | None",
@@ -370,18 +379,18 @@ def _run(
     validate: bool,
 ) -> None:
     """Replay everything, showing how far it is; appends to `results` as they come."""
-    from schedd.cli.progress import Watch  # noqa: PLC0415
+    from schedd.cli.progress import ReplayDisplay  # noqa: PLC0415
     from schedd.replay.compare import warm_up  # noqa: PLC0415
     from schedd.replay.driver import replay  # noqa: PLC0415
     from schedd.replay.limits import within_limits  # noqa: PLC0415
 
-    with Watch() as watch:
-        watch.say("loading the planner's kernels (compiled at the first use)")
+    with ReplayDisplay() as watch:
+        watch.show_status("loading the planner's kernels (compiled at the first use)")
         searched = any("searching" in how for _, _, how in chosen)
         warm_up(search=searched or (site is not None and site.searching is not None))
         if site is not None:
             print(f"schedd replay: site: {site.told}", file=sys.stderr)
-        watch.say("reading")
+        watch.show_status("reading")
         for ready in wanted.ready():
             for note in ready.notes:
                 print(f"schedd replay: {note}", file=sys.stderr)
@@ -393,16 +402,16 @@ def _run(
                 if left_out:
                     note = f"{prepared.name}: {left_out:,} jobs left out: the limits never allow them"
                     print(f"schedd replay: {note}", file=sys.stderr)
-                runs.append(_of_site(site))
+                runs.append(_site_run(site))
             for name, policy, how in runs:
                 with watch.replay(f"{prepared.name} {name}", prepared.unix_start_time) as on_progress:
                     results.append(
                         replay(prepared, policy, **how, tell=tell, validate=validate, on_progress=on_progress)
                     )
-            watch.say("reading")
+            watch.show_status("reading")
 
 
-def _finish(results: "list[ReplayResult]", json: Path | None, plot: Path | None) -> None:
+def _write_results(results: "list[ReplayResult]", json: Path | None, plot: Path | None) -> None:
     """The tables on standard output, the files beside."""
     from schedd.replay.report import (  # noqa: PLC0415
         limits_table,
@@ -434,9 +443,9 @@ def _finish(results: "list[ReplayResult]", json: Path | None, plot: Path | None)
 
             save(results, plot)
     except OSError as error:
-        _fail(str(error), 2)
+        _exit_with_error(str(error), 2)
 
 
-def _fail(message: str, status: int) -> None:
+def _exit_with_error(message: str, status: int) -> None:
     print(f"schedd replay: {message}", file=sys.stderr)
     raise typer.Exit(status)

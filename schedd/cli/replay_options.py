@@ -18,17 +18,17 @@ from schedd.service.settings.file import SettingsError, load
 
 __all__ = [
     "SiteRun",
-    "kib",
+    "expand_runs",
     "known_policies",
-    "policies_of",
-    "runs_of",
-    "searches_of",
-    "site_of",
-    "slacks_of",
+    "load_site_run",
+    "parse_kib",
+    "parse_policies",
+    "parse_searches",
+    "parse_slacks",
 ]
 
 
-def policies_of(named: list[str], words: list[str]) -> tuple[list[str], list[Path]]:
+def parse_policies(named: list[str], words: list[str]) -> tuple[list[str], list[Path]]:
     """Policies and logs; `--policy fcfs easy` leaves `easy` among the logs, where it is no file."""
     known = known_policies()
     strays = [word for word in words if word in known and not Path(word).exists()]
@@ -48,7 +48,7 @@ def known_policies() -> list[str]:
     return [*POLICIES, SEARCH_POLICY, *GROUPS]
 
 
-def slacks_of(text: str) -> list[Slack]:
+def parse_slacks(text: str) -> list[Slack]:
     """Several with commas."""
     try:
         return [Slack.parse(part) for part in text.split(",")]
@@ -56,7 +56,7 @@ def slacks_of(text: str) -> list[Slack]:
         raise TraceError(f"--slack: {error}") from None
 
 
-def searches_of(
+def parse_searches(
     kinds: str, times: tuple[int, int, int, int], how: dict[str, Any], weights: str
 ) -> list[Searching]:
     """The searches of each kind; ``times``: see ``Searching``."""
@@ -66,7 +66,7 @@ def searches_of(
         if name not in known:
             raise TraceError(f"--kind {name}: there are {', '.join(known)}")
     if weights:
-        how |= {"weights": _weights(weights)}
+        how |= {"weights": _parse_weights(weights)}
     try:
         return [
             Searching(every, SearchSettings(kind=Kind(name), **how), patience, newcomers, pause)
@@ -76,7 +76,7 @@ def searches_of(
         raise TraceError(f"--{error}") from None
 
 
-def _weights(text: str) -> dict[Criterion, float]:
+def _parse_weights(text: str) -> dict[Criterion, float]:
     pairs = [part.partition("=") for part in text.split(",")]
     try:
         weights = by_name({name: float(value or "1") for name, _, value in pairs})
@@ -89,7 +89,7 @@ def _weights(text: str) -> dict[Criterion, float]:
     return weights
 
 
-def runs_of(
+def expand_runs(
     policy: str, slacks: list[Slack], searches: list[Searching]
 ) -> list[tuple[str, str, dict[str, Any]]]:
     """Runs, each with its name, the engine's policy, and what else it is told."""
@@ -141,7 +141,7 @@ class SiteRun(NamedTuple):
         return f"{self.source}: {'; '.join(words)}"
 
 
-def site_of(path: Path | None, bounds: dict[str, Any]) -> SiteRun | None:
+def load_site_run(path: Path | None, bounds: dict[str, Any]) -> SiteRun | None:
     """All settings of the first cluster of a schedd.toml, checked as the daemon does; None without a file."""
     if path is None:
         return None
@@ -157,7 +157,7 @@ def site_of(path: Path | None, bounds: dict[str, Any]) -> SiteRun | None:
     return SiteRun(f"cluster {name} of {path}", settings, searching)
 
 
-def kib(text: str | None) -> int | None:
+def parse_kib(text: str | None) -> int | None:
     """A size in KiB, or with a unit."""
     if text is None or re.fullmatch(r"[0-9]{1,15}", text):
         return None if text is None else int(text)

@@ -9,25 +9,25 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, TextIO
 
-from schedd.cli.user.text import span
+from schedd.cli.user.text import format_duration
 from schedd.replay.driver import walk
 from schedd.replay.moment import Foreteller, PlanAt, plan_at
 from schedd.replay.prepare import Prepared
 from schedd.replay.simulation import Simulation
 from schedd.replay.workload import TIME_LIMIT, TraceError
 
-__all__ = ["EVENT", "Stops", "go_through", "stops_of"]
+__all__ = ["EVENT_STEP", "ReplayStops", "parse_stops", "step_through"]
 
-EVENT: Final = "event"
+EVENT_STEP: Final = "event"
 """The step from one moment at which something happens to the next."""
 _SPAN: Final = re.compile(r"([0-9]{1,9})([smhd]?)")
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400}
-_SHOWN: Final = 50
+_MAX_JOBS_SHOWN: Final = 50
 _HELP: Final = "Enter: a step; a moment: run until then; e: to the next event; a: to the end; q: leave off"
 
 
 @dataclass(frozen=True, slots=True)
-class Stops:
+class ReplayStops:
     """Moments at which the plan is shown, in words, and the step that is asked for after the last of them
     (None: none; 0: to the next event).
     """
@@ -41,23 +41,23 @@ class Stops:
         return bool(self.until) or self.step is not None
 
 
-def stops_of(until: Sequence[str], step: str | None) -> Stops:
+def parse_stops(until: Sequence[str], step: str | None) -> ReplayStops:
     """What the options say. Raises TraceError."""
     words = tuple(one for text in until for one in text.split(",") if one)
     if until and not words:
         raise TraceError("--until: give a moment of the log")
     if step is None:
-        return Stops(words)
-    if step == EVENT:
-        return Stops(words, 0)
+        return ReplayStops(words)
+    if step == EVENT_STEP:
+        return ReplayStops(words, 0)
     found = _SPAN.fullmatch(step)
     seconds = int(found[1]) * _UNITS[found[2]] if found is not None else 0
     if not seconds:
-        raise TraceError(f"--step {step}: a time above 0, such as 600, 30m, 2h or 1d, or {EVENT}")
-    return Stops(words, seconds)
+        raise TraceError(f"--step {step}: a time above 0, such as 600, 30m, 2h or 1d, or {EVENT_STEP}")
+    return ReplayStops(words, seconds)
 
 
-def moment_of(word: str, prepared: Prepared) -> int:
+def parse_log_time(word: str, prepared: Prepared) -> int:
     """A second of the log: ``86400``, ``36h``, or a date, where the log says when it began. Raises
     TraceError.
     """
@@ -81,7 +81,7 @@ def moment_of(word: str, prepared: Prepared) -> int:
 
 
 @dataclass(slots=True)
-class _Walk:
+class _SteppedReplay:
     """A replay that is gone through; what was shown, for ``--json``."""
 
     prepared: Prepared
@@ -100,10 +100,10 @@ class _Walk:
         return found
 
 
-def go_through(
+def step_through(
     prepared: Prepared,
     run: tuple[str, str, dict[str, Any]],
-    stops: Stops,
+    stops: ReplayStops,
     *,
     asked: TextIO,
     to_json: Path | None,
@@ -114,58 +114,58 @@ def go_through(
     Raises TraceError, Defect and OSError.
     """
     name, policy, how = run
-    moments = sorted({moment_of(word, prepared) for word in stops.until})
+    moments = sorted({parse_log_time(word, prepared) for word in stops.until})
     told = Foreteller(prepared)
     simulation = walk(prepared, policy, **how, observer=told, validate=validate)
-    went = _Walk(prepared, name, simulation, told, min(0, prepared.jobs[0].submit))
+    went = _SteppedReplay(prepared, name, simulation, told, min(0, prepared.jobs[0].submit))
     for moment in moments:
-        print(told_in_words(went.go(moment)))
+        print(format_plan(went.go(moment)))
     if stops.step is not None:
         if not moments:
-            print(told_in_words(went.go(prepared.jobs[0].submit)))
-        _step(went, stops.step, asked)
+            print(format_plan(went.go(prepared.jobs[0].submit)))
+        _step_interactively(went, stops.step, asked)
     if to_json is not None:
         rows = [one.as_row() for one in went.shown]
         to_json.write_text(json.dumps(rows, indent=1, allow_nan=False) + "\n", encoding="utf-8")
 
 
-def _step(went: _Walk, step: int, asked: TextIO) -> None:
+def _step_interactively(went: _SteppedReplay, step: int, asked: TextIO) -> None:
     """Ask after each plan how to go on; the end of the lines, or of the log, ends it."""
     print(f"schedd replay: {_HELP}", file=sys.stderr)
     while went.simulation.next_moment is not None:
-        line = _next(asked)
+        line = _read_line(asked)
         if line is None or line == "q":
             return
         if line == "a":
-            print(told_in_words(_to_the_end(went)))
+            print(format_plan(_run_to_end(went)))
             return
         try:
-            moment = _where(went, line, step)
+            moment = _parse_target(went, line, step)
         except TraceError as error:
             print(f"schedd replay: {error}; {_HELP}", file=sys.stderr)
             continue
-        print(told_in_words(went.go(moment)))
+        print(format_plan(went.go(moment)))
     print("schedd replay: the log is through", file=sys.stderr)
 
 
-def _next(asked: TextIO) -> str | None:
+def _read_line(asked: TextIO) -> str | None:
     if asked.isatty():
         print("> ", end="", file=sys.stderr, flush=True)
     line = asked.readline()
     return line.strip() if line else None
 
 
-def _where(went: _Walk, line: str, step: int) -> int:
+def _parse_target(went: _SteppedReplay, line: str, step: int) -> int:
     """The moment that a line asks for. Raises TraceError."""
     if line == "e" or (not line and not step):
         return went.simulation.next_moment or went.at
-    moment = went.at + step if not line else moment_of(line, went.prepared)
+    moment = went.at + step if not line else parse_log_time(line, went.prepared)
     if moment < went.at:
         raise TraceError(f"{line}: it is {went.at} already, and a replay goes on only")
     return moment
 
 
-def _to_the_end(went: _Walk) -> PlanAt:
+def _run_to_end(went: _SteppedReplay) -> PlanAt:
     went.simulation.run()
     return went.go(went.simulation.now)
 
@@ -173,17 +173,19 @@ def _to_the_end(went: _Walk) -> PlanAt:
 # ---- in words ------------------------------------------------------------------------------------------
 
 
-def told_in_words(plan: PlanAt) -> str:
+def format_plan(plan: PlanAt) -> str:
     """The plan as a table."""
-    return "\n".join(_lines(plan))
+    return "\n".join(_plan_lines(plan))
 
 
-def _lines(plan: PlanAt) -> Iterator[str]:
-    yield f"{plan.log}, {plan.policy}, at {_moment(plan, plan.time)}"
+def _plan_lines(plan: PlanAt) -> Iterator[str]:
+    yield f"{plan.log}, {plan.policy}, at {_format_moment(plan, plan.time)}"
     counts = f"{plan.running:,} running, {plan.planned:,} planned, {plan.waiting:,} waiting"
     past = f"{plan.ended:,} ended, {plan.to_come:,} to come"
     yield f"{counts}, {past}; {plan.procs_used:,} of {plan.procs:,} cpus in use"
-    yield "next event: " + (_moment(plan, plan.next) if plan.next is not None else "none, the log is through")
+    yield "next event: " + (
+        _format_moment(plan, plan.next) if plan.next is not None else "none, the log is through"
+    )
     if not plan.jobs:
         return
     heads = ("JOB", "USER", "CPUS", "WALLTIME", "STATE", "START", "TOLD", "PROMISED", "EXPECTED", "END", "ON")
@@ -192,10 +194,10 @@ def _lines(plan: PlanAt) -> Iterator[str]:
             one.id,
             one.user,
             str(one.procs),
-            span(one.walltime),
+            format_duration(one.walltime),
             one.standing,
             *(
-                _moment(plan, moment)
+                _format_moment(plan, moment)
                 for moment in (
                     one.started if one.started is not None else one.planned_start,
                     one.told_start,
@@ -204,23 +206,23 @@ def _lines(plan: PlanAt) -> Iterator[str]:
                     one.planned_end,
                 )
             ),
-            one.waits_for or _few(one.nodes),
+            one.waits_for or _shorten_list(one.nodes),
         )
-        for one in plan.jobs[:_SHOWN]
+        for one in plan.jobs[:_MAX_JOBS_SHOWN]
     ]
     yield ""
     widths = [max(map(len, column)) for column in zip(heads, *lines, strict=True)]
     for line in (heads, *lines):
         yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-    if len(plan.jobs) > _SHOWN:
-        yield f"… and {len(plan.jobs) - _SHOWN:,} more; --json has all"
+    if len(plan.jobs) > _MAX_JOBS_SHOWN:
+        yield f"… and {len(plan.jobs) - _MAX_JOBS_SHOWN:,} more; --json has all"
 
 
-def _few(nodes: Sequence[str]) -> str:
+def _shorten_list(nodes: Sequence[str]) -> str:
     return ", ".join(nodes[:3]) + (f" and {len(nodes) - 3} more" if len(nodes) > 3 else "")
 
 
-def _moment(plan: PlanAt, moment: int | None) -> str:
+def _format_moment(plan: PlanAt, moment: int | None) -> str:
     """As a date in UTC where the log says when it began, else as its second."""
     if moment is None:
         return "-"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from schedd.cli.arguments import Parser
+from schedd.cli.arguments import OneLineErrorParser
 from schedd.service.settings.readable import why_not_readable
 
 __all__ = ["make_parser", "run"]
@@ -16,7 +16,7 @@ _NO_FILE: Final = "no --config: no settings file was read; the defaults and the 
 
 def make_parser() -> argparse.ArgumentParser:
     """Its options."""
-    parser = Parser(
+    parser = OneLineErrorParser(
         prog="schedd serve",
         description="Run the daemon until SIGTERM or SIGINT. The log goes to standard error.",
     )

@@ -12,7 +12,15 @@ from server_adapter.bridge.state import State
 from server_adapter.families import connector
 from server_adapter.settings import ServerSettings, Settings, SettingsError
 
-__all__ = ["Auth", "Family", "Seen", "UnseenError", "look", "server_at", "settings_of"]
+__all__ = [
+    "Auth",
+    "Family",
+    "ServerSummary",
+    "ServerUnreadableError",
+    "parse_server_address",
+    "read_server_settings",
+    "read_server_summary",
+]
 
 Auth = Literal["auto", "privileged", "trqauthd", "munge", "none"]
 """How a server is to trust us."""
@@ -21,15 +29,15 @@ Family = Literal["torque", "openpbs"]
 
 _T = TypeVar("_T")
 
-_LONGEST = 20.0
+_TIMEOUT_S = 20.0
 
 
-class UnseenError(Exception):
+class ServerUnreadableError(Exception):
     """The server could not be asked; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ServerSummary:
     """Facts; memory in KiB."""
 
     version: str
@@ -57,44 +65,44 @@ class Seen:
         return said
 
 
-def server_at(named: str, family: Family, auth: Auth) -> ServerSettings:
+def parse_server_address(named: str, family: Family, auth: Auth) -> ServerSettings:
     """The server at HOST or HOST:PORT. Raises ValueError."""
     host, _, port = named.partition(":")
     return ServerSettings(host=host or "127.0.0.1", port=int(port or 15001), family=family, auth=auth)
 
 
-def look(settings: Settings) -> Seen:
+def read_server_summary(settings: Settings) -> ServerSummary:
     """Ask the server, which is only read. Raises UnseenError."""
-    return _seen(_asked(settings, lambda server: server.read()))
+    return _summarize(_run_query(settings, lambda server: server.read()))
 
 
-def settings_of(settings: Settings) -> list[Told]:
+def read_server_settings(settings: Settings) -> list[Told]:
     """All that the server says of itself, its queues and its schedulers. Raises UnseenError."""
-    return _asked(settings, lambda server: server.settings())
+    return _run_query(settings, lambda server: server.settings())
 
 
-def _asked(settings: Settings, ask: Callable[[Server], Awaitable[_T]]) -> _T:
+def _run_query(settings: Settings, ask: Callable[[Server], Awaitable[_T]]) -> _T:
     try:
-        return asyncio.run(_read(settings, ask))
+        return asyncio.run(_query_server(settings, ask))
     except TimeoutError:
-        raise UnseenError(f"it has not answered within {_LONGEST:g} s") from None
+        raise ServerUnreadableError(f"it has not answered within {_TIMEOUT_S:g} s") from None
     except (ServerRefusedError, ServerUnreachableError, SettingsError, OSError) as error:
-        raise UnseenError(str(error)) from None
+        raise ServerUnreadableError(str(error)) from None
 
 
-async def _read(settings: Settings, ask: Callable[[Server], Awaitable[_T]]) -> _T:
+async def _query_server(settings: Settings, ask: Callable[[Server], Awaitable[_T]]) -> _T:
     server = connector(settings)(Pace(1.0))
     try:
-        async with asyncio.timeout(_LONGEST):
+        async with asyncio.timeout(_TIMEOUT_S):
             return await ask(server)
     finally:
         await server.close()
 
 
-def _seen(state: State) -> Seen:
+def _summarize(state: State) -> ServerSummary:
     server = state.server
     each = [node.mem // (node.cpus or 1) for node in state.nodes.values() if node.mem]
-    return Seen(
+    return ServerSummary(
         version=server.version,
         scheduling=server.scheduling,
         nodes=len(state.nodes),

@@ -39,9 +39,9 @@ from schedd.store.default_location import state_folder
 __all__ = ["serve"]
 
 _log = structlog.get_logger(__name__)
-_SWITCH_S = 0.001
+_THREAD_SWITCH_S = 0.001
 """So long one Python thread works while others wait: the planner waits for it again and again."""
-_GRACE_S = 10
+_SHUTDOWN_GRACE_S = 10
 """For how long requests under way may go on when the daemon ends."""
 
 
@@ -67,7 +67,7 @@ def serve(
     first opens ``/dashboard/enter?key=KEY`` with one of ``login_keys`` is logged in to the dashboard as the
     holder of the token with that SHA-256; where ``keys_last``, so is everybody who opens it later.
     """
-    sys.setswitchinterval(_SWITCH_S)
+    sys.setswitchinterval(_THREAD_SWITCH_S)
     durable = Durable(settings.store) if settings.store.url != "memory" else None
     folder = settings.store.incidents or (state_folder() / "incidents" if durable is not None else None)
     clusters = Clusters(
@@ -122,7 +122,7 @@ def serve(
         log_config=None,
         access_log=False,
         server_header=False,
-        timeout_graceful_shutdown=_GRACE_S,
+        timeout_graceful_shutdown=_SHUTDOWN_GRACE_S,
         ssl_context_factory=(lambda _config, _default: tls) if tls is not None else None,
     )
     host, port = server.getsockname()[:2]
@@ -140,14 +140,14 @@ def serve(
         and settings.auth.anonymous == "none"
     ):
         _log.warning("nobody can ask yet: make a token with `schedd token create`, or set server.socket")
-    running = _Server(config, clusters, local, slots.most_descriptors)
-    with _one_signal(running):
+    running = _DaemonServer(config, clusters, local, slots.most_descriptors)
+    with _absorb_repeated_signals(running):
         running.run([server])
     _log.info("stopped")
     return not failed
 
 
-class _Server(uvicorn.Server):
+class _DaemonServer(uvicorn.Server):
     """Accepts connections by itself; lets long polls end before it waits for its connections."""
 
     def __init__(
@@ -188,7 +188,7 @@ class _Server(uvicorn.Server):
 
 
 @contextlib.contextmanager
-def _one_signal(server: uvicorn.Server) -> Iterator[None]:
+def _absorb_repeated_signals(server: uvicorn.Server) -> Iterator[None]:
     """Uvicorn raises the signal that ended it once more when it is done: that one is to do nothing.
 
     Nor is one that asks for a reload before the daemon listens to such.

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from schedd.cli.installed import ConfigFile, database_of, failing, opened
+from schedd.cli.installed import ConfigFile, database_url, exit_on_error, open_store
 from schedd.service.read.shadow import DUE_S, ShadowReport, report, swf
 from schedd.service.settings.file import SettingsError
 
@@ -29,7 +29,7 @@ def command(
     For when another scheduler starts the jobs: modes shadow and adviser. What it would have been like with
     schedd, `schedd replay` says of the log that --log writes.
     """
-    with failing("shadow-report"), opened(database_of(config)) as store:
+    with exit_on_error("shadow-report"), open_store(database_url(config)) as store:
         number = store.find_cluster(cluster)
         if number is None:
             raise SettingsError(f"the database knows no cluster {cluster!r}")
@@ -42,7 +42,7 @@ def command(
     if as_json:
         typer.echo(json.dumps(asdict(found), indent=2))
         return
-    for line in _lines(cluster, days, found):
+    for line in _report_lines(cluster, days, found):
         typer.echo(line)
     if log is not None:
         typer.echo(
@@ -50,7 +50,7 @@ def command(
         )
 
 
-def _lines(cluster: str, days: float, found: ShadowReport) -> list[str]:
+def _report_lines(cluster: str, days: float, found: ShadowReport) -> list[str]:
     if not found.started:
         return [f"{cluster}: no job began in the last {days:g} days"]
     share = f" ({found.due / found.told:.0%} of those)" if found.told else ""
@@ -61,16 +61,16 @@ def _lines(cluster: str, days: float, found: ShadowReport) -> list[str]:
         f"  began earlier      {found.earlier:8}",
         f"  began later        {found.later:8}",
         "  error (actual - told last)",
-        f"    mean             {_s(found.error_mean)}",
-        f"    median, absolute {_s(found.error_median_absolute)}",
-        f"    90th, absolute   {_s(found.error_p90_absolute)}",
+        f"    mean             {_format_seconds(found.error_mean)}",
+        f"    median, absolute {_format_seconds(found.error_median_absolute)}",
+        f"    90th, absolute   {_format_seconds(found.error_p90_absolute)}",
         "  waits as they were",
-        f"    mean             {_s(found.wait_mean)}",
-        f"    95th             {_s(found.wait_p95)}",
+        f"    mean             {_format_seconds(found.wait_mean)}",
+        f"    95th             {_format_seconds(found.wait_p95)}",
         f"  slowdown, bounded, mean of the {found.ended} that ended: "
         + (f"{found.slowdown_mean:.2f}" if found.slowdown_mean is not None else "none"),
     ]
 
 
-def _s(value: float | None) -> str:
+def _format_seconds(value: float | None) -> str:
     return f"{value:8.0f} s" if value is not None else "    none"

@@ -8,7 +8,14 @@ from typing import Annotated, Final, get_args
 
 import typer
 
-from schedd.cli.installed import ConfigFile, database_of, failing, opened, settings_of, who
+from schedd.cli.installed import (
+    ConfigFile,
+    database_url,
+    exit_on_error,
+    invoking_user,
+    load_daemon_settings,
+    open_store,
+)
 from schedd.service.settings.file import NAME_OF_TOKEN
 from schedd.store import AuditEntry, Role, Store, Token
 
@@ -46,21 +53,22 @@ def create(
     now = int(time.time())
     expires = now + days * _DAY if days is not None else None
     scope = tuple(dict.fromkeys(cluster or ()))
-    with failing("token"):
-        known = settings_of(config).clusters
+    with exit_on_error("token"):
+        known = load_daemon_settings(config).clusters
     unknown = next((one for one in scope if one not in known), None)
     if unknown is not None:
         raise typer.BadParameter(
             f"no cluster {unknown!r}; there is {', '.join(known)}", param_hint="--cluster"
         )
-    with failing("token"), opened(database_of(config), new=True) as store:
+    with exit_on_error("token"), open_store(database_url(config), new=True) as store:
         token = store.add_token(name, chosen, now, expires, scope)
         made = next(one for one in reversed(store.tokens()) if one.name == name)
-        _note(store, "token create", made)
+        _audit_token(store, "token create", made)
     typer.echo(token)
-    until = f"until {_date(expires)}" if expires is not None else "until it is revoked"
+    until = f"until {_format_date(expires)}" if expires is not None else "until it is revoked"
     typer.echo(
-        f"token {made.id} of {name}, role {chosen}{_where(made)}: counts within 2 seconds, {until}", err=True
+        f"token {made.id} of {name}, role {chosen}{_scope_suffix(made)}: counts within 2 seconds, {until}",
+        err=True,
     )
 
 
@@ -70,7 +78,7 @@ def list_(
     as_json: _Json = False,
 ) -> None:
     """List the database's tokens, those that are revoked or expired too; never the tokens themselves."""
-    with failing("token"), opened(database_of(config)) as store:
+    with exit_on_error("token"), open_store(database_url(config)) as store:
         tokens = store.tokens()
     now = int(time.time())
     if as_json:
@@ -80,11 +88,11 @@ def list_(
         return
     lines = [("ID", "NAME", "ROLE", "CLUSTERS", "CREATED", "EXPIRES", "")]
     for token in tokens:
-        end = _date(token.expires) if token.expires is not None else "never"
-        state = f"revoked {_date(token.revoked)}" if token.revoked is not None else ""
+        end = _format_date(token.expires) if token.expires is not None else "never"
+        state = f"revoked {_format_date(token.revoked)}" if token.revoked is not None else ""
         state = state or ("" if token.valid(now) else "expired")
         where = ",".join(token.clusters) or "all"
-        lines.append((str(token.id), token.name, token.role, where, _date(token.created), end, state))
+        lines.append((str(token.id), token.name, token.role, where, _format_date(token.created), end, state))
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         typer.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
@@ -99,29 +107,29 @@ def revoke(
 ) -> None:
     """Revoke a token by its number, or all of a name; they count no more within 2 seconds."""
     now = int(time.time())
-    with failing("token"), opened(database_of(config)) as store:
+    with exit_on_error("token"), open_store(database_url(config)) as store:
         gone = [
             one
             for one in store.tokens()
             if token == (str(one.id) if token.isdecimal() else one.name) and store.revoke_token(one.id, now)
         ]
         for one in gone:
-            _note(store, "token revoke", one)
+            _audit_token(store, "token revoke", one)
     if not gone:
         typer.echo(f"schedd token: no token {token!r} that counts; `schedd token list` lists them", err=True)
         raise typer.Exit(1)
     for one in gone:
-        typer.echo(f"revoked token {one.id} of {one.name}, role {one.role}{_where(one)}")
+        typer.echo(f"revoked token {one.id} of {one.name}, role {one.role}{_scope_suffix(one)}")
 
 
-def _note(store: Store, act: str, token: Token) -> None:
-    about = f"{token.id}: {token.name}, role {token.role}{_where(token)}"
-    store.audit(AuditEntry(int(time.time()), who(), act, about))
+def _audit_token(store: Store, act: str, token: Token) -> None:
+    about = f"{token.id}: {token.name}, role {token.role}{_scope_suffix(token)}"
+    store.audit(AuditEntry(int(time.time()), invoking_user(), act, about))
 
 
-def _where(token: Token) -> str:
+def _scope_suffix(token: Token) -> str:
     return f" on {', '.join(token.clusters)}" if token.clusters else ""
 
 
-def _date(moment: int) -> str:
+def _format_date(moment: int) -> str:
     return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d %H:%M}"

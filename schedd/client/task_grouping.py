@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-__all__ = ["Grouping", "GroupingError", "Task", "group"]
+__all__ = ["GroupedTask", "Grouping", "GroupingError", "group_tasks"]
 
 
 class GroupingError(ValueError):
@@ -18,7 +18,7 @@ class GroupingError(ValueError):
 
 
 @dataclass(frozen=True)
-class Task:
+class GroupedTask:
     """One task: ``seconds`` of walltime, what it ``asks`` of a node, the names of those ``after`` which it
     runs.
     """
@@ -44,14 +44,16 @@ class Grouping:
     most: int
 
 
-def group(tasks: Sequence[Task], short: int, longest: int, at_once: int | None = None) -> Grouping:
+def group_tasks(
+    tasks: Sequence[GroupedTask], short: int, longest: int, at_once: int | None = None
+) -> Grouping:
     """Merge tasks that take less than ``short`` seconds into jobs of at most ``longest`` seconds.
 
     The longest path gets no longer; with ``at_once``, so many jobs running at the same time, by what all work
     takes them at most: within that sum ends whatever leaves none of them idle (R. L. Graham, 1966). Raises
     GroupingError for names that are missing or there twice, and for circles.
     """
-    graph = _Graph(tasks)
+    graph = _TaskGraph(tasks)
     before = graph.length()
     work = sum(task.seconds for task in tasks)
     most = before if at_once is None else before - -work // at_once
@@ -69,13 +71,13 @@ def group(tasks: Sequence[Task], short: int, longest: int, at_once: int | None =
     )
 
 
-class _Graph:
+class _TaskGraph:
     """Tasks, or what was merged of them, each known by the name of its first member.
 
     ``up`` is the length of the longest path from a task on, itself with it; ``down`` of that up to it.
     """
 
-    def __init__(self, tasks: Sequence[Task]) -> None:
+    def __init__(self, tasks: Sequence[GroupedTask]) -> None:
         self.members: dict[str, list[str]] = {}
         self.size: dict[str, int] = {}
         self.asks: dict[str, str] = {}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from schedd.cli.importing.maui import import_maui as import_maui_on
-from schedd.cli.importing.result import Imported
+from schedd.cli.importing.result import ImportResult
 from schedd.cli.importing.sched_config import import_sched_config
 from schedd.service.settings.file import ClusterSettings
 
@@ -16,20 +16,20 @@ NOW = datetime(2026, 11, 21, 12)
 ZONE = "Europe/Prague"
 
 
-def import_maui(text: str, moab: bool = False) -> Imported:
+def import_maui(text: str, moab: bool = False) -> ImportResult:
     return import_maui_on(text, NOW.date(), ZONE, moab)
 
 
-def import_sched(text: str, **beside: str) -> Imported:
+def import_sched(text: str, **beside: str) -> ImportResult:
     return import_sched_config(text, beside, NOW, ZONE)
 
 
-def import_directory(directory: Path) -> Imported:
+def import_directory(directory: Path) -> ImportResult:
     beside = {path.name: path.read_text() for path in directory.iterdir() if path.name != "sched_config"}
     return import_sched((directory / "sched_config").read_text(), **beside)
 
 
-def words(done: Imported, setting: str) -> str:
+def words(done: ImportResult, setting: str) -> str:
     """The verdict and the words about one setting, which are the same of all its lines."""
     (said,) = {f"{one.verdict.value}: {one.words}" for one in done.findings if one.setting == setting}
     return said
@@ -41,7 +41,7 @@ def lines_of(text: str, comments: str = "#") -> set[int]:
     return {number for number, line in said if line and line[0] not in comments}
 
 
-def lines_found(done: Imported, file: str = "") -> set[int]:
+def lines_found(done: ImportResult, file: str = "") -> set[int]:
     """The lines of a file that a finding is about."""
     return {one.line for one in done.findings if one.file == file} - {0}
 

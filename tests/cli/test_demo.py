@@ -13,10 +13,10 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from schedd.cli.demo.arrivals import of_log
-from schedd.cli.demo.run import Progress
-from schedd.cli.demo.steady import Steady, asked_of, cpus_of
-from schedd.cli.demo.table import Table, between
+from schedd.cli.demo.arrivals import workload_from_log
+from schedd.cli.demo.run import DemoOutput
+from schedd.cli.demo.steady import SteadyWorkload, core_seconds, requested_cores
+from schedd.cli.demo.table import DemoTable, format_span
 from schedd.replay.workload import Trace, TraceError, TraceJob
 
 T = 1_700_000_000
@@ -150,7 +150,7 @@ def test_a_taken_port_is_named_when_it_was_asked_for() -> None:
 # ---- workloads and the table -------------------------------------------------------------------------
 
 
-def served(steady: Steady, jobs: int, run: float) -> list[tuple[int, float]]:
+def served(steady: SteadyWorkload, jobs: int, run: float) -> list[tuple[int, float]]:
     """How many jobs wait at each arrival, and what they ask for, where whoever fits is started.
 
     ``run`` is how much longer jobs take than they say: a machine that does less than is believed.
@@ -170,7 +170,9 @@ def served(steady: Steady, jobs: int, run: float) -> list[tuple[int, float]]:
             now, cpus = heapq.heappop(running)
             room = _start(queue, running, room + cpus, now)
         now = arrival.at
-        queue.append((cpus_of(arrival.order), run * arrival.order.outcome.runtime, asked_of(arrival.order)))
+        queue.append(
+            (requested_cores(arrival.order), run * arrival.order.outcome.runtime, core_seconds(arrival.order))
+        )
         room = _start(queue, running, room, now)
         found.append(waiting())
     assert now > 2 * 86_400, "it goes on for days of the cluster"
@@ -191,7 +193,7 @@ def _start(
 @pytest.mark.parametrize("run", [0.7, 1.0, 1.5])
 @pytest.mark.parametrize(("nodes", "waiting"), [(20, 60), (4, 10)])
 def test_the_load_holds_whatever_the_cluster_gets_done(nodes: int, waiting: int, run: float) -> None:
-    steady = Steady(nodes, 16, waiting, 1)
+    steady = SteadyWorkload(nodes, 16, waiting, 1)
     found = served(steady, 3_000, run)
     lengths = [count for count, _ in found[1_000:]]
     assert waiting / 3 < sum(lengths) / len(lengths) < waiting * 3
@@ -202,19 +204,24 @@ def test_the_load_holds_whatever_the_cluster_gets_done(nodes: int, waiting: int,
 
 
 def test_the_workload_is_the_same_for_the_same_seed_and_fits_the_cluster() -> None:
-    steady = Steady(4, 8, 10, 3)
-    first = [list(islice(Steady(4, 8, 10, 3).arrivals(lambda: (10, 0.0), lambda: 0.0), 50)) for _ in range(2)]
+    steady = SteadyWorkload(4, 8, 10, 3)
+    first = [
+        list(islice(SteadyWorkload(4, 8, 10, 3).arrivals(lambda: (10, 0.0), lambda: 0.0), 50))
+        for _ in range(2)
+    ]
     assert first[0] == first[1]
     assert (len(steady.nodes), steady.cpus) == (4, 32)
-    assert all(cpus_of(arrival.order) <= 32 for arrival in first[0])
+    assert all(requested_cores(arrival.order) <= 32 for arrival in first[0])
     assert all("walltime" in arrival.order.resources for arrival in first[0])
     at_once = [arrival for arrival in first[0] if arrival.at == 0]
     assert len(at_once) >= 10
-    assert sum(cpus_of(arrival.order) for arrival in at_once[:-10]) >= 32, "the machine is full, 10 wait"
+    assert sum(requested_cores(arrival.order) for arrival in at_once[:-10]) >= 32, (
+        "the machine is full, 10 wait"
+    )
 
 
 def test_a_large_cluster_is_played_at_a_pace_that_the_machine_follows() -> None:
-    small, large = Steady(20, 16, 60, 1), Steady(1_000, 16, 10_000, 1)
+    small, large = SteadyWorkload(20, 16, 60, 1), SteadyWorkload(1_000, 16, 10_000, 1)
     assert small.speed(60, 2) == 60
     assert 1 <= large.speed(60, 1) < large.speed(60, 2) < 60
     assert large.speed(60, 64) == 60
@@ -222,14 +229,14 @@ def test_a_large_cluster_is_played_at_a_pace_that_the_machine_follows() -> None:
 
 def test_progress_is_said_now_and_then_and_written_over_on_a_terminal() -> None:
     plain = io.StringIO()
-    said = Progress(plain)
+    said = DemoOutput(plain)
     for _ in range(50):
         said.step("planning: 1 of 5 jobs")
     said("done")
     assert plain.getvalue() == "... planning: 1 of 5 jobs\ndone\n"
     terminal = io.StringIO()
     terminal.isatty = lambda: True  # type: ignore[method-assign]
-    said = Progress(terminal)
+    said = DemoOutput(terminal)
     said.step("starting")
     said("done")
     assert terminal.getvalue() == "\r\x1b[K... starting\r\x1b[Kdone\n"
@@ -237,18 +244,18 @@ def test_progress_is_said_now_and_then_and_written_over_on_a_terminal() -> None:
 
 def test_a_log_gets_a_machine_of_its_own_size() -> None:
     jobs = (TraceJob(1, 5, 100, 20, 200), TraceJob(2, 9, 50, 40, 60))
-    workload = of_log(Trace("small", jobs, max_procs=33), 16)
+    workload = workload_from_log(Trace("small", jobs, max_procs=33), 16)
     assert [node.slots for node in workload.nodes] == [16, 16, 16]
     assert [arrival.order.resources["nodes"] for arrival in workload.arrivals] == [
         "1:ppn=16+1:ppn=4",
         "2:ppn=16+1:ppn=8",
     ]
     with pytest.raises(TraceError, match="no jobs"):
-        of_log(Trace("empty", ()), 16)
+        workload_from_log(Trace("empty", ()), 16)
 
 
 def test_the_table_compares_with_what_was_told_first() -> None:
-    table = Table(tolerated=60)
+    table = DemoTable(tolerated=60)
     shown = {
         "id": "1.demo",
         "owner": "ann@x",
@@ -281,7 +288,7 @@ def test_a_start_more_than_a_week_ahead_has_its_date(days: int, text: str) -> No
         "why": "",
     }
     start = T + days * 86_400
-    line = Table().arrived(T, {**shown, "planned_start": start, "promised_start": start})[-1]
+    line = DemoTable().arrived(T, {**shown, "planned_start": start, "promised_start": start})[-1]
     assert line.split("1m")[1].split() == text.split() * 2
 
 
@@ -290,4 +297,4 @@ def test_a_start_more_than_a_week_ahead_has_its_date(days: int, text: str) -> No
     [(0, "0s"), (-59, "59s"), (90, "2m"), (3599, "1h00"), (400_000, "111h")],
 )
 def test_spans_are_short(seconds: int, text: str) -> None:
-    assert between(seconds) == text
+    assert format_span(seconds) == text

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schedd.cli.main import main
-from schedd.client.task_grouping import Grouping, GroupingError, Task, group
+from schedd.client.task_grouping import GroupedTask, Grouping, GroupingError, group_tasks
 
 FAKE_QSUB = """#!/bin/sh
 # Runs the job at once, and answers with its id as a server would.
@@ -19,7 +19,7 @@ echo "$1.server"
 """
 
 
-def longest(tasks: dict[str, Task], names: list[str] | None = None) -> int:
+def longest(tasks: dict[str, GroupedTask], names: list[str] | None = None) -> int:
     """The longest path, plainly."""
     known: dict[str, int] = {}
 
@@ -31,7 +31,7 @@ def longest(tasks: dict[str, Task], names: list[str] | None = None) -> int:
     return max(end(name) for name in names or tasks)
 
 
-def length_of(found: Grouping, tasks: dict[str, Task]) -> int:
+def length_of(found: Grouping, tasks: dict[str, GroupedTask]) -> int:
     """The longest path of what was grouped, from its jobs alone."""
     of = {name: i for i, names in enumerate(found.jobs) for name in names}
     ends: dict[int, int] = {}
@@ -44,22 +44,24 @@ def length_of(found: Grouping, tasks: dict[str, Task]) -> int:
 
 
 @st.composite
-def graphs(draw: st.DrawFn) -> list[Task]:
+def graphs(draw: st.DrawFn) -> list[GroupedTask]:
     n = draw(st.integers(1, 14))
     found = []
     for i in range(n):
         heads = draw(st.sets(st.integers(0, i - 1), max_size=3)) if i else set()
         asks = draw(st.sampled_from(["", "", "", "1:io"]))
-        found.append(Task(f"t{i}", draw(st.integers(1, 50)), asks, tuple(f"t{k}" for k in sorted(heads))))
+        found.append(
+            GroupedTask(f"t{i}", draw(st.integers(1, 50)), asks, tuple(f"t{k}" for k in sorted(heads)))
+        )
     return draw(st.permutations(found))
 
 
 @settings(max_examples=300, deadline=None)
 @given(graphs(), st.integers(1, 60), st.integers(1, 200), st.none() | st.integers(1, 5))
 def test_what_is_grouped_is_no_longer_has_no_circle_and_misses_nobody(
-    tasks: list[Task], short: int, most: int, at_once: int | None
+    tasks: list[GroupedTask], short: int, most: int, at_once: int | None
 ) -> None:
-    found = group(tasks, short, most, at_once)
+    found = group_tasks(tasks, short, most, at_once)
     by_name = {task.name: task for task in tasks}
     assert sorted(name for names in found.jobs for name in names) == sorted(by_name)
     before = longest(by_name)
@@ -79,31 +81,31 @@ def test_what_is_grouped_is_no_longer_has_no_circle_and_misses_nobody(
 
 def test_a_chain_of_short_tasks_is_one_job_though_it_is_the_longest_path() -> None:
     """As the rule is printed in the thesis nothing on the longest path would be merged."""
-    chain = [Task(f"t{i}", 10, after=(f"t{i - 1}",) if i else ()) for i in range(5)]
-    found = group(chain, 60, 3600)
+    chain = [GroupedTask(f"t{i}", 10, after=(f"t{i - 1}",) if i else ()) for i in range(5)]
+    found = group_tasks(chain, 60, 3600)
     assert (found.jobs, found.length) == ((("t0", "t1", "t2", "t3", "t4"),), 50)
 
 
 def test_an_array_is_grouped_in_even_parts_as_far_as_so_many_at_once_take_no_longer() -> None:
-    array = [Task(f"t{i}", 60) for i in range(100)]
-    assert len(group(array, 600, 7200).jobs) == 100
-    found = group(array, 600, 7200, at_once=10)
+    array = [GroupedTask(f"t{i}", 60) for i in range(100)]
+    assert len(group_tasks(array, 600, 7200).jobs) == 100
+    found = group_tasks(array, 600, 7200, at_once=10)
     assert (len(found.jobs), found.length_before, found.length, found.most) == (10, 60, 600, 660)
-    assert len(group(array, 600, 300, at_once=10).jobs) == 20, "none longer than allowed"
+    assert len(group_tasks(array, 600, 300, at_once=10).jobs) == 20, "none longer than allowed"
 
 
 @pytest.mark.parametrize(
     ("tasks", "words"),
     [
-        ([Task("a", 1), Task("a", 1)], "two tasks 'a'"),
-        ([Task("a", 1, after=("b",))], "'a' is to run after 'b'"),
-        ([Task("a", 0)], "takes 0 s"),
-        ([Task("a", 1, after=("b",)), Task("b", 1, after=("a",))], "in a circle: a, b"),
+        ([GroupedTask("a", 1), GroupedTask("a", 1)], "two tasks 'a'"),
+        ([GroupedTask("a", 1, after=("b",))], "'a' is to run after 'b'"),
+        ([GroupedTask("a", 0)], "takes 0 s"),
+        ([GroupedTask("a", 1, after=("b",)), GroupedTask("b", 1, after=("a",))], "in a circle: a, b"),
     ],
 )
-def test_tasks_that_make_no_sense_are_refused(tasks: list[Task], words: str) -> None:
+def test_tasks_that_make_no_sense_are_refused(tasks: list[GroupedTask], words: str) -> None:
     with pytest.raises(GroupingError, match=words):
-        group(tasks, 60, 60)
+        group_tasks(tasks, 60, 60)
 
 
 # ---- the command --------------------------------------------------------------------------------

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedd.cli.importing.formula import NoTermError, weights_of
-from schedd.cli.importing.result import Imported, Verdict
-from schedd.cli.importing.server_settings import Object, import_server
+from schedd.cli.importing.formula import UnsupportedFormulaError, formula_weights
+from schedd.cli.importing.result import ImportResult, Verdict
+from schedd.cli.importing.server_settings import ServerObject, import_server
 from schedd.cli.main import main
 from tests.cli.importing import settings_in
 
@@ -46,17 +46,17 @@ def emulated(family: str) -> Iterator[str]:
             process.terminate()
 
 
-def imported(*objects: Object, openpbs: bool = True) -> Imported:
-    done = Imported()
+def imported(*objects: ServerObject, openpbs: bool = True) -> ImportResult:
+    done = ImportResult()
     import_server(objects, done, openpbs=openpbs)
     return done
 
 
-def server(**values: str) -> Object:
-    return Object("server", "pbs", values)
+def server(**values: str) -> ServerObject:
+    return ServerObject("server", "pbs", values)
 
 
-def said(done: Imported, attribute: str) -> tuple[Verdict, str]:
+def said(done: ImportResult, attribute: str) -> tuple[Verdict, str]:
     (found,) = [
         (one.verdict, one.words) for one in done.findings if one.setting.partition(" ")[0] == attribute
     ]
@@ -107,7 +107,7 @@ def test_every_attribute_of_a_real_server_is_known() -> None:
             kind = "queue" if "QUEUE" in line else kind
             values = {}
             if kind:
-                objects.append(Object(kind, "one", values))
+                objects.append(ServerObject(kind, "one", values))
         elif kind:
             name, resource, value = eval(line)
             values[f"{name}.{resource}" if resource else name] = value
@@ -129,7 +129,7 @@ def test_a_formula_that_is_a_weighted_sum_becomes_a_priority() -> None:
 
 
 def test_the_formula_takes_the_place_of_the_keys_of_the_file() -> None:
-    done = Imported()
+    done = ImportResult()
     done.table("priority").update(queue=1_000_000_000, short=5.0)
     import_server([server(job_sort_formula="job_priority")], done, openpbs=True)
     assert done.site["priority"] == {"queue": 0, "wish": 1.0}
@@ -164,7 +164,7 @@ _NAMES = {"queue_priority": ("queue", 1.0), "job_priority": ("wish", 1.0), "ncpu
 @given(st.lists(st.tuples(st.sampled_from(sorted(_NAMES)), st.integers(-50, 50)), min_size=1, max_size=5))
 def test_weights_give_the_order_of_the_formula(parts: list[tuple[str, int]]) -> None:
     formula = " + ".join(f"({times}) * {name}" for name, times in parts)
-    weights = weights_of(formula)
+    weights = formula_weights(formula)
     for values in ({"queue_priority": 3, "job_priority": -5, "ncpus": 7}, dict.fromkeys(_NAMES, 11)):
         wanted = eval(formula, {}, values)
         got = sum(weights.get(term, 0) * values[name] * of for name, (term, of) in _NAMES.items())
@@ -173,8 +173,8 @@ def test_weights_give_the_order_of_the_formula(parts: list[tuple[str, int]]) -> 
 
 @given(st.text(max_size=60))
 def test_no_text_of_a_formula_does_harm(text: str) -> None:
-    with suppress(NoTermError):
-        weights_of(text)
+    with suppress(UnsupportedFormulaError):
+        formula_weights(text)
 
 
 def test_huge_weights_are_made_smaller_together() -> None:
@@ -185,7 +185,7 @@ def test_huge_weights_are_made_smaller_together() -> None:
 
 def test_node_groups_become_node_sets() -> None:
     asks = {"node_group_enable": "True", "node_group_key": "switch"}
-    strict = Object("scheduler", "default", {"do_not_span_psets": "True"})
+    strict = ServerObject("scheduler", "default", {"do_not_span_psets": "True"})
     done = imported(server(**asks), strict)
     assert settings_in(done.toml("main"))["site"]["node_sets"] == {"by": "switch", "strict": True}
     done = imported(server(**asks | {"node_group_enable": "False"}), strict)
@@ -193,7 +193,9 @@ def test_node_groups_become_node_sets() -> None:
     assert said(done, "node_group_key") == (Verdict.NO_MATTER, "node_group_enable is off")
     done = imported(server(**asks | {"node_group_key": "switch,rack"}))
     assert said(done, "node_group_key")[0] is Verdict.BLOCKER
-    done = imported(server(node_group_enable="True"), Object("queue", "q", {"node_group_key": "switch"}))
+    done = imported(
+        server(node_group_enable="True"), ServerObject("queue", "q", {"node_group_key": "switch"})
+    )
     assert said(done, "node_group_key")[0] is Verdict.BLOCKER
 
 
@@ -208,12 +210,12 @@ def test_limits_are_read_from_the_server_and_one_that_is_no_limit_is_a_blocker()
 
 def test_an_express_queue_is_a_blocker() -> None:
     queues = [
-        Object("queue", name, {"Priority": much}) for name, much in (("express", "150"), ("batch", "5"))
+        ServerObject("queue", name, {"Priority": much}) for name, much in (("express", "150"), ("batch", "5"))
     ]
-    done = imported(*queues, Object("scheduler", "default", {"preempt_queue_prio": "150"}))
+    done = imported(*queues, ServerObject("scheduler", "default", {"preempt_queue_prio": "150"}))
     (blocker,) = done.of(Verdict.BLOCKER)
     assert (blocker.file, blocker.setting) == ("queue express", "Priority = 150")
-    done = imported(*queues, Object("scheduler", "default", {"preempt_queue_prio": "200"}))
+    done = imported(*queues, ServerObject("scheduler", "default", {"preempt_queue_prio": "200"}))
     assert not done.of(Verdict.BLOCKER)
 
 
@@ -225,7 +227,7 @@ def test_what_is_off_and_what_nobody_knows() -> None:
 
 
 def test_the_report_says_where() -> None:
-    done = imported(server(scheduling="True"), Object("queue", "batch", {"started": "True"}))
+    done = imported(server(scheduling="True"), ServerObject("queue", "batch", {"started": "True"}))
     report = "\n".join(done.report())
     assert "  server" in report
     assert "queue batch  started = True" in report

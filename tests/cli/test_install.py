@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from docs.scripts.build import commands_page
-from schedd.cli.main import BARE, COMMANDS, main
-from schedd.cli.manual import completion, completion_of, man_page, man_page_of, parsers
+from schedd.cli.main import BARE_COMMANDS, COMMANDS, main
+from schedd.cli.manual import bash_completion, command_parsers, man_page, render_completion, render_man_page
 from schedd.cli.user.asking import EXIT_CODES
 from server_adapter.main import make_parser
 from tests.conftest import ROOT
@@ -64,12 +64,16 @@ def test_what_cannot_be_written_or_linked_to_is_said(
     assert "is no program to link to" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["schedd", *BARE])
+@pytest.mark.parametrize("name", ["schedd", *BARE_COMMANDS])
 def test_a_man_page_names_every_option(name: str) -> None:
     page = man_page(name)
-    found = [name] if name in BARE else [one for one in parsers() if one not in BARE]
+    found = (
+        [name] if name in BARE_COMMANDS else [one for one in command_parsers() if one not in BARE_COMMANDS]
+    )
     assert found
-    for option in (o for one in found for action in parsers()[one]._actions for o in action.option_strings):
+    for option in (
+        o for one in found for action in command_parsers()[one]._actions for o in action.option_strings
+    ):
         assert option.replace("-", "\\-") in page
     if name == "schedd":
         assert all(f".B {command}".replace("-", "\\-") in page for command in COMMANDS)
@@ -111,7 +115,7 @@ def test_the_shell_completes_commands_options_and_values(
     if not (bash := shutil.which("bash")):
         pytest.skip("there is no bash")
     script = tmp_path / "completion"
-    script.write_text(completion())
+    script.write_text(bash_completion())
     array = " ".join(f"'{word}'" for word in words)
     code = (
         'schedd() { [ "$1" = __values ] && echo "$2-1 $2-2"; }; '
@@ -123,7 +127,7 @@ def test_the_shell_completes_commands_options_and_values(
 
 def test_the_adapter_has_a_man_page_and_completion_for_its_package() -> None:
     parser = make_parser()
-    page, script = man_page_of(parser, "joins a pbs_server to schedd"), completion_of(parser)
+    page, script = render_man_page(parser, "joins a pbs_server to schedd"), render_completion(parser)
     assert ".TH PBS-ADAPTER 1" in page
     for option in (option for action in parser._actions for option in action.option_strings):
         assert option.replace("-", "\\-") in page
@@ -144,4 +148,4 @@ def test_the_exit_codes_are_on_the_page() -> None:
 
 
 def test_every_bare_name_is_a_command() -> None:
-    assert set(BARE) <= set(COMMANDS)
+    assert set(BARE_COMMANDS) <= set(COMMANDS)

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 import pytest
 
 from schedd import __version__
-from schedd.cli.main import BARE, COMMANDS, main
+from schedd.cli.main import BARE_COMMANDS, COMMANDS, main
 from tests.conftest import ROOT
 
 SLOW = ("numpy", "numba", "pydantic", "fastapi", "sqlalchemy", "matplotlib", "typer", "rich")
@@ -97,7 +97,7 @@ def test_what_a_users_command_passes_through_loads_no_slow_library() -> None:
     assert imported("import schedd, schedd.wire") == set()
 
 
-@pytest.mark.parametrize("name", BARE)
+@pytest.mark.parametrize("name", BARE_COMMANDS)
 def test_a_users_command_loads_no_slow_library(name: str) -> None:
     args = [name, "--url", "http://127.0.0.1:9", *(["1"] if name in ("showstart", "checkjob") else [])]
     assert imported(f"from schedd.cli.main import main; assert main({args}) == 4") == set()
@@ -109,7 +109,7 @@ def test_help_of_replay_waits_for_no_numeric_library() -> None:
     assert loaded.isdisjoint({"numpy", "numba", "matplotlib"})
 
 
-@pytest.mark.parametrize("name", [*BARE, "cost", "objectives", "optimise", "pareto", "reservation"])
+@pytest.mark.parametrize("name", [*BARE_COMMANDS, "cost", "objectives", "optimise", "pareto", "reservation"])
 def test_the_help_of_a_users_command_fits_the_terminal(
     name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

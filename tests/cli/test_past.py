@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from schedd.cli.user.asking import Session
-from schedd.cli.user.past import past
+from schedd.cli.user.past import show_ended_job
 from schedd.client import Refused
 
 UNKNOWN = Refused("unknown-job", 404, "no such job")
@@ -35,5 +35,5 @@ def test_only_a_job_that_ended_is_said_to_be_over(
     """One that was queued a moment ago may be in the log and not yet in the plan."""
     history = {"job": "1.srv", "past": {**KNOWN, **changes}}
     session = SimpleNamespace(client=SimpleNamespace(history=lambda _: history), now=3_000)
-    assert not past(cast("Session", session), "1", UNKNOWN, as_json=False)
+    assert not show_ended_job(cast("Session", session), "1", UNKNOWN, as_json=False)
     assert capsys.readouterr().out.splitlines()[0] == f"job 1.srv STDIN: alice, batch, {stands}"

@@ -11,7 +11,7 @@ from rich.console import Console
 from research.__main__ import main as research
 from schedd.cli import pictures
 from schedd.cli.main import main
-from schedd.cli.progress import Watch, simulated
+from schedd.cli.progress import ReplayDisplay, format_simulated_time
 from schedd.replay import driver
 from schedd.replay.driver import Progress
 from schedd.replay.prepare import Prepared
@@ -273,7 +273,7 @@ def test_a_terminal_shows_jobs_rate_and_simulated_date() -> None:
     console = Console(force_terminal=True, width=160, record=True, file=None)
     with (
         console.capture() as captured,
-        Watch(console) as watch,
+        ReplayDisplay(console) as watch,
         watch.replay("KTH easy", 843480031) as show,
     ):
         assert show is not None
@@ -286,17 +286,17 @@ def test_a_terminal_shows_jobs_rate_and_simulated_date() -> None:
 
 
 def test_nothing_is_shown_where_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:
-    with Watch() as watch:
-        watch.say("reading")
+    with ReplayDisplay() as watch:
+        watch.show_status("reading")
         with watch.replay("KTH easy", None) as show:
             assert show is None
     assert capsys.readouterr() == ("", "")
 
 
 def test_a_log_without_epoch_counts_its_days() -> None:
-    assert simulated(86400 * 3 + 5, None) == "day 3"
-    assert simulated(0, 0) == "1970-01-01 00:00"
-    assert simulated(1 << 60, 5).startswith("day ")
+    assert format_simulated_time(86400 * 3 + 5, None) == "day 3"
+    assert format_simulated_time(0, 0) == "1970-01-01 00:00"
+    assert format_simulated_time(1 << 60, 5).startswith("day ")
 
 
 def test_a_policy_file_adds_a_replay_under_the_sites_policy(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from schedd.cli.main import main
-from schedd.cli.user.throughput import measure
+from schedd.cli.user.throughput import measure_throughput
 
 
 def test_it_leaves_off_when_what_is_added_takes_as_long_as_before() -> None:
@@ -18,7 +18,7 @@ def test_it_leaves_off_when_what_is_added_takes_as_long_as_before() -> None:
         asked.append(command)
         return 3.0 + 2.0 * int(command[2])
 
-    found = list(measure(["run", "-n", "{}"], [1, 5, 10, 50, 100], 0.05, took))
+    found = list(measure_throughput(["run", "-n", "{}"], [1, 5, 10, 50, 100], 0.05, took))
     assert [units for units, _, _ in found] == [1, 5, 10]
     assert found[0][2] == pytest.approx(1 / 5)
     assert [rate for _, _, rate in found[1:]] == [pytest.approx(0.5), pytest.approx(0.5)]
@@ -29,7 +29,7 @@ def test_it_goes_on_while_the_rate_changes() -> None:
     def took(command: Sequence[str]) -> float:
         return float(int(command[0]) * int(command[0]))
 
-    assert len(list(measure(["{}"], [1, 5, 10, 50, 100], 0.05, took))) == 5
+    assert len(list(measure_throughput(["{}"], [1, 5, 10, 50, 100], 0.05, took))) == 5
 
 
 SLEEP = "import sys, time; time.sleep(0.05 + 0.02 * int(sys.argv[1]))"

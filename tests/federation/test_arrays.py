@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from schedd.cli.user.submit import make_parser, read
+from schedd.cli.user.submit import make_parser, read_submission
 from schedd.federation.report import StretchFigures, array_figures, bag_figures
 from schedd.federation.routing.cluster_status import ClusterStatus, PlanOffer, TransferStatus
 from schedd.federation.routing.decisions import decide, pending_actions
@@ -154,7 +154,7 @@ def options(*words: str) -> Namespace:
 def test_submit_reads_arrays_as_qsub_of_both_families(
     words: tuple[str, ...], script: str, array: str
 ) -> None:
-    assert read(options(*words), script, {})["array"] == array
+    assert read_submission(options(*words), script, {})["array"] == array
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_submit_reads_arrays_as_qsub_of_both_families(
 )
 def test_submit_says_what_it_does_not_understand_of_an_array(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=re.escape(said)):
-        read(options("-t", text), "x", os.environ)
+        read_submission(options("-t", text), "x", os.environ)
 
 
 def test_the_commands_submit_an_array_and_show_it(

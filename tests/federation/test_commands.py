@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from schedd.cli.main import main
-from schedd.cli.user.submit import make_parser, read
+from schedd.cli.user.submit import make_parser, read_submission
 from schedd.federation.coallocation.events import (
     ComponentHeld,
     ComponentPlace,
@@ -47,7 +47,9 @@ def test_submit_reads_qsubs_options_and_the_scripts_own() -> None:
         "-N",
         "mine",
     )
-    found = read(options(*words, "--key", "k"), script, {"HOME": "/home/ann", "PWD": "/work", "SECRET": "s"})
+    found = read_submission(
+        options(*words, "--key", "k"), script, {"HOME": "/home/ann", "PWD": "/work", "SECRET": "s"}
+    )
     assert found["request"] == "nodes=2:ppn=4,walltime=100"
     assert found["attributes"]["Job_Name"] == "mine"
     assert found["attributes"]["stagein"] == "x@h:/x"
@@ -59,9 +61,9 @@ def test_submit_reads_qsubs_options_and_the_scripts_own() -> None:
     assert (variables["A"], variables["B"], variables["HOME"]) == ("1", "2", "/home/ann")
     assert variables["PBS_O_HOME"] == "/home/ann"
     assert "SECRET" not in variables
-    everything = read(options("-V", "-l", "nodes=1"), "x", {"SECRET": "s"})
+    everything = read_submission(options("-V", "-l", "nodes=1"), "x", {"SECRET": "s"})
     assert everything["variables"]["SECRET"] == "s"
-    assert everything["key"] != read(options("-l", "nodes=1"), "x", os.environ)["key"]
+    assert everything["key"] != read_submission(options("-l", "nodes=1"), "x", os.environ)["key"]
 
 
 @pytest.mark.parametrize(
@@ -74,13 +76,13 @@ def test_submit_reads_qsubs_options_and_the_scripts_own() -> None:
 )
 def test_submit_says_what_it_does_not_understand(words: tuple[str, ...], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        read(options(*words), "x", {})
+        read_submission(options(*words), "x", {})
 
 
 class Terminal:
     """A standard input that never ends."""
 
-    def read(self) -> str:
+    def read_submission(self) -> str:
         raise AssertionError("it waits for a script")
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from research.experiments.cells import Cell, Workload, run_cell
-from schedd.cli.replay_options import policies_of, runs_of, searches_of, slacks_of
+from schedd.cli.replay_options import expand_runs, parse_policies, parse_searches, parse_slacks
 from schedd.engine.facts.slack import OFF, Slack
 from schedd.replay.driver import PLACEMENTS, PLANNING_POLICY, replay, run
 from schedd.replay.prepare import Prepared, prepare
@@ -91,9 +91,11 @@ def test_where_speed_tells_faster_nodes_run_a_job_sooner() -> None:
 
 
 def test_what_weights_and_slacks_the_command_line_gives_a_placement() -> None:
-    assert policies_of(["best-gap,best-gap-edf"], [])[0] == list(PLACEMENTS)
-    searches = searches_of("tabu", (300, 0, 5, 30), {"moves": 1, "seconds": None, "seed": 1}, "late_jobs=2")
-    runs = runs_of("best-gap-edf", slacks_of("0,off"), searches)
+    assert parse_policies(["best-gap,best-gap-edf"], [])[0] == list(PLACEMENTS)
+    searches = parse_searches(
+        "tabu", (300, 0, 5, 30), {"moves": 1, "seconds": None, "seed": 1}, "late_jobs=2"
+    )
+    runs = expand_runs("best-gap-edf", parse_slacks("0,off"), searches)
     assert [(policy, str(how["slack"])) for _, policy, how in runs] == [
         ("best-gap-edf", "0"),
         ("best-gap-edf", "off"),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from schedd.cli.installed import USUAL
+from schedd.cli.installed import DEFAULT_CONFIG
 from schedd.cli.main import COMMANDS
 from schedd.service.cluster.meters import Meters
 from schedd.service.settings.file import Settings, load
@@ -66,7 +66,7 @@ def from_environment(monkeypatch: pytest.MonkeyPatch, values: dict[str, str]) ->
 
 def test_the_units_environment_is_understood(monkeypatch: pytest.MonkeyPatch) -> None:
     found = dict(re.findall(r"^Environment=(\w+)=(.*)$", UNIT.read_text(), re.MULTILINE))
-    assert found.pop("SCHEDD_CONFIG") == str(USUAL)
+    assert found.pop("SCHEDD_CONFIG") == str(DEFAULT_CONFIG)
     settings = from_environment(monkeypatch, found)
     assert str(settings.server.socket) == "/run/schedd/schedd.sock"
     commands = re.findall(r"^Exec\w+=/opt/schedd/bin/schedd (\w+)", UNIT.read_text(), re.MULTILINE)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from schedd.cli.main import _typed
+from schedd.cli.main import _make_typer
 from schedd.store import Leadership, Store
 from schedd.store.schema_version import head
 
@@ -16,7 +16,7 @@ from schedd.store.schema_version import head
 def migrate(*args: str, **env: str | None) -> tuple[int, str]:
     from schedd.cli import migrate as module  # noqa: PLC0415
 
-    done = CliRunner().invoke(_typed({"migrate": module}), ["migrate", *args], env=env)
+    done = CliRunner().invoke(_make_typer({"migrate": module}), ["migrate", *args], env=env)
     return done.exit_code, done.output
 
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from schedd.replay.workload import Trace, TraceError, TraceJob, select
 from server_adapter.emulator import Arrival, NodeSpec, order_of
 
-__all__ = ["Workload", "arrivals", "of_log"]
+__all__ = ["DemoWorkload", "arrivals", "workload_from_log"]
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
+class DemoWorkload:
     """Nodes and what is submitted to them; ``skipped`` jobs of the log are wider than the nodes together."""
 
     nodes: tuple[NodeSpec, ...]
@@ -49,7 +49,7 @@ def _arrival(job: TraceJob, cores: int) -> Arrival:
     return Arrival(job.submit, order)
 
 
-def of_log(trace: Trace, cpus: int, jobs: int | None = None) -> Workload:
+def workload_from_log(trace: Trace, cpus: int, jobs: int | None = None) -> DemoWorkload:
     """The (first) jobs of a log on nodes of ``cpus`` cores, as many as the log's machine had processors.
 
     Raises TraceError when no job ran.
@@ -59,4 +59,4 @@ def of_log(trace: Trace, cpus: int, jobs: int | None = None) -> Workload:
         raise TraceError("the log has no jobs")
     machine = tuple(NodeSpec(f"node{i}", cpus) for i in range(1, -(-procs // cpus) + 1))
     found, skipped = arrivals(trace, machine, jobs)
-    return Workload(machine, tuple(found), skipped)
+    return DemoWorkload(machine, tuple(found), skipped)

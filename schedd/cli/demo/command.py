@@ -12,11 +12,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from schedd.cli.arguments import Parser
+from schedd.cli.arguments import OneLineErrorParser
 
 if TYPE_CHECKING:
-    from schedd.cli.demo.arrivals import Workload
-    from schedd.cli.demo.parts import Logins
+    from schedd.cli.demo.arrivals import DemoWorkload
+    from schedd.cli.demo.parts import DemoLogins
 
 __all__ = ["make_parser", "run"]
 
@@ -32,7 +32,7 @@ _FAMILIES = {"torque": ("TORQUE", "nodes=4:ppn=16"), "openpbs": ("OpenPBS", "sel
 
 def make_parser() -> argparse.ArgumentParser:
     """Its options."""
-    parser = Parser(
+    parser = OneLineErrorParser(
         prog="schedd demo",
         description="Start the daemon, an emulated pbs_server in scaled time, and pbs-adapter between them, "
         "all on loopback, and show the planned and the actual start of every job. Ctrl-C ends it.",
@@ -66,7 +66,7 @@ def run(argv: Sequence[str]) -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda _number, _frame: signal.raise_signal(signal.SIGINT))
     try:
-        return _play(args)
+        return _run_demo_command(args)
     except KeyboardInterrupt:
         print("\nEnded.")
         return 0
@@ -75,39 +75,41 @@ def run(argv: Sequence[str]) -> int:
         return 0
 
 
-def _play(args: argparse.Namespace) -> int:
-    from schedd.cli.demo.arrivals import of_log  # noqa: PLC0415
-    from schedd.cli.demo.parts import DemoError, daemon  # noqa: PLC0415
-    from schedd.cli.demo.run import Progress, play  # noqa: PLC0415
-    from schedd.cli.demo.steady import Steady  # noqa: PLC0415
+def _run_demo_command(args: argparse.Namespace) -> int:
+    from schedd.cli.demo.arrivals import workload_from_log  # noqa: PLC0415
+    from schedd.cli.demo.parts import DemoError, start_daemon  # noqa: PLC0415
+    from schedd.cli.demo.run import DemoOutput, run_demo  # noqa: PLC0415
+    from schedd.cli.demo.steady import SteadyWorkload  # noqa: PLC0415
     from schedd.replay.read import read_traces  # noqa: PLC0415
     from schedd.replay.workload import TraceError  # noqa: PLC0415
     from schedd.service.cluster.clock import ScaledClock  # noqa: PLC0415
 
     try:
-        _check(args)
+        _check_arguments(args)
         if args.log is not None:
-            workload: Workload | Steady = of_log(read_traces([args.log])[0], _CPUS, args.jobs)
+            workload: DemoWorkload | SteadyWorkload = workload_from_log(
+                read_traces([args.log])[0], _CPUS, args.jobs
+            )
             speed = _SPEED if args.speed is None else args.speed
         else:
-            workload = Steady(args.nodes or _NODES, _CPUS, args.jobs or _JOBS, args.seed)
+            workload = SteadyWorkload(args.nodes or _NODES, _CPUS, args.jobs or _JOBS, args.seed)
             speed = workload.speed(_SPEED, _free_cores()) if args.speed is None else args.speed
         clock = ScaledClock(int(time.time()), speed)
     except (TraceError, ValueError, OSError) as error:
         print(f"schedd demo: {error}", file=sys.stderr)
         return 2
 
-    say = Progress(sys.stdout)
+    say = DemoOutput(sys.stdout)
     # The clock begins to count while the daemon compiles: jobs arrive only once it is ready.
     with TemporaryDirectory(prefix="schedd-demo-") as directory:
         say.step("starting the daemon")
-        part, logins = daemon(clock, args.port, Path(directory))
+        part, logins = start_daemon(clock, args.port, Path(directory))
         try:
             url = f"http://127.0.0.1:{part.greeting()}"
             say(_introduction(url, len(workload.nodes), workload.cpus, speed, logins, args.server))
             if args.open:
-                _open(f"{url}/dashboard/enter?key={logins.key}")
-            asyncio.run(play(part, url, logins, clock, workload, say, args.exit_after, args.server))
+                _open_browser(f"{url}/dashboard/enter?key={logins.key}")
+            asyncio.run(run_demo(part, url, logins, clock, workload, say, args.exit_after, args.server))
         except DemoError as error:
             say.end()
             print(f"schedd demo: {error}", file=sys.stderr)
@@ -117,7 +119,7 @@ def _play(args: argparse.Namespace) -> int:
     return 0
 
 
-def _check(args: argparse.Namespace) -> None:
+def _check_arguments(args: argparse.Namespace) -> None:
     """Raises ValueError."""
     if args.exit_after is not None and args.exit_after < 0:
         raise ValueError(f"--exit-after {args.exit_after}: must be at least 0")
@@ -136,7 +138,7 @@ def _free_cores() -> float:
     return max(cores / 4, cores - os.getloadavg()[0])
 
 
-def _introduction(url: str, nodes: int, procs: int, speed: float, logins: "Logins", server: str) -> str:
+def _introduction(url: str, nodes: int, procs: int, speed: float, logins: "DemoLogins", server: str) -> str:
     base = f"{url}/v1/clusters/demo"
     protocol, size = _FAMILIES[server]
     return f"""\
@@ -159,7 +161,7 @@ Ctrl-C ends the demo.
 """
 
 
-def _open(url: str) -> None:
+def _open_browser(url: str) -> None:
     # Without a screen a browser would be one of the terminal, over the table.
     if sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
         webbrowser.open(url)

@@ -13,7 +13,7 @@ from typing import Any
 
 from schedd.service.cluster.clock import ScaledClock
 
-__all__ = ["CLUSTER", "DemoError", "DemoPart", "Logins", "adapter", "daemon"]
+__all__ = ["CLUSTER", "DemoError", "DemoLogins", "DemoProcess", "start_adapter", "start_daemon"]
 
 CLUSTER = "demo"
 _PORT = 8080
@@ -27,7 +27,7 @@ _LATE_S = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Logins:
+class DemoLogins:
     """Tokens of the daemon, one for each role that the demo needs; and the key of the admin's login link."""
 
     adapter: str
@@ -40,7 +40,7 @@ class DemoError(Exception):
     """A part of the demo did not come up, or went away."""
 
 
-class DemoPart:
+class DemoProcess:
     """A module run as a process of its own: told one line, it answers with one, and ends with its input."""
 
     def __init__(self, name: str, module: str, told: Mapping[str, Any]) -> None:
@@ -87,23 +87,23 @@ class DemoPart:
         return code
 
 
-def daemon(clock: ScaledClock, port: int | None, directory: Path) -> tuple[DemoPart, Logins]:
+def start_daemon(clock: ScaledClock, port: int | None, directory: Path) -> tuple[DemoProcess, DemoLogins]:
     """The daemon, and by what others are known to it; it greets with its port.
 
     On this port of loopback; None: the usual one, or any where that is taken. Its database is a file in
     ``directory``.
     """
-    logins = Logins(*(secrets.token_urlsafe(24) for _ in range(4)))
+    logins = DemoLogins(*(secrets.token_urlsafe(24) for _ in range(4)))
     cluster = {
         "slack": f"{_SLACK_S}+0.5w",
         "start_rate": 0,
         "start_rate_node": 0,
         "tell_rate": 500,
-        "end_allowance": _seconds(clock, _AT_ONCE_S, 120),
-        "decision_expiry": _seconds(clock, _SOON_S, 60),
-        "answer_grace": _seconds(clock, _SOON_S, 30),
-        "start_wait": _seconds(clock, _LATE_S, 3600),
-        "clock_apart": _seconds(clock, _APART_S, 2),
+        "end_allowance": _cluster_seconds(clock, _AT_ONCE_S, 120),
+        "decision_expiry": _cluster_seconds(clock, _SOON_S, 60),
+        "answer_grace": _cluster_seconds(clock, _SOON_S, 30),
+        "start_wait": _cluster_seconds(clock, _LATE_S, 3600),
+        "clock_apart": _cluster_seconds(clock, _APART_S, 2),
     }
     settings = {
         "server": {"port": _PORT if port is None else port},
@@ -127,13 +127,13 @@ def daemon(clock: ScaledClock, port: int | None, directory: Path) -> tuple[DemoP
         "clusters": {CLUSTER: cluster},
     }
     login = {"login_key": logins.key, "login_as": _digest(logins.admin)}
-    told = {"settings": settings, "any_port": port is None, **login, **_time(clock)}
-    return DemoPart("the daemon", "schedd.cli.demo.daemon", told), logins
+    told = {"settings": settings, "any_port": port is None, **login, **_clock_arguments(clock)}
+    return DemoProcess("the daemon", "schedd.cli.demo.daemon", told), logins
 
 
-def adapter(
+def start_adapter(
     clock: ScaledClock, server: tuple[str, int], url: str, token: str, directory: Path, family: str
-) -> DemoPart:
+) -> DemoProcess:
     """The adapter between the emulated server and the daemon; it greets with the port on which
     it takes commands, or with None where they come over a connection of its own.
     """
@@ -150,21 +150,21 @@ def adapter(
         "daemon.url": url,
         "poll.interval": 1.0,
         "poll.gap": 0.02,
-        "poll.snapshot": _seconds(clock, _LATE_S, 600),
+        "poll.snapshot": _cluster_seconds(clock, _LATE_S, 600),
         "run.busy_wait": 0.05,
     }
-    told = {"settings": settings, "token": token, **_time(clock)}
-    return DemoPart("the adapter", "schedd.cli.demo.adapter", told)
+    told = {"settings": settings, "token": token, **_clock_arguments(clock)}
+    return DemoProcess("the adapter", "schedd.cli.demo.adapter", told)
 
 
 def _digest(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-def _seconds(clock: ScaledClock, real: float, least: int) -> int:
+def _cluster_seconds(clock: ScaledClock, real: float, least: int) -> int:
     """So many real seconds, or ``least``, as the cluster counts them."""
     return max(least, int(real * clock.speed))
 
 
-def _time(clock: ScaledClock) -> dict[str, float]:
+def _clock_arguments(clock: ScaledClock) -> dict[str, float]:
     return {"start": clock.start, "speed": clock.speed, "began": clock.began}

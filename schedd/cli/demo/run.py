@@ -11,30 +11,30 @@ from typing import Any, TextIO
 
 import httpx2
 
-from schedd.cli.demo.arrivals import Workload
-from schedd.cli.demo.parts import CLUSTER, DemoError, DemoPart, Logins, adapter
-from schedd.cli.demo.steady import Steady, asked_of
-from schedd.cli.demo.table import Table
+from schedd.cli.demo.arrivals import DemoWorkload
+from schedd.cli.demo.parts import CLUSTER, DemoError, DemoLogins, DemoProcess, start_adapter
+from schedd.cli.demo.steady import SteadyWorkload, core_seconds
+from schedd.cli.demo.table import DemoTable
 from schedd.service.cluster.clock import ScaledClock
 from server_adapter.emulator import OPENPBS, Arrival, Clock, EmulatedServer, Trial, emulate
 
-__all__ = ["Progress", "play"]
+__all__ = ["DemoOutput", "run_demo"]
 
-_LOOK_S = 0.1
+_POLL_S = 0.1
 """Real seconds between two looks at server and daemon."""
 _TOLERATED_S = 0.25
 """Real seconds: a start that is off by no more is on time."""
-_FIRST_WAIT_S = 600
-_MANY = 100
+_READY_TIMEOUT_S = 600
+_MAX_INITIAL_ROWS = 100
 """Jobs that come at once: more than these have no rows of their own."""
 _VERSIONS = {"torque": "6.1", "openpbs": OPENPBS.name}
-_KEEP = {"torque": "keep_completed", "openpbs": "job_history_duration"}
+_HISTORY_ATTRIBUTE = {"torque": "keep_completed", "openpbs": "job_history_duration"}
 """The server's attribute for how long it keeps jobs that are over."""
-_KEEP_S = 30
+_HISTORY_S = 30
 """Real seconds for which the server keeps jobs that are complete."""
 
 
-class Progress:
+class DemoOutput:
     """Writes lines, and while something takes long says what and for how long: on a terminal in one line that
     is written over, elsewhere in a new line now and then.
     """
@@ -76,10 +76,10 @@ class Progress:
             self._shown = False
 
 
-class _Show:
+class _DemoReporter:
     """Compares what the daemon told with what the server does, and says both in a table."""
 
-    def __init__(self, client: httpx2.AsyncClient, clock: ScaledClock, trial: Trial, say: Progress) -> None:
+    def __init__(self, client: httpx2.AsyncClient, clock: ScaledClock, trial: Trial, say: DemoOutput) -> None:
         self._client = client
         self._trial = trial
         self._say = say
@@ -87,14 +87,14 @@ class _Show:
         self._waiting: dict[str, None] = {}
         self._seen = 0
         self._first = True
-        self.table = Table(max(60, int(clock.speed * _TOLERATED_S)))
+        self.table = DemoTable(max(60, int(clock.speed * _TOLERATED_S)))
 
     async def look(self) -> None:
         """Says what has happened since the last look."""
         submitted = self._trial.feed.submitted
         self._new += submitted[self._seen :]
         self._seen = len(submitted)
-        if self._first and len(self._new) > _MANY:
+        if self._first and len(self._new) > _MAX_INITIAL_ROWS:
             await self._many()
         self._first = self._first and not self._new
         while self._new and await self._arrived(self._new[0]):
@@ -107,7 +107,7 @@ class _Show:
         """Waits until the daemon has planned the jobs that came at once; they have no rows."""
         count = len(self._new)
         while True:
-            status = await _ask(self._client, "")
+            status = await _query_cluster(self._client, "")
             known = sum(status["jobs"].values()) if status is not None else 0
             if known >= count:
                 break
@@ -120,7 +120,7 @@ class _Show:
 
     async def _arrived(self, job: str) -> bool:
         """Says what the daemon plans for a job; False when it has not heard of it yet."""
-        answer = await _ask(self._client, f"/jobs/{job}")
+        answer = await _query_cluster(self._client, f"/jobs/{job}")
         if answer is None:
             at = self._trial.server.cluster.jobs.get(job)
             return at is None or at.finished  # it came and went between two looks
@@ -151,13 +151,13 @@ class _Show:
             self._say(line)
 
 
-async def play(
-    daemon: DemoPart,
+async def run_demo(
+    daemon: DemoProcess,
     url: str,
-    logins: Logins,
+    logins: DemoLogins,
     clock: ScaledClock,
-    workload: Workload | Steady,
-    say: Progress,
+    workload: DemoWorkload | SteadyWorkload,
+    say: DemoOutput,
     seconds: float | None,
     family: str = "torque",
 ) -> None:
@@ -167,50 +167,52 @@ async def play(
     """
     headers = {"Authorization": f"Bearer {logins.admin}"}
     async with httpx2.AsyncClient(base_url=url, timeout=30, trust_env=False, headers=headers) as client:
-        await _until_ready(client, daemon, say)
+        await _await_ready(client, daemon, say)
         time = Clock(clock.start, clock.speed, clock.began)
-        fixed = workload.arrivals if isinstance(workload, Workload) else ()
+        fixed = workload.arrivals if isinstance(workload, DemoWorkload) else ()
         server = emulate(
             workload.nodes, fixed, version=_VERSIONS[family], server="demo", clock=time, waits=True
         )
         with TemporaryDirectory(prefix="schedd-demo-") as directory:
             async with server as trial:
-                trial.server.cluster.attributes[_KEEP[family]] = str(int(_KEEP_S * clock.speed))
-                show = _Show(client, clock, trial, say)
+                trial.server.cluster.attributes[_HISTORY_ATTRIBUTE[family]] = str(
+                    int(_HISTORY_S * clock.speed)
+                )
+                show = _DemoReporter(client, clock, trial, say)
                 say.step("starting the adapter")
-                joined = adapter(clock, trial.address, url, logins.adapter, Path(directory), family)
+                joined = start_adapter(clock, trial.address, url, logins.adapter, Path(directory), family)
                 try:
                     port = await asyncio.to_thread(joined.greeting)
                     if isinstance(trial.server, EmulatedServer):
                         trial.server.scheduler = ("127.0.0.1", int(port))
-                    if isinstance(workload, Steady):
-                        trial.feed.arrivals = _endless(workload, trial)
+                    if isinstance(workload, SteadyWorkload):
+                        trial.feed.arrivals = _endless_arrivals(workload, trial)
                     trial.begin()
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(seconds):
-                            await _watch(show, trial, joined)
+                            await _watch_demo(show, trial, joined)
                 finally:
                     await asyncio.to_thread(joined.end)
                     # A daemon that ended has said why.
-                    status = await _ask(client, "") if daemon.alive else None
+                    status = await _query_cluster(client, "") if daemon.alive else None
                     if status is not None:
                         say("")
                         for line in show.summary(int(status["breaches"])):
                             say(line)
 
 
-def _endless(workload: Steady, trial: Trial) -> Iterator[Arrival]:
+def _endless_arrivals(workload: SteadyWorkload, trial: Trial) -> Iterator[Arrival]:
     """Jobs as the cluster runs them."""
     cluster = trial.server.cluster
 
     def waiting() -> tuple[int, float]:
         orders = [job.order for job in cluster.live_jobs() if job.started is None]
-        return len(orders), sum(map(asked_of, orders))
+        return len(orders), sum(map(core_seconds, orders))
 
     return workload.arrivals(waiting, lambda: cluster.now - trial.feed.begin)
 
 
-async def _watch(show: _Show, trial: Trial, joined: DemoPart) -> None:
+async def _watch_demo(show: _DemoReporter, trial: Trial, joined: DemoProcess) -> None:
     while True:
         over = trial.finished
         await show.look()
@@ -218,10 +220,10 @@ async def _watch(show: _Show, trial: Trial, joined: DemoPart) -> None:
             return
         if not joined.alive:
             raise DemoError("the adapter ended")
-        await asyncio.sleep(_LOOK_S)
+        await asyncio.sleep(_POLL_S)
 
 
-async def _ask(client: httpx2.AsyncClient, path: str) -> dict[str, Any] | None:
+async def _query_cluster(client: httpx2.AsyncClient, path: str) -> dict[str, Any] | None:
     """The daemon's answer about the cluster; None for what it does not know (yet). Raises DemoError."""
     try:
         answer = await client.get(f"/v1/clusters/{CLUSTER}{path}")
@@ -235,8 +237,8 @@ async def _ask(client: httpx2.AsyncClient, path: str) -> dict[str, Any] | None:
     return found
 
 
-async def _until_ready(client: httpx2.AsyncClient, daemon: DemoPart, say: Progress) -> None:
-    for _ in range(_FIRST_WAIT_S * 5):
+async def _await_ready(client: httpx2.AsyncClient, daemon: DemoProcess, say: DemoOutput) -> None:
+    for _ in range(_READY_TIMEOUT_S * 5):
         if not daemon.alive:
             raise DemoError("the daemon ended while it was getting ready")
         answer = await client.get("/readyz")
@@ -244,4 +246,4 @@ async def _until_ready(client: httpx2.AsyncClient, daemon: DemoPart, say: Progre
             return
         say.step("starting the planner; the first start compiles it, half a minute")
         await asyncio.sleep(0.2)
-    raise DemoError(f"the daemon was not ready within {_FIRST_WAIT_S} s")
+    raise DemoError(f"the daemon was not ready within {_READY_TIMEOUT_S} s")

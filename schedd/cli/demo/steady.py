@@ -14,24 +14,24 @@ from schedd.replay.lublin import generate
 from schedd.replay.workload import Trace
 from server_adapter.emulator import Arrival, NodeSpec, Order
 
-__all__ = ["Steady", "asked_of", "cpus_of"]
+__all__ = ["SteadyWorkload", "core_seconds", "requested_cores"]
 
 _BATCH: Final = 2_000
 """Jobs of the model made at a time."""
-_LONGEST_S: Final = 12 * 3600
+_MAX_RUN_S: Final = 12 * 3600
 """Jobs that run for longer are left out: they make a dull picture."""
-_ESTIMATED_S: Final = 2_767
+_MEAN_MACHINE_S: Final = 2_767
 """Walltime times cpus of a job of the model, as seconds of the whole machine; measured for 320 cpus."""
-_AHEAD_S: Final = 5 * 86_400
+_MAX_HORIZON_S: Final = 5 * 86_400
 """So far ahead a plan of all waiting jobs may reach, about: for more jobs narrower ones are made."""
-_RACK: Final = 20
+_NODES_PER_RACK: Final = 20
 """Nodes of one rack, which they have as a property."""
-_NARROWEST: Final = 16
-_STARTS_S: Final = 1.5
+_MIN_WIDTH: Final = 16
+_STARTS_PER_CORE_S: Final = 1.5
 """Jobs that one processor of this machine may start in a real second, with all that follows."""
 
 
-class Steady:
+class SteadyWorkload:
     """Jobs of Lublin and Feitelson's model for ``nodes`` nodes of ``cpus`` cores, ``waiting`` of them in the
     queue. The same seed gives the same jobs.
     """
@@ -40,22 +40,22 @@ class Steady:
         if min(nodes, waiting) < 1:
             raise ValueError(f"{nodes} nodes, {waiting} jobs: both must be at least 1")
         self.nodes = tuple(
-            NodeSpec(f"node{i}", cpus, (f"rack{-(-i // _RACK)}",)) for i in range(1, nodes + 1)
+            NodeSpec(f"node{i}", cpus, (f"rack{-(-i // _NODES_PER_RACK)}",)) for i in range(1, nodes + 1)
         )
         self.cpus = nodes * cpus
         self._waiting, self._seed = waiting, seed
-        widest = _AHEAD_S * self.cpus // (_ESTIMATED_S * waiting)
-        self._widest = max(min(_NARROWEST, self.cpus), min(widest, self.cpus // 2))
+        widest = _MAX_HORIZON_S * self.cpus // (_MEAN_MACHINE_S * waiting)
+        self._widest = max(min(_MIN_WIDTH, self.cpus), min(widest, self.cpus // 2))
         first = self._made(0)
         self._first = first
-        work = sum(_work(order) for order in first)
+        work = sum(_actual_core_seconds(order) for order in first)
         self.gap = work / len(first) / self.cpus
         """Seconds between two jobs at which the machine is just full."""
-        self._share = sum(asked_of(order) for order in first) / len(first)
+        self._share = sum(core_seconds(order) for order in first) / len(first)
 
     def _made(self, batch: int) -> list[Order]:
         trace = generate(_BATCH, self._widest, self._seed + batch)
-        short = Trace(trace.name, tuple(job for job in trace.jobs if job.run <= _LONGEST_S), self._widest)
+        short = Trace(trace.name, tuple(job for job in trace.jobs if job.run <= _MAX_RUN_S), self._widest)
         return [arrival.order for arrival in arrivals(short, self.nodes)[0]]
 
     def _orders(self) -> Iterator[Order]:
@@ -64,7 +64,7 @@ class Steady:
 
     def speed(self, wanted: float, cores: float) -> float:
         """Cluster seconds in a real one: as ``wanted``, or what so many free cores can follow."""
-        return min(wanted, max(1.0, float(round(_STARTS_S * cores * self.gap))))
+        return min(wanted, max(1.0, float(round(_STARTS_PER_CORE_S * cores * self.gap))))
 
     def arrivals(
         self, waiting: Callable[[], tuple[int, float]], now: Callable[[], float]
@@ -82,20 +82,20 @@ class Steady:
         while left:
             order = next(orders)
             if room > 0:
-                room -= cpus_of(order)
+                room -= requested_cores(order)
             else:
                 left -= 1
             yield Arrival(0.0, order)
         dice = random.Random(self._seed)
         for order in orders:
             count, asked = waiting()
-            if asked > self._waiting * self._share and asked_of(order) > self._share / 2:
+            if asked > self._waiting * self._share and core_seconds(order) > self._share / 2:
                 continue
             pressure = min(4.0, max(0.1, count / self._waiting)) ** 2
             yield Arrival(now() + dice.expovariate(1.0) * self.gap * pressure, order)
 
 
-def cpus_of(order: Order) -> int:
+def requested_cores(order: Order) -> int:
     """Cores that are asked for, in all."""
     total = 0
     for part in order.resources["nodes"].split("+"):
@@ -105,11 +105,11 @@ def cpus_of(order: Order) -> int:
     return total
 
 
-def asked_of(order: Order) -> float:
+def core_seconds(order: Order) -> float:
     """Walltime times cores, in seconds."""
     hours, minutes, seconds = order.resources["walltime"].split(":")
-    return cpus_of(order) * (int(hours) * 3600.0 + int(minutes) * 60 + int(seconds))
+    return requested_cores(order) * (int(hours) * 3600.0 + int(minutes) * 60 + int(seconds))
 
 
-def _work(order: Order) -> float:
-    return cpus_of(order) * (order.outcome.runtime if order.outcome is not None else 0.0)
+def _actual_core_seconds(order: Order) -> float:
+    return requested_cores(order) * (order.outcome.runtime if order.outcome is not None else 0.0)

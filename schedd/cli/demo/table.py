@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from statistics import median
 
-__all__ = ["Table", "between"]
+__all__ = ["DemoTable", "format_span"]
 
 _HEAD_EVERY = 24
 _SAME_WEEK_S = 6 * 86_400
@@ -22,7 +22,7 @@ _COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _ArrivalEstimate:
     """What was said of a job when it came."""
 
     asks: str
@@ -31,7 +31,7 @@ class _Told:
 
 
 @dataclass
-class Table:
+class DemoTable:
     """Lines of text, and at the end how the told starts compare with the real ones.
 
     A start that differs by no more than ``tolerated`` seconds is on time.
@@ -40,7 +40,7 @@ class Table:
     tolerated: int = 60
     queued: int = 0
     ended: int = 0
-    _told: dict[str, _Told] = field(default_factory=dict)
+    _told: dict[str, _ArrivalEstimate] = field(default_factory=dict)
     _errors: list[int] = field(default_factory=list)
     _started: int = 0
     _rows: int = 0
@@ -48,27 +48,27 @@ class Table:
     def arrived(self, now: int, job: Mapping[str, object]) -> list[str]:
         """A row for a job, as the daemon describes it just after it came."""
         self.queued += 1
-        told = _Told(
-            _asks(job),
-            _int(job["planned_start"]),
-            _int(job["promised_start"]),
+        told = _ArrivalEstimate(
+            _format_request(job),
+            _int_or_none(job["planned_start"]),
+            _int_or_none(job["promised_start"]),
         )
         job_id = str(job["id"])
         self._told[job_id] = told
         nodes = [str(share["node"]) for share in job["planned_nodes"]]  # type: ignore[attr-defined]
-        where = _short(nodes) if nodes else str(job["why"])
-        cells = [_clock(told.planned, now), _clock(told.promised, now), where]
+        where = _shorten_nodes(nodes) if nodes else str(job["why"])
+        cells = [_format_clock(told.planned, now), _format_clock(told.promised, now), where]
         return self._row(now, job_id, "queued", told, cells)
 
     def started(self, now: int, job_id: str, nodes: Sequence[str]) -> list[str]:
         """A row for a job that starts."""
-        told = self._told.pop(job_id, _Told("", None, None))
+        told = self._told.pop(job_id, _ArrivalEstimate("", None, None))
         self._started += 1
         against = ""
         if told.planned is not None:
             self._errors.append(now - told.planned)
             against = self._against(now - told.planned)
-        cells = [_clock(told.planned, now), against, _short(nodes)]
+        cells = [_format_clock(told.planned, now), against, _shorten_nodes(nodes)]
         return self._row(now, job_id, "started", told, cells)
 
     def summary(self, breaches: int) -> list[str]:
@@ -78,10 +78,10 @@ class Table:
             early = sum(error < -self.tolerated for error in self._errors)
             on_time = sum(abs(error) <= self.tolerated for error in self._errors)
             late = len(self._errors) - early - on_time
-            middle = between(int(median(abs(error) for error in self._errors)))
+            middle = format_span(int(median(abs(error) for error in self._errors)))
             lines.append("Against the start planned on arrival:")
             lines.append(
-                f"{on_time} on time (within {between(self.tolerated)}), {early} earlier, {late} later; "
+                f"{on_time} on time (within {format_span(self.tolerated)}), {early} earlier, {late} later; "
                 f"median difference {middle}."
             )
             lines.append(f"Promised starts not kept: {breaches}.")
@@ -90,19 +90,21 @@ class Table:
     def _against(self, difference: int) -> str:
         if abs(difference) <= self.tolerated:
             return "on time"
-        return f"{between(difference)} {'later' if difference > 0 else 'earlier'}"
+        return f"{format_span(difference)} {'later' if difference > 0 else 'earlier'}"
 
-    def _row(self, now: int, job_id: str, what: str, told: _Told, cells: Sequence[str]) -> list[str]:
+    def _row(
+        self, now: int, job_id: str, what: str, told: _ArrivalEstimate, cells: Sequence[str]
+    ) -> list[str]:
         lines = []
         if self._rows % _HEAD_EVERY == 0:
             lines += ["", _line([name for name, _ in _COLUMNS])]
             lines.append("─" * len(lines[-1]))
         self._rows += 1
-        lines.append(_line([_clock(now, now), job_id, what, told.asks, *cells]))
+        lines.append(_line([_format_clock(now, now), job_id, what, told.asks, *cells]))
         return lines
 
 
-def between(seconds: int) -> str:
+def format_span(seconds: int) -> str:
     """A span of time in a few characters: ``4h05``, ``12m``, ``30s``."""
     seconds = abs(seconds)
     if seconds < 60:
@@ -116,15 +118,15 @@ def between(seconds: int) -> str:
 
 def _line(cells: Sequence[str]) -> str:
     widths = (width for _, width in _COLUMNS)
-    parts = [_fit(cell, width) for cell, width in zip(cells, widths, strict=True)]
+    parts = [_pad(cell, width) for cell, width in zip(cells, widths, strict=True)]
     return " ".join(parts).rstrip()
 
 
-def _fit(cell: str, width: int) -> str:
+def _pad(cell: str, width: int) -> str:
     return (cell if len(cell) <= width else cell[: width - 1] + "…").ljust(width)
 
 
-def _clock(moment: int | None, now: int) -> str:
+def _format_clock(moment: int | None, now: int) -> str:
     """The day of the week and the time; the date where that day of the week may be another."""
     if moment is None:
         return "-"
@@ -132,16 +134,16 @@ def _clock(moment: int | None, now: int) -> str:
     return f"{datetime.fromtimestamp(moment, UTC):{form}}"
 
 
-def _asks(job: Mapping[str, object]) -> str:
+def _format_request(job: Mapping[str, object]) -> str:
     resources: Mapping[str, str] = job["resources"]  # type: ignore[assignment]
     asked = next((resources[name] for name in ("nodes", "select") if name in resources), "")
     size = asked or " ".join(f"{k}={v}" for k, v in resources.items() if k in ("procs", "ncpus"))
-    return f"{size} {between(int(str(job['walltime'])))}"
+    return f"{size} {format_span(int(str(job['walltime'])))}"
 
 
-def _short(nodes: Sequence[str]) -> str:
+def _shorten_nodes(nodes: Sequence[str]) -> str:
     return nodes[0] + (f" +{len(nodes) - 1}" if len(nodes) > 1 else "") if nodes else ""
 
 
-def _int(value: object) -> int | None:
+def _int_or_none(value: object) -> int | None:
     return value if isinstance(value, int) else None

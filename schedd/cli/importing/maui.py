@@ -8,15 +8,15 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
 
-from schedd.cli.importing.maui_entries import Entry, entries_of
-from schedd.cli.importing.maui_fair_share import FAIR_SHARE, fair_share
-from schedd.cli.importing.maui_limits import CREDENTIALS, NO_PREEMPTOR, credential
-from schedd.cli.importing.maui_node_sets import NODE_SETS, node_sets
-from schedd.cli.importing.maui_nodes import nodes
+from schedd.cli.importing.maui_entries import MauiEntry, parse_entries
+from schedd.cli.importing.maui_fair_share import FAIR_SHARE, translate_fair_share
+from schedd.cli.importing.maui_limits import CREDENTIALS, NO_PREEMPTOR, translate_credential
+from schedd.cli.importing.maui_node_sets import NODE_SETS, translate_node_sets
+from schedd.cli.importing.maui_nodes import translate_nodes
 from schedd.cli.importing.maui_parameters import MOAB_ALONE, OFF, PARAMETERS
-from schedd.cli.importing.maui_reservations import standing
-from schedd.cli.importing.maui_weights import WEIGHTS, Weights, own_priorities, within_bounds
-from schedd.cli.importing.result import NO_TRIGGER, Imported, Verdict, duration
+from schedd.cli.importing.maui_reservations import translate_reservations
+from schedd.cli.importing.maui_weights import WEIGHTS, MauiWeights, scale_to_bounds, translate_own_priorities
+from schedd.cli.importing.result import NO_TRIGGER, ImportResult, Verdict, duration
 
 __all__ = ["import_maui"]
 
@@ -36,37 +36,37 @@ _MOAB_ALONE = {
 }
 
 
-def import_maui(text: str, today: date, zone: str = "UTC", moab: bool = False) -> Imported:
+def import_maui(text: str, today: date, zone: str = "UTC", moab: bool = False) -> ImportResult:
     """The settings that say the same as a maui.cfg, as far as there are such.
 
     Windows of reservations begin in the week of ``today``; times in the file are those of ``zone``. With
     ``moab`` it is a moab.cfg: what nobody here knows then may matter.
     """
-    done = Imported(unknown=Verdict.BLOCKER if moab else Verdict.DIFFERS)
+    done = ImportResult(unknown=Verdict.BLOCKER if moab else Verdict.DIFFERS)
     if moab:
         words = (
             "this is Moab's configuration: what it shares with Maui is taken as Maui takes it. Look at "
             "each line"
         )
         done.note(Verdict.DIFFERS, 0, "Moab", words)
-    entries = _once(list(_of_all_partitions(entries_of(text, done), done)), done)
-    weights = Weights(entries, done)
-    fair = fair_share(weights, entries, done)
+    entries = _drop_repeated(list(_flatten_partitions(parse_entries(text, done), done)), done)
+    weights = MauiWeights(entries, done)
+    fair = translate_fair_share(weights, entries, done)
     weights.translate(entries, fair, done)
-    own_priorities(weights, entries, done)
-    within_bounds(done)
+    translate_own_priorities(weights, entries, done)
+    scale_to_bounds(done)
     preempts = _may_preempt(entries)
     for entry in entries:
-        _one(entry, done, preempts=preempts)
-    nodes(entries, done)
-    node_sets(entries, done)
-    standing(entries, today, zone, done)
-    _tasks(entries, done)
+        _translate_entry(entry, done, preempts=preempts)
+    translate_nodes(entries, done)
+    translate_node_sets(entries, done)
+    translate_reservations(entries, today, zone, done)
+    _translate_node_rule(entries, done)
     done.findings.sort(key=lambda finding: finding.line)
     return done
 
 
-def _once(entries: list[Entry], done: Imported) -> list[Entry]:
+def _drop_repeated(entries: list[MauiEntry], done: ImportResult) -> list[MauiEntry]:
     """Without what is said again later."""
     last = {(entry.name, entry.index): entry for entry in entries if entry.name not in _MANY}
     for entry in entries:
@@ -77,7 +77,7 @@ def _once(entries: list[Entry], done: Imported) -> list[Entry]:
     return [entry for entry in entries if last.get((entry.name, entry.index), entry) is entry]
 
 
-def _of_all_partitions(entries: Iterable[Entry], done: Imported) -> Iterator[Entry]:
+def _flatten_partitions(entries: Iterable[MauiEntry], done: ImportResult) -> Iterator[MauiEntry]:
     """The entries, with those of PARCFG[ALL] as parameters of their own: all nodes are one partition."""
     for entry in entries:
         if entry.name != "PARCFG" or entry.index.upper() not in ("", "ALL", "DEFAULT"):
@@ -89,10 +89,10 @@ def _of_all_partitions(entries: Iterable[Entry], done: Imported) -> Iterator[Ent
             if name == "TRIGGER":
                 done.note(Verdict.DIFFERS, entry.line, f"{entry.setting} {name}", NO_TRIGGER)
             else:
-                yield Entry(entry.line, name, index, value)
+                yield MauiEntry(entry.line, name, index, value)
 
 
-def _may_preempt(entries: Iterable[Entry]) -> bool:
+def _may_preempt(entries: Iterable[MauiEntry]) -> bool:
     """Whether some job may preempt others by the file: without any, PREEMPTEE says nothing."""
     return any(
         "PREEMPTOR" in entry.value.upper()
@@ -102,18 +102,18 @@ def _may_preempt(entries: Iterable[Entry]) -> bool:
     )
 
 
-def _one(entry: Entry, done: Imported, *, preempts: bool) -> None:
+def _translate_entry(entry: MauiEntry, done: ImportResult, *, preempts: bool) -> None:
     name, value = entry.name, entry.value.upper()
     if name in _ELSEWHERE or name == "JOBNODEMATCHPOLICY":
         return
     if name in CREDENTIALS:
-        credential(entry, done, preempts=preempts)
+        translate_credential(entry, done, preempts=preempts)
     elif name == "ALLOWMULTIREQNODEUSE":
         pass  # with the rule for units
     elif name == "NODEACCESSPOLICY":
-        _access(entry, done)
+        _translate_access_policy(entry, done)
     elif name == "JOBMAXOVERRUN":
-        _overrun(entry, done)
+        _translate_overrun(entry, done)
     elif name in ("NODECPUOVERCOMMITFACTOR", "NODEMEMOVERCOMMITFACTOR") and value in ("1", "1.0"):
         done.note(Verdict.NO_MATTER, entry.line, entry.setting, "1 gives nodes no more than they have")
     elif name in PARAMETERS:
@@ -139,13 +139,13 @@ def _one(entry: Entry, done: Imported, *, preempts: bool) -> None:
         done.strange(entry.line, entry.setting, "Moab" if done.unknown is Verdict.BLOCKER else "Maui")
 
 
-def _only_preemptee(entry: Entry) -> bool:
+def _only_preemptee(entry: MauiEntry) -> bool:
     """Whether a quality of service says only that its jobs may be preempted."""
     said = [(name, value.upper()) for name, _, value in entry.attributes()]
     return bool(said) and all(name in ("FLAGS", "QFLAGS") and value == "PREEMPTEE" for name, value in said)
 
 
-def _access(entry: Entry, done: Imported) -> None:
+def _translate_access_policy(entry: MauiEntry, done: ImportResult) -> None:
     if entry.value.upper() == "SHARED":
         words = "nodes are shared unless a job asks otherwise"
         done.note(Verdict.NO_MATTER, entry.line, entry.setting, words)
@@ -154,7 +154,7 @@ def _access(entry: Entry, done: Imported) -> None:
         done.note(Verdict.BLOCKER, entry.line, entry.setting, words)
 
 
-def _overrun(entry: Entry, done: Imported) -> None:
+def _translate_overrun(entry: MauiEntry, done: ImportResult) -> None:
     try:
         done.cluster["end_allowance"] = duration(entry.value.rpartition(",")[2])
     except ValueError:
@@ -167,7 +167,7 @@ def _overrun(entry: Entry, done: Imported) -> None:
         done.note(Verdict.DIFFERS, entry.line, entry.setting, words)
 
 
-def _tasks(entries: Sequence[Entry], done: Imported) -> None:
+def _translate_node_rule(entries: Sequence[MauiEntry], done: ImportResult) -> None:
     """Whether the units of a request may share nodes: they may, unless the file says EXACTNODE."""
     entry = next((one for one in entries if one.name == "JOBNODEMATCHPOLICY"), None)
     policy = set(re.findall(r"[A-Z]+", entry.value.upper())) if entry is not None else set()
@@ -185,10 +185,10 @@ def _tasks(entries: Sequence[Entry], done: Imported) -> None:
         done.note(Verdict.TRANSLATED, entry.line, entry.setting, f'node_rule = "{rule}"')
     for one in entries:
         if one.name == "ALLOWMULTIREQNODEUSE":
-            _shared_by_parts(one, rule, done)
+            _translate_node_sharing(one, rule, done)
 
 
-def _shared_by_parts(entry: Entry, rule: str, done: Imported) -> None:
+def _translate_node_sharing(entry: MauiEntry, rule: str, done: ImportResult) -> None:
     """Whether parts of one request (``nodes=A+B``) may share a node."""
     allowed = entry.value.upper() not in OFF
     if allowed == (rule == "pack"):

@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from schedd.cli.importing.result import Imported, Verdict, logical_lines
+from schedd.cli.importing.result import ImportResult, Verdict, logical_lines
 
-__all__ = ["OWNERS", "Entry", "entries_of"]
+__all__ = ["OWNERS", "MauiEntry", "parse_entries"]
 
 _LINE = re.compile(r"([A-Za-z][\w.]*)(?:\[([^\]]*)\])?(?:\s+(.*))?")
 _ATTRIBUTE = re.compile(r"([A-Za-z][\w.]*)(?:\[([^\]]*)\])?[=:](\"[^\"]*\"|'[^']*'|\S*)")
@@ -14,7 +14,7 @@ OWNERS = {"USERCFG": "user", "GROUPCFG": "group", "ACCOUNTCFG": "account"}
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class MauiEntry:
     """One parameter: ``NAME[INDEX] VALUE``."""
 
     line: int
@@ -43,7 +43,7 @@ class Entry:
         return _ATTRIBUTE.sub("", self.value).strip()
 
 
-def entries_of(text: str, done: Imported) -> Iterator[Entry]:
+def parse_entries(text: str, done: ImportResult) -> Iterator[MauiEntry]:
     """The parameters of the file."""
     for number, last, line in logical_lines(text):
         if last > number:
@@ -53,4 +53,4 @@ def entries_of(text: str, done: Imported) -> Iterator[Entry]:
         if found is None:
             done.note(Verdict.BLOCKER, number, said[:40], "cannot be read: look what it was meant to say")
         else:
-            yield Entry(number, found[1].upper(), (found[2] or "").strip(), (found[3] or "").strip())
+            yield MauiEntry(number, found[1].upper(), (found[2] or "").strip(), (found[3] or "").strip())

@@ -2,18 +2,18 @@
 
 from collections.abc import Sequence
 
-from schedd.cli.importing.maui_entries import OWNERS, Entry
-from schedd.cli.importing.maui_weights import FAIR_SHARE_WEIGHTS, Weights
-from schedd.cli.importing.result import Imported, Verdict, duration
+from schedd.cli.importing.maui_entries import OWNERS, MauiEntry
+from schedd.cli.importing.maui_weights import FAIR_SHARE_WEIGHTS, MauiWeights
+from schedd.cli.importing.result import ImportResult, Verdict, duration
 
-__all__ = ["FAIR_SHARE", "fair_share"]
+__all__ = ["FAIR_SHARE", "translate_fair_share"]
 
 FAIR_SHARE = frozenset({"FSPOLICY", "FSINTERVAL", "FSDEPTH", "FSDECAY"})
 """The parameters that this module has findings for, beside FSTARGET."""
-_Targets = dict[str, dict[str, tuple[Entry, str, float]]]
+_Targets = dict[str, dict[str, tuple[MauiEntry, str, float]]]
 
 
-def fair_share(weights: Weights, entries: Sequence[Entry], done: Imported) -> bool:
+def translate_fair_share(weights: MauiWeights, entries: Sequence[MauiEntry], done: ImportResult) -> bool:
     """The table fair_share, where it is on; whether it is."""
     targets = _targets(entries, done)
     said = {entry.name: entry for entry in entries if entry.name in FAIR_SHARE}
@@ -60,7 +60,7 @@ def fair_share(weights: Weights, entries: Sequence[Entry], done: Imported) -> bo
     return True
 
 
-def _targets(entries: Sequence[Entry], done: Imported) -> _Targets:
+def _targets(entries: Sequence[MauiEntry], done: ImportResult) -> _Targets:
     """By level and name."""
     targets: _Targets = {}
     for entry in entries:
@@ -76,7 +76,7 @@ def _targets(entries: Sequence[Entry], done: Imported) -> _Targets:
     return targets
 
 
-def _window(entry: Entry, key: str, tree: dict[str, object], done: Imported) -> None:
+def _window(entry: MauiEntry, key: str, tree: dict[str, object], done: ImportResult) -> None:
     try:
         tree[key] = (duration if key == "interval" else int if key == "depth" else float)(entry.value)
     except ValueError:
@@ -85,7 +85,7 @@ def _window(entry: Entry, key: str, tree: dict[str, object], done: Imported) -> 
         done.note(Verdict.TRANSLATED, entry.line, entry.name, f"fair_share.{key} = {tree[key]:g}")
 
 
-def _shares(level: str, targets: _Targets, tree: dict[str, object], done: Imported) -> None:
+def _shares(level: str, targets: _Targets, tree: dict[str, object], done: ImportResult) -> None:
     shares: dict[str, float] = {}
     for kind, owners in targets.items():
         for index, (entry, value, target) in owners.items():

@@ -1,9 +1,9 @@
 """Throttling policies of Maui, and what else USERCFG, GROUPCFG, ACCOUNTCFG, CLASSCFG and SYSCFG say."""
 
-from schedd.cli.importing.maui_entries import OWNERS, Entry
-from schedd.cli.importing.result import NO_TRIGGER, Imported, Verdict, duration
+from schedd.cli.importing.maui_entries import OWNERS, MauiEntry
+from schedd.cli.importing.result import NO_TRIGGER, ImportResult, Verdict, duration
 
-__all__ = ["CREDENTIALS", "NO_PREEMPTOR", "credential"]
+__all__ = ["CREDENTIALS", "NO_PREEMPTOR", "translate_credential"]
 
 CREDENTIALS = frozenset({*OWNERS, "CLASSCFG", "SYSCFG"})
 _AMOUNTS = {
@@ -75,7 +75,7 @@ _ATTRIBUTES: dict[str, tuple[Verdict, str]] = {
 }
 
 
-def credential(entry: Entry, done: Imported, *, preempts: bool) -> None:
+def translate_credential(entry: MauiEntry, done: ImportResult, *, preempts: bool) -> None:
     """Limits and more of a user, group, account, queue, or of all.
 
     ``preempts``: somewhere in the file jobs are allowed to preempt others.
@@ -100,18 +100,18 @@ def credential(entry: Entry, done: Imported, *, preempts: bool) -> None:
         elif name in ("PRIORITY", "FSTARGET"):
             pass  # with the weights, and with fair share
         elif name not in _AMOUNTS:
-            _no_limit(entry, name, setting, value, done, preempts=preempts)
+            _translate_attribute(entry, name, setting, value, done, preempts=preempts)
         elif entry.name == "CLASSCFG" and every:
             words = "a limit of each queue by itself: set it on the server's queues, or one by one"
             done.note(Verdict.BLOCKER, entry.line, setting, words)
         elif index and each is None:
             done.note(Verdict.BLOCKER, entry.line, setting, f"limits by {index} are not supported")
         else:
-            _limit(entry, setting, value, _AMOUNTS[name], each or who, where, done)
+            _translate_limit(entry, setting, value, _AMOUNTS[name], each or who, where, done)
 
 
-def _limit(
-    entry: Entry, setting: str, value: str, what: str, who: str, where: dict[str, str], done: Imported
+def _translate_limit(
+    entry: MauiEntry, setting: str, value: str, what: str, who: str, where: dict[str, str], done: ImportResult
 ) -> None:
     soft, _, hard = value.partition(",")
     if (hard or soft).upper() in ("NONE", "INFINITY", "UNLIMITED", "-1"):
@@ -137,7 +137,9 @@ def _limit(
         done.note(Verdict.TRANSLATED, entry.line, setting, f"a limit of {amount} {what}")
 
 
-def _no_limit(entry: Entry, name: str, setting: str, value: str, done: Imported, *, preempts: bool) -> None:
+def _translate_attribute(
+    entry: MauiEntry, name: str, setting: str, value: str, done: ImportResult, *, preempts: bool
+) -> None:
     if not value and name not in ("REQUIREDUSERLIST", "HOSTLIST"):
         done.note(Verdict.NO_MATTER, entry.line, setting, "it is empty")
     elif ("PREEMPT" in value.upper() or "PREEMPT" in name) and not preempts:
@@ -158,7 +160,7 @@ def _no_limit(entry: Entry, name: str, setting: str, value: str, done: Imported,
     elif name.removeprefix("O").startswith("MAXI"):
         done.note(Verdict.BLOCKER, entry.line, setting, _IDLE)
     elif name.startswith(("MAX.", "MIN.", "DEFAULT.", "REQ.", "REQUIRED.", "EXCL.")):
-        _of_each_job(entry, name, setting, value, done)
+        _translate_job_limit(entry, name, setting, value, done)
     elif name in ("FLAGS", "JOBFLAGS", "QFLAGS"):
         done.note(Verdict.BLOCKER, entry.line, setting, f"there are no such flags of jobs: {value}")
     elif name in _ATTRIBUTES:
@@ -169,7 +171,7 @@ def _no_limit(entry: Entry, name: str, setting: str, value: str, done: Imported,
         done.strange(entry.line, setting, "Maui")
 
 
-def _of_each_job(entry: Entry, name: str, setting: str, value: str, done: Imported) -> None:
+def _translate_job_limit(entry: MauiEntry, name: str, setting: str, value: str, done: ImportResult) -> None:
     """What each job of a queue may ask for, or gets where it asks for nothing."""
     kind, _, what = name.partition(".")
     queue = entry.index if entry.name == "CLASSCFG" else "QUEUE"

@@ -2,17 +2,17 @@
 
 from collections.abc import Sequence
 
-from schedd.cli.importing.maui_entries import Entry
-from schedd.cli.importing.result import Imported, Verdict, duration
+from schedd.cli.importing.maui_entries import MauiEntry
+from schedd.cli.importing.result import ImportResult, Verdict, duration
 
-__all__ = ["NODE_SETS", "node_sets"]
+__all__ = ["NODE_SETS", "translate_node_sets"]
 
 _KEPT_BY = ("NODESETPOLICY", "NODESETATTRIBUTE", "NODESETLIST", "NODESETDELAY")
 NODE_SETS = frozenset({*_KEPT_BY, "NODESETPRIORITYTYPE", "NODESETTOLERANCE"})
 """The parameters that speak of them."""
 
 
-def node_sets(entries: Sequence[Entry], done: Imported) -> None:
+def translate_node_sets(entries: Sequence[MauiEntry], done: ImportResult) -> None:
     """The table node_sets, where jobs are to be kept on one set of several features."""
     said = {entry.name: entry for entry in entries if entry.name in NODE_SETS}
     if not said:
@@ -43,14 +43,14 @@ def node_sets(entries: Sequence[Entry], done: Imported) -> None:
     verdict = Verdict.DIFFERS if first else Verdict.TRANSLATED
     done.note(verdict, said["NODESETPOLICY"].line, "NODESETPOLICY", words)
     if "NODESETDELAY" in said:
-        _wait(said["NODESETDELAY"], table, done)
+        _translate_wait(said["NODESETDELAY"], table, done)
     for name in ("NODESETPRIORITYTYPE", "NODESETTOLERANCE"):
         if name in said:
             words = "of sets free at the same time the smallest that could hold the job is taken"
             done.note(Verdict.DIFFERS, said[name].line, name, words)
 
 
-def _wait(entry: Entry, table: dict[str, object], done: Imported) -> None:
+def _translate_wait(entry: MauiEntry, table: dict[str, object], done: ImportResult) -> None:
     try:
         table["wait"] = duration(entry.value)
     except ValueError:

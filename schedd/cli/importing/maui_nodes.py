@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-from schedd.cli.importing.maui_entries import Entry
-from schedd.cli.importing.result import NO_TRIGGER, Imported, Verdict
+from schedd.cli.importing.maui_entries import MauiEntry
+from schedd.cli.importing.result import NO_TRIGGER, ImportResult, Verdict
 
-__all__ = ["nodes"]
+__all__ = ["translate_nodes"]
 
 _NO_LIMITS = (
     "there are no limits of single nodes; where it says how many processors a node may give, set np of the "
@@ -43,7 +43,7 @@ _ATTRIBUTES: Mapping[str, tuple[Verdict, str]] = {
 }
 
 
-def nodes(entries: Sequence[Entry], done: Imported) -> None:
+def translate_nodes(entries: Sequence[MauiEntry], done: ImportResult) -> None:
     """All NODECFG parameters."""
     scaled = {
         entry.name: entry.value.upper() in ("TRUE", "ON", "YES", "1")
@@ -70,7 +70,7 @@ def nodes(entries: Sequence[Entry], done: Imported) -> None:
                 done.strange(entry.line, setting, "Maui")
 
 
-def _partition(entry: Entry, setting: str, value: str, done: Imported) -> None:
+def _partition(entry: MauiEntry, setting: str, value: str, done: ImportResult) -> None:
     if value.upper() in ("", "DEFAULT", "ALL"):
         done.note(Verdict.NO_MATTER, entry.line, setting, "all nodes are one partition")
         return
@@ -81,7 +81,9 @@ def _partition(entry: Entry, setting: str, value: str, done: Imported) -> None:
     done.note(Verdict.BLOCKER, entry.line, setting, words)
 
 
-def _speed(entry: Entry, setting: str, value: str, scaled: Mapping[str, bool], done: Imported) -> None:
+def _speed(
+    entry: MauiEntry, setting: str, value: str, scaled: Mapping[str, bool], done: ImportResult
+) -> None:
     try:
         speed = float(value)
     except ValueError:

@@ -3,10 +3,10 @@
 import re
 from datetime import date, datetime, time, timedelta
 
-from schedd.cli.importing.maui_entries import Entry
-from schedd.cli.importing.result import Imported, Verdict, duration
+from schedd.cli.importing.maui_entries import MauiEntry
+from schedd.cli.importing.result import ImportResult, Verdict, duration
 
-__all__ = ["standing"]
+__all__ = ["translate_reservations"]
 
 _DAYS = {"SUN": "SU", "MON": "MO", "TUE": "TU", "WED": "WE", "THU": "TH", "FRI": "FR", "SAT": "SA"}
 _ORDER = ["MO", "TU", "WE", "TH", "FR", "SA", "SU"]
@@ -30,7 +30,7 @@ _MISSING = {  # what is not there: the attributes that ask for it
 _NEEDED_BY = {name: what for what, names in _MISSING.items() for name in names}
 
 
-class _CannotSayError(ValueError):
+class _InexpressibleError(ValueError):
     """What cannot be said in schedd.toml, with what the line says, in which equal lines differ."""
 
     def __init__(self, words: str, example: str) -> None:
@@ -39,7 +39,7 @@ class _CannotSayError(ValueError):
         self.example = example
 
 
-def standing(entries: list[Entry], today: date, zone: str, done: Imported) -> None:
+def translate_reservations(entries: list[MauiEntry], today: date, zone: str, done: ImportResult) -> None:
     """All SRCFG parameters; those of one name are one reservation. The first window lies in today's week."""
     said: dict[str, dict[str, str]] = {}
     lines: dict[str, list[int]] = {}
@@ -54,7 +54,7 @@ def standing(entries: list[Entry], today: date, zone: str, done: Imported) -> No
         setting = f"SRCFG[{name}]"
         try:
             table = _reservation(attributes, today)
-        except _CannotSayError as error:
+        except _InexpressibleError as error:
             words = f"not taken over, so that its nodes are open to all: {error.words}"
             for line in lines[name]:
                 done.note(Verdict.BLOCKER, line, setting, words, example=error.example)
@@ -67,10 +67,10 @@ def standing(entries: list[Entry], today: date, zone: str, done: Imported) -> No
         done.table("reservations")[re.sub(r"[^\w.-]", "-", name)] = table
         done.site["zone"] = zone
         for line in lines[name]:
-            done.note(*_verdict(attributes, table, zone, line, setting))
+            done.note(*_reservation_finding(attributes, table, zone, line, setting))
 
 
-def _verdict(
+def _reservation_finding(
     said: dict[str, str], table: dict[str, object], zone: str, line: int, setting: str
 ) -> tuple[Verdict, int, str, str]:
     words = f"a reservation, on the clock of {zone}"
@@ -116,7 +116,7 @@ def _reservation(said: dict[str, str], today: date) -> dict[str, object]:
     everywhere = [host.upper() for host in hosts] == ["ALL"]
     odd = [host for host in hosts if not everywhere and not _HOST.fullmatch(host)]
     if odd:
-        raise _CannotSayError("HOSTLIST is a pattern: name the nodes, or a property of theirs", odd[0])
+        raise _InexpressibleError("HOSTLIST is a pattern: name the nodes, or a property of theirs", odd[0])
     return {
         **_window(said, today),
         **({"everywhere": True} if everywhere else {"nodes": hosts}),
@@ -130,7 +130,7 @@ def _names(attribute: str, text: str) -> list[str]:
     names = []
     for part in re.split(r"[,:]", text):
         if part[:1] in "!~^" or part[-1:] == "&":
-            raise _CannotSayError(
+            raise _InexpressibleError(
                 "access lists name only who may, and one match is enough", f"{attribute}={part}"
             )
         names.append(part.strip("+-="))

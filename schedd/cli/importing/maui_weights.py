@@ -5,12 +5,12 @@ A term counts its own weight times that of its component (Maui Administrator's G
 
 from collections.abc import Iterable, Sequence
 
-from schedd.cli.importing.maui_entries import OWNERS, Entry
-from schedd.cli.importing.result import Imported, Verdict
+from schedd.cli.importing.maui_entries import OWNERS, MauiEntry
+from schedd.cli.importing.result import ImportResult, Verdict
 
-__all__ = ["FAIR_SHARE_WEIGHTS", "WEIGHTS", "Weights", "own_priorities", "within_bounds"]
+__all__ = ["FAIR_SHARE_WEIGHTS", "WEIGHTS", "MauiWeights", "scale_to_bounds", "translate_own_priorities"]
 
-_KEPT = {  # sub-component: (its component, what becomes of it)
+_SUPPORTED_WEIGHTS = {  # sub-component: (its component, what becomes of it)
     "QUEUETIMEWEIGHT": ("SERVICEWEIGHT", ""),
     "PROCWEIGHT": ("RESWEIGHT", "priority.size, points for each cpu"),
     "CLASSWEIGHT": ("CREDWEIGHT", "priority.queue, with the PRIORITY of CLASSCFG"),
@@ -25,7 +25,7 @@ FAIR_SHARE_WEIGHTS = {
     "FSCLASSWEIGHT": "queue",
 }
 """And the level that each is about."""
-_MISSING = {  # sub-component: (its component, what it makes a priority of)
+_UNSUPPORTED_WEIGHTS = {  # sub-component: (its component, what it makes a priority of)
     "XFACTORWEIGHT": ("SERVICEWEIGHT", "the expansion factor (wait over walltime)"),
     "BYPASSWEIGHT": ("SERVICEWEIGHT", "how often a job was passed over"),
     "SPVIOLATIONWEIGHT": ("SERVICEWEIGHT", "violations of soft limits"),
@@ -56,7 +56,7 @@ _MISSING = {  # sub-component: (its component, what it makes a priority of)
     "ATTRSTATEWEIGHT": ("ATTRWEIGHT", "states of jobs"),
 }
 _PARTS = {
-    **{name: component for name, (component, _) in (_KEPT | _MISSING).items()},
+    **{name: component for name, (component, _) in (_SUPPORTED_WEIGHTS | _UNSUPPORTED_WEIGHTS).items()},
     **dict.fromkeys(FAIR_SHARE_WEIGHTS, "FSWEIGHT"),
 }
 _COMPONENTS = frozenset({*_PARTS.values(), "SERVICETARGETWEIGHT"})
@@ -65,15 +65,15 @@ _CAPS = {f"{name.removesuffix('WEIGHT')}CAP": name for name in (*_PARTS, *_COMPO
 }
 WEIGHTS = frozenset({*_PARTS, *_COMPONENTS, *_CAPS})
 """All parameters that this module knows."""
-_MOST = 1e9
+_MAX_POINTS = 1e9
 """The largest weight that schedd.toml takes."""
 _ALL_PARTITIONS = frozenset({"", "0", "ALL", "BASE", "DEFAULT"})
 
 
-class Weights:
+class MauiWeights:
     """What the file says of weights; a part counts 0 where it says nothing, waiting and components 1."""
 
-    def __init__(self, entries: Sequence[Entry], done: Imported) -> None:
+    def __init__(self, entries: Sequence[MauiEntry], done: ImportResult) -> None:
         self._said: dict[str, float] = {"QUEUETIMEWEIGHT": 1.0, **dict.fromkeys(_COMPONENTS, 1.0)}
         self._bad: set[int] = set()
         for entry in entries:
@@ -92,7 +92,7 @@ class Weights:
             return self._said.get(part, 0.0) * self._said[_PARTS[part]]
         return float(any(self.of(one) for one, component in _PARTS.items() if component == part))
 
-    def translate(self, entries: Sequence[Entry], fair: bool, done: Imported) -> None:
+    def translate(self, entries: Sequence[MauiEntry], fair: bool, done: ImportResult) -> None:
         """The table priority, and a finding for each weight and cap; ``fair``: fair share is on."""
         priority = done.table("priority")
         waiting = self.of("QUEUETIMEWEIGHT") * 60
@@ -107,7 +107,7 @@ class Weights:
             if entry.name in WEIGHTS and entry.line not in self._bad:
                 done.note(*self._finding(entry, fair, done))
 
-    def _finding(self, entry: Entry, fair: bool, done: Imported) -> tuple[Verdict, int, str, str]:
+    def _finding(self, entry: MauiEntry, fair: bool, done: ImportResult) -> tuple[Verdict, int, str, str]:
         name, points = entry.name, self._said[entry.name]
         where = entry.line, entry.setting
         if entry.index.upper() not in _ALL_PARTITIONS:
@@ -123,15 +123,15 @@ class Weights:
         if name == "QUEUETIMEWEIGHT":
             waiting = done.table("priority")["waiting"]
             return Verdict.TRANSLATED, *where, f"priority.waiting = {waiting:g} points an hour"
-        if name in _MISSING:
-            return Verdict.BLOCKER, *where, f"there is no priority by {_MISSING[name][1]}"
+        if name in _UNSUPPORTED_WEIGHTS:
+            return Verdict.BLOCKER, *where, f"there is no priority by {_UNSUPPORTED_WEIGHTS[name][1]}"
         if name in FAIR_SHARE_WEIGHTS and not fair:
             return Verdict.NO_MATTER, *where, "fair share is off"
         if name in FAIR_SHARE_WEIGHTS:
             return Verdict.DIFFERS, *where, "see FSPOLICY"
-        return Verdict.TRANSLATED, *where, _KEPT[name][1]
+        return Verdict.TRANSLATED, *where, _SUPPORTED_WEIGHTS[name][1]
 
-    def _cap(self, entry: Entry, points: float, done: Imported) -> tuple[Verdict, int, str, str]:
+    def _cap(self, entry: MauiEntry, points: float, done: ImportResult) -> tuple[Verdict, int, str, str]:
         where = entry.line, entry.setting
         if not points or not self.of(_CAPS[entry.name]):
             return Verdict.NO_MATTER, *where, "0 caps nothing, or what it caps has no weight"
@@ -142,9 +142,9 @@ class Weights:
         return Verdict.TRANSLATED, *where, f"priority.waiting_most = {points / waiting:g} hours"
 
 
-def own_priorities(weights: Weights, entries: Iterable[Entry], done: Imported) -> None:
+def translate_own_priorities(weights: MauiWeights, entries: Iterable[MauiEntry], done: ImportResult) -> None:
     """PRIORITY= of users, groups and accounts: classes; of queues: priorities of queues."""
-    found: dict[str, dict[str, tuple[Entry, float]]] = {}
+    found: dict[str, dict[str, tuple[MauiEntry, float]]] = {}
     for entry in entries:
         kind = OWNERS.get(entry.name, "queue" if entry.name == "CLASSCFG" else "")
         for name, _, value in entry.attributes() if kind else ():
@@ -156,46 +156,45 @@ def own_priorities(weights: Weights, entries: Iterable[Entry], done: Imported) -
             except ValueError:
                 done.note(Verdict.DIFFERS, entry.line, setting, f"{value!r} is no number, passed over")
                 continue
-            if not weights.of(_weight_of(kind)):
+            if not weights.of(_weight_name(kind)):
                 done.note(Verdict.NO_MATTER, entry.line, setting, f"the weight of {kind} priorities is 0")
                 continue
             found.setdefault(kind, {})[entry.index] = entry, points
     _queues(weights, found.pop("queue", {}), done)
     for kind, owners in found.items():
-        _classes(kind, weights.of(_weight_of(kind)), owners, done)
+        _classes(kind, weights.of(_weight_name(kind)), owners, done)
     if len(found) > 1:
         words = f"points of {' and '.join(sorted(found))} are not added up: whoever has several gets the most"
         done.note(Verdict.DIFFERS, 0, "PRIORITY", words)
 
 
-def within_bounds(done: Imported) -> None:
+def scale_to_bounds(done: ImportResult) -> None:
     """Divide all points by one number where one is larger than schedd.toml takes; the order stays."""
     priority = done.table("priority")
     queues: dict[str, float] = priority.get("queues", {})
     most = max((abs(points) for points in queues.values()), default=0)
-    if most > _MOST:
+    if most > _MAX_POINTS:
         priority["queues"] = {name: points / most for name, points in queues.items()}
         priority["queue"] *= most
     terms = [name for name in ("queue", "waiting", "size", "fair_share") if name in priority]
     classes: list[dict[str, float]] = list(done.site.get("classes", {}).values())
     largest = max([abs(priority[name]) for name in terms] + [abs(one["points"]) for one in classes])
-    if largest <= _MOST:
+    if largest <= _MAX_POINTS:
         return
     for name in terms:
-        priority[name] /= largest / _MOST
+        priority[name] /= largest / _MAX_POINTS
     for one in classes:
-        one["points"] /= largest / _MOST
-    words = (
-        f"all points are divided by {largest / _MOST:.6g}, the largest being {largest:.6g}; the order is the"
-    )
+        one["points"] /= largest / _MAX_POINTS
+    factor = largest / _MAX_POINTS
+    words = f"all points are divided by {factor:.6g}, the largest being {largest:.6g}; the order is the"
     done.note(Verdict.TRANSLATED, 0, "weights", f"{words} same, but for differences below one point then")
 
 
-def _weight_of(kind: str) -> str:
+def _weight_name(kind: str) -> str:
     return f"{'CLASS' if kind == 'queue' else kind.upper()}WEIGHT"
 
 
-def _queues(weights: Weights, owners: dict[str, tuple[Entry, float]], done: Imported) -> None:
+def _queues(weights: MauiWeights, owners: dict[str, tuple[MauiEntry, float]], done: ImportResult) -> None:
     """Maui knows nothing of the server's own priorities of queues: who is not named has 0."""
     priority = done.table("priority")
     priority["queue"] = weights.of("CLASSWEIGHT") if owners else 0.0
@@ -209,7 +208,9 @@ def _queues(weights: Weights, owners: dict[str, tuple[Entry, float]], done: Impo
     priority["queues"] = queues
 
 
-def _classes(kind: str, weight: float, owners: dict[str, tuple[Entry, float]], done: Imported) -> None:
+def _classes(
+    kind: str, weight: float, owners: dict[str, tuple[MauiEntry, float]], done: ImportResult
+) -> None:
     """A class for each who is named; what all others have is subtracted from theirs."""
     rest = next((points for name, (_, points) in owners.items() if name.upper() == "DEFAULT"), 0.0)
     for index, (entry, points) in owners.items():

@@ -8,7 +8,7 @@ from enum import StrEnum
 from textwrap import wrap
 from typing import Any
 
-__all__ = ["NO_TRIGGER", "Finding", "Imported", "Verdict", "duration", "logical_lines", "to_toml"]
+__all__ = ["NO_TRIGGER", "ImportFinding", "ImportResult", "Verdict", "duration", "logical_lines", "to_toml"]
 
 
 NO_TRIGGER = "no program is run: see webhooks and alerts in docs/administrators/operate.md"
@@ -27,7 +27,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ImportFinding:
     """One setting: where it stands, and what became of it.
 
     ``file`` is empty for the file that was named, else that of one beside it; ``line`` is 0 for what a file
@@ -44,12 +44,12 @@ class Finding:
 
 
 @dataclass(slots=True)
-class Imported:
+class ImportResult:
     """Settings of a cluster as they stand in schedd.toml, and the findings in the order of the file."""
 
     cluster: dict[str, Any] = field(default_factory=dict)
     site: dict[str, Any] = field(default_factory=dict)
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[ImportFinding] = field(default_factory=list)
     unknown: Verdict = Verdict.DIFFERS
     """What a setting is that no documentation has: the old scheduler passes over it, too, or it may not."""
     ends: dict[int, int] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class Imported:
         self, verdict: Verdict, line: int, setting: str, words: str, file: str = "", example: str = ""
     ) -> None:
         """Remember what became of a setting."""
-        self.findings.append(Finding(verdict, line, setting, words, file, example))
+        self.findings.append(ImportFinding(verdict, line, setting, words, file, example))
 
     def strange(self, line: int, setting: str, whose: str) -> None:
         """Remember a setting that nobody documents."""
@@ -78,13 +78,13 @@ class Imported:
         """Add a limit of the site."""
         self.site.setdefault("limits", []).append(what)
 
-    def of(self, verdict: Verdict) -> list[Finding]:
+    def of(self, verdict: Verdict) -> list[ImportFinding]:
         """The findings of one kind."""
         return [finding for finding in self.findings if finding.verdict is verdict]
 
     def lines(self, verdict: Verdict) -> Iterator[tuple[str, str, str]]:
         """Where, setting and words of the findings of one kind; what is the same of many is said once."""
-        groups: dict[tuple[str, str, str], list[Finding]] = {}
+        groups: dict[tuple[str, str, str], list[ImportFinding]] = {}
         for finding in self.of(verdict):
             kind = _without_index(finding.setting)
             groups.setdefault((finding.file, kind, finding.words), []).append(finding)

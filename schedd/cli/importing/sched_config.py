@@ -9,26 +9,26 @@ import shlex
 from collections.abc import Callable, Mapping
 from datetime import datetime
 
-from schedd.cli.importing.result import Imported, Verdict
-from schedd.cli.importing.sched_fair_share import FAIR_SHARE_PARTS, fair_share
-from schedd.cli.importing.sched_options import Option, Source, options_of
-from schedd.cli.importing.sched_order import SORTS, by_queue, sorting
+from schedd.cli.importing.result import ImportResult, Verdict
+from schedd.cli.importing.sched_fair_share import FAIR_SHARE_PARTS, translate_fair_share
+from schedd.cli.importing.sched_options import SchedConfig, SchedOption, parse_options
+from schedd.cli.importing.sched_order import SORTS, translate_by_queue, translate_sort_keys
 from schedd.cli.importing.sched_times import (
-    dedicated_prefix,
-    dedicated_times,
     has_prime_time,
-    holidays,
-    prime_option,
-    prime_queues,
+    translate_dedicated_prefix,
+    translate_dedicated_times,
+    translate_holidays,
+    translate_prime_option,
+    translate_prime_prefix,
 )
 
 __all__ = ["import_sched_config"]
 
-_Handler = Callable[[Option, Source], None]
+_Handler = Callable[[SchedOption, SchedConfig], None]
 _FAIR_SHARE = 800_000_000.0
 """Fair share goes before the keys of the sort."""
 _REPEATED = SORTS | {"node_sort_key", "ignore_queue", "server_dyn_res", "peer_queue"}
-_HERE_ANYWAY = {"ncpus": "cpus", "mem": "memory"}
+_ALWAYS_COUNTED = {"ncpus": "cpus", "mem": "memory"}
 """What is always counted here, and in OpenPBS only when the option resources names it."""
 _KNOWN_RESOURCES = frozenset(
     {"ncpus", "mem", "vmem", "arch", "host", "vnode", "ngpus", "walltime", "netwins", "aoe", "eoe"}
@@ -37,39 +37,41 @@ _KNOWN_RESOURCES = frozenset(
 
 def import_sched_config(
     text: str, beside: Mapping[str, str], now: datetime | None = None, zone: str = "UTC"
-) -> Imported:
+) -> ImportResult:
     """The settings that say the same as a sched_config, as far as there are such.
 
     ``beside`` has the texts of the files that stand in the same directory, by their names; ``now`` is the
     hour on the wall clock of ``zone``, on which dedicated time is told.
     """
-    done = Imported()
-    said = list(options_of(text, done))
+    done = ImportResult()
+    said = list(parse_options(text, done))
     now = now or datetime.now()  # noqa: DTZ005  (on the wall clock)
     prime_time = has_prime_time(beside.get("holidays", ""))
-    options, halves = _in_prime_time(said, prime_time, done)
-    source = Source(options, beside, now, zone, done)
-    by_queue(source)
-    share = source.get("fair_share") or Option(0, "fair_share", "false", "all")
-    fair_share(share, source, _FAIR_SHARE)
+    options, halves = _select_prime_time(said, prime_time, done)
+    source = SchedConfig(options, beside, now, zone, done)
+    translate_by_queue(source)
+    share = source.get("fair_share") or SchedOption(0, "fair_share", "false", "all")
+    translate_fair_share(share, source, _FAIR_SHARE)
     if not share.line:
         done.findings = [one for one in done.findings if (one.setting, one.line) != ("fair_share", 0)]
-    sorting(source)
+    translate_sort_keys(source)
     for option in options:
         if option.name in SORTS or option.name in ("by_queue", "sort_queues", "fair_share"):
             continue
         _HANDLERS.get(option.name, _unknown)(option, source)
-    dedicated_times(source)
+    translate_dedicated_times(source)
     prefixed = any(option.name.endswith("primetime_prefix") for option in options)
-    holidays(source, halves or prefixed or source.on("backfill_prime"))
-    _of_the_server(source)
+    translate_holidays(source, halves or prefixed or source.on("backfill_prime"))
+    _note_server_settings(source)
     done.findings.sort(key=lambda finding: (finding.file, finding.line))
     return done
 
 
-def _in_prime_time(said: list[Option], prime_time: bool, done: Imported) -> tuple[list[Option], bool]:
+def _select_prime_time(
+    said: list[SchedOption], prime_time: bool, done: ImportResult
+) -> tuple[list[SchedOption], bool]:
     """What holds in prime time, and whether something else holds at other times."""
-    kept: list[Option] = []
+    kept: list[SchedOption] = []
     other = False
     for option in said:
         if option.prime == "none":
@@ -105,10 +107,10 @@ def _in_prime_time(said: list[Option], prime_time: bool, done: Imported) -> tupl
 # ---- single options -----------------------------------------------------------------------------
 
 
-def _says(verdict: Verdict, words: str) -> _Handler:
+def _note_handler(verdict: Verdict, words: str) -> _Handler:
     """A handler of what has that effect when it is on."""
 
-    def handler(option: Option, source: Source) -> None:
+    def handler(option: SchedOption, source: SchedConfig) -> None:
         off = option.off and verdict is not Verdict.NO_MATTER
         source.done.note(
             Verdict.NO_MATTER if off else verdict, option.line, option.name, "it is off" if off else words
@@ -117,7 +119,7 @@ def _says(verdict: Verdict, words: str) -> _Handler:
     return handler
 
 
-def _strict(option: Option, source: Source) -> None:
+def _strict(option: SchedOption, source: SchedConfig) -> None:
     if option.on:
         words = "jobs are planned in order; later ones fill gaps where they delay nobody"
     else:
@@ -131,7 +133,7 @@ def _strict(option: Option, source: Source) -> None:
     source.done.note(Verdict.DIFFERS, option.line, option.name, words)
 
 
-def _preemption(option: Option, source: Source) -> None:
+def _preemption(option: SchedOption, source: SchedConfig) -> None:
     if option.off:
         source.done.note(Verdict.NO_MATTER, option.line, option.name, "it is off")
         return
@@ -154,7 +156,7 @@ def _preemption(option: Option, source: Source) -> None:
         source.done.note(Verdict.DIFFERS, option.line, option.name, words)
 
 
-def _preempt_prio(option: Option, source: Source) -> None:
+def _preempt_prio(option: SchedOption, source: SchedConfig) -> None:
     if set(option.value.replace(",", " ").split()) <= {"express_queue", "normal_jobs"}:
         source.done.note(Verdict.NO_MATTER, option.line, option.name, "see preemptive_sched")
     elif source.on("preemptive_sched"):
@@ -164,7 +166,7 @@ def _preempt_prio(option: Option, source: Source) -> None:
         source.done.note(Verdict.NO_MATTER, option.line, option.name, "preemptive_sched is off")
 
 
-def _preempting(option: Option, source: Source) -> None:
+def _preempting(option: SchedOption, source: SchedConfig) -> None:
     if source.on("preemptive_sched"):
         words = "running jobs are never stopped for others: see preemptive_sched"
         source.done.note(Verdict.DIFFERS, option.line, option.name, words)
@@ -172,10 +174,10 @@ def _preempting(option: Option, source: Source) -> None:
         source.done.note(Verdict.NO_MATTER, option.line, option.name, "preemptive_sched is off")
 
 
-def _resources(option: Option, source: Source) -> None:
+def _resources(option: SchedOption, source: SchedConfig) -> None:
     names = [name.strip() for name in option.value.split(",") if name.strip()]
     own = [name for name in names if name not in _KNOWN_RESOURCES]
-    more = [words for name, words in _HERE_ANYWAY.items() if name not in names]
+    more = [words for name, words in _ALWAYS_COUNTED.items() if name not in names]
     said = []
     if more:
         said.append(
@@ -192,7 +194,7 @@ def _resources(option: Option, source: Source) -> None:
     source.done.note(Verdict.DIFFERS, option.line, option.name, "; ".join(said))
 
 
-def _dynamic(option: Option, source: Source) -> None:
+def _dynamic(option: SchedOption, source: SchedConfig) -> None:
     """``server_dyn_res: "matlab !/opt/bin/matlab_free ARGUMENT"``: a program that says how much is free."""
     name, _, program = option.value.partition("!")
     try:
@@ -208,17 +210,17 @@ def _dynamic(option: Option, source: Source) -> None:
     source.done.note(Verdict.TRANSLATED, option.line, option.name, words)
 
 
-def _of_fair_share(option: Option, source: Source) -> None:
+def _check_fair_share_part(option: SchedOption, source: SchedConfig) -> None:
     if not source.on("fair_share"):
         source.done.note(Verdict.NO_MATTER, option.line, option.name, "fair share is off")
 
 
-def _nodes_sorted(option: Option, source: Source) -> None:
+def _nodes_sorted(option: SchedOption, source: SchedConfig) -> None:
     words = "where several nodes are free, another one may be taken: nodes are chosen for the earliest start"
     source.done.note(Verdict.DIFFERS, option.line, option.name, words)
 
 
-def _provisioning(option: Option, source: Source) -> None:
+def _provisioning(option: SchedOption, source: SchedConfig) -> None:
     words = (
         "nodes are not provisioned: jobs that ask for an aoe go only where it is; without such jobs "
         "nothing changes"
@@ -226,15 +228,15 @@ def _provisioning(option: Option, source: Source) -> None:
     source.done.note(Verdict.DIFFERS, option.line, option.name, words)
 
 
-def _jobs_looked_at(option: Option, source: Source) -> None:
+def _jobs_looked_at(option: SchedOption, source: SchedConfig) -> None:
     source.done.note(Verdict.NO_MATTER, option.line, option.name, "all jobs are planned")
 
 
-def _unknown(option: Option, source: Source) -> None:
+def _unknown(option: SchedOption, source: SchedConfig) -> None:
     source.done.strange(option.line, option.name, "pbs_sched")
 
 
-def _of_the_server(source: Source) -> None:
+def _note_server_settings(source: SchedConfig) -> None:
     """What of the scheduler's policy does not stand in the file."""
     if source.openpbs:
         words = "not in the file: see `qmgr -c 'list sched'` for job_sort_formula, preempt_*, backfill_depth"
@@ -246,33 +248,37 @@ _LOADED = "what jobs asked for counts, not the load of nodes"
 _SETS = "name the server's node_group_key as by in [clusters.NAME.site.node_sets]"
 _LOCAL = "only in NASA's own builds of PBS"
 _HANDLERS: Mapping[str, _Handler] = {
-    **dict.fromkeys(FAIR_SHARE_PARTS, _of_fair_share),
+    **dict.fromkeys(FAIR_SHARE_PARTS, _check_fair_share_part),
     "strict_fifo": _strict,
     "strict_ordering": _strict,
-    "round_robin": _says(Verdict.BLOCKER, "queues do not take turns: jobs go by priority, then by age"),
-    "help_starving_jobs": _says(Verdict.NO_MATTER, _PROMISED),
-    "max_starve": _says(Verdict.NO_MATTER, _PROMISED),
-    "backfill": _says(Verdict.NO_MATTER, "gaps are always filled"),
-    "opt_backfill_fuzzy": _says(Verdict.NO_MATTER, "gaps are always filled"),
-    "opt_backfill_fuzzy_time": _says(Verdict.NO_MATTER, "gaps are always filled"),
-    "log_filter": _says(Verdict.NO_MATTER, "see [log]"),
-    "logs": _says(Verdict.NO_MATTER, "see [log]"),
-    "sync_time": _says(Verdict.NO_MATTER, "usage is kept with every checkpoint"),
-    "update_comments": _says(Verdict.NO_MATTER, "see tell and comment of the adapter"),
+    "round_robin": _note_handler(
+        Verdict.BLOCKER, "queues do not take turns: jobs go by priority, then by age"
+    ),
+    "help_starving_jobs": _note_handler(Verdict.NO_MATTER, _PROMISED),
+    "max_starve": _note_handler(Verdict.NO_MATTER, _PROMISED),
+    "backfill": _note_handler(Verdict.NO_MATTER, "gaps are always filled"),
+    "opt_backfill_fuzzy": _note_handler(Verdict.NO_MATTER, "gaps are always filled"),
+    "opt_backfill_fuzzy_time": _note_handler(Verdict.NO_MATTER, "gaps are always filled"),
+    "log_filter": _note_handler(Verdict.NO_MATTER, "see [log]"),
+    "logs": _note_handler(Verdict.NO_MATTER, "see [log]"),
+    "sync_time": _note_handler(Verdict.NO_MATTER, "usage is kept with every checkpoint"),
+    "update_comments": _note_handler(Verdict.NO_MATTER, "see tell and comment of the adapter"),
     "max_jobs_to_check": _jobs_looked_at,
     "max_job_check": _jobs_looked_at,
-    "dedicated_prefix": dedicated_prefix,
-    "primetime_prefix": prime_queues,
-    "nonprimetime_prefix": prime_queues,
-    "backfill_prime": prime_option,
-    "prime_spill": prime_option,
-    "prime_exempt_anytime_queues": prime_option,
+    "dedicated_prefix": translate_dedicated_prefix,
+    "primetime_prefix": translate_prime_prefix,
+    "nonprimetime_prefix": translate_prime_prefix,
+    "backfill_prime": translate_prime_option,
+    "prime_spill": translate_prime_option,
+    "prime_exempt_anytime_queues": translate_prime_option,
     "resources": _resources,
-    "resource_unset_infinite": _says(
+    "resource_unset_infinite": _note_handler(
         Verdict.BLOCKER,
         "a node that does not say how much it has of a resource has none of it, for all resources",
     ),
-    "ignore_queue": _says(Verdict.BLOCKER, "jobs of this queue would be started: stop it on the server"),
+    "ignore_queue": _note_handler(
+        Verdict.BLOCKER, "jobs of this queue would be started: stop it on the server"
+    ),
     "preemptive_sched": _preemption,
     "preempt_prio": _preempt_prio,
     "preempt_queue_prio": _preempting,
@@ -288,30 +294,32 @@ _HANDLERS: Mapping[str, _Handler] = {
     "dont_preempt_starving": _preempting,
     **dict.fromkeys(
         ("assign_ssinodes", "cpus_per_ssinode", "mem_per_ssinode"),
-        _says(Verdict.NO_MATTER, "PBS reads it no more: it was for machines of one memory image"),
+        _note_handler(Verdict.NO_MATTER, "PBS reads it no more: it was for machines of one memory image"),
     ),
-    "job_sort_formula": _says(
+    "job_sort_formula": _note_handler(
         Verdict.BLOCKER,
         "there are no formulas: see docs/administrators/policy.md for the terms of a priority there are",
     ),
-    "peer_queue": _says(Verdict.BLOCKER, "jobs are not taken from other servers"),
-    "peer_translation": _says(Verdict.BLOCKER, "jobs are not taken from other servers"),
+    "peer_queue": _note_handler(Verdict.BLOCKER, "jobs are not taken from other servers"),
+    "peer_translation": _note_handler(Verdict.BLOCKER, "jobs are not taken from other servers"),
     "server_dyn_res": _dynamic,
-    "mom_resources": _says(
+    "mom_resources": _note_handler(
         Verdict.BLOCKER, "moms are not asked for amounts of resources: it would not be counted"
     ),
-    "load_balancing": _says(Verdict.DIFFERS, _LOADED),
-    "load_balancing_rr": _says(Verdict.DIFFERS, _LOADED),
+    "load_balancing": _note_handler(Verdict.DIFFERS, _LOADED),
+    "load_balancing_rr": _note_handler(Verdict.DIFFERS, _LOADED),
     "smp_cluster_dist": _nodes_sorted,
     "node_sort_key": _nodes_sorted,
     "sort_nodes": _nodes_sorted,
-    "node_group_key": _says(Verdict.NO_MATTER, "PBS passes over it here; it is the server's: see node_sets"),
+    "node_group_key": _note_handler(
+        Verdict.NO_MATTER, "PBS passes over it here; it is the server's: see node_sets"
+    ),
     "provision_policy": _provisioning,
     "allow_aoe_calendar": _provisioning,
-    "do_not_span_psets": _says(Verdict.BLOCKER, f"{_SETS}, with strict = true"),
-    "only_explicit_psets": _says(Verdict.BLOCKER, f"{_SETS}; nodes without a value make no set"),
-    "throughput_mode": _says(Verdict.NO_MATTER, "jobs are started without waiting for each other"),
-    "resv_confirm_ignore": _says(Verdict.DIFFERS, "reservations of pbs_rsub are not made here"),
+    "do_not_span_psets": _note_handler(Verdict.BLOCKER, f"{_SETS}, with strict = true"),
+    "only_explicit_psets": _note_handler(Verdict.BLOCKER, f"{_SETS}; nodes without a value make no set"),
+    "throughput_mode": _note_handler(Verdict.NO_MATTER, "jobs are started without waiting for each other"),
+    "resv_confirm_ignore": _note_handler(Verdict.DIFFERS, "reservations of pbs_rsub are not made here"),
     **dict.fromkeys(
         (
             "max_borrow",
@@ -322,6 +330,6 @@ _HANDLERS: Mapping[str, _Handler] = {
             "min_interrupted_cycle_length",
             "max_cons_interrupted_cycles",
         ),
-        _says(Verdict.BLOCKER, _LOCAL),
+        _note_handler(Verdict.BLOCKER, _LOCAL),
     ),
 }

@@ -3,10 +3,17 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from schedd.cli.importing.result import Imported, Verdict, duration
-from schedd.cli.importing.sched_options import Option, Source, rows_of
+from schedd.cli.importing.result import ImportResult, Verdict, duration
+from schedd.cli.importing.sched_options import SchedConfig, SchedOption, parse_rows
 
-__all__ = ["ENTITIES", "FAIR_SHARE_PARTS", "Shares", "entity_of", "fair_share", "shares_of"]
+__all__ = [
+    "ENTITIES",
+    "FAIR_SHARE_PARTS",
+    "ShareTree",
+    "fair_share_level",
+    "parse_shares",
+    "translate_fair_share",
+]
 
 ENTITIES = {
     "euser": "user",
@@ -21,7 +28,7 @@ _LIMITED = frozenset({"user", "group", "account", "project"})
 
 
 @dataclass(frozen=True, slots=True)
-class Shares:
+class ShareTree:
     """What resource_group says: of each leaf the line, its own shares, its part of the whole in per cent."""
 
     leaves: Mapping[str, tuple[int, float, float]]
@@ -30,13 +37,13 @@ class Shares:
     flat: bool
 
 
-def shares_of(text: str) -> Shares:
+def parse_shares(text: str) -> ShareTree:
     """The file resource_group: ``name number parent shares``. Below a group one has a part of its shares."""
     parents: dict[str, str] = {}
     shares: dict[str, float] = {}
     lines: dict[str, int] = {}
     bad: dict[int, str] = {}
-    for number, fields in rows_of(text):
+    for number, fields in parse_rows(text):
         try:
             name, _, parent, amount = fields[:4]
             shares[name], parents[name], lines[name] = float(amount), parent.lower(), number
@@ -55,19 +62,19 @@ def shares_of(text: str) -> Shares:
         name: (lines[name], shares[name], 100 * part(name)) for name in shares if name.lower() not in above
     }
     groups = {name: lines[name] for name in shares if name not in leaves}
-    return Shares(leaves, groups, bad, all(parents[name] == "root" for name in leaves))
+    return ShareTree(leaves, groups, bad, all(parents[name] == "root" for name in leaves))
 
 
-def entity_of(source: Source) -> str:
+def fair_share_level(source: SchedConfig) -> str:
     """The level that shares are of; the user where the file says nothing or something strange."""
     option = source.get("fairshare_entity")
     return ENTITIES.get(option.value.lower(), "user") if option is not None else "user"
 
 
-def fair_share(option: Option, source: Source, weight: float) -> None:
+def translate_fair_share(option: SchedOption, source: SchedConfig, weight: float) -> None:
     """The option fair_share, with all that belongs to it; ``weight`` is that of the term."""
     done = source.done
-    shares = shares_of(source.beside.get(_FILE, ""))
+    shares = parse_shares(source.beside.get(_FILE, ""))
     if not option.on:
         done.note(Verdict.NO_MATTER, option.line, option.name, "fair share is off")
         for line in (*shares.groups.values(), *(line for line, _, _ in shares.leaves.values()), *shares.bad):
@@ -90,10 +97,10 @@ def fair_share(option: Option, source: Source, weight: float) -> None:
             Verdict.TRANSLATED, 0, "fairshare_decay_time", "PBS takes a day: fair_share.interval = 86400"
         )
     _shares(shares, tree, done)
-    _without(shares, source, tree)
+    _translate_missing_shares(shares, source, tree)
 
 
-def _decay_time(option: Option, tree: dict[str, object], done: Imported) -> None:
+def _decay_time(option: SchedOption, tree: dict[str, object], done: ImportResult) -> None:
     try:
         tree["interval"] = max(60, duration(option.value))
     except ValueError as error:
@@ -102,7 +109,7 @@ def _decay_time(option: Option, tree: dict[str, object], done: Imported) -> None
         done.note(Verdict.TRANSLATED, option.line, option.name, f"fair_share.interval = {tree['interval']}")
 
 
-def _decay_factor(option: Option, tree: dict[str, object], done: Imported) -> None:
+def _decay_factor(option: SchedOption, tree: dict[str, object], done: ImportResult) -> None:
     try:
         factor = float(option.value)
     except ValueError:
@@ -117,7 +124,7 @@ def _decay_factor(option: Option, tree: dict[str, object], done: Imported) -> No
     done.note(Verdict.TRANSLATED, option.line, option.name, f"fair_share.decay, over {tree['depth']} windows")
 
 
-def _entity(option: Option, tree: dict[str, object], done: Imported) -> None:
+def _entity(option: SchedOption, tree: dict[str, object], done: ImportResult) -> None:
     level = ENTITIES.get(option.value.lower())
     if level is None:
         words = f"there is no level {option.value}: user is taken"
@@ -127,7 +134,7 @@ def _entity(option: Option, tree: dict[str, object], done: Imported) -> None:
         done.note(Verdict.TRANSLATED, option.line, option.name, f"fair_share.levels = {level}")
 
 
-def _usage(option: Option, _tree: dict[str, object], done: Imported) -> None:
+def _usage(option: SchedOption, _tree: dict[str, object], done: ImportResult) -> None:
     if option.value.replace(" ", "") in ("ncpus*walltime", "walltime*ncpus"):
         done.note(Verdict.TRANSLATED, option.line, option.name, "cpu-seconds held count")
     else:
@@ -135,7 +142,7 @@ def _usage(option: Option, _tree: dict[str, object], done: Imported) -> None:
         done.note(Verdict.DIFFERS, option.line, option.name, words)
 
 
-def _unknown_shares(option: Option, tree: dict[str, object], done: Imported) -> None:
+def _unknown_shares(option: SchedOption, tree: dict[str, object], done: ImportResult) -> None:
     try:
         tree["unlisted"] = float(option.value)
     except ValueError:
@@ -145,11 +152,11 @@ def _unknown_shares(option: Option, tree: dict[str, object], done: Imported) -> 
         done.note(Verdict.DIFFERS, option.line, option.name, words)
 
 
-def _no_shares(_option: Option, _tree: dict[str, object], _done: Imported) -> None:
+def _no_shares(_option: SchedOption, _tree: dict[str, object], _done: ImportResult) -> None:
     """Said when it is known who has none."""
 
 
-FAIR_SHARE_PARTS: Mapping[str, Callable[[Option, dict[str, object], Imported], None]] = {
+FAIR_SHARE_PARTS: Mapping[str, Callable[[SchedOption, dict[str, object], ImportResult], None]] = {
     "half_life": _decay_time,
     "fairshare_decay_time": _decay_time,
     "fairshare_decay_factor": _decay_factor,
@@ -161,7 +168,7 @@ FAIR_SHARE_PARTS: Mapping[str, Callable[[Option, dict[str, object], Imported], N
 """The options that belong to it, by name."""
 
 
-def _shares(shares: Shares, tree: dict[str, object], done: Imported) -> None:
+def _shares(shares: ShareTree, tree: dict[str, object], done: ImportResult) -> None:
     for line, text in shares.bad.items():
         done.note(
             Verdict.DIFFERS, line, "shares", f"cannot be read: {text!r}; pbs_sched passes over it", _FILE
@@ -178,11 +185,11 @@ def _shares(shares: Shares, tree: dict[str, object], done: Imported) -> None:
         done.note(Verdict.TRANSLATED, line, "shares", "fair_share.shares", _FILE)
 
 
-def _without(shares: Shares, source: Source, tree: dict[str, object]) -> None:
+def _translate_missing_shares(shares: ShareTree, source: SchedConfig, tree: dict[str, object]) -> None:
     """Who has no shares: OpenPBS never runs their jobs, unless told otherwise; TORQUE runs them last."""
     done, option = source.done, source.get("fairshare_enforce_no_shares")
     enforced = source.openpbs and (option is None or option.on)
-    line, level = option.line if option is not None else 0, entity_of(source)
+    line, level = option.line if option is not None else 0, fair_share_level(source)
     nobody = [name for name, (_, _, part) in shares.leaves.items() if not part]
     strangers = not tree.get("unlisted", 0) and bool(shares.leaves)
     if not tree.get("unlisted") and shares.leaves:

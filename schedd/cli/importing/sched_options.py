@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from schedd.cli.importing.result import Imported, Verdict, logical_lines
+from schedd.cli.importing.result import ImportResult, Verdict, logical_lines
 
-__all__ = ["COMMENTS", "Option", "Source", "options_of", "rows_of"]
+__all__ = ["COMMENTS", "SchedConfig", "SchedOption", "parse_options", "parse_rows"]
 
 COMMENTS = "#*"
 """With one of these comments begin, in all these files."""
@@ -41,7 +41,7 @@ _OPENPBS_ALONE = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class SchedOption:
     """One option; ``prime`` is the half of the day for which it holds: ``prime``, ``non_prime``, ``all``."""
 
     line: int
@@ -61,20 +61,20 @@ class Option:
 
 
 @dataclass(slots=True)
-class Source:
+class SchedConfig:
     """The options that hold in prime time, the texts beside the file, and the hour on the wall."""
 
-    options: list[Option]
+    options: list[SchedOption]
     beside: Mapping[str, str]
     now: datetime
     zone: str
-    done: Imported
+    done: ImportResult
     openpbs: bool = field(init=False)
 
     def __post_init__(self) -> None:
         self.openpbs = any(option.name in _OPENPBS_ALONE for option in self.options)
 
-    def get(self, name: str) -> Option | None:
+    def get(self, name: str) -> SchedOption | None:
         """The option, where the file has it."""
         return next((option for option in self.options if option.name == name), None)
 
@@ -84,21 +84,21 @@ class Source:
         return option is not None and option.on
 
 
-def options_of(text: str, done: Imported) -> Iterator[Option]:
+def parse_options(text: str, done: ImportResult) -> Iterator[SchedOption]:
     """The options of a sched_config, as ``name: value prime`` or without the colon."""
     for number, last, said in logical_lines(text, COMMENTS):
         if last > number:
             done.ends[number] = last
         found = _LINE.fullmatch(said)
-        words = _words(found[2]) if found is not None else None
+        words = _split_words(found[2]) if found is not None else None
         if found is None or words is None:
             done.note(Verdict.BLOCKER, number, said[:40], "cannot be read: look what it was meant to say")
             continue
         prime = _PRIMES.get(words[-1].upper(), "") if len(words) > 1 else ""
-        yield Option(number, found[1].lower(), " ".join(words[:-1] if prime else words), prime or "all")
+        yield SchedOption(number, found[1].lower(), " ".join(words[:-1] if prime else words), prime or "all")
 
 
-def rows_of(text: str) -> Iterator[tuple[int, list[str]]]:
+def parse_rows(text: str) -> Iterator[tuple[int, list[str]]]:
     """Number and words of each line of a file beside it."""
     for number, line in enumerate(text.splitlines(), 1):
         said = line.strip()
@@ -106,7 +106,7 @@ def rows_of(text: str) -> Iterator[tuple[int, list[str]]]:
             yield number, said.split()
 
 
-def _words(text: str) -> list[str] | None:
+def _split_words(text: str) -> list[str] | None:
     try:
         return shlex.split(text, comments=True) or None
     except ValueError:

@@ -5,10 +5,10 @@ weight, is less than one step of the one before. Weights go up to 10^9, so that 
 """
 
 from schedd.cli.importing.result import Verdict
-from schedd.cli.importing.sched_fair_share import entity_of, shares_of
-from schedd.cli.importing.sched_options import Option, Source
+from schedd.cli.importing.sched_fair_share import fair_share_level, parse_shares
+from schedd.cli.importing.sched_options import SchedConfig, SchedOption
 
-__all__ = ["SORTS", "by_queue", "levels", "sorting"]
+__all__ = ["SORTS", "key_weights", "translate_by_queue", "translate_sort_keys"]
 
 SORTS = frozenset({"sort_by", "key", "job_sort_key"})
 """The options that sort jobs."""
@@ -43,12 +43,12 @@ _CPUT = (
 )
 
 
-def levels(source: Source) -> list[float]:
+def key_weights(source: SchedConfig) -> list[float]:
     """What the keys count, without fair share's own, which goes before them."""
     return list(_LEVELS[1:] if source.on("fair_share") else _LEVELS)
 
 
-def by_queue(source: Source) -> None:
+def translate_by_queue(source: SchedConfig) -> None:
     """by_queue and sort_queues: whether the server's priorities of queues go first."""
     done, option, sort = source.done, source.get("by_queue"), source.get("sort_queues")
     if source.on("strict_fifo") and not source.openpbs:
@@ -74,12 +74,12 @@ def by_queue(source: Source) -> None:
         done.note(Verdict.NO_MATTER if source.openpbs else verdict, sort.line, sort.name, "see by_queue")
 
 
-def sorting(source: Source) -> None:
+def translate_sort_keys(source: SchedConfig) -> None:
     """The keys of the sort as weights of terms."""
     done = source.done
     sort_by = source.get("sort_by")
     multi = sort_by is not None and sort_by.value.lower() == "multi_sort"
-    free = levels(source)
+    free = key_weights(source)
     for option in source.options:
         if option.name not in SORTS:
             continue
@@ -93,10 +93,10 @@ def sorting(source: Source) -> None:
         elif option.value.lower() in _BY_CPUT:
             done.note(Verdict.DIFFERS, option.line, name, _CPUT)
         else:
-            _key(option, name, source, free)
+            _translate_key(option, name, source, free)
 
 
-def _key(option: Option, name: str, source: Source, free: list[float]) -> None:
+def _translate_key(option: SchedOption, name: str, source: SchedConfig, free: list[float]) -> None:
     done = source.done
     try:
         key = _term(option)
@@ -130,7 +130,7 @@ def _key(option: Option, name: str, source: Source, free: list[float]) -> None:
     done.note(Verdict.TRANSLATED, option.line, name, words)
 
 
-def _term(option: Option) -> tuple[str, int] | None:
+def _term(option: SchedOption) -> tuple[str, int] | None:
     """The term and its sign; None where nothing is sorted. Raises KeyError for what is no term."""
     if option.name != "job_sort_key":
         return _SORTS[option.value.lower()]
@@ -139,9 +139,9 @@ def _term(option: Option) -> tuple[str, int] | None:
     return term, {"HIGH": sign, "LOW": -sign}[direction.strip().upper()]
 
 
-def _fixed_shares(source: Source) -> bool:
+def _fixed_shares(source: SchedConfig) -> bool:
     """A class for each who has a share; whether there are any."""
-    level, shares = entity_of(source), shares_of(source.beside.get("resource_group", ""))
+    level, shares = fair_share_level(source), parse_shares(source.beside.get("resource_group", ""))
     for name, (_, _, part) in shares.leaves.items():
         source.done.table("classes")[f"share-{name}"] = {"points": round(part, 4), f"{level}s": [name]}
     return bool(shares.leaves)

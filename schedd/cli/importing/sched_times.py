@@ -4,15 +4,15 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from schedd.cli.importing.result import Verdict
-from schedd.cli.importing.sched_options import Option, Source, rows_of
+from schedd.cli.importing.sched_options import SchedConfig, SchedOption, parse_rows
 
 __all__ = [
-    "dedicated_prefix",
-    "dedicated_times",
     "has_prime_time",
-    "holidays",
-    "prime_option",
-    "prime_queues",
+    "translate_dedicated_prefix",
+    "translate_dedicated_times",
+    "translate_holidays",
+    "translate_prime_option",
+    "translate_prime_prefix",
 ]
 
 _DAYS = frozenset(("weekday", "saturday", "sunday", "monday", "tuesday", "wednesday", "thursday", "friday"))
@@ -27,7 +27,7 @@ def has_prime_time(text: str) -> bool:
 
     Without a YEAR, or with 0, all of the time is prime time.
     """
-    rows = [[word.lower() for word in words] for _, words in rows_of(text)]
+    rows = [[word.lower() for word in words] for _, words in parse_rows(text)]
     old = any(
         len(row) >= 3 and row[0].isdecimal() and len(row[0]) == 4 and row[1].isdecimal() for row in rows
     )
@@ -36,7 +36,7 @@ def has_prime_time(text: str) -> bool:
     return old or (year and any({row[1], row[2]} != {"all", "none"} or row[1] == "none" for row in days))
 
 
-def prime_queues(option: Option, source: Source) -> None:
+def translate_prime_prefix(option: SchedOption, source: SchedConfig) -> None:
     """primetime_prefix and nonprimetime_prefix."""
     queues = f"queues that begin with {option.value}, if there are any,"
     if has_prime_time(source.beside.get("holidays", "")):
@@ -50,7 +50,7 @@ def prime_queues(option: Option, source: Source) -> None:
         source.done.note(Verdict.DIFFERS, option.line, option.name, words)
 
 
-def prime_option(option: Option, source: Source) -> None:
+def translate_prime_option(option: SchedOption, source: SchedConfig) -> None:
     """backfill_prime, prime_spill, prime_exempt_anytime_queues."""
     if source.on("backfill_prime") and has_prime_time(source.beside.get("holidays", "")):
         words = "prime time is not supported: jobs run across its edges"
@@ -60,11 +60,11 @@ def prime_option(option: Option, source: Source) -> None:
         source.done.note(Verdict.NO_MATTER, option.line, option.name, words)
 
 
-def holidays(source: Source, matters: bool) -> None:
+def translate_holidays(source: SchedConfig, matters: bool) -> None:
     """A finding for each line of the file; ``matters``: something in sched_config depends on it."""
     text = source.beside.get("holidays", "")
     prime = has_prime_time(text)
-    for number, words in rows_of(text):
+    for number, words in parse_rows(text):
         if prime and matters:
             said = "prime time is not supported: see what sched_config says of it"
             source.done.note(Verdict.DIFFERS, number, f"day[{words[0]}]", said, "holidays")
@@ -76,7 +76,7 @@ def holidays(source: Source, matters: bool) -> None:
 # ---- dedicated time -----------------------------------------------------------------------------
 
 
-def dedicated_prefix(option: Option, source: Source) -> None:
+def translate_dedicated_prefix(option: SchedOption, source: SchedConfig) -> None:
     """Which queues run in dedicated time, and only then."""
     queues = f"queues that begin with {option.value}, if there are any,"
     if any(window is not None and window[1] >= source.now for _, _, window in _windows(source)):
@@ -87,7 +87,7 @@ def dedicated_prefix(option: Option, source: Source) -> None:
         source.done.note(Verdict.DIFFERS, option.line, option.name, words)
 
 
-def dedicated_times(source: Source) -> None:
+def translate_dedicated_times(source: SchedConfig) -> None:
     """Reservations of all nodes, of those that are not over; a finding for each line of the file."""
     prefix = source.get("dedicated_prefix")
     for number, said, window in _windows(source):
@@ -119,18 +119,18 @@ def dedicated_times(source: Source) -> None:
             source.done.note(Verdict.BLOCKER, number, "dedicated time", words, "dedicated_time")
 
 
-def _windows(source: Source) -> Iterator[tuple[int, str, tuple[datetime, datetime] | None]]:
+def _windows(source: SchedConfig) -> Iterator[tuple[int, str, tuple[datetime, datetime] | None]]:
     """Number, text, begin and end of each line: ``MM/DD/YYYY HH:MM MM/DD/YYYY HH:MM``."""
-    for number, words in rows_of(source.beside.get("dedicated_time", "")):
+    for number, words in parse_rows(source.beside.get("dedicated_time", "")):
         try:
-            first, last = (_moment(words[i], words[i + 1]) for i in (0, 2))
+            first, last = (_parse_time(words[i], words[i + 1]) for i in (0, 2))
         except (ValueError, IndexError):
             yield number, " ".join(words), None
         else:
             yield number, " ".join(words), (first, last)
 
 
-def _moment(day: str, hour: str) -> datetime:
+def _parse_time(day: str, hour: str) -> datetime:
     month, date, year = map(int, day.split("/"))
     hours, minutes = map(int, hour.split(":"))
     # As there: years of two digits are of this century below 90, else of the last one.

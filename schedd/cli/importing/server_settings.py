@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
 
-from schedd.cli.importing.formula import NoTermError, weights_of
-from schedd.cli.importing.result import Imported, Verdict
+from schedd.cli.importing.formula import UnsupportedFormulaError, formula_weights
+from schedd.cli.importing.result import ImportResult, Verdict
 from schedd.policy.limits import limits_of_server
 from schedd.wire import ResourceFacts, ResourceTypes
 
-__all__ = ["Object", "import_server"]
+__all__ = ["ServerObject", "import_server"]
 
 _Note = Callable[[Verdict, str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Object:
+class ServerObject:
     """The server, a queue, a scheduler or a resource: all its attributes by ``name`` or ``name.resource``."""
 
     kind: str
@@ -33,7 +33,7 @@ class Object:
         return "server" if self.kind == "server" else f"{self.kind} {self.name}"
 
 
-def import_server(objects: Iterable[Object], done: Imported, *, openpbs: bool) -> None:
+def import_server(objects: Iterable[ServerObject], done: ImportResult, *, openpbs: bool) -> None:
     """Note what becomes of every attribute. Of several schedulers only ``default`` changes settings."""
     listed = list(objects)
     server = {name: value for one in listed if one.kind == "server" for name, value in one.values.items()}
@@ -46,16 +46,21 @@ def import_server(objects: Iterable[Object], done: Imported, *, openpbs: bool) -
     )
     for one in listed:
         for name, value in one.values.items() if one.kind != "resource" else ():
-            _attribute(one, name, value, server, types, done)
+            _translate_attribute(one, name, value, server, types, done)
     if openpbs:
-        _preemption(listed, done)
+        _translate_preemption(listed, done)
 
 
 # ---- those that are worth a look of their own ---------------------------------------------------
 
 
-def _attribute(
-    one: Object, name: str, value: str, server: Mapping[str, str], types: ResourceTypes, done: Imported
+def _translate_attribute(
+    one: ServerObject,
+    name: str,
+    value: str,
+    server: Mapping[str, str],
+    types: ResourceTypes,
+    done: ImportResult,
 ) -> None:
     def note(verdict: Verdict, words: str) -> None:
         done.note(verdict, 0, f"{name} = {value}" if len(value) <= _SHOWN else name, words, one.where)
@@ -63,11 +68,11 @@ def _attribute(
     plain = name.partition(".")[0]
     off = value.lower() in ("false", "f", "0", "no", "n", "")
     if name == "job_sort_formula":
-        _formula(value, done, note)
+        _translate_formula(value, done, note)
     elif name == "node_group_key":
-        _groups(value, server, one, done, note)
+        _translate_node_groups(value, server, one, done, note)
     elif plain in ("do_not_span_psets", "only_explicit_psets"):
-        _sets(name, off=off, done=done, note=note)
+        _translate_node_set_option(name, off=off, done=done, note=note)
     elif plain in _RUN_LIMITS:
         queue = one.name if one.kind == "queue" else ""
         _, odd = limits_of_server({name: value}, queue, types)
@@ -75,26 +80,28 @@ def _attribute(
             note(Verdict.BLOCKER, "this limit cannot be read: jobs would run beyond it")
         else:
             note(Verdict.TRANSLATED, "read from the server; holds at every moment of the plan")
-    elif plain in _MATTERS and not (off and plain not in _ALSO_OFF):
-        note(*_MATTERS[plain])
-    elif plain in _MATTERS:
+    elif plain in _SIGNIFICANT and not (off and plain not in _ALSO_OFF):
+        note(*_SIGNIFICANT[plain])
+    elif plain in _SIGNIFICANT:
         note(Verdict.NO_MATTER, "it is off")
-    elif plain in _HONOURED:
-        note(Verdict.TRANSLATED, _HONOURED[plain])
-    elif words := next((said for pattern, said in _OLD.items() if fnmatchcase(plain, pattern)), ""):
+    elif plain in _READ_FROM_SERVER:
+        note(Verdict.TRANSLATED, _READ_FROM_SERVER[plain])
+    elif words := next(
+        (said for pattern, said in _ONLY_OLD_SCHEDULER.items() if fnmatchcase(plain, pattern)), ""
+    ):
         note(Verdict.NO_MATTER, words)
-    elif any(fnmatchcase(plain, pattern) for pattern in _STATE):
+    elif any(fnmatchcase(plain, pattern) for pattern in _STATE_ATTRIBUTES):
         note(Verdict.NO_MATTER, "the present state, no setting")
-    elif any(fnmatchcase(plain, pattern) for pattern in _SERVERS_OWN):
+    elif any(fnmatchcase(plain, pattern) for pattern in _ENFORCED_BY_SERVER):
         note(Verdict.NO_MATTER, "the server sees to it, with any scheduler")
     else:
         note(Verdict.DIFFERS, "not known to this import: look up whether a scheduler heeds it")
 
 
-def _formula(text: str, done: Imported, note: _Note) -> None:
+def _translate_formula(text: str, done: ImportResult, note: _Note) -> None:
     try:
-        weights = weights_of(text)
-    except NoTermError as error:
+        weights = formula_weights(text)
+    except UnsupportedFormulaError as error:
         note(Verdict.BLOCKER, f"{error}; docs/administrators/policy.md has the terms of a priority")
         return
     if largest := max((abs(weight) for weight in weights.values()), default=0.0):
@@ -110,7 +117,9 @@ def _formula(text: str, done: Imported, note: _Note) -> None:
         done.note(Verdict.DIFFERS, 0, "priority.waiting", "waiting counts up to waiting_most hours", "server")
 
 
-def _groups(value: str, server: Mapping[str, str], one: Object, done: Imported, note: _Note) -> None:
+def _translate_node_groups(
+    value: str, server: Mapping[str, str], one: ServerObject, done: ImportResult, note: _Note
+) -> None:
     if server.get("node_group_enable", "").lower() not in ("true", "t", "1", "yes", "y"):
         note(Verdict.NO_MATTER, "node_group_enable is off")
         return
@@ -124,7 +133,7 @@ def _groups(value: str, server: Mapping[str, str], one: Object, done: Imported, 
         note(Verdict.TRANSLATED, f'node_sets.by = "{keys[0]}"; wait says how long a job waits for one set')
 
 
-def _sets(name: str, *, off: bool, done: Imported, note: _Note) -> None:
+def _translate_node_set_option(name: str, *, off: bool, done: ImportResult, note: _Note) -> None:
     if off:
         note(Verdict.NO_MATTER, "it is off")
     elif name == "do_not_span_psets":
@@ -139,13 +148,13 @@ def _sets(name: str, *, off: bool, done: Imported, note: _Note) -> None:
         note(Verdict.DIFFERS, "nodes without the resource are in no set here; they come last")
 
 
-def _preemption(listed: list[Object], done: Imported) -> None:
+def _translate_preemption(listed: list[ServerObject], done: ImportResult) -> None:
     """Whether some queue's jobs stop others: its Priority is that of an express queue, or higher."""
     schedulers = [one for one in listed if one.kind == "scheduler"]
-    bounds = [_number(one.values.get("preempt_queue_prio", "")) for one in schedulers]
+    bounds = [_int_or_none(one.values.get("preempt_queue_prio", "")) for one in schedulers]
     least = min((bound for bound in bounds if bound is not None), default=_EXPRESS)
     for one in listed:
-        priority = _number(one.values.get("Priority", "")) if one.kind == "queue" else None
+        priority = _int_or_none(one.values.get("Priority", "")) if one.kind == "queue" else None
         if priority is not None and priority >= least:
             words = (
                 f"an express queue (preempt_queue_prio {least}): with preemptive_sched in sched_config its "
@@ -154,7 +163,7 @@ def _preemption(listed: list[Object], done: Imported) -> None:
             done.note(Verdict.BLOCKER, 0, f"Priority = {priority}", words, one.where)
 
 
-def _number(text: str) -> int | None:
+def _int_or_none(text: str) -> int | None:
     try:
         return int(text)
     except ValueError:
@@ -177,7 +186,7 @@ _PREEMPTED: Final = (
     Verdict.DIFFERS,
     "running jobs are never stopped for others; it matters to express queues",
 )
-_MATTERS: Final[Mapping[str, tuple[Verdict, str]]] = {
+_SIGNIFICANT: Final[Mapping[str, tuple[Verdict, str]]] = {
     "job_sort_formula_threshold": (
         Verdict.BLOCKER, "jobs below it would run: hold them, or give their queue a limit of 0"
     ),
@@ -203,7 +212,7 @@ _MATTERS: Final[Mapping[str, tuple[Verdict, str]]] = {
     "system_cost": (Verdict.NO_MATTER, "what jobs asked for is counted"),
 }  # fmt: skip
 _ALSO_OFF: Final = frozenset({"partition", "job_run_wait", "default_node"})
-_HONOURED: Final[Mapping[str, str]] = {
+_READ_FROM_SERVER: Final[Mapping[str, str]] = {
     "scheduling": "read from the server: nothing is started while it is False",
     "started": "read from the server: jobs of a stopped queue are not planned",
     "enabled": "the server refuses new jobs of a disabled queue",
@@ -216,7 +225,7 @@ _HONOURED: Final[Mapping[str, str]] = {
     "backfill_depth": "every job has a planned start, and gaps are filled for all",
     "node_group_enable": "see node_group_key",
 }
-_OLD: Final[Mapping[str, str]] = {
+_ONLY_OLD_SCHEDULER: Final[Mapping[str, str]] = {
     "scheduler_iteration": "jobs are started when their moment comes",
     "sched_*": "of the scheduler whose place is taken",
     "throughput_mode": "jobs are started without waiting for each other",
@@ -227,13 +236,13 @@ _OLD: Final[Mapping[str, str]] = {
     "preempt_*": "running jobs are never stopped for others: see the Priority of queues",
 }
 """What only the present scheduler heeds."""
-_STATE: Final = (
+_STATE_ATTRIBUTES: Final = (
     "server_state", "total_jobs", "state_count", "state", "resources_assigned", "license_count",
     "pbs_version", "hasnodes", "mtime", "net_counter", "server_host", "sched_host", "comment",
     "next_job_number", "FLicenses", "node_suffix", "rerunnable*", "sched_version",
     "accounting_keep_days", "disp_*",
 )  # fmt: skip
-_SERVERS_OWN: Final = (
+_ENFORCED_BY_SERVER: Final = (
     "acl_*", "managers", "operators", "default_queue", "log_*", "mail*", "max_queue*", "max_queued*",
     "max_user_queuable", "max_group_queuable", "max_queuable", "max_array_size", "max_job_array_size",
     "max_job_sequence_id", "max_slot_limit", "idle_slot_limit", "max_concurrent_provision",

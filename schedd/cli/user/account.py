@@ -8,8 +8,8 @@ from datetime import datetime
 from time import localtime, strftime
 from typing import Any, Final
 
-from schedd.cli.user.asking import Session, answer, parser, show_json
-from schedd.cli.user.text import moment, table
+from schedd.cli.user.asking import Session, make_command_parser, run_command, show_json
+from schedd.cli.user.text import format_table, format_time
 from schedd.client.answers import AccountsView, ChargeSummary, LedgerEntry
 
 __all__ = ["make_parser", "run"]
@@ -21,7 +21,7 @@ _PERIODS: Final = {"none": "", "month": "month", "quarter": "quarter", "year": "
 
 def make_parser(name: str = "schedd account") -> argparse.ArgumentParser:
     """Its options."""
-    found = parser(
+    found = make_command_parser(
         name,
         "Show what is left of accounts (without an act), what changed on them, and show charges; make "
         "accounts and move what they have. To change something needs the role admin.",
@@ -77,31 +77,31 @@ def make_parser(name: str = "schedd account") -> argparse.ArgumentParser:
         one.add_argument("--account", default="", metavar="NAME", help="only this account")
         one.add_argument("--user", default="", metavar="NAME", help="only this user's jobs")
         one.add_argument(
-            "--since", type=_day, metavar="DATE", help="from this day on, for example 2026-11-01"
+            "--since", type=_parse_day, metavar="DATE", help="from this day on, for example 2026-11-01"
         )
-        one.add_argument("--until", type=_day, metavar="DATE", help="up to this day, exclusive")
+        one.add_argument("--until", type=_parse_day, metavar="DATE", help="up to this day, exclusive")
     return found
 
 
 def run(argv: Sequence[str], name: str = "schedd account") -> int:
     """The command."""
-    return answer(make_parser(name), _act, argv)
+    return run_command(make_parser(name), _run_action, argv)
 
 
-def _day(word: str) -> int:
+def _parse_day(word: str) -> int:
     try:
         return int(datetime.fromisoformat(word).astimezone().timestamp())
     except ValueError:
         raise argparse.ArgumentTypeError(f"{word}: a date such as 2026-11-01 is needed") from None
 
 
-def _act(session: Session, args: argparse.Namespace) -> bool:
+def _run_action(session: Session, args: argparse.Namespace) -> bool:
     client = session.client
     if args.act == "ledger":
         page = client.ledger(
             account=args.account, user=args.user, since=args.since, until=args.until, limit=args.lines
         )
-        show_json(page) if args.json else print(_lines(page["lines"]))
+        show_json(page) if args.json else print(_ledger_table(page["lines"]))
         return True
     if args.act == "report":
         found = client.account_report(
@@ -110,18 +110,18 @@ def _act(session: Session, args: argparse.Namespace) -> bool:
         if args.csv:
             _write_csv(found["rows"])
         else:
-            show_json(found) if args.json else print(_charged(found["rows"]))
+            show_json(found) if args.json else print(_charges_table(found["rows"]))
         return True
-    accounts = _changed(session, args) if args.act else client.accounts()
-    show_json(accounts) if args.json else print(_told(accounts, session.now))
+    accounts = _change_accounts(session, args) if args.act else client.accounts()
+    show_json(accounts) if args.json else print(_accounts_table(accounts, session.now))
     return True
 
 
-def _changed(session: Session, args: argparse.Namespace) -> AccountsView:
+def _change_accounts(session: Session, args: argparse.Namespace) -> AccountsView:
     client = session.client
     if args.act == "set":
         known = {one["name"]: one for one in client.accounts()["accounts"]}
-        return client.set_account(args.account, _wanted(args, known.get(args.account)))
+        return client.set_account(args.account, _account_settings(args, known.get(args.account)))
     source, target = {
         "add": ("", args.account),
         "take": (args.account, ""),
@@ -129,7 +129,7 @@ def _changed(session: Session, args: argparse.Namespace) -> AccountsView:
     return client.transfer_amount(source, target, args.amount, args.reason)
 
 
-def _wanted(args: argparse.Namespace, known: Mapping[str, Any] | None) -> dict[str, Any]:
+def _account_settings(args: argparse.Namespace, known: Mapping[str, Any] | None) -> dict[str, Any]:
     """What is to be set: what was not named stays as it is."""
     before: Mapping[str, Any] = known or {}
     unit = before.get("unit", "core_hours")
@@ -146,44 +146,44 @@ def _wanted(args: argparse.Namespace, known: Mapping[str, Any] | None) -> dict[s
     }
 
 
-def _told(found: AccountsView, now: int) -> str:
+def _accounts_table(found: AccountsView, now: int) -> str:
     if not found["accounts"]:
         return "there are no accounts that you may use or see"
     lines = [
         (
             one["name"] + (" (closed)" if one["closed"] else ""),
-            _number(one["left"]),
-            _number(one["amount"]),
-            _number(one["charged"]),
-            _number(one["held"]),
+            _format_number(one["left"]),
+            _format_number(one["amount"]),
+            _format_number(one["charged"]),
+            _format_number(one["held"]),
             one["unit"].replace("_", "-"),
-            moment(one["until"], now) if one["until"] is not None else "-",
+            format_time(one["until"], now) if one["until"] is not None else "-",
             ", ".join(one["users"]) or "-",
         )
         for one in found["accounts"]
     ]
     heads = ("ACCOUNT", "LEFT", "AMOUNT", "CHARGED", "HELD", "UNIT", "UNTIL", "USERS")
-    return table(heads, lines, right="1234", last=6)
+    return format_table(heads, lines, right="1234", last=6)
 
 
-def _lines(found: Sequence[LedgerEntry]) -> str:
+def _ledger_table(found: Sequence[LedgerEntry]) -> str:
     lines = [
         (
             strftime("%d %b %H:%M", localtime(one["time"])),
             one["account"],
             one["kind"],
             f"{one['amount']:+,.2f}",
-            _number(one["balance"]),
+            _format_number(one["balance"]),
             one["job"] or one["other"] or "-",
             " ".join(filter(None, (one["owner"].partition("@")[0] or one["by"], one["reason"]))) or "-",
         )
         for one in found
     ]
     heads = ("TIME", "ACCOUNT", "WHAT", "AMOUNT", "BALANCE", "JOB/OTHER", "WHO")
-    return table(heads, lines, right="34", last=8) if lines else "nothing was entered"
+    return format_table(heads, lines, right="34", last=8) if lines else "nothing was entered"
 
 
-def _charged(found: Sequence[ChargeSummary]) -> str:
+def _charges_table(found: Sequence[ChargeSummary]) -> str:
     if not found:
         return "nothing was charged"
     lines = [
@@ -192,15 +192,15 @@ def _charged(found: Sequence[ChargeSummary]) -> str:
             one["account"] or "-",
             one["user"] or "-",
             str(one["jobs"]),
-            _number(one["core_hours"]),
-            _number(one["gpu_hours"]),
-            _number(one["charged"]),
+            _format_number(one["core_hours"]),
+            _format_number(one["gpu_hours"]),
+            _format_number(one["charged"]),
             one["unit"].replace("_", "-"),
         )
         for one in found
     ]
     heads = ("MONTH", "ACCOUNT", "USER", "JOBS", "CORE-HOURS", "GPU-HOURS", "CHARGED", "UNIT")
-    return table(heads, lines, right="3456")
+    return format_table(heads, lines, right="3456")
 
 
 def _write_csv(found: Sequence[ChargeSummary]) -> None:
@@ -209,5 +209,5 @@ def _write_csv(found: Sequence[ChargeSummary]) -> None:
     writer.writerows(found)
 
 
-def _number(value: float) -> str:
+def _format_number(value: float) -> str:
     return f"{value:,.2f}"

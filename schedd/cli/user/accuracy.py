@@ -3,13 +3,13 @@
 import argparse
 from collections.abc import Sequence
 
-from schedd.cli.user.asking import Session, answer, parser, show_json
-from schedd.cli.user.reservation import time_of
-from schedd.cli.user.text import moment, span, table
+from schedd.cli.user.asking import Session, make_command_parser, run_command, show_json
+from schedd.cli.user.reservation import parse_time
+from schedd.cli.user.text import format_duration, format_table, format_time
 from schedd.client import ClientError
 from schedd.client.answers import HorizonAccuracy
 
-__all__ = ["line", "losses", "make_parser", "run"]
+__all__ = ["describe_losses", "horizon_cells", "make_parser", "run"]
 
 _DAY = 86_400
 _KINDS = {"submission": "at submission", "waiting": "half-way", "hour": "last hour"}
@@ -17,7 +17,7 @@ _KINDS = {"submission": "at submission", "waiting": "half-way", "hour": "last ho
 
 def make_parser(name: str = "schedd accuracy") -> argparse.ArgumentParser:
     """Its options."""
-    found = parser(
+    found = make_command_parser(
         name,
         "Show how right expected starts were: which share of the jobs started by the moments told for half "
         "and for nine of ten cases, and how wrong the expected and the planned start were.",
@@ -36,17 +36,17 @@ def make_parser(name: str = "schedd accuracy") -> argparse.ArgumentParser:
 
 def run(argv: Sequence[str], name: str = "schedd accuracy") -> int:
     """The command."""
-    return answer(make_parser(name), _show, argv)
+    return run_command(make_parser(name), _show_accuracy, argv)
 
 
-def _show(session: Session, args: argparse.Namespace) -> bool:
+def _show_accuracy(session: Session, args: argparse.Namespace) -> bool:
     now = session.now
-    until = time_of(args.until, now) if args.until else None
+    until = parse_time(args.until, now) if args.until else None
     end = until if until is not None else now
-    since = time_of(args.since, now) if args.since else end - 30 * _DAY
+    since = parse_time(args.since, now) if args.since else end - 30 * _DAY
     if since >= end:
         what = "--since has to be before --until" if until is not None else "--since lies ahead"
-        raise ClientError(f"{what}: {moment(since, now)} to {moment(end, now)}")
+        raise ClientError(f"{what}: {format_time(since, now)} to {format_time(end, now)}")
     found = session.client.accuracy(since=since, until=until, queue=args.queue, user=args.user)
     wanted = [one for one in found["expected"] if args.horizon in (None, one["kind"])]
     if args.json:
@@ -55,7 +55,7 @@ def _show(session: Session, args: argparse.Namespace) -> bool:
     if not found["kept"]:
         print("without a database nothing is kept of what was told")
         return False
-    period = f"{moment(since, now)} to {moment(end, now)}"
+    period = f"{format_time(since, now)} to {format_time(end, now)}"
     if args.queue:
         period += f", jobs in queue {args.queue}"
     if args.user:
@@ -65,18 +65,22 @@ def _show(session: Session, args: argparse.Namespace) -> bool:
         return False
     heads = ("TOLD", "AHEAD", "JOBS", "IN 5/10", "IN 9/10", "ERROR", "PLAN'S", "RATIO", "SHARP")
     print(f"expected starts told {period}\n")
-    print(table(heads, [line(one) for one in wanted if one["figures"]["count"]], right="2345678", last=5))
+    print(
+        format_table(
+            heads, [horizon_cells(one) for one in wanted if one["figures"]["count"]], right="2345678", last=5
+        )
+    )
     print()
     for one in wanted:
-        if (told := losses(one)) and one["lead"] is None:
+        if (told := describe_losses(one)) and one["lead"] is None:
             print(told)
     if (first := found["expected_since"]) is not None:
-        print(f"only the latest 100,000 count: those told from {moment(first, now)} on")
+        print(f"only the latest 100,000 count: those told from {format_time(first, now)} on")
     print(f"broken promises: {found['breaches']}")
     return True
 
 
-def line(one: HorizonAccuracy) -> tuple[str, ...]:
+def horizon_cells(one: HorizonAccuracy) -> tuple[str, ...]:
     """One row of the table."""
     told, lead = one["figures"], one["lead"]
     ahead = "any" if lead is None else "up to 1 h" if lead == 0 else f"{lead // 3600} h or more"
@@ -85,19 +89,20 @@ def line(one: HorizonAccuracy) -> tuple[str, ...]:
         _KINDS[one["kind"]] if lead is None else "",
         ahead,
         str(told["count"]),
-        *(_share(part) for part in (told["p50_coverage"], told["p90_coverage"])),
-        *(span(round(error)) if error is not None else "-" for error in errors),
+        *(_format_share(part) for part in (told["p50_coverage"], told["p90_coverage"])),
+        *(format_duration(round(error)) if error is not None else "-" for error in errors),
         *(f"{part:.2f}" if part is not None else "-" for part in (told["error_ratio"], told["sharpness"])),
     )
 
 
-def losses(one: HorizonAccuracy) -> str:
+def describe_losses(one: HorizonAccuracy) -> str:
     """The mean pinball loss of both numbers; empty where nothing has started yet."""
     half, nine = one["figures"]["pinball_50"], one["figures"]["pinball_90"]
     if half is None or nine is None:
         return ""
-    return f"pinball loss {_KINDS[one['kind']]}: {span(round(half))} in 5/10, {span(round(nine))} in 9/10"
+    p50, p90 = format_duration(round(half)), format_duration(round(nine))
+    return f"pinball loss {_KINDS[one['kind']]}: {p50} in 5/10, {p90} in 9/10"
 
 
-def _share(part: float | None) -> str:
+def _format_share(part: float | None) -> str:
     return f"{100 * part:.1f} %" if part is not None else "-"

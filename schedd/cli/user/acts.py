@@ -4,23 +4,23 @@ import argparse
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from schedd.cli.user.asking import EXIT_CODES, described, show_json
-from schedd.cli.user.text import moment
+from schedd.cli.user.asking import EXIT_CODES, make_described_parser, show_json
+from schedd.cli.user.text import format_time
 
-__all__ = ["Act", "acting", "name_one", "show", "when"]
+__all__ = ["AddAction", "add_named_actions", "format_optional_time", "make_action_parser", "print_answer"]
 
-Act = Callable[[str, str], argparse.ArgumentParser]
+AddAction = Callable[[str, str], argparse.ArgumentParser]
 """Adds an act by its name and its help; returns its parser."""
 
 
-def acting(
+def make_action_parser(
     name: str, about: str, more: str, codes: Mapping[int, str], things: str
-) -> tuple[argparse.ArgumentParser, Act]:
+) -> tuple[argparse.ArgumentParser, AddAction]:
     """A parser of what is done with ``things`` that the federation has; ``list`` is there already.
 
     ``codes`` go before those of all commands.
     """
-    found = described(name, about, more, {**EXIT_CODES, **codes})
+    found = make_described_parser(name, about, more, {**EXIT_CODES, **codes})
     found.add_argument("--json", action="store_true", help="print the federation's answer as JSON")
     found.add_argument("--url", metavar="URL", help="address of the federation (default: SCHEDD_FEDERATION)")
     acts = found.add_subparsers(dest="act", metavar="ACT", title="acts")
@@ -32,13 +32,13 @@ def acting(
     return found, add
 
 
-def name_one(add: Act, thing: str, helps: Mapping[str, str]) -> None:
+def add_named_actions(add: AddAction, thing: str, helps: Mapping[str, str]) -> None:
     """Acts that are done with one ``thing``, by its number, and their help."""
     for act, words in helps.items():
         add(act, words).add_argument(thing, metavar=thing.upper())
 
 
-def show(args: argparse.Namespace, answer: Any, words: Callable[[], str]) -> None:
+def print_answer(args: argparse.Namespace, answer: Any, words: Callable[[], str]) -> None:
     """The federation's answer as JSON, or these words for people."""
     if args.json:
         show_json(answer)
@@ -46,6 +46,6 @@ def show(args: argparse.Namespace, answer: Any, words: Callable[[], str]) -> Non
         print(words())
 
 
-def when(seconds: int | None, now: int) -> str:
+def format_optional_time(seconds: int | None, now: int) -> str:
     """A moment that may not be known."""
-    return moment(seconds, now) if seconds is not None else "-"
+    return format_time(seconds, now) if seconds is not None else "-"

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from schedd.cli.arguments import Parser
+from schedd.cli.arguments import OneLineErrorParser
 from schedd.client import Client, ClientError, Refused, Unreachable, find_endpoint
 from schedd.client.answers import ClusterView
 
@@ -15,12 +15,12 @@ __all__ = [
     "EXIT_CODES",
     "Command",
     "Session",
-    "answer",
-    "described",
-    "exit_code",
-    "parser",
+    "cluster_warnings",
+    "make_command_parser",
+    "make_described_parser",
+    "run_command",
+    "run_with_exit_code",
     "show_json",
-    "warnings",
 ]
 
 EXIT_CODES: Final = {
@@ -35,7 +35,7 @@ EXIT_CODES: Final = {
 _NO_START: Final = 1
 _USAGE, _UNKNOWN, _UNREACHABLE, _NOT_ALLOWED, _REFUSED = 2, 3, 4, 5, 6
 _CONFLICT: Final = 409
-_OF_KIND: Final = {
+_CODE_BY_KIND: Final = {
     "unknown-job": _UNKNOWN,
     "unknown-cluster": _UNKNOWN,
     "unknown-reservation": _UNKNOWN,
@@ -48,8 +48,8 @@ _OF_KIND: Final = {
     "not-allowed": _NOT_ALLOWED,
     "too-often": _NOT_ALLOWED,
 }
-_TOKEN: Final = "put a token into SCHEDD_TOKEN or ~/.config/schedd/token"
-_WAIT_S: Final = 60.0
+_TOKEN_HINT: Final = "put a token into SCHEDD_TOKEN or ~/.config/schedd/token"
+_TIMEOUT_S: Final = 60.0
 
 
 class Session:
@@ -69,13 +69,13 @@ Command = Callable[[Session, argparse.Namespace], bool]
 """Asks and prints; whether a start is known, where one was asked for."""
 
 
-def parser(
+def make_command_parser(
     name: str, about: str, more: str = "", *, of_cluster: bool = False, one: str = EXIT_CODES[_NO_START]
 ) -> argparse.ArgumentParser:
     """A parser with the options of all commands; what is ``of_cluster`` names it as its argument. ``one``:
     what exit status 1 means.
     """
-    found = described(name, about, more, {**EXIT_CODES, _NO_START: one})
+    found = make_described_parser(name, about, more, {**EXIT_CODES, _NO_START: one})
     add = found.add_argument
     add("--json", action="store_true", help="print the daemon's answer as JSON")
     if of_cluster:
@@ -86,10 +86,12 @@ def parser(
     return found
 
 
-def described(name: str, about: str, more: str, codes: Mapping[int, str]) -> argparse.ArgumentParser:
+def make_described_parser(
+    name: str, about: str, more: str, codes: Mapping[int, str]
+) -> argparse.ArgumentParser:
     """A parser without options, whose help tells what it is ``about``, ``more``, and the exit status."""
     told = "\n".join(f"  {code}  {words}" for code, words in codes.items())
-    return Parser(
+    return OneLineErrorParser(
         prog=name,
         description=textwrap.fill(about, 79),
         epilog=f"{more}\n\nexit status:\n{told}".strip("\n"),
@@ -98,7 +100,7 @@ def described(name: str, about: str, more: str, codes: Mapping[int, str]) -> arg
     )
 
 
-def answer(
+def run_command(
     found: argparse.ArgumentParser, command: Command, argv: Sequence[str], *, acts: bool = False
 ) -> int:
     """Run ``command``; returns the exit code. What ``acts`` is not told that no jobs are started."""
@@ -106,16 +108,16 @@ def answer(
     def ask(args: argparse.Namespace) -> bool:
         endpoint = find_endpoint()
         endpoint = endpoint._replace(url=args.url or endpoint.url, cluster=args.cluster or endpoint.cluster)
-        with Client(endpoint, timeout=_WAIT_S) as client:
+        with Client(endpoint, timeout=_TIMEOUT_S) as client:
             session = Session(client)
-            for line in warnings(session.cluster, acts=acts):
-                _say(found, line)
+            for line in cluster_warnings(session.cluster, acts=acts):
+                _print_error(found, line)
             return command(session, args)
 
-    return exit_code(found, ask, argv)
+    return run_with_exit_code(found, ask, argv)
 
 
-def exit_code(
+def run_with_exit_code(
     found: argparse.ArgumentParser, ask: Callable[[argparse.Namespace], bool], argv: Sequence[str]
 ) -> int:
     """Run ``ask``, which says whether a start is known; its errors become one line and an exit code."""
@@ -124,19 +126,19 @@ def exit_code(
         return 0 if ask(args) else _NO_START
     except Refused as error:
         words = error.places[0].removeprefix("body.request: ") if error.places else str(error)
-        _say(found, f"{error.detail}; {_TOKEN}" if error.kind == "no-token" else words)
-        return _OF_KIND.get(error.kind, _REFUSED if error.status == _CONFLICT else _UNREACHABLE)
+        _print_error(found, f"{error.detail}; {_TOKEN_HINT}" if error.kind == "no-token" else words)
+        return _CODE_BY_KIND.get(error.kind, _REFUSED if error.status == _CONFLICT else _UNREACHABLE)
     except Unreachable as error:
-        _say(found, str(error))
+        _print_error(found, str(error))
         return _UNREACHABLE
     except ClientError as error:
-        _say(found, str(error))
+        _print_error(found, str(error))
         return _USAGE
     except KeyboardInterrupt:
         return 130
 
 
-def warnings(cluster: ClusterView, *, acts: bool = False) -> Iterator[str]:
+def cluster_warnings(cluster: ClusterView, *, acts: bool = False) -> Iterator[str]:
     """What everybody must know who relies on the plan."""
     stale, halted = cluster["stale"], cluster["halted"]
     # An adapter that is to start nothing is what the site chose.
@@ -152,7 +154,7 @@ def warnings(cluster: ClusterView, *, acts: bool = False) -> Iterator[str]:
         yield f"no jobs are started: {halted}"
 
 
-def _say(found: argparse.ArgumentParser, words: str) -> None:
+def _print_error(found: argparse.ArgumentParser, words: str) -> None:
     print(f"{found.prog}: {words}", file=sys.stderr)
 
 

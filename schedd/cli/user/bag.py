@@ -7,12 +7,12 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final
 
-from schedd.cli.user.acts import acting, name_one, show, when
-from schedd.cli.user.asking import exit_code
-from schedd.cli.user.federated import client
-from schedd.cli.user.reservation import time_of
-from schedd.cli.user.submit import add_work, queues_of, read_script, read_work
-from schedd.cli.user.text import moment, rows, span, table
+from schedd.cli.user.acts import add_named_actions, format_optional_time, make_action_parser, print_answer
+from schedd.cli.user.asking import run_with_exit_code
+from schedd.cli.user.federated import connect_federation
+from schedd.cli.user.reservation import parse_time
+from schedd.cli.user.submit import add_script_options, parse_queues, read_script, read_script_options
+from schedd.cli.user.text import format_duration, format_rows, format_table, format_time
 from schedd.client import ClientError, Refused
 from schedd.client.federation import BagOfferRow, BagRow
 
@@ -33,27 +33,29 @@ def make_parser(name: str = "schedd bag") -> argparse.ArgumentParser:
         "Hand a bag of equal tasks to the federation, which shares them out over its clusters as job arrays, "
         "so that all have ended by a deadline."
     )
-    found, add = acting(name, about, _MORE, {1: "answered, but the deadline is not kept"}, "bags")
+    found, add = make_action_parser(name, about, _MORE, {1: "answered, but the deadline is not kept"}, "bags")
     offer = add("offer", "show how it would be shared out; submit nothing")
     offer.add_argument("-l", dest="request", action="append", metavar="LIST", help="one task's, as qsub -l")
     offer.add_argument(
         "-q", dest="queue", metavar="QUEUE@CLUSTER", action="append", help="queue on a cluster"
     )
-    _add_bag(offer)
+    _add_bag_options(offer)
     take = add("submit", "hand a bag over")
-    add_work(take)
-    _add_bag(take)
+    add_script_options(take)
+    _add_bag_options(take)
     take.add_argument(
         "--offer", metavar="OFFER", help="take this offer, in place of -n, --by, -l, -q, --only"
     )
     take.add_argument("--late", action="store_true", help="also where it ends after its deadline")
     take.add_argument("--key", default="", help="idempotency key: the same key again is the same bag")
     take.add_argument("script", nargs="?", default="-", help="job script (default: standard input)")
-    name_one(add, "bag", {"show": "show how its tasks stand", "cancel": "take back the tasks that wait"})
+    add_named_actions(
+        add, "bag", {"show": "show how its tasks stand", "cancel": "take back the tasks that wait"}
+    )
     return found
 
 
-def _add_bag(found: argparse.ArgumentParser) -> None:
+def _add_bag_options(found: argparse.ArgumentParser) -> None:
     add = found.add_argument
     add("-n", dest="tasks", type=int, metavar="TASKS", help="number of tasks")
     add("--by", metavar="WHEN", help="deadline: 2026-12-01T08:00, 08:00 or +6h")
@@ -68,55 +70,61 @@ def _add_bag(found: argparse.ArgumentParser) -> None:
 
 def run(argv: Sequence[str], name: str = "schedd bag") -> int:
     """The command: 1 where the deadline is not kept."""
-    return exit_code(make_parser(name), _act, argv)
+    return run_with_exit_code(make_parser(name), _run_action, argv)
 
 
-def _act(args: argparse.Namespace) -> bool:
+def _run_action(args: argparse.Namespace) -> bool:
     now = int(time.time())
     if args.act == "submit":
-        return _submit(args, now)
-    with client(args.url) as federation:
+        return _submit_bag(args, now)
+    with connect_federation(args.url) as federation:
         match args.act:
             case "offer":
-                offer = federation.offer_bag(_asked(args, args.request or (), _queues(args), now))
-                show(args, offer, lambda: _offer(offer, now))
+                offer = federation.offer_bag(
+                    _bag_terms(args, args.request or (), _parse_queue_options(args), now)
+                )
+                print_answer(args, offer, lambda: _offer_text(offer, now))
                 return offer["split"] is not None and offer["split"]["met"]
             case "show":
                 done = federation.bag(args.bag)
-                show(args, done, lambda: _show(done, now))
+                print_answer(args, done, lambda: _bag_text(done, now))
                 return done["deadline_kept"] is not False
             case "cancel":
                 done = federation.cancel_bag(args.bag)
-                show(args, done, lambda: _cancelled(done))
+                print_answer(args, done, lambda: _cancel_text(done))
                 return True
         found = federation.bags(over=False)
-        show(args, {"bags": found}, lambda: _list(found, now) if found else "there are no bags")
+        print_answer(args, {"bags": found}, lambda: _bags_table(found, now) if found else "there are no bags")
         return True
 
 
-def _cancelled(one: BagRow) -> str:
+def _cancel_text(one: BagRow) -> str:
     if one["over"] and not one["cancelled"]:
         return f"bag {one['id']}: it had {one['over']}"
     left = f", {one['running']} tasks run on" if one["running"] else ""
     return f"bag {one['id']}: taken back{left}"
 
 
-def _submit(args: argparse.Namespace, now: int) -> bool:
+def _submit_bag(args: argparse.Namespace, now: int) -> bool:
     try:
         script = read_script(args.script)
-        work = read_work(args, script, os.environ)
+        work = read_script_options(args, script, os.environ)
     except (OSError, UnicodeDecodeError, ValueError) as error:
         raise ClientError(str(error)) from None
     request, queues = work.pop("request"), work.pop("queues")
     if work.pop("array"):
         raise ClientError("the script asks for an array (#PBS -t or -J): a bag's tasks are numbered by -n")
     if args.offer is None:
-        body = {**work, **_asked(args, request.split(",") if request else (), queues, now), "late": args.late}
+        body = {
+            **work,
+            **_bag_terms(args, request.split(",") if request else (), queues, now),
+            "late": args.late,
+        }
     elif args.tasks is not None or args.by or args.only or args.late or args.request or args.queue:
         raise ClientError("an offer says all but what runs: leave -n, --by, --only, --late, -l and -q out")
     else:
         body = {**work, "offer": args.offer}
-    with client(args.url) as federation:
+    with connect_federation(args.url) as federation:
         try:
             done = federation.submit_bag(body)
         except Refused as error:
@@ -124,18 +132,18 @@ def _submit(args: argparse.Namespace, now: int) -> bool:
                 raise
             print(f"schedd bag: {error}", file=sys.stderr)
             return False
-    show(args, done, lambda: done["id"])
+    print_answer(args, done, lambda: done["id"])
     return done["deadline_kept"] is not False
 
 
-def _queues(args: argparse.Namespace) -> dict[str, str]:
+def _parse_queue_options(args: argparse.Namespace) -> dict[str, str]:
     try:
-        return queues_of(args.queue or ())
+        return parse_queues(args.queue or ())
     except ValueError as error:
         raise ClientError(str(error)) from None
 
 
-def _asked(
+def _bag_terms(
     args: argparse.Namespace, request: Sequence[str], queues: dict[str, str], now: int
 ) -> dict[str, Any]:
     if args.tasks is None or not args.by or not request:
@@ -143,14 +151,14 @@ def _asked(
     return {
         "request": ",".join(request),
         "tasks": args.tasks,
-        "deadline": time_of(args.by, now),
+        "deadline": parse_time(args.by, now),
         "balance": args.balance,
         "clusters": [one for one in args.only.split(",") if one],
         "queues": queues,
     }
 
 
-def _offer(one: BagOfferRow, now: int) -> str:
+def _offer_text(one: BagOfferRow, now: int) -> str:
     split = one["split"]
     lines = []
     if split is None:
@@ -159,11 +167,11 @@ def _offer(one: BagOfferRow, now: int) -> str:
         kept = (
             "by the deadline"
             if split["met"]
-            else f"{span(split['end'] - one['deadline'])} after the deadline"
+            else f"{format_duration(split['end'] - one['deadline'])} after the deadline"
         )
-        lines.append(f"offer {one['id']}: {one['tasks']} tasks end {moment(split['end'], now)}, {kept}")
+        lines.append(f"offer {one['id']}: {one['tasks']} tasks end {format_time(split['end'], now)}, {kept}")
         lines.append(
-            f"to be taken until {moment(one['expires'], now)}: schedd bag submit --offer {one['id']} …"
+            f"to be taken until {format_time(one['expires'], now)}: schedd bag submit --offer {one['id']} …"
         )
     shares = split["shares"] if split is not None else {}
     names = dict.fromkeys([*(offer["provider"] for offer in one["offers"]), *one["why"]])
@@ -171,40 +179,44 @@ def _offer(one: BagOfferRow, now: int) -> str:
     for name in names:
         ends = [offer for offer in one["offers"] if offer["provider"] == name]
         most = max(ends, key=lambda offer: offer["tasks"], default=None)
-        words = f"{most['tasks']} by {moment(most['end'], now)}" if most else one["why"].get(name, "nothing")
+        words = (
+            f"{most['tasks']} by {format_time(most['end'], now)}" if most else one["why"].get(name, "nothing")
+        )
         table_lines.append((name, str(shares.get(name, "-")), words))
     return "\n".join(
-        [*lines, "", table(("CLUSTER", "GETS", "OFFERS AT MOST"), table_lines, right="", last=30)]
+        [*lines, "", format_table(("CLUSTER", "GETS", "OFFERS AT MOST"), table_lines, right="", last=30)]
     )
 
 
-def _list(found: Sequence[BagRow], now: int) -> str:
+def _bags_table(found: Sequence[BagRow], now: int) -> str:
     lines = [
         (
             one["id"],
             one["owner"],
             one["state"],
             f"{one['ended']}/{one['tasks']}",
-            when(one["end"], now),
-            _kept(one),
-            _clusters(one),
+            format_optional_time(one["end"], now),
+            _deadline_text(one),
+            _cluster_names(one),
         )
         for one in found
     ]
-    return table(("BAG", "OWNER", "STATE", "ENDED", "EXPECTED END", "DEADLINE", "CLUSTERS"), lines, last=10)
+    return format_table(
+        ("BAG", "OWNER", "STATE", "ENDED", "EXPECTED END", "DEADLINE", "CLUSTERS"), lines, last=10
+    )
 
 
-def _show(one: BagRow, now: int) -> str:
+def _bag_text(one: BagRow, now: int) -> str:
     asks = ",".join(f"{name}={value}" for name, value in one["resources"].items())
     counts = ("waiting", "running", "ended", "failed", "deleted", "without_cluster")
     told = [
         ("state", one["state"]),
-        ("tasks", f"{one['tasks']}: " + _counts({name: one[name] for name in counts})),  # type: ignore[literal-required]
+        ("tasks", f"{one['tasks']}: " + _format_counts({name: one[name] for name in counts})),  # type: ignore[literal-required]
         ("one asks for", asks),
-        ("deadline", f"{moment(one['deadline'], now)}, {_kept(one)}"),
-        ("expected end", when(one["end"], now)),
-        ("told end", when(one["published_end"], now)),
-        ("stretch factor", _stretch(one)),
+        ("deadline", f"{format_time(one['deadline'], now)}, {_deadline_text(one)}"),
+        ("expected end", format_optional_time(one["end"], now)),
+        ("told end", format_optional_time(one["published_end"], now)),
+        ("stretch factor", _format_stretch(one)),
     ]
     if one["text"]:
         told.append(("why", one["text"]))
@@ -216,34 +228,36 @@ def _show(one: BagRow, now: int) -> str:
             share["over"] or share["state"] or share["phase"] or "-",
             str(share["running"]),
             f"{share['ended']}" + (f" ({share['failed']} failed)" if share["failed"] else ""),
-            when(share["end"], now),
+            format_optional_time(share["end"], now),
             share["text"],
         )
         for share in one["shares"]
     ]
     heads = ("CLUSTER", "JOB THERE", "TASKS", "STATE", "RUNNING", "ENDED", "END", "WHY")
     name = f" {one['name']}" if one["name"] else ""
-    return "\n\n".join((f"bag {one['id']}{name}: {one['owner']}", rows(told), table(heads, lines, last=10)))
+    return "\n\n".join(
+        (f"bag {one['id']}{name}: {one['owner']}", format_rows(told), format_table(heads, lines, last=10))
+    )
 
 
-def _stretch(one: BagRow) -> str:
+def _format_stretch(one: BagRow) -> str:
     """How far the first end and the last lie apart."""
     if one["stretch_s"] is None or one["stretch"] is None:
         return "not known"
     share = f"{100 * one['stretch']:.1f} % of the response"
-    return f"{span(one['stretch_s'])} from the first end to the last, {share}"
+    return f"{format_duration(one['stretch_s'])} from the first end to the last, {share}"
 
 
-def _clusters(one: BagRow) -> str:
+def _cluster_names(one: BagRow) -> str:
     return (
         ", ".join(sorted({share["cluster"] for share in one["shares"] if share["over"] != "refused"})) or "-"
     )
 
 
-def _counts(found: dict[str, int]) -> str:
+def _format_counts(found: dict[str, int]) -> str:
     words = [f"{count} {name.replace('_', ' ')}" for name, count in found.items() if count]
     return ", ".join(words) or "none"
 
 
-def _kept(one: BagRow) -> str:
+def _deadline_text(one: BagRow) -> str:
     return {True: "kept", False: "not kept", None: "not known"}[one["deadline_kept"]]

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from schedd.cli.user import book_federated
-from schedd.cli.user.asking import Session, answer, exit_code, parser, show_json
-from schedd.cli.user.federated import add_option
-from schedd.cli.user.reservation import time_of
-from schedd.cli.user.text import few, moment, span, table
+from schedd.cli.user.asking import Session, make_command_parser, run_command, run_with_exit_code, show_json
+from schedd.cli.user.federated import add_federation_option
+from schedd.cli.user.reservation import parse_time
+from schedd.cli.user.text import format_duration, format_table, format_time, shorten_list
 from schedd.client import ClientError, Refused
 from schedd.client.answers import BookingOrdersView, BookingView
 
@@ -24,7 +24,7 @@ _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 def make_parser(name: str = "schedd book") -> argparse.ArgumentParser:
     """Its options."""
-    found = parser(
+    found = make_command_parser(
         name,
         "Book cores: they are kept for your jobs at some moment within a window. It goes into a gap of the "
         "plan; where there is none in the window, offers before and after it are shown, and `accept` takes "
@@ -32,7 +32,7 @@ def make_parser(name: str = "schedd book") -> argparse.ArgumentParser:
         "submit --booking NAME`. The site says how much may be booked.",
         "times:\n  2026-12-01T08:00   in local time; 08:00 is today's\n  +2h, +30m, +7d     from now on",
     )
-    add_option(found, "bookings")
+    add_federation_option(found, "bookings")
     acts = found.add_subparsers(dest="act", metavar="ACT", title="acts")
     acts.add_parser("list", help="show your bookings (without an act, too)", allow_abbrev=False)
     make = acts.add_parser("add", help="book", allow_abbrev=False)
@@ -65,30 +65,34 @@ def run(argv: Sequence[str], name: str = "schedd book") -> int:
     """The command."""
     found = make_parser(name)
     if "--federation" in argv:
-        return exit_code(found, lambda args: book_federated.act(args, lambda now: _asked(args, now)), argv)
-    return answer(found, _act, argv)
+        return run_with_exit_code(
+            found,
+            lambda args: book_federated.run_federated_action(args, lambda now: _booking_terms(args, now)),
+            argv,
+        )
+    return run_command(found, _run_action, argv)
 
 
-def _act(session: Session, args: argparse.Namespace) -> bool:
+def _run_action(session: Session, args: argparse.Namespace) -> bool:
     client, now = session.client, session.now
     if args.act in (None, "list"):
         found = client.bookings()
         if args.json:
             show_json({"bookings": found})
         else:
-            print(_table(found, now) if found else "you have no bookings")
+            print(_bookings_table(found, now) if found else "you have no bookings")
         return True
     if args.act == "orders":
         by_order = client.booking_orders()
         if args.json:
             show_json(by_order)
         else:
-            print(_orders(by_order, now))
+            print(_orders_table(by_order, now))
         return True
     try:
         match args.act:
             case "add":
-                done = client.book(args.name, _asked(args, now))
+                done = client.book(args.name, _booking_terms(args, now))
             case "show":
                 done = client.booking(args.name)
             case "accept":
@@ -103,25 +107,25 @@ def _act(session: Session, args: argparse.Namespace) -> bool:
         if args.json:
             show_json({"refused": error.detail, "options": [dict(one) for one in error.options]})
         else:
-            print(_offers(args.name, error, now))
+            print(_refusal_text(args.name, error, now))
         return False
     if args.json:
         show_json(done)
     elif args.act == "cancel":
         print(f"booking {args.name} is given back")
     elif args.act == "show":
-        print("\n\n".join((_table([done], now), *book_federated.moves(done["moves"], now))))
+        print("\n\n".join((_bookings_table([done], now), *book_federated.moves_table(done["moves"], now))))
     else:
-        print(_table([done], now))
+        print(_bookings_table([done], now))
     return True
 
 
-def _asked(args: argparse.Namespace, now: int) -> dict[str, Any]:
-    body: dict[str, Any] = {"request": args.request, "duration": _span(args.duration)}
+def _booking_terms(args: argparse.Namespace, now: int) -> dict[str, Any]:
+    body: dict[str, Any] = {"request": args.request, "duration": _parse_duration(args.duration)}
     for name in ("start", "ready", "deadline"):
         text = getattr(args, name)
         if text is not None:
-            body[name] = time_of(text, now)
+            body[name] = parse_time(text, now)
     if args.start is None and args.deadline is None:
         raise ClientError("say when: --at, or --by (and --after)")
     if args.only and not args.federation:
@@ -130,7 +134,7 @@ def _asked(args: argparse.Namespace, now: int) -> dict[str, Any]:
     return body | {name: value for name, value in more.items() if value is not None}
 
 
-def _span(text: str) -> int:
+def _parse_duration(text: str) -> int:
     """A length in seconds. Raises ClientError."""
     found = _SPAN.fullmatch(text)
     if found is None:
@@ -141,18 +145,18 @@ def _span(text: str) -> int:
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
-def _table(found: Sequence[BookingView], now: int) -> str:
-    return table(
+def _bookings_table(found: Sequence[BookingView], now: int) -> str:
+    return format_table(
         ("NAME", "PHASE", "FROM", "UNTIL", "CORES", "MAY MOVE", "ON"),
         [
             (
                 one["name"],
                 one["phase"],
-                moment(one["start"], now) if one["start"] is not None else "-",
-                moment(one["end"], now) if one["end"] is not None else "-",
+                format_time(one["start"], now) if one["start"] is not None else "-",
+                format_time(one["end"], now) if one["end"] is not None else "-",
                 str(one["cpus"]),
-                _room(one),
-                one["text"] or few([share["node"] for share in one["nodes"]]),
+                _format_flexibility(one),
+                one["text"] or shorten_list([share["node"] for share in one["nodes"]]),
             )
             for one in found
         ],
@@ -160,7 +164,7 @@ def _table(found: Sequence[BookingView], now: int) -> str:
     )
 
 
-def _orders(found: BookingOrdersView, now: int) -> str:
+def _orders_table(found: BookingOrdersView, now: int) -> str:
     first = found["orders"][0]
     if not first["asked"]:
         return f"no booking may move, and none was refused lately; the site's order is {found['order']}"
@@ -177,27 +181,27 @@ def _orders(found: BookingOrdersView, now: int) -> str:
         for one in found["orders"]
     ]
     head = ("ORDER", "BOOKED", "LOST", "WON", "MOVED", "CORE HOURS", "USED %")
-    until = moment(first["until"], now)
-    return f"{table(head, shown)}\n\nused: of all cores until {until}; nothing was changed"
+    until = format_time(first["until"], now)
+    return f"{format_table(head, shown)}\n\nused: of all cores until {until}; nothing was changed"
 
 
-def _room(one: BookingView) -> str:
+def _format_flexibility(one: BookingView) -> str:
     """By how much it may still be moved."""
-    return span(one["spare"]) if one["phase"] == "flexible" and one["spare"] else "no"
+    return format_duration(one["spare"]) if one["phase"] == "flexible" and one["spare"] else "no"
 
 
-def _offers(name: str, error: Refused, now: int) -> str:
+def _refusal_text(name: str, error: Refused, now: int) -> str:
     """Why not, and what could be had."""
     if not error.options:
         return f"not booked: {error.detail}"
-    rows = [_offer(one, now) for one in error.options]
+    rows = [_offer_cells(one, now) for one in error.options]
     return (
         f"not booked: {error.detail}\n\n"
-        + table(("OFFER", "FROM", "UNTIL", "OFF BY"), rows, last=12)
+        + format_table(("OFFER", "FROM", "UNTIL", "OFF BY"), rows, last=12)
         + f"\n\nschedd book accept {name} NUMBER takes one"
     )
 
 
-def _offer(one: Mapping[str, Any], now: int) -> tuple[str, str, str, str]:
-    off = book_federated.off_by(one)
-    return str(one["option"]), moment(one["start"], now), moment(one["end"], now), off
+def _offer_cells(one: Mapping[str, Any], now: int) -> tuple[str, str, str, str]:
+    off = book_federated.format_stretch(one)
+    return str(one["option"]), format_time(one["start"], now), format_time(one["end"], now), off

@@ -5,24 +5,24 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from schedd.cli.user.acts import show, when
+from schedd.cli.user.acts import format_optional_time, print_answer
 from schedd.cli.user.asking import show_json
-from schedd.cli.user.federated import client
-from schedd.cli.user.text import moment, rows, span, table
+from schedd.cli.user.federated import connect_federation
+from schedd.cli.user.text import format_duration, format_rows, format_table, format_time
 from schedd.client import ClientError, Refused
 from schedd.client.federation import FederatedBookingRow
 
-__all__ = ["act", "moves", "off_by"]
+__all__ = ["format_stretch", "moves_table", "run_federated_action"]
 
 
-def act(args: argparse.Namespace, asked: Callable[[int], dict[str, Any]]) -> bool:
+def run_federated_action(args: argparse.Namespace, asked: Callable[[int], dict[str, Any]]) -> bool:
     """What is done; whether a start is known. ``asked`` is the body of a new booking. Raises ClientError."""
     now = int(time.time())
     if args.cluster:
         raise ClientError("with --federation clusters are named by --only")
     if args.act == "orders":
         raise ClientError("the order of planning is each cluster's own: leave --federation out")
-    with client(args.url) as federation:
+    with connect_federation(args.url) as federation:
         try:
             match args.act:
                 case "add":
@@ -38,10 +38,10 @@ def act(args: argparse.Namespace, asked: Callable[[int], dict[str, Any]]) -> boo
                     done = federation.booking(args.name)
                 case _:
                     found = federation.bookings(over=False)
-                    show(
+                    print_answer(
                         args,
                         {"bookings": found},
-                        lambda: _table(found, now) if found else "you have no bookings",
+                        lambda: _bookings_table(found, now) if found else "you have no bookings",
                     )
                     return True
         except Refused as error:
@@ -50,36 +50,36 @@ def act(args: argparse.Namespace, asked: Callable[[int], dict[str, Any]]) -> boo
             if args.json:
                 show_json({"refused": error.detail, "options": [dict(one) for one in error.options]})
             else:
-                print(_offers(args.name, error, now))
+                print(_refusal_text(args.name, error, now))
             return False
-    words = {"cancel": lambda: _cancelled(done), "show": lambda: _show(done, now)}
-    show(args, done, words.get(args.act, lambda: _table([done], now)))
+    words = {"cancel": lambda: _cancel_text(done), "show": lambda: _booking_text(done, now)}
+    print_answer(args, done, words.get(args.act, lambda: _bookings_table([done], now)))
     return args.act == "cancel" or done["start"] is not None
 
 
-def moves(found: Sequence[Mapping[str, Any]], now: int) -> Iterator[str]:
+def moves_table(found: Sequence[Mapping[str, Any]], now: int) -> Iterator[str]:
     """A table of a booking's moves, if it moved."""
     lines = [
-        (moment(one["time"], now), moment(one["before"], now), moment(one["after"], now))
+        (format_time(one["time"], now), format_time(one["before"], now), format_time(one["after"], now))
         for one in found
         if one["before"] is not None
     ]
     if lines:
-        yield table(("MOVED", "FROM", "TO"), lines)
+        yield format_table(("MOVED", "FROM", "TO"), lines)
 
 
-def _table(found: Sequence[FederatedBookingRow], now: int) -> str:
-    return table(
+def _bookings_table(found: Sequence[FederatedBookingRow], now: int) -> str:
+    return format_table(
         ("NAME", "STATE", "CLUSTER", "FROM", "UNTIL", "CORES", "WHY"),
         [
             (
                 one["name"],
                 one["state"],
                 one["cluster"] or "-",
-                when(one["start"], now),
-                when(one["end"], now),
+                format_optional_time(one["start"], now),
+                format_optional_time(one["end"], now),
                 str(one["cpus"] or "-"),
-                one["text"] or _room(one),
+                one["text"] or _format_flexibility(one),
             )
             for one in found
         ],
@@ -87,64 +87,72 @@ def _table(found: Sequence[FederatedBookingRow], now: int) -> str:
     )
 
 
-def _room(one: FederatedBookingRow) -> str:
+def _format_flexibility(one: FederatedBookingRow) -> str:
     """By how much it may still be moved."""
-    return f"may move by {span(one['spare'])}" if one["state"] == "flexible" and one["spare"] else ""
+    return (
+        f"may move by {format_duration(one['spare'])}" if one["state"] == "flexible" and one["spare"] else ""
+    )
 
 
-def _show(one: FederatedBookingRow, now: int) -> str:
+def _booking_text(one: FederatedBookingRow, now: int) -> str:
     told = [
         ("state", one["state"]),
         ("cluster", one["cluster"] or "-"),
-        ("from", f"{when(one['start'], now)} for {span(one['duration'])}"),
-        ("window", f"{moment(one['ready'], now)} to {moment(one['deadline'], now)}"),
+        ("from", f"{format_optional_time(one['start'], now)} for {format_duration(one['duration'])}"),
+        ("window", f"{format_time(one['ready'], now)} to {format_time(one['deadline'], now)}"),
         (
             "asks for",
             ",".join(f"{name}={value}" for name, value in one["resources"].items() if name != "walltime"),
         ),
     ]
-    if room := _room(one):
+    if room := _format_flexibility(one):
         told.append(("flexible", room))
     if one["freezes"] is not None and one["state"] == "flexible":
-        told.append(("is frozen", moment(one["freezes"], now)))
+        told.append(("is frozen", format_time(one["freezes"], now)))
     if one["jobs"]:
         told.append(("jobs", ", ".join(one["jobs"])))
     if one["text"]:
         told.append(("why", one["text"]))
     tries = [
-        (it["cluster"], it["name"], it["phase"], moment(it["since"], now), it["text"] or it["why"])
+        (it["cluster"], it["name"], it["phase"], format_time(it["since"], now), it["text"] or it["why"])
         for it in one["attempts"]
     ]
-    parts = [f"booking {one['name']}: {one['owner']}", rows(told)]
+    parts = [f"booking {one['name']}: {one['owner']}", format_rows(told)]
     if tries:
-        parts.append(table(("CLUSTER", "NAME THERE", "STATE", "SINCE", "WHY"), tries, last=20))
+        parts.append(format_table(("CLUSTER", "NAME THERE", "STATE", "SINCE", "WHY"), tries, last=20))
     if one["options"]:
-        parts.append(_options(one["name"], one["options"], now))
-    return "\n\n".join((*parts, *moves(one["moves"], now)))
+        parts.append(_options_table(one["name"], one["options"], now))
+    return "\n\n".join((*parts, *moves_table(one["moves"], now)))
 
 
-def _cancelled(one: FederatedBookingRow) -> str:
+def _cancel_text(one: FederatedBookingRow) -> str:
     if one["over"]:
         return f"booking {one['name']} {'is given back' if one['cancelled'] else 'is over: ' + one['over']}"
     return f"booking {one['name']}: {one['text'] or one['state']}"
 
 
-def _offers(name: str, error: Refused, now: int) -> str:
+def _refusal_text(name: str, error: Refused, now: int) -> str:
     """Why not, and what could be had."""
-    words = rows([("not booked:", error.detail)])
-    return f"{words}\n\n{_options(name, error.options, now)}" if error.options else words
+    words = format_rows([("not booked:", error.detail)])
+    return f"{words}\n\n{_options_table(name, error.options, now)}" if error.options else words
 
 
-def _options(name: str, options: Sequence[Mapping[str, Any]], now: int) -> str:
+def _options_table(name: str, options: Sequence[Mapping[str, Any]], now: int) -> str:
     lines = [
-        (str(one["option"]), one["cluster"], moment(one["start"], now), moment(one["end"], now), off_by(one))
+        (
+            str(one["option"]),
+            one["cluster"],
+            format_time(one["start"], now),
+            format_time(one["end"], now),
+            format_stretch(one),
+        )
         for one in options
     ]
-    shown = table(("OFFER", "CLUSTER", "FROM", "UNTIL", "OFF BY"), lines, last=12)
+    shown = format_table(("OFFER", "CLUSTER", "FROM", "UNTIL", "OFF BY"), lines, last=12)
     return f"{shown}\n\nschedd book --federation accept {name} NUMBER takes one"
 
 
-def off_by(one: Mapping[str, Any]) -> str:
+def format_stretch(one: Mapping[str, Any]) -> str:
     """How far an offer is from what was asked for."""
     if not one["stretch"]:
         return "within the window"

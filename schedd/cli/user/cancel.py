@@ -4,9 +4,9 @@ import argparse
 import textwrap
 from collections.abc import Sequence
 
-from schedd.cli.arguments import Parser
+from schedd.cli.arguments import OneLineErrorParser
 from schedd.cli.user.asking import EXIT_CODES
-from schedd.cli.user.federated import cancel
+from schedd.cli.user.federated import cancel_jobs
 
 __all__ = ["make_parser", "run"]
 
@@ -18,7 +18,7 @@ def make_parser(name: str = "schedd cancel") -> argparse.ArgumentParser:
         "`qdel` at its cluster ends it."
     )
     codes = "\n".join(f"  {code}  {words}" for code, words in EXIT_CODES.items() if code != 1)
-    found = Parser(
+    found = OneLineErrorParser(
         prog=name,
         description=textwrap.fill(about, 79),
         epilog=f"exit status:\n{codes}",
@@ -33,4 +33,4 @@ def make_parser(name: str = "schedd cancel") -> argparse.ArgumentParser:
 
 def run(argv: Sequence[str], name: str = "schedd cancel") -> int:
     """The command."""
-    return cancel(make_parser(name), argv)
+    return cancel_jobs(make_parser(name), argv)

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from schedd.cli.user.acts import acting, name_one, show, when
-from schedd.cli.user.asking import exit_code
-from schedd.cli.user.federated import client
-from schedd.cli.user.text import rows, table
+from schedd.cli.user.acts import add_named_actions, format_optional_time, make_action_parser, print_answer
+from schedd.cli.user.asking import run_with_exit_code
+from schedd.cli.user.federated import connect_federation
+from schedd.cli.user.text import format_rows, format_table
 from schedd.client import ClientError
 
 __all__ = ["make_parser", "run"]
@@ -33,7 +33,7 @@ def make_parser(name: str = "schedd coallocate") -> argparse.ArgumentParser:
         "Hand a group to the federation: parts that start at the same moment, each at some cluster, or none "
         "of them. It is moved only to end earlier than it was told."
     )
-    found, add = acting(name, about, _FILE, {}, "groups")
+    found, add = make_action_parser(name, about, _FILE, {}, "groups")
     submit = add("submit", "hand a group over")
     submit.add_argument("file", metavar="FILE", help="the group as JSON")
     submit.add_argument("--key", default="", help="idempotency key: the same key again is the same group")
@@ -54,42 +54,48 @@ def make_parser(name: str = "schedd coallocate") -> argparse.ArgumentParser:
     )
     divide.add_argument("--no-remap", action="store_true", help="it keeps its clusters while it waits")
     divide.add_argument("--key", default="", help="idempotency key: the same key again is the same group")
-    name_one(add, "group", {"show": "show where its parts are, and how it moved", "cancel": "take it back"})
+    add_named_actions(
+        add, "group", {"show": "show where its parts are, and how it moved", "cancel": "take it back"}
+    )
     return found
 
 
 def run(argv: Sequence[str], name: str = "schedd coallocate") -> int:
     """The command."""
-    return exit_code(make_parser(name), _act, argv)
+    return run_with_exit_code(make_parser(name), _run_action, argv)
 
 
-def _act(args: argparse.Namespace) -> bool:
+def _run_action(args: argparse.Namespace) -> bool:
     now = int(time.time())
-    with client(args.url) as federation:
+    with connect_federation(args.url) as federation:
         match args.act:
             case "submit":
-                done = federation.submit_group({**_read(Path(args.file)), "key": args.key})
+                done = federation.submit_group({**_read_file(Path(args.file)), "key": args.key})
             case "divide":
-                done = federation.submit_group(_divided(args))
+                done = federation.submit_group(_divided_request(args))
             case "show":
                 done = federation.group(args.group)
             case "cancel":
                 done = federation.cancel_group(args.group)
             case _:
                 found = federation.groups(over=False)
-                show(args, {"groups": found}, lambda: _list(found, now) if found else "there are no groups")
+                print_answer(
+                    args,
+                    {"groups": found},
+                    lambda: _coallocations_table(found, now) if found else "there are no groups",
+                )
                 return True
     words = {
         "submit": lambda: done["id"],
         "divide": lambda: done["id"],
         "cancel": lambda: f"group {done['id']}: {'it had ' + done['over'] if done['over'] else 'taken back'}",
-        "show": lambda: _show(done, now),
+        "show": lambda: _coallocation_text(done, now),
     }
-    show(args, done, words[args.act])
+    print_answer(args, done, words[args.act])
     return args.act != "show" or done["start"] is not None
 
 
-def _read(file: Path) -> dict[str, Any]:
+def _read_file(file: Path) -> dict[str, Any]:
     """The group of a file; scripts may stand in files of their own. Raises ClientError."""
     try:
         group = json.loads(file.read_text(encoding="utf-8"))
@@ -103,7 +109,7 @@ def _read(file: Path) -> dict[str, Any]:
     return dict(group)
 
 
-def _divided(args: argparse.Namespace) -> dict[str, Any]:
+def _divided_request(args: argparse.Namespace) -> dict[str, Any]:
     """The group that ``divide`` says. Raises ClientError."""
     try:
         script = sys.stdin.read() if args.script == "-" else Path(args.script).read_text(encoding="utf-8")
@@ -124,28 +130,32 @@ def _divided(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _list(found: Sequence[dict[str, Any]], now: int) -> str:
+def _coallocations_table(found: Sequence[dict[str, Any]], now: int) -> str:
     lines = [
         (
             one["id"],
             one["owner"],
             one["state"],
-            when(one["start"], now),
+            format_optional_time(one["start"], now),
             ", ".join(sorted({part["cluster"] for part in one["parts"] if part["cluster"]})) or "-",
             one["text"],
         )
         for one in found
     ]
-    return table(("GROUP", "OWNER", "STATE", "START", "CLUSTERS", "WHY"), lines, last=20)
+    return format_table(("GROUP", "OWNER", "STATE", "START", "CLUSTERS", "WHY"), lines, last=20)
 
 
-def _show(one: dict[str, Any], now: int) -> str:
+def _coallocation_text(one: dict[str, Any], now: int) -> str:
     told = [("cores", str(one["cores"]))] if one["cores"] is not None else []
-    told += [("state", one["state"]), ("start", when(one["start"], now)), ("end", when(one["end"], now))]
+    told += [
+        ("state", one["state"]),
+        ("start", format_optional_time(one["start"], now)),
+        ("end", format_optional_time(one["end"], now)),
+    ]
     if one["displayed_start"] is not None:
-        told.append(
-            ("first told", f"{when(one['displayed_start'], now)} to {when(one['published_end'], now)}")
-        )
+        start, end = one["displayed_start"], one["published_end"]
+        period = f"{format_optional_time(start, now)} to {format_optional_time(end, now)}"
+        told.append(("first published", period))
     if one["text"]:
         told.append(("why", one["text"]))
     parts = [
@@ -154,7 +164,7 @@ def _show(one: dict[str, Any], now: int) -> str:
             part["cluster"] or "-",
             part["job"] or "-",
             part["state"] or part["phase"] or "-",
-            when(part["started"], now),
+            format_optional_time(part["started"], now),
             ",".join(f"{name}={value}" for name, value in part["resources"].items()),
         )
         for part in one["parts"]
@@ -162,7 +172,7 @@ def _show(one: dict[str, Any], now: int) -> str:
     moves = [
         (
             str(turn["number"]),
-            when(turn["start"], now),
+            format_optional_time(turn["start"], now),
             ", ".join(f"{part}: {cluster}" for part, cluster in turn["clusters"].items()),
             turn["phase"],
             turn["why"] + (f"; {turn['text']}" if turn["text"] else ""),
@@ -172,8 +182,8 @@ def _show(one: dict[str, Any], now: int) -> str:
     return "\n\n".join(
         (
             f"group {one['id']}: {one['owner']}",
-            rows(told),
-            table(("PART", "CLUSTER", "JOB THERE", "STATE", "STARTED", "ASKS FOR"), parts, last=30),
-            table(("ROUND", "START", "PLACES", "STATE", "WHY"), moves, last=34),
+            format_rows(told),
+            format_table(("PART", "CLUSTER", "JOB THERE", "STATE", "STARTED", "ASKS FOR"), parts, last=30),
+            format_table(("ROUND", "START", "PLACES", "STATE", "WHY"), moves, last=34),
         )
     )

@@ -3,9 +3,9 @@
 import argparse
 from collections.abc import Sequence
 
-from schedd.cli.user.asking import Session, answer, parser, show_json
-from schedd.cli.user.text import amount, rows, table
-from schedd.cli.user.words import when
+from schedd.cli.user.asking import Session, make_command_parser, run_command, show_json
+from schedd.cli.user.text import format_amount, format_rows, format_table
+from schedd.cli.user.words import format_time_and_distance
 from schedd.client.answers import JobCostView
 
 __all__ = ["make_parser", "run"]
@@ -13,7 +13,7 @@ __all__ = ["make_parser", "run"]
 
 def make_parser(name: str = "schedd cost") -> argparse.ArgumentParser:
     """Its options."""
-    found = parser(
+    found = make_command_parser(
         name,
         "Say what a job costs and draws from its start, actual or planned, to the end of its walltime, node "
         "by node, by the site's prices and watts.",
@@ -24,7 +24,7 @@ def make_parser(name: str = "schedd cost") -> argparse.ArgumentParser:
 
 def run(argv: Sequence[str], name: str = "schedd cost") -> int:
     """The command."""
-    return answer(make_parser(name), _show, argv)
+    return run_command(make_parser(name), _show, argv)
 
 
 def _show(session: Session, args: argparse.Namespace) -> bool:
@@ -32,7 +32,7 @@ def _show(session: Session, args: argparse.Namespace) -> bool:
     if args.json:
         show_json(found)
     else:
-        print(rows(list(_rows(found, session.now))))
+        print(format_rows(list(_rows(found, session.now))))
         if found["nodes"]:
             print("\n" + _nodes(found))
     return found["planned_start"] is not None
@@ -44,29 +44,31 @@ def _rows(found: JobCostView, now: int) -> list[tuple[str, str]]:
     if start is None:
         lines.append(("start", "not known, so nothing is known of its cost"))
     else:
-        lines.append(("start", when(start, now)))
+        lines.append(("start", format_time_and_distance(start, now)))
         cost = found["cost"]
-        lines.append(("cost", amount(cost, unit) if cost is not None else "the site has no prices"))
+        lines.append(("cost", format_amount(cost, unit) if cost is not None else "the site has no prices"))
         drawn = found["kwh"]
-        lines.append(("energy", amount(drawn, "kWh") if drawn is not None else "the site names no watts"))
+        lines.append(
+            ("energy", format_amount(drawn, "kWh") if drawn is not None else "the site names no watts")
+        )
         if found["loss"]:
             lines.append(("expected loss", f"{found['loss']:.3g} core-hours, since nodes fail"))
     if found["limit"] is not None:
         over = ", less than it costs" if found["over"] else ""
-        lines.append(("limit", amount(found["limit"], unit) + over))
+        lines.append(("limit", format_amount(found["limit"], unit) + over))
     return lines
 
 
 def _nodes(found: JobCostView) -> str:
-    return table(
+    return format_table(
         ("NODE", "CPUS", "GPUS", "COST", "ENERGY"),
         [
             (
                 one["node"],
                 str(one["cpus"]),
                 str(one["gpus"]),
-                amount(one["cost"], found["currency"]),
-                amount(one["kwh"], "kWh"),
+                format_amount(one["cost"], found["currency"]),
+                format_amount(one["kwh"], "kWh"),
             )
             for one in found["nodes"]
         ],

@@ -5,14 +5,14 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 
-from schedd.cli.user.asking import exit_code, show_json
-from schedd.cli.user.text import moment, rows, span, table
+from schedd.cli.user.asking import run_with_exit_code, show_json
+from schedd.cli.user.text import format_duration, format_rows, format_table, format_time
 from schedd.client import ClientError, find_endpoint
 from schedd.client.federation import AttemptRow, FederationClient, JobRow
 
-__all__ = ["add_option", "cancel", "client", "show_job", "show_queue"]
+__all__ = ["add_federation_option", "cancel_jobs", "connect_federation", "show_job", "show_queue"]
 
-_STATES = {
+_PHASE_NAMES = {
     "submitting": "submitting",
     "held": "held",
     "releasing": "being released",
@@ -25,7 +25,7 @@ _STATES = {
 """What an attempt's phase says where its cluster tells no more."""
 
 
-def add_option(found: argparse.ArgumentParser, what: str) -> None:
+def add_federation_option(found: argparse.ArgumentParser, what: str) -> None:
     """The option that asks the federation instead of a cluster."""
     found.add_argument(
         "--federation",
@@ -34,7 +34,7 @@ def add_option(found: argparse.ArgumentParser, what: str) -> None:
     )
 
 
-def client(url: str | None) -> FederationClient:
+def connect_federation(url: str | None) -> FederationClient:
     """The federation at ``url``, or that of SCHEDD_FEDERATION. Raises ClientError."""
     endpoint = find_endpoint()
     named = url or os.environ.get("SCHEDD_FEDERATION", "")
@@ -49,20 +49,20 @@ def show_queue(found: argparse.ArgumentParser, argv: Sequence[str]) -> int:
     def ask(args: argparse.Namespace) -> bool:
         if args.parts or args.queue or args.cluster or args.sort != "start":
             raise ClientError("with --federation there are -u and --json alone")
-        with client(args.url) as federation:
-            jobs = [job for job in federation.jobs(over=False) if args.user in (None, _user(job))]
+        with connect_federation(args.url) as federation:
+            jobs = [job for job in federation.jobs(over=False) if args.user in (None, _owner_name(job))]
         if args.json:
             show_json({"jobs": jobs})
             return True
         now = int(time.time())
-        jobs.sort(key=lambda job: (_start(job) is None, _start(job) or 0, job["submitted"]))
+        jobs.sort(key=lambda job: (_planned_start(job) is None, _planned_start(job) or 0, job["submitted"]))
         heads = ("JOB", "OWNER", "CLUSTER", "JOB THERE", "STATE", "PLANNED START")
-        print(table(heads, [_line(job, now) for job in jobs]))
+        print(format_table(heads, [_job_cells(job, now) for job in jobs]))
         there = len({job["cluster"] for job in jobs if job["cluster"]})
         print(f"\n{len(jobs)} jobs on {there} {'cluster' if there == 1 else 'clusters'}")
         return True
 
-    return exit_code(found, ask, argv)
+    return run_with_exit_code(found, ask, argv)
 
 
 def show_job(found: argparse.ArgumentParser, argv: Sequence[str], *, briefly: bool) -> int:
@@ -72,27 +72,27 @@ def show_job(found: argparse.ArgumentParser, argv: Sequence[str], *, briefly: bo
         name: str = args.what or "" if briefly else args.job
         if not name or "@" in name or getattr(args, "request", None) is not None:
             raise ClientError("name a job of the federation; `schedd submit --where` asks about a new one")
-        with client(args.url) as federation:
+        with connect_federation(args.url) as federation:
             job = federation.job(name)
         if args.json:
             show_json(job)
         else:
             print(f"job {job['id']}{' ' + job['name'] if job['name'] else ''}: {job['owner']}\n")
-            print(rows(list(_told(job, int(time.time())))))
+            print(format_rows(list(_job_rows(job, int(time.time())))))
             if not briefly:
-                print("\n" + _attempts(job, int(time.time())))
-        return _start(job) is not None
+                print("\n" + _attempts_table(job, int(time.time())))
+        return _planned_start(job) is not None
 
-    return exit_code(found, ask, argv)
+    return run_with_exit_code(found, ask, argv)
 
 
-def cancel(found: argparse.ArgumentParser, argv: Sequence[str]) -> int:
+def cancel_jobs(found: argparse.ArgumentParser, argv: Sequence[str]) -> int:
     """``schedd cancel``: each job by itself; the first that fails says the exit code."""
     codes = []
     for name in found.parse_args(argv).jobs:
 
         def ask(args: argparse.Namespace, name: str = name) -> bool:
-            with client(args.url) as federation:
+            with connect_federation(args.url) as federation:
                 job = federation.cancel(name)
             if args.json:
                 show_json(job)
@@ -101,69 +101,72 @@ def cancel(found: argparse.ArgumentParser, argv: Sequence[str]) -> int:
                 print(f"job {job['id']}: {done}")
             return True
 
-        codes.append(exit_code(found, ask, argv))
+        codes.append(run_with_exit_code(found, ask, argv))
     return next((code for code in codes if code), 0)
 
 
-def _newest(job: JobRow) -> AttemptRow | None:
+def _current_attempt(job: JobRow) -> AttemptRow | None:
     """The attempt at the cluster where the job is."""
     there = [one for one in job["attempts"] if one["cluster"] == job["cluster"]]
     return there[-1] if there else None
 
 
-def _start(job: JobRow) -> int | None:
-    one = _newest(job)
+def _planned_start(job: JobRow) -> int | None:
+    one = _current_attempt(job)
     return None if one is None or job["over"] else one["planned_start"]
 
 
-def _state(job: JobRow) -> str:
-    one = _newest(job)
+def _job_state(job: JobRow) -> str:
+    one = _current_attempt(job)
     if job["over"]:
         return job["over"]
     if one is None:
         return "waits for a cluster"
-    return one["state"] or _STATES.get(one["phase"], one["phase"])
+    return one["state"] or _PHASE_NAMES.get(one["phase"], one["phase"])
 
 
-def _user(job: JobRow) -> str:
+def _owner_name(job: JobRow) -> str:
     return job["owner"].partition("@")[0]
 
 
-def _line(job: JobRow, now: int) -> tuple[str, ...]:
-    start = _start(job)
-    when = moment(start, now) if start is not None else "not known"
-    return (job["id"], job["owner"], job["cluster"] or "-", job["server_job"] or "-", _state(job), when)
+def _job_cells(job: JobRow, now: int) -> tuple[str, ...]:
+    start = _planned_start(job)
+    when = format_time(start, now) if start is not None else "not known"
+    return (job["id"], job["owner"], job["cluster"] or "-", job["server_job"] or "-", _job_state(job), when)
 
 
-def _told(job: JobRow, now: int) -> Iterator[tuple[str, str]]:
+def _job_rows(job: JobRow, now: int) -> Iterator[tuple[str, str]]:
     yield "asks for", ", ".join(f"{name}={value}" for name, value in sorted(job["resources"].items()))
-    yield "submitted", f"{moment(job['submitted'], now)}, {span(max(0, now - job['submitted']))} ago"
-    yield "state", _state(job)
+    yield (
+        "submitted",
+        f"{format_time(job['submitted'], now)}, {format_duration(max(0, now - job['submitted']))} ago",
+    )
+    yield "state", _job_state(job)
     if job["over"]:
         if job["over_at"] is not None:
-            yield "ended", moment(job["over_at"], now)
+            yield "ended", format_time(job["over_at"], now)
         if job["exit_status"] is not None:
             yield "exit status", str(job["exit_status"])
     if job["cluster"]:
         yield "cluster", f"{job['cluster']}, as job {job['server_job'] or 'not known yet'}"
     if job["booking"]:
         yield "booking", job["booking"]
-    start, one = _start(job), _newest(job)
+    start, one = _planned_start(job), _current_attempt(job)
     if start is not None and one is not None:
-        yield "planned start", moment(start, now)
+        yield "planned start", format_time(start, now)
         if one["promised_start"] is not None:
-            yield "promised", f"no later than {moment(one['promised_start'], now)}"
+            yield "promised", f"no later than {format_time(one['promised_start'], now)}"
     elif not job["over"]:
         yield "planned start", "not known: the cluster does not tell it, or has no start for it"
     if job["tasks"]:
-        yield "array", _standing(job)
+        yield "array", _array_summary(job)
     if job["moves"]:
         yield "moved", f"{job['moves']} times from one cluster to another"
     if job["text"]:
         yield "why", job["text"]
 
 
-def _standing(job: JobRow) -> str:
+def _array_summary(job: JobRow) -> str:
     """The indices of an array, and how many of its jobs stand where."""
     counts = job["standing"]
     if counts is None:
@@ -171,20 +174,22 @@ def _standing(job: JobRow) -> str:
     known = {name: counts[name] for name in ("planned", "running", "ended", "failed", "deleted")}
     words = [f"{count} {name}" for name, count in known.items() if count]
     if counts["first_end"] is not None and counts["last_end"] is not None and job["over"]:
-        words.append(f"{span(counts['last_end'] - counts['first_end'])} from the first end to the last")
+        words.append(
+            f"{format_duration(counts['last_end'] - counts['first_end'])} from the first end to the last"
+        )
     return ", ".join((f"{job['tasks']}: {counts['tasks']} jobs", *words))
 
 
-def _attempts(job: JobRow, now: int) -> str:
+def _attempts_table(job: JobRow, now: int) -> str:
     lines = [
         (
             str(one["number"]),
             one["cluster"],
             one["server_job"] or "-",
-            _STATES.get(one["phase"], one["phase"]),
-            moment(one["since"], now),
+            _PHASE_NAMES.get(one["phase"], one["phase"]),
+            format_time(one["since"], now),
             one["text"] or one["why"],
         )
         for one in job["attempts"]
     ]
-    return table(("COPY", "CLUSTER", "JOB THERE", "STATE", "SINCE", "WHY"), lines, last=20)
+    return format_table(("COPY", "CLUSTER", "JOB THERE", "STATE", "SINCE", "WHY"), lines, last=20)

@@ -4,10 +4,10 @@ import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from schedd.cli.user.acts import show
-from schedd.cli.user.asking import EXIT_CODES, described, exit_code
-from schedd.cli.user.federated import client
-from schedd.cli.user.text import rows, span, table
+from schedd.cli.user.acts import print_answer
+from schedd.cli.user.asking import EXIT_CODES, make_described_parser, run_with_exit_code
+from schedd.cli.user.federated import connect_federation
+from schedd.cli.user.text import format_duration, format_rows, format_table
 from schedd.client.federation import ClusterRow
 
 __all__ = ["make_parser", "run"]
@@ -20,7 +20,7 @@ def make_parser(name: str = "schedd federation") -> argparse.ArgumentParser:
         "bookings that it keeps (a week). docs/reference/metrics.md says how each figure is reckoned."
     )
     codes = {code: words for code, words in EXIT_CODES.items() if code != 1}
-    found = described(name, about, "", codes)
+    found = make_described_parser(name, about, "", codes)
     found.add_argument("--json", action="store_true", help="print the federation's answer as JSON")
     found.add_argument("--url", metavar="URL", help="address of the federation (default: SCHEDD_FEDERATION)")
     acts = found.add_subparsers(dest="act", metavar="ACT", title="acts")
@@ -31,55 +31,63 @@ def make_parser(name: str = "schedd federation") -> argparse.ArgumentParser:
 
 def run(argv: Sequence[str], name: str = "schedd federation") -> int:
     """The command."""
-    return exit_code(make_parser(name), _act, argv)
+    return run_with_exit_code(make_parser(name), _run_action, argv)
 
 
-def _act(args: argparse.Namespace) -> bool:
-    with client(args.url) as federation:
+def _run_action(args: argparse.Namespace) -> bool:
+    with connect_federation(args.url) as federation:
         if args.act == "report":
             report = federation.report()
-            show(args, report, lambda: _report(report))
+            print_answer(args, report, lambda: _report_text(report))
             return True
         clusters = federation.clusters()
-    show(args, {"clusters": clusters}, lambda: table(_HEADS, [_line(one) for one in clusters], last=20))
+    print_answer(
+        args,
+        {"clusters": clusters},
+        lambda: format_table(_HEADS, [_cluster_cells(one) for one in clusters], last=20),
+    )
     return True
 
 
 _HEADS = ("CLUSTER", "CPUS", "OUR JOBS", "RUNNING", "WAITING CPU HOURS", "STATE")
 
 
-def _line(one: ClusterRow) -> tuple[str, ...]:
+def _cluster_cells(one: ClusterRow) -> tuple[str, ...]:
     cpus = str(one["cpus"]) if one["cpus"] is not None else "-"
     hours = f"{one['load'][0] / 3_600:,.1f}"
     state = one["away"] or one["trouble"] or "answers"
     return one["name"], cpus, str(one["ours"]), str(one["running"]), hours, state
 
 
-def _report(found: Mapping[str, Any]) -> str:
+def _report_text(found: Mapping[str, Any]) -> str:
     jobs, arrays, groups, bags = (found[name] for name in ("jobs", "arrays", "groups", "bags"))
     parts = (
         (
             "jobs",
-            [("ended", str(jobs["ended"])), ("on more than one cluster", str(jobs["moved"])), *_late(jobs)],
+            [
+                ("ended", str(jobs["ended"])),
+                ("on more than one cluster", str(jobs["moved"])),
+                *_deadline_rows(jobs),
+            ],
         ),
-        ("arrays", [("ended", str(arrays["ended"])), *_stretch(arrays["stretch"])]),
-        ("groups", list(_of_groups(groups))),
+        ("arrays", [("ended", str(arrays["ended"])), *_stretch_rows(arrays["stretch"])]),
+        ("groups", list(_coallocation_rows(groups))),
         (
             "bags",
             [
                 ("ended", str(bags["ended"])),
                 ("with a share that was refused", str(bags["moved"])),
-                ("clusters for each", _mean(bags["clusters"])),
-                *_late(bags),
-                *_stretch(bags["stretch"]),
+                ("clusters for each", _format_mean(bags["clusters"])),
+                *_deadline_rows(bags),
+                *_stretch_rows(bags["stretch"]),
             ],
         ),
-        ("bookings", list(_of_bookings(found["bookings"]))),
+        ("bookings", list(_booking_rows(found["bookings"]))),
     )
-    return "\n\n".join(f"{name}\n{rows(lines)}" for name, lines in parts)
+    return "\n\n".join(f"{name}\n{format_rows(lines)}" for name, lines in parts)
 
 
-def _late(of: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _deadline_rows(of: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     due = of["deadlines"]
     if not due["with_deadline"]:
         yield "late", "none had a deadline"
@@ -89,24 +97,27 @@ def _late(of: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "TWDelay", f"{due['tw_delay']:,.0f}"
 
 
-def _stretch(of: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _stretch_rows(of: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if of["known"]:
-        told = f"{span(round(of['stretch_s']))}, {100 * of['stretch']:.1f} % of the response"
+        told = f"{format_duration(round(of['stretch_s']))}, {100 * of['stretch']:.1f} % of the response"
         yield "stretch factor", f"{told} (mean of {of['known']})"
     else:
         yield "stretch factor", "not known of any"
 
 
-def _of_groups(of: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _coallocation_rows(of: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "ended, failed", f"{of['ended']}, {of['failed']}"
-    yield "clusters for each", _mean(of["clusters"])
+    yield "clusters for each", _format_mean(of["clusters"])
     yield "shifts, remaps, refused", f"{of['shifts']}, {of['remaps']}, {of['refused']}"
-    yield "came to one cluster", _share(of["to_one"], of["several"], of["to_one_share"], "told on several")
-    yield "earlier than told", _share(of["earlier"], of["ended"], of["earlier_share"], "that ended")
+    yield (
+        "came to one cluster",
+        _format_share(of["to_one"], of["several"], of["to_one_share"], "told on several"),
+    )
+    yield "earlier than told", _format_share(of["earlier"], of["ended"], of["earlier_share"], "that ended")
     yield "holes asked for, found", f"{of['holes_asked']}, {of['holes_found']}"
 
 
-def _of_bookings(of: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _booking_rows(of: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "asked for, booked", f"{of['asked']}, {of['booked']}"
     yield "of these by an offer", str(of["by_offer"])
     yield "refused", f"{of['refused']}; {of['declined']} times a cluster had no room"
@@ -114,10 +125,10 @@ def _of_bookings(of: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "moves", str(of["moves"])
 
 
-def _share(some: int, of: int, share: float | None, which: str) -> str:
+def _format_share(some: int, of: int, share: float | None, which: str) -> str:
     told = f"{some} of {of} {which}"
     return told if share is None else f"{told} ({100 * share:.0f} %)"
 
 
-def _mean(value: float | None) -> str:
+def _format_mean(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"

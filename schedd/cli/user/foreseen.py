@@ -1,34 +1,34 @@
 """What would follow, in words: of a policy, or of holding a node or queue."""
 
-from schedd.cli.user.text import few, moment, table
+from schedd.cli.user.text import format_table, format_time, shorten_list
 from schedd.client.answers import PreviewView
 
-__all__ = ["foreseen"]
+__all__ = ["format_preview"]
 
-_NAMED = 10
+_MAX_JOBS_SHOWN = 10
 
 
-def foreseen(found: PreviewView, now: int) -> str:
+def format_preview(found: PreviewView, now: int) -> str:
     """A sentence, alerts, and the first jobs that would move."""
     jobs, broken = _count(found["moves"], "waiting job"), _count(found["broken"], "promise")
     parts = [f"{jobs} would move, {broken} would be put at risk"]
     if found["running"]:
-        parts.append(f"running jobs go on there: {few([one['job'] for one in found['running']], 5)}")
+        parts.append(f"running jobs go on there: {shorten_list([one['job'] for one in found['running']], 5)}")
     parts += found["alerts"]
     if found["moved"]:
         lines = [
             (
                 one["job"],
                 one["owner"].partition("@")[0],
-                _at(one["before"], now),
-                _at(one["after"], now),
+                _format_start(one["before"], now),
+                _format_start(one["after"], now),
                 "at risk" if one["broken"] else "",
             )
-            for one in found["moved"][:_NAMED]
+            for one in found["moved"][:_MAX_JOBS_SHOWN]
         ]
-        parts.append("\n" + table(("JOB", "USER", "FROM", "TO", "PROMISE"), lines))
-        if found["moves"] > _NAMED:
-            parts.append(f"and {found['moves'] - _NAMED} more")
+        parts.append("\n" + format_table(("JOB", "USER", "FROM", "TO", "PROMISE"), lines))
+        if found["moves"] > _MAX_JOBS_SHOWN:
+            parts.append(f"and {found['moves'] - _MAX_JOBS_SHOWN} more")
     return "\n".join(parts)
 
 
@@ -36,5 +36,5 @@ def _count(number: int, noun: str) -> str:
     return f"1 {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _at(start: int | None, now: int) -> str:
-    return moment(start, now) if start is not None else "not known"
+def _format_start(start: int | None, now: int) -> str:
+    return format_time(start, now) if start is not None else "not known"

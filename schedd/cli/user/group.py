@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TextIO
 
-from schedd.cli.arguments import Parser
-from schedd.cli.user.text import span, wrapped
-from schedd.client.task_grouping import Grouping, GroupingError, Task, group
+from schedd.cli.arguments import OneLineErrorParser
+from schedd.cli.user.text import format_duration, wrap_indented
+from schedd.client.task_grouping import GroupedTask, Grouping, GroupingError, group_tasks
 
 __all__ = ["make_parser", "run"]
 
@@ -22,7 +22,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,100}")
 _ARRAY: Final = re.compile(r"(?P<name>[^\[\]]+)\[(?P<first>\d{1,9})-(?P<last>\d{1,9})\]")
 _PART: Final = re.compile(r"(\d{1,9})([smhd])")
 _CLOCK: Final = re.compile(r"(?:(\d{1,4}):)?(\d{1,6}):(\d{1,2}):(\d{1,2})")
-_MOST: Final = 100_000
+_MAX_TASKS: Final = 100_000
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _ABOUT: Final = (
     "Put many short tasks into few jobs: writes a job script for each, and submit.sh, which submits them "
@@ -38,27 +38,31 @@ _TASKS: Final = (
 
 
 @dataclass(frozen=True)
-class _Row:
-    task: Task
+class _TaskRow:
+    task: GroupedTask
     command: str
 
 
 def make_parser(name: str = "schedd group") -> argparse.ArgumentParser:
     """Its options."""
-    found = Parser(prog=name, description=_ABOUT, epilog=_TASKS)
+    found = OneLineErrorParser(prog=name, description=_ABOUT, epilog=_TASKS)
     found.add_argument("tasks", metavar="TASKS", help="the file; - is the standard input")
     found.add_argument(
         "--out", type=Path, required=True, metavar="DIR", help="where scripts and results go; a new one"
     )
     found.add_argument(
-        "--short", type=_duration, default=600, metavar="TIME",
+        "--short", type=_parse_duration, default=600, metavar="TIME",
         help="tasks that take less are merged (default: 10m)",
     )  # fmt: skip
     found.add_argument(
-        "--longest", type=_duration, default=7200, metavar="TIME", help="no job takes longer (default: 2h)"
+        "--longest",
+        type=_parse_duration,
+        default=7200,
+        metavar="TIME",
+        help="no job takes longer (default: 2h)",
     )
     found.add_argument(
-        "--at-once", type=_count, metavar="N",
+        "--at-once", type=_parse_count, metavar="N",
         help="no more than about N jobs run at once: the longest chain may get longer by what all work takes "
         "them; without it it does not, and an array alone is not grouped",
     )  # fmt: skip
@@ -70,18 +74,18 @@ def run(argv: Sequence[str], name: str = "schedd group") -> int:
     args = make_parser(name).parse_args(argv)
     try:
         if args.tasks == "-":
-            rows = _read(sys.stdin, "standard input")
+            rows = _read_tasks(sys.stdin, "standard input")
         else:
             with Path(args.tasks).open(encoding="utf-8", newline="") as file:
-                rows = _read(file, args.tasks)
-        found = group([row.task for row in rows], args.short, args.longest, args.at_once)
+                rows = _read_tasks(file, args.tasks)
+        found = group_tasks([row.task for row in rows], args.short, args.longest, args.at_once)
         args.out.mkdir(parents=True)
-        _write(args.out, found, {row.task.name: row for row in rows})
+        _write_scripts(args.out, found, {row.task.name: row for row in rows})
     except FileExistsError:
         return _fail(name, f"{args.out} is there already: name a new directory")
     except (GroupingError, OSError, UnicodeDecodeError) as error:
         return _fail(name, str(error))
-    for line in _told(found, len(rows), args.out):
+    for line in _summary_lines(found, len(rows), args.out):
         print(line)
     return 0
 
@@ -91,14 +95,18 @@ def _fail(name: str, message: str) -> int:
     return 2
 
 
-def _told(found: Grouping, tasks: int, out: Path) -> Iterator[str]:
-    yield f"{tasks:,} tasks in {len(found.jobs):,} jobs; the longest chain takes {span(found.length)}, " + (
-        f"as before ({span(found.length_before)})"
-        if found.length == found.length_before
-        else f"before {span(found.length_before)}"
+def _summary_lines(found: Grouping, tasks: int, out: Path) -> Iterator[str]:
+    yield (
+        f"{tasks:,} tasks in {len(found.jobs):,} jobs; "
+        f"the longest chain takes {format_duration(found.length)}, "
+        + (
+            f"as before ({format_duration(found.length_before)})"
+            if found.length == found.length_before
+            else f"before {format_duration(found.length_before)}"
+        )
     )
     if tasks > 1 and len(found.jobs) == tasks:
-        yield from wrapped(
+        yield from wrap_indented(
             "nothing was merged: either no task is short, or the whole would take longer; --at-once N says "
             "how many jobs run at once at best"
         ).splitlines()
@@ -108,7 +116,7 @@ def _told(found: Grouping, tasks: int, out: Path) -> Iterator[str]:
 # ---- reading ------------------------------------------------------------------------------------
 
 
-def _duration(text: str) -> int:
+def _parse_duration(text: str) -> int:
     """Seconds of ``90s``, ``10m``, ``1h30m``, ``1:00:00`` or a plain number of seconds."""
     said = text.strip()
     clock = _CLOCK.fullmatch(said)
@@ -126,13 +134,13 @@ def _duration(text: str) -> int:
     return found
 
 
-def _count(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and 1 <= int(text[:10]) <= _MOST):
-        raise argparse.ArgumentTypeError(f"{text!r}: a whole number from 1 to {_MOST} is needed")
+def _parse_count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:10]) <= _MAX_TASKS):
+        raise argparse.ArgumentTypeError(f"{text!r}: a whole number from 1 to {_MAX_TASKS} is needed")
     return int(text)
 
 
-def _read(file: TextIO, name: str) -> list[_Row]:
+def _read_tasks(file: TextIO, name: str) -> list[_TaskRow]:
     """Raises GroupingError that names the line."""
     reader = csv.DictReader(file, skipinitialspace=True)
     columns = [one.strip() for one in reader.fieldnames or ()]
@@ -142,21 +150,21 @@ def _read(file: TextIO, name: str) -> list[_Row]:
             f"nodes; it says {', '.join(columns) or 'nothing'}"
         )
     reader.fieldnames = columns
-    rows: list[_Row] = []
+    rows: list[_TaskRow] = []
     arrays: dict[str, list[str]] = {}
     for line in reader:
         try:
-            rows += _rows(line, arrays)
+            rows += _parse_row(line, arrays)
         except (GroupingError, argparse.ArgumentTypeError) as error:
             raise GroupingError(f"{name}, line {reader.line_num}: {error}") from None
-        if len(rows) > _MOST:
-            raise GroupingError(f"{name}, line {reader.line_num}: more than {_MOST:,} tasks")
+        if len(rows) > _MAX_TASKS:
+            raise GroupingError(f"{name}, line {reader.line_num}: more than {_MAX_TASKS:,} tasks")
     if not rows:
         raise GroupingError(f"{name}: it has no task")
-    return [_with_arrays(row, arrays) for row in rows]
+    return [_expand_array_names(row, arrays) for row in rows]
 
 
-def _rows(line: dict[str, str], arrays: dict[str, list[str]]) -> list[_Row]:
+def _parse_row(line: dict[str, str], arrays: dict[str, list[str]]) -> list[_TaskRow]:
     if None in line or None in line.values():
         raise GroupingError(
             "it has not as many fields as the first line; put a command with commas into quotes"
@@ -164,35 +172,39 @@ def _rows(line: dict[str, str], arrays: dict[str, list[str]]) -> list[_Row]:
     named, command = line["name"].strip(), line["command"].strip()
     if not command or "\0" in command:
         raise GroupingError("it has no command")
-    seconds, nodes = _duration(line["walltime"]), line.get("nodes", "").strip()
+    seconds, nodes = _parse_duration(line["walltime"]), line.get("nodes", "").strip()
     if re.search(r"[\s,'\"]", nodes):
         raise GroupingError(f"nodes {nodes!r}: write it as in qsub -l nodes=, without blanks and commas")
     after = line.get("after", "").split()
     array = _ARRAY.fullmatch(named)
     if array is None:
-        return [_Row(Task(_checked(named), seconds, nodes, tuple(after)), command)]
-    first, last, base = int(array["first"]), int(array["last"]), _checked(array["name"])
-    if not first <= last < first + _MOST:
-        raise GroupingError(f"{named}: the last number must not be below the first, nor {_MOST:,} above it")
+        return [_TaskRow(GroupedTask(_check_name(named), seconds, nodes, tuple(after)), command)]
+    first, last, base = int(array["first"]), int(array["last"]), _check_name(array["name"])
+    if not first <= last < first + _MAX_TASKS:
+        raise GroupingError(
+            f"{named}: the last number must not be below the first, nor {_MAX_TASKS:,} above it"
+        )
     found = []
     for i in range(first, last + 1):
         heads = tuple(one.replace("{}", str(i)) for one in after)
-        found.append(_Row(Task(f"{base}.{i}", seconds, nodes, heads), command.replace("{}", str(i))))
+        found.append(
+            _TaskRow(GroupedTask(f"{base}.{i}", seconds, nodes, heads), command.replace("{}", str(i)))
+        )
     arrays.setdefault(base, []).extend(row.task.name for row in found)
     return found
 
 
-def _checked(name: str) -> str:
+def _check_name(name: str) -> str:
     if _NAME.fullmatch(name) is None:
         raise GroupingError(f"name {name!r}: letters, digits and _ . + - are allowed, 100 at most")
     return name
 
 
-def _with_arrays(row: _Row, arrays: dict[str, list[str]]) -> _Row:
+def _expand_array_names(row: _TaskRow, arrays: dict[str, list[str]]) -> _TaskRow:
     """Where a task waits for an array, it waits for each of its tasks."""
     task = row.task
     heads = [one for name in task.after for one in arrays.get(name, [name])]
-    return _Row(Task(task.name, task.seconds, task.asks, tuple(dict.fromkeys(heads))), row.command)
+    return _TaskRow(GroupedTask(task.name, task.seconds, task.asks, tuple(dict.fromkeys(heads))), row.command)
 
 
 # ---- writing ------------------------------------------------------------------------------------
@@ -226,7 +238,7 @@ failed=0
 """
 
 
-def _write(out: Path, found: Grouping, rows: dict[str, _Row]) -> None:
+def _write_scripts(out: Path, found: Grouping, rows: dict[str, _TaskRow]) -> None:
     (out / "results").mkdir()
     digits = len(str(len(found.jobs)))
     names = [f"job{i:0{digits}}" for i in range(1, len(found.jobs) + 1)]
@@ -239,7 +251,8 @@ def _write(out: Path, found: Grouping, rows: dict[str, _Row]) -> None:
     ]
     for i, (name, members) in enumerate(zip(names, found.jobs, strict=True)):
         seconds = sum(rows[one].task.seconds for one in members)
-        asks = f"nodes={rows[members[0]].task.asks or '1'},walltime={_walltime(seconds + 10 * len(members))}"
+        nodes = rows[members[0]].task.asks or "1"
+        asks = f"nodes={nodes},walltime={_format_walltime(seconds + 10 * len(members))}"
         lines = [_SCRIPT.format(name=name, asks=asks, count=len(members), where=where)]
         for one in members:
             task = rows[one].task
@@ -254,5 +267,5 @@ def _write(out: Path, found: Grouping, rows: dict[str, _Row]) -> None:
     (out / "submit.sh").write_text("\n".join(submit) + "\n", encoding="utf-8")
 
 
-def _walltime(seconds: int) -> str:
+def _format_walltime(seconds: int) -> str:
     return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"

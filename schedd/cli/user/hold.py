@@ -5,22 +5,22 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-from schedd.cli.user.asking import Session, answer, parser, show_json
-from schedd.cli.user.foreseen import foreseen
-from schedd.cli.user.text import moment, table
+from schedd.cli.user.asking import Session, make_command_parser, run_command, show_json
+from schedd.cli.user.foreseen import format_preview
+from schedd.cli.user.text import format_table, format_time
 from schedd.client import ClientError
 from schedd.client.answers import HoldView
 
-__all__ = ["Kind", "make_parser", "named", "run", "with_names"]
+__all__ = ["HoldKind", "add_target_options", "make_parser", "named_targets", "run"]
 
 
-Kind = Literal["node", "queue"]
+HoldKind = Literal["node", "queue"]
 
 
 def make_parser(name: str = "schedd hold") -> argparse.ArgumentParser:
     """Its options."""
-    found = with_names(
-        parser(
+    found = add_target_options(
+        make_command_parser(
             name,
             "Drain nodes or hold queues: plan nothing new there until `schedd release`. Without a name, show "
             "what is drained or held. Running jobs go on. Needs the role operator or admin.",
@@ -31,32 +31,32 @@ def make_parser(name: str = "schedd hold") -> argparse.ArgumentParser:
     return found
 
 
-def with_names(found: argparse.ArgumentParser) -> argparse.ArgumentParser:
+def add_target_options(found: argparse.ArgumentParser) -> argparse.ArgumentParser:
     """With the options that name nodes and queues."""
     about = "nodes: names, ranges (n[001-020]), patterns ('gpu*'), properties, states"
-    found.add_argument("-w", dest="nodes", metavar="NODE,…", type=_several, default=[], help=about)
-    found.add_argument("-q", dest="queues", metavar="QUEUE,…", type=_several, default=[], help="queues")
+    found.add_argument("-w", dest="nodes", metavar="NODE,…", type=_split_list, default=[], help=about)
+    found.add_argument("-q", dest="queues", metavar="QUEUE,…", type=_split_list, default=[], help="queues")
     return found
 
 
-def _several(text: str) -> list[str]:
+def _split_list(text: str) -> list[str]:
     """Parts between commas that are not within brackets."""
     return [part for part in re.split(r",(?![^\[]*\])", text) if part]
 
 
-def named(args: argparse.Namespace) -> list[tuple[Kind, str]]:
+def named_targets(args: argparse.Namespace) -> list[tuple[HoldKind, str]]:
     """What is named, as (kind, name)."""
-    nodes: list[tuple[Kind, str]] = [("node", name) for name in args.nodes]
+    nodes: list[tuple[HoldKind, str]] = [("node", name) for name in args.nodes]
     return nodes + [("queue", name) for name in args.queues]
 
 
 def run(argv: Sequence[str], name: str = "schedd hold") -> int:
     """The command."""
-    return answer(make_parser(name), _act, argv)
+    return run_command(make_parser(name), _run_action, argv)
 
 
-def _act(session: Session, args: argparse.Namespace) -> bool:
-    client, names = session.client, named(args)
+def _run_action(session: Session, args: argparse.Namespace) -> bool:
+    client, names = session.client, named_targets(args)
     if names and not args.reason:
         raise ClientError("say why, with --reason: users whose jobs wait see it")
     if args.preview:
@@ -64,7 +64,9 @@ def _act(session: Session, args: argparse.Namespace) -> bool:
         if args.json:
             show_json(found)
         else:
-            print("\n\n".join(f"{what} held: {foreseen(one, session.now)}" for what, one in found.items()))
+            print(
+                "\n\n".join(f"{what} held: {format_preview(one, session.now)}" for what, one in found.items())
+            )
         return True
     held = client.holds() if not names else []
     for kind, name in names:
@@ -72,10 +74,12 @@ def _act(session: Session, args: argparse.Namespace) -> bool:
     if args.json:
         show_json({"holds": held})
     else:
-        print(_table(held, session.now) if held else "nothing is held")
+        print(_holds_table(held, session.now) if held else "nothing is held")
     return True
 
 
-def _table(held: list[HoldView], now: int) -> str:
-    lines = [(one["kind"], one["name"], moment(one["since"], now), one["by"], one["reason"]) for one in held]
-    return table(("KIND", "NAME", "SINCE", "BY", "REASON"), lines, last=12)
+def _holds_table(held: list[HoldView], now: int) -> str:
+    lines = [
+        (one["kind"], one["name"], format_time(one["since"], now), one["by"], one["reason"]) for one in held
+    ]
+    return format_table(("KIND", "NAME", "SINCE", "BY", "REASON"), lines, last=12)

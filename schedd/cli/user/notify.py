@@ -6,8 +6,8 @@ import argparse
 import re
 from collections.abc import Sequence
 
-from schedd.cli.user.asking import Session, answer, parser, show_json
-from schedd.cli.user.text import span, table
+from schedd.cli.user.asking import Session, make_command_parser, run_command, show_json
+from schedd.cli.user.text import format_duration, format_table
 from schedd.client import ClientError
 from schedd.client.answers import NoticesView, NoticeView
 
@@ -19,7 +19,7 @@ _SPAN = re.compile(r"(\d+)([mhd]?)")
 
 def make_parser(name: str = "schedd notify") -> argparse.ArgumentParser:
     """Its options."""
-    found = parser(
+    found = make_command_parser(
         name,
         "Be told when the start of a job moved by more than you say, or comes soon, or when it can no longer "
         "end by its deadline: by mail, or by a command that the site offers. Nobody is told who did not ask. "
@@ -54,10 +54,10 @@ def make_parser(name: str = "schedd notify") -> argparse.ArgumentParser:
 
 def run(argv: Sequence[str], name: str = "schedd notify") -> int:
     """The command."""
-    return answer(make_parser(name), _act, argv)
+    return run_command(make_parser(name), _run_action, argv)
 
 
-def _act(session: Session, args: argparse.Namespace) -> bool:
+def _run_action(session: Session, args: argparse.Namespace) -> bool:
     client = session.client
     if args.act == "remove":
         found = client.remove_notice(args.number)
@@ -66,8 +66,8 @@ def _act(session: Session, args: argparse.Namespace) -> bool:
             raise ClientError("say when: --moved SPAN, --before SPAN, --lost, or several of them")
         found = client.add_notice(
             job=args.job,
-            moved=_seconds("--moved", args.moved),
-            ahead=_seconds("--before", args.before),
+            moved=_parse_span("--moved", args.moved),
+            ahead=_parse_span("--before", args.before),
             lost=args.lost,
             way="command" if args.command is not None else "mail",
             to=args.command if args.command is not None else args.mail,
@@ -77,11 +77,11 @@ def _act(session: Session, args: argparse.Namespace) -> bool:
     if args.json:
         show_json(found)
     else:
-        print(_table(found["notices"]) if found["notices"] else _none(found))
+        print(_notices_table(found["notices"]) if found["notices"] else _no_notices_text(found))
     return True
 
 
-def _seconds(option: str, text: str | None) -> int | None:
+def _parse_span(option: str, text: str | None) -> int | None:
     if text is None:
         return None
     read = _SPAN.fullmatch(text)
@@ -90,21 +90,21 @@ def _seconds(option: str, text: str | None) -> int | None:
     return int(read[1]) * _UNITS[read[2]]
 
 
-def _none(found: NoticesView) -> str:
+def _no_notices_text(found: NoticesView) -> str:
     offered = [f"mail to {domain}" for domain in found["domains"]] + [*found["commands"]]
     return f"you are told of nothing; this site offers: {', '.join(offered) or 'nothing'}"
 
 
-def _table(found: list[NoticeView]) -> str:
+def _notices_table(found: list[NoticeView]) -> str:
     lines = [
         (
             str(one["number"]),
             one["job"] or "all own",
-            span(one["moved"]) if one["moved"] is not None else "-",
-            span(one["ahead"]) if one["ahead"] is not None else "-",
+            format_duration(one["moved"]) if one["moved"] is not None else "-",
+            format_duration(one["ahead"]) if one["ahead"] is not None else "-",
             "lost" if one["lost"] else "-",
             one["to"] if one["way"] == "mail" else f"command {one['to']}",
         )
         for one in found
     ]
-    return table(("NUMBER", "JOBS", "MOVED BY", "BEFORE", "DEADLINE", "TO"), lines, right="0", last=12)
+    return format_table(("NUMBER", "JOBS", "MOVED BY", "BEFORE", "DEADLINE", "TO"), lines, right="0", last=12)

@@ -3,8 +3,8 @@
 import argparse
 from collections.abc import Sequence
 
-from schedd.cli.user.asking import Session, answer, parser, show_json
-from schedd.cli.user.text import amount, rows
+from schedd.cli.user.asking import Session, make_command_parser, run_command, show_json
+from schedd.cli.user.text import format_amount, format_rows
 from schedd.client.answers import ObjectivesView, ObjectiveValue
 
 __all__ = ["make_parser", "run"]
@@ -12,7 +12,7 @@ __all__ = ["make_parser", "run"]
 
 def make_parser(name: str = "schedd objectives") -> argparse.ArgumentParser:
     """Its options."""
-    return parser(
+    return make_command_parser(
         name,
         "Say what the plan is worth by each objective, over all that runs or is planned: times, lateness, "
         "energy, cost, fairness. Less is better.",
@@ -21,10 +21,10 @@ def make_parser(name: str = "schedd objectives") -> argparse.ArgumentParser:
 
 def run(argv: Sequence[str], name: str = "schedd objectives") -> int:
     """The command."""
-    return answer(make_parser(name), _show, argv)
+    return run_command(make_parser(name), _show_objectives, argv)
 
 
-def _show(session: Session, args: argparse.Namespace) -> bool:
+def _show_objectives(session: Session, args: argparse.Namespace) -> bool:
     found: ObjectivesView = session.client.objectives()
     if args.json:
         show_json(found)
@@ -32,18 +32,18 @@ def _show(session: Session, args: argparse.Namespace) -> bool:
     lines = [
         (
             one["objective"],
-            _told(one),
+            _format_value(one),
         )
         for one in found["objectives"]
     ]
-    print(rows(lines))
+    print(format_rows(lines))
     return True
 
 
-def _told(one: ObjectiveValue) -> str:
+def _format_value(one: ObjectiveValue) -> str:
     if one["value"] is None:
         return f"not known: {one['why']}"
-    told = amount(one["value"], one["unit"])
+    told = format_amount(one["value"], one["unit"])
     if one["expected"] is None:
         return told
-    return f"{told}, {amount(one['expected'], one['unit'])} expected"
+    return f"{told}, {format_amount(one['expected'], one['unit'])} expected"

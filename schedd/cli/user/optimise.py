@@ -4,18 +4,18 @@ import argparse
 from collections.abc import Sequence
 from itertools import islice
 
-from schedd.cli.user.asking import Session, answer, parser, show_json
-from schedd.cli.user.text import amount, moment, rows, span, table
+from schedd.cli.user.asking import Session, make_command_parser, run_command, show_json
+from schedd.cli.user.text import format_amount, format_duration, format_rows, format_table, format_time
 from schedd.client.answers import CriterionChange, SearchView
 
-__all__ = ["changes", "make_parser", "objectives", "run"]
+__all__ = ["criterion_rows", "make_parser", "objective_rows", "run"]
 
-_NAMED = 8
+_MAX_SEARCHES = 8
 
 
 def make_parser(name: str = "schedd optimise") -> argparse.ArgumentParser:
     """Its options."""
-    found = parser(
+    found = make_command_parser(
         name,
         "Look for a better plan now, take it over, and say what it gained; no promise is broken by it. Needs "
         "the role operator or admin.",
@@ -26,16 +26,16 @@ def make_parser(name: str = "schedd optimise") -> argparse.ArgumentParser:
 
 def run(argv: Sequence[str], name: str = "schedd optimise") -> int:
     """The command."""
-    return answer(make_parser(name), _act, argv)
+    return run_command(make_parser(name), _run_action, argv)
 
 
-def _act(session: Session, args: argparse.Namespace) -> bool:
+def _run_action(session: Session, args: argparse.Namespace) -> bool:
     if args.show:
-        found = list(islice(session.client.searches(), _NAMED))
+        found = list(islice(session.client.searches(), _MAX_SEARCHES))
         if args.json:
             show_json({"searches": found})
         else:
-            print(_list(found, session.now) if found else "there were no searches yet")
+            print(_searches_table(found, session.now) if found else "there were no searches yet")
         return True
     run = session.client.optimise()
     if args.json:
@@ -43,45 +43,50 @@ def _act(session: Session, args: argparse.Namespace) -> bool:
     elif run is None:
         print("there is nothing to search: fewer than two jobs could be moved")
     else:
-        print(rows(list(_rows(run))))
+        print(format_rows(list(_search_rows(run))))
     return True
 
 
-def _rows(run: SearchView) -> list[tuple[str, str]]:
+def _search_rows(run: SearchView) -> list[tuple[str, str]]:
     lines = [
         ("search", f"{run['kind']}, {run['seconds']:.1f} s, {run['tried']} moves tried; {run['ended']}"),
         ("moved", f"{run['taken']} of {run['jobs']} jobs in the plan"),
     ]
-    return lines + changes(run) + objectives(run)
+    return lines + criterion_rows(run) + objective_rows(run)
 
 
-def objectives(run: SearchView) -> list[tuple[str, str]]:
+def objective_rows(run: SearchView) -> list[tuple[str, str]]:
     """What the plan itself gained or lost by objectives that are no criteria."""
     named = {one["criterion"] for one in run["criteria"]}
     return [
-        (one["objective"], f"{amount(one['before'], one['unit'])} -> {amount(one['after'], one['unit'])}")
+        (
+            one["objective"],
+            f"{format_amount(one['before'], one['unit'])} -> {format_amount(one['after'], one['unit'])}",
+        )
         for one in run["objectives"]
         if one["objective"] not in named and one["before"] != one["after"]
     ]
 
 
-def changes(run: SearchView) -> list[tuple[str, str]]:
+def criterion_rows(run: SearchView) -> list[tuple[str, str]]:
     """The criteria that a search changed, as rows."""
-    return [(one["criterion"], _change(one)) for one in run["criteria"] if one["before"] != one["after"]]
+    return [
+        (one["criterion"], _format_change(one)) for one in run["criteria"] if one["before"] != one["after"]
+    ]
 
 
-def _change(one: CriterionChange) -> str:
+def _format_change(one: CriterionChange) -> str:
     if one["unit"] == "s":
-        return f"{span(round(one['before']))} -> {span(round(one['after']))}"
+        return f"{format_duration(round(one['before']))} -> {format_duration(round(one['after']))}"
     return f"{one['before']:.3f} -> {one['after']:.3f}"
 
 
-def _list(found: list[SearchView], now: int) -> str:
-    return table(
+def _searches_table(found: list[SearchView], now: int) -> str:
+    return format_table(
         ("STARTED", "KIND", "SECONDS", "JOBS", "MOVED", "GAIN", "WHY"),
         [
             (
-                moment(one["started"], now),
+                format_time(one["started"], now),
                 one["kind"],
                 f"{one['seconds']:.1f}",
                 str(one["jobs"]),

@@ -3,19 +3,26 @@
 import argparse
 from collections.abc import Sequence
 
-from schedd.cli.user.asking import Session, answer, parser, show_json
-from schedd.cli.user.text import amount, moment, natural, rows, span, table
+from schedd.cli.user.asking import Session, make_command_parser, run_command, show_json
+from schedd.cli.user.text import (
+    format_amount,
+    format_duration,
+    format_rows,
+    format_table,
+    format_time,
+    natural_key,
+)
 from schedd.client import ClientError
 from schedd.client.answers import AlternativesView, AppliedPlan, OfferedMove, PlanSet
 
 __all__ = ["make_parser", "run"]
 
-_MOVES = 30
+_MAX_MOVES_SHOWN = 30
 
 
 def make_parser(name: str = "schedd pareto") -> argparse.ArgumentParser:
     """Its options."""
-    found = parser(
+    found = make_command_parser(
         name,
         "Look for alternatives to the live plan, of which none is better than another by all objectives; "
         "compare them; put one in force. None of them breaks a promise, or is worse than the live plan by "
@@ -46,10 +53,10 @@ def make_parser(name: str = "schedd pareto") -> argparse.ArgumentParser:
 
 def run(argv: Sequence[str], name: str = "schedd pareto") -> int:
     """The command."""
-    return answer(make_parser(name), _act, argv)
+    return run_command(make_parser(name), _run_action, argv)
 
 
-def _act(session: Session, args: argparse.Namespace) -> bool:
+def _run_action(session: Session, args: argparse.Namespace) -> bool:
     client = session.client
     if args.act == "stop":
         stopped = client.stop_alternatives()
@@ -63,29 +70,29 @@ def _act(session: Session, args: argparse.Namespace) -> bool:
             evaluations=args.evaluations,
             population=args.population,
             seed=args.seed,
-            weights=_weights(args.weight),
+            weights=_parse_weights(args.weight),
         )
-        show_json(found) if args.json else print(_told(found, session.now))
+        show_json(found) if args.json else print(_alternatives_text(found, session.now))
         return True
     found = client.alternatives()
     kept = found["set"]
     if args.act is None:
-        show_json(found) if args.json else print(_told(found, session.now))
+        show_json(found) if args.json else print(_alternatives_text(found, session.now))
         return True
     if kept is None:
         raise ClientError("no alternatives were sought yet: schedd pareto seek")
     if args.act == "apply":
         done = client.apply_alternative(kept["number"], args.plan, tolerance=args.tolerance / 100)
-        show_json(done) if args.json else print(_applied(done))
+        show_json(done) if args.json else print(_applied_text(done))
         return True
     plan = next((one for one in kept["plans"] if one["number"] == args.plan), None)
     if plan is None:
         raise ClientError(f"there is no plan {args.plan}; there are {len(kept['plans'])}")
-    show_json(plan) if args.json else print(_moves(plan["moves"], session.now))
+    show_json(plan) if args.json else print(_moves_table(plan["moves"], session.now))
     return True
 
 
-def _weights(words: Sequence[str]) -> dict[str, float] | None:
+def _parse_weights(words: Sequence[str]) -> dict[str, float] | None:
     found = {}
     for word in words:
         name, equals, value = word.partition("=")
@@ -98,72 +105,77 @@ def _weights(words: Sequence[str]) -> dict[str, float] | None:
     return found or None
 
 
-def _told(found: AlternativesView, now: int) -> str:
+def _alternatives_text(found: AlternativesView, now: int) -> str:
     kept = found["set"]
     if kept is None:
         return "no alternatives were sought yet: schedd pareto seek"
     weights = ", ".join(f"{name} {weight:g}" for name, weight in kept["weights"].items())
-    head = rows(
+    head = format_rows(
         [
-            ("sought", f"{moment(kept['as_of'], now)}, {kept['seconds']:.1f} s, seed {kept['seed']}"),
-            ("tried", f"{kept['tried']} plans of {kept['jobs']} jobs; {_left_out(kept)}"),
+            ("sought", f"{format_time(kept['as_of'], now)}, {kept['seconds']:.1f} s, seed {kept['seed']}"),
+            ("tried", f"{kept['tried']} plans of {kept['jobs']} jobs; {_discarded_text(kept)}"),
             ("front", f"hypervolume {kept['hypervolume']:.3f}"),
             ("weights", weights),
             ("since then", f"{found['drift']:.0%} of the jobs came, went or moved"),
         ]
     )
-    return f"{head}\n\n{_plans(kept)}"
+    return f"{head}\n\n{_plans_table(kept)}"
 
 
-def _left_out(kept: PlanSet) -> str:
+def _discarded_text(kept: PlanSet) -> str:
     return f"{kept['homeless']} left a job without a place in time, {kept['worse']} are worse by the weights"
 
 
-def _plans(kept: PlanSet) -> str:
+def _plans_table(kept: PlanSet) -> str:
     if not kept["plans"]:
         return "no plan is better by any objective and as good by the weights"
     names, units, live = list(kept["units"]), kept["units"], kept["live"]
-    lines = [("live", *(amount(live[name], units[name]) for name in names), "")]
+    lines = [("live", *(format_amount(live[name], units[name]) for name in names), "")]
     for plan in kept["plans"]:
-        values = [_against(plan["values"][name], live[name]) for name in names]
+        values = [_format_relative(plan["values"][name], live[name]) for name in names]
         lines.append((str(plan["number"]), *values, str(len(plan["moves"]))))
     heads = ("PLAN", *(name.upper() for name in names), "MOVED")
-    return table(heads, lines, right="".join(str(i) for i in range(1, len(heads))))
+    return format_table(heads, lines, right="".join(str(i) for i in range(1, len(heads))))
 
 
-def _against(value: float, live: float) -> str:
+def _format_relative(value: float, live: float) -> str:
     return f"{100 * (value / live - 1):+.1f} %" if live else f"{value:g}"
 
 
-def _moves(moves: Sequence[OfferedMove], now: int) -> str:
-    ordered = sorted(moves, key=lambda one: (-abs(one["after"] - one["before"]), natural(one["job"])))
-    shown = table(
+def _moves_table(moves: Sequence[OfferedMove], now: int) -> str:
+    ordered = sorted(moves, key=lambda one: (-abs(one["after"] - one["before"]), natural_key(one["job"])))
+    shown = format_table(
         ("JOB", "OWNER", "STARTS", "BY", "PROMISED", "NODES"),
         [
             (
                 one["job"],
                 one["owner"].partition("@")[0],
-                moment(one["after"], now),
-                _by(one["after"] - one["before"]),
-                moment(one["promised"], now) if one["promised"] is not None else "-",
+                format_time(one["after"], now),
+                _format_shift(one["after"] - one["before"]),
+                format_time(one["promised"], now) if one["promised"] is not None else "-",
                 ", ".join(one["nodes"]),
             )
-            for one in ordered[:_MOVES]
+            for one in ordered[:_MAX_MOVES_SHOWN]
         ],
     )
-    more = len(ordered) - _MOVES
+    more = len(ordered) - _MAX_MOVES_SHOWN
     return shown + (f"\nand {more} more: --json has them all" if more > 0 else "")
 
 
-def _by(seconds: int) -> str:
-    return f"{span(abs(seconds))} {'later' if seconds > 0 else 'sooner'}" if seconds else "elsewhere"
+def _format_shift(seconds: int) -> str:
+    return (
+        f"{format_duration(abs(seconds))} {'later' if seconds > 0 else 'sooner'}" if seconds else "elsewhere"
+    )
 
 
-def _applied(done: AppliedPlan) -> str:
+def _applied_text(done: AppliedPlan) -> str:
     lines = [("moved", f"{done['moved']} jobs")]
     lines += [
-        (one["objective"], f"{amount(one['before'], one['unit'])} -> {amount(one['after'], one['unit'])}")
+        (
+            one["objective"],
+            f"{format_amount(one['before'], one['unit'])} -> {format_amount(one['after'], one['unit'])}",
+        )
         for one in done["objectives"]
         if one["before"] != one["after"]
     ]
-    return rows(lines)
+    return format_rows(lines)

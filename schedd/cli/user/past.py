@@ -3,17 +3,19 @@
 from collections.abc import Iterator
 
 from schedd.cli.user.asking import Session, show_json
-from schedd.cli.user.text import few, moment, rows, span, wrapped
-from schedd.cli.user.words import when
+from schedd.cli.user.text import format_duration, format_rows, format_time, shorten_list, wrap_indented
+from schedd.cli.user.words import format_time_and_distance
 from schedd.client import Refused
 from schedd.client.answers import EndedJobView
 
-__all__ = ["past"]
+__all__ = ["show_ended_job"]
 
-_NODES = 6
+_MAX_NODES_SHOWN = 6
 
 
-def past(session: Session, wanted: str, error: Refused, *, as_json: bool, briefly: bool = False) -> bool:
+def show_ended_job(
+    session: Session, wanted: str, error: Refused, *, as_json: bool, briefly: bool = False
+) -> bool:
     """Print what is kept of the job that the daemon does not plan any more; whether its start is known.
 
     Raises Refused: ``error`` where it is not about an unknown job, or what the daemon says now.
@@ -31,37 +33,44 @@ def past(session: Session, wanted: str, error: Refused, *, as_json: bool, briefl
     # The log may know of a job before the plan does, and of its end later than that.
     stands = "is not in the plan now" if found["ended"] is None else "is over"
     print(f"job {history['job']}{name}: {found['owner']}, {found['queue']}, {stands}\n")
-    print(rows(list(_rows(found, now, briefly=briefly))))
+    print(format_rows(list(_job_rows(found, now, briefly=briefly))))
     if not briefly and found["moments"]:
         print("\nWhat happened to it:")
         for one in found["moments"]:
-            start = [moment(one["start"], now)] if one["start"] is not None else []
+            start = [format_time(one["start"], now)] if one["start"] is not None else []
             kind = [] if one["kind"] == "event" else [f"{one['kind']} {one['decision']}".rstrip()]
             words = [one["words"]] if one["words"] else []
-            print(wrapped(f"{moment(one['time'], now)}  {': '.join(kind + words + start)}"))
+            print(wrap_indented(f"{format_time(one['time'], now)}  {': '.join(kind + words + start)}"))
     return found["started"] is not None
 
 
-def _rows(found: EndedJobView, now: int, *, briefly: bool) -> Iterator[tuple[str, str]]:
+def _job_rows(found: EndedJobView, now: int, *, briefly: bool) -> Iterator[tuple[str, str]]:
     if not briefly:
         asks = ", ".join(f"{name}={value}" for name, value in sorted(found["resources"].items()))
         yield "asked for", asks or "nothing in particular"
-    yield "submitted", when(found["submitted"], now)
+    yield "submitted", format_time_and_distance(found["submitted"], now)
     started, ended, told = found["started"], found["ended"], found["displayed_start"]
     if started is not None:
-        yield "started", when(started, now) + (f", run {found['runs']}" if found["runs"] > 1 else "")
-        yield "on", few(found["nodes"], _NODES)
+        yield (
+            "started",
+            format_time_and_distance(started, now) + (f", run {found['runs']}" if found["runs"] > 1 else ""),
+        )
+        yield "on", shorten_list(found["nodes"], _MAX_NODES_SHOWN)
         if told is not None:
             off = started - told
-            how = "as told" if not off else f"{span(abs(off))} {'later' if off > 0 else 'earlier'} than told"
-            yield "told", f"{moment(told, now)}: it started {how}"
+            how = (
+                "as told"
+                if not off
+                else f"{format_duration(abs(off))} {'later' if off > 0 else 'earlier'} than told"
+            )
+            yield "told", f"{format_time(told, now)}: it started {how}"
     else:
         yield "started", "never"
     if found["promised_start"] is not None:
-        yield "promised", f"no later than {moment(found['promised_start'], now)}"
+        yield "promised", f"no later than {format_time(found['promised_start'], now)}"
     if ended is None:
         yield "ended", "not noted yet"
     else:
         how = {"deleted": ", deleted", "gone": ", when the server listed it no more"}.get(found["how"], "")
         status = f", exit status {found['exit_status']}" if found["exit_status"] is not None else ""
-        yield "ended", when(ended, now) + how + status
+        yield "ended", format_time_and_distance(ended, now) + how + status

@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Sequence
 
-from schedd.cli.user.asking import Session, answer, parser, show_json
+from schedd.cli.user.asking import Session, make_command_parser, run_command, show_json
 
 __all__ = ["make_parser", "run"]
 
@@ -14,14 +14,14 @@ _MORE = "It holds over restarts. Needs the role operator or admin; on the daemon
 def make_parser(name: str = "schedd pause") -> argparse.ArgumentParser:
     """Its options."""
     about = "Start no jobs of a cluster until `schedd resume`; the plan goes on."
-    found = parser(name, about, _MORE, of_cluster=True)
+    found = make_command_parser(name, about, _MORE, of_cluster=True)
     found.add_argument("--reason", default="an admin's order", help="shown to all users")
     return found
 
 
 def run(argv: Sequence[str], name: str = "schedd pause") -> int:
     """Pause; returns the exit code."""
-    return answer(make_parser(name), _pause, argv, acts=True)
+    return run_command(make_parser(name), _pause, argv, acts=True)
 
 
 def _pause(session: Session, args: argparse.Namespace) -> bool:

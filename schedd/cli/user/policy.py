@@ -6,19 +6,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from schedd.cli.user.asking import Session, answer, parser, show_json
-from schedd.cli.user.foreseen import foreseen
-from schedd.cli.user.optimise import changes
-from schedd.cli.user.text import rows
+from schedd.cli.user.asking import Session, make_command_parser, run_command, show_json
+from schedd.cli.user.foreseen import format_preview
+from schedd.cli.user.optimise import criterion_rows
+from schedd.cli.user.text import format_rows
 from schedd.client import ClientError
 from schedd.client.answers import PolicyPreview, PolicyView
 
-__all__ = ["make_parser", "run", "wanted"]
+__all__ = ["make_parser", "merge_policy", "run"]
 
 
 def make_parser(name: str = "schedd policy") -> argparse.ArgumentParser:
     """Its options."""
-    found = parser(
+    found = make_command_parser(
         name,
         "Show the site's policy in force: limits, weights, classes, shares, licences, standing reservations. "
         "Or try another one out, put it in force, withdraw it. It goes before the settings until it is "
@@ -41,30 +41,30 @@ def make_parser(name: str = "schedd policy") -> argparse.ArgumentParser:
 
 def run(argv: Sequence[str], name: str = "schedd policy") -> int:
     """The command."""
-    return answer(make_parser(name), _act, argv)
+    return run_command(make_parser(name), _run_action, argv)
 
 
-def _act(session: Session, args: argparse.Namespace) -> bool:
+def _run_action(session: Session, args: argparse.Namespace) -> bool:
     client = session.client
     if args.act == "preview":
-        found = client.preview_policy(wanted(args.what, client.policy()["site"], args.cluster))
-        show_json(found) if args.json else print(_preview(found, session.now))
+        found = client.preview_policy(merge_policy(args.what, client.policy()["site"], args.cluster))
+        show_json(found) if args.json else print(_format_policy_preview(found, session.now))
         return True
     if args.act == "set":
-        policy = client.set_policy(wanted(args.what, client.policy()["site"], args.cluster))
+        policy = client.set_policy(merge_policy(args.what, client.policy()["site"], args.cluster))
     else:
         policy = client.withdraw_policy() if args.act == "withdraw" else client.policy()
-    show_json(policy) if args.json else print(_policy(policy))
+    show_json(policy) if args.json else print(_format_policy(policy))
     return True
 
 
-def wanted(words: Sequence[str], now: Mapping[str, Any], cluster: str | None = None) -> dict[str, Any]:
+def merge_policy(words: Sequence[str], now: Mapping[str, Any], cluster: str | None = None) -> dict[str, Any]:
     """The policy that the words mean: a file, or changes to the one in force.
 
     A file may be a whole schedd.toml, of which the policy of ``cluster`` counts. Raises ClientError.
     """
     if len(words) == 1 and "=" not in words[0]:
-        return _site_of(_read(Path(words[0])), words[0], cluster)
+        return _extract_site(_read_file(Path(words[0])), words[0], cluster)
     site: dict[str, Any] = json.loads(json.dumps(now))
     for word in words:
         key, equals, value = word.partition("=")
@@ -75,11 +75,11 @@ def wanted(words: Sequence[str], now: Mapping[str, Any], cluster: str | None = N
             path = path[3:]
         if not all(path):
             raise ClientError(f"{word}: no key stands before =")
-        _put(site, path, value.strip())
+        _set_value(site, path, value.strip())
     return site
 
 
-def _put(site: dict[str, Any], path: Sequence[str], value: str) -> None:
+def _set_value(site: dict[str, Any], path: Sequence[str], value: str) -> None:
     table: Any = site
     for name in path[:-1]:
         table = table.setdefault(name, {})
@@ -88,10 +88,10 @@ def _put(site: dict[str, Any], path: Sequence[str], value: str) -> None:
     if not value:
         table.pop(path[-1], None)
         return
-    table[path[-1]] = _value(value)
+    table[path[-1]] = _parse_value(value)
 
 
-def _value(text: str) -> Any:
+def _parse_value(text: str) -> Any:
     """A value in JSON or TOML; any other text as it is."""
     import tomllib  # noqa: PLC0415  (only who changes a policy pays for it)
 
@@ -105,7 +105,7 @@ def _value(text: str) -> Any:
         return text
 
 
-def _site_of(found: dict[str, Any], file: str, cluster: str | None) -> dict[str, Any]:
+def _extract_site(found: dict[str, Any], file: str, cluster: str | None) -> dict[str, Any]:
     """The policy of a file: all of it, or the table [clusters.NAME.site] of a schedd.toml."""
     clusters = found.get("clusters")
     if not isinstance(clusters, dict):
@@ -119,7 +119,7 @@ def _site_of(found: dict[str, Any], file: str, cluster: str | None) -> dict[str,
     return site
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read_file(path: Path) -> dict[str, Any]:
     import tomllib  # noqa: PLC0415  (only who has such a file pays for it)
 
     try:
@@ -133,16 +133,16 @@ def _read(path: Path) -> dict[str, Any]:
     return plain
 
 
-def _policy(policy: PolicyView) -> str:
+def _format_policy(policy: PolicyView) -> str:
     version = policy["version"]
     title = f"version {version}, set while the daemon runs" if version else "that of the settings"
     return f"{title}\n{json.dumps(policy['site'], indent=2, ensure_ascii=False)}"
 
 
-def _preview(found: PolicyPreview, now: int) -> str:
-    text = foreseen(found, now)
+def _format_policy_preview(found: PolicyPreview, now: int) -> str:
+    text = format_preview(found, now)
     run = found["search"]
     if run is None:
         return text
-    lines = [("moved", f"{run['moved']} of {run['jobs']} jobs"), *changes(run)]
-    return f"{text}\n\nA search under these criteria, on a copy of the plan:\n{rows(lines)}"
+    lines = [("moved", f"{run['moved']} of {run['jobs']} jobs"), *criterion_rows(run)]
+    return f"{text}\n\nA search under these criteria, on a copy of the plan:\n{format_rows(lines)}"

@@ -3,8 +3,8 @@
 import argparse
 from collections.abc import Sequence
 
-from schedd.cli.user.asking import Session, answer, parser, show_json
-from schedd.cli.user.hold import named, with_names
+from schedd.cli.user.asking import Session, make_command_parser, run_command, show_json
+from schedd.cli.user.hold import add_target_options, named_targets
 from schedd.client import ClientError
 from schedd.client.answers import HoldView
 
@@ -14,16 +14,16 @@ __all__ = ["make_parser", "run"]
 def make_parser(name: str = "schedd release") -> argparse.ArgumentParser:
     """Its options."""
     about = "Plan for nodes or queues again that `schedd hold` held. Needs the role operator or admin."
-    return with_names(parser(name, about))
+    return add_target_options(make_command_parser(name, about))
 
 
 def run(argv: Sequence[str], name: str = "schedd release") -> int:
     """The command."""
-    return answer(make_parser(name), _act, argv)
+    return run_command(make_parser(name), _run_action, argv)
 
 
-def _act(session: Session, args: argparse.Namespace) -> bool:
-    names = named(args)
+def _run_action(session: Session, args: argparse.Namespace) -> bool:
+    names = named_targets(args)
     if not names:
         raise ClientError("name what to release: -w NODE, -q QUEUE; `schedd hold` shows what is held")
     held: list[HoldView] = []

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from schedd.cli.user import federated
-from schedd.cli.user.asking import EXIT_CODES, described, exit_code, show_json
-from schedd.cli.user.reservation import time_of
-from schedd.cli.user.text import moment, span, table
+from schedd.cli.user.asking import EXIT_CODES, make_described_parser, run_with_exit_code, show_json
+from schedd.cli.user.reservation import parse_time
+from schedd.cli.user.text import format_duration, format_table, format_time
 from schedd.client import Client, ClientError, find_endpoint
 
 __all__ = ["make_parser", "run"]
@@ -20,7 +20,7 @@ _QUEUES: Final = ("CLUSTER", "QUEUE", "ENDED", "LATE", "MEAN WAIT", "LONGEST", "
 
 def make_parser(name: str = "schedd report") -> argparse.ArgumentParser:
     """Its options."""
-    found = described(
+    found = make_described_parser(
         name,
         "Show for each cluster over a period: its share of the work beside the share of the cpus that it "
         "has, how much of its cpus and licences was in use of what there was and was asked for, how many of "
@@ -32,7 +32,7 @@ def make_parser(name: str = "schedd report") -> argparse.ArgumentParser:
     add("--since", metavar="TIME", help="start of the period (default: a day before its end)")
     add("--until", metavar="TIME", help="end of the period (default: now)")
     add("--cluster", metavar="NAME", default="", help="only this cluster")
-    federated.add_option(found, "clusters")
+    federated.add_federation_option(found, "clusters")
     add("--json", action="store_true", help="print the answer as JSON")
     add("--url", metavar="URL", help="address of the daemon: http://HOST:PORT, https://HOST or unix:/PATH")
     return found
@@ -40,18 +40,18 @@ def make_parser(name: str = "schedd report") -> argparse.ArgumentParser:
 
 def run(argv: Sequence[str]) -> int:
     """The command."""
-    return exit_code(make_parser(), _show, argv)
+    return run_with_exit_code(make_parser(), _show_report, argv)
 
 
-def _show(args: argparse.Namespace) -> bool:
+def _show_report(args: argparse.Namespace) -> bool:
     now = int(time.time())
-    since = time_of(args.since, now) if args.since else None
-    until = time_of(args.until, now) if args.until else None
+    since = parse_time(args.since, now) if args.since else None
+    until = parse_time(args.until, now) if args.until else None
     if since is None and until is not None:
         since = until - _DAY
     found: Mapping[str, Any]
     if args.federation:
-        with federated.client(args.url) as federation:
+        with federated.connect_federation(args.url) as federation:
             found = federation.balance(since=since, until=until)
     else:
         endpoint = find_endpoint()
@@ -63,55 +63,55 @@ def _show(args: argparse.Namespace) -> bool:
     if args.json:
         show_json({**found, "clusters": rows})
         return True
-    print(f"{moment(found['since'], now)} to {moment(found['until'], now)}\n")
+    print(f"{format_time(found['since'], now)} to {format_time(found['until'], now)}\n")
     told = [one for one in rows if not one.get("why")]
     if told:
-        print(table(_HEADS, [_line(one) for one in told], right="12345678"))
+        print(format_table(_HEADS, [_cluster_cells(one) for one in told], right="12345678"))
     for one in rows:
         if one.get("why"):
             print(f"{one['cluster']}: {one['why']}")
         elif not one["kept"]:
             print(f"{one['cluster']}: without a database nothing is kept of jobs that ended")
-    queues = [_queue(one["cluster"], queue) for one in told for queue in one["queues"]]
+    queues = [_queue_cells(one["cluster"], queue) for one in told for queue in one["queues"]]
     if queues:
         print()
-        print(table(_QUEUES, queues, right="234567"))
+        print(format_table(_QUEUES, queues, right="234567"))
     return bool(told)
 
 
-def _line(one: Mapping[str, Any]) -> tuple[str, ...]:
-    licences = [f"{licence['name']} {_share(licence['share'])}" for licence in one["licences"]]
+def _cluster_cells(one: Mapping[str, Any]) -> tuple[str, ...]:
+    licences = [f"{licence['name']} {_format_share(licence['share'])}" for licence in one["licences"]]
     slowdown = one["slowdown"]
     return (
         one["cluster"],
-        _share(one["share"]),
-        _share(one["optimal"]),
+        _format_share(one["share"]),
+        _format_share(one["optimal"]),
         f"{one['cpus']:.0f}",
-        _share(one["processors"]),
+        _format_share(one["processors"]),
         ", ".join(licences) or "-",
         str(one["ended"]),
-        _of(one["late"], one["with_deadline"]),
+        _format_ratio(one["late"], one["with_deadline"]),
         f"{slowdown:.2f}" if slowdown is not None else "-",
     )
 
 
-def _queue(cluster: str, one: Mapping[str, Any]) -> tuple[str, ...]:
+def _queue_cells(cluster: str, one: Mapping[str, Any]) -> tuple[str, ...]:
     mean, longest = one["mean_wait"], one["longest_wait"]
     return (
         cluster,
         one["queue"],
         str(one["ended"]),
-        _of(one["late"], one["with_deadline"]),
-        span(round(mean)) if mean is not None else "-",
-        span(longest) if longest is not None else "-",
+        _format_ratio(one["late"], one["with_deadline"]),
+        format_duration(round(mean)) if mean is not None else "-",
+        format_duration(longest) if longest is not None else "-",
         str(one["waiting"]),
-        span(one["longest_waiting"]) if one["waiting"] else "-",
+        format_duration(one["longest_waiting"]) if one["waiting"] else "-",
     )
 
 
-def _share(part: float | None) -> str:
+def _format_share(part: float | None) -> str:
     return f"{100 * part:.1f} %" if part is not None else "-"
 
 
-def _of(late: int, of: int) -> str:
-    return f"{late} of {of}, {_share(late / of)}" if of else "-"
+def _format_ratio(late: int, of: int) -> str:
+    return f"{late} of {of}, {_format_share(late / of)}" if of else "-"

@@ -5,12 +5,12 @@ import re
 from collections.abc import Sequence
 from datetime import datetime
 
-from schedd.cli.user.asking import Session, answer, parser, show_json
-from schedd.cli.user.text import few, moment, span, table
+from schedd.cli.user.asking import Session, make_command_parser, run_command, show_json
+from schedd.cli.user.text import format_duration, format_table, format_time, shorten_list
 from schedd.client import ClientError
 from schedd.client.answers import ReservationView
 
-__all__ = ["make_parser", "run", "time_of"]
+__all__ = ["make_parser", "parse_time", "run"]
 
 _UNITS = {"m": 60, "h": 3_600, "d": 86_400}
 _AHEAD = re.compile(r"\+(\d+)([mhd])")
@@ -19,7 +19,7 @@ _ACCESS = ("users", "groups", "accounts", "queues")
 
 def make_parser(name: str = "schedd reservation") -> argparse.ArgumentParser:
     """Its options."""
-    found = parser(
+    found = make_command_parser(
         name,
         "Show, make or lift reservations: nodes on which no job is planned for a time (maintenance), or none "
         "but those of some users. To make or lift one needs the role operator or admin.",
@@ -30,12 +30,12 @@ def make_parser(name: str = "schedd reservation") -> argparse.ArgumentParser:
     make = acts.add_parser("add", help="create a reservation, or replace one", allow_abbrev=False)
     add = make.add_argument
     add("name", metavar="NAME")
-    add("-w", dest="nodes", metavar="NODE,…", type=_several, default=[], help="nodes, by name")
+    add("-w", dest="nodes", metavar="NODE,…", type=_split_list, default=[], help="nodes, by name")
     add(
         "-f",
         dest="features",
         metavar="FEATURE,…",
-        type=_several,
+        type=_split_list,
         default=[],
         help="nodes that have all of these features",
     )
@@ -44,7 +44,7 @@ def make_parser(name: str = "schedd reservation") -> argparse.ArgumentParser:
     add("--end", metavar="WHEN", help="end (default: none, until it is removed)")
     add("--reason", metavar="TEXT", default="", help="shown to all users")
     for who in _ACCESS:
-        add(f"--{who}", metavar="NAME,…", type=_several, default=[], help=f"{who} that may use the nodes")
+        add(f"--{who}", metavar="NAME,…", type=_split_list, default=[], help=f"{who} that may use the nodes")
     add(
         "--shorter",
         metavar="MINUTES",
@@ -59,21 +59,21 @@ def make_parser(name: str = "schedd reservation") -> argparse.ArgumentParser:
 
 def run(argv: Sequence[str], name: str = "schedd reservation") -> int:
     """The command."""
-    return answer(make_parser(name), _act, argv)
+    return run_command(make_parser(name), _run_action, argv)
 
 
-def _several(text: str) -> list[str]:
+def _split_list(text: str) -> list[str]:
     return [part for part in text.split(",") if part]
 
 
-def _act(session: Session, args: argparse.Namespace) -> bool:
+def _run_action(session: Session, args: argparse.Namespace) -> bool:
     client = session.client
     if args.act in (None, "list"):
         found = client.reservations()
         if args.json:
             show_json({"reservations": found})
         else:
-            print(_table(found, session.now) if found else "there are no reservations")
+            print(_reservations_table(found, session.now) if found else "there are no reservations")
         return True
     if args.act == "remove":
         done = client.unreserve(args.name)
@@ -83,8 +83,8 @@ def _act(session: Session, args: argparse.Namespace) -> bool:
             nodes=args.nodes,
             features=args.features,
             everywhere=args.everywhere,
-            start=time_of(args.start, session.now) if args.start is not None else None,
-            end=time_of(args.end, session.now) if args.end is not None else None,
+            start=parse_time(args.start, session.now) if args.start is not None else None,
+            end=parse_time(args.end, session.now) if args.end is not None else None,
             reason=args.reason,
             access={who: getattr(args, who) for who in _ACCESS},
             shorter=60 * args.shorter,
@@ -98,22 +98,22 @@ def _act(session: Session, args: argparse.Namespace) -> bool:
     elif made is None:
         raise ClientError(f"reservation {args.name} was not made; the daemon's log says why")
     else:
-        print(_table([made], session.now))
+        print(_reservations_table([made], session.now))
     if done["at_risk"]:
         print(f"promises put at risk by it: {done['at_risk']}")
     return True
 
 
-def _table(found: list[ReservationView], now: int) -> str:
-    return table(
+def _reservations_table(found: list[ReservationView], now: int) -> str:
+    return format_table(
         ("NAME", "FROM", "UNTIL", "NODES", "REASON"),
         [
             (
                 one["name"],
-                moment(one["start"], now),
-                moment(one["end"], now) if one["end"] is not None else "lifted",
-                "all" if one["everywhere"] else few([*one["nodes"], *one["features"]]),
-                one["reason"] + _for(one),
+                format_time(one["start"], now),
+                format_time(one["end"], now) if one["end"] is not None else "lifted",
+                "all" if one["everywhere"] else shorten_list([*one["nodes"], *one["features"]]),
+                one["reason"] + _access_suffix(one),
             )
             for one in found
         ],
@@ -121,14 +121,14 @@ def _table(found: list[ReservationView], now: int) -> str:
     )
 
 
-def _for(one: ReservationView) -> str:
+def _access_suffix(one: ReservationView) -> str:
     names = [*one["users"], *one["groups"], *one["accounts"], *one["queues"]]
     if one["shorter"]:
-        names.append(f"jobs up to {span(one['shorter'])}")
-    return f" (for {few(names)})" if names else ""
+        names.append(f"jobs up to {format_duration(one['shorter'])}")
+    return f" (for {shorten_list(names)})" if names else ""
 
 
-def time_of(text: str, now: int) -> int:
+def parse_time(text: str, now: int) -> int:
     """A moment as people write it. Raises ClientError."""
     ahead = _AHEAD.fullmatch(text)
     if ahead is not None:

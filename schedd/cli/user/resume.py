@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Sequence
 
-from schedd.cli.user.asking import Session, answer, parser, show_json
+from schedd.cli.user.asking import Session, make_command_parser, run_command, show_json
 
 __all__ = ["make_parser", "run"]
 
@@ -16,12 +16,12 @@ _MORE = (
 
 def make_parser(name: str = "schedd resume") -> argparse.ArgumentParser:
     """Its options."""
-    return parser(name, "Start jobs again, those that are due at once.", _MORE, of_cluster=True)
+    return make_command_parser(name, "Start jobs again, those that are due at once.", _MORE, of_cluster=True)
 
 
 def run(argv: Sequence[str], name: str = "schedd resume") -> int:
     """Resume; returns the exit code."""
-    return answer(make_parser(name), _resume, argv, acts=True)
+    return run_command(make_parser(name), _resume, argv, acts=True)
 
 
 def _resume(session: Session, args: argparse.Namespace) -> bool:

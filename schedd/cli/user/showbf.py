@@ -4,20 +4,20 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from schedd.cli.user.asking import Session, answer, parser, show_json
-from schedd.cli.user.text import few, natural, span, table
+from schedd.cli.user.asking import Session, make_command_parser, run_command, show_json
+from schedd.cli.user.text import format_duration, format_table, natural_key, shorten_list
 from schedd.client import ClientError
 from schedd.client.answers import Gap
 
 __all__ = ["make_parser", "run"]
 
-_AHEAD = 30 * 86_400
+_HORIZON_S = 30 * 86_400
 """Seconds; what is free for so long counts as free without limit."""
 
 
 def make_parser(name: str = "showbf") -> argparse.ArgumentParser:
     """Its options."""
-    found = parser(
+    found = make_command_parser(
         name,
         "Show what is free now and for how long: a job that asks for no more than a line says, and for no "
         "longer, starts at once. Each line counts all that is free for at least as long.",
@@ -26,7 +26,7 @@ def make_parser(name: str = "showbf") -> argparse.ArgumentParser:
     add(
         "-n",
         dest="nodes",
-        type=_count,
+        type=_parse_count,
         default=1,
         metavar="NODES",
         help="only windows with at least this many nodes",
@@ -34,7 +34,7 @@ def make_parser(name: str = "showbf") -> argparse.ArgumentParser:
     add(
         "-p",
         dest="cpus",
-        type=_count,
+        type=_parse_count,
         default=1,
         metavar="PPN",
         help="only nodes with at least this many free cpus",
@@ -43,13 +43,13 @@ def make_parser(name: str = "showbf") -> argparse.ArgumentParser:
     return found
 
 
-def _count(text: str) -> int:
+def _parse_count(text: str) -> int:
     if not text.isascii() or not text.isdecimal() or not 1 <= int(text) <= 10**9:
         raise argparse.ArgumentTypeError(f"{text}: expected a whole number from 1 on")
     return int(text)
 
 
-def _understood(args: argparse.Namespace) -> str:
+def _describe_filter(args: argparse.Namespace) -> str:
     """What was asked for, in words; empty when nothing was."""
     if (args.nodes, args.cpus, args.feature) == (1, 1, None):
         return ""
@@ -61,42 +61,42 @@ def _understood(args: argparse.Namespace) -> str:
 
 def run(argv: Sequence[str], name: str = "showbf") -> int:
     """The command."""
-    return answer(make_parser(name), _show, argv)
+    return run_command(make_parser(name), _show_free, argv)
 
 
-def _show(session: Session, args: argparse.Namespace) -> bool:
+def _show_free(session: Session, args: argparse.Namespace) -> bool:
     client, begin = session.client, session.cluster["as_of"]
-    gaps: Iterable[Gap] = client.gaps(begin=begin, end=begin + _AHEAD, cpus=args.cpus, from_begin=True)
+    gaps: Iterable[Gap] = client.gaps(begin=begin, end=begin + _HORIZON_S, cpus=args.cpus, from_begin=True)
     if args.feature is not None:
         has = {node["name"] for node in client.nodes() if args.feature in node["properties"]}
         if not has:
             raise ClientError(f"no node has the feature {args.feature}")
         gaps = (gap for gap in gaps if gap["node"] in has)
     windows = [
-        {**line, "walltime": None if line["until"] >= begin + _AHEAD else line["until"] - begin}
-        for line in lines(gaps, begin)
+        {**line, "walltime": None if line["until"] >= begin + _HORIZON_S else line["until"] - begin}
+        for line in free_windows(gaps, begin)
         if line["nodes"] >= args.nodes and line["until"] > begin
     ]
     if args.json:
         asked = {"nodes": args.nodes, "cpus": args.cpus, "feature": args.feature}
         show_json({"as_of": begin, "asked": asked, "windows": windows})
         return True
-    understood = _understood(args)
+    understood = _describe_filter(args)
     if not windows:
         print(f"nothing is free now{f': {understood}' if understood else ''}")
         return True
     if understood:
         print(f"{understood}:")
     print(
-        table(
+        format_table(
             ("CPUS", "NODES", "PER NODE", "WALLTIME", "ON"),
             [
                 (
                     str(one["cpus"]),
                     str(one["nodes"]),
                     one["per_node"],
-                    "no limit" if one["walltime"] is None else span(one["walltime"]),
-                    few(one["names"]),
+                    "no limit" if one["walltime"] is None else format_duration(one["walltime"]),
+                    shorten_list(one["names"]),
                 )
                 for one in windows
             ],
@@ -106,7 +106,7 @@ def _show(session: Session, args: argparse.Namespace) -> bool:
     return True
 
 
-def lines(gaps: Iterable[Gap], begin: int) -> list[dict[str, Any]]:
+def free_windows(gaps: Iterable[Gap], begin: int) -> list[dict[str, Any]]:
     """What is free from ``begin`` on, by until when, the longest first."""
     # A node's pieces follow each other; what is free up to a moment is the least of those before it.
     until: dict[int, dict[str, int]] = {}
@@ -132,7 +132,7 @@ def lines(gaps: Iterable[Gap], begin: int) -> list[dict[str, Any]]:
                     "nodes": len(seen),
                     "per_node": str(most) if least == most else f"{least}-{most}",
                     "until": end,
-                    "names": sorted(seen, key=natural),
+                    "names": sorted(seen, key=natural_key),
                 }
             )
     return found

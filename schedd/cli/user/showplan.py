@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from fnmatch import fnmatchcase
 
-from schedd.cli.user.asking import Session, answer, parser, show_json
-from schedd.cli.user.text import moment, natural, table, width
+from schedd.cli.user.asking import Session, make_command_parser, run_command, show_json
+from schedd.cli.user.text import format_table, format_time, natural_key, terminal_width
 from schedd.client import ClientError
 from schedd.client.answers import Bar, NodeView
 
@@ -22,7 +22,7 @@ _TICK = 12
 
 def make_parser(name: str = "showplan") -> argparse.ArgumentParser:
     """Its options."""
-    found = parser(
+    found = make_command_parser(
         name,
         "Show the plan as a chart: a line for each node, time to the right, a letter for each job.",
         f"A cell shows the job that holds most of the node then; {_IDLE} nothing is planned,\n"
@@ -37,17 +37,17 @@ def make_parser(name: str = "showplan") -> argparse.ArgumentParser:
 
 def run(argv: Sequence[str], name: str = "showplan") -> int:
     """The command."""
-    return answer(make_parser(name), _show, argv)
+    return run_command(make_parser(name), _show_plan, argv)
 
 
-def _show(session: Session, args: argparse.Namespace) -> bool:
+def _show_plan(session: Session, args: argparse.Namespace) -> bool:
     if not 0 < args.hours <= 24 * 366:
         raise ClientError(f"--hours {args.hours:g}: more than 0, at most a year")
     begin = session.cluster["as_of"]
     end = begin + max(1, int(args.hours * 3600))
     bars = list(session.client.bars(begin=begin, end=end))
     pattern = args.node if args.node is not None else "*"
-    nodes = sorted(session.client.nodes(), key=lambda node: natural(node["name"]))
+    nodes = sorted(session.client.nodes(), key=lambda node: natural_key(node["name"]))
     nodes = [node for node in nodes if fnmatchcase(node["name"], pattern)]
     if args.json:
         show_json({"begin": begin, "end": end, "jobs": bars, "nodes": nodes})
@@ -55,7 +55,7 @@ def _show(session: Session, args: argparse.Namespace) -> bool:
     if not nodes:
         print("no such nodes" if args.node else "the cluster has no nodes yet")
         return True
-    print(chart(bars, nodes, begin, end, width(), args.user))
+    print(chart(bars, nodes, begin, end, terminal_width(), args.user))
     return True
 
 
@@ -75,7 +75,7 @@ def chart(
             marks[bar["job"]] = _LETTERS[len(marks)]
         for share in here:
             holds[share["node"]].append((bar, share["cpus"]))
-    lines = _scale(begin, end, left, cells)
+    lines = _time_scale(begin, end, left, cells)
     for node in nodes:
         row = [_IDLE if node["state"] == "up" else _DOWN] * cells
         most = [0] * cells
@@ -89,7 +89,7 @@ def chart(
     return "\n".join([*lines, "", _legend(bars, marks, begin)])
 
 
-def _scale(begin: int, end: int, left: int, cells: int) -> list[str]:
+def _time_scale(begin: int, end: int, left: int, cells: int) -> list[str]:
     """Times over the cells, with the day at the first and wherever a new one begins."""
     ruler, ticks = "", ""
     day = ""
@@ -113,11 +113,11 @@ def _legend(bars: list[Bar], marks: dict[str, str], begin: int) -> str:
             job,
             bar["owner"].partition("@")[0],
             bar["state"],
-            moment(bar["start"], begin),
-            moment(bar["end"], begin),
+            format_time(bar["start"], begin),
+            format_time(bar["end"], begin),
         )
         for job, bar in named.items()
     ]
     if not lines:
         return "nothing is placed then"
-    return table(("", "JOB", "USER", "STATE", "START", "FREE AGAIN"), lines)
+    return format_table(("", "JOB", "USER", "STATE", "START", "FREE AGAIN"), lines)

@@ -4,22 +4,22 @@ import argparse
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from schedd.cli.user.asking import Session, answer, parser, show_json
-from schedd.cli.user.federated import add_option, show_queue
-from schedd.cli.user.text import ahead, moment, span, table, wrapped
+from schedd.cli.user.asking import Session, make_command_parser, run_command, show_json
+from schedd.cli.user.federated import add_federation_option, show_queue
+from schedd.cli.user.text import format_duration, format_remaining, format_table, format_time, wrap_indented
 from schedd.client import State
 
 __all__ = ["make_parser", "run"]
 
 _RUNNING = ("running", "starting")
 _BLOCKED: tuple[State, ...] = ("waiting", "never")
-_WHY = 24
+_MIN_REASON_WIDTH = 24
 _SORTS = ("start", "expected")
-_SAID = ("adapter", "clock", "database", "planner", "foreign", "snapshot")
+_ALREADY_WARNED = ("adapter", "clock", "database", "planner", "foreign", "snapshot")
 """Kinds of alerts that every command tells of."""
 
 
-class _Job(NamedTuple):
+class _QueueRow(NamedTuple):
     """The fields that are asked for; ``why`` of those without a start alone: of all it takes long to find."""
 
     id: str
@@ -42,13 +42,13 @@ class _Job(NamedTuple):
         return self.displayed_start or 0
 
 
-_FIELDS = _Job._fields[:-1]
+_FIELDS = _QueueRow._fields[:-1]
 
 
 def make_parser(name: str = "showq") -> argparse.ArgumentParser:
     """Its options."""
     about = "Show the queue: jobs that run, those that are planned by their start, and the others."
-    found = parser(name, about)
+    found = make_command_parser(name, about)
     add = found.add_argument
     add("-r", dest="parts", action="append_const", const="running", help="only running jobs")
     add("-i", dest="parts", action="append_const", const="planned", help="only planned jobs")
@@ -67,14 +67,14 @@ def make_parser(name: str = "showq") -> argparse.ArgumentParser:
         default="start",
         help="order of the planned jobs: by planned start (default) or by expected start",
     )
-    add_option(found, "the jobs")
+    add_federation_option(found, "the jobs")
     return found
 
 
 def run(argv: Sequence[str], name: str = "showq") -> int:
     """The command."""
     found = make_parser(name)
-    return show_queue(found, argv) if "--federation" in argv else answer(found, _show, argv)
+    return show_queue(found, argv) if "--federation" in argv else run_command(found, _show, argv)
 
 
 def _show(session: Session, args: argparse.Namespace) -> bool:
@@ -82,14 +82,17 @@ def _show(session: Session, args: argparse.Namespace) -> bool:
     states = {job.state for job in jobs}
     parts = {
         "running": [job for job in jobs if job.state in _RUNNING],
-        "planned": _in_order([job for job in jobs if job.state == "planned"], args.sort),
+        "planned": _sort_planned([job for job in jobs if job.state == "planned"], args.sort),
         "blocked": [
-            job for state in _BLOCKED if state in states for job in _jobs(session, args, _Job._fields, state)
+            job
+            for state in _BLOCKED
+            if state in states
+            for job in _jobs(session, args, _QueueRow._fields, state)
         ],
     }
     wanted = args.parts or list(parts)
     if args.json:
-        shown = {"running": _FIELDS, "planned": _FIELDS, "blocked": _Job._fields}
+        shown = {"running": _FIELDS, "planned": _FIELDS, "blocked": _QueueRow._fields}
         show_json(
             {
                 name: [dict(zip(shown[name], job, strict=False)) for job in part]
@@ -112,29 +115,31 @@ def _show(session: Session, args: argparse.Namespace) -> bool:
     if cluster["halted"] and cluster["mode"] != "scheduler":  # else it was said already
         print(f"no jobs are started: {cluster['halted']}")
     for alert in session.client.alerts() if cluster["alerts"] else ():
-        if alert["kind"] not in _SAID:
-            print(wrapped(alert["text"]).strip())
+        if alert["kind"] not in _ALREADY_WARNED:
+            print(wrap_indented(alert["text"]).strip())
     return True
 
 
 def _jobs(
     session: Session, args: argparse.Namespace, fields: Sequence[str], state: State | None = None
-) -> list[_Job]:
+) -> list[_QueueRow]:
     found = session.client.job_columns(fields, state=state, user=args.user, queue=args.queue)
-    return [_Job(*row) for row in zip(*found.values(), strict=True)]
+    return [_QueueRow(*row) for row in zip(*found.values(), strict=True)]
 
 
-def _running(jobs: list[_Job], now: int) -> str:
+def _running(jobs: list[_QueueRow], now: int) -> str:
     jobs = sorted(jobs, key=lambda job: job.planned_end or 0)
-    lines = [(*_who(job), _left(job, now), moment(job.start, now)) for job in jobs]
-    return table(("RUNNING", "USER", "QUEUE", "CPUS", "LEFT", "SINCE"), lines, right="34")
+    lines = [
+        (*_identity_cells(job), _format_remaining(job, now), format_time(job.start, now)) for job in jobs
+    ]
+    return format_table(("RUNNING", "USER", "QUEUE", "CPUS", "LEFT", "SINCE"), lines, right="34")
 
 
-def _left(job: _Job, now: int) -> str:
-    return "starting" if job.state == "starting" else ahead((job.planned_end or now) - now)
+def _format_remaining(job: _QueueRow, now: int) -> str:
+    return "starting" if job.state == "starting" else format_remaining((job.planned_end or now) - now)
 
 
-def _in_order(jobs: list[_Job], sort: str) -> list[_Job]:
+def _sort_planned(jobs: list[_QueueRow], sort: str) -> list[_QueueRow]:
     """Planned jobs; those without an expected start are last where that is the order."""
     if sort == "start":
         return sorted(jobs, key=lambda job: job.start)
@@ -149,24 +154,40 @@ def _in_order(jobs: list[_Job], sort: str) -> list[_Job]:
     )
 
 
-def _planned(jobs: list[_Job], now: int) -> str:
-    lines = [(*_who(job), span(job.walltime), moment(job.start, now), ahead(job.start - now)) for job in jobs]
+def _planned(jobs: list[_QueueRow], now: int) -> str:
+    lines = [
+        (
+            *_identity_cells(job),
+            format_duration(job.walltime),
+            format_time(job.start, now),
+            format_remaining(job.start - now),
+        )
+        for job in jobs
+    ]
     head = ("PLANNED", "USER", "QUEUE", "CPUS", "WALLTIME", "START", "IN")
     if all(job.expected_start is None for job in jobs):
-        return table(head, lines, right="346")
+        return format_table(head, lines, right="346")
     # All as spans from now on: three moments would not fit into a line.
     away = [(job.displayed_start, job.expected_start, job.expected_by) for job in jobs]
-    spans = [tuple(ahead(at - now) if at is not None else "-" for at in three) for three in away]
-    found = [(*_who(job), span(job.walltime), *three) for job, three in zip(jobs, spans, strict=True)]
-    return table((*head[:5], "START IN", "EXPECTED", "9 OF 10"), found, right="34567", last=8)
+    spans = [tuple(format_remaining(at - now) if at is not None else "-" for at in three) for three in away]
+    found = [
+        (*_identity_cells(job), format_duration(job.walltime), *three)
+        for job, three in zip(jobs, spans, strict=True)
+    ]
+    return format_table((*head[:5], "START IN", "EXPECTED", "9 OF 10"), found, right="34567", last=8)
 
 
-def _blocked(jobs: list[_Job], _now: int) -> str:
+def _blocked(jobs: list[_QueueRow], _now: int) -> str:
     # Of a request that is not understood nothing is known, its walltime neither.
-    lines = [(*_who(job), span(job.walltime) if job.cpus is not None else "-", job.why) for job in jobs]
-    return table(("NO START", "USER", "QUEUE", "CPUS", "WALLTIME", "WHY"), lines, right="34", last=_WHY)
+    lines = [
+        (*_identity_cells(job), format_duration(job.walltime) if job.cpus is not None else "-", job.why)
+        for job in jobs
+    ]
+    return format_table(
+        ("NO START", "USER", "QUEUE", "CPUS", "WALLTIME", "WHY"), lines, right="34", last=_MIN_REASON_WIDTH
+    )
 
 
-def _who(job: _Job) -> tuple[str, str, str, str]:
+def _identity_cells(job: _QueueRow) -> tuple[str, str, str, str]:
     cpus = str(job.cpus) if job.cpus is not None else "-"
     return job.id, job.owner.partition("@")[0], job.queue, cpus

@@ -4,12 +4,19 @@ import argparse
 import re
 from collections.abc import Iterator, Sequence
 
-from schedd.cli.user.asking import Session, answer, parser, show_json
-from schedd.cli.user.federated import add_option, show_job
-from schedd.cli.user.past import past
-from schedd.cli.user.reservation import time_of
-from schedd.cli.user.text import few, moment, rows, span
-from schedd.cli.user.words import due, expected, moved, places, when, why_not_sooner
+from schedd.cli.user.asking import Session, make_command_parser, run_command, show_json
+from schedd.cli.user.federated import add_federation_option, show_job
+from schedd.cli.user.past import show_ended_job
+from schedd.cli.user.reservation import parse_time
+from schedd.cli.user.text import format_duration, format_rows, format_time, shorten_list
+from schedd.cli.user.words import (
+    describe_change,
+    explanation_rows,
+    format_due,
+    format_expected,
+    format_nodes,
+    format_time_and_distance,
+)
 from schedd.client import ClientError, Refused
 from schedd.client.answers import (
     Cheapest,
@@ -24,14 +31,14 @@ from schedd.client.answers import (
 __all__ = ["make_parser", "run"]
 
 _SIZE = re.compile(r"\d+[kmgtp]?[bw]?", re.IGNORECASE)
-_WINDOWS = 4
-_OLD_S = 300
+_MAX_WINDOWS = 4
+_STALE_ESTIMATE_S = 300
 """An expected start that is older is told with its age."""
 
 
 def make_parser(name: str = "showstart") -> argparse.ArgumentParser:
     """Its options."""
-    found = parser(
+    found = make_command_parser(
         name,
         "Show when and where a job starts, what is promised, why it does not start sooner, and why its start "
         "last moved. Or ask when a job would start that is not submitted yet.",
@@ -57,7 +64,7 @@ def make_parser(name: str = "showstart") -> argparse.ArgumentParser:
         help="what-if: the cheapest start that ends by then (2026-12-01T08:00, 08:00 or +2d)",
     )
     add("-q", dest="queue", metavar="QUEUE", default="", help="what-if: use this queue's defaults")
-    add_option(found, "a job")
+    add_federation_option(found, "a job")
     return found
 
 
@@ -66,7 +73,7 @@ def run(argv: Sequence[str], name: str = "showstart") -> int:
     found = make_parser(name)
     if "--federation" in argv:
         return show_job(found, argv, briefly=True)
-    return answer(found, _show, argv)
+    return run_command(found, _show, argv)
 
 
 def _show(session: Session, args: argparse.Namespace) -> bool:
@@ -76,24 +83,26 @@ def _show(session: Session, args: argparse.Namespace) -> bool:
     if what and "@" not in what:
         if args.cheapest_by is not None:
             raise ClientError("--cheapest-by is of a what-if, not of a job")
-        return _job(session, args)
+        return _show_job(session, args)
     if what and args.request is not None:
         raise ClientError(f"{what} and -l {args.request} are two what-ifs")
-    request: str = args.request if args.request is not None else asked(what)
-    by = time_of(args.cheapest_by, session.now) if args.cheapest_by is not None else None
-    found = session.client.what_if(request, queue=args.queue, windows=_WINDOWS, changes=True, cheapest_by=by)
+    request: str = args.request if args.request is not None else expand_shorthand(what)
+    by = parse_time(args.cheapest_by, session.now) if args.cheapest_by is not None else None
+    found = session.client.what_if(
+        request, queue=args.queue, windows=_MAX_WINDOWS, changes=True, cheapest_by=by
+    )
     if args.json:
         show_json(found)
     else:
         print(found["request"] + "\n")
-        lines = list(_what_if(found, session.now))
+        lines = list(_what_if_rows(found, session.now))
         if by is not None:
-            lines.append(("cheapest", _cheapest(found["cheapest"], session.now)))
-        print(rows(lines))
+            lines.append(("cheapest", _format_cheapest(found["cheapest"], session.now)))
+        print(format_rows(lines))
     return found["planned_start"] is not None
 
 
-def asked(text: str) -> str:
+def expand_shorthand(text: str) -> str:
     """`2@8@4:00:00@16gb@ib` as `qsub -l` takes it. Raises ClientError."""
     parts = text.split("@")
     if not all(parts) or not parts[0].isdecimal():
@@ -114,32 +123,32 @@ def asked(text: str) -> str:
 # ---- a job --------------------------------------------------------------------------------------
 
 
-def _job(session: Session, args: argparse.Namespace) -> bool:
+def _show_job(session: Session, args: argparse.Namespace) -> bool:
     client, now = session.client, session.now
     try:
         job = client.job(args.what)
     except Refused as error:
-        return past(session, args.what, error, as_json=args.json, briefly=True)
+        return show_ended_job(session, args.what, error, as_json=args.json, briefly=True)
     found = client.explain(job["id"])
     altered = [args.request] if args.request is not None else []
-    asked = None
+    result = None
     if altered or job["state"] == "planned":
-        asked = client.what_if(job=job["id"], variants=altered, changes=True)
+        result = client.what_if(job=job["id"], variants=altered, changes=True)
     if args.json:
-        show_json({"job": job, "explain": found, "what_if": asked})
+        show_json({"job": job, "explain": found, "what_if": result})
         return job["planned_start"] is not None
-    print(title(job) + "\n")
+    print(job_title(job) + "\n")
     lines = list(start_rows(job, found, now))
-    if asked is not None:
-        lines += _changes(asked["changes"])
-    print(rows(lines))
-    for variant in asked["variants"] if asked is not None else []:
+    if result is not None:
+        lines += _change_rows(result["changes"])
+    print(format_rows(lines))
+    for variant in result["variants"] if result is not None else []:
         print(f"\naltered to {variant['request']}\n")
-        print(rows([*_answer(variant, now), *_notes(variant)]))
+        print(format_rows([*_variant_rows(variant, now), *_note_rows(variant)]))
     return job["planned_start"] is not None
 
 
-def title(job: JobView) -> str:
+def job_title(job: JobView) -> str:
     """A job in one line."""
     name = f" {job['name']}" if job["name"] else ""
     whose = f"job {job['id']}{name}: {job['owner']}, {job['queue']}"
@@ -147,7 +156,7 @@ def title(job: JobView) -> str:
         return whose
     cpus = f"{job['cpus']} cpus" if job["cpus"] != 1 else "1 cpu"
     assumed = " (assumed)" if job["walltime_assumed"] else ""
-    return f"{whose}, {cpus} for {span(job['walltime'])}{assumed}"
+    return f"{whose}, {cpus} for {format_duration(job['walltime'])}{assumed}"
 
 
 def start_rows(job: JobView, found: Explanation, now: int) -> Iterator[tuple[str, str]]:
@@ -158,42 +167,45 @@ def start_rows(job: JobView, found: Explanation, now: int) -> Iterator[tuple[str
             yield "start", f"never here: {job['requirement']}"
         else:
             yield "start", "not known"
-            yield from _waits(job, found, now)
+            yield from _waiting_rows(job, found, now)
     elif state == "running":
         end = job["planned_end"] or start
-        yield "running", f"since {when(start, now)}"
-        yield "ends", due(end, now) + (" at the latest" if end >= now else "")
+        yield "running", f"since {format_time_and_distance(start, now)}"
+        yield "ends", format_due(end, now) + (" at the latest" if end >= now else "")
     else:
-        yield "start" if state == "planned" else "starting", due(start, now)
-        yield "end", due(start + job["walltime"], now)
+        yield "start" if state == "planned" else "starting", format_due(start, now)
+        yield "end", format_due(start + job["walltime"], now)
     if job["conditional"]:
         yield "if", ", ".join(job["conditional"])
     if job["planned_nodes"]:
-        yield "on", places(job["planned_nodes"])
+        yield "on", format_nodes(job["planned_nodes"])
     if job["expected_start"] is not None and job["expected_by"] is not None:
-        yield "expected", expected(job["expected_start"], job["expected_by"], now)
-        if job["expected_as_of"] is not None and now - job["expected_as_of"] > _OLD_S:
-            yield "", f"as of {when(job['expected_as_of'], now)}"
+        yield "expected", format_expected(job["expected_start"], job["expected_by"], now)
+        if job["expected_as_of"] is not None and now - job["expected_as_of"] > _STALE_ESTIMATE_S:
+            yield "", f"as of {format_time_and_distance(job['expected_as_of'], now)}"
     if job["promised_start"] is not None and state == "planned":
         weak = ", if a job ahead of it without a walltime ends in time" if job["weak"] else ""
-        yield "promised", f"no later than {moment(job['promised_start'], now)}{weak}"
+        yield "promised", f"no later than {format_time(job['promised_start'], now)}{weak}"
     if job["at_risk"] is not None:
         yield "at risk", f"it cannot be kept as planned now: {job['at_risk']['cause']}"
     if job["deadline"] is not None:
         states = {"on_track": "is met", "at_risk": "is not met as planned", "missed": "cannot be met"}
-        yield "deadline", f"{moment(job['deadline'], now)}, which {states.get(job['deadline_state'], '')}"
+        yield (
+            "deadline",
+            f"{format_time(job['deadline'], now)}, which {states.get(job['deadline_state'], '')}",
+        )
     if state == "planned":
-        yield from why_not_sooner(found, now)
+        yield from explanation_rows(found, now)
     if found["last_change"] is not None and state != "running":
-        yield "last moved", moved(found["last_change"], now)
+        yield "last moved", describe_change(found["last_change"], now)
     for breach in job["breaches"][-1:]:
         yield (
             "broken",
-            (f"the promise of {moment(breach['promised'], now)} was not kept: {breach['cause']}"),
+            (f"the promise of {format_time(breach['promised'], now)} was not kept: {breach['cause']}"),
         )
 
 
-def _waits(job: JobView, found: Explanation, now: int) -> Iterator[tuple[str, str]]:
+def _waiting_rows(job: JobView, found: Explanation, now: int) -> Iterator[tuple[str, str]]:
     name = "waits for"
     for one in found["blockers"]:
         yield name, one["name"] if one["kind"] not in ("job", "node", "reservation") else one["words"]
@@ -201,70 +213,73 @@ def _waits(job: JobView, found: Explanation, now: int) -> Iterator[tuple[str, st
     if name:
         yield name, job["why"].removeprefix("waiting for ")
     if found["without"] is not None:
-        yield "then", f"it would start {when(found['without'], now)}"
+        yield "then", f"it would start {format_time_and_distance(found['without'], now)}"
 
 
 # ---- a what-if ----------------------------------------------------------------------------------
 
 
-def _answer(found: WhatIfVariantResult, now: int) -> Iterator[tuple[str, str]]:
+def _variant_rows(found: WhatIfVariantResult, now: int) -> Iterator[tuple[str, str]]:
     start, end = found["planned_start"], found["planned_end"]
     if start is None or end is None:
         yield "start", "never here" if found["answer"] == "never" else "not known"
         yield "why", found["requirement"] or found["why"]
     else:
-        yield "start", when(start, now)
-        yield "end", when(end, now)
+        yield "start", format_time_and_distance(start, now)
+        yield "end", format_time_and_distance(end, now)
         if found["deadline"] is not None:
             late = found["late_by"]
-            met = f"cannot be met: it would have to be {span(late)} later" if late else "is met"
-            yield "deadline", f"{moment(found['deadline'], now)} {met}"
-        yield "on", places(found["planned_nodes"])
+            met = f"cannot be met: it would have to be {format_duration(late)} later" if late else "is met"
+            yield "deadline", f"{format_time(found['deadline'], now)} {met}"
+        yield "on", format_nodes(found["planned_nodes"])
         if found["expected_start"] is not None and found["expected_by"] is not None and start > now + 1:
-            yield "expected", expected(found["expected_start"], found["expected_by"], now)
+            yield "expected", format_expected(found["expected_start"], found["expected_by"], now)
         if found["promised_start"] is not None and start > now + 1:
-            yield "promised", f"no later than {moment(found['promised_start'], now)}, once it is submitted"
+            yield (
+                "promised",
+                f"no later than {format_time(found['promised_start'], now)}, once it is submitted",
+            )
         if found["cost"] is not None:
             over = ", more than its limit" if found["over"] else ""
             yield "cost", f"{found['cost']:,.2f} {found['currency']}{over}"
         if found["predicted_run_time"] is not None:
-            yield "run time", f"about {span(found['predicted_run_time'])}, as such jobs ran"
+            yield "run time", f"about {format_duration(found['predicted_run_time'])}, as such jobs ran"
 
 
-def _what_if(found: WhatIfResult, now: int) -> Iterator[tuple[str, str]]:
-    yield from _answer(found, now)
-    yield from _windows(found["windows"], now)
-    yield from _changes(found["changes"])
-    yield from _notes(found)
+def _what_if_rows(found: WhatIfResult, now: int) -> Iterator[tuple[str, str]]:
+    yield from _variant_rows(found, now)
+    yield from _window_rows(found["windows"], now)
+    yield from _change_rows(found["changes"])
+    yield from _note_rows(found)
 
 
-def _notes(found: WhatIfVariantResult) -> Iterator[tuple[str, str]]:
+def _note_rows(found: WhatIfVariantResult) -> Iterator[tuple[str, str]]:
     for note in found["notes"]:
         yield "note", note
     if found["walltime_assumed"]:
-        yield "note", f"no walltime was named: {span(found['walltime'])} is assumed"
+        yield "note", f"no walltime was named: {format_duration(found['walltime'])} is assumed"
 
 
-def _cheapest(found: Cheapest | None, now: int) -> str:
+def _format_cheapest(found: Cheapest | None, now: int) -> str:
     if found is None:
         return "no start ends in time, or the site has no prices"
-    return f"{found['cost']:,.2f} at {moment(found['start'], now)} on {few(found['nodes'])}"
+    return f"{found['cost']:,.2f} at {format_time(found['start'], now)} on {shorten_list(found['nodes'])}"
 
 
-def _windows(windows: list[Window], now: int) -> Iterator[tuple[str, str]]:
+def _window_rows(windows: list[Window], now: int) -> Iterator[tuple[str, str]]:
     name = "may start"
-    for window in windows[: _WINDOWS - 1]:
+    for window in windows[: _MAX_WINDOWS - 1]:
         open_ended = window["last"] - now > 10 * 366 * 86_400
-        until = "at any later time" if open_ended else f"to {moment(window['last'], now)}"
+        until = "at any later time" if open_ended else f"to {format_time(window['last'], now)}"
         if window["last"] == window["first"]:
             until = "at this second alone"
-        yield name, f"{moment(window['first'], now)}  {until}"
+        yield name, f"{format_time(window['first'], now)}  {until}"
         name = "or"
-    if len(windows) == _WINDOWS:
+    if len(windows) == _MAX_WINDOWS:
         yield name, "in later windows, too"
 
 
-def _changes(changes: list[Smaller]) -> Iterator[tuple[str, str]]:
+def _change_rows(changes: list[Smaller]) -> Iterator[tuple[str, str]]:
     name = "at once if"
     nouns = {"walltime": "walltime", "cpus": "cpus a node", "mem": "memory a node", "nodes": "nodes"}
     singular = {"cpus": "cpu a node", "nodes": "node"}

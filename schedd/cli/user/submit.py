@@ -11,14 +11,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from schedd.cli.arguments import Parser
+from schedd.cli.arguments import OneLineErrorParser
 from schedd.cli.user.asking import show_json
-from schedd.cli.user.federated import client
-from schedd.cli.user.reservation import time_of
-from schedd.cli.user.text import span
+from schedd.cli.user.federated import connect_federation
+from schedd.cli.user.reservation import parse_time
+from schedd.cli.user.text import format_duration
 from schedd.client import ClientError, Refused
 
-__all__ = ["add_work", "make_parser", "queues_of", "read", "read_script", "read_work", "run"]
+__all__ = [
+    "add_script_options",
+    "make_parser",
+    "parse_queues",
+    "read_script",
+    "read_script_options",
+    "read_submission",
+    "run",
+]
 
 _DIRECTIVE: Final = re.compile(r"^#PBS\s+(.*)$")
 _NO_SCRIPT: Final = "#!/bin/sh\n"
@@ -37,19 +45,19 @@ _ATTRIBUTES: Final = {
     "r": "Rerunable",
     "c": "Checkpoint",
 }
-_W: Final = ("stagein", "stageout", "umask", "group_list")
+_W_ATTRIBUTES: Final = ("stagein", "stageout", "umask", "group_list")
 _CODES: Final = """exit status:
   0  the job is taken
   2  wrong usage
   4  no federation answers
   5  access denied"""
-_O: Final = ("HOME", "LANG", "LOGNAME", "PATH", "MAIL", "SHELL")
+_O_VARIABLES: Final = ("HOME", "LANG", "LOGNAME", "PATH", "MAIL", "SHELL")
 """Variables that every job is told as PBS_O_…, as qsub does."""
 
 
 def make_parser(name: str = "schedd submit", *, of_script: bool = False) -> argparse.ArgumentParser:
     """Its options; those ``of_script`` may stand in `#PBS` lines."""
-    found = Parser(
+    found = OneLineErrorParser(
         prog="#PBS" if of_script else name,
         add_help=not of_script,
         allow_abbrev=False,
@@ -57,7 +65,7 @@ def make_parser(name: str = "schedd submit", *, of_script: bool = False) -> argp
         epilog="" if of_script else _CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add_work(found)
+    add_script_options(found)
     add = found.add_argument
     add("-t", "-J", dest="array", metavar="FIRST-LAST", help="a job array of these indices, as one job")
     if not of_script:
@@ -78,7 +86,7 @@ def make_parser(name: str = "schedd submit", *, of_script: bool = False) -> argp
     return found
 
 
-def add_work(found: argparse.ArgumentParser) -> None:
+def add_script_options(found: argparse.ArgumentParser) -> None:
     """The options that say what runs, as qsub's."""
     add = found.add_argument
     add("-l", dest="request", action="append", metavar="LIST", help="requested resources, as qsub -l")
@@ -87,7 +95,7 @@ def add_work(found: argparse.ArgumentParser) -> None:
         "-v", dest="variables", action="append", metavar="LIST", help="environment variables: NAME=VALUE,NAME"
     )
     add("-V", dest="all_variables", action="store_true", help="pass the whole environment")
-    add("-W", dest="more", action="append", metavar="LIST", help=f"{', '.join(_W)}: NAME=VALUE")
+    add("-W", dest="more", action="append", metavar="LIST", help=f"{', '.join(_W_ATTRIBUTES)}: NAME=VALUE")
     add("-d", dest="directory", metavar="PATH", help="working directory")
     for letter, attribute in _ATTRIBUTES.items():
         add(f"-{letter}", dest=attribute, metavar=attribute.upper(), help=f"as qsub -{letter}")
@@ -100,8 +108,8 @@ def run(argv: Sequence[str]) -> int:
     without = args.where and args.script is None and bool(args.request)
     args.script = "-" if args.script is None else args.script
     try:
-        body = read(args, _NO_SCRIPT if without else read_script(args.script), os.environ)
-        with client(args.url) as federation:
+        body = read_submission(args, _NO_SCRIPT if without else read_script(args.script), os.environ)
+        with connect_federation(args.url) as federation:
             if args.where:
                 rows = federation.what_if(
                     body["request"], body["clusters"], body["array"], body.get("deadline")
@@ -110,8 +118,8 @@ def run(argv: Sequence[str]) -> int:
                     show_json(rows)
                 for row in () if args.json else rows:
                     cost = f"  costs {row['cost']:,.2f}" if row["cost"] is not None else ""
-                    when = f"{_when(row['start']):>20} {_when(row['end']):>20}"
-                    print(f"{row['cluster']:20} {when}  {row['why']}{_lateness(row['late_by'])}{cost}")
+                    when = f"{_format_time(row['start']):>20} {_format_time(row['end']):>20}"
+                    print(f"{row['cluster']:20} {when}  {row['why']}{_format_lateness(row['late_by'])}{cost}")
                 return 0
             found = federation.submit(body)
         if args.json:
@@ -127,12 +135,12 @@ def run(argv: Sequence[str]) -> int:
     return 0
 
 
-def read(args: argparse.Namespace, script: str, environment: Mapping[str, str]) -> dict[str, Any]:
+def read_submission(args: argparse.Namespace, script: str, environment: Mapping[str, str]) -> dict[str, Any]:
     """The job as the federation takes it; the command's own options go before those in the script.
 
     Raises ValueError.
     """
-    work = read_work(args, script, environment)
+    work = read_script_options(args, script, environment)
     if not work["request"]:
         raise ValueError("what does it ask for? Give -l, such as -l nodes=1:ppn=4,walltime=1:00:00")
     return {
@@ -140,19 +148,19 @@ def read(args: argparse.Namespace, script: str, environment: Mapping[str, str]) 
         "clusters": [one for one in args.only.split(",") if one],
         "data": [one for one in args.data.split(",") if one],
         **({"booking": args.booking} if args.booking else {}),
-        **({"deadline": _deadline(args.by)} if args.by else {}),
+        **({"deadline": _parse_deadline(args.by)} if args.by else {}),
     }
 
 
-def _deadline(text: str) -> int:
+def _parse_deadline(text: str) -> int:
     """The moment that `--by` names. Raises ValueError."""
     try:
-        return time_of(text, int(time.time()))
+        return parse_time(text, int(time.time()))
     except ClientError as error:
         raise ValueError(f"--by {error}") from None
 
 
-def _indices(text: str) -> str:
+def _parse_indices(text: str) -> str:
     """The first and the last index that an array is asked for with. Raises ValueError."""
     found = _RANGE.fullmatch(text)
     if found is None:
@@ -169,18 +177,20 @@ def read_script(name: str) -> str:
     return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
 
 
-def read_work(args: argparse.Namespace, script: str, environment: Mapping[str, str]) -> dict[str, Any]:
+def read_script_options(
+    args: argparse.Namespace, script: str, environment: Mapping[str, str]
+) -> dict[str, Any]:
     """What runs and what it asks for, which may be nothing (``request`` is empty); the indices of an
     ``array``, empty where it is none. Raises ValueError.
     """
     if not script:
         raise ValueError("the script is empty")
-    found = _Options(environment)
-    for words in _directives(script):
+    found = _SubmitOptions(environment)
+    for words in _parse_directives(script):
         found.take(make_parser(of_script=True).parse_args(words))
     found.take(args)
     directory = found.directory or environment.get("PWD") or "/"
-    variables = {f"PBS_O_{name}": environment[name] for name in _O if name in environment}
+    variables = {f"PBS_O_{name}": environment[name] for name in _O_VARIABLES if name in environment}
     variables |= {"PBS_O_WORKDIR": directory, "PBS_O_HOST": socket.gethostname()}
     attributes = {"init_work_dir": directory, "submit_host": socket.gethostname(), **found.attributes}
     if "Job_Name" not in attributes and args.script not in (None, "-"):
@@ -196,7 +206,7 @@ def read_work(args: argparse.Namespace, script: str, environment: Mapping[str, s
     }
 
 
-def queues_of(words: Sequence[str]) -> dict[str, str]:
+def parse_queues(words: Sequence[str]) -> dict[str, str]:
     """By cluster, the queue that `-q QUEUE@CLUSTER` names. Raises ValueError."""
     found = {}
     for queue in words:
@@ -207,7 +217,7 @@ def queues_of(words: Sequence[str]) -> dict[str, str]:
     return found
 
 
-class _Options:
+class _SubmitOptions:
     """What the script and the command say, the later before the earlier."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
@@ -222,9 +232,9 @@ class _Options:
     def take(self, args: argparse.Namespace) -> None:
         self.request += args.request or ()
         self.directory = args.directory or self.directory
-        self.queues |= queues_of(args.queue or ())
+        self.queues |= parse_queues(args.queue or ())
         if getattr(args, "array", None) is not None:
-            self.array = _indices(args.array)
+            self.array = _parse_indices(args.array)
         for name in _ATTRIBUTES.values():
             value = getattr(args, name)
             if value is not None:
@@ -237,12 +247,12 @@ class _Options:
                 self.variables[name] = value if equals else self._environment.get(name, "")
         for words in args.more or ():
             name, equals, value = words.partition("=")
-            if name not in _W or not equals:
-                raise ValueError(f"-W {words}: there is {', '.join(one + '=' for one in _W)}")
+            if name not in _W_ATTRIBUTES or not equals:
+                raise ValueError(f"-W {words}: there is {', '.join(one + '=' for one in _W_ATTRIBUTES)}")
             self.attributes[name] = value
 
 
-def _directives(script: str) -> Iterator[list[str]]:
+def _parse_directives(script: str) -> Iterator[list[str]]:
     """The options in the `#PBS` lines at the script's beginning, as qsub reads them."""
     import shlex  # noqa: PLC0415
 
@@ -254,14 +264,14 @@ def _directives(script: str) -> Iterator[list[str]]:
             return
 
 
-def _lateness(late: int | None) -> str:
+def _format_lateness(late: int | None) -> str:
     """Whether the deadline is met, where there is one."""
     if late is None:
         return ""
-    return f"  ends {span(late)} after the deadline" if late else "  in time"
+    return f"  ends {format_duration(late)} after the deadline" if late else "  in time"
 
 
-def _when(moment: int | None) -> str:
+def _format_time(moment: int | None) -> str:
     from datetime import datetime  # noqa: PLC0415
 
     return "not known" if moment is None else f"{datetime.fromtimestamp(moment):%Y-%m-%d %H:%M:%S}"  # noqa: DTZ006

@@ -9,28 +9,28 @@ from typing import Final
 
 __all__ = [
     "Rows",
-    "ahead",
-    "amount",
-    "few",
-    "later",
-    "moment",
-    "natural",
-    "rows",
-    "span",
-    "table",
-    "width",
-    "wrapped",
+    "format_amount",
+    "format_duration",
+    "format_later_time",
+    "format_remaining",
+    "format_rows",
+    "format_table",
+    "format_time",
+    "natural_key",
+    "shorten_list",
+    "terminal_width",
+    "wrap_indented",
 ]
 
 Rows = Sequence[tuple[str, str]]
-_NAMED: Final = 3
-_MOMENT_S: Final = 5
+_MAX_NAMES: Final = 3
+_NOW_TOLERANCE_S: Final = 5
 """So late is still now: the daemon's clock goes on between two of its answers, and a start takes a moment."""
-_TWO: Final = [f"{number:02d}" for number in range(60)]
+_TWO_DIGITS: Final = [f"{number:02d}" for number in range(60)]
 """Looked up, not formatted: a queue has ten thousand durations."""
 
 
-def width() -> int:
+def terminal_width() -> int:
     """Columns to write in; 80 where nobody looks."""
     named = os.environ.get("COLUMNS", "")
     if named.isdecimal() and int(named):
@@ -41,61 +41,61 @@ def width() -> int:
         return 80
 
 
-def span(seconds: int) -> str:
+def format_duration(seconds: int) -> str:
     """A duration as PBS writes it: `01:30:00`, `2:01:30:00` with days."""
     if seconds < 0:
-        return "-" + span(-seconds)
+        return "-" + format_duration(-seconds)
     minutes, second = divmod(seconds, 60)
     hours, minute = divmod(minutes, 60)
     if hours < 24:
-        return f"{_TWO[hours]}:{_TWO[minute]}:{_TWO[second]}"
-    return f"{hours // 24}:{_TWO[hours % 24]}:{_TWO[minute]}:{_TWO[second]}"
+        return f"{_TWO_DIGITS[hours]}:{_TWO_DIGITS[minute]}:{_TWO_DIGITS[second]}"
+    return f"{hours // 24}:{_TWO_DIGITS[hours % 24]}:{_TWO_DIGITS[minute]}:{_TWO_DIGITS[second]}"
 
 
-def amount(value: float | None, unit: str) -> str:
+def format_amount(value: float | None, unit: str) -> str:
     """A number with its unit: seconds as a duration, plain numbers without one; `-` for None."""
     if value is None:
         return "-"
     if unit == "s":
-        return span(round(value))
+        return format_duration(round(value))
     shown = f"{value:.3g}" if 0 < abs(value) < 0.01 else f"{value:,.2f}"
     return shown if unit == "1" else f"{shown} {unit}"
 
 
-def ahead(seconds: int) -> str:
+def format_remaining(seconds: int) -> str:
     """How far off something is that is still to happen: `01:30:00`, or `overdue`."""
-    return span(max(0, seconds)) if seconds >= -_MOMENT_S else "overdue"
+    return format_duration(max(0, seconds)) if seconds >= -_NOW_TOLERANCE_S else "overdue"
 
 
-def moment(time: int, now: int) -> str:
+def format_time(time: int, now: int) -> str:
     """A moment in local time, `Sat 21 Nov 16:30:08`; in another year `21 Nov 2027 16:30:08`."""
     local = localtime(time)
     form = "%a %d %b %H:%M:%S" if local.tm_year == localtime(now).tm_year else "%d %b %Y %H:%M:%S"
     return strftime(form, local)
 
 
-def later(time: int, than: int, now: int) -> str:
+def format_later_time(time: int, than: int, now: int) -> str:
     """The same of a moment that was named after another: without the day where that is the same."""
     same = localtime(time)[:3] == localtime(than)[:3]
-    return strftime("%H:%M:%S", localtime(time)) if same else moment(time, now)
+    return strftime("%H:%M:%S", localtime(time)) if same else format_time(time, now)
 
 
-def few(names: Sequence[str], most: int = _NAMED) -> str:
+def shorten_list(names: Sequence[str], most: int = _MAX_NAMES) -> str:
     """`n1, n2, n3 and 5 more`."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
 
 
-def natural(name: str) -> list[tuple[int, str]]:
+def natural_key(name: str) -> list[tuple[int, str]]:
     """A key that puts node2 before node10."""
     return [(int(part) if part.isdecimal() else -1, part) for part in re.split(r"(\d+)", name)]
 
 
-def wrapped(text: str) -> str:
+def wrap_indented(text: str) -> str:
     """Lines within the width, those that follow further to the right; it begins with two spaces."""
     return textwrap.fill(
         text,
-        width(),
+        terminal_width(),
         initial_indent="  ",
         subsequent_indent="    ",
         break_long_words=False,
@@ -103,14 +103,14 @@ def wrapped(text: str) -> str:
     )
 
 
-def rows(pairs: Rows) -> str:
+def format_rows(pairs: Rows) -> str:
     """Names on the left, texts beside them, wrapped."""
     left = max((len(name) for name, _ in pairs), default=0) + 2
     lines: list[str] = []
     for name, text in pairs:
         lines += textwrap.wrap(
             text,
-            width(),
+            terminal_width(),
             initial_indent=f"{name:{left}}",
             subsequent_indent=" " * left,
             break_long_words=False,
@@ -119,7 +119,9 @@ def rows(pairs: Rows) -> str:
     return "\n".join(lines)
 
 
-def table(heads: tuple[str, ...], lines: Iterable[tuple[str, ...]], right: str = "", last: int = 0) -> str:
+def format_table(
+    heads: tuple[str, ...], lines: Iterable[tuple[str, ...]], right: str = "", last: int = 0
+) -> str:
     """Columns under their ``heads``; those named by number in ``right`` are set to the right.
 
     What does not fit into the width is cut from the last column, of which at least ``last`` are shown.
@@ -128,13 +130,13 @@ def table(heads: tuple[str, ...], lines: Iterable[tuple[str, ...]], right: str =
     n = len(heads)
     widths = [max(map(len, column)) for column in zip(*found, strict=True)]
     longest = widths[-1]
-    widths[-1] = most = max(last, min(longest, width() - sum(widths[:-1]) - 2 * (n - 1)))
+    widths[-1] = most = max(last, min(longest, terminal_width() - sum(widths[:-1]) - 2 * (n - 1)))
     if longest > most:
-        found = [(*line[:-1], _cut(line[-1], most)) for line in found]
+        found = [(*line[:-1], _truncate(line[-1], most)) for line in found]
     # One form for all lines: there may be ten thousand of them.
     form = "  ".join(f"%{'' if str(i) in right else '-'}{widths[i]}s" for i in range(n))
     return "\n".join([(form % line).rstrip() for line in found])
 
 
-def _cut(text: str, most: int) -> str:
+def _truncate(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"

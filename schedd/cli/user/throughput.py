@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from schedd.cli.user.asking import described
+from schedd.cli.user.asking import make_described_parser
 
-__all__ = ["make_parser", "measure", "run"]
+__all__ = ["make_parser", "measure_throughput", "run"]
 
 _COUNTS: Final = "1,3,5,10,50,100,500,1000"
 _MORE: Final = """examples:
@@ -25,7 +25,7 @@ _CODES: Final = {
     2: "wrong usage",
     3: "the command failed",
 }
-Took = Callable[[Sequence[str]], float]
+MeasureSeconds = Callable[[Sequence[str]], float]
 
 
 def make_parser(name: str = "schedd throughput") -> argparse.ArgumentParser:
@@ -34,7 +34,7 @@ def make_parser(name: str = "schedd throughput") -> argparse.ArgumentParser:
         "Run a command with growing numbers of units of work, such as iterations, until the units that it "
         "does in a second are steady, and print them as qsub takes them."
     )
-    found = described(name, about, _MORE, _CODES)
+    found = make_described_parser(name, about, _MORE, _CODES)
     add = found.add_argument
     add("--counts", default=_COUNTS, metavar="N,…", help="numbers of units, growing (%(default)s)")
     add(
@@ -56,9 +56,9 @@ def run(argv: Sequence[str], name: str = "schedd throughput") -> int:
     args = parser.parse_args(argv)
     args.command = args.command[args.command[:1] == ["--"] :]
     try:
-        counts = _counts(args.counts)
-        _check(args)
-        rates = list(measure(args.command, counts, args.steady / 100, _took))
+        counts = _parse_counts(args.counts)
+        _check_arguments(args)
+        rates = list(measure_throughput(args.command, counts, args.steady / 100, _run_timed))
     except ValueError as error:
         print(f"{name}: {error}", file=sys.stderr)
         return 2
@@ -82,8 +82,8 @@ def run(argv: Sequence[str], name: str = "schedd throughput") -> int:
     return 0 if steady else 1
 
 
-def measure(
-    command: Sequence[str], counts: Sequence[int], steady: float, took: Took
+def measure_throughput(
+    command: Sequence[str], counts: Sequence[int], steady: float, took: MeasureSeconds
 ) -> Iterator[tuple[int, float, float]]:
     """Units, seconds that they took, and units a second of what was added since the run before, which
     leaves out what a command needs to begin; until two in a row differ by less than ``steady``. Raises what
@@ -108,14 +108,14 @@ def _is_steady(rates: Sequence[tuple[int, float, float]], steady: float) -> bool
     return len(rates) > 2 and abs(rates[-1][2] / rates[-2][2] - 1) <= steady
 
 
-def _took(command: Sequence[str]) -> float:
+def _run_timed(command: Sequence[str]) -> float:
     """Seconds by the clock. Raises OSError and CalledProcessError."""
     begin = time.monotonic()
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return time.monotonic() - begin
 
 
-def _counts(text: str) -> list[int]:
+def _parse_counts(text: str) -> list[int]:
     words = text.split(",")
     if not all(re.fullmatch(r"[1-9][0-9]{0,11}", word) for word in words):
         raise ValueError(f"--counts {text}: numbers above 0, with commas")
@@ -125,7 +125,7 @@ def _counts(text: str) -> list[int]:
     return found
 
 
-def _check(args: argparse.Namespace) -> None:
+def _check_arguments(args: argparse.Namespace) -> None:
     if not args.command:
         raise ValueError("which command? Give it at the end, with {} for the number of units")
     if not any("{}" in word for word in args.command):

@@ -4,15 +4,15 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Final
 
-from schedd.cli.user.text import natural
+from schedd.cli.user.text import natural_key
 from schedd.client import Client, ClientError, find_endpoint
 
-__all__ = ["KINDS", "run"]
+__all__ = ["VALUE_KINDS", "run"]
 
-_WAIT_S: Final = 2.0
-_MOST: Final = 2_000
+_TIMEOUT_S: Final = 2.0
+_MAX_NAMES: Final = 2_000
 
-KINDS: Final[dict[str, Callable[[Client], Iterable[str]]]] = {
+VALUE_KINDS: Final[dict[str, Callable[[Client], Iterable[str]]]] = {
     "cluster": lambda client: (one["name"] for one in client.clusters()),
     "job": lambda client: (one["id"] for one in client.jobs(fields=("id",))),
     "node": lambda client: (one["name"] for one in client.nodes()),
@@ -27,12 +27,12 @@ KINDS: Final[dict[str, Callable[[Client], Iterable[str]]]] = {
 
 def run(argv: Sequence[str]) -> int:
     """Print the names of the kind that is named, one a line, 2,000 at most; nothing where none can be had."""
-    kind = KINDS.get(argv[0]) if argv else None
+    kind = VALUE_KINDS.get(argv[0]) if argv else None
     if kind is None:
         return 2
     try:
-        with Client(find_endpoint(), timeout=_WAIT_S) as client:
-            names = sorted(islice(kind(client), _MOST), key=natural)
+        with Client(find_endpoint(), timeout=_TIMEOUT_S) as client:
+            names = sorted(islice(kind(client), _MAX_NAMES), key=natural_key)
     except ClientError:
         return 1  # who presses Tab reads no error
     print("\n".join(names))

@@ -2,46 +2,55 @@
 
 from collections.abc import Iterator
 
-from schedd.cli.user.text import few, later, moment, span
+from schedd.cli.user.text import format_duration, format_later_time, format_time, shorten_list
 from schedd.client.answers import Blocker, Change, Explanation, Link, On, ShareFacts
 
-__all__ = ["blocked", "due", "expected", "linked", "moved", "places", "when", "why_not_sooner"]
+__all__ = [
+    "describe_blocker",
+    "describe_change",
+    "describe_link",
+    "explanation_rows",
+    "format_due",
+    "format_expected",
+    "format_nodes",
+    "format_time_and_distance",
+]
 
-_MOMENT_S = 5
+_NOW_TOLERANCE_S = 5
 
 
-def when(time: int, now: int) -> str:
+def format_time_and_distance(time: int, now: int) -> str:
     """`Sat 21 Nov 16:30:08  in 01:02:00`."""
     # The daemon's clock went on between two of its answers.
     away = (
         "now"
-        if abs(time - now) <= _MOMENT_S
-        else f"in {span(time - now)}"
+        if abs(time - now) <= _NOW_TOLERANCE_S
+        else f"in {format_duration(time - now)}"
         if time > now
-        else f"{span(now - time)} ago"
+        else f"{format_duration(now - time)} ago"
     )
-    return f"{moment(time, now)}  {away}"
+    return f"{format_time(time, now)}  {away}"
 
 
-def due(time: int, now: int) -> str:
+def format_due(time: int, now: int) -> str:
     """The same of what is still to happen; what is past is `overdue by 00:02:00`."""
-    if now - time <= _MOMENT_S:
-        return when(time, now)
-    return f"{moment(time, now)}  overdue by {span(now - time)}"
+    if now - time <= _NOW_TOLERANCE_S:
+        return format_time_and_distance(time, now)
+    return f"{format_time(time, now)}  overdue by {format_duration(now - time)}"
 
 
-def expected(start: int, by: int, now: int) -> str:
+def format_expected(start: int, by: int, now: int) -> str:
     """`about Sat 21 Nov 14:10:00, by 16:00:00 in nine of ten cases`."""
-    return f"about {moment(start, now)}, by {later(by, start, now)} in nine of ten cases"
+    return f"about {format_time(start, now)}, by {format_later_time(by, start, now)} in nine of ten cases"
 
 
-def places(shares: list[ShareFacts]) -> str:
+def format_nodes(shares: list[ShareFacts]) -> str:
     """`n1 (4 cpus), n2 (4 cpus)`, shortened where there are many."""
     names = [share["node"] for share in shares]
-    return few(names, 6)
+    return shorten_list(names, 6)
 
 
-def moved(change: Change, now: int) -> str:
+def describe_change(change: Change, now: int) -> str:
     """When, by how much and why a planned start moved."""
     before, after = change["before"], change["after"]
     if before is None and after is None:
@@ -53,28 +62,28 @@ def moved(change: Change, now: int) -> str:
     elif before == after:
         how = "elsewhere, at the same time"
     else:
-        how = f"{span(abs(after - before))} {'earlier' if after < before else 'later'}"
-    return f"{moment(change['time'], now)}  {how}: {change['words']}"
+        how = f"{format_duration(abs(after - before))} {'earlier' if after < before else 'later'}"
+    return f"{format_time(change['time'], now)}  {how}: {change['words']}"
 
 
-def blocked(one: Blocker, now: int) -> str:
+def describe_blocker(one: Blocker, now: int) -> str:
     """One blocker in words."""
     if one["kind"] == "job":
-        until = moment(one["until"] or now, now)
+        until = format_time(one["until"] or now, now)
         if one["state"] == "planned":
-            does = f"is planned from {moment(one['start'] or now, now)} to {until} and takes"
+            does = f"is planned from {format_time(one['start'] or now, now)} to {until} and takes"
         else:
             does = f"runs until {until} and holds"
-        return f"job {one['name']} {does} {_held(one['on'])}"
+        return f"job {one['name']} {does} {_describe_holdings(one['on'])}"
     if one["kind"] == "reservation":
-        until = f" until {moment(one['until'], now)}" if one["until"] is not None else ""
+        until = f" until {format_time(one['until'], now)}" if one["until"] is not None else ""
         others = any("access" in on["what"] for on in one["on"])
         does = "keeps others off" if others else "keeps free"
-        return f"reservation {one['name']} {does} {few([on['name'] for on in one['on']])}{until}"
+        return f"reservation {one['name']} {does} {shorten_list([on['name'] for on in one['on']])}{until}"
     return one["words"]
 
 
-def _held(on: list[On]) -> str:
+def _describe_holdings(on: list[On]) -> str:
     """`cpus of n1, n2; mem of n3`."""
     by_what: dict[tuple[str, ...], list[str]] = {}
     for one in on:
@@ -82,15 +91,15 @@ def _held(on: list[On]) -> str:
     parts = []
     for what, names in by_what.items():
         if not what:
-            parts.append(f"a part of the limit: {few(names)}")
+            parts.append(f"a part of the limit: {shorten_list(names)}")
         elif what == ("node",):
-            parts.append(f"all of {few(names)}")
+            parts.append(f"all of {shorten_list(names)}")
         else:
-            parts.append(f"{' and '.join(what)} of {few(names)}")
+            parts.append(f"{' and '.join(what)} of {shorten_list(names)}")
     return "; ".join(parts) or "what it needs"
 
 
-_LINKS = 5
+_MAX_LINKS = 5
 _RIGHTS = {
     "priority": ("has a higher priority", "have a higher priority"),
     "earlier": ("came earlier", "came earlier"),
@@ -99,11 +108,11 @@ _RIGHTS = {
 }
 
 
-def why_not_sooner(found: Explanation, now: int) -> Iterator[tuple[str, str]]:
+def explanation_rows(found: Explanation, now: int) -> Iterator[tuple[str, str]]:
     """What holds the nodes that a job will use until its start, and who goes first, as rows."""
     earliest, because = found["earliest"], found["earliest_why"]
     if because and earliest is not None:
-        yield "not before", f"{moment(earliest, now)}: {because}"
+        yield "not before", f"{format_time(earliest, now)}: {because}"
     if not found["chain"]:
         if not because and found["planned_start"] is not None and found["planned_start"] > now:
             yield "not sooner", found["why"]
@@ -117,16 +126,16 @@ def why_not_sooner(found: Explanation, now: int) -> Iterator[tuple[str, str]]:
         yield "ahead", f"{count} queued job{'s' * (count > 1)} on its nodes: {rights}"
     name = "not sooner"
     links = [link for link in found["chain"] if link["kind"] != "eligible"]
-    for link in links[:_LINKS]:
-        yield name, f"{linked(link)} until {moment(link['until'], now)}"
+    for link in links[:_MAX_LINKS]:
+        yield name, f"{describe_link(link)} until {format_time(link['until'], now)}"
         name = "then"
-    if len(links) > _LINKS:
-        yield name, f"{len(links) - _LINKS} more steps until {moment(links[-1]['until'], now)}"
+    if len(links) > _MAX_LINKS:
+        yield name, f"{len(links) - _MAX_LINKS} more steps until {format_time(links[-1]['until'], now)}"
 
 
-def linked(link: Link) -> str:
+def describe_link(link: Link) -> str:
     """What keeps a job off its nodes until the end of the link."""
-    on, jobs = few(link["nodes"]) or "a limit", few([one["id"] for one in link["jobs"]])
+    on, jobs = shorten_list(link["nodes"]) or "a limit", shorten_list([one["id"] for one in link["jobs"]])
     if link["kind"] == "running":
         if not jobs:
             return f"a job of another user holds {on}"

@@ -7,8 +7,8 @@ from math import isfinite
 from pathlib import Path
 from typing import Final
 
-from schedd.cli.user.asking import Session, answer, parser, show_json
-from schedd.cli.user.text import moment, table
+from schedd.cli.user.asking import Session, make_command_parser, run_command, show_json
+from schedd.cli.user.text import format_table, format_time
 from schedd.client import ClientError
 from schedd.client.answers import PowerView
 
@@ -17,7 +17,7 @@ __all__ = ["make_parser", "run"]
 
 def make_parser(name: str = "schedd power") -> argparse.ArgumentParser:
     """Its options."""
-    found = parser(
+    found = make_command_parser(
         name,
         "Show which nodes are switched off or on their way, and what that saves; or decide over some: on or "
         "off (and they stay so), hold (they stay as they are), auto (as the plan needs them). To decide "
@@ -38,13 +38,13 @@ def make_parser(name: str = "schedd power") -> argparse.ArgumentParser:
 
 def run(argv: Sequence[str], name: str = "schedd power") -> int:
     """The command."""
-    return answer(make_parser(name), _act, argv)
+    return run_command(make_parser(name), _run_action, argv)
 
 
-def _act(session: Session, args: argparse.Namespace) -> bool:
+def _run_action(session: Session, args: argparse.Namespace) -> bool:
     client = session.client
     if args.wish == "read":
-        told = client.read_power(_known(session, _readings(args.nodes)))
+        told = client.read_power(_drop_unknown_nodes(session, _parse_readings(args.nodes)))
         if args.json:
             show_json(told)
         return True
@@ -57,13 +57,13 @@ def _act(session: Session, args: argparse.Namespace) -> bool:
     if args.json:
         show_json(found)
     else:
-        print(_text(found, session.now))
+        print(_power_text(found, session.now))
         if args.measured:
-            print(_measured(found, session.now))
+            print(_measurements_table(found, session.now))
     return True
 
 
-def _readings(files: Sequence[str]) -> dict[str, float]:
+def _parse_readings(files: Sequence[str]) -> dict[str, float]:
     """Watts by node from lines ``NODE WATTS``; lines that are empty or begin with # are nothing."""
     if len(files) > 1:
         raise ClientError("schedd power read takes one file, or none for standard input")
@@ -91,7 +91,7 @@ def _readings(files: Sequence[str]) -> dict[str, float]:
     return found
 
 
-def _known(session: Session, watts: dict[str, float]) -> dict[str, float]:
+def _drop_unknown_nodes(session: Session, watts: dict[str, float]) -> dict[str, float]:
     """Without nodes that the cluster does not have, of which one line is written."""
     known = {one["name"] for one in session.client.nodes()}
     strange = sorted(watts.keys() - known)
@@ -106,7 +106,7 @@ def _known(session: Session, watts: dict[str, float]) -> dict[str, float]:
 _MODES: Final = {"off": "off", "dry": "a dry run, nothing is switched", "on": "on"}
 
 
-def _text(found: PowerView, now: int) -> str:
+def _power_text(found: PowerView, now: int) -> str:
     lines = [
         f"power saving: {_MODES[found['mode']]}; {found['off']} nodes are off; {found['saved']:g} kWh saved"
     ]
@@ -117,27 +117,27 @@ def _text(found: PowerView, now: int) -> str:
             (
                 one["node"],
                 one["phase"],
-                moment(one["since"], now) if one["since"] else "-",
-                moment(one["back"], now) if one["back"] is not None else "-",
+                format_time(one["since"], now) if one["since"] else "-",
+                format_time(one["back"], now) if one["back"] is not None else "-",
                 f"{one['wish']} by {one['by']}" if one["by"] else one["wish"],
                 "; ".join(filter(None, (one["reason"], one["text"]))),
             )
             for one in found["nodes"]
         ]
-        lines += ["", table(("NODE", "POWER", "SINCE", "JOBS FROM", "WISH", "NOTES"), rows, last=12)]
+        lines += ["", format_table(("NODE", "POWER", "SINCE", "JOBS FROM", "WISH", "NOTES"), rows, last=12)]
     return "\n".join(lines)
 
 
-def _measured(found: PowerView, now: int) -> str:
+def _measurements_table(found: PowerView, now: int) -> str:
     if not found["measured"]:
         return "\nno readings yet: schedd power read tells them"
     rows = [
         (
             one["node"],
             f"{one['watts']:g}",
-            moment(one["at"], now),
+            format_time(one["at"], now),
             *(f"{value:g}" if value is not None else "-" for value in (one["idle"], one["core"], one["off"])),
         )
         for one in found["measured"]
     ]
-    return "\n" + table(("NODE", "WATTS", "READ", "IDLE", "PER CORE", "OFF"), rows)
+    return "\n" + format_table(("NODE", "WATTS", "READ", "IDLE", "PER CORE", "OFF"), rows)

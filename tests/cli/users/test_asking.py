@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from schedd.cli.main import main
-from schedd.cli.user.accuracy import line as told_line
-from schedd.cli.user.accuracy import losses
-from schedd.cli.user.showbf import lines
+from schedd.cli.user.accuracy import describe_losses
+from schedd.cli.user.accuracy import horizon_cells as told_line
+from schedd.cli.user.showbf import free_windows
 from schedd.cli.user.showplan import chart
-from schedd.cli.user.showstart import asked
+from schedd.cli.user.showstart import expand_shorthand
 from schedd.client import ClientError
 from schedd.client.answers import AccuracyFigures, Gap, HorizonAccuracy
 from schedd.service.cluster.loop import PlanLoop
@@ -124,7 +124,7 @@ def test_numbers_without_a_unit_are_answered_with_what_they_were_read_as(run: Ru
     ],
 )
 def test_what_if_in_short_is_what_qsub_takes(text: str, request_: str) -> None:
-    assert asked(text) == request_
+    assert expand_shorthand(text) == request_
 
 
 @pytest.mark.parametrize("text", ["x@1@60", "1@x@60", "1@@60", "@1@60", "1@1@60@1gb@2gb"])
@@ -133,7 +133,7 @@ def test_a_what_if_that_makes_no_sense_is_refused(run: Run, text: str) -> None:
     assert (code, out) == (2, "")
     assert err.startswith(f"schedd showstart: {text}: ")
     with pytest.raises(ClientError):
-        asked(text)
+        expand_shorthand(text)
 
 
 def test_checkjob_tells_everything(run: Run, loop: PlanLoop) -> None:
@@ -184,7 +184,7 @@ def test_a_window_counts_the_least_that_is_free_up_to_its_end() -> None:
         gap("b", 0, 20, 8),
         gap("c", 5, 50, 8),
     ]
-    found = [(one["until"], one["cpus"], one["nodes"], one["per_node"]) for one in lines(gaps, 0)]
+    found = [(one["until"], one["cpus"], one["nodes"], one["per_node"]) for one in free_windows(gaps, 0)]
     assert found == [(50, 2, 1, "2"), (20, 10, 2, "2-8"), (10, 12, 2, "4-8")]
 
 
@@ -257,8 +257,8 @@ def test_accuracy_needs_a_database_and_says_so(run: Run) -> None:
     line = ("at submission", "any", "120", "50.0 %", "90.5 %", "00:10:00", "00:50:00", "0.20", "2.50")
     told = HorizonAccuracy(kind="submission", lead=None, figures=part)
     assert told_line(told) == line
-    assert losses(told) == "pinball loss at submission: 00:00:30 in 5/10, 00:01:10 in 9/10"
-    assert not losses({**told, "figures": {**part, "pinball_50": None, "pinball_90": None}})
+    assert describe_losses(told) == "pinball loss at submission: 00:00:30 in 5/10, 00:01:10 in 9/10"
+    assert not describe_losses({**told, "figures": {**part, "pinball_50": None, "pinball_90": None}})
 
 
 def test_accuracy_says_where_only_the_latest_count(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,10 +282,10 @@ def test_the_help_of_accuracy_says_what_its_exit_status_means(capsys: pytest.Cap
 
 
 def test_showstart_says_whether_a_deadline_would_be_met(run: Run) -> None:
-    asked = "nodes=1:ppn=8,walltime=600,deadline="
-    _, out, _ = run("showstart", "-l", f"{asked}+100:00:00")
+    request = "nodes=1:ppn=8,walltime=600,deadline="
+    _, out, _ = run("showstart", "-l", f"{request}+100:00:00")
     assert re.search(r"^deadline +.* is met$", out, re.MULTILINE), out
-    _, out, _ = run("showstart", "-l", f"{asked}+0:05:00")
+    _, out, _ = run("showstart", "-l", f"{request}+0:05:00")
     told = " ".join(out.split())
     assert re.search(r"deadline .* cannot be met: it would have to be [0-9:]+ later", told), out
     assert "deadline" not in run("showstart", "-l", "nodes=1:ppn=8,walltime=600")[1]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from fastapi import FastAPI
 
-from schedd.cli.user.reservation import time_of
+from schedd.cli.user.reservation import parse_time
 from schedd.service.cluster.loop import PlanLoop
 from schedd.service.outward.notices import Notifier
 from schedd.service.settings.file import NotifySettings
@@ -149,7 +149,7 @@ def test_a_better_plan_is_looked_for_and_what_came_of_it_is_shown(
     ("text", "seconds"), [("+90m", 5400), ("+2d", 172_800), ("22:20", 400), ("2023-11-14T22:13:21", 1)]
 )
 def test_moments_are_read_as_people_write_them(text: str, seconds: int) -> None:
-    assert time_of(text, T) == T + seconds
+    assert parse_time(text, T) == T + seconds
 
 
 def test_nodes_and_queues_are_held_and_released(

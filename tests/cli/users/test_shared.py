@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from fastapi import FastAPI
 
-from schedd.cli.main import BARE, main
-from schedd.cli.user.text import few, natural, span, table
+from schedd.cli.main import BARE_COMMANDS, main
+from schedd.cli.user.text import format_duration, format_table, natural_key, shorten_list
 from schedd.service.cluster.loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.wire import (
@@ -46,7 +46,7 @@ def test_json_is_what_the_daemon_answered(
     assert fields <= set(json.loads(capsys.readouterr().out))
 
 
-@pytest.mark.parametrize("command", BARE)
+@pytest.mark.parametrize("command", BARE_COMMANDS)
 def test_no_daemon_is_one_clear_line(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     job_id = ["1"] if command in ("showstart", "checkjob") else []
     assert main([command, "--url", "http://127.0.0.1:9", *job_id]) == 4
@@ -220,13 +220,13 @@ def test_who_reads_no_further_is_no_trouble(url: str, loop: PlanLoop) -> None:
     ("seconds", "text"), [(0, "00:00:00"), (59, "00:00:59"), (90_061, "1:01:01:01"), (-61, "-00:01:01")]
 )
 def test_durations_are_written_as_pbs_does(seconds: int, text: str) -> None:
-    assert span(seconds) == text
+    assert format_duration(seconds) == text
 
 
 def test_tables_fit_and_names_are_in_their_natural_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert table(("A", "B"), [("1", "x" * 200)]).splitlines()[1] == "1  " + "x" * 76 + "…"
-    assert sorted(["n10", "n2", "n1a", "n1"], key=natural) == ["n1", "n1a", "n2", "n10"]
-    assert few(["a", "b", "c", "d", "e"]) == "a, b, c and 2 more"
+    assert format_table(("A", "B"), [("1", "x" * 200)]).splitlines()[1] == "1  " + "x" * 76 + "…"
+    assert sorted(["n10", "n2", "n1a", "n1"], key=natural_key) == ["n1", "n1a", "n2", "n10"]
+    assert shorten_list(["a", "b", "c", "d", "e"]) == "a, b, c and 2 more"
 
 
 @pytest.mark.parametrize(
