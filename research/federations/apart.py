@@ -20,7 +20,7 @@ from research.benchmarks.workload import BenchJob
 from research.federations.bench_clusters import answering, fill, planners
 from research.federations.inside import Traffic, kind_of
 from schedd.client import Client, Endpoint
-from schedd.client.http import Connection
+from schedd.client.http import HttpConnection
 from schedd.model import Node
 from schedd.service.warmup import warm_up
 
@@ -99,7 +99,7 @@ def _serve(pipe: Pipe, names: Sequence[str], machines: Sequence[Node], spread: S
         asyncio.run(both())
 
 
-class _Counted(Connection):
+class _Counted(HttpConnection):
     def __init__(self, endpoint: Endpoint, traffic: Traffic) -> None:
         self._traffic = traffic
         super().__init__(endpoint, _TIMEOUT_S)

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 from starlette.types import ASGIApp, Message
 
 from schedd.client import Client, Endpoint
-from schedd.client.http import Connection
+from schedd.client.http import HttpConnection
 
 __all__ = ["Inside", "Traffic", "kind_of"]
 
@@ -78,7 +78,7 @@ class Inside:
         return Client(place, connection=_Connection(self, place))
 
 
-class _Connection(Connection):
+class _Connection(HttpConnection):
     def __init__(self, inside: Inside, place: Endpoint) -> None:
         self._inside = inside
         super().__init__(place, 60.0)

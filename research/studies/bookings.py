@@ -11,7 +11,7 @@ from typing import Any, Final
 from research.experiments.bookings import DAYS, PROCS, asked_of, book_all
 from research.studies.pool import at_once, how_often
 from research.studies.results import Results, present
-from schedd.cli import pictures
+from schedd.cli import plot_support
 from schedd.policy.bookings import Order
 from schedd.replay.read import read_traces
 from schedd.replay.workload import TraceError, TraceJob
@@ -49,7 +49,7 @@ def run_bookings(
 ) -> None:
     """Write page, figures and picture. Raises TraceError and OSError."""
     del only
-    if (missing := pictures.missing_plot_library()) is not None:
+    if (missing := plot_support.missing_plot_library()) is not None:
         raise TraceError(missing)
     present((_LOG,), logs)
     times = how_often(repetitions, 3, quick=quick)

@@ -25,7 +25,7 @@ from research.studies import prediction as experiment_prediction
 from research.studies import routing as experiment_routing
 from research.studies import thesis as experiment_thesis
 from schedd.alternatives.pareto_search import PymooMissing
-from schedd.cli import pictures
+from schedd.cli import plot_support
 from schedd.cli.arguments import OneLineErrorParser
 from schedd.replay.compare import warm_up
 from schedd.replay.floor import Defect
@@ -161,7 +161,7 @@ def _run(experiment: Experiment, args: argparse.Namespace, command: str) -> int:
         raise TraceError(f"--only {' '.join(args.only)}: the experiment has no such log")
     if args.workers is not None and args.workers < 1:
         raise TraceError(f"--workers {args.workers}: at least 1")
-    if (missing_extra := pictures.missing_plot_library()) is not None:
+    if (missing_extra := plot_support.missing_plot_library()) is not None:
         raise TraceError(missing_extra)
     logs = args.logs.resolve()
     lacking = {name for cell in chosen for name in cell.workload.files if not (logs / name).exists()}

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from research.experiments.energy import BOOT, OFF, RULES, STOP, WATTS, Saved, saved
 from research.studies.results import Results, chosen
-from schedd.cli import pictures
+from schedd.cli import plot_support
 from schedd.replay.prepare import prepare
 from schedd.replay.read import read_traces
 from schedd.replay.site import equal_nodes
@@ -35,7 +35,7 @@ _QUICK: Final = 100
 def run_energy(logs: Path, out: Path, *, quick: bool, only: Sequence[str]) -> None:
     """Write page, figures and picture. Raises TraceError and OSError for logs that cannot be read, Defect."""
     names = chosen(_LOGS, only, logs)
-    if (missing := pictures.missing_plot_library()) is not None:
+    if (missing := plot_support.missing_plot_library()) is not None:
         raise TraceError(missing)
     results = Results.of(NAME, out, *(f"--only {log}" for log in only), "--logs LOGS", quick=quick)
     found: list[Saved] = []

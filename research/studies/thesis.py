@@ -12,7 +12,7 @@ from research.experiments.thesis import MODELS, Batch, Ran, batch, front_of, ran
 from research.experiments.thesis_printed import PRINTED, Printed
 from research.studies.results import Results
 from schedd.alternatives.objectives import Objective
-from schedd.cli import pictures
+from schedd.cli import plot_support
 from schedd.replay.workload import TraceError
 
 __all__ = ["ABOUT", "NAME", "run_thesis"]
@@ -41,7 +41,7 @@ def run_thesis(_: Path, out: Path, *, quick: bool, only: Sequence[str]) -> None:
     """Write page, figures and picture. Raises TraceError for what makes no sense here, and NoPymoo."""
     if only:
         raise TraceError("--only: the experiment draws its jobs and has no logs")
-    if (missing := pictures.missing_plot_library()) is not None:
+    if (missing := plot_support.missing_plot_library()) is not None:
         raise TraceError(missing)
     results = Results.of(NAME, out, quick=quick)
     jobs, tried, front_jobs, front_tried = (120, 12, 60, 60) if quick else (1_000, 24, 500, 300)

@@ -14,6 +14,6 @@ class OneLineErrorParser(argparse.ArgumentParser):
         self.exit(2, usage_error(self.prog, message) + "\n")
 
 
-def usage_error(command: str, words: str) -> str:
+def usage_error(command: str, message: str) -> str:
     """The line."""
-    return f"{command}: {' '.join(words.split())}; `{command} --help` says what there is"
+    return f"{command}: {' '.join(message.split())}; `{command} --help` says what there is"

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from schedd.cli.installed import ConfigFile, database_url, exit_on_error, open_store
+from schedd.cli.installation import ConfigFile, database_url, exit_on_error, open_store
 
 __all__ = ["command"]
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from schedd.api.listening_sockets import certificate_fault
 from schedd.api.settings_resources import load_resources
 from schedd.cli.config_init import init
-from schedd.cli.installed import (
+from schedd.cli.installation import (
     ConfigFile,
     exit_on_error,
     find_config_file,

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, NoReturn
 import typer
 
 from schedd.cli.importing.result import to_toml
-from schedd.cli.server_seen import (
+from schedd.cli.server_facts import (
     Auth,
     Family,
     ServerSummary,
@@ -105,7 +105,7 @@ def init(
     memory = ask.text("[clusters.NAME] mem_per_core", memory_per_core, proposed)
     walltime = ask.text("[clusters.NAME] default_walltime", default_walltime, "24h")
     if policy is None:
-        ask.say(_BY_SETTING["[clusters.NAME.site] priority"])
+        ask.show_question(_BY_SETTING["[clusters.NAME.site] priority"])
     token = secrets.token_hex(32)
     try:
         amount = parse_size(memory) if memory != "0" else 0
@@ -157,7 +157,7 @@ class _Prompter:
             return said
         if self._quiet:
             return proposed
-        self.say(_BY_SETTING[setting])
+        self.show_question(_BY_SETTING[setting])
         return self._prompt(setting, proposed)
 
     def choice(self, setting: str, said: str, proposed: str, among: tuple[str, ...]) -> str:
@@ -177,7 +177,7 @@ class _Prompter:
             _exit_with_error("an address that others reach needs --tls-certificate")
         return self._prompt(question, proposed)
 
-    def say(self, one: Decision) -> None:
+    def show_question(self, one: Decision) -> None:
         """The question, and what hangs on it."""
         if not self._quiet:
             typer.echo(f"\n{one.question}\n  {one.why}")

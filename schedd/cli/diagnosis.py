@@ -17,7 +17,7 @@ from typing import Any, Final, Literal
 
 from schedd import __version__
 from schedd.api.settings_resources import load_resources
-from schedd.cli.installed import find_config_file, load_daemon_settings
+from schedd.cli.installation import find_config_file, load_daemon_settings
 from schedd.client import Client, ClientError, Endpoint, Refused, Unreachable, find_endpoint
 from schedd.client.answers import ClusterView, OpenAlert
 from schedd.plan.compiled import cache_dir
@@ -47,8 +47,8 @@ class CheckResult:
 
     part: str
     state: CheckState
-    words: str
-    do: str = ""
+    message: str
+    remedy: str = ""
 
 
 # ---- this host ----------------------------------------------------------------------------------
@@ -58,8 +58,8 @@ def check_host(config: Path | None) -> Iterator[CheckResult]:
     """Settings, rights, port, database and compiled kernels, as the daemon of this host has them."""
     path = find_config_file(config)
     if path is None:
-        words = "no settings here (no $SCHEDD_CONFIG, no /etc/schedd/schedd.toml)"
-        yield CheckResult("settings", "good", f"{words}: this is not the daemon's host")
+        message = "no settings here (no $SCHEDD_CONFIG, no /etc/schedd/schedd.toml)"
+        yield CheckResult("settings", "good", f"{message}: this is not the daemon's host")
         return
     try:
         settings = load_daemon_settings(config)
@@ -74,8 +74,8 @@ def check_host(config: Path | None) -> Iterator[CheckResult]:
             "settings", "warn", line, "see docs/reference/configuration.md; leave it if it is intended"
         )
     if path.stat().st_mode & 0o022:
-        words = f"other users can write {path} (mode {stat.S_IMODE(path.stat().st_mode):04o})"
-        yield CheckResult("rights", "bad", words, f"chmod go-w {path}")
+        message = f"other users can write {path} (mode {stat.S_IMODE(path.stat().st_mode):04o})"
+        yield CheckResult("rights", "bad", message, f"chmod go-w {path}")
     yield _check_port(settings)
     yield from _check_database(settings)
     yield _check_kernels()
@@ -88,8 +88,8 @@ def _check_provider(oidc: Provider) -> CheckResult:
     try:
         asyncio.run(oidc.begin())
     except IdentityError as error:
-        do = "check that it runs, and auth.oidc.issuer and ca_file; tokens and the socket work without it"
-        return CheckResult(part, "warn", f"{error}: nobody can log in through it", do)
+        remedy = "check that it runs, and auth.oidc.issuer and ca_file; tokens and the socket work without it"
+        return CheckResult(part, "warn", f"{error}: nobody can log in through it", remedy)
     return CheckResult(part, "good", "it answers; its keys are readable")
 
 
@@ -98,8 +98,8 @@ def _check_port(settings: Settings) -> CheckResult:
     try:
         socket.create_connection((host, port), timeout=_TIMEOUT_S).close()
     except OSError as error:
-        words = f"nothing listens on {host} port {port} ({error.strerror or error})"
-        return CheckResult("port", "bad", words, "systemctl status schedd; journalctl -u schedd")
+        message = f"nothing listens on {host} port {port} ({error.strerror or error})"
+        return CheckResult("port", "bad", message, "systemctl status schedd; journalctl -u schedd")
     return CheckResult("port", "good", f"{host} port {port} answers")
 
 
@@ -122,8 +122,8 @@ def _check_database(settings: Settings) -> Iterator[CheckResult]:
         yield CheckResult("database", "bad", str(error), "check that it runs, and that its user may connect")
         return
     if present != needed:
-        words = f"its tables have version {present or 'none'}; this program needs {needed}"
-        yield CheckResult("database", "bad", words, "stop the daemon, make a backup, `schedd migrate`")
+        message = f"its tables have version {present or 'none'}; this program needs {needed}"
+        yield CheckResult("database", "bad", message, "stop the daemon, make a backup, `schedd migrate`")
     else:
         yield CheckResult("database", "good", f"{database.name} answers; its tables have version {needed}")
     if file is not None:
@@ -135,15 +135,15 @@ def _check_disk(file: Path) -> CheckResult:
     used = sum(
         one.stat().st_size for end in ("", "-wal") if (one := file.with_name(file.name + end)).exists()
     )
-    words = f"{used / 2**20:.0f} MiB in use, {free / 2**30:.1f} GiB free on the disk of {file}"
+    message = f"{used / 2**20:.0f} MiB in use, {free / 2**30:.1f} GiB free on the disk of {file}"
     if free < max(_MIN_FREE_BYTES, used):
         return CheckResult(
             "disk",
             "warn",
-            words,
+            message,
             "make room: on a full disk no job is started (docs/administrators/runbook.md)",
         )
-    return CheckResult("disk", "good", words)
+    return CheckResult("disk", "good", message)
 
 
 def _check_kernels() -> CheckResult:
@@ -152,9 +152,9 @@ def _check_kernels() -> CheckResult:
         with suppress(OSError):
             if any(folder.glob("schedd.plan.*.kernels")):
                 return CheckResult("kernels", "good", f"they are compiled, in {folder}")
-    words = f"the planner is not compiled for this version, neither in {mine} nor below {_KERNELS}"
+    message = f"the planner is not compiled for this version, neither in {mine} nor below {_KERNELS}"
     return CheckResult(
-        "kernels", "warn", words, "nothing; the next start compiles it and takes up to a minute longer"
+        "kernels", "warn", message, "nothing; the next start compiles it and takes up to a minute longer"
     )
 
 
@@ -176,8 +176,8 @@ def check_adapter_files(path: Path) -> Iterator[CheckResult]:
     try:
         socket.create_connection((host, port), timeout=_TIMEOUT_S).close()
     except OSError as error:
-        words = f"pbs_server does not answer on {host} port {port} ({error.strerror or error})"
-        yield CheckResult("server", "bad", words, "systemctl status pbs_server (OpenPBS: pbs); a firewall?")
+        message = f"pbs_server does not answer on {host} port {port} ({error.strerror or error})"
+        yield CheckResult("server", "bad", message, "systemctl status pbs_server (OpenPBS: pbs); a firewall?")
     else:
         yield CheckResult("server", "good", f"pbs_server answers on {host} port {port}")
     if found.get("mode") == "scheduler" and server.get("family", "torque") == "torque":
@@ -193,12 +193,14 @@ def _check_scheduler_address(server: str, listen: Mapping[str, Any]) -> Iterator
     host = listen.get("host", "127.0.0.1")
     peers = listen.get("peers", ("127.0.0.1", "::1"))
     if host not in (address, "0.0.0.0", "::"):
-        words = f"pbs_server calls its scheduler at {address} ({name}), but the adapter listens on {host}"
-        do = f'set host = "{address}" and peers = ["{address}", "127.0.0.1"] in [listen]; restart pbs-adapter'
-        yield CheckResult(part, "bad", words, do)
+        message = f"pbs_server calls its scheduler at {address} ({name}), but the adapter listens on {host}"
+        remedy = (
+            f'set host = "{address}" and peers = ["{address}", "127.0.0.1"] in [listen]; restart pbs-adapter'
+        )
+        yield CheckResult(part, "bad", message, remedy)
     elif address not in peers and not address.startswith("127."):
-        words = f"pbs_server calls from {address}, which is not in peers of [listen]: its calls are refused"
-        yield CheckResult(part, "bad", words, f'add "{address}" to peers; restart pbs-adapter')
+        message = f"pbs_server calls from {address}, which is not in peers of [listen]: its calls are refused"
+        yield CheckResult(part, "bad", message, f'add "{address}" to peers; restart pbs-adapter')
     else:
         yield CheckResult(
             part, "good", f"the adapter listens on {host}, where pbs_server calls its scheduler"
@@ -210,9 +212,9 @@ def _check_token(path: Path) -> CheckResult:
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
     except OSError as error:
-        words = f"{path}: {error.strerror}"
-        do = f"(umask 077; schedd token create pbs-adapter --role adapter > {path})"
-        return CheckResult(part, "bad", words, do)
+        message = f"{path}: {error.strerror}"
+        remedy = f"(umask 077; schedd token create pbs-adapter --role adapter > {path})"
+        return CheckResult(part, "bad", message, remedy)
     if mode & 0o077:
         return CheckResult(
             part, "bad", f"{path}: other users can read it (mode {mode:04o})", f"chmod 0600 {path}"
@@ -240,9 +242,9 @@ def check_daemon(url: str, cluster: str) -> Iterator[CheckResult]:
     except Unreachable as error:
         yield CheckResult("daemon", "bad", str(error), "systemctl status schedd; is SCHEDD_URL right?")
     except Refused as error:
-        do = "`schedd token create NAME --role reader`, then SCHEDD_TOKEN=…"
-        do = do if error.kind in ("no-token", "not-allowed") else "journalctl -u schedd"
-        yield CheckResult("daemon", "bad", error.detail, do)
+        remedy = "`schedd token create NAME --role reader`, then SCHEDD_TOKEN=…"
+        remedy = remedy if error.kind in ("no-token", "not-allowed") else "journalctl -u schedd"
+        yield CheckResult("daemon", "bad", error.detail, remedy)
     except ClientError as error:
         yield CheckResult("daemon", "bad", str(error), "fix the client's settings")
 
@@ -250,9 +252,9 @@ def check_daemon(url: str, cluster: str) -> Iterator[CheckResult]:
 def _check_version(client: Client) -> CheckResult:
     theirs = client.version()
     if theirs != __version__:
-        words = f"it has version {theirs}, this program {__version__}"
+        message = f"it has version {theirs}, this program {__version__}"
         return CheckResult(
-            "version", "warn", words, "systemctl restart schedd on the host with the newer version"
+            "version", "warn", message, "systemctl restart schedd on the host with the newer version"
         )
     return CheckResult("version", "good", f"daemon and this program have version {theirs}")
 
@@ -261,8 +263,8 @@ def _check_cluster(endpoint: Endpoint, one: ClusterView, asked: float) -> Iterat
     name = one["name"]
     apart = one["now"] - asked
     if abs(apart) > _MAX_CLOCK_DIFFERENCE_S:
-        words = f"the clock of {name} is {apart:+.0f} s from this host's"
-        yield CheckResult("clock", "warn", words, "chronyc tracking, on both hosts")
+        message = f"the clock of {name} is {apart:+.0f} s from this host's"
+        yield CheckResult("clock", "warn", message, "chronyc tracking, on both hosts")
     else:
         yield CheckResult("clock", "good", f"{name}: as this host's, within {_MAX_CLOCK_DIFFERENCE_S} s")
     yield _check_adapter_contact(one)
@@ -273,19 +275,19 @@ def _check_cluster(endpoint: Endpoint, one: ClusterView, asked: float) -> Iterat
         for alert in here.alerts():
             yield _convert_alert(name, alert)
     if one["events_waiting"] > 1_000:
-        words = f"{name}: {one['events_waiting']} events are waiting"
-        yield CheckResult("planner", "warn", words, "`schedd_batch_seconds` shows which part takes so long")
+        message = f"{name}: {one['events_waiting']} events are waiting"
+        yield CheckResult("planner", "warn", message, "`schedd_batch_seconds` shows which part takes so long")
 
 
 def _check_adapter_contact(one: ClusterView) -> CheckResult:
     name, heard = one["name"], one["heard"]
     if heard is None:
-        do = "systemctl status pbs-adapter, on the server's host; does its token have the role adapter?"
-        return CheckResult("adapter", "bad", f"{name}: no contact since this daemon leads", do)
+        remedy = "systemctl status pbs-adapter, on the server's host; does its token have the role adapter?"
+        return CheckResult("adapter", "bad", f"{name}: no contact since this daemon leads", remedy)
     age = one["now"] - heard
     if "adapter" in one["stale"]:
-        do = "systemctl status pbs-adapter pbs_server, on the server's host; journalctl -u pbs-adapter"
-        return CheckResult("adapter", "bad", f"{name}: {one['stale']} ({age} s ago)", do)
+        remedy = "systemctl status pbs-adapter pbs_server, on the server's host; journalctl -u pbs-adapter"
+        return CheckResult("adapter", "bad", f"{name}: {one['stale']} ({age} s ago)", remedy)
     return CheckResult("adapter", "good", f"{name}: last contact {age} s ago")
 
 
@@ -293,12 +295,12 @@ def _check_adapter_version(one: ClusterView) -> Iterator[CheckResult]:
     """Its version and its clock, by which events are stamped; what it did not say is passed over."""
     name, version, ahead = one["name"], one["adapter_version"], one["adapter_ahead"]
     if version and version != __version__:
-        words = f"{name}: the adapter has version {version}, this program {__version__}"
-        yield CheckResult("version", "warn", words, "upgrade the older one, and restart it")
+        message = f"{name}: the adapter has version {version}, this program {__version__}"
+        yield CheckResult("version", "warn", message, "upgrade the older one, and restart it")
     if ahead is not None and abs(ahead) > _MAX_CLOCK_DIFFERENCE_S:
-        words = f"{name}: the clock of the adapter's host is {ahead:+.0f} s from the daemon's"
+        message = f"{name}: the clock of the adapter's host is {ahead:+.0f} s from the daemon's"
         yield CheckResult(
-            "clock", "bad", words, "chronyc tracking, on both hosts: starts would be early or late"
+            "clock", "bad", message, "chronyc tracking, on both hosts: starts would be early or late"
         )
 
 
@@ -333,25 +335,25 @@ def _check_server(one: ClusterView) -> Iterator[CheckResult]:
         return
     yield CheckResult("server", "good", f"{name}: {server['version'] or 'version unknown'}")
     if one["mode"] == "scheduler" and not server["scheduling"]:
-        do = "qmgr -c 'set server scheduling = True'"
+        remedy = "qmgr -c 'set server scheduling = True'"
         yield CheckResult(
-            "server", "bad", f"{name}: its attribute scheduling is False: nothing is started", do
+            "server", "bad", f"{name}: its attribute scheduling is False: nothing is started", remedy
         )
     if "walltime" not in server["defaults"]:
-        words = f"{name}: no resources_default.walltime: jobs without a walltime are assumed to take long"
-        do = "qmgr -c 'set server resources_default.walltime = 24:00:00', or on each queue"
-        yield CheckResult("server", "warn", words, do)
+        message = f"{name}: no resources_default.walltime: jobs without a walltime are assumed to take long"
+        remedy = "qmgr -c 'set server resources_default.walltime = 24:00:00', or on each queue"
+        yield CheckResult("server", "warn", message, remedy)
     held = [f"{key} = {value}" for key, value in sorted(server["limits"].items())]
     if held:
         yield CheckResult("server", "good", f"{name}: its limits are {', '.join(held)}")
     if not server["open"]:
-        words = f"{name}: query_other_jobs is False: users see only their own jobs in schedd, too"
-        yield CheckResult("server", "good", words)
+        message = f"{name}: query_other_jobs is False: users see only their own jobs in schedd, too"
+        yield CheckResult("server", "good", message)
     if not one["nodes"]:
         yield CheckResult("server", "bad", f"{name}: no nodes are known", "pbsnodes -a; the adapter's log")
 
 
 def _convert_alert(name: str, alert: OpenAlert) -> CheckResult:
     state: CheckState = "bad" if alert["kind"] in _SEVERE_ALERTS else "warn"
-    do = f"docs/reference/monitoring.md, Alerts, {alert['kind']}"
-    return CheckResult("alert", state, f"{name}: {alert['text']}", do)
+    remedy = f"docs/reference/monitoring.md, Alerts, {alert['kind']}"
+    return CheckResult("alert", state, f"{name}: {alert['text']}", remedy)

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import typer
 
 from schedd.cli.diagnosis import ADAPTER_SETTINGS, CheckResult, check_adapter_files, check_daemon, check_host
-from schedd.cli.installed import ConfigFile
+from schedd.cli.installation import ConfigFile
 
 __all__ = ["command"]
 
@@ -49,5 +49,5 @@ def command(
 
 
 def _format_result(one: CheckResult) -> str:
-    text = f"{one.state:4}  {one.part:18}  {one.words}"
-    return f"{text}\n{'':26}-> {one.do}" if one.do else text
+    text = f"{one.state:4}  {one.part:18}  {one.message}"
+    return f"{text}\n{'':26}-> {one.remedy}" if one.remedy else text

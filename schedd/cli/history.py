@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from schedd.cli.installed import ConfigFile, DatabaseUrl, database_url, exit_on_error, open_store
+from schedd.cli.installation import ConfigFile, DatabaseUrl, database_url, exit_on_error, open_store
 from schedd.store import Store
 from schedd.store.records import JobHistory
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from schedd.cli.server_seen import Auth, Family
+from schedd.cli.server_facts import Auth, Family
 
 if TYPE_CHECKING:
     from schedd.cli.importing.result import ImportResult
@@ -76,8 +76,8 @@ def command(
     if server:
         _import_server(server, family, auth, done)
     if any(done.site.get("priority", {}).values()):
-        words = "a job goes before others as far as each of them still starts by its promise: see slack"
-        done.note(Verdict.DIFFERS, 0, "priorities", words)
+        message = "a job goes before others as far as each of them still starts by its promise: see slack"
+        done.note(Verdict.DIFFERS, 0, "priorities", message)
     settings = _comment_header(
         " and ".join([*([file.name] if file else []), *([server] if server else [])]), done
     ) + _validated_toml(done, cluster)
@@ -89,7 +89,7 @@ def command(
         except OSError as error:
             _exit_with_error(f"{output}: {error.strerror}")
     print("\n".join(done.report()), file=sys.stderr)
-    if done.of(Verdict.BLOCKER):
+    if done.with_verdict(Verdict.BLOCKER):
         raise typer.Exit(3)
 
 
@@ -145,7 +145,7 @@ def _import_file(file: Path | None, kind: ConfigFormat | None) -> "ImportResult"
 def _import_server(named: str, family: Family, auth: Auth, done: "ImportResult") -> None:
     """What the server says of itself. A pointer of the file to it is answered by that."""
     from schedd.cli.importing.server_settings import ServerObject, import_server  # noqa: PLC0415
-    from schedd.cli.server_seen import ServerUnreadableError, parse_server_address, read_server_settings  # noqa: PLC0415
+    from schedd.cli.server_facts import ServerUnreadableError, parse_server_address, read_server_settings  # noqa: PLC0415
     from server_adapter.settings import Settings  # noqa: PLC0415
 
     try:
@@ -171,7 +171,9 @@ def _comment_header(name: str, done: "ImportResult") -> str:
 
     counts = ", ".join(f"{len(list(done.lines(verdict)))} {verdict.value}" for verdict in Verdict)
     lines = [f"From {name}, by `schedd import`: {counts}."]
-    lines += [f"BLOCKER {where}, {setting}: {words}" for where, setting, words in done.lines(Verdict.BLOCKER)]
+    lines += [
+        f"BLOCKER {where}, {setting}: {message}" for where, setting, message in done.lines(Verdict.BLOCKER)
+    ]
     return "".join(f"# {line}\n" for line in lines) + "\n"
 
 

@@ -24,6 +24,7 @@ __all__ = ["BARE_COMMANDS", "COMMANDS", "VALUES_COMMAND", "main"]
 _OWN_COMMANDS: Final = {
     "account": ("schedd.cli.user.account", "Show accounts and charges; create accounts."),
     "accuracy": ("schedd.cli.user.accuracy", "Show how accurate predicted starts were."),
+    "alternatives": ("schedd.cli.user.alternatives", "Search for alternative plans, and apply one."),
     "audit": ("schedd.cli.audit", "Show the audit: who did what."),
     "bag": ("schedd.cli.user.bag", "Share many tasks with a deadline over clusters."),
     "book": ("schedd.cli.user.book", "Book cores for a time within a window."),
@@ -46,7 +47,6 @@ _OWN_COMMANDS: Final = {
     "notify": ("schedd.cli.user.notify", "Get a notice when a start moves or is near."),
     "objectives": ("schedd.cli.user.objectives", "Show the plan's value by each objective."),
     "optimise": ("schedd.cli.user.optimise", "Search for a better plan now."),
-    "pareto": ("schedd.cli.user.pareto", "Search for alternative plans, and apply one."),
     "pause": ("schedd.cli.user.pause", "Stop starting jobs on a cluster."),
     "policy": ("schedd.cli.user.policy", "Show, preview or change limits, weights, shares."),
     "release": ("schedd.cli.user.release", "Release drained nodes or held queues."),
@@ -112,7 +112,7 @@ def _run_command(argv: Sequence[str] | None) -> int:
         return 0
     name = args[0]
     if name == VALUES_COMMAND:
-        return int(import_module("schedd.cli.user.values").run(args[1:]))
+        return int(import_module("schedd.cli.user.completion_values").run(args[1:]))
     if name not in COMMANDS:
         from difflib import get_close_matches  # noqa: PLC0415  (only a mistyped command pays for it)
 

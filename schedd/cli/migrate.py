@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 import typer
 
-from schedd.cli.installed import (
+from schedd.cli.installation import (
     ConfigFile,
     DatabaseUrl,
     database_url,

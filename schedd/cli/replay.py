@@ -355,7 +355,7 @@ def _run_stepped(
 
 def _check_outputs(json: Path | None, plot: Path | None) -> None:
     """Fail before hours of work, not after."""
-    from schedd.cli.pictures import missing_plot_library  # noqa: PLC0415
+    from schedd.cli.plot_support import missing_plot_library  # noqa: PLC0415
     from schedd.replay.workload import TraceError  # noqa: PLC0415
 
     for path in (json, plot):
@@ -389,7 +389,7 @@ def _run_replays(
         searched = any("searching" in how for _, _, how in chosen)
         warm_up(search=searched or (site is not None and site.searching is not None))
         if site is not None:
-            print(f"schedd replay: site: {site.told}", file=sys.stderr)
+            print(f"schedd replay: site: {site.summary}", file=sys.stderr)
         watch.show_status("reading")
         for ready in wanted.ready():
             for note in ready.notes:

@@ -117,7 +117,7 @@ class SiteRun(NamedTuple):
     searching: Searching | None
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """What is replayed of these settings, in one line."""
         settings, how = self.settings, self.searching
         words = [f"slack {Slack(settings.slack, settings.slack_share)}"]

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, TextIO
 
-from schedd.cli.user.text import format_duration
+from schedd.cli.user.formatting import format_duration
 from schedd.replay.driver import walk
 from schedd.replay.moment import Foreteller, PlanAt, plan_at
 from schedd.replay.prepare import Prepared
@@ -36,7 +36,7 @@ class ReplayStops:
     step: int | None = None
 
     @property
-    def wanted(self) -> bool:
+    def is_set(self) -> bool:
         """Whether there are any: else a replay runs to its end, and is measured."""
         return bool(self.until) or self.step is not None
 
@@ -91,7 +91,7 @@ class _SteppedReplay:
     at: int
     shown: list[PlanAt] = field(default_factory=list)
 
-    def go(self, moment: int) -> PlanAt:
+    def advance_to(self, moment: int) -> PlanAt:
         """To that second, which is not before this one."""
         self.simulation.run_until(moment)
         self.at = moment
@@ -117,34 +117,34 @@ def step_through(
     moments = sorted({parse_log_time(word, prepared) for word in stops.until})
     told = Foreteller(prepared)
     simulation = walk(prepared, policy, **how, observer=told, validate=validate)
-    went = _SteppedReplay(prepared, name, simulation, told, min(0, prepared.jobs[0].submit))
+    stepped = _SteppedReplay(prepared, name, simulation, told, min(0, prepared.jobs[0].submit))
     for moment in moments:
-        print(format_plan(went.go(moment)))
+        print(format_plan(stepped.advance_to(moment)))
     if stops.step is not None:
         if not moments:
-            print(format_plan(went.go(prepared.jobs[0].submit)))
-        _step_interactively(went, stops.step, asked)
+            print(format_plan(stepped.advance_to(prepared.jobs[0].submit)))
+        _step_interactively(stepped, stops.step, asked)
     if to_json is not None:
-        rows = [one.as_row() for one in went.shown]
+        rows = [one.as_row() for one in stepped.shown]
         to_json.write_text(json.dumps(rows, indent=1, allow_nan=False) + "\n", encoding="utf-8")
 
 
-def _step_interactively(went: _SteppedReplay, step: int, asked: TextIO) -> None:
+def _step_interactively(stepped: _SteppedReplay, step: int, asked: TextIO) -> None:
     """Ask after each plan how to go on; the end of the lines, or of the log, ends it."""
     print(f"schedd replay: {_HELP}", file=sys.stderr)
-    while went.simulation.next_moment is not None:
+    while stepped.simulation.next_moment is not None:
         line = _read_line(asked)
         if line is None or line == "q":
             return
         if line == "a":
-            print(format_plan(_run_to_end(went)))
+            print(format_plan(_run_to_end(stepped)))
             return
         try:
-            moment = _parse_target(went, line, step)
+            moment = _parse_target(stepped, line, step)
         except TraceError as error:
             print(f"schedd replay: {error}; {_HELP}", file=sys.stderr)
             continue
-        print(format_plan(went.go(moment)))
+        print(format_plan(stepped.advance_to(moment)))
     print("schedd replay: the log is through", file=sys.stderr)
 
 
@@ -155,19 +155,19 @@ def _read_line(asked: TextIO) -> str | None:
     return line.strip() if line else None
 
 
-def _parse_target(went: _SteppedReplay, line: str, step: int) -> int:
+def _parse_target(stepped: _SteppedReplay, line: str, step: int) -> int:
     """The moment that a line asks for. Raises TraceError."""
     if line == "e" or (not line and not step):
-        return went.simulation.next_moment or went.at
-    moment = went.at + step if not line else parse_log_time(line, went.prepared)
-    if moment < went.at:
-        raise TraceError(f"{line}: it is {went.at} already, and a replay goes on only")
+        return stepped.simulation.next_moment or stepped.at
+    moment = stepped.at + step if not line else parse_log_time(line, stepped.prepared)
+    if moment < stepped.at:
+        raise TraceError(f"{line}: it is {stepped.at} already, and a replay goes on only")
     return moment
 
 
-def _run_to_end(went: _SteppedReplay) -> PlanAt:
-    went.simulation.run()
-    return went.go(went.simulation.now)
+def _run_to_end(stepped: _SteppedReplay) -> PlanAt:
+    stepped.simulation.run()
+    return stepped.advance_to(stepped.simulation.now)
 
 
 # ---- in words ------------------------------------------------------------------------------------------

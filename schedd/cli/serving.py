@@ -80,7 +80,7 @@ def serve(
     clusters.supervisor.watch_threads()
     failed: list[BaseException] = []
 
-    def give_up(error: BaseException) -> None:
+    def abort_startup(error: BaseException) -> None:
         if isinstance(error, StoreError):
             _log.critical("cannot get ready", why=str(error))
         else:
@@ -103,7 +103,7 @@ def serve(
         callers,
         max_body=settings.server.max_body_mib << 20,
         root=settings.server.root,
-        lifespan=lifespan(clusters, callers, reload, give_up, hooks, tuple(notifiers.values()), probe),
+        lifespan=lifespan(clusters, callers, reload, abort_startup, hooks, tuple(notifiers.values()), probe),
         notifiers=notifiers,
     )
     sessions = add_dashboard(app)

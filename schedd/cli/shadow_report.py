@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from schedd.cli.installed import ConfigFile, database_url, exit_on_error, open_store
+from schedd.cli.installation import ConfigFile, database_url, exit_on_error, open_store
 from schedd.service.read.shadow import DUE_S, ShadowReport, report, swf
 from schedd.service.settings.file import SettingsError
 

@@ -8,7 +8,7 @@ from typing import Annotated, Final, get_args
 
 import typer
 
-from schedd.cli.installed import (
+from schedd.cli.installation import (
     ConfigFile,
     database_url,
     exit_on_error,

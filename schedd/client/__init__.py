@@ -2,7 +2,7 @@
 
     from schedd.client import Client
 
-    with Client.found() as client:
+    with Client.from_environment() as client:
         job = client.job("123")
         print(job["planned_start"], job["why"])
 
@@ -13,7 +13,7 @@ the epoch (UTC), memory is KiB. It imports nothing else of schedd.
 from schedd.client.client import Client
 from schedd.client.endpoint import ConfigError, Endpoint, find_endpoint
 from schedd.client.errors import ClientError, Refused, Unreachable
-from schedd.client.reading import State
+from schedd.client.read_client import State
 
 __all__ = [
     "Client",
@@ -25,5 +25,3 @@ __all__ = [
     "Unreachable",
     "find_endpoint",
 ]
-
-Place, find_place = Endpoint, find_endpoint  # their former names, which scripts may have

@@ -26,7 +26,7 @@ from schedd.client.answers import (
     TransferResult,
     TransferView,
 )
-from schedd.client.reading import Reading
+from schedd.client.read_client import ReadClient
 
 __all__ = ["Client", "Reserved"]
 
@@ -48,7 +48,7 @@ class Reserved(TypedDict, total=False):
     shorter: int
 
 
-class Client(Reading):
+class Client(ReadClient):
     """Asks one daemon about one cluster; the daemon's only one unless it is named.
 
     Every method raises ``Unreachable`` when nobody answers and ``Refused`` when the daemon says no. Not to be
@@ -57,20 +57,22 @@ class Client(Reading):
 
     def pause(self, reason: str) -> DispatchState:
         """Start no jobs of the cluster until ``resume``."""
-        return cast("DispatchState", self._http.ask("POST", self._path("/pause"), body={"reason": reason}))
+        return cast(
+            "DispatchState", self._http.request("POST", self._path("/pause"), body={"reason": reason})
+        )
 
     def resume(self) -> DispatchState:
         """Start jobs again."""
-        return cast("DispatchState", self._http.ask("POST", self._path("/resume")))
+        return cast("DispatchState", self._http.request("POST", self._path("/resume")))
 
     def optimise(self) -> SearchView | None:
         """Search for a better plan now and take it over; None when there was nothing to search."""
-        found: SearchResult = self._http.ask("POST", self._path("/searches"))
+        found: SearchResult = self._http.request("POST", self._path("/searches"))
         return found["search"]
 
     # ---- alternative plans -----------------------------------------------------------------------
 
-    def seek_alternatives(
+    def search_alternatives(
         self,
         *,
         seconds: float = 10.0,
@@ -88,23 +90,23 @@ class Client(Reading):
             "weights": dict(weights) if weights is not None else None,
         }
         body = {name: value for name, value in how.items() if value is not None}
-        return cast("AlternativesView", self._http.ask("POST", self._path("/alternatives"), body=body))
+        return cast("AlternativesView", self._http.request("POST", self._path("/alternatives"), body=body))
 
     def stop_alternatives(self) -> bool:
         """Let the run under way end at once; whether there was one."""
-        found: SearchStopped = self._http.ask("DELETE", self._path("/alternatives"))
+        found: SearchStopped = self._http.request("DELETE", self._path("/alternatives"))
         return found["stopped"]
 
     def apply_alternative(self, number: int, plan: int, *, tolerance: float = 0.1) -> AppliedPlan:
         """Put a plan of the set ``number`` in force, unless more than this share of jobs moved since."""
         path = self._path(f"/alternatives/{number}/plans/{plan}/apply")
-        return cast("AppliedPlan", self._http.ask("POST", path, body={"tolerance": tolerance}))
+        return cast("AppliedPlan", self._http.request("POST", path, body={"tolerance": tolerance}))
 
     # ---- notices ---------------------------------------------------------------------------------
 
     def notices(self) -> NoticesView:
         """Of what the caller is told by mail or command, and what the site offers."""
-        return cast("NoticesView", self._http.ask("GET", self._path("/notices")))
+        return cast("NoticesView", self._http.request("GET", self._path("/notices")))
 
     def add_notice(
         self,
@@ -120,28 +122,28 @@ class Client(Reading):
         when its deadline is ``lost``.
         """
         body = {"job": job, "moved": moved, "ahead": ahead, "lost": lost, "way": way, "to": to}
-        return cast("NoticesView", self._http.ask("POST", self._path("/notices"), body=body))
+        return cast("NoticesView", self._http.request("POST", self._path("/notices"), body=body))
 
     def remove_notice(self, number: int) -> NoticesView:
         """Be told no more."""
-        return cast("NoticesView", self._http.ask("DELETE", self._path(f"/notices/{number}")))
+        return cast("NoticesView", self._http.request("DELETE", self._path(f"/notices/{number}")))
 
     # ---- reservations ----------------------------------------------------------------------------
 
     def reserve(self, name: str, **what: Unpack[Reserved]) -> ReservationResult:
         """Make a reservation, or put another in its place."""
         path = self._path(f"/reservations/{quote(name, safe='')}")
-        return cast("ReservationResult", self._http.ask("PUT", path, body=_reservation(what)))
+        return cast("ReservationResult", self._http.request("PUT", path, body=_reservation(what)))
 
     def preview_reservation(self, name: str, **what: Unpack[Reserved]) -> PreviewView:
         """What would follow if it was made."""
         path = self._path(f"/reservations/{quote(name, safe='')}/preview")
-        return cast("PreviewView", self._http.ask("POST", path, body=_reservation(what)))
+        return cast("PreviewView", self._http.request("POST", path, body=_reservation(what)))
 
     def unreserve(self, name: str) -> ReservationResult:
         """Lift a reservation."""
         path = self._path(f"/reservations/{quote(name, safe='')}")
-        return cast("ReservationResult", self._http.ask("DELETE", path))
+        return cast("ReservationResult", self._http.request("DELETE", path))
 
     # ---- bookings --------------------------------------------------------------------------------
 
@@ -169,7 +171,7 @@ class Client(Reading):
 
     def _booking(self, method: str, name: str, what: str, body: object = None) -> BookingView:
         path = self._path(f"/bookings/{quote(name, safe='')}{what}")
-        found: BookingResult = self._http.ask(method, path, body=body)
+        found: BookingResult = self._http.request(method, path, body=body)
         return found["booking"]
 
     # ---- jobs handed over ------------------------------------------------------------------------
@@ -194,12 +196,12 @@ class Client(Reading):
         """Lend copies of a licence, instead of those that were lent by a lower ``number``."""
         path = self._path(f"/licences/{quote(licence, safe='')}")
         return cast(
-            "LicenceLeaseView", self._http.ask("PUT", path, body={"copies": copies, "number": number})
+            "LicenceLeaseView", self._http.request("PUT", path, body={"copies": copies, "number": number})
         )
 
     def _transfer(self, method: str, name: str, what: str, body: object = None) -> TransferView:
         path = self._path(f"/transfers/{quote(name, safe='')}{what}")
-        found: TransferResult = self._http.ask(method, path, body=body)
+        found: TransferResult = self._http.request(method, path, body=body)
         return found["transfer"]
 
     # ---- policy ----------------------------------------------------------------------------------
@@ -207,27 +209,27 @@ class Client(Reading):
     def preview_policy(self, site: Mapping[str, Any]) -> PolicyPreview:
         """What would follow if this policy was put in force."""
         path = self._path("/policy/preview")
-        return cast("PolicyPreview", self._http.ask("POST", path, body=dict(site)))
+        return cast("PolicyPreview", self._http.request("POST", path, body=dict(site)))
 
     def set_policy(self, site: Mapping[str, Any]) -> PolicyView:
         """Put another policy in force, as a whole."""
-        return cast("PolicyView", self._http.ask("PUT", self._path("/policy"), body=dict(site)))
+        return cast("PolicyView", self._http.request("PUT", self._path("/policy"), body=dict(site)))
 
     def withdraw_policy(self) -> PolicyView:
         """Let the configuration's policy be in force again."""
-        return cast("PolicyView", self._http.ask("DELETE", self._path("/policy")))
+        return cast("PolicyView", self._http.request("DELETE", self._path("/policy")))
 
     # ---- power -----------------------------------------------------------------------------------
 
     def set_power(self, node: str, wish: Literal["on", "off", "hold", "auto"], reason: str = "") -> PowerView:
         """Switch a node, keep it as it is, or leave it to the plan; power saving as it is then."""
         path = self._path(f"/power/{quote(node, safe='')}")
-        return cast("PowerView", self._http.ask("PUT", path, body={"wish": wish, "reason": reason}))
+        return cast("PowerView", self._http.request("PUT", path, body={"wish": wish, "reason": reason}))
 
-    def read_power(self, watts: Mapping[str, float]) -> PowerView:
+    def record_power(self, watts: Mapping[str, float]) -> PowerView:
         """Tell what nodes draw now, in watts, as their boards measure it; power as it is then."""
         body = {"watts": dict(watts)}
-        return cast("PowerView", self._http.ask("POST", self._path("/power/readings"), body=body))
+        return cast("PowerView", self._http.request("POST", self._path("/power/readings"), body=body))
 
     # ---- accounts --------------------------------------------------------------------------------
 
@@ -236,29 +238,29 @@ class Client(Reading):
         ``overdraft``, ``users``, ``closed``, ``reason``.
         """
         path = self._path(f"/accounts/{quote(account, safe='')}")
-        return cast("AccountsView", self._http.ask("PUT", path, body=dict(what)))
+        return cast("AccountsView", self._http.request("PUT", path, body=dict(what)))
 
     def transfer_amount(self, source: str, target: str, amount: float, reason: str = "") -> AccountsView:
         """Move an amount between accounts, or from or to outside (empty); all accounts then."""
         body = {"source": source, "target": target, "amount": amount, "reason": reason}
-        return cast("AccountsView", self._http.ask("POST", self._path("/accounts/transfers"), body=body))
+        return cast("AccountsView", self._http.request("POST", self._path("/accounts/transfers"), body=body))
 
     # ---- holds -----------------------------------------------------------------------------------
 
     def hold(self, kind: Literal["node", "queue"], name: str, reason: str) -> list[HoldView]:
         """Hold the planning of a node or queue; all that are held then."""
         path = self._path(f"/holds/{kind}/{quote(name, safe='')}")
-        found: HoldsView = self._http.ask("PUT", path, body={"reason": reason})
+        found: HoldsView = self._http.request("PUT", path, body={"reason": reason})
         return found["holds"]
 
     def preview_hold(self, kind: Literal["node", "queue"], name: str, reason: str) -> PreviewView:
         """What would follow if it was held."""
         path = self._path(f"/holds/{kind}/{quote(name, safe='')}/preview")
-        return cast("PreviewView", self._http.ask("POST", path, body={"reason": reason}))
+        return cast("PreviewView", self._http.request("POST", path, body={"reason": reason}))
 
     def release(self, kind: Literal["node", "queue"], name: str) -> list[HoldView]:
         """Plan for a node or queue again; all that are held still."""
-        found: HoldsView = self._http.ask("DELETE", self._path(f"/holds/{kind}/{quote(name, safe='')}"))
+        found: HoldsView = self._http.request("DELETE", self._path(f"/holds/{kind}/{quote(name, safe='')}"))
         return found["holds"]
 
 

@@ -5,7 +5,7 @@ from typing import Any, Literal, Self, TypedDict, cast
 from urllib.parse import quote
 
 from schedd.client.endpoint import Endpoint
-from schedd.client.http import Connection
+from schedd.client.http import HttpConnection
 
 __all__ = [
     "AttemptRow",
@@ -268,7 +268,7 @@ class FederationClient:
     """Every method raises ``Unreachable`` when nobody answers and ``Refused`` when the federation says no."""
 
     def __init__(self, endpoint: Endpoint, *, timeout: float = 30.0) -> None:
-        self._http = Connection(endpoint, timeout)
+        self._http = HttpConnection(endpoint, timeout)
 
     def close(self) -> None:
         """Let go of the connection."""
@@ -282,80 +282,82 @@ class FederationClient:
 
     def clusters(self) -> list[ClusterRow]:
         """The clusters, and whether they answer."""
-        return cast("list[ClusterRow]", self._http.ask("GET", "/v1/federation/clusters")["clusters"])
+        return cast("list[ClusterRow]", self._http.request("GET", "/v1/federation/clusters")["clusters"])
 
     def report(self) -> dict[str, Any]:
         """What became of jobs, groups and bags."""
-        return cast("dict[str, Any]", self._http.ask("GET", "/v1/federation/report"))
+        return cast("dict[str, Any]", self._http.request("GET", "/v1/federation/report"))
 
     def balance(self, *, since: int | None = None, until: int | None = None) -> dict[str, Any]:
         """What each cluster was worth in ``[since, until)``, and its share of the work: the last day unless
         given.
         """
         query = {"since": since, "until": until}
-        return cast("dict[str, Any]", self._http.ask("GET", "/v1/federation/balance", query))
+        return cast("dict[str, Any]", self._http.request("GET", "/v1/federation/balance", query))
 
     def jobs(self, *, over: bool = True) -> list[JobRow]:
         """Jobs that the caller may see."""
         query = {"state": "all" if over else "open"}
-        return cast("list[JobRow]", self._http.ask("GET", "/v1/federation/jobs", query)["jobs"])
+        return cast("list[JobRow]", self._http.request("GET", "/v1/federation/jobs", query)["jobs"])
 
     def job(self, name: str) -> JobRow:
         """One of them."""
-        return cast("JobRow", self._http.ask("GET", f"/v1/federation/jobs/{name}"))
+        return cast("JobRow", self._http.request("GET", f"/v1/federation/jobs/{name}"))
 
     def submit(self, body: Mapping[str, Any]) -> JobRow:
         """Hand a job over: ``script``, ``request`` or ``resources``, and so on."""
-        return cast("JobRow", self._http.ask("POST", "/v1/federation/jobs", body=dict(body)))
+        return cast("JobRow", self._http.request("POST", "/v1/federation/jobs", body=dict(body)))
 
     def cancel(self, name: str) -> JobRow:
         """Take a job back."""
-        return cast("JobRow", self._http.ask("DELETE", f"/v1/federation/jobs/{name}"))
+        return cast("JobRow", self._http.request("DELETE", f"/v1/federation/jobs/{name}"))
 
     def groups(self, *, over: bool = True) -> list[dict[str, Any]]:
         """Groups that the caller may see."""
         query = {"state": "all" if over else "open"}
         return cast(
-            "list[dict[str, Any]]", self._http.ask("GET", "/v1/federation/coallocations", query)["groups"]
+            "list[dict[str, Any]]", self._http.request("GET", "/v1/federation/coallocations", query)["groups"]
         )
 
     def group(self, name: str) -> dict[str, Any]:
         """One of them."""
-        return cast("dict[str, Any]", self._http.ask("GET", f"/v1/federation/coallocations/{name}"))
+        return cast("dict[str, Any]", self._http.request("GET", f"/v1/federation/coallocations/{name}"))
 
     def submit_group(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Hand a group over: ``parts``, and so on."""
-        return cast("dict[str, Any]", self._http.ask("POST", "/v1/federation/coallocations", body=dict(body)))
+        return cast(
+            "dict[str, Any]", self._http.request("POST", "/v1/federation/coallocations", body=dict(body))
+        )
 
     def cancel_group(self, name: str) -> dict[str, Any]:
         """Take a group back."""
-        return cast("dict[str, Any]", self._http.ask("DELETE", f"/v1/federation/coallocations/{name}"))
+        return cast("dict[str, Any]", self._http.request("DELETE", f"/v1/federation/coallocations/{name}"))
 
     def offer_bag(self, body: Mapping[str, Any]) -> BagOfferRow:
         """What the clusters' plans offer for a bag: ``request``, ``tasks``, ``deadline`` and so on."""
-        return cast("BagOfferRow", self._http.ask("POST", "/v1/federation/bag-offers", body=dict(body)))
+        return cast("BagOfferRow", self._http.request("POST", "/v1/federation/bag-offers", body=dict(body)))
 
     def bags(self, *, over: bool = True) -> list[BagRow]:
         """Bags that the caller may see."""
         query = {"state": "all" if over else "open"}
-        return cast("list[BagRow]", self._http.ask("GET", "/v1/federation/bags", query)["bags"])
+        return cast("list[BagRow]", self._http.request("GET", "/v1/federation/bags", query)["bags"])
 
     def bag(self, name: str) -> BagRow:
         """One of them."""
-        return cast("BagRow", self._http.ask("GET", f"/v1/federation/bags/{name}"))
+        return cast("BagRow", self._http.request("GET", f"/v1/federation/bags/{name}"))
 
     def submit_bag(self, body: Mapping[str, Any]) -> BagRow:
         """Hand a bag over: a ``script``, and an ``offer`` or what is asked for."""
-        return cast("BagRow", self._http.ask("POST", "/v1/federation/bags", body=dict(body)))
+        return cast("BagRow", self._http.request("POST", "/v1/federation/bags", body=dict(body)))
 
     def cancel_bag(self, name: str) -> BagRow:
         """Take back what waits of it."""
-        return cast("BagRow", self._http.ask("DELETE", f"/v1/federation/bags/{name}"))
+        return cast("BagRow", self._http.request("DELETE", f"/v1/federation/bags/{name}"))
 
     def bookings(self, *, over: bool = True) -> list[FederatedBookingRow]:
         """Bookings that the caller may see."""
         query = {"state": "all" if over else "open"}
-        found = self._http.ask("GET", "/v1/federation/bookings", query)
+        found = self._http.request("GET", "/v1/federation/bookings", query)
         return cast("list[FederatedBookingRow]", found["bookings"])
 
     def booking(self, name: str) -> FederatedBookingRow:
@@ -382,7 +384,7 @@ class FederationClient:
 
     def _booking(self, method: str, name: str, what: str, body: object = None) -> FederatedBookingRow:
         path = f"/v1/federation/bookings/{quote(name, safe='')}{what}"
-        return cast("FederatedBookingRow", self._http.ask(method, path, body=body))
+        return cast("FederatedBookingRow", self._http.request(method, path, body=body))
 
     def what_if(
         self,
@@ -393,5 +395,5 @@ class FederationClient:
     ) -> list[WhatIfRow]:
         """Where it would start; the earliest end stands first. Of an ``array`` the last end counts."""
         body = {"request": request, "clusters": list(clusters), "array": array, "deadline": deadline}
-        found = self._http.ask("POST", "/v1/federation/what-if", body=body)
+        found = self._http.request("POST", "/v1/federation/what-if", body=body)
         return cast("list[WhatIfRow]", found["clusters"])

@@ -10,7 +10,7 @@ from urllib.parse import urlencode, urlsplit
 from schedd.client.endpoint import ConfigError, Endpoint
 from schedd.client.errors import Refused, Unreachable
 
-__all__ = ["Connection", "Query"]
+__all__ = ["HttpConnection", "Query"]
 
 Query = Mapping[str, str | int | None]
 _MUNGE_S = 10.0
@@ -28,7 +28,7 @@ class _UnixConnection(HTTPConnection):
         self.sock.connect(self._path)
 
 
-class Connection:
+class HttpConnection:
     """A connection that is opened when it is first used and kept. Raises ConfigError for a bad URL."""
 
     def __init__(self, endpoint: Endpoint, timeout: float) -> None:
@@ -53,7 +53,7 @@ class Connection:
             pass
         raise ConfigError(f"{url!r} is no place of a daemon: http://HOST:PORT, https://HOST or unix:/PATH")
 
-    def ask(self, method: str, path: str, query: Query | None = None, body: object = None) -> Any:
+    def request(self, method: str, path: str, query: Query | None = None, body: object = None) -> Any:
         """The answer to one request. Raises Unreachable and Refused."""
         data = json.dumps(body) if body is not None else None
         answer = self._send(method, path, query, data, {"Accept": "application/json"})
@@ -78,7 +78,7 @@ class Connection:
                     yield fields.get("id", ""), fields.get("event", ""), json.loads(fields["data"])
                     fields = {}
         except (OSError, HTTPException) as error:
-            raise Unreachable(f"the connection to the daemon was lost: {_words(error)}") from None
+            raise Unreachable(f"the connection to the daemon was lost: {_error_text(error)}") from None
         finally:
             answer.close()
             self._http.close()
@@ -111,7 +111,9 @@ class Connection:
                 self._http.close()
                 # A connection that was kept may have been closed by the daemon meanwhile.
                 if fresh or not again:
-                    raise Unreachable(f"no daemon answers at {self._endpoint.url}: {_words(error)}") from None
+                    raise Unreachable(
+                        f"no daemon answers at {self._endpoint.url}: {_error_text(error)}"
+                    ) from None
         raise AssertionError
 
     def _read(self, answer: HTTPResponse) -> bytes:
@@ -119,7 +121,7 @@ class Connection:
             return answer.read()
         except (OSError, HTTPException) as error:
             self._http.close()
-            raise Unreachable(f"the connection to the daemon was lost: {_words(error)}") from None
+            raise Unreachable(f"the connection to the daemon was lost: {_error_text(error)}") from None
 
     def _json(self, answer: HTTPResponse, body: bytes) -> Any:
         try:
@@ -155,11 +157,11 @@ def _credential(program: str) -> str:
     except subprocess.CalledProcessError as error:
         raise ConfigError(f"{program} makes no credential: {error.stderr.strip()}") from None
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise ConfigError(f"{program} makes no credential: {_words(error)}") from None
+        raise ConfigError(f"{program} makes no credential: {_error_text(error)}") from None
     return made.stdout.strip()
 
 
-def _words(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "it does not answer in time"
     return getattr(error, "strerror", None) or str(error) or type(error).__name__

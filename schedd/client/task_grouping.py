@@ -59,7 +59,7 @@ def group_tasks(
     most = before if at_once is None else before - -work // at_once
     for name in [task.name for task in tasks]:
         graph.merge_along(name, short, longest, most)
-    graph.merge_alike(short, longest, most)
+    graph.merge_siblings(short, longest, most)
     order = graph.order()
     number = {name: i for i, name in enumerate(order)}
     return Grouping(
@@ -135,7 +135,7 @@ class _TaskGraph:
                 if self.asks[first] == self.asks[second]
                 and self.size[first] + self.size[second] <= longest
                 and (crit := self._crit([first, second])) <= most
-                and not self._other_way(first, second)
+                and not self._has_longer_path(first, second)
             ]
             if not fits:
                 return
@@ -143,7 +143,7 @@ class _TaskGraph:
             self._merge([first, second])
             name = first
 
-    def merge_alike(self, short: int, longest: int, most: int) -> None:
+    def merge_siblings(self, short: int, longest: int, most: int) -> None:
         """Merge short tasks that wait for the same ones, and for which the same ones wait."""
         alike: dict[tuple[str, frozenset[str], frozenset[str]], list[str]] = {}
         for name in self.members:
@@ -187,7 +187,7 @@ class _TaskGraph:
         up = max((self.up[one] for name in names for one in self.after[name] - inside), default=0)
         return down + sum(self.size[name] for name in names) + up
 
-    def _other_way(self, first: str, second: str) -> bool:
+    def _has_longer_path(self, first: str, second: str) -> bool:
         """Whether a path leads from the first task over others to the second."""
         todo = [one for one in self.after[first] if one != second]
         seen = set(todo)

@@ -31,7 +31,7 @@ def import_directory(directory: Path) -> ImportResult:
 
 def words(done: ImportResult, setting: str) -> str:
     """The verdict and the words about one setting, which are the same of all its lines."""
-    (said,) = {f"{one.verdict.value}: {one.words}" for one in done.findings if one.setting == setting}
+    (said,) = {f"{one.verdict.value}: {one.message}" for one in done.findings if one.setting == setting}
     return said
 
 

@@ -84,7 +84,7 @@ def doctor(loop: PlanLoop, capsys: pytest.CaptureFixture[str], tmp_path: Path) -
         found: dict[str, list[tuple[str, str, str]]] = {}
         said: list[dict[str, Any]] = json.loads(capsys.readouterr().out)
         for one in said:
-            found.setdefault(one["part"], []).append((one["state"], one["words"], one["do"]))
+            found.setdefault(one["part"], []).append((one["state"], one["message"], one["remedy"]))
         return code, found
 
     return run

@@ -22,7 +22,7 @@ def test_every_parameter_of_maui_is_known_and_has_a_finding(value: str) -> None:
         done = import_maui(f"\n{name} {value}\n")
         found = [finding for finding in done.findings if finding.line == 2]
         assert found, name
-        assert not [one for one in found if "no such setting" in one.words], name
+        assert not [one for one in found if "no such setting" in one.message], name
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,9 @@ def test_every_line_of_the_example_has_a_finding() -> None:
 def test_what_is_said_twice_is_said_to_be() -> None:
     done = import_maui("QUEUETIMEWEIGHT 1\nQUEUETIMEWEIGHT 2\n")
     assert done.site["priority"]["waiting"] == 120.0
-    assert any(one.line == 1 and "said again in line 2" in one.words for one in done.of(Verdict.DIFFERS))
+    assert any(
+        one.line == 1 and "said again in line 2" in one.message for one in done.with_verdict(Verdict.DIFFERS)
+    )
 
 
 def test_a_line_may_go_on_in_the_next_one() -> None:
@@ -181,7 +183,7 @@ def test_fair_share_that_is_off_stays_off_and_every_line_of_it_is_said(text: str
     assert "fair_share" not in done.site["priority"]
     assert lines_found(done) == lines_of(text)
     assert {one.verdict for one in done.findings if one.line} == {Verdict.NO_MATTER}
-    assert any(why in finding.words for finding in done.of(Verdict.NO_MATTER))
+    assert any(why in finding.message for finding in done.with_verdict(Verdict.NO_MATTER))
 
 
 def test_the_target_of_all_users_is_kept() -> None:
@@ -317,7 +319,7 @@ def test_limits_of_walltime_count_what_jobs_asked_for() -> None:
 def test_what_becomes_of_a_line(line: str, setting: str, said: str) -> None:
     done = import_maui(line)
     found = [one for one in done.findings if one.setting == setting and one.line == 1]
-    assert [f"{one.verdict.value}: {one.words}"[: len(said)] for one in found] == [said], done.findings
+    assert [f"{one.verdict.value}: {one.message}"[: len(said)] for one in found] == [said], done.findings
 
 
 def test_speeds_of_nodes_are_kept_where_fair_share_counts_them() -> None:
@@ -335,7 +337,7 @@ def test_units_of_a_request_may_share_nodes_where_maui_says_nothing() -> None:
 
 
 def test_what_stands_in_the_way_of_a_maui_site_is_a_blocker() -> None:
-    blockers = [finding.setting for finding in import_maui(EXAMPLE).of(Verdict.BLOCKER)]
+    blockers = [finding.setting for finding in import_maui(EXAMPLE).with_verdict(Verdict.BLOCKER)]
     assert blockers == [
         "XFACTORWEIGHT",
         "NODEACCESSPOLICY",

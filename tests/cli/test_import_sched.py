@@ -34,7 +34,7 @@ def test_every_option_of_pbs_sched_is_known_and_has_a_finding(value: str, holida
         done = import_sched(f"\n{name}: {value}\n", holidays=holidays)
         found = [one for one in done.findings if one.line == 2 and not one.file]
         assert found, name
-        assert not [one for one in found if "no such setting" in one.words], name
+        assert not [one for one in found if "no such setting" in one.message], name
 
 
 @pytest.mark.parametrize("names", [TORQUE_OPTIONS, OPENPBS_OPTIONS])
@@ -63,7 +63,10 @@ def test_every_line_of_the_examples_has_a_finding(directory: Path) -> None:
 def test_a_line_that_says_the_same_again_is_said_to_be_overridden() -> None:
     done = import_sched("by_queue: false\nsort_queues: true\nby_queue: true\n")
     assert done.site["priority"]["queue"] == 10**9
-    assert any(one.line == 1 and "line 3 says it again" in one.words for one in done.of(Verdict.NO_MATTER))
+    assert any(
+        one.line == 1 and "line 3 says it again" in one.message
+        for one in done.with_verdict(Verdict.NO_MATTER)
+    )
 
 
 # ---- the order of jobs --------------------------------------------------------------------------
@@ -97,7 +100,7 @@ def test_a_sort_by_shares_is_by_what_is_meant_for_each_and_not_by_what_was_used(
     }
     assert done.site["priority"]["class"] > 0
     settings_in(done.toml("main"))
-    assert "the shares of all are the same" in " ".join(one.words for one in import_sched(text).findings)
+    assert "the shares of all are the same" in " ".join(one.message for one in import_sched(text).findings)
 
 
 def test_queues_count_nothing_where_by_queue_is_off_or_strict_fifo_goes_before_it() -> None:
@@ -131,7 +134,7 @@ def test_the_tree_of_torques_pbs_sched_is_flattened_to_parts_of_the_whole() -> N
         "unlisted": 10.0,
         "shares": {"ann": 40.0, "bob": 20.0, "eve": 40.0},
     }
-    flattened = [one.line for one in done.of(Verdict.DIFFERS) if one.file == "resource_group"]
+    flattened = [one.line for one in done.with_verdict(Verdict.DIFFERS) if one.file == "resource_group"]
     assert flattened == [2, 3]
     assert words(done, "fair_share").endswith("cpu-seconds held count, not cpu time used")
 
@@ -174,7 +177,7 @@ def test_dedicated_time_that_is_over_does_not_matter() -> None:
         "dedicated_prefix: ded\n",
         dedicated_time="04/15/1998 12:00 04/15/1998 15:30\n4/15/98 16:00 4/15/98 16:40\n",
     )
-    assert not done.of(Verdict.BLOCKER)
+    assert not done.with_verdict(Verdict.BLOCKER)
     assert words(done, "dedicated time") == "no matter: it is over"
     assert words(done, "dedicated_prefix").startswith("different: dedicated_time has nothing ahead")
 
@@ -189,7 +192,7 @@ def test_dedicated_time_ahead_is_a_reservation_whose_queues_must_be_named() -> N
             "reason": "dedicated time",
         }
     }
-    blockers = [finding.setting for finding in done.of(Verdict.BLOCKER)]
+    blockers = [finding.setting for finding in done.with_verdict(Verdict.BLOCKER)]
     assert blockers == ["dedicated_prefix", "ignore_queue", "dedicated time"]
     without = import_sched("by_queue: false\n", dedicated_time="12/24/2026 08:00 12/26/2026 20:00\n")
     assert words(without, "dedicated time").startswith("translated: the reservation dedicated-")
@@ -200,7 +203,7 @@ def test_dedicated_time_ahead_is_a_reservation_whose_queues_must_be_named() -> N
 def test_prime_time_stands_in_the_way_where_something_depends_on_it() -> None:
     done = import_directory(OPENPBS)
     assert {"backfill_prime", "primetime_prefix", "nonprimetime_prefix"} <= {
-        finding.setting for finding in done.of(Verdict.BLOCKER)
+        finding.setting for finding in done.with_verdict(Verdict.BLOCKER)
     }
     assert words(import_sched("by_queue: true\n", holidays=PRIME), "day[weekday]").startswith(
         "no matter: nothing in"
@@ -223,10 +226,10 @@ def test_what_is_said_of_prime_time_holds_and_the_rest_is_said() -> None:
     assert always.site["priority"]["queue"] == 10**9
     assert any(one.line == 1 and one.verdict is Verdict.NO_MATTER for one in always.findings)
     halves = import_sched(text, holidays=PRIME)
-    assert [one.line for one in halves.of(Verdict.BLOCKER)] == [1]
+    assert [one.line for one in halves.with_verdict(Verdict.BLOCKER)] == [1]
     assert words(halves, "day[weekday]").startswith("different: ")
     same = import_sched("by_queue: True prime\nby_queue: True non_prime\nsort_queues: true\n", holidays=PRIME)
-    assert not same.of(Verdict.BLOCKER)
+    assert not same.with_verdict(Verdict.BLOCKER)
 
 
 # ---- all else -----------------------------------------------------------------------------------

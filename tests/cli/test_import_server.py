@@ -58,7 +58,7 @@ def server(**values: str) -> ServerObject:
 
 def said(done: ImportResult, attribute: str) -> tuple[Verdict, str]:
     (found,) = [
-        (one.verdict, one.words) for one in done.findings if one.setting.partition(" ")[0] == attribute
+        (one.verdict, one.message) for one in done.findings if one.setting.partition(" ")[0] == attribute
     ]
     return found
 
@@ -114,8 +114,8 @@ def test_every_attribute_of_a_real_server_is_known() -> None:
     assert {one.kind for one in objects} >= {"server", "scheduler"}
     done = imported(*objects)
     assert len(done.findings) == sum(len(one.values) for one in objects)
-    assert not [one for one in done.findings if "not known" in one.words]
-    assert not done.of(Verdict.BLOCKER)
+    assert not [one for one in done.findings if "not known" in one.message]
+    assert not done.with_verdict(Verdict.BLOCKER)
 
 
 # ---- attribute by attribute ---------------------------------------------------------------------
@@ -213,10 +213,10 @@ def test_an_express_queue_is_a_blocker() -> None:
         ServerObject("queue", name, {"Priority": much}) for name, much in (("express", "150"), ("batch", "5"))
     ]
     done = imported(*queues, ServerObject("scheduler", "default", {"preempt_queue_prio": "150"}))
-    (blocker,) = done.of(Verdict.BLOCKER)
+    (blocker,) = done.with_verdict(Verdict.BLOCKER)
     assert (blocker.file, blocker.setting) == ("queue express", "Priority = 150")
     done = imported(*queues, ServerObject("scheduler", "default", {"preempt_queue_prio": "200"}))
-    assert not done.of(Verdict.BLOCKER)
+    assert not done.with_verdict(Verdict.BLOCKER)
 
 
 def test_what_is_off_and_what_nobody_knows() -> None:

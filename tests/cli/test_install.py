@@ -10,7 +10,7 @@ import pytest
 from docs.scripts.build import commands_page
 from schedd.cli.main import BARE_COMMANDS, COMMANDS, main
 from schedd.cli.manual import bash_completion, command_parsers, man_page, render_completion, render_man_page
-from schedd.cli.user.asking import EXIT_CODES
+from schedd.cli.user.command_session import EXIT_CODES
 from server_adapter.main import make_parser
 from tests.conftest import ROOT
 

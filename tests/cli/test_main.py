@@ -109,7 +109,9 @@ def test_help_of_replay_waits_for_no_numeric_library() -> None:
     assert loaded.isdisjoint({"numpy", "numba", "matplotlib"})
 
 
-@pytest.mark.parametrize("name", [*BARE_COMMANDS, "cost", "objectives", "optimise", "pareto", "reservation"])
+@pytest.mark.parametrize(
+    "name", [*BARE_COMMANDS, "cost", "objectives", "optimise", "alternatives", "reservation"]
+)
 def test_the_help_of_a_users_command_fits_the_terminal(
     name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from research.__main__ import main as research
-from schedd.cli import pictures
+from schedd.cli import plot_support
 from schedd.cli.main import main
 from schedd.cli.progress import ReplayDisplay, format_simulated_time
 from schedd.replay import driver
@@ -344,7 +344,7 @@ def test_a_policy_file_is_checked_as_the_daemon_checks_it(
 def test_without_matplotlib_a_picture_is_refused_before_anything_is_replayed(
     log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(pictures, "find_spec", lambda _: None)
+    monkeypatch.setattr(plot_support, "find_spec", lambda _: None)
     assert main(["replay", str(log), "--plot", str(tmp_path / "waits.png")]) == 2
     assert "pip install 'schedd[pictures]'" in capsys.readouterr().err
     assert main(["replay", str(log)]) == 0

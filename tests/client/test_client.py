@@ -8,7 +8,6 @@ import pytest
 from fastapi import FastAPI
 
 from docs.scripts.answers import modules
-from schedd import client as client_package
 from schedd.api.app import create_app
 from schedd.client import Client, ClientError, ConfigError, Endpoint, Refused, Unreachable, answers
 from schedd.engine import EngineSettings
@@ -91,7 +90,7 @@ def test_the_past_of_the_plan_is_read_page_by_page(client: Client, clusters: Clu
 
 
 def test_lists_go_on_from_page_to_page(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("schedd.client.reading._PAGE", 2)
+    monkeypatch.setattr("schedd.client.read_client._PAGE", 2)
     assert [one["id"] for one in client.jobs()] == [f"{i}.srv" for i in range(1, 6)]
     assert client.job_columns(["id"]) == {"id": [f"{i}.srv" for i in range(1, 6)]}
 
@@ -153,7 +152,3 @@ def test_of_several_clusters_one_must_be_named(app: FastAPI) -> None:
                 assert second.cluster()["name"] == "b"
     finally:
         clusters.stop()
-
-
-def test_the_endpoint_has_its_old_names_too() -> None:
-    assert (client_package.Place, client_package.find_place) == (Endpoint, client_package.find_endpoint)

@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from schedd.api.app import create_app
 from schedd.client import Client, Endpoint, Refused
 from schedd.client.client import Reserved
-from schedd.client.http import Connection
+from schedd.client.http import HttpConnection
 from schedd.engine import EngineSettings
 from schedd.service.clusters import Clusters
 from schedd.service.warmup import warm_up
@@ -83,7 +83,7 @@ METHODS: dict[tuple[str, str], Callable[[Client], object]] = {
     ("post", f"{C}/pause"): lambda client: client.pause("a test"),
     ("post", f"{C}/resume"): Client.resume,
     ("post", f"{C}/searches"): Client.optimise,
-    ("post", f"{C}/alternatives"): lambda client: client.seek_alternatives(evaluations=20),
+    ("post", f"{C}/alternatives"): lambda client: client.search_alternatives(evaluations=20),
     ("delete", f"{C}/alternatives"): Client.stop_alternatives,
     ("post", f"{C}/alternatives/{{number}}/plans/{{plan}}/apply"): _apply,
     ("post", f"{C}/reservations/{{name}}/preview"): lambda client: client.preview_reservation("r", **NODE),
@@ -93,7 +93,7 @@ METHODS: dict[tuple[str, str], Callable[[Client], object]] = {
     ("put", f"{C}/holds/{{kind}}/{{name}}"): lambda client: client.hold("node", "n1", "x"),
     ("delete", f"{C}/holds/{{kind}}/{{name}}"): lambda client: client.release("node", "n1"),
     ("get", f"{C}/power"): Client.power,
-    ("post", f"{C}/power/readings"): lambda client: client.read_power({"n1": 90.0}),
+    ("post", f"{C}/power/readings"): lambda client: client.record_power({"n1": 90.0}),
     ("put", f"{C}/power/{{node}}"): lambda client: client.set_power("n1", "hold", "x"),
     ("get", f"{C}/accounts"): Client.accounts,
     ("put", f"{C}/accounts/{{account}}"): lambda client: client.set_account("phys", {"amount": 5}),
@@ -153,13 +153,13 @@ def test_every_path_has_a_method(app: FastAPI) -> None:
 
 def test_every_method_asks_for_its_path(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, str]] = []
-    send = Connection._send
+    send = HttpConnection._send
 
-    def seen(self: Connection, method: str, path: str, *more: Any) -> Any:
+    def seen(self: HttpConnection, method: str, path: str, *more: Any) -> Any:
         asked.append((method.lower(), path))
         return send(self, method, path, *more)
 
-    monkeypatch.setattr(Connection, "_send", seen)
+    monkeypatch.setattr(HttpConnection, "_send", seen)
     for (verb, path), call in METHODS.items():
         asked.clear()
         call(client)

@@ -40,7 +40,7 @@ def run(
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
-    monkeypatch.setattr("schedd.cli.user.book_federated.time.time", lambda: T)
+    monkeypatch.setattr("schedd.cli.user.federation_bookings.time.time", lambda: T)
 
     def run(*words: str) -> tuple[int, str, str]:
         capsys.readouterr()

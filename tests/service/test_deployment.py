@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from schedd.cli.installed import DEFAULT_CONFIG
+from schedd.cli.installation import DEFAULT_CONFIG
 from schedd.cli.main import COMMANDS
 from schedd.service.cluster.meters import Meters
 from schedd.service.settings.file import Settings, load

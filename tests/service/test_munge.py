@@ -16,7 +16,7 @@ from fastapi.testclient import TestClient
 
 from schedd.api.app import create_app
 from schedd.client.endpoint import ConfigError, find_endpoint
-from schedd.client.http import Connection
+from schedd.client.http import HttpConnection
 from schedd.engine import EngineSettings
 from schedd.service.access.callers import Callers
 from schedd.service.access.munge import MungeError, decode
@@ -146,9 +146,9 @@ def test_the_client_shows_a_credential_with_each_request(munged: Path, tmp_path:
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        asking = Connection(place._replace(url=f"http://127.0.0.1:{server.server_address[1]}"), 10)
+        asking = HttpConnection(place._replace(url=f"http://127.0.0.1:{server.server_address[1]}"), 10)
         for _ in range(2):
-            asking.ask("GET", "/")
+            asking.request("GET", "/")
         asking.close()
         server.shutdown()
     assert len(set(shown)) == 2
@@ -156,4 +156,4 @@ def test_the_client_shows_a_credential_with_each_request(munged: Path, tmp_path:
         assert decode(header.removeprefix("Munge "), munged) == os.geteuid()
     program.write_text("#!/bin/sh\necho no key >&2\nexit 1\n")
     with pytest.raises(ConfigError, match="makes no credential: no key"):
-        Connection(place, 1).ask("GET", "/")
+        HttpConnection(place, 1).request("GET", "/")

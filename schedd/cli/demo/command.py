@@ -16,7 +16,7 @@ from schedd.cli.arguments import OneLineErrorParser
 
 if TYPE_CHECKING:
     from schedd.cli.demo.arrivals import DemoWorkload
-    from schedd.cli.demo.parts import DemoLogins
+    from schedd.cli.demo.processes import DemoLogins
 
 __all__ = ["make_parser", "run"]
 
@@ -77,7 +77,7 @@ def run(argv: Sequence[str]) -> int:
 
 def _run_demo_command(args: argparse.Namespace) -> int:
     from schedd.cli.demo.arrivals import workload_from_log  # noqa: PLC0415
-    from schedd.cli.demo.parts import DemoError, start_daemon  # noqa: PLC0415
+    from schedd.cli.demo.processes import DemoError, start_daemon  # noqa: PLC0415
     from schedd.cli.demo.run import DemoOutput, run_demo  # noqa: PLC0415
     from schedd.cli.demo.steady import SteadyWorkload  # noqa: PLC0415
     from schedd.replay.read import read_traces  # noqa: PLC0415

@@ -12,7 +12,7 @@ from typing import Any, TextIO
 import httpx2
 
 from schedd.cli.demo.arrivals import DemoWorkload
-from schedd.cli.demo.parts import CLUSTER, DemoError, DemoLogins, DemoProcess, start_adapter
+from schedd.cli.demo.processes import CLUSTER, DemoError, DemoLogins, DemoProcess, start_adapter
 from schedd.cli.demo.steady import SteadyWorkload, core_seconds
 from schedd.cli.demo.table import DemoTable
 from schedd.service.cluster.clock import ScaledClock
@@ -89,7 +89,7 @@ class _DemoReporter:
         self._first = True
         self.table = DemoTable(max(60, int(clock.speed * _TOLERATED_S)))
 
-    async def look(self) -> None:
+    async def report_changes(self) -> None:
         """Says what has happened since the last look."""
         submitted = self._trial.feed.submitted
         self._new += submitted[self._seen :]
@@ -215,7 +215,7 @@ def _endless_arrivals(workload: SteadyWorkload, trial: Trial) -> Iterator[Arriva
 async def _watch_demo(show: _DemoReporter, trial: Trial, joined: DemoProcess) -> None:
     while True:
         over = trial.finished
-        await show.look()
+        await show.report_changes()
         if over:
             return
         if not joined.alive:

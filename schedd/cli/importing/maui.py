@@ -44,11 +44,11 @@ def import_maui(text: str, today: date, zone: str = "UTC", moab: bool = False) -
     """
     done = ImportResult(unknown=Verdict.BLOCKER if moab else Verdict.DIFFERS)
     if moab:
-        words = (
+        message = (
             "this is Moab's configuration: what it shares with Maui is taken as Maui takes it. Look at "
             "each line"
         )
-        done.note(Verdict.DIFFERS, 0, "Moab", words)
+        done.note(Verdict.DIFFERS, 0, "Moab", message)
     entries = _drop_repeated(list(_flatten_partitions(parse_entries(text, done), done)), done)
     weights = MauiWeights(entries, done)
     fair = translate_fair_share(weights, entries, done)
@@ -72,8 +72,8 @@ def _drop_repeated(entries: list[MauiEntry], done: ImportResult) -> list[MauiEnt
     for entry in entries:
         other = last.get((entry.name, entry.index), entry)
         if other is not entry:
-            words = f"said again in line {other.line}, which is taken: remove one"
-            done.note(Verdict.DIFFERS, entry.line, entry.setting, words)
+            message = f"said again in line {other.line}, which is taken: remove one"
+            done.note(Verdict.DIFFERS, entry.line, entry.setting, message)
     return [entry for entry in entries if last.get((entry.name, entry.index), entry) is entry]
 
 
@@ -83,8 +83,8 @@ def _flatten_partitions(entries: Iterable[MauiEntry], done: ImportResult) -> Ite
         if entry.name != "PARCFG" or entry.index.upper() not in ("", "ALL", "DEFAULT"):
             yield entry
             continue
-        words = "all nodes are one partition: what it says is taken as parameters of the whole"
-        done.note(Verdict.NO_MATTER, entry.line, entry.setting, words)
+        message = "all nodes are one partition: what it says is taken as parameters of the whole"
+        done.note(Verdict.NO_MATTER, entry.line, entry.setting, message)
         for name, index, value in entry.attributes():
             if name == "TRIGGER":
                 done.note(Verdict.DIFFERS, entry.line, f"{entry.setting} {name}", NO_TRIGGER)
@@ -117,18 +117,18 @@ def _translate_entry(entry: MauiEntry, done: ImportResult, *, preempts: bool) ->
     elif name in ("NODECPUOVERCOMMITFACTOR", "NODEMEMOVERCOMMITFACTOR") and value in ("1", "1.0"):
         done.note(Verdict.NO_MATTER, entry.line, entry.setting, "1 gives nodes no more than they have")
     elif name in PARAMETERS:
-        verdict, words = PARAMETERS[name]
+        verdict, message = PARAMETERS[name]
         if value in OFF and verdict is not Verdict.NO_MATTER:
-            verdict, words = Verdict.NO_MATTER, "it is off"
+            verdict, message = Verdict.NO_MATTER, "it is off"
         elif not preempts and (name.startswith("PREEMPT") or (name == "QOSCFG" and _only_preemptee(entry))):
-            verdict, words = Verdict.NO_MATTER, NO_PREEMPTOR
+            verdict, message = Verdict.NO_MATTER, NO_PREEMPTOR
         if name == "QOSCFG" and "PREEMPT" in value and preempts:
-            words = f"running jobs are never stopped for others; {words}"
-        done.note(verdict, entry.line, entry.setting, words)
+            message = f"running jobs are never stopped for others; {message}"
+        done.note(verdict, entry.line, entry.setting, message)
     elif name in _MOAB_ALONE:
         off = value in OFF
-        words = "it is off" if off else _MOAB_ALONE[name]
-        done.note(Verdict.NO_MATTER if off else Verdict.BLOCKER, entry.line, entry.setting, words)
+        message = "it is off" if off else _MOAB_ALONE[name]
+        done.note(Verdict.NO_MATTER if off else Verdict.BLOCKER, entry.line, entry.setting, message)
     elif name in ("INCLUDE", "IMPORT"):
         done.note(
             Verdict.BLOCKER, entry.line, entry.setting, "another file: import it, too, as one with this"
@@ -147,24 +147,24 @@ def _only_preemptee(entry: MauiEntry) -> bool:
 
 def _translate_access_policy(entry: MauiEntry, done: ImportResult) -> None:
     if entry.value.upper() == "SHARED":
-        words = "nodes are shared unless a job asks otherwise"
-        done.note(Verdict.NO_MATTER, entry.line, entry.setting, words)
+        message = "nodes are shared unless a job asks otherwise"
+        done.note(Verdict.NO_MATTER, entry.line, entry.setting, message)
     else:
-        words = "nodes are shared unless jobs ask for whole ones: make naccesspolicy a default of queues"
-        done.note(Verdict.BLOCKER, entry.line, entry.setting, words)
+        message = "nodes are shared unless jobs ask for whole ones: make naccesspolicy a default of queues"
+        done.note(Verdict.BLOCKER, entry.line, entry.setting, message)
 
 
 def _translate_overrun(entry: MauiEntry, done: ImportResult) -> None:
     try:
         done.cluster["end_allowance"] = duration(entry.value.rpartition(",")[2])
     except ValueError:
-        words = f"{entry.value!r} is not understood, passed over"
-        done.note(Verdict.DIFFERS, entry.line, entry.setting, words)
+        message = f"{entry.value!r} is not understood, passed over"
+        done.note(Verdict.DIFFERS, entry.line, entry.setting, message)
     else:
-        words = (
+        message = (
             f"end_allowance = {done.cluster['end_allowance']}; it is pbs_server or the mom that ends a job"
         )
-        done.note(Verdict.DIFFERS, entry.line, entry.setting, words)
+        done.note(Verdict.DIFFERS, entry.line, entry.setting, message)
 
 
 def _translate_node_rule(entries: Sequence[MauiEntry], done: ImportResult) -> None:
@@ -174,13 +174,13 @@ def _translate_node_rule(entries: Sequence[MauiEntry], done: ImportResult) -> No
     rule = "exact" if "EXACTNODE" in policy else "pack"
     done.cluster["node_rule"] = rule
     if entry is None:
-        words = 'Maui lets the units of a request share nodes where nothing is said: node_rule = "pack"'
-        done.note(Verdict.TRANSLATED, 0, "JOBNODEMATCHPOLICY", words)
+        message = 'Maui lets the units of a request share nodes where nothing is said: node_rule = "pack"'
+        done.note(Verdict.TRANSLATED, 0, "JOBNODEMATCHPOLICY", message)
     elif "EXACTPROC" in policy:
-        words = (
+        message = (
             f'node_rule = "{rule}"; jobs are not kept off nodes that have more processors than they ask for'
         )
-        done.note(Verdict.BLOCKER, entry.line, entry.setting, words)
+        done.note(Verdict.BLOCKER, entry.line, entry.setting, message)
     else:
         done.note(Verdict.TRANSLATED, entry.line, entry.setting, f'node_rule = "{rule}"')
     for one in entries:
@@ -192,11 +192,11 @@ def _translate_node_sharing(entry: MauiEntry, rule: str, done: ImportResult) -> 
     """Whether parts of one request (``nodes=A+B``) may share a node."""
     allowed = entry.value.upper() not in OFF
     if allowed == (rule == "pack"):
-        words = f'the same by node_rule = "{rule}"'
-        done.note(Verdict.NO_MATTER, entry.line, entry.setting, words)
+        message = f'the same by node_rule = "{rule}"'
+        done.note(Verdict.NO_MATTER, entry.line, entry.setting, message)
     elif allowed:
-        words = 'by node_rule = "exact" parts of one request are on different nodes'
-        done.note(Verdict.DIFFERS, entry.line, entry.setting, words)
+        message = 'by node_rule = "exact" parts of one request are on different nodes'
+        done.note(Verdict.DIFFERS, entry.line, entry.setting, message)
     else:
-        words = 'by node_rule = "pack" parts of one request may share a node'
-        done.note(Verdict.DIFFERS, entry.line, entry.setting, words)
+        message = 'by node_rule = "pack" parts of one request may share a node'
+        done.note(Verdict.DIFFERS, entry.line, entry.setting, message)

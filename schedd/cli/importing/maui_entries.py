@@ -28,7 +28,7 @@ class MauiEntry:
         return f"{self.name}[{self.index}]" if self.index else self.name
 
     @property
-    def words(self) -> list[str]:
+    def value_words(self) -> list[str]:
         """The words of its value."""
         return self.value.replace(",", " ").split()
 

@@ -18,7 +18,7 @@ def translate_fair_share(weights: MauiWeights, entries: Sequence[MauiEntry], don
     targets = _targets(entries, done)
     said = {entry.name: entry for entry in entries if entry.name in FAIR_SHARE}
     policy = said.get("FSPOLICY")
-    weighed = [part for part in FAIR_SHARE_WEIGHTS if weights.of(part)]
+    weighed = [part for part in FAIR_SHARE_WEIGHTS if weights.effective_weight(part)]
     levels = [part for part in weighed if FAIR_SHARE_WEIGHTS[part] in targets]
     why = ""
     if policy is None:
@@ -39,20 +39,20 @@ def translate_fair_share(weights: MauiWeights, entries: Sequence[MauiEntry], don
                 )
         return False
     assert policy is not None
-    levels.sort(key=lambda part: -weights.of(part))
+    levels.sort(key=lambda part: -weights.effective_weight(part))
     main = FAIR_SHARE_WEIGHTS[levels[0]]
     tree = done.table("fair_share")
     tree |= {"levels": [main], "interval": 86_400, "depth": 7, "decay": 1.0}
-    done.table("priority")["fair_share"] = 100 * weights.of(levels[0])
+    done.table("priority")["fair_share"] = 100 * weights.effective_weight(levels[0])
     kind = policy.value.split()[0].upper().rstrip("%^+-")
-    words = (
+    message = (
         f"fair_share by {main}: its factor goes from 1 (no use) over 0.5 (at the target) to 0 for heavy users"
     )
     if kind != "DEDICATEDPS":
-        words += f"; cpu-seconds held count, not {kind}"
+        message += f"; cpu-seconds held count, not {kind}"
     if len(weighed) > 1:
-        words += f"; only one level is taken over, that of the largest weight, {levels[0]}"
-    done.note(Verdict.DIFFERS, policy.line, "FSPOLICY", words)
+        message += f"; only one level is taken over, that of the largest weight, {levels[0]}"
+    done.note(Verdict.DIFFERS, policy.line, "FSPOLICY", message)
     for name, key in (("FSINTERVAL", "interval"), ("FSDEPTH", "depth"), ("FSDECAY", "decay")):
         if name in said:
             _window(said[name], key, tree, done)
@@ -71,8 +71,8 @@ def _targets(entries: Sequence[MauiEntry], done: ImportResult) -> _Targets:
             try:
                 targets.setdefault(kind, {})[entry.index] = entry, value, float(value.rstrip("+-^%"))
             except ValueError:
-                words = f"{value!r} is no number, passed over"
-                done.note(Verdict.DIFFERS, entry.line, f"{entry.setting} FSTARGET", words)
+                message = f"{value!r} is no number, passed over"
+                done.note(Verdict.DIFFERS, entry.line, f"{entry.setting} FSTARGET", message)
     return targets
 
 
@@ -95,22 +95,22 @@ def _shares(level: str, targets: _Targets, tree: dict[str, object], done: Import
                 continue
             if index.upper() == "DEFAULT":
                 tree["unlisted"] = target
-                words = "fair_share.unlisted, the share of each who has none"
+                message = "fair_share.unlisted, the share of each who has none"
             else:
                 shares[index] = target
-                words = "fair_share.shares"
+                message = "fair_share.shares"
             if value[-1:] in "+-^":
-                words = f"{words}: a floor or a ceiling counts as a plain target"
-                done.note(Verdict.DIFFERS, entry.line, setting, words)
+                message = f"{message}: a floor or a ceiling counts as a plain target"
+                done.note(Verdict.DIFFERS, entry.line, setting, message)
             else:
-                done.note(Verdict.TRANSLATED, entry.line, setting, words)
+                done.note(Verdict.TRANSLATED, entry.line, setting, message)
     if shares:
         tree["shares"] = shares
     if "unlisted" not in tree:
         least = min(shares.values(), default=1.0)
         tree["unlisted"] = least
-        words = (
+        message = (
             f"who has no FSTARGET is moved by no fair share in Maui; here each gets the least share, "
             f"{least:g}"
         )
-        done.note(Verdict.DIFFERS, 0, "FSTARGET of all others", words)
+        done.note(Verdict.DIFFERS, 0, "FSTARGET of all others", message)

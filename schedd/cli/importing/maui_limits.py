@@ -88,8 +88,8 @@ def translate_credential(entry: MauiEntry, done: ImportResult, *, preempts: bool
     elif who != "all" and not every:
         where = {"name": entry.index}
     if entry.rest or not entry.value:
-        words = f"cannot be read: {entry.rest[:40]!r}" if entry.rest else "says nothing"
-        done.note(Verdict.BLOCKER if entry.rest else Verdict.NO_MATTER, entry.line, entry.setting, words)
+        message = f"cannot be read: {entry.rest[:40]!r}" if entry.rest else "says nothing"
+        done.note(Verdict.BLOCKER if entry.rest else Verdict.NO_MATTER, entry.line, entry.setting, message)
     for name, index, value in entry.attributes():
         setting = f"{entry.setting} {name}{f'[{index}]' if index else ''}"
         each = _EACH.get(index)
@@ -102,8 +102,8 @@ def translate_credential(entry: MauiEntry, done: ImportResult, *, preempts: bool
         elif name not in _AMOUNTS:
             _translate_attribute(entry, name, setting, value, done, preempts=preempts)
         elif entry.name == "CLASSCFG" and every:
-            words = "a limit of each queue by itself: set it on the server's queues, or one by one"
-            done.note(Verdict.BLOCKER, entry.line, setting, words)
+            message = "a limit of each queue by itself: set it on the server's queues, or one by one"
+            done.note(Verdict.BLOCKER, entry.line, setting, message)
         elif index and each is None:
             done.note(Verdict.BLOCKER, entry.line, setting, f"limits by {index} are not supported")
         else:
@@ -127,10 +127,10 @@ def _translate_limit(
     done.limit(amount=amount, what=what, who=who, **where)
     as_asked = f"; {_AS_ASKED}" if what in ("cpu_seconds", "walltime") else ""
     if hard and soft != hard:
-        words = (
+        message = (
             f"there are no soft limits: the hard one, {hard}, is set, also while others wait; with {soft} "
         )
-        done.note(Verdict.BLOCKER, entry.line, setting, f"{words}nobody exceeds the soft one{as_asked}")
+        done.note(Verdict.BLOCKER, entry.line, setting, f"{message}nobody exceeds the soft one{as_asked}")
     elif as_asked:
         done.note(Verdict.DIFFERS, entry.line, setting, _AS_ASKED)
     else:
@@ -155,8 +155,8 @@ def _translate_attribute(
         }:
             done.note(Verdict.NO_MATTER, entry.line, setting, "all nodes are one partition")
         else:
-            words = "there are no partitions: give nodes a property, and queues resources_default.neednodes"
-            done.note(Verdict.BLOCKER, entry.line, setting, words)
+            message = "there are no partitions: give nodes a property, and queues resources_default.neednodes"
+            done.note(Verdict.BLOCKER, entry.line, setting, message)
     elif name.removeprefix("O").startswith("MAXI"):
         done.note(Verdict.BLOCKER, entry.line, setting, _IDLE)
     elif name.startswith(("MAX.", "MIN.", "DEFAULT.", "REQ.", "REQUIRED.", "EXCL.")):
@@ -177,17 +177,17 @@ def _translate_job_limit(entry: MauiEntry, name: str, setting: str, value: str, 
     queue = entry.index if entry.name == "CLASSCFG" else "QUEUE"
     if what in ("FEATURES", "FEATURE") and kind != "EXCL":
         properties = ":".join(part for part in value.replace("[", "").replace("]", "").split(",") if part)
-        words = (
+        message = (
             f"jobs of the queue would go to any node: qmgr -c 'set queue {queue} "
             f"resources_default.neednodes = {properties}', which is followed"
         )
-        done.note(Verdict.BLOCKER, entry.line, setting, words)
+        done.note(Verdict.BLOCKER, entry.line, setting, message)
     elif kind in ("MAX", "MIN", "DEFAULT") and what in _SERVER_RESOURCES:
         resource = {"PROC": "procs", "NODE": "nodes"}.get(what) if kind == "DEFAULT" else None
-        words = (
+        message = (
             f"the server's affair, and not set by this import: qmgr -c 'set queue {queue} "
             f"resources_{kind.lower()}.{resource or _SERVER_RESOURCES[what]} = {value}'"
         )
-        done.note(Verdict.DIFFERS, entry.line, setting, words)
+        done.note(Verdict.DIFFERS, entry.line, setting, message)
     else:
         done.note(Verdict.BLOCKER, entry.line, setting, "neither the server nor schedd adds it to jobs")

@@ -36,18 +36,18 @@ def translate_node_sets(entries: Sequence[MauiEntry], done: ImportResult) -> Non
     table["sets"] = {name: [name] for name in names}
     for name in ("NODESETLIST", "NODESETATTRIBUTE"):
         if name in said:
-            words = f"node_sets.sets: {', '.join(names)}"
-            done.note(Verdict.TRANSLATED, said[name].line, name, words)
+            message = f"node_sets.sets: {', '.join(names)}"
+            done.note(Verdict.TRANSLATED, said[name].line, name, message)
     first = policy == "FIRSTOF"
-    words = "the set that is free first is taken, not the first of the list" if first else "node_sets"
+    message = "the set that is free first is taken, not the first of the list" if first else "node_sets"
     verdict = Verdict.DIFFERS if first else Verdict.TRANSLATED
-    done.note(verdict, said["NODESETPOLICY"].line, "NODESETPOLICY", words)
+    done.note(verdict, said["NODESETPOLICY"].line, "NODESETPOLICY", message)
     if "NODESETDELAY" in said:
         _translate_wait(said["NODESETDELAY"], table, done)
     for name in ("NODESETPRIORITYTYPE", "NODESETTOLERANCE"):
         if name in said:
-            words = "of sets free at the same time the smallest that could hold the job is taken"
-            done.note(Verdict.DIFFERS, said[name].line, name, words)
+            message = "of sets free at the same time the smallest that could hold the job is taken"
+            done.note(Verdict.DIFFERS, said[name].line, name, message)
 
 
 def _translate_wait(entry: MauiEntry, table: dict[str, object], done: ImportResult) -> None:

@@ -54,8 +54,10 @@ def translate_nodes(entries: Sequence[MauiEntry], done: ImportResult) -> None:
         if entry.name != "NODECFG":
             continue
         if entry.rest or not entry.value:
-            words = f"cannot be read: {entry.rest[:40]!r}" if entry.rest else "says nothing"
-            done.note(Verdict.BLOCKER if entry.rest else Verdict.NO_MATTER, entry.line, entry.setting, words)
+            message = f"cannot be read: {entry.rest[:40]!r}" if entry.rest else "says nothing"
+            done.note(
+                Verdict.BLOCKER if entry.rest else Verdict.NO_MATTER, entry.line, entry.setting, message
+            )
         for name, _, value in entry.attributes():
             setting = f"{entry.setting} {name}"
             if name == "PARTITION":
@@ -74,11 +76,11 @@ def _partition(entry: MauiEntry, setting: str, value: str, done: ImportResult) -
     if value.upper() in ("", "DEFAULT", "ALL"):
         done.note(Verdict.NO_MATTER, entry.line, setting, "all nodes are one partition")
         return
-    words = (
+    message = (
         "there are no partitions: a job might get nodes of several. Give the nodes of each a property (qmgr "
     )
-    words += "-c 'set node NODE properties += PROPERTY'), and queues resources_default.neednodes = PROPERTY"
-    done.note(Verdict.BLOCKER, entry.line, setting, words)
+    message += "-c 'set node NODE properties += PROPERTY'), and queues resources_default.neednodes = PROPERTY"
+    done.note(Verdict.BLOCKER, entry.line, setting, message)
 
 
 def _speed(
@@ -90,12 +92,12 @@ def _speed(
         done.note(Verdict.DIFFERS, entry.line, setting, f"{value!r} is no number, passed over")
         return
     if not any(scaled.values()) or speed <= 0 or entry.index.upper() in ("", "DEFAULT"):
-        words = "neither USEMACHINESPEED nor USEMACHINESPEEDFORFS is on, or it is of all nodes"
-        done.note(Verdict.NO_MATTER, entry.line, setting, words)
+        message = "neither USEMACHINESPEED nor USEMACHINESPEEDFORFS is on, or it is of all nodes"
+        done.note(Verdict.NO_MATTER, entry.line, setting, message)
         return
     done.table("speeds")[entry.index] = speed
     if scaled.get("USEMACHINESPEED"):
-        words = "speeds: it counts in fair share; walltimes stay what jobs asked for"
-        done.note(Verdict.DIFFERS, entry.line, setting, words)
+        message = "speeds: it counts in fair share; walltimes stay what jobs asked for"
+        done.note(Verdict.DIFFERS, entry.line, setting, message)
     else:
         done.note(Verdict.TRANSLATED, entry.line, setting, "speeds, which count in fair share")

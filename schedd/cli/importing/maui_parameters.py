@@ -29,8 +29,8 @@ _PREEMPTION = "running jobs are never stopped for others"
 _NO, _OTHER, _STOP = Verdict.NO_MATTER, Verdict.DIFFERS, Verdict.BLOCKER
 
 
-def _table(verdict: Verdict, words: str, names: str) -> dict[str, tuple[Verdict, str]]:
-    return dict.fromkeys(names.split(), (verdict, words))
+def _table(verdict: Verdict, message: str, names: str) -> dict[str, tuple[Verdict, str]]:
+    return dict.fromkeys(names.split(), (verdict, message))
 
 
 PARAMETERS: Mapping[str, tuple[Verdict, str]] = {

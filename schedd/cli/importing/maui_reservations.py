@@ -33,9 +33,9 @@ _NEEDED_BY = {name: what for what, names in _MISSING.items() for name in names}
 class _InexpressibleError(ValueError):
     """What cannot be said in schedd.toml, with what the line says, in which equal lines differ."""
 
-    def __init__(self, words: str, example: str) -> None:
-        super().__init__(f"{example}: {words}")
-        self.words = words
+    def __init__(self, message: str, example: str) -> None:
+        super().__init__(f"{example}: {message}")
+        self.message = message
         self.example = example
 
 
@@ -48,21 +48,21 @@ def translate_reservations(entries: list[MauiEntry], today: date, zone: str, don
             lines.setdefault(entry.index, []).append(entry.line)
             said.setdefault(entry.index, {}).update({name: value for name, _, value in entry.attributes()})
             if entry.rest:
-                words = f"cannot be read: {entry.rest[:40]!r}"
-                done.note(Verdict.BLOCKER, entry.line, entry.setting, words)
+                message = f"cannot be read: {entry.rest[:40]!r}"
+                done.note(Verdict.BLOCKER, entry.line, entry.setting, message)
     for name, attributes in said.items():
         setting = f"SRCFG[{name}]"
         try:
             table = _reservation(attributes, today)
         except _InexpressibleError as error:
-            words = f"not taken over, so that its nodes are open to all: {error.words}"
+            message = f"not taken over, so that its nodes are open to all: {error.message}"
             for line in lines[name]:
-                done.note(Verdict.BLOCKER, line, setting, words, example=error.example)
+                done.note(Verdict.BLOCKER, line, setting, message, example=error.example)
             continue
         except ValueError as error:
-            words = f"not taken over, so that its nodes are open to all: {error}"
+            message = f"not taken over, so that its nodes are open to all: {error}"
             for line in lines[name]:
-                done.note(Verdict.BLOCKER, line, setting, words)
+                done.note(Verdict.BLOCKER, line, setting, message)
             continue
         done.table("reservations")[re.sub(r"[^\w.-]", "-", name)] = table
         done.site["zone"] = zone
@@ -73,7 +73,7 @@ def translate_reservations(entries: list[MauiEntry], today: date, zone: str, don
 def _reservation_finding(
     said: dict[str, str], table: dict[str, object], zone: str, line: int, setting: str
 ) -> tuple[Verdict, int, str, str]:
-    words = f"a reservation, on the clock of {zone}"
+    message = f"a reservation, on the clock of {zone}"
     differs = []
     if "shorter" in table:
         differs.append(
@@ -84,15 +84,15 @@ def _reservation_finding(
             "no program is run for it (TRIGGER): see webhooks and alerts in docs/administrators/operate.md"
         )
     if not any(key in table for key in (*_ACCESS.values(), "shorter")):
-        words += "; nobody has access, as the file says"
+        message += "; nobody has access, as the file says"
     if said.get("PERIOD", "").upper() == "INFINITY":
-        words += (
+        message += (
             "; as weeks that follow on each other, known 60 days ahead: a job that could run only there is "
             "told "
             "a start later than that, not that it never starts"
         )
-        return Verdict.DIFFERS, line, setting, "; ".join([words, *differs])
-    return Verdict.DIFFERS if differs else Verdict.TRANSLATED, line, setting, "; ".join([words, *differs])
+        return Verdict.DIFFERS, line, setting, "; ".join([message, *differs])
+    return Verdict.DIFFERS if differs else Verdict.TRANSLATED, line, setting, "; ".join([message, *differs])
 
 
 def _reservation(said: dict[str, str], today: date) -> dict[str, object]:

@@ -80,29 +80,31 @@ class MauiWeights:
             if entry.name not in WEIGHTS:
                 continue
             try:
-                self._said[entry.name] = float(entry.words[0])
+                self._said[entry.name] = float(entry.value_words[0])
             except (ValueError, IndexError):
                 self._bad.add(entry.line)
-                words = f"{entry.value!r} is no number, passed over"
-                done.note(Verdict.DIFFERS, entry.line, entry.setting, words)
+                message = f"{entry.value!r} is no number, passed over"
+                done.note(Verdict.DIFFERS, entry.line, entry.setting, message)
 
-    def of(self, part: str) -> float:
+    def effective_weight(self, part: str) -> float:
         """What a term counts: its weight times that of its component; of a component, whether any counts."""
         if part in _PARTS:
             return self._said.get(part, 0.0) * self._said[_PARTS[part]]
-        return float(any(self.of(one) for one, component in _PARTS.items() if component == part))
+        return float(
+            any(self.effective_weight(one) for one, component in _PARTS.items() if component == part)
+        )
 
     def translate(self, entries: Sequence[MauiEntry], fair: bool, done: ImportResult) -> None:
         """The table priority, and a finding for each weight and cap; ``fair``: fair share is on."""
         priority = done.table("priority")
-        waiting = self.of("QUEUETIMEWEIGHT") * 60
+        waiting = self.effective_weight("QUEUETIMEWEIGHT") * 60
         priority["waiting"] = waiting
-        if self.of("PROCWEIGHT"):
-            priority["size"] = self.of("PROCWEIGHT")
+        if self.effective_weight("PROCWEIGHT"):
+            priority["size"] = self.effective_weight("PROCWEIGHT")
         said = {entry.name for entry in entries}
         if "QUEUETIMEWEIGHT" not in said:
-            words = f"Maui takes 1 a minute: priority.waiting = {waiting:g} points an hour"
-            done.note(Verdict.TRANSLATED, 0, "QUEUETIMEWEIGHT", words)
+            message = f"Maui takes 1 a minute: priority.waiting = {waiting:g} points an hour"
+            done.note(Verdict.TRANSLATED, 0, "QUEUETIMEWEIGHT", message)
         for entry in entries:
             if entry.name in WEIGHTS and entry.line not in self._bad:
                 done.note(*self._finding(entry, fair, done))
@@ -115,10 +117,10 @@ class MauiWeights:
         if name in _CAPS:
             return self._cap(entry, points, done)
         if name in _COMPONENTS:
-            if not self.of(name) or (name == "FSWEIGHT" and not fair):
+            if not self.effective_weight(name) or (name == "FSWEIGHT" and not fair):
                 return Verdict.NO_MATTER, *where, "nothing below it has a weight, or fair share is off"
             return Verdict.TRANSLATED, *where, "multiplied into the weights below it"
-        if not self.of(name) and name != "QUEUETIMEWEIGHT":
+        if not self.effective_weight(name) and name != "QUEUETIMEWEIGHT":
             return Verdict.NO_MATTER, *where, "the weight is 0"
         if name == "QUEUETIMEWEIGHT":
             waiting = done.table("priority")["waiting"]
@@ -133,7 +135,7 @@ class MauiWeights:
 
     def _cap(self, entry: MauiEntry, points: float, done: ImportResult) -> tuple[Verdict, int, str, str]:
         where = entry.line, entry.setting
-        if not points or not self.of(_CAPS[entry.name]):
+        if not points or not self.effective_weight(_CAPS[entry.name]):
             return Verdict.NO_MATTER, *where, "0 caps nothing, or what it caps has no weight"
         if entry.name != "QUEUETIMECAP":
             return Verdict.BLOCKER, *where, "there are no caps of priorities, but of waiting"
@@ -156,16 +158,18 @@ def translate_own_priorities(weights: MauiWeights, entries: Iterable[MauiEntry],
             except ValueError:
                 done.note(Verdict.DIFFERS, entry.line, setting, f"{value!r} is no number, passed over")
                 continue
-            if not weights.of(_weight_name(kind)):
+            if not weights.effective_weight(_weight_name(kind)):
                 done.note(Verdict.NO_MATTER, entry.line, setting, f"the weight of {kind} priorities is 0")
                 continue
             found.setdefault(kind, {})[entry.index] = entry, points
     _queues(weights, found.pop("queue", {}), done)
     for kind, owners in found.items():
-        _classes(kind, weights.of(_weight_name(kind)), owners, done)
+        _classes(kind, weights.effective_weight(_weight_name(kind)), owners, done)
     if len(found) > 1:
-        words = f"points of {' and '.join(sorted(found))} are not added up: whoever has several gets the most"
-        done.note(Verdict.DIFFERS, 0, "PRIORITY", words)
+        message = (
+            f"points of {' and '.join(sorted(found))} are not added up: whoever has several gets the most"
+        )
+        done.note(Verdict.DIFFERS, 0, "PRIORITY", message)
 
 
 def scale_to_bounds(done: ImportResult) -> None:
@@ -186,8 +190,8 @@ def scale_to_bounds(done: ImportResult) -> None:
     for one in classes:
         one["points"] /= largest / _MAX_POINTS
     factor = largest / _MAX_POINTS
-    words = f"all points are divided by {factor:.6g}, the largest being {largest:.6g}; the order is the"
-    done.note(Verdict.TRANSLATED, 0, "weights", f"{words} same, but for differences below one point then")
+    message = f"all points are divided by {factor:.6g}, the largest being {largest:.6g}; the order is the"
+    done.note(Verdict.TRANSLATED, 0, "weights", f"{message} same, but for differences below one point then")
 
 
 def _weight_name(kind: str) -> str:
@@ -197,14 +201,14 @@ def _weight_name(kind: str) -> str:
 def _queues(weights: MauiWeights, owners: dict[str, tuple[MauiEntry, float]], done: ImportResult) -> None:
     """Maui knows nothing of the server's own priorities of queues: who is not named has 0."""
     priority = done.table("priority")
-    priority["queue"] = weights.of("CLASSWEIGHT") if owners else 0.0
+    priority["queue"] = weights.effective_weight("CLASSWEIGHT") if owners else 0.0
     if not owners:
         return
     queues = {"*": 0.0}
     for index, (entry, points) in owners.items():
         queues["*" if index.upper() == "DEFAULT" else index] = points
-        words = 'priority.queues; "*" are all others, whatever their Priority on the server'
-        done.note(Verdict.TRANSLATED, entry.line, f"{entry.setting} PRIORITY", words)
+        message = 'priority.queues; "*" are all others, whatever their Priority on the server'
+        done.note(Verdict.TRANSLATED, entry.line, f"{entry.setting} PRIORITY", message)
     priority["queues"] = queues
 
 
@@ -216,8 +220,8 @@ def _classes(
     for index, (entry, points) in owners.items():
         setting = f"{entry.setting} PRIORITY"
         if index.upper() == "DEFAULT":
-            words = "subtracted from the points of those that are named: the order is the same"
-            done.note(Verdict.TRANSLATED, entry.line, setting, words)
+            message = "subtracted from the points of those that are named: the order is the same"
+            done.note(Verdict.TRANSLATED, entry.line, setting, message)
             continue
         table = done.table("classes").setdefault(f"{kind}-{index}", {})
         table |= {"points": (points - rest) * weight, f"{kind}s": [index]}

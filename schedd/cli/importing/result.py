@@ -37,7 +37,7 @@ class ImportFinding:
     verdict: Verdict
     line: int
     setting: str
-    words: str
+    message: str
     file: str = ""
     example: str = ""
     """What the line says, where equal findings say different things: a name or a pattern."""
@@ -56,18 +56,18 @@ class ImportResult:
     """Of lines of the file that are continued, by the first: the last."""
 
     def note(
-        self, verdict: Verdict, line: int, setting: str, words: str, file: str = "", example: str = ""
+        self, verdict: Verdict, line: int, setting: str, message: str, file: str = "", example: str = ""
     ) -> None:
         """Remember what became of a setting."""
-        self.findings.append(ImportFinding(verdict, line, setting, words, file, example))
+        self.findings.append(ImportFinding(verdict, line, setting, message, file, example))
 
     def strange(self, line: int, setting: str, whose: str) -> None:
         """Remember a setting that nobody documents."""
         if self.unknown is Verdict.BLOCKER:
-            words = f"not known to this import: look up what {whose} does with it"
+            message = f"not known to this import: look up what {whose} does with it"
         else:
-            words = f"{whose} has no such setting in its documentation, and passes over it, too"
-        self.note(self.unknown, line, setting, words)
+            message = f"{whose} has no such setting in its documentation, and passes over it, too"
+        self.note(self.unknown, line, setting, message)
 
     def table(self, name: str) -> dict[str, Any]:
         """A table of the site's policy, made when it is first asked for."""
@@ -78,27 +78,27 @@ class ImportResult:
         """Add a limit of the site."""
         self.site.setdefault("limits", []).append(what)
 
-    def of(self, verdict: Verdict) -> list[ImportFinding]:
+    def with_verdict(self, verdict: Verdict) -> list[ImportFinding]:
         """The findings of one kind."""
         return [finding for finding in self.findings if finding.verdict is verdict]
 
     def lines(self, verdict: Verdict) -> Iterator[tuple[str, str, str]]:
         """Where, setting and words of the findings of one kind; what is the same of many is said once."""
         groups: dict[tuple[str, str, str], list[ImportFinding]] = {}
-        for finding in self.of(verdict):
+        for finding in self.with_verdict(verdict):
             kind = _without_index(finding.setting)
-            groups.setdefault((finding.file, kind, finding.words), []).append(finding)
-        for (file, kind, words), found in groups.items():
+            groups.setdefault((finding.file, kind, finding.message), []).append(finding)
+        for (file, kind, message), found in groups.items():
             examples = list(dict.fromkeys(one.example for one in found if one.example))
             if examples:
                 more = f" and {len(examples) - _EXAMPLES} more" if len(examples) > _EXAMPLES else ""
-                words = f"{words} ({', '.join(examples[:_EXAMPLES])}{more})"
+                message = f"{message} ({', '.join(examples[:_EXAMPLES])}{more})"
             lines = sorted({finding.line for finding in found})
             names = {finding.setting for finding in found}
             if len(names) == 1:
-                yield self._where(file, lines), found[0].setting, words
+                yield self._format_location(file, lines), found[0].setting, message
             else:
-                yield self._where(file, lines), f"{kind} ({len(names)} times)", words
+                yield self._format_location(file, lines), f"{kind} ({len(names)} times)", message
 
     def report(self, width: int = 120) -> Iterator[str]:
         """The findings as lines of at most ``width`` characters, blockers first; equal ones count once."""
@@ -108,14 +108,14 @@ class ImportResult:
                 continue
             yield f"{_HEADS[verdict]} ({len(rows)}):"
             wide = [min(max(len(row[column]) for row in rows), most) for column, most in ((0, 30), (1, 34))]
-            for where, setting, words in rows:
+            for where, setting, message in rows:
                 head = f"  {where:>{wide[0]}}  {setting:{wide[1]}}  "
                 rest = " " * (sum(wide) + 6)
                 if len(head) > len(rest):
                     yield head.rstrip()
                     head = rest = " " * 6
                 yield from wrap(
-                    words or "-",
+                    message or "-",
                     max(width, len(rest) + 40),
                     initial_indent=head,
                     subsequent_indent=rest,
@@ -127,7 +127,7 @@ class ImportResult:
         lines = list(to_toml(("clusters", cluster), {**self.cluster, "site": self.site}))
         return "\n".join(lines).strip() + "\n" if lines else ""
 
-    def _where(self, file: str, lines: list[int]) -> str:
+    def _format_location(self, file: str, lines: list[int]) -> str:
         """``line 4``, ``lines 4, 9-12``, ``holidays 3``; ``no line`` for what stands nowhere."""
         ranges: list[list[int]] = []
         for line in lines:

@@ -85,35 +85,35 @@ def _select_prime_time(
             if option.name in _REPEATED or later is option:
                 kept.append(option)
             else:
-                words = f"line {later.line} says it again, and counts"
-                done.note(Verdict.NO_MATTER, option.line, option.name, words)
+                message = f"line {later.line} says it again, and counts"
+                done.note(Verdict.NO_MATTER, option.line, option.name, message)
             continue
         same = [one for one in said if one.name == option.name and one.prime != "non_prime"]
         if any(one.value.lower() == option.value.lower() for one in same):
-            words = f"the same as in prime time, line {same[-1].line}"
-            done.note(Verdict.NO_MATTER, option.line, option.name, words)
+            message = f"the same as in prime time, line {same[-1].line}"
+            done.note(Verdict.NO_MATTER, option.line, option.name, message)
         elif not prime_time:
-            words = "there is no prime time in holidays: what is said of prime time always holds"
-            done.note(Verdict.NO_MATTER, option.line, option.name, words)
+            message = "there is no prime time in holidays: what is said of prime time always holds"
+            done.note(Verdict.NO_MATTER, option.line, option.name, message)
         else:
             other = True
-            words = (
+            message = (
                 "the policy is the same at all times: what the file says of prime time holds, also outside it"
             )
-            done.note(Verdict.BLOCKER, option.line, option.name, words)
+            done.note(Verdict.BLOCKER, option.line, option.name, message)
     return kept, other
 
 
 # ---- single options -----------------------------------------------------------------------------
 
 
-def _note_handler(verdict: Verdict, words: str) -> _Handler:
+def _note_handler(verdict: Verdict, message: str) -> _Handler:
     """A handler of what has that effect when it is on."""
 
     def handler(option: SchedOption, source: SchedConfig) -> None:
         off = option.off and verdict is not Verdict.NO_MATTER
         source.done.note(
-            Verdict.NO_MATTER if off else verdict, option.line, option.name, "it is off" if off else words
+            Verdict.NO_MATTER if off else verdict, option.line, option.name, "it is off" if off else message
         )
 
     return handler
@@ -121,16 +121,16 @@ def _note_handler(verdict: Verdict, words: str) -> _Handler:
 
 def _strict(option: SchedOption, source: SchedConfig) -> None:
     if option.on:
-        words = "jobs are planned in order; later ones fill gaps where they delay nobody"
+        message = "jobs are planned in order; later ones fill gaps where they delay nobody"
     else:
-        words = (
+        message = (
             "pbs_sched starts whatever fits now. Here a later job starts early only where the time it asks "
             "for "
             "fits before the planned start of others: users who ask for much more time than they need wait "
             "longer, "
             "and large jobs no longer starve"
         )
-    source.done.note(Verdict.DIFFERS, option.line, option.name, words)
+    source.done.note(Verdict.DIFFERS, option.line, option.name, message)
 
 
 def _preemption(option: SchedOption, source: SchedConfig) -> None:
@@ -143,33 +143,33 @@ def _preemption(option: SchedOption, source: SchedConfig) -> None:
         "normal_jobs",
     }
     if special or source.get("preempt_queue_prio") is not None:
-        words = "running jobs are never stopped for others: an express queue goes first, but waits for room"
-        source.done.note(Verdict.BLOCKER, option.line, option.name, words)
+        message = "running jobs are never stopped for others: an express queue goes first, but waits for room"
+        source.done.note(Verdict.BLOCKER, option.line, option.name, message)
     else:
-        words = (
+        message = (
             "as shipped. It stops jobs only for queues whose Priority is preempt_queue_prio (150) or more, "
             "or by "
             "preempt_prio on the server: see `qmgr -c 'print server'` and `qmgr -c 'list sched'`. Without "
             "these "
             "nothing changes; with them it does: running jobs are never stopped for others here"
         )
-        source.done.note(Verdict.DIFFERS, option.line, option.name, words)
+        source.done.note(Verdict.DIFFERS, option.line, option.name, message)
 
 
 def _preempt_prio(option: SchedOption, source: SchedConfig) -> None:
     if set(option.value.replace(",", " ").split()) <= {"express_queue", "normal_jobs"}:
         source.done.note(Verdict.NO_MATTER, option.line, option.name, "see preemptive_sched")
     elif source.on("preemptive_sched"):
-        words = "running jobs are never stopped for others"
-        source.done.note(Verdict.BLOCKER, option.line, option.name, words)
+        message = "running jobs are never stopped for others"
+        source.done.note(Verdict.BLOCKER, option.line, option.name, message)
     else:
         source.done.note(Verdict.NO_MATTER, option.line, option.name, "preemptive_sched is off")
 
 
 def _preempting(option: SchedOption, source: SchedConfig) -> None:
     if source.on("preemptive_sched"):
-        words = "running jobs are never stopped for others: see preemptive_sched"
-        source.done.note(Verdict.DIFFERS, option.line, option.name, words)
+        message = "running jobs are never stopped for others: see preemptive_sched"
+        source.done.note(Verdict.DIFFERS, option.line, option.name, message)
     else:
         source.done.note(Verdict.NO_MATTER, option.line, option.name, "preemptive_sched is off")
 
@@ -177,7 +177,7 @@ def _preempting(option: SchedOption, source: SchedConfig) -> None:
 def _resources(option: SchedOption, source: SchedConfig) -> None:
     names = [name.strip() for name in option.value.split(",") if name.strip()]
     own = [name for name in names if name not in _KNOWN_RESOURCES]
-    more = [words for name, words in _ALWAYS_COUNTED.items() if name not in names]
+    more = [message for name, message in _ALWAYS_COUNTED.items() if name not in names]
     said = []
     if more:
         said.append(
@@ -202,12 +202,12 @@ def _dynamic(option: SchedOption, source: SchedConfig) -> None:
     except ValueError:
         command = []
     if not command or not name.strip() or name.strip() in _KNOWN_RESOURCES:
-        words = f"{option.value}: not understood, or what nodes have: it would not be counted"
-        source.done.note(Verdict.BLOCKER, option.line, option.name, words)
+        message = f"{option.value}: not understood, or what nodes have: it would not be counted"
+        source.done.note(Verdict.BLOCKER, option.line, option.name, message)
         return
     source.done.table("licences")[name.strip()] = {"command": command, "free": True}
-    words = "a licence; the daemon's user runs the program every minute, not root"
-    source.done.note(Verdict.TRANSLATED, option.line, option.name, words)
+    message = "a licence; the daemon's user runs the program every minute, not root"
+    source.done.note(Verdict.TRANSLATED, option.line, option.name, message)
 
 
 def _check_fair_share_part(option: SchedOption, source: SchedConfig) -> None:
@@ -216,16 +216,18 @@ def _check_fair_share_part(option: SchedOption, source: SchedConfig) -> None:
 
 
 def _nodes_sorted(option: SchedOption, source: SchedConfig) -> None:
-    words = "where several nodes are free, another one may be taken: nodes are chosen for the earliest start"
-    source.done.note(Verdict.DIFFERS, option.line, option.name, words)
+    message = (
+        "where several nodes are free, another one may be taken: nodes are chosen for the earliest start"
+    )
+    source.done.note(Verdict.DIFFERS, option.line, option.name, message)
 
 
 def _provisioning(option: SchedOption, source: SchedConfig) -> None:
-    words = (
+    message = (
         "nodes are not provisioned: jobs that ask for an aoe go only where it is; without such jobs "
         "nothing changes"
     )
-    source.done.note(Verdict.DIFFERS, option.line, option.name, words)
+    source.done.note(Verdict.DIFFERS, option.line, option.name, message)
 
 
 def _jobs_looked_at(option: SchedOption, source: SchedConfig) -> None:
@@ -239,8 +241,10 @@ def _unknown(option: SchedOption, source: SchedConfig) -> None:
 def _note_server_settings(source: SchedConfig) -> None:
     """What of the scheduler's policy does not stand in the file."""
     if source.openpbs:
-        words = "not in the file: see `qmgr -c 'list sched'` for job_sort_formula, preempt_*, backfill_depth"
-        source.done.note(Verdict.DIFFERS, 0, "qmgr", words)
+        message = (
+            "not in the file: see `qmgr -c 'list sched'` for job_sort_formula, preempt_*, backfill_depth"
+        )
+        source.done.note(Verdict.DIFFERS, 0, "qmgr", message)
 
 
 _PROMISED = "every job has a planned start, and a promise that bounds its wait"

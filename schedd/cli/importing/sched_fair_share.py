@@ -83,12 +83,14 @@ def translate_fair_share(option: SchedOption, source: SchedConfig, weight: float
     tree = done.table("fair_share")
     tree |= {"levels": ["user"], "interval": 86_400, "decay": 0.5, "depth": 20}
     done.table("priority")["fair_share"] = weight
-    words = f"priority.fair_share = {weight:.10g}: a factor of use over share (docs/administrators/policy.md)"
+    message = (
+        f"priority.fair_share = {weight:.10g}: a factor of use over share (docs/administrators/policy.md)"
+    )
     if source.get("fairshare_usage_res") is None:
-        words += "; cpu-seconds held count, not cpu time used"
-        done.note(Verdict.DIFFERS, option.line, option.name, words)
+        message += "; cpu-seconds held count, not cpu time used"
+        done.note(Verdict.DIFFERS, option.line, option.name, message)
     else:
-        done.note(Verdict.TRANSLATED, option.line, option.name, words)
+        done.note(Verdict.TRANSLATED, option.line, option.name, message)
     for other in source.options:
         if other.name in FAIR_SHARE_PARTS:
             FAIR_SHARE_PARTS[other.name](other, tree, done)
@@ -115,8 +117,8 @@ def _decay_factor(option: SchedOption, tree: dict[str, object], done: ImportResu
     except ValueError:
         factor = -1.0
     if not 0 < factor < 1:
-        words = f"{option.value!r} is not between 0 and 1, passed over, as PBS does"
-        done.note(Verdict.DIFFERS, option.line, option.name, words)
+        message = f"{option.value!r} is not between 0 and 1, passed over, as PBS does"
+        done.note(Verdict.DIFFERS, option.line, option.name, message)
         return
     tree["decay"] = factor
     # As many windows as until a hundredth is left.
@@ -127,8 +129,8 @@ def _decay_factor(option: SchedOption, tree: dict[str, object], done: ImportResu
 def _entity(option: SchedOption, tree: dict[str, object], done: ImportResult) -> None:
     level = ENTITIES.get(option.value.lower())
     if level is None:
-        words = f"there is no level {option.value}: user is taken"
-        done.note(Verdict.BLOCKER, option.line, option.name, words)
+        message = f"there is no level {option.value}: user is taken"
+        done.note(Verdict.BLOCKER, option.line, option.name, message)
     else:
         tree["levels"] = [level]
         done.note(Verdict.TRANSLATED, option.line, option.name, f"fair_share.levels = {level}")
@@ -138,8 +140,8 @@ def _usage(option: SchedOption, _tree: dict[str, object], done: ImportResult) ->
     if option.value.replace(" ", "") in ("ncpus*walltime", "walltime*ncpus"):
         done.note(Verdict.TRANSLATED, option.line, option.name, "cpu-seconds held count")
     else:
-        words = f"{option.value}: here it is always cpu-seconds held, so that idle cpus count, too"
-        done.note(Verdict.DIFFERS, option.line, option.name, words)
+        message = f"{option.value}: here it is always cpu-seconds held, so that idle cpus count, too"
+        done.note(Verdict.DIFFERS, option.line, option.name, message)
 
 
 def _unknown_shares(option: SchedOption, tree: dict[str, object], done: ImportResult) -> None:
@@ -148,8 +150,8 @@ def _unknown_shares(option: SchedOption, tree: dict[str, object], done: ImportRe
     except ValueError:
         done.note(Verdict.DIFFERS, option.line, option.name, f"{option.value!r} is no number, passed over")
     else:
-        words = "fair_share.unlisted: of each who is not listed, not of all of them together"
-        done.note(Verdict.DIFFERS, option.line, option.name, words)
+        message = "fair_share.unlisted: of each who is not listed, not of all of them together"
+        done.note(Verdict.DIFFERS, option.line, option.name, message)
 
 
 def _no_shares(_option: SchedOption, _tree: dict[str, object], _done: ImportResult) -> None:
@@ -179,8 +181,10 @@ def _shares(shares: ShareTree, tree: dict[str, object], done: ImportResult) -> N
         name: mine if shares.flat else round(part, 4) for name, (_, mine, part) in shares.leaves.items()
     }
     for line in shares.groups.values():
-        words = "groups are flattened: those in it have their parts of the whole; what one of it uses counts "
-        done.note(Verdict.DIFFERS, line, "shares", f"{words}against nobody else of it", _FILE)
+        message = (
+            "groups are flattened: those in it have their parts of the whole; what one of it uses counts "
+        )
+        done.note(Verdict.DIFFERS, line, "shares", f"{message}against nobody else of it", _FILE)
     for line, _, _ in shares.leaves.values():
         done.note(Verdict.TRANSLATED, line, "shares", "fair_share.shares", _FILE)
 
@@ -196,19 +200,19 @@ def _translate_missing_shares(shares: ShareTree, source: SchedConfig, tree: dict
         tree["unlisted"] = 0.0
     if not enforced or not (nobody or strangers or not shares.leaves):
         if option is not None:
-            words = "it is off: they come last" if not option.on else "everybody has shares"
-            done.note(Verdict.NO_MATTER, line, option.name, words)
+            message = "it is off: they come last" if not option.on else "everybody has shares"
+            done.note(Verdict.NO_MATTER, line, option.name, message)
         return
     name = "fairshare_enforce_no_shares"
     if not shares.leaves:
-        words = (
+        message = (
             "nobody has shares, since resource_group names none and unknown_shares is not set: PBS then runs "
         )
-        words += (
+        message += (
             "no job at all with fair_share on, so look whether that file was read; here all have the same"
         )
         if not tree.get("unlisted"):
-            done.note(Verdict.DIFFERS, line, name, words)
+            done.note(Verdict.DIFFERS, line, name, message)
         elif option is not None:
             done.note(Verdict.NO_MATTER, line, name, "everybody has shares")
         return
@@ -217,15 +221,15 @@ def _translate_missing_shares(shares: ShareTree, source: SchedConfig, tree: dict
             done.limit(amount=0, what="jobs", who=level, name=one)
         done.note(Verdict.TRANSLATED, line, name, f"limits of 0 jobs for {', '.join(nobody)}")
     elif nobody:
-        words = f"jobs of {', '.join(nobody)} would run: stop those queues on the server"
-        done.note(Verdict.BLOCKER, line, name, words)
+        message = f"jobs of {', '.join(nobody)} would run: stop those queues on the server"
+        done.note(Verdict.BLOCKER, line, name, message)
     if strangers:
-        words = (
+        message = (
             f"a {level} that is not in resource_group never runs there (unknown_shares is not set), and "
             f"would "
         )
-        words += (
+        message += (
             f'run here, last of all. If that is meant: [[limits]] amount = 0, who = "{level}", and one with '
         )
-        words += "a large amount and name for each that may run"
-        done.note(Verdict.BLOCKER, line, name, words)
+        message += "a large amount and name for each that may run"
+        done.note(Verdict.BLOCKER, line, name, message)

@@ -52,24 +52,24 @@ def translate_by_queue(source: SchedConfig) -> None:
     """by_queue and sort_queues: whether the server's priorities of queues go first."""
     done, option, sort = source.done, source.get("by_queue"), source.get("sort_queues")
     if source.on("strict_fifo") and not source.openpbs:
-        queue, words = 0, "strict_fifo goes before it: queues are not told apart"
+        queue, message = 0, "strict_fifo goes before it: queues are not told apart"
     elif option is None or not option.on:
-        queue, words = 0, "queues are not told apart: priority.queue = 0"
+        queue, message = 0, "queues are not told apart: priority.queue = 0"
     elif not source.openpbs and (sort is None or not sort.on):
         queue = 0
-        words = (
+        message = (
             "sort_queues is off, so that queues come in the server's order; here they are not told apart: "
         )
-        words += "give them a Priority on the server, and priority.queue a weight"
+        message += "give them a Priority on the server, and priority.queue a weight"
     else:
         queue = _QUEUES
-        words = f"priority.queue = {_QUEUES}: jobs of a queue of higher Priority go first"
+        message = f"priority.queue = {_QUEUES}: jobs of a queue of higher Priority go first"
     done.table("priority")["queue"] = queue
-    verdict = Verdict.BLOCKER if "server's order" in words else Verdict.TRANSLATED
+    verdict = Verdict.BLOCKER if "server's order" in message else Verdict.TRANSLATED
     if option is None:
-        done.note(verdict, 0, "by_queue", words)
+        done.note(verdict, 0, "by_queue", message)
     else:
-        done.note(verdict, option.line, option.name, words)
+        done.note(verdict, option.line, option.name, message)
     if sort is not None:
         done.note(Verdict.NO_MATTER if source.openpbs else verdict, sort.line, sort.name, "see by_queue")
 
@@ -111,23 +111,23 @@ def _translate_key(option: SchedOption, name: str, source: SchedConfig, free: li
         done.note(Verdict.NO_MATTER, option.line, name, f"priority.{term} is there already")
         return
     if not free:
-        words = "not taken over: there is room for three keys, fair share being one of them"
-        done.note(Verdict.BLOCKER, option.line, name, words)
+        message = "not taken over: there is room for three keys, fair share being one of them"
+        done.note(Verdict.BLOCKER, option.line, name, message)
         return
     if term == "class" and not _fixed_shares(source):
-        words = "resource_group names nobody, so that the shares of all are the same"
-        done.note(Verdict.NO_MATTER, option.line, name, words)
+        message = "resource_group names nobody, so that the shares of all are the same"
+        done.note(Verdict.NO_MATTER, option.line, name, message)
         return
     points = sign * free.pop(0) / _REACH[term]
     done.table("priority")[term] = points
-    words = f"priority.{term} = {points:.10g}"
+    message = f"priority.{term} = {points:.10g}"
     if term == "class":
-        words += (
+        message += (
             ", with a class for each share of resource_group: it is what is meant for each, whatever was used"
         )
     elif term == "short":
-        words += "; a job is put back by others only as far as its promise allows (slack)"
-    done.note(Verdict.TRANSLATED, option.line, name, words)
+        message += "; a job is put back by others only as far as its promise allows (slack)"
+    done.note(Verdict.TRANSLATED, option.line, name, message)
 
 
 def _term(option: SchedOption) -> tuple[str, int] | None:

@@ -27,7 +27,7 @@ def has_prime_time(text: str) -> bool:
 
     Without a YEAR, or with 0, all of the time is prime time.
     """
-    rows = [[word.lower() for word in words] for _, words in parse_rows(text)]
+    rows = [[word.lower() for word in message] for _, message in parse_rows(text)]
     old = any(
         len(row) >= 3 and row[0].isdecimal() and len(row[0]) == 4 and row[1].isdecimal() for row in rows
     )
@@ -40,37 +40,37 @@ def translate_prime_prefix(option: SchedOption, source: SchedConfig) -> None:
     """primetime_prefix and nonprimetime_prefix."""
     queues = f"queues that begin with {option.value}, if there are any,"
     if has_prime_time(source.beside.get("holidays", "")):
-        words = f"prime time is not supported: {queues} would run at any time; {_IN_WINDOWS}"
-        source.done.note(Verdict.BLOCKER, option.line, option.name, words)
+        message = f"prime time is not supported: {queues} would run at any time; {_IN_WINDOWS}"
+        source.done.note(Verdict.BLOCKER, option.line, option.name, message)
     elif option.name == "primetime_prefix":
-        words = "holidays names no times, so that it is always prime time"
-        source.done.note(Verdict.NO_MATTER, option.line, option.name, words)
+        message = "holidays names no times, so that it is always prime time"
+        source.done.note(Verdict.NO_MATTER, option.line, option.name, message)
     else:
-        words = f"holidays names no times, so that {queues} never run there: stop them on the server"
-        source.done.note(Verdict.DIFFERS, option.line, option.name, words)
+        message = f"holidays names no times, so that {queues} never run there: stop them on the server"
+        source.done.note(Verdict.DIFFERS, option.line, option.name, message)
 
 
 def translate_prime_option(option: SchedOption, source: SchedConfig) -> None:
     """backfill_prime, prime_spill, prime_exempt_anytime_queues."""
     if source.on("backfill_prime") and has_prime_time(source.beside.get("holidays", "")):
-        words = "prime time is not supported: jobs run across its edges"
-        source.done.note(Verdict.BLOCKER, option.line, option.name, words)
+        message = "prime time is not supported: jobs run across its edges"
+        source.done.note(Verdict.BLOCKER, option.line, option.name, message)
     else:
-        words = "backfill_prime is off, or there is no prime time in holidays"
-        source.done.note(Verdict.NO_MATTER, option.line, option.name, words)
+        message = "backfill_prime is off, or there is no prime time in holidays"
+        source.done.note(Verdict.NO_MATTER, option.line, option.name, message)
 
 
 def translate_holidays(source: SchedConfig, matters: bool) -> None:
     """A finding for each line of the file; ``matters``: something in sched_config depends on it."""
     text = source.beside.get("holidays", "")
     prime = has_prime_time(text)
-    for number, words in parse_rows(text):
+    for number, message in parse_rows(text):
         if prime and matters:
             said = "prime time is not supported: see what sched_config says of it"
-            source.done.note(Verdict.DIFFERS, number, f"day[{words[0]}]", said, "holidays")
+            source.done.note(Verdict.DIFFERS, number, f"day[{message[0]}]", said, "holidays")
         else:
             said = "nothing in sched_config depends on it" if prime else "there is no prime time in it"
-            source.done.note(Verdict.NO_MATTER, number, f"day[{words[0]}]", said, "holidays")
+            source.done.note(Verdict.NO_MATTER, number, f"day[{message[0]}]", said, "holidays")
 
 
 # ---- dedicated time -----------------------------------------------------------------------------
@@ -80,11 +80,13 @@ def translate_dedicated_prefix(option: SchedOption, source: SchedConfig) -> None
     """Which queues run in dedicated time, and only then."""
     queues = f"queues that begin with {option.value}, if there are any,"
     if any(window is not None and window[1] >= source.now for _, _, window in _windows(source)):
-        words = f"{queues} would run at any other time, too: stop them on the server; see dedicated_time"
-        source.done.note(Verdict.BLOCKER, option.line, option.name, words)
+        message = f"{queues} would run at any other time, too: stop them on the server; see dedicated_time"
+        source.done.note(Verdict.BLOCKER, option.line, option.name, message)
     else:
-        words = f"dedicated_time has nothing ahead, so that {queues} never run there: stop them on the server"
-        source.done.note(Verdict.DIFFERS, option.line, option.name, words)
+        message = (
+            f"dedicated_time has nothing ahead, so that {queues} never run there: stop them on the server"
+        )
+        source.done.note(Verdict.DIFFERS, option.line, option.name, message)
 
 
 def translate_dedicated_times(source: SchedConfig) -> None:
@@ -92,42 +94,42 @@ def translate_dedicated_times(source: SchedConfig) -> None:
     prefix = source.get("dedicated_prefix")
     for number, said, window in _windows(source):
         if window is None:
-            words = f"cannot be read: {said[:40]!r}; pbs_sched passes over it, too"
-            source.done.note(Verdict.DIFFERS, number, "dedicated time", words, "dedicated_time")
+            message = f"cannot be read: {said[:40]!r}; pbs_sched passes over it, too"
+            source.done.note(Verdict.DIFFERS, number, "dedicated time", message, "dedicated_time")
             continue
         first, last = window
         if last < source.now:
-            words = "it is over"
-            source.done.note(Verdict.NO_MATTER, number, "dedicated time", words, "dedicated_time")
+            message = "it is over"
+            source.done.note(Verdict.NO_MATTER, number, "dedicated time", message, "dedicated_time")
             continue
         if first >= last:
-            words = "it ends before it begins"
-            source.done.note(Verdict.BLOCKER, number, "dedicated time", words, "dedicated_time")
+            message = "it ends before it begins"
+            source.done.note(Verdict.BLOCKER, number, "dedicated time", message, "dedicated_time")
             continue
         name = f"dedicated-{first:%Y-%m-%dT%H%M}"
         source.done.site["zone"] = source.zone
         table = {"first": first, "last": last, "everywhere": True, "reason": "dedicated time"}
         source.done.table("reservations")[name] = table
         if prefix is None:
-            words = f"the reservation {name} of all nodes, for nobody"
-            source.done.note(Verdict.TRANSLATED, number, "dedicated time", words, "dedicated_time")
+            message = f"the reservation {name} of all nodes, for nobody"
+            source.done.note(Verdict.TRANSLATED, number, "dedicated time", message, "dedicated_time")
         else:
-            words = (
+            message = (
                 f"the reservation {name} of all nodes: name in its queues those that begin with "
                 f"{prefix.value}"
             )
-            source.done.note(Verdict.BLOCKER, number, "dedicated time", words, "dedicated_time")
+            source.done.note(Verdict.BLOCKER, number, "dedicated time", message, "dedicated_time")
 
 
 def _windows(source: SchedConfig) -> Iterator[tuple[int, str, tuple[datetime, datetime] | None]]:
     """Number, text, begin and end of each line: ``MM/DD/YYYY HH:MM MM/DD/YYYY HH:MM``."""
-    for number, words in parse_rows(source.beside.get("dedicated_time", "")):
+    for number, message in parse_rows(source.beside.get("dedicated_time", "")):
         try:
-            first, last = (_parse_time(words[i], words[i + 1]) for i in (0, 2))
+            first, last = (_parse_time(message[i], message[i + 1]) for i in (0, 2))
         except (ValueError, IndexError):
-            yield number, " ".join(words), None
+            yield number, " ".join(message), None
         else:
-            yield number, " ".join(words), (first, last)
+            yield number, " ".join(message), (first, last)
 
 
 def _parse_time(day: str, hour: str) -> datetime:

@@ -28,7 +28,7 @@ class ServerObject:
     values: Mapping[str, str]
 
     @property
-    def where(self) -> str:
+    def location(self) -> str:
         """Where a finding is, as the report says it."""
         return "server" if self.kind == "server" else f"{self.kind} {self.name}"
 
@@ -62,8 +62,8 @@ def _translate_attribute(
     types: ResourceTypes,
     done: ImportResult,
 ) -> None:
-    def note(verdict: Verdict, words: str) -> None:
-        done.note(verdict, 0, f"{name} = {value}" if len(value) <= _SHOWN else name, words, one.where)
+    def note(verdict: Verdict, message: str) -> None:
+        done.note(verdict, 0, f"{name} = {value}" if len(value) <= _SHOWN else name, message, one.location)
 
     plain = name.partition(".")[0]
     off = value.lower() in ("false", "f", "0", "no", "n", "")
@@ -86,10 +86,10 @@ def _translate_attribute(
         note(Verdict.NO_MATTER, "it is off")
     elif plain in _READ_FROM_SERVER:
         note(Verdict.TRANSLATED, _READ_FROM_SERVER[plain])
-    elif words := next(
+    elif message := next(
         (said for pattern, said in _ONLY_OLD_SCHEDULER.items() if fnmatchcase(plain, pattern)), ""
     ):
-        note(Verdict.NO_MATTER, words)
+        note(Verdict.NO_MATTER, message)
     elif any(fnmatchcase(plain, pattern) for pattern in _STATE_ATTRIBUTES):
         note(Verdict.NO_MATTER, "the present state, no setting")
     elif any(fnmatchcase(plain, pattern) for pattern in _ENFORCED_BY_SERVER):
@@ -156,11 +156,11 @@ def _translate_preemption(listed: list[ServerObject], done: ImportResult) -> Non
     for one in listed:
         priority = _int_or_none(one.values.get("Priority", "")) if one.kind == "queue" else None
         if priority is not None and priority >= least:
-            words = (
+            message = (
                 f"an express queue (preempt_queue_prio {least}): with preemptive_sched in sched_config its "
                 "jobs stop others; here running jobs are never stopped: they go first, and wait for room"
             )
-            done.note(Verdict.BLOCKER, 0, f"Priority = {priority}", words, one.where)
+            done.note(Verdict.BLOCKER, 0, f"Priority = {priority}", message, one.location)
 
 
 def _int_or_none(text: str) -> int | None:

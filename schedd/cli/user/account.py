@@ -8,8 +8,8 @@ from datetime import datetime
 from time import localtime, strftime
 from typing import Any, Final
 
-from schedd.cli.user.asking import Session, make_command_parser, run_command, show_json
-from schedd.cli.user.text import format_table, format_time
+from schedd.cli.user.command_session import Session, make_command_parser, run_command, show_json
+from schedd.cli.user.formatting import format_table, format_time
 from schedd.client.answers import AccountsView, ChargeSummary, LedgerEntry
 
 __all__ = ["make_parser", "run"]

@@ -3,9 +3,9 @@
 import argparse
 from collections.abc import Sequence
 
-from schedd.cli.user.asking import Session, make_command_parser, run_command, show_json
+from schedd.cli.user.command_session import Session, make_command_parser, run_command, show_json
+from schedd.cli.user.formatting import format_duration, format_table, format_time
 from schedd.cli.user.reservation import parse_time
-from schedd.cli.user.text import format_duration, format_table, format_time
 from schedd.client import ClientError
 from schedd.client.answers import HorizonAccuracy
 

@@ -8,11 +8,17 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from schedd.cli.user import book_federated
-from schedd.cli.user.asking import Session, make_command_parser, run_command, run_with_exit_code, show_json
-from schedd.cli.user.federated import add_federation_option
+from schedd.cli.user import federation_bookings
+from schedd.cli.user.command_session import (
+    Session,
+    make_command_parser,
+    run_command,
+    run_with_exit_code,
+    show_json,
+)
+from schedd.cli.user.federation_jobs import add_federation_option
+from schedd.cli.user.formatting import format_duration, format_table, format_time, shorten_list
 from schedd.cli.user.reservation import parse_time
-from schedd.cli.user.text import format_duration, format_table, format_time, shorten_list
 from schedd.client import ClientError, Refused
 from schedd.client.answers import BookingOrdersView, BookingView
 
@@ -67,7 +73,9 @@ def run(argv: Sequence[str], name: str = "schedd book") -> int:
     if "--federation" in argv:
         return run_with_exit_code(
             found,
-            lambda args: book_federated.run_federated_action(args, lambda now: _booking_terms(args, now)),
+            lambda args: federation_bookings.run_federated_action(
+                args, lambda now: _booking_terms(args, now)
+            ),
             argv,
         )
     return run_command(found, _run_action, argv)
@@ -114,7 +122,9 @@ def _run_action(session: Session, args: argparse.Namespace) -> bool:
     elif args.act == "cancel":
         print(f"booking {args.name} is given back")
     elif args.act == "show":
-        print("\n\n".join((_bookings_table([done], now), *book_federated.moves_table(done["moves"], now))))
+        print(
+            "\n\n".join((_bookings_table([done], now), *federation_bookings.moves_table(done["moves"], now)))
+        )
     else:
         print(_bookings_table([done], now))
     return True
@@ -203,5 +213,5 @@ def _refusal_text(name: str, error: Refused, now: int) -> str:
 
 
 def _offer_cells(one: Mapping[str, Any], now: int) -> tuple[str, str, str, str]:
-    off = book_federated.format_stretch(one)
+    off = federation_bookings.format_stretch(one)
     return str(one["option"]), format_time(one["start"], now), format_time(one["end"], now), off

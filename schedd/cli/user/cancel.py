@@ -5,8 +5,8 @@ import textwrap
 from collections.abc import Sequence
 
 from schedd.cli.arguments import OneLineErrorParser
-from schedd.cli.user.asking import EXIT_CODES
-from schedd.cli.user.federated import cancel_jobs
+from schedd.cli.user.command_session import EXIT_CODES
+from schedd.cli.user.federation_jobs import cancel_jobs
 
 __all__ = ["make_parser", "run"]
 

@@ -3,12 +3,12 @@
 import argparse
 from collections.abc import Iterator, Sequence
 
-from schedd.cli.user.asking import Session, make_command_parser, run_command, show_json
-from schedd.cli.user.federated import add_federation_option, show_job
-from schedd.cli.user.past import show_ended_job
+from schedd.cli.user.command_session import Session, make_command_parser, run_command, show_json
+from schedd.cli.user.ended_job import show_ended_job
+from schedd.cli.user.federation_jobs import add_federation_option, show_job
+from schedd.cli.user.formatting import format_duration, format_rows, format_time, wrap_indented
+from schedd.cli.user.job_text import describe_blocker, describe_change, format_time_and_distance
 from schedd.cli.user.showstart import job_title, start_rows
-from schedd.cli.user.text import format_duration, format_rows, format_time, wrap_indented
-from schedd.cli.user.words import describe_blocker, describe_change, format_time_and_distance
 from schedd.client import Client, Refused
 from schedd.client.answers import Explanation, JobView, StartHistory
 
@@ -122,11 +122,11 @@ def _run_time_rows(client: Client, job: JobView) -> Iterator[tuple[str, str]]:
         return
     found = client.run_time(job["id"])
     if found["p50"] is not None and found["p90"] is not None:
+        half, most = format_duration(found["p50"]), format_duration(found["p90"])
         by = "its throughput where it is planned" if found["source"] == "throughput" else "others like it"
         yield (
             "run time",
-            f"{format_duration(found['p50'])} by {by}; "
-            f"{format_duration(found['p90'])} at most in nine of ten cases",
+            f"{half} by {by}; {most} at most in nine of ten cases",
         )
     if found["too_short"]:
         yield "", "longer than its walltime: it would be killed there"

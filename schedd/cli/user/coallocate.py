@@ -8,10 +8,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from schedd.cli.user.acts import add_named_actions, format_optional_time, make_action_parser, print_answer
-from schedd.cli.user.asking import run_with_exit_code
-from schedd.cli.user.federated import connect_federation
-from schedd.cli.user.text import format_rows, format_table
+from schedd.cli.user.action_parsers import (
+    add_named_actions,
+    format_optional_time,
+    make_action_parser,
+    print_answer,
+)
+from schedd.cli.user.command_session import run_with_exit_code
+from schedd.cli.user.federation_jobs import connect_federation
+from schedd.cli.user.formatting import format_rows, format_table
 from schedd.client import ClientError
 
 __all__ = ["make_parser", "run"]

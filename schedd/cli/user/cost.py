@@ -3,9 +3,9 @@
 import argparse
 from collections.abc import Sequence
 
-from schedd.cli.user.asking import Session, make_command_parser, run_command, show_json
-from schedd.cli.user.text import format_amount, format_rows, format_table
-from schedd.cli.user.words import format_time_and_distance
+from schedd.cli.user.command_session import Session, make_command_parser, run_command, show_json
+from schedd.cli.user.formatting import format_amount, format_rows, format_table
+from schedd.cli.user.job_text import format_time_and_distance
 from schedd.client.answers import JobCostView
 
 __all__ = ["make_parser", "run"]

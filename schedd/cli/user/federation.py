@@ -4,10 +4,10 @@ import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from schedd.cli.user.acts import print_answer
-from schedd.cli.user.asking import EXIT_CODES, make_described_parser, run_with_exit_code
-from schedd.cli.user.federated import connect_federation
-from schedd.cli.user.text import format_duration, format_rows, format_table
+from schedd.cli.user.action_parsers import print_answer
+from schedd.cli.user.command_session import EXIT_CODES, make_described_parser, run_with_exit_code
+from schedd.cli.user.federation_jobs import connect_federation
+from schedd.cli.user.formatting import format_duration, format_rows, format_table
 from schedd.client.federation import ClusterRow
 
 __all__ = ["make_parser", "run"]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, TextIO
 
 from schedd.cli.arguments import OneLineErrorParser
-from schedd.cli.user.text import format_duration, wrap_indented
+from schedd.cli.user.formatting import format_duration, wrap_indented
 from schedd.client.task_grouping import GroupedTask, Grouping, GroupingError, group_tasks
 
 __all__ = ["make_parser", "run"]

@@ -5,9 +5,9 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-from schedd.cli.user.asking import Session, make_command_parser, run_command, show_json
-from schedd.cli.user.foreseen import format_preview
-from schedd.cli.user.text import format_table, format_time
+from schedd.cli.user.command_session import Session, make_command_parser, run_command, show_json
+from schedd.cli.user.formatting import format_table, format_time
+from schedd.cli.user.preview_text import format_preview
 from schedd.client import ClientError
 from schedd.client.answers import HoldView
 

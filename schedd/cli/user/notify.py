@@ -6,8 +6,8 @@ import argparse
 import re
 from collections.abc import Sequence
 
-from schedd.cli.user.asking import Session, make_command_parser, run_command, show_json
-from schedd.cli.user.text import format_duration, format_table
+from schedd.cli.user.command_session import Session, make_command_parser, run_command, show_json
+from schedd.cli.user.formatting import format_duration, format_table
 from schedd.client import ClientError
 from schedd.client.answers import NoticesView, NoticeView
 

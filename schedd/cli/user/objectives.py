@@ -3,8 +3,8 @@
 import argparse
 from collections.abc import Sequence
 
-from schedd.cli.user.asking import Session, make_command_parser, run_command, show_json
-from schedd.cli.user.text import format_amount, format_rows
+from schedd.cli.user.command_session import Session, make_command_parser, run_command, show_json
+from schedd.cli.user.formatting import format_amount, format_rows
 from schedd.client.answers import ObjectivesView, ObjectiveValue
 
 __all__ = ["make_parser", "run"]

@@ -4,8 +4,8 @@ import argparse
 from collections.abc import Sequence
 from itertools import islice
 
-from schedd.cli.user.asking import Session, make_command_parser, run_command, show_json
-from schedd.cli.user.text import format_amount, format_duration, format_rows, format_table, format_time
+from schedd.cli.user.command_session import Session, make_command_parser, run_command, show_json
+from schedd.cli.user.formatting import format_amount, format_duration, format_rows, format_table, format_time
 from schedd.client.answers import CriterionChange, SearchView
 
 __all__ = ["criterion_rows", "make_parser", "objective_rows", "run"]

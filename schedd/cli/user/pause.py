@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Sequence
 
-from schedd.cli.user.asking import Session, make_command_parser, run_command, show_json
+from schedd.cli.user.command_session import Session, make_command_parser, run_command, show_json
 
 __all__ = ["make_parser", "run"]
 

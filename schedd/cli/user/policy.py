@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from schedd.cli.user.asking import Session, make_command_parser, run_command, show_json
-from schedd.cli.user.foreseen import format_preview
+from schedd.cli.user.command_session import Session, make_command_parser, run_command, show_json
+from schedd.cli.user.formatting import format_rows
 from schedd.cli.user.optimise import criterion_rows
-from schedd.cli.user.text import format_rows
+from schedd.cli.user.preview_text import format_preview
 from schedd.client import ClientError
 from schedd.client.answers import PolicyPreview, PolicyView
 

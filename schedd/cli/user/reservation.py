@@ -5,8 +5,8 @@ import re
 from collections.abc import Sequence
 from datetime import datetime
 
-from schedd.cli.user.asking import Session, make_command_parser, run_command, show_json
-from schedd.cli.user.text import format_duration, format_table, format_time, shorten_list
+from schedd.cli.user.command_session import Session, make_command_parser, run_command, show_json
+from schedd.cli.user.formatting import format_duration, format_table, format_time, shorten_list
 from schedd.client import ClientError
 from schedd.client.answers import ReservationView
 

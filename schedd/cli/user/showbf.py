@@ -4,8 +4,8 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from schedd.cli.user.asking import Session, make_command_parser, run_command, show_json
-from schedd.cli.user.text import format_duration, format_table, natural_key, shorten_list
+from schedd.cli.user.command_session import Session, make_command_parser, run_command, show_json
+from schedd.cli.user.formatting import format_duration, format_table, natural_key, shorten_list
 from schedd.client import ClientError
 from schedd.client.answers import Gap
 

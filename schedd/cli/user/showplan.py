@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from fnmatch import fnmatchcase
 
-from schedd.cli.user.asking import Session, make_command_parser, run_command, show_json
-from schedd.cli.user.text import format_table, format_time, natural_key, terminal_width
+from schedd.cli.user.command_session import Session, make_command_parser, run_command, show_json
+from schedd.cli.user.formatting import format_table, format_time, natural_key, terminal_width
 from schedd.client import ClientError
 from schedd.client.answers import Bar, NodeView
 

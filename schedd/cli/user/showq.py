@@ -4,9 +4,15 @@ import argparse
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from schedd.cli.user.asking import Session, make_command_parser, run_command, show_json
-from schedd.cli.user.federated import add_federation_option, show_queue
-from schedd.cli.user.text import format_duration, format_remaining, format_table, format_time, wrap_indented
+from schedd.cli.user.command_session import Session, make_command_parser, run_command, show_json
+from schedd.cli.user.federation_jobs import add_federation_option, show_queue
+from schedd.cli.user.formatting import (
+    format_duration,
+    format_remaining,
+    format_table,
+    format_time,
+    wrap_indented,
+)
 from schedd.client import State
 
 __all__ = ["make_parser", "run"]

@@ -4,12 +4,11 @@ import argparse
 import re
 from collections.abc import Iterator, Sequence
 
-from schedd.cli.user.asking import Session, make_command_parser, run_command, show_json
-from schedd.cli.user.federated import add_federation_option, show_job
-from schedd.cli.user.past import show_ended_job
-from schedd.cli.user.reservation import parse_time
-from schedd.cli.user.text import format_duration, format_rows, format_time, shorten_list
-from schedd.cli.user.words import (
+from schedd.cli.user.command_session import Session, make_command_parser, run_command, show_json
+from schedd.cli.user.ended_job import show_ended_job
+from schedd.cli.user.federation_jobs import add_federation_option, show_job
+from schedd.cli.user.formatting import format_duration, format_rows, format_time, shorten_list
+from schedd.cli.user.job_text import (
     describe_change,
     explanation_rows,
     format_due,
@@ -17,6 +16,7 @@ from schedd.cli.user.words import (
     format_nodes,
     format_time_and_distance,
 )
+from schedd.cli.user.reservation import parse_time
 from schedd.client import ClientError, Refused
 from schedd.client.answers import (
     Cheapest,

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from schedd.cli.arguments import OneLineErrorParser
-from schedd.cli.user.asking import show_json
-from schedd.cli.user.federated import connect_federation
+from schedd.cli.user.command_session import show_json
+from schedd.cli.user.federation_jobs import connect_federation
+from schedd.cli.user.formatting import format_duration
 from schedd.cli.user.reservation import parse_time
-from schedd.cli.user.text import format_duration
 from schedd.client import ClientError, Refused
 
 __all__ = [
@@ -187,8 +187,8 @@ def read_script_options(
         raise ValueError("the script is empty")
     found = _SubmitOptions(environment)
     for words in _parse_directives(script):
-        found.take(make_parser(of_script=True).parse_args(words))
-    found.take(args)
+        found.merge(make_parser(of_script=True).parse_args(words))
+    found.merge(args)
     directory = found.directory or environment.get("PWD") or "/"
     variables = {f"PBS_O_{name}": environment[name] for name in _O_VARIABLES if name in environment}
     variables |= {"PBS_O_WORKDIR": directory, "PBS_O_HOST": socket.gethostname()}
@@ -229,7 +229,7 @@ class _SubmitOptions:
         self.directory = ""
         self.array = ""
 
-    def take(self, args: argparse.Namespace) -> None:
+    def merge(self, args: argparse.Namespace) -> None:
         self.request += args.request or ()
         self.directory = args.directory or self.directory
         self.queues |= parse_queues(args.queue or ())

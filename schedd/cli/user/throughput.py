@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from schedd.cli.user.asking import make_described_parser
+from schedd.cli.user.command_session import make_described_parser
 
 __all__ = ["make_parser", "measure_throughput", "run"]
 

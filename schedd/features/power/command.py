@@ -7,8 +7,8 @@ from math import isfinite
 from pathlib import Path
 from typing import Final
 
-from schedd.cli.user.asking import Session, make_command_parser, run_command, show_json
-from schedd.cli.user.text import format_table, format_time
+from schedd.cli.user.command_session import Session, make_command_parser, run_command, show_json
+from schedd.cli.user.formatting import format_table, format_time
 from schedd.client import ClientError
 from schedd.client.answers import PowerView
 
@@ -19,18 +19,18 @@ def make_parser(name: str = "schedd power") -> argparse.ArgumentParser:
     """Its options."""
     found = make_command_parser(
         name,
-        "Show which nodes are switched off or on their way, and what that saves; or decide over some: on or "
-        "off (and they stay so), hold (they stay as they are), auto (as the plan needs them). To decide "
-        "needs the role operator or admin. What runs on a node is never ended. Or read: tell what nodes draw "
-        "now, a line 'NODE WATTS' for each, from a file or standard input; this needs the role adapter.",
+        "Show which nodes are switched off or being switched, and the energy saved. Or set the mode of "
+        "nodes: on, off, hold (no change) or auto (as the plan needs them); running jobs are never ended; "
+        "needs the role operator or admin. Or record measured power: lines 'NODE WATTS' from a file or "
+        "standard input; needs the role adapter.",
     )
     found.add_argument(
         "wish",
         nargs="?",
-        choices=("on", "off", "hold", "auto", "read"),
-        help="what to do with the nodes; read: tell their watts",
+        choices=("on", "off", "hold", "auto", "record"),
+        help="mode of the nodes; record: store their measured watts",
     )
-    found.add_argument("nodes", nargs="*", metavar="NODE", help="nodes; of read the file (default: -)")
+    found.add_argument("nodes", nargs="*", metavar="NODE", help="nodes; for record: a file (default: -)")
     found.add_argument("--reason", metavar="TEXT", default="", help="shown to all users")
     found.add_argument("--measured", action="store_true", help="also what each node draws, as measured")
     return found
@@ -43,8 +43,8 @@ def run(argv: Sequence[str], name: str = "schedd power") -> int:
 
 def _run_action(session: Session, args: argparse.Namespace) -> bool:
     client = session.client
-    if args.wish == "read":
-        told = client.read_power(_drop_unknown_nodes(session, _parse_readings(args.nodes)))
+    if args.wish == "record":
+        told = client.record_power(_drop_unknown_nodes(session, _parse_readings(args.nodes)))
         if args.json:
             show_json(told)
         return True
@@ -66,7 +66,7 @@ def _run_action(session: Session, args: argparse.Namespace) -> bool:
 def _parse_readings(files: Sequence[str]) -> dict[str, float]:
     """Watts by node from lines ``NODE WATTS``; lines that are empty or begin with # are nothing."""
     if len(files) > 1:
-        raise ClientError("schedd power read takes one file, or none for standard input")
+        raise ClientError("schedd power record takes one file, or none for standard input")
     name = files[0] if files else "-"
     try:
         text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
@@ -130,7 +130,7 @@ def _power_text(found: PowerView, now: int) -> str:
 
 def _measurements_table(found: PowerView, now: int) -> str:
     if not found["measured"]:
-        return "\nno readings yet: schedd power read tells them"
+        return "\nno readings yet: schedd power record stores them"
     rows = [
         (
             one["node"],

@@ -1,4 +1,4 @@
-"""``schedd power read``: readings of boards from lines."""
+"""``schedd power record``: readings of boards from lines."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def test_readings_are_told_and_shown_node_by_node(run: Run, loop: PlanLoop, tmp_
     assert "no readings yet" in run("power", "--measured")[1]
     readings = tmp_path / "watts"
     readings.write_text("# of the boards\n\nn1 186.5\nlogin1 80\n")
-    assert run("power", "read", str(readings)) == (0, "", "not nodes of this cluster: login1\n")
+    assert run("power", "record", str(readings)) == (0, "", "not nodes of this cluster: login1\n")
     row = run("power", "--measured")[1].splitlines()[-1].split()
     assert (row[0], row[1], row[-3:]) == ("n1", "186.5", ["-", "-", "-"])
 
@@ -39,7 +39,7 @@ def test_what_was_learned_from_readings_is_shown(
     readings.write_text("n1 186\nn2 150\n")  # eight cores of n1 are busy, none of n2
     for _ in range(8):
         clock.moment += 120
-        assert run("power", "read", str(readings)) == (0, "", "")
+        assert run("power", "record", str(readings)) == (0, "", "")
     assert run("power", "--measured")[1].splitlines()[2:] == [
         "NODE  WATTS  READ                 IDLE  PER CORE  OFF",
         "n1    186    Tue 14 Nov 22:29:20  150   4.5       8",
@@ -63,7 +63,7 @@ def test_what_was_learned_from_readings_is_shown(
 def test_lines_that_make_no_sense_tell_nothing(run: Run, tmp_path: Path, text: str, said: str) -> None:
     readings = tmp_path / "watts"
     readings.write_text(text)
-    code, out, err = run("power", "read", str(readings))
+    code, out, err = run("power", "record", str(readings))
     assert (code, out) != (0, "")
     assert said in err
     assert "no readings yet" in run("power", "--measured")[1]
@@ -71,7 +71,7 @@ def test_lines_that_make_no_sense_tell_nothing(run: Run, tmp_path: Path, text: s
 
 @pytest.mark.usefixtures("adapter")
 def test_a_file_that_is_missing_is_named(run: Run, tmp_path: Path) -> None:
-    code, _, err = run("power", "read", str(tmp_path / "none"))
+    code, _, err = run("power", "record", str(tmp_path / "none"))
     assert code != 0
     assert "none: cannot be read" in err
-    assert run("power", "read", "a", "b")[0] != 0
+    assert run("power", "record", "a", "b")[0] != 0

@@ -12,7 +12,7 @@ import pytest
 from fastapi import FastAPI
 
 from schedd.cli.main import BARE_COMMANDS, main
-from schedd.cli.user.text import format_duration, format_table, natural_key, shorten_list
+from schedd.cli.user.formatting import format_duration, format_table, natural_key, shorten_list
 from schedd.service.cluster.loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.wire import (

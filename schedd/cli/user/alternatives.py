@@ -1,10 +1,10 @@
-"""``schedd pareto``: look for alternative plans, compare them with the live one, put one in force."""
+"""``schedd alternatives``: search for alternative plans, compare them with the live plan, apply one."""
 
 import argparse
 from collections.abc import Sequence
 
-from schedd.cli.user.asking import Session, make_command_parser, run_command, show_json
-from schedd.cli.user.text import (
+from schedd.cli.user.command_session import Session, make_command_parser, run_command, show_json
+from schedd.cli.user.formatting import (
     format_amount,
     format_duration,
     format_rows,
@@ -20,17 +20,17 @@ __all__ = ["make_parser", "run"]
 _MAX_MOVES_SHOWN = 30
 
 
-def make_parser(name: str = "schedd pareto") -> argparse.ArgumentParser:
+def make_parser(name: str = "schedd alternatives") -> argparse.ArgumentParser:
     """Its options."""
     found = make_command_parser(
         name,
-        "Look for alternatives to the live plan, of which none is better than another by all objectives; "
-        "compare them; put one in force. None of them breaks a promise, or is worse than the live plan by "
-        "the weights. Needs the role operator or admin.",
+        "Search for alternatives to the live plan, compare them, and apply one. No alternative is better "
+        "than another by all objectives, breaks a promise, or is worse than the live plan by the weights. "
+        "Needs the role operator or admin.",
     )
     acts = found.add_subparsers(dest="act", metavar="ACTION", title="actions")
-    seek = acts.add_parser("seek", help="search for alternatives (without an action, show the latest)")
-    add = seek.add_argument
+    search = acts.add_parser("search", help="search for alternatives (without an action, show the latest)")
+    add = search.add_argument
     add("-t", "--seconds", type=float, default=10.0, metavar="S", help="duration of the search (default: 10)")
     add("--evaluations", type=int, metavar="N", help="stop after N plans")
     add("--population", type=int, default=24, metavar="N", help="plans per generation (default: 24)")
@@ -39,7 +39,7 @@ def make_parser(name: str = "schedd pareto") -> argparse.ArgumentParser:
     acts.add_parser("stop", help="stop the search that is running")
     show = acts.add_parser("show", help="list the jobs that a plan moves")
     show.add_argument("plan", type=int, metavar="PLAN", help="number of the plan")
-    apply = acts.add_parser("apply", help="put a plan in force")
+    apply = acts.add_parser("apply", help="apply a plan")
     apply.add_argument("plan", type=int, metavar="PLAN", help="number of the plan")
     apply.add_argument(
         "--tolerance",
@@ -51,7 +51,7 @@ def make_parser(name: str = "schedd pareto") -> argparse.ArgumentParser:
     return found
 
 
-def run(argv: Sequence[str], name: str = "schedd pareto") -> int:
+def run(argv: Sequence[str], name: str = "schedd alternatives") -> int:
     """The command."""
     return run_command(make_parser(name), _run_action, argv)
 
@@ -61,11 +61,11 @@ def _run_action(session: Session, args: argparse.Namespace) -> bool:
     if args.act == "stop":
         stopped = client.stop_alternatives()
         show_json({"stopped": stopped}) if args.json else print(
-            "stopped" if stopped else "nothing is under way"
+            "stopped" if stopped else "no search is running"
         )
         return True
-    if args.act == "seek":
-        found = client.seek_alternatives(
+    if args.act == "search":
+        found = client.search_alternatives(
             seconds=args.seconds,
             evaluations=args.evaluations,
             population=args.population,
@@ -80,7 +80,7 @@ def _run_action(session: Session, args: argparse.Namespace) -> bool:
         show_json(found) if args.json else print(_alternatives_text(found, session.now))
         return True
     if kept is None:
-        raise ClientError("no alternatives were sought yet: schedd pareto seek")
+        raise ClientError("there are no alternatives yet: schedd alternatives search")
     if args.act == "apply":
         done = client.apply_alternative(kept["number"], args.plan, tolerance=args.tolerance / 100)
         show_json(done) if args.json else print(_applied_text(done))
@@ -92,27 +92,27 @@ def _run_action(session: Session, args: argparse.Namespace) -> bool:
     return True
 
 
-def _parse_weights(words: Sequence[str]) -> dict[str, float] | None:
+def _parse_weights(options: Sequence[str]) -> dict[str, float] | None:
     found = {}
-    for word in words:
-        name, equals, value = word.partition("=")
+    for option in options:
+        name, equals, value = option.partition("=")
         try:
             found[name] = float(value)
         except ValueError:
             equals = ""
         if not equals:
-            raise ClientError(f"--weight {word}: expected OBJECTIVE=NUMBER, such as energy=2")
+            raise ClientError(f"--weight {option}: expected OBJECTIVE=NUMBER, such as energy=2")
     return found or None
 
 
 def _alternatives_text(found: AlternativesView, now: int) -> str:
     kept = found["set"]
     if kept is None:
-        return "no alternatives were sought yet: schedd pareto seek"
+        return "there are no alternatives yet: schedd alternatives search"
     weights = ", ".join(f"{name} {weight:g}" for name, weight in kept["weights"].items())
     head = format_rows(
         [
-            ("sought", f"{format_time(kept['as_of'], now)}, {kept['seconds']:.1f} s, seed {kept['seed']}"),
+            ("searched", f"{format_time(kept['as_of'], now)}, {kept['seconds']:.1f} s, seed {kept['seed']}"),
             ("tried", f"{kept['tried']} plans of {kept['jobs']} jobs; {_discarded_text(kept)}"),
             ("front", f"hypervolume {kept['hypervolume']:.3f}"),
             ("weights", weights),

@@ -4,8 +4,8 @@ import argparse
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from schedd.cli.user.asking import EXIT_CODES, make_described_parser, show_json
-from schedd.cli.user.text import format_time
+from schedd.cli.user.command_session import EXIT_CODES, make_described_parser, show_json
+from schedd.cli.user.formatting import format_time
 
 __all__ = ["AddAction", "add_named_actions", "format_optional_time", "make_action_parser", "print_answer"]
 

@@ -5,10 +5,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from schedd.cli.user.acts import format_optional_time, print_answer
-from schedd.cli.user.asking import show_json
-from schedd.cli.user.federated import connect_federation
-from schedd.cli.user.text import format_duration, format_rows, format_table, format_time
+from schedd.cli.user.action_parsers import format_optional_time, print_answer
+from schedd.cli.user.command_session import show_json
+from schedd.cli.user.federation_jobs import connect_federation
+from schedd.cli.user.formatting import format_duration, format_rows, format_table, format_time
 from schedd.client import ClientError, Refused
 from schedd.client.federation import FederatedBookingRow
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from schedd.cli.user.text import format_duration, format_later_time, format_time, shorten_list
+from schedd.cli.user.formatting import format_duration, format_later_time, format_time, shorten_list
 from schedd.client.answers import Blocker, Change, Explanation, Link, On, ShareFacts
 
 __all__ = [

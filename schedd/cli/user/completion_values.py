@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Final
 
-from schedd.cli.user.text import natural_key
+from schedd.cli.user.formatting import natural_key
 from schedd.client import Client, ClientError, find_endpoint
 
 __all__ = ["VALUE_KINDS", "run"]

@@ -95,16 +95,18 @@ def test_accounts_are_made_moved_and_reported(
 def test_alternatives_are_sought_shown_and_put_in_force(
     run: Run, loop: PlanLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert run("pareto")[0] == 5
+    assert run("alternatives")[0] == 5
     monkeypatch.setenv("SCHEDD_TOKEN", token("operator"))
-    assert run("pareto")[:2] == (0, "no alternatives were sought yet: schedd pareto seek\n")
-    assert run("pareto", "apply", "1")[2].endswith("no alternatives were sought yet: schedd pareto seek\n")
-    assert run("pareto", "stop")[1] == "nothing is under way\n"
+    assert run("alternatives")[:2] == (0, "there are no alternatives yet: schedd alternatives search\n")
+    assert run("alternatives", "apply", "1")[2].endswith(
+        "there are no alternatives yet: schedd alternatives search\n"
+    )
+    assert run("alternatives", "stop")[1] == "no search is running\n"
     loop.reconfigure(replace(loop.published.settings, slack=10**6)).result(WAIT)
     long = [job(f"l{i}.srv", nodes="1:ppn=8", walltime="9000") for i in range(3)]
     loop.submit(long + [job(f"s{i}.srv", nodes="1:ppn=8", walltime="2000") for i in range(6)]).result(WAIT)
     code, out, _ = run(
-        "pareto", "seek", "--evaluations", "40", "--weight", "wait=1", "--weight", "wait_max=0.1"
+        "alternatives", "search", "--evaluations", "40", "--weight", "wait=1", "--weight", "wait_max=0.1"
     )
     assert code == 0
     told, _, plans = out.partition("\n\n")
@@ -113,18 +115,18 @@ def test_alternatives_are_sought_shown_and_put_in_force(
     assert heads.split() == ["PLAN", "WAIT", "WAIT_MAX", "MOVED"]
     assert re.match(r"^live +\d\d:\d\d:\d\d +\d\d:\d\d:\d\d$", live)
     assert re.match(r"^1 +-\d+\.\d % ", best)
-    code, out, _ = run("pareto", "show", "1")
+    code, out, _ = run("alternatives", "show", "1")
     assert (code, out.split()[:4]) == (0, ["JOB", "OWNER", "STARTS", "BY"])
     assert " sooner" in out
-    assert run("pareto", "show", "99")[0] == 2
-    code, out, _ = run("pareto", "apply", "1")
+    assert run("alternatives", "show", "99")[0] == 2
+    code, out, _ = run("alternatives", "apply", "1")
     assert code == 0
     assert re.search(r"^moved +\d+ jobs$", out, re.MULTILINE)
     assert re.search(r"^wait +\S+ -> \S+$", out, re.MULTILINE)
-    code, _, err = run("pareto", "apply", "1", "--tolerance", "0")
+    code, _, err = run("alternatives", "apply", "1", "--tolerance", "0")
     assert (code, "of the jobs have come, gone or moved" in err) == (6, True)
-    assert run("pareto", "seek", "--weight", "energy")[2].endswith("such as energy=2\n")
-    assert "there is no objective 'x'" in run("pareto", "seek", "--weight", "x=1")[2]
+    assert run("alternatives", "search", "--weight", "energy")[2].endswith("such as energy=2\n")
+    assert "there is no objective 'x'" in run("alternatives", "search", "--weight", "x=1")[2]
 
 
 def test_a_better_plan_is_looked_for_and_what_came_of_it_is_shown(

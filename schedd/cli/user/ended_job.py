@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from schedd.cli.user.asking import Session, show_json
-from schedd.cli.user.text import format_duration, format_rows, format_time, shorten_list, wrap_indented
-from schedd.cli.user.words import format_time_and_distance
+from schedd.cli.user.command_session import Session, show_json
+from schedd.cli.user.formatting import format_duration, format_rows, format_time, shorten_list, wrap_indented
+from schedd.cli.user.job_text import format_time_and_distance
 from schedd.client import Refused
 from schedd.client.answers import EndedJobView
 

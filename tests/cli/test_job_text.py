@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import pytest
 
-from schedd.cli.user.words import describe_link
+from schedd.cli.user.job_text import describe_link
 from schedd.client.answers import Link
 
 

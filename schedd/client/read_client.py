@@ -58,9 +58,9 @@ from schedd.client.answers import (
 )
 from schedd.client.endpoint import Endpoint, find_endpoint
 from schedd.client.errors import ClientError
-from schedd.client.http import Connection, Query
+from schedd.client.http import HttpConnection, Query
 
-__all__ = ["Reading", "Resources", "State"]
+__all__ = ["ReadClient", "Resources", "State"]
 
 _PAGE = 10_000
 _SEARCHES = 100
@@ -68,20 +68,20 @@ Resources = Mapping[str, str]
 State = Literal["running", "starting", "planned", "waiting", "never"]
 
 
-class Reading:
+class ReadClient:
     """All that asks and changes nothing."""
 
     def __init__(
-        self, endpoint: Endpoint, *, timeout: float = 30.0, connection: Connection | None = None
+        self, endpoint: Endpoint, *, timeout: float = 30.0, connection: HttpConnection | None = None
     ) -> None:
         """To talk with a daemon, waiting so many seconds at most; over a ``connection``, where one is given.
         Raises ConfigError.
         """
-        self._http = connection or Connection(endpoint, timeout)
+        self._http = connection or HttpConnection(endpoint, timeout)
         self._cluster = endpoint.cluster
 
     @classmethod
-    def found(cls, *, timeout: float = 30.0) -> Self:
+    def from_environment(cls, *, timeout: float = 30.0) -> Self:
         """With the endpoint that environment and files name: see ``schedd.client.endpoint``."""
         return cls(find_endpoint(), timeout=timeout)
 
@@ -101,11 +101,11 @@ class Reading:
 
     def version(self) -> str:
         """Of the daemon's program; needs no token."""
-        return str(self._http.ask("GET", "/healthz")["version"])
+        return str(self._http.request("GET", "/healthz")["version"])
 
     def clusters(self) -> list[ClusterView]:
         """All clusters of the daemon, and how each is doing."""
-        found: ClustersView = self._http.ask("GET", "/v1/clusters")
+        found: ClustersView = self._http.request("GET", "/v1/clusters")
         return found["clusters"]
 
     def cluster(self) -> ClusterView:
@@ -127,7 +127,7 @@ class Reading:
         return f"/v1/clusters/{quote(self._cluster, safe='')}{rest}"
 
     def _get(self, path: str, query: Query | None = None) -> Any:
-        return self._http.ask("GET", self._path(path), query)
+        return self._http.request("GET", self._path(path), query)
 
     def _pages(self, path: str, query: Query) -> Iterator[Any]:
         cursor: str | None = None
@@ -358,7 +358,7 @@ class Reading:
             "tasks": list(tasks) or None,
         }
         body = {name: value for name, value in question.items() if value is not None}
-        return cast("WhatIfResult", self._http.ask("POST", self._path("/what-if"), body=body))
+        return cast("WhatIfResult", self._http.request("POST", self._path("/what-if"), body=body))
 
     def run_time(self, job: str) -> RunTimeView:
         """How long a job is predicted to run, from what, and how good such predictions were."""
@@ -415,4 +415,4 @@ class Reading:
         unless given.
         """
         query: Query = {"since": since, "until": until, "cluster": cluster or None}
-        return cast("QualityReport", self._http.ask("GET", "/v1/report", query))
+        return cast("QualityReport", self._http.request("GET", "/v1/report", query))

@@ -5,8 +5,8 @@ from typing import Any, cast
 
 import pytest
 
-from schedd.cli.user.asking import Session
-from schedd.cli.user.past import show_ended_job
+from schedd.cli.user.command_session import Session
+from schedd.cli.user.ended_job import show_ended_job
 from schedd.client import Refused
 
 UNKNOWN = Refused("unknown-job", 404, "no such job")

@@ -1,6 +1,6 @@
 """What would follow, in words: of a policy, or of holding a node or queue."""
 
-from schedd.cli.user.text import format_table, format_time, shorten_list
+from schedd.cli.user.formatting import format_table, format_time, shorten_list
 from schedd.client.answers import PreviewView
 
 __all__ = ["format_preview"]

@@ -90,7 +90,7 @@ def make_described_parser(
     name: str, about: str, more: str, codes: Mapping[int, str]
 ) -> argparse.ArgumentParser:
     """A parser without options, whose help tells what it is ``about``, ``more``, and the exit status."""
-    told = "\n".join(f"  {code}  {words}" for code, words in codes.items())
+    told = "\n".join(f"  {code}  {message}" for code, message in codes.items())
     return OneLineErrorParser(
         prog=name,
         description=textwrap.fill(about, 79),
@@ -125,8 +125,8 @@ def run_with_exit_code(
     try:
         return 0 if ask(args) else _NO_START
     except Refused as error:
-        words = error.places[0].removeprefix("body.request: ") if error.places else str(error)
-        _print_error(found, f"{error.detail}; {_TOKEN_HINT}" if error.kind == "no-token" else words)
+        message = error.places[0].removeprefix("body.request: ") if error.places else str(error)
+        _print_error(found, f"{error.detail}; {_TOKEN_HINT}" if error.kind == "no-token" else message)
         return _CODE_BY_KIND.get(error.kind, _REFUSED if error.status == _CONFLICT else _UNREACHABLE)
     except Unreachable as error:
         _print_error(found, str(error))
@@ -154,8 +154,8 @@ def cluster_warnings(cluster: ClusterView, *, acts: bool = False) -> Iterator[st
         yield f"no jobs are started: {halted}"
 
 
-def _print_error(found: argparse.ArgumentParser, words: str) -> None:
-    print(f"{found.prog}: {words}", file=sys.stderr)
+def _print_error(found: argparse.ArgumentParser, message: str) -> None:
+    print(f"{found.prog}: {message}", file=sys.stderr)
 
 
 def show_json(value: Any) -> None:

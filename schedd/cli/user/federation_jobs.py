@@ -5,8 +5,8 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 
-from schedd.cli.user.asking import run_with_exit_code, show_json
-from schedd.cli.user.text import format_duration, format_rows, format_table, format_time
+from schedd.cli.user.command_session import run_with_exit_code, show_json
+from schedd.cli.user.formatting import format_duration, format_rows, format_table, format_time
 from schedd.client import ClientError, find_endpoint
 from schedd.client.federation import AttemptRow, FederationClient, JobRow
 
