@@ -1,4 +1,4 @@
-"""Write docs/reference/commands.md and the types of schedd/client/answers, and check the documents' links."""
+"""Write the generated references and the types of schedd/client/answers, and check the documents' links."""
 
 import re
 import sys
@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from docs.scripts.answers import write
+from schedd.cli.config import ADAPTER_SECTIONS
 from schedd.cli.manual import reference
+from schedd.service.settings.reference import by_feature, needed
 
 ROOT = Path(__file__).resolve().parents[2]
 _GUIDE = "[Commands for users](../users/commands.md) shows what they print."
@@ -16,6 +18,8 @@ What was decided and why, with the figures that a successor needs. A new decisio
 title that states it, and one or two paragraphs. `make docs` writes this list.
 
 """
+_NEEDED = "## The 25 settings you need"
+_BY_FEATURE = "<!-- Below: all settings, written by make docs -->"
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+\s+(.*)$", re.MULTILINE)
 _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
@@ -56,10 +60,20 @@ def decisions_index(folder: Path) -> str:
     return _DECISIONS + "".join(rows)
 
 
+def settings_page(text: str) -> str:
+    """Return the page of settings with its generated parts: the needed settings, and all by feature."""
+    start, _, rest = text.partition(_NEEDED)
+    middle = rest[rest.index("\n## ") :].partition(_BY_FEATURE)[0]
+    head = f"{start}{_NEEDED}\n\n{needed(ADAPTER_SECTIONS)}\n{middle}{_BY_FEATURE}"
+    return f"{head}\n\n{by_feature(ADAPTER_SECTIONS)}"
+
+
 def main() -> int:
     """Prints what is broken; the exit code is 1 if anything is."""
     write(ROOT / "schedd" / "client" / "answers")  # first: the commands need them
     (ROOT / "docs" / "reference" / "commands.md").write_text(commands_page(), "utf-8")
+    page = ROOT / "docs" / "reference" / "configuration.md"
+    page.write_text(settings_page(page.read_text("utf-8")), "utf-8")
     decisions = ROOT / "docs" / "developers" / "decisions"
     (decisions / "README.md").write_text(decisions_index(decisions), "utf-8")
     broken = list(broken_links(ROOT))

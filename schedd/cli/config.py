@@ -20,7 +20,7 @@ from schedd.cli.installation import (
 from schedd.service.settings.advice import advice
 from schedd.service.settings.effective import effective
 from schedd.service.settings.file import Settings
-from schedd.service.settings.reference import SECTIONS, decisions, described, section
+from schedd.service.settings.reference import by_feature, needed
 from schedd.store import StoreError
 from schedd.store.connections import parse_database_url, redacted_url
 from schedd.store.database import Database
@@ -84,14 +84,11 @@ def show(config: _Config = None) -> None:
 
 @app.command()
 def reference() -> None:
-    """Print what each setting means, may be, and is by default, as Markdown: first those to decide, then the
-    daemon's, then the adapter's.
+    """Print what each setting means, may be, and is by default, as Markdown: first the most needed ones, then
+    all by feature.
     """
-    typer.echo(f"## Ten settings that you must decide\n\n{decisions()}\n")
-    for name in SECTIONS:
-        typer.echo(section(name))
-    for name, model in ADAPTER_SECTIONS.items():
-        typer.echo(described(name, model))
+    typer.echo(f"## The 25 settings you need\n\n{needed(ADAPTER_SECTIONS)}\n")
+    typer.echo(by_feature(ADAPTER_SECTIONS))
 
 
 def _check_database(url: str | None) -> None:

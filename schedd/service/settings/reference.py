@@ -1,7 +1,7 @@
 """The settings as Markdown tables, from their own types and words."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from inspect import cleandoc
@@ -47,7 +47,17 @@ from schedd.service.settings.site import (
 from schedd.wire.duration import text_of
 from schedd.wire.times import InWords, unit_of, written
 
-__all__ = ["DECIDE", "SECTIONS", "Decision", "decisions", "described", "section", "table"]
+__all__ = [
+    "DECIDE",
+    "FEATURES",
+    "NEEDED",
+    "SECTIONS",
+    "Decision",
+    "by_feature",
+    "described",
+    "needed",
+    "section",
+]
 
 SECTIONS: dict[str, type[BaseModel]] = {
     "[server]": ServerSettings,
@@ -154,31 +164,137 @@ DECIDE = (
 """The ten settings that a site must decide, in the order in which ``schedd config init`` asks."""
 
 
-def decisions() -> str:
-    """They as a Markdown table."""
-    rows = [f"| `{one.setting}` | {one.question} | {one.why} |" for one in DECIDE]
-    return "\n".join(["| setting | | |", "|---|---|---|", *rows])
+NEEDED = (
+    *(one.setting for one in DECIDE),
+    "[server] tls_certificate",
+    "[auth] token_file",
+    "[auth] munge",
+    "[notify] relay",
+    "[clusters.NAME] predict_from",
+    "[clusters.NAME] backfill",
+    "[clusters.NAME.site] zone",
+    "[clusters.NAME.site] fair_share",
+    "[clusters.NAME.site] limits",
+    "[clusters.NAME.site] reservations",
+    "pbs-adapter.toml [server] family",
+    "pbs-adapter.toml [server] host",
+    "pbs-adapter.toml [server] auth",
+    "pbs-adapter.toml [listen] host",
+    "pbs-adapter.toml [daemon] token_file",
+)
+"""The settings that most sites set, those of ``DECIDE`` first."""
+
+_CLUSTER = "[clusters.NAME]"
+_HEAD = "| setting | may be | default | |\n|---|---|---|---|"
+
+FEATURES: dict[str, tuple[str | tuple[str, ...], ...]] = {
+    "Daemon": ("[server]", "[limits]", "[log]"),
+    "Access": ("[auth]", "[[auth.tokens]]", "[[auth.grants]]", "[auth.oidc]", "[[auth.oidc.grants]]"),
+    "Database": ("[store]",),
+    "Notices and webhooks": ("[notify]", "[[webhooks]]"),
+    "Planning": (
+        ("policy", "node_rule", "mem_per_core", "default_walltime", "backfill", "repair_slice", "site"),
+        "[clusters.NAME.site]",
+    ),
+    "Promises and published starts": (("slack", "queue_slack", "tell_threshold", "tell_pause", "tell_rate"),),
+    "Predicted run times": (("predict", "predict_from", "queue_predict"),),
+    "Searches and alternative plans": (
+        ("search_every", "search_pause", "search_newcomers", "search_seconds", "search_patience"),
+        "[clusters.NAME.site.choose]",
+    ),
+    "Starting jobs": (
+        (
+            *("alone", "alone_starts", "alone_within", "start_rate", "start_rate_node", "decision_expiry"),
+            *("answer_grace", "start_wait", "busy_wait", "busy_retries", "check_wait", "refusal_wait"),
+            *("refusal_most", "returns_most", "returns_within"),
+        ),
+    ),
+    "Running jobs, nodes and the server": (
+        (
+            *("end_allowance", "overrun_step", "overrun_most", "overrun_blocked", "node_grace"),
+            *("hole_failures", "hole_users", "hole_within", "adapter_silence", "clock_apart"),
+            *("server_grace", "snapshot_loss"),
+        ),
+        "[clusters.NAME.site.reliability]",
+    ),
+    "Priorities and fair share": (
+        ("priority_every", "priority_tries"),
+        "[clusters.NAME.site.priority]",
+        "[clusters.NAME.site.classes.CLASS]",
+        "[clusters.NAME.site.fair_share]",
+    ),
+    "Limits and licences": ("[[clusters.NAME.site.limits]]", "[clusters.NAME.site.licences.LICENCE]"),
+    "Reservations and bookings": (
+        "[clusters.NAME.site.reservations.RESERVATION]",
+        "[clusters.NAME.site.bookings]",
+    ),
+    "Node sets": ("[clusters.NAME.site.node_sets]",),
+    "Power, energy and prices": (
+        "[clusters.NAME.site.power.NODES]",
+        "[clusters.NAME.site.power_saving]",
+        "[[clusters.NAME.site.power_caps]]",
+        "[[clusters.NAME.site.prices]]",
+        "[clusters.NAME.site.thrift]",
+    ),
+    "Accounts": ("[clusters.NAME.site.accounts]",),
+    "Diagnosis": (("batch_limit", "log_batches", "log_weight", "validate"),),
+}
+"""Sections by feature. A tuple has names of ``[clusters.NAME]``, whose settings belong to many features."""
+
+
+def needed(adapter: Mapping[str, type[BaseModel]]) -> str:
+    """Return the table of the settings in ``NEEDED``; ``adapter`` has the sections of the adapter's file."""
+    asked = {one.setting: f"{one.question} {one.why}" for one in DECIDE}
+    rows = []
+    for setting in NEEDED:
+        name, _, field_name = setting.rpartition(" ")
+        section = {**SECTIONS, **adapter}[name]
+        found = section.model_fields[field_name]
+        about = asked.get(setting) or _about(found)
+        rows.append(f"| `{setting}` | {_default(found)} | {about} |")
+    return "\n".join(["| setting | default | |", "|---|---|---|", *rows])
+
+
+def by_feature(adapter: Mapping[str, type[BaseModel]]) -> str:
+    """Return all settings as Markdown, grouped by feature; last the sections of the adapter's file."""
+    parts = []
+    for feature, entries in FEATURES.items():
+        parts.append(f"## {feature}\n")
+        parts += [_cluster_part(one) if isinstance(one, tuple) else section(one) for one in entries]
+    parts.append("## Adapter\n")
+    parts += [described(name, model) for name, model in adapter.items()]
+    return "\n".join(parts)
+
+
+def _cluster_part(names: tuple[str, ...]) -> str:
+    about = f"{cleandoc(ClusterSettings.__doc__ or '')}\n\n" if "policy" in names else ""
+    fields = {field.alias or name: field for name, field in ClusterSettings.model_fields.items()}
+    rows = [_row(name, fields[name]) for name in names]
+    return f"### `{_CLUSTER}`\n\n{about}{_HEAD}\n" + "\n".join(rows) + "\n"
 
 
 def section(name: str) -> str:
-    """A section as Markdown: what it is about, and its table."""
+    """Return a section as Markdown: its purpose and its table."""
     return described(name, SECTIONS[name])
 
 
 def described(name: str, section: type[BaseModel]) -> str:
-    """The same of any section: under a heading with its ``name``."""
-    return f"## `{name}`\n\n{cleandoc(section.__doc__ or '')}\n\n{table(section)}\n"
+    """Return any section as Markdown, under a heading with its ``name``."""
+    return f"### `{name}`\n\n{cleandoc(section.__doc__ or '')}\n\n{table(section)}\n"
 
 
 def table(section: type[BaseModel]) -> str:
     """One row for each setting: its name, what it may be, its default, what it does."""
     rows = [_row(field.alias or name, field) for name, field in section.model_fields.items()]
-    return "\n".join(["| setting | may be | default | |", "|---|---|---|---|", *rows])
+    return "\n".join([_HEAD, *rows])
 
 
 def _row(name: str, field: FieldInfo) -> str:
-    what = " ".join((field.description or "").split()).replace("|", "\\|")
-    return f"| `{name}` | {_may_be(field)} | {_default(field)} | {what} |"
+    return f"| `{name}` | {_may_be(field)} | {_default(field)} | {_about(field)} |"
+
+
+def _about(field: FieldInfo) -> str:
+    return " ".join((field.description or "").split()).replace("|", "\\|")
 
 
 def _default(field: FieldInfo) -> str:
