@@ -1,6 +1,7 @@
-"""Several schedds under one federation: jobs are routed to the cluster whose plan ends them first.
+"""Federation of several schedds: a job goes to the cluster with the earliest planned end.
 
-It speaks with the schedds over their public HTTP interface alone. ``routing``, ``groups``, ``bags`` and
-``licences`` are the core, functions over events; ``log`` keeps the events; ``federation`` is the state under
-one lock; ``threads`` do what follows from it at the clusters.
+The federation talks to its member clusters only over their public HTTP interface. ``routing``,
+``coallocation``, ``bags``, ``bookings`` and ``licences`` hold the decisions as pure functions over events.
+``event_log`` stores the events, ``state`` applies them under one lock, and ``workers`` carry out the
+resulting requests at the clusters.
 """

@@ -1,4 +1,4 @@
-"""Whom the owners of jobs are at which cluster."""
+"""User names of job owners at each member cluster."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -7,12 +7,12 @@ from schedd.federation.settings import FederationSettings
 
 __all__ = ["ClusterUsers"]
 
-_OWNERS: Final = 10_000
-"""So many owners' users are remembered."""
+_MAX_OWNERS: Final = 10_000
+"""Maximum number of owners in the cache."""
 
 
 class ClusterUsers(Mapping[str, Mapping[str, str]]):
-    """By owner, whom they are at which cluster: by the settings, and what their latest token claimed."""
+    """User names by owner and cluster, from the settings and from the owner's latest ID token."""
 
     def __init__(self, settings: FederationSettings) -> None:
         self._settings = settings
@@ -20,7 +20,9 @@ class ClusterUsers(Mapping[str, Mapping[str, str]]):
         self._claimed: dict[str, Mapping[str, str]] = {}
 
     def update_claim(self, owner: str, users: Mapping[str, str]) -> bool:
-        """What a newer token of theirs says, by cluster; returns whether that is something else."""
+        """Store the user names that a newer token of the owner claims, by cluster. Return whether they
+        changed.
+        """
         if users == self._claimed.get(owner, {}):
             return False
         self._known.pop(owner, None)
@@ -30,7 +32,7 @@ class ClusterUsers(Mapping[str, Mapping[str, str]]):
     def __getitem__(self, owner: str) -> Mapping[str, str]:
         found = self._known.get(owner)
         if found is None:
-            if len(self._known) >= _OWNERS:
+            if len(self._known) >= _MAX_OWNERS:
                 self._known.clear()
             found = self._known[owner] = self._settings.users(owner, self._claimed.get(owner))
         return found

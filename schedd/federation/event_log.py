@@ -1,4 +1,4 @@
-"""A federation's log in its database: what is appended is durable, and only the one that leads appends."""
+"""Event log of a federation in its database. Appended events are durable, and only the leader appends."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,23 +18,25 @@ __all__ = ["FederationLog"]
 
 
 class FederationLog:
-    """Raises StoreError for all that the database does; NotLeader where another daemon leads by now.
+    """Append-only event log with a leadership lease.
 
-    What it raised for is not in the log once anything is appended after it: a database that was lost while it
-    committed may have kept it all the same, and nobody acted upon that.
+    Methods raise StoreError for every database error, and NotLeader if another daemon leads.
+
+    If an append raised, its outcome is uncertain: the connection may have been lost during the commit. The
+    next write deletes such events from the database, because no decision was based on them.
     """
 
     def __init__(self, url: str, holder: str, lease: float, supervisor: Supervisor | None = None) -> None:
         self.supervisor = supervisor or Supervisor()
-        """Of the background work of the federation."""
+        """Supervisor of the federation's background work."""
         self._database = Database.open(url)
         self.leadership = Leadership(self._database, holder, seconds=lease, supervisor=self.supervisor)
         self._newest = 0
         self._uncertain: set[str] = set()
-        """Bodies that may be there behind the newest, though appending them failed."""
+        """Encoded events after the newest number. Their append failed but may have been committed."""
 
     def read(self) -> Sequence[LoggedEvent]:
-        """All events in order. Raises ValueError for one that this program does not know."""
+        """Return all events in order. Raises ValueError for an unknown event type."""
         with self._database.read() as connection:
             rows = connection.execute(select(federation.c.body).order_by(federation.c.number))
             found = [decode(row.body) for row in rows]
@@ -42,7 +44,7 @@ class FederationLog:
             return found
 
     def append(self, events: Iterable[LoggedEvent]) -> None:
-        """Keeps these, all or none of them."""
+        """Append the events in one transaction."""
         rows: list[dict[str, Any]] = [
             {"job": event.job, "time": event.time, "body": replace_nul(encode(event))} for event in events
         ]
@@ -51,7 +53,7 @@ class FederationLog:
                 connection.execute(insert(federation), rows)
 
     def replace_leases(self, leases: Iterable[LicenceLeased]) -> None:
-        """Keeps these instead of all leases that were kept."""
+        """Replace all stored licence leases with these."""
         rows = [{"job": "", "time": one.time, "body": replace_nul(encode(one))} for one in leases]
         with self._writing() as connection:
             connection.execute(delete(federation).where(federation.c.job == ""))
@@ -59,7 +61,7 @@ class FederationLog:
                 connection.execute(insert(federation), rows)
 
     def delete_events(self, jobs: Sequence[str]) -> None:
-        """Drops all that is told of these jobs."""
+        """Delete all events of these jobs."""
         with self._writing() as connection:
             for first in range(0, len(jobs), 500):
                 some = jobs[first : first + 500]
@@ -79,7 +81,7 @@ class FederationLog:
         self._newest, self._uncertain = newest, set()
 
     def close(self) -> None:
-        """Lets another daemon lead, and lets go of the database."""
+        """Give up leadership and close the database."""
         self.leadership.release()
         self._database.close()
 

@@ -1,4 +1,4 @@
-"""What a federation's log holds: its state is made of these events, and of nothing else."""
+"""Events in a federation's log. Its state is built only from these events."""
 
 from typing import Annotated
 
@@ -18,10 +18,10 @@ _ADAPTER: TypeAdapter[LoggedEvent] = TypeAdapter(Annotated[LoggedEvent, Field(di
 
 
 def encode(event: LoggedEvent) -> str:
-    """The event as JSON."""
+    """Return the event as JSON."""
     return _ADAPTER.dump_json(event).decode()
 
 
 def decode(text: str) -> LoggedEvent:
-    """The event of a row. Raises ValueError for one that this program does not know."""
+    """Parse an event from JSON. Raises ValueError for an unknown event type."""
     return _ADAPTER.validate_json(text)

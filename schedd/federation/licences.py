@@ -1,10 +1,10 @@
-"""Floating licences that clusters share: who may use how many, so that no copy is ever used twice.
+"""Shares of floating licences for each member cluster, so that no licence copy is used twice.
 
-Each cluster has a *bound*: the most copies that it may be using or may believe that it may use. A bound is
-raised in the log before the cluster hears of it, and lowered only after the cluster has said how many it
-still counts on and holds; the bounds of one licence never add up to more than there are. So a cluster that is
-cut off keeps what it has, and nobody else gets it. Grants are numbered for each cluster, which ignores one
-that comes late. Pure: nothing here reads a clock or talks to anybody.
+Each cluster has a *bound*: the maximum number of copies that it may be using or may be entitled to use. A
+bound is raised in the log before the cluster receives the grant. It is lowered only after the cluster has
+reported a smaller number. The bounds of one licence never add up to more than its copies. An unreachable
+cluster keeps its copies, and no other cluster gets them. Grants are numbered for each cluster, and a cluster
+ignores grants that arrive out of order. Everything here is pure: no clock, no I/O.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ __all__ = ["LicenceGrant", "LicenceLeased", "LicencePools", "LicenceUse", "share
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LicenceLeased:
-    """A cluster may use so many ``copies`` of a licence, or is known to use no more; ``job`` is empty."""
+    """New bound of a cluster: it may use up to ``copies`` of a licence. ``job`` is empty."""
 
     job: str
     time: int
@@ -29,8 +29,8 @@ class LicenceLeased:
 
 @dataclass(frozen=True, slots=True)
 class LicenceUse:
-    """What a cluster says of a licence: copies that its plan counts on, by the grant of that number; copies
-    that jobs hold, and that waiting jobs want.
+    """A cluster's answer about one licence: ``copies`` in its plan, granted by the grant ``number``; copies
+    that its jobs hold, and copies that its waiting jobs need.
     """
 
     copies: int
@@ -41,9 +41,9 @@ class LicenceUse:
 
 @dataclass(frozen=True, slots=True)
 class LicenceGrant:
-    """A cluster is to count on so many copies; with a number that it knows already it only tells how it is.
+    """Grant of ``copies`` to a cluster. A grant with an already known number only queries the licence use.
 
-    ``raised`` is to be kept before it is sent.
+    ``raised`` must be committed before the grant is sent.
     """
 
     licence: str
@@ -60,12 +60,14 @@ class _LicencePool:
     numbers: dict[str, int] = field(default_factory=dict)
     answers: dict[str, LicenceUse] = field(default_factory=dict)
     refusals: dict[str, str] = field(default_factory=dict)
-    """Clusters that do not take this licence from us, with why."""
+    """Clusters that reject grants of this licence, with the reason."""
 
 
 def share_copies(copies: int, wanted: Mapping[str, int]) -> dict[str, int]:
-    """So many copies shared among clusters by what they want: nobody gets more than he wants before all have
-    that, small wishes are met first, and what nobody wants is shared evenly.
+    """Distribute ``copies`` over clusters by demand (max-min fairness).
+
+    No cluster gets more than its demand before every demand is met; small demands are met first. Copies
+    beyond the total demand are distributed evenly.
     """
     found = dict.fromkeys(wanted, 0)
     left = max(0, copies)
@@ -74,7 +76,7 @@ def share_copies(copies: int, wanted: Mapping[str, int]) -> dict[str, int]:
         name = open_ones.pop(0)
         found[name] = min(wanted[name], left // (len(open_ones) + 1))
         left -= found[name]
-    # What rounding left goes to who still wants some, then evenly to all.
+    # Distribute the rounding remainder to unmet demand, then evenly.
     for name in sorted(wanted):
         more = min(left, wanted[name] - found[name])
         found[name] += more
@@ -85,9 +87,10 @@ def share_copies(copies: int, wanted: Mapping[str, int]) -> dict[str, int]:
 
 
 class LicencePools:
-    """All licences that the federation lends to these clusters: by name how many copies there are.
+    """All licences that the federation lends, by name with the number of copies.
 
-    Nothing is lent before every cluster has been heard once: one of them may have copies from an earlier log.
+    A bound is raised only after every cluster has answered once, because a cluster may hold copies from an
+    earlier log.
     """
 
     def __init__(self, copies: Mapping[str, int], clusters: Iterable[str]) -> None:
@@ -95,14 +98,14 @@ class LicencePools:
         self.pools = {name: _LicencePool(count) for name, count in copies.items()}
 
     def apply(self, event: LicenceLeased) -> None:
-        """A bound is another; of a licence that is not lent any more nothing is known."""
+        """Apply a new bound. Events of licences that are not in the settings are ignored."""
         pool = self.pools.get(event.licence)
         if pool is not None:
             pool.bounds[event.cluster] = event.copies
             pool.numbers[event.cluster] = event.number
 
     def lease_events(self, now: int) -> list[LicenceLeased]:
-        """All bounds, as a log would hold them that had nothing else."""
+        """Return all current bounds as events, to replace the leases in the log."""
         return [
             _leased(name, cluster, bound, pool.numbers[cluster], now)
             for name, pool in self.pools.items()
@@ -110,12 +113,12 @@ class LicencePools:
         ]
 
     def free_copies(self, licence: str) -> int:
-        """Copies that no cluster may use; below 0 where there are fewer now than were lent."""
+        """Return the copies outside all bounds; negative if the settings lowered the number of copies."""
         pool = self.pools[licence]
         return pool.copies - sum(pool.bounds.values())
 
     def pending_grants(self, cluster: str, reachable: Iterable[str], now: int) -> list[LicenceGrant]:
-        """What a cluster is to be told of each licence; ``reachable`` are those that answer."""
+        """Return the grants to send to a cluster. ``reachable`` are the clusters that answer."""
         found = []
         here = set(reachable)
         for name, pool in self.pools.items():
@@ -123,7 +126,7 @@ class LicencePools:
                 continue
             told, number = pool.answers.get(cluster), pool.numbers.get(cluster, 0)
             bound = pool.bounds.get(cluster, 0)
-            if told is None:  # how it is must be known first
+            if told is None:  # query the current use first
                 found.append(LicenceGrant(name, cluster, bound, number))
                 continue
             some = {
@@ -136,7 +139,7 @@ class LicencePools:
                 known = all(one in pool.bounds for one in self._clusters)
                 wish = min(wish, bound + max(0, self.free_copies(name))) if known else bound
             if wish > told.copies:
-                # Its number is used up, too, even where the bound allows it: it may come late.
+                # Use a new number even if the bound suffices: an older grant may still arrive.
                 raised = _leased(name, cluster, max(wish, bound), number + 1, now)
                 found.append(LicenceGrant(name, cluster, wish, number + 1, raised))
             elif wish < told.copies:
@@ -146,11 +149,11 @@ class LicencePools:
         return found
 
     def apply_answer(self, grant: LicenceGrant, lent: LicenceUse, now: int) -> list[LicenceLeased]:
-        """The cluster has answered; the events that follow."""
+        """Store a cluster's answer to a grant. Return the events that follow."""
         pool = self.pools[grant.licence]
         pool.answers[grant.cluster] = lent
         number = pool.numbers.get(grant.cluster, 0)
-        # One of an earlier life of ours, or of another's, may be newer than ours.
+        # A grant of an earlier federation daemon may have a higher number.
         newest = max(number, grant.number, lent.number)
         bound = max(lent.copies, lent.held)
         if (bound, newest) == (pool.bounds.get(grant.cluster), number):
@@ -158,7 +161,7 @@ class LicencePools:
         return [_leased(grant.licence, grant.cluster, bound, newest, now)]
 
     def apply_refusal(self, grant: LicenceGrant, why: str, now: int) -> list[LicenceLeased]:
-        """The cluster does not take this licence from us; the events that follow."""
+        """Store that a cluster rejects this licence. Return the events that follow."""
         pool = self.pools[grant.licence]
         pool.refusals[grant.cluster] = why
         if pool.bounds.get(grant.cluster) == 0:
@@ -166,7 +169,7 @@ class LicencePools:
         return [_leased(grant.licence, grant.cluster, 0, pool.numbers.get(grant.cluster, 0), now)]
 
     def forget_answers(self, cluster: str) -> None:
-        """It does not answer: how it is must be heard anew; its bounds stay."""
+        """Drop the answers of a cluster that is unreachable. Its bounds remain."""
         for pool in self.pools.values():
             pool.answers.pop(cluster, None)
             pool.refusals.pop(cluster, None)

@@ -1,7 +1,7 @@
-"""What a federation was worth: of jobs, groups, bags and bookings that are over, from its own log.
+"""Performance report of a federation: finished jobs, co-allocations, bags and bookings, from its own log.
 
-The measures of Netto, *Adaptive co-allocation of distributed resources* (2009), 2.6 and 6.4. Ends are those
-that the federation saw, as late as it looks at a cluster.
+The metrics follow Netto, *Adaptive co-allocation of distributed resources* (2009), 2.6 and 6.4. Ends are
+observed at the next poll, so they are late by up to one poll interval.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -31,14 +31,16 @@ __all__ = [
 ]
 
 TaskCountQuery = Callable[[FederationJob], Mapping[str, Any] | None]
-"""What a cluster says of how an array's tasks stand: ``TasksView``; None: it is not known any more."""
+"""Returns a cluster's task counts of an array (``ArrayTaskCounts``), or None if they are unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeadlineFigures:
-    """Of jobs or bags with a deadline: how many ended after it, and their share of the cpu-seconds of all.
+    """Deadline metrics of jobs or bags that have a deadline.
 
-    ``tw_delay``: by how many percent each took longer than it had, times its cpus, summed.
+    ``late`` is the number of items that ended after their deadline, ``late_work`` their share of all
+    cpu-seconds. ``tw_delay`` sums ``100 * cpus * ((end - submitted) / (deadline - submitted) - 1)`` over the
+    late items.
     """
 
     with_deadline: int
@@ -49,8 +51,9 @@ class DeadlineFigures:
 
 @dataclass(frozen=True, slots=True)
 class JobFigures:
-    """``ended``: so many; ``moved``: of these, those that waited at more than one cluster. ``clusters``: on
-    how many each ran, in the mean (None: of none).
+    """Metrics of ended jobs. ``moved`` jobs waited at more than one cluster.
+
+    ``clusters`` is the mean number of clusters used by a job; None if no job ended.
     """
 
     ended: int
@@ -61,7 +64,7 @@ class JobFigures:
 
 @dataclass(frozen=True, slots=True)
 class StretchFigures:
-    """Means over those of which both ends are ``known``; None: of none."""
+    """Mean stretch of the items with two ``known`` ends; the means are None if there are no such items."""
 
     known: int
     stretch_s: float | None
@@ -70,7 +73,7 @@ class StretchFigures:
 
 @dataclass(frozen=True, slots=True)
 class BagFigures:
-    """As of jobs, and how far the ends of tasks lay apart."""
+    """Metrics of ended bags, including the distance between the first and the last end of their tasks."""
 
     ended: int
     moved: int
@@ -81,7 +84,7 @@ class BagFigures:
 
 @dataclass(frozen=True, slots=True)
 class ArrayFigures:
-    """Arrays that are no share of a bag."""
+    """Metrics of ended job arrays that do not belong to a bag."""
 
     ended: int
     stretch: StretchFigures
@@ -89,10 +92,14 @@ class ArrayFigures:
 
 @dataclass(frozen=True, slots=True)
 class CoAllocationFigures:
-    """``shifts`` and ``remaps``: moves to an earlier end, on the same clusters and on others; ``refused``:
-    moves for which a cluster had no room any more. ``several``: groups that ended and were told a start on
-    several clusters first; ``to_one``: those of them that ran on one; ``earlier``: those that began before
-    the start that they were told first. Shares are of ``several`` and of ``ended``; None: there are none.
+    """Metrics of co-allocations.
+
+    ``shifts`` and ``remaps`` count moves to an earlier end on the same clusters and on other clusters.
+    ``refused`` counts moves that failed because a cluster had no room.
+
+    ``several`` counts ended co-allocations with a first promise on several clusters. ``to_one`` of these ran
+    on one cluster; ``to_one_share`` is their share. ``earlier`` co-allocations started before the promised
+    start, as a share of ``ended``. Shares are None if their base is 0.
     """
 
     ended: int
@@ -110,9 +117,11 @@ class CoAllocationFigures:
 
 @dataclass(frozen=True, slots=True)
 class BookingFigures:
-    """Of all that were asked for: those that got a place (``booked``), of these ``by_offer`` by a
-    counter-offer; those that are ``refused``; what became of the others. ``moves`` are those of planned
-    starts, as far as their clusters remember; ``declined`` counts clusters that had no room.
+    """Metrics of all requested bookings.
+
+    ``booked`` bookings got a place, ``by_offer`` of these through a counter-offer. ``declined`` counts
+    attempts at clusters without room. ``moves`` counts changes of the planned start, as reported by the
+    clusters.
     """
 
     asked: int
@@ -127,7 +136,7 @@ class BookingFigures:
 
 
 def booking_figures(bookings: Iterable[FederationBooking]) -> BookingFigures:
-    """Of all that are kept."""
+    """Return the metrics of all bookings in the log."""
     known = list(bookings)
     booked = [one for one in known if one.start is not None]
     return BookingFigures(
@@ -144,7 +153,7 @@ def booking_figures(bookings: Iterable[FederationBooking]) -> BookingFigures:
 
 
 def job_figures(jobs: Iterable[FederationJob]) -> JobFigures:
-    """Of those that are no share of a bag."""
+    """Return the metrics of ended jobs, without bag shares."""
     ended = [one for one in jobs if one.over == "ended" and not one.bag]
     return JobFigures(
         ended=len(ended),
@@ -157,7 +166,7 @@ def job_figures(jobs: Iterable[FederationJob]) -> JobFigures:
 
 
 def array_figures(jobs: Iterable[FederationJob], counts: TaskCountQuery) -> ArrayFigures:
-    """Arrays that ended as a whole, by what their clusters say of their tasks."""
+    """Return the metrics of ended job arrays, from the task counts of their clusters."""
     ended = [one for one in jobs if one.over == "ended" and one.array and not one.bag]
     return ArrayFigures(
         len(ended), _stretch_figures((one.submitted, *_first_and_last_end([one], counts)) for one in ended)
@@ -167,7 +176,7 @@ def array_figures(jobs: Iterable[FederationJob], counts: TaskCountQuery) -> Arra
 def bag_figures(
     bags: Iterable[Bag], jobs: FederationJobs, counts: TaskCountQuery = lambda _: None
 ) -> BagFigures:
-    """Of whole bags; ``moved``: those of which a share was refused and went elsewhere."""
+    """Return the metrics of ended bags. ``moved`` bags had a share that was refused and reassigned."""
     ended = [one for one in bags if bag_outcome(one, jobs) == "ended"]
     shares = {one.id: [jobs[name] for name in one.shares] for one in ended}
     ran = {name: [job for job in of if job.over == "ended"] for name, of in shares.items()}
@@ -190,7 +199,7 @@ def bag_figures(
 
 
 def _first_and_last_end(of: Iterable[FederationJob], counts: TaskCountQuery) -> tuple[int | None, int | None]:
-    """The first and the last end of their tasks; None unless all clusters say them."""
+    """Return the first and the last end of the jobs' tasks, or None if a cluster does not report them."""
     told = [counts(job) or {} for job in of]
     firsts, lasts = ([one.get(name) for one in told] for name in ("first_end", "last_end"))
     if not told or not all(firsts) or not all(lasts):
@@ -199,7 +208,7 @@ def _first_and_last_end(of: Iterable[FederationJob], counts: TaskCountQuery) -> 
 
 
 def _stretch_figures(ends: Iterable[tuple[int, int | None, int | None]]) -> StretchFigures:
-    """Of (submitted, first end, last end)."""
+    """Return mean stretches; each item is (submitted, first end, last end)."""
     known = [found for one in ends if (found := spread_of(*one)) is not None]
     if not known:
         return StretchFigures(0, None, None)
@@ -207,7 +216,7 @@ def _stretch_figures(ends: Iterable[tuple[int, int | None, int | None]]) -> Stre
 
 
 def coallocation_figures(groups: Iterable[CoAllocation]) -> CoAllocationFigures:
-    """Of those that are over; moves also of those that wait."""
+    """Return the metrics of ended co-allocations. Moves of waiting co-allocations are counted, too."""
     known = list(groups)
     ended = [one for one in known if one.over == "ended"]
     ran = {one.id: {copy.cluster for copy in one.component_jobs if copy.started} for one in ended}
@@ -231,7 +240,7 @@ def coallocation_figures(groups: Iterable[CoAllocation]) -> CoAllocationFigures:
 
 
 def _promised_cluster_count(group: CoAllocation) -> int:
-    """On how many clusters was the round that was told first."""
+    """Return the number of clusters in the round that was promised first."""
     first: PlacementRound | None = next(
         (one for one in group.rounds if (one.start, one.end) == group.promised), None
     )
@@ -251,13 +260,13 @@ def _cpu_seconds(job: FederationJob) -> float:
 
 
 def _planned_cpus(job: FederationJob) -> float:
-    """Of all its tasks, where it has some: what it was to use, by what one of them takes."""
+    """Return the job's cpus over all its tasks: ``cpu_seconds / walltime`` of one task."""
     walltime = float(job.submission.get("walltime", 0))
     return _cpu_seconds(job) / walltime if walltime else 0.0
 
 
 def _deadline_figures(ends: Iterable[tuple[int, int | None, int, float, float]]) -> DeadlineFigures:
-    """Of (submitted, deadline, end, cpus, cpu-seconds)."""
+    """Return deadline metrics; each item is (submitted, deadline, end, cpus, cpu-seconds)."""
     had = [(at, due, end, cpus, work) for at, due, end, cpus, work in ends if due is not None]
     late = [one for one in had if one[2] > one[1]]
     work = sum(one[4] for one in had)

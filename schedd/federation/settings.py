@@ -1,4 +1,4 @@
-"""The federation's settings: one TOML file."""
+"""Settings of a federation: one TOML file."""
 
 import re
 import socket
@@ -31,86 +31,92 @@ Disclosure = Literal["offers", "power", "load", "plan"]
 _LEVELS: tuple[Disclosure, ...] = ("offers", "power", "load", "plan")
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,30}$"
 _USER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
-"""A user's name as a claim may give it: one that clusters take."""
+"""Valid user name in a claim."""
 
 
 class FederationSettingsError(Exception):
-    """The settings make no sense: what, where, and what is allowed."""
+    """Invalid settings. The message has the fault, its place, and the allowed values."""
 
 
 class FederationServerSettings(Section):
-    """Where the federation is reached."""
+    """HTTP server of the federation."""
 
     host: str = "127.0.0.1"
     """Address to listen on."""
     port: int = Field(default=8090, ge=0, le=65535)
     """Port; 0: any free one."""
     token_file: Path | None = None
-    """File of tokens, one a line: role (`user`, `reader`, `admin`), name, token. A user's
-    name is USER@REALM."""
+    """File of tokens, one on each line: role (`user`, `reader`, `admin`), name, token. A user's name is
+    USER@REALM.
+    """
 
 
 class FederationStoreSettings(Section):
-    """Where its log is kept."""
+    """Database of the federation's log."""
 
     url: str = "sqlite:////var/lib/schedd/federation.sqlite"
-    """SQLite or PostgreSQL, as for `schedd serve`, but a database of its own."""
+    """SQLite or PostgreSQL, as for `schedd serve`, but a separate database."""
     holder: str = ""
-    """The name of this daemon among those that share the database; empty: the host's."""
+    """Name of this daemon in the shared database; empty: the host name."""
     lease: Annotated[FloatSeconds, Field(ge=1, le=600)] = 6.0
-    """After this a standby takes over (PostgreSQL)."""
+    """A standby takes over after this time (PostgreSQL)."""
 
     @property
     def named(self) -> str:
-        """The holder, as it counts."""
+        """The effective name of this daemon."""
         return self.holder or socket.gethostname()
 
 
 class RoutingSettings(Section):
-    """How jobs are routed."""
+    """Routing of jobs to clusters."""
 
     policy: RoutingPolicy = RoutingPolicy.PLAN
-    """`plan` (the earliest end), `least-loaded` (the earliest start), `load` (the least waiting work of
-    the federation's own jobs of equal or higher priority) or `random`."""
+    """`plan` (the earliest end), `least-loaded` (the earliest start), `load` (the least waiting work of the
+    federation's own jobs of equal or higher priority) or `random`.
+    """
     patience: Annotated[Seconds, Field(ge=1, le=86_400)] = 30
-    """So long an answer is waited for before a job goes elsewhere."""
+    """Time to wait for a cluster's answer before a job goes to another cluster."""
     threshold: Annotated[Seconds, Field(ge=0, le=864_000)] = 600
-    """A waiting job is moved where it ends earlier by at least so much."""
+    """A waiting job moves only if it ends earlier by at least this time."""
     moves: int = Field(default=2, ge=0, le=100)
-    """So often at most; 0: jobs stay."""
+    """Maximum moves of one job; 0: jobs stay."""
     again: Annotated[Seconds, Field(ge=1, le=86_400)] = 60
-    """How often it is asked whether a waiting job ends earlier elsewhere."""
+    """Interval between checks whether a waiting job would end earlier at another cluster."""
     poll: Annotated[FloatSeconds, Field(gt=0, le=600)] = 2.0
-    """How often each cluster is looked at; what its plan said counts until it is another one and was asked
-    again."""
+    """Interval between polls of each cluster. A plan's answer is valid until the plan has changed and was
+    queried again.
+    """
     fetch: Annotated[Seconds, Field(ge=0, le=864_000)] = 0
-    """So much later counts each set of data that a job names and the cluster does not have."""
+    """Penalty for each data set that a job names and the cluster does not have."""
     price_weight: float = Field(default=0.0, ge=0, le=864_000)
-    """So many seconds later counts each unit of money that the cluster's own price list asks for the job."""
+    """Penalty in seconds for each unit of money that the job costs by the cluster's price list."""
     gold: tuple[str, ...] = ()
-    """Owners of the highest class, and..."""
+    """Owners of the highest user class: a term of the priority under the policy `load`."""
     silver: tuple[str, ...] = ()
-    """of the next one: a term of the priority under the policy `load`."""
+    """Owners of the second user class."""
 
 
 class CoAllocationSettings(Section):
-    """Groups: parts at several clusters that start at the same moment, or none of them."""
+    """Co-allocations: components at several clusters with a common start."""
 
     limit: Annotated[Seconds, Field(ge=5, le=3_600)] = 60
-    """A part that has not started so long after the common start did not start: all are deleted. A cluster
-    that is told nothing for twice as long deletes its part by itself."""
+    """A component that has not started this long after the common start has failed, and all are deleted. A
+    cluster without contact to the federation for twice as long deletes its component by itself.
+    """
     lead: Annotated[Seconds, Field(ge=1, le=3_600)] = 20
-    """So long before the start all holds are released; each cluster waits for the moment by itself."""
+    """All holds are released this long before the start. Each cluster then waits for the start by itself."""
     notice: Annotated[Seconds, Field(ge=5, le=86_400)] = 60
-    """A start is planned so long ahead at least; more than `lead`."""
+    """Minimum time between planning and start; more than `lead`."""
     expiry: Annotated[Seconds, Field(ge=10, le=3_600)] = 30
-    """A booking that is not confirmed is given up after this; also one of a user's."""
+    """An unconfirmed booking expires after this time; this also applies to users' bookings."""
     gain: Annotated[Seconds, Field(ge=1, le=864_000)] = 60
-    """A group that waits is moved where that ends it earlier by at least so much."""
+    """A waiting co-allocation moves only if it ends earlier by at least this time."""
     moves: int = Field(default=20, ge=0, le=1_000)
-    """So often at most; 0: groups stay."""
+    """Maximum moves of one co-allocation; 0: co-allocations stay."""
     apart: Annotated[Seconds, Field(ge=0, le=3_600)] = 0
-    """A part starts at most so long after the common start, else all are deleted; 0: `limit` alone counts."""
+    """Maximum delay of a component after the common start; otherwise all are deleted. 0: only `limit`
+    applies.
+    """
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -120,27 +126,29 @@ class CoAllocationSettings(Section):
 
 
 class BagSettings(Section):
-    """Bags: equal tasks with a deadline, shared out over the clusters."""
+    """Bags of equal tasks with a deadline."""
 
     expiry: Annotated[Seconds, Field(ge=10, le=86_400)] = 300
-    """An offer may be taken for so long."""
+    """Validity of an offer."""
     coordinate: bool = False
-    """Clusters are told when each bag ends as a whole, over all of them. With `coordinate_arrays` in their
-    policies they repair by that (docs/administrators/policy.md)."""
+    """Report the end of each whole bag to its clusters. With `coordinate_arrays` in their policies, their
+    repairs use it (docs/policy.md).
+    """
     array: int = Field(default=1_000, ge=1, le=100_000)
-    """So many tasks one job array has at most: no more than the servers take (`max_job_array_size`,
-    `max_array_size`). A larger share is several arrays."""
+    """Maximum tasks in one job array, no more than the servers allow (`max_job_array_size`,
+    `max_array_size`). A larger share is split into several arrays.
+    """
 
 
 class GrantSettings(Section):
-    """What people known to the provider may do. Who has no grant is not let in."""
+    """Roles of users known to the identity provider. Users without a grant have no access."""
 
     groups: tuple[str, ...] = ()
     """Members of one of these groups,"""
     users: tuple[str, ...] = ()
-    """or those with one of these names in `user_claim`,"""
+    """or users with one of these names in `user_claim`,"""
     role: Literal["user", "reader", "admin"]
-    """have this role. Of several grants the highest role counts."""
+    """have this role. The highest role of several grants counts."""
 
     @model_validator(mode="after")
     def _name_somebody(self) -> Self:
@@ -150,49 +158,56 @@ class GrantSettings(Section):
 
 
 class ProviderSettings(IdTokenSettings):
-    """An identity provider (OpenID ClientFactory): its ID tokens count beside those of the token file."""
+    """An identity provider (OpenID Connect). Its ID tokens are accepted in addition to the token file."""
 
     realm: str = Field(default="", pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]{0,253})?$")
-    """Who is `ann` in `user_claim` is `ann@REALM` here. Empty: the claim says USER@REALM itself, and the
-    provider answers for all realms."""
+    """Realm of the provider's users: `ann` in `user_claim` is `ann@REALM` here. Empty: the claim contains
+    USER@REALM, and the provider is trusted for all realms.
+    """
     grants: tuple[GrantSettings, ...] = ()
-    """Who may do what; without grants nobody is let in."""
+    """Roles by group or user; without grants no user has access."""
 
 
 class ClusterSettings(Section):
-    """One cluster of the federation."""
+    """One member cluster."""
 
     url: str = Field(pattern=r"^https?://")
-    """Its schedd."""
+    """URL of its schedd."""
     cluster: str = "main"
-    """Its name there."""
+    """Its name at that schedd."""
     token_file: Path
-    """File with the federation's token there and nothing else; its role must be `federation`."""
+    """File that contains only the federation's token for the cluster; its role must be `federation`."""
     timeout: Annotated[FloatSeconds, Field(gt=0, le=600)] = 10.0
-    """An answer that takes longer is given up."""
+    """Timeout of requests to the cluster."""
     disclosure: Disclosure = "load"
-    """What of it is used and shown: `offers` alone, its `power` (cpus), too, its `load` (jobs, by kind), or
-    its `plan` (each job of ours there, with its start)."""
+    """Data of the cluster that are used and shown: only `offers`; also its `power` (cpus); also its `load`
+    (jobs by kind); or also its `plan` (each of the federation's jobs with its start).
+    """
     speed: float = Field(default=1.0, gt=0, le=1000)
-    """Its cpus run jobs so many times faster than asked for."""
+    """Relative speed of its cpus: run times are divided by this factor."""
     handicap: Annotated[Seconds, Field(ge=0, le=864_000)] = 0
-    """Counts as so much later: a site that is to be used last."""
+    """Penalty added to ends at this cluster, for a site that should be used last."""
     data: tuple[str, ...] = ()
-    """Names of the sets of data that are there."""
+    """Names of the data sets at the cluster."""
     family: Literal["torque", "openpbs"] = "torque"
-    """What its server is: jobs that ask by `select` go to OpenPBS alone, a TORQUE server would pass over
-    it."""
+    """Family of its server. Jobs with `select` go only to OpenPBS, because a TORQUE server would
+    ignore it.
+    """
     realms: tuple[str, ...] = ()
-    """Users of these realms have the same name there: `ann@org` is `ann`."""
+    """Users of these realms have the same name at the cluster: `ann@org` is `ann`."""
     users: dict[str, str] = Field(default_factory=dict)
-    """Others by table: `"ann@org" = "ann1"`. An empty name: this one has none there. The table goes before
-    the claim, the claim before the realms."""
+    """User names by owner: `"ann@org" = "ann1"`. An empty name denies access. The table overrides the claim,
+    and the claim overrides the realms.
+    """
     claim: str = Field(default="", max_length=255)
-    """Claim of ID tokens that says whom somebody is there: `hpc.north` is a claim within another. Needs
-    `[oidc]`."""
+    """Claim of ID tokens with the user name at the cluster: `hpc.north` is a claim within another. Needs
+    `[oidc]`.
+    """
 
     def user(self, owner: str, claimed: str | None = None) -> str:
-        """Whom the owner is there; empty: nobody. ``claimed``: what his token says; it may be no name."""
+        """Return the owner's user name at the cluster; empty if there is none. ``claimed`` comes from an ID
+        token and may be invalid.
+        """
         if owner in self.users:
             return self.users[owner]
         if self.claim and claimed is not None:
@@ -201,21 +216,21 @@ class ClusterSettings(Section):
         return name if name and realm in self.realms else ""
 
     def unsupported_reason(self, resources: Mapping[str, str]) -> str:
-        """Why its server does not understand what a job asks for; empty: it may."""
+        """Return why the cluster's server cannot take a job with these resources; empty if it can."""
         if self.family == "torque" and family_of(resources) == "openpbs":
             return "its server does not know select (clusters.NAME.family)"
         return ""
 
     def discloses(self, level: Disclosure) -> bool:
-        """Whether so much may be used and shown."""
+        """Return whether data of this level may be used and shown."""
         return _LEVELS.index(self.disclosure) >= _LEVELS.index(level)
 
 
 class FederationSettings(Section):
-    """All of them."""
+    """All settings of a federation."""
 
     name: str = Field(default="fed", pattern=_NAME)
-    """Begins the names of its transfers; of two federations over one cluster each needs its own."""
+    """Prefix of its transfers' names. Two federations with a common cluster need different names."""
     server: FederationServerSettings = FederationServerSettings()
     """See `[server]`."""
     store: FederationStoreSettings = FederationStoreSettings()
@@ -229,8 +244,9 @@ class FederationSettings(Section):
     licences: dict[Annotated[str, Field(pattern=_NAME)], Annotated[int, Field(ge=0, le=1 << 40)]] = Field(
         default_factory=dict
     )
-    """Floating licences that the clusters share: how many copies there are of each. A cluster takes its part
-    where its policy says so: `[clusters.NAME.site.licences.matlab]` with `lent = true`."""
+    """Floating licences shared by the clusters, with their number of copies. A cluster takes part if its
+    policy says so: `[clusters.NAME.site.licences.matlab]` with `lent = true`.
+    """
     oidc: ProviderSettings | None = None
     """See `[oidc]`."""
     clusters: dict[Annotated[str, Field(pattern=_NAME)], ClusterSettings]
@@ -239,18 +255,18 @@ class FederationSettings(Section):
     @model_validator(mode="after")
     def _some(self) -> Self:
         if not self.clusters:
-            raise ValueError("clusters: there must be one at least")
+            raise ValueError("clusters: at least one is required")
         places = [(one.url, one.cluster) for one in self.clusters.values()]
         if len(set(places)) < len(places):
-            raise ValueError("clusters: one stands there twice")
+            raise ValueError("clusters: two entries have the same url and cluster")
         for name, one in self.clusters.items():
             if one.claim and self.oidc is None:
-                raise ValueError(f"clusters.{name}.claim: there is no table [oidc] whose tokens could say it")
+                raise ValueError(f"clusters.{name}.claim: needs a table [oidc]")
         return self
 
     @property
     def rules(self) -> RoutingRules:
-        """As the machine takes them."""
+        """Routing rules."""
         one = self.routing
         classes = dict.fromkeys(one.silver, "silver") | dict.fromkeys(one.gold, "gold")
         return RoutingRules(
@@ -266,27 +282,29 @@ class FederationSettings(Section):
         )
 
     @property
-    def group_rules(self) -> CoAllocationRules:
-        """As groups take them."""
+    def coallocation_rules(self) -> CoAllocationRules:
+        """Rules of co-allocations."""
         one = self.groups
         times = (one.limit, one.lead, one.notice, one.expiry, one.gain)
         return CoAllocationRules(self.name, *times, one.moves, one.apart, self.routing.patience)
 
     @property
     def booking_rules(self) -> FederationBookingRules:
-        """As bookings take them."""
+        """Rules of bookings."""
         one = self.routing
         return FederationBookingRules(self.name, one.policy, self.groups.expiry, one.patience)
 
     def users(self, owner: str, claimed: Mapping[str, str] | None = None) -> dict[str, str]:
-        """By cluster, whom the owner is there; ``claimed``: by cluster, what his token says."""
+        """Return the owner's user names by cluster. ``claimed`` are the names in the owner's ID token, by
+        cluster.
+        """
         said = claimed or {}
         found = {name: one.user(owner, said.get(name)) for name, one in self.clusters.items()}
         return {name: user for name, user in found.items() if user and user != "root"}
 
 
 def load(path: Path) -> FederationSettings:
-    """The settings of a file. Raises FederationSettingsError, one line for each thing that is wrong."""
+    """Load the settings of a file. Raises FederationSettingsError with one line for each problem."""
     try:
         return FederationSettings.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except OSError as error:

@@ -1,7 +1,8 @@
-"""Copies that a cluster has though the log wants none of them there: compared at every look.
+"""Transfers that a cluster still has although the log has finished with them.
 
-A cluster may have told a wrong phase for a while, or the log may be older than the cluster. Such a copy is
-asked back, unforced: one on hold or waiting goes, and one that runs goes on.
+Each poll compares the two. A cluster may have reported a wrong phase for a while, or the log may be older
+than the cluster. The federation withdraws such a transfer without force: a held or waiting job is deleted, a
+running job continues.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,16 +23,16 @@ _DONE_COPY: Final = ("withdrawn", "refused", "ended")
 def find_unwanted(
     jobs: FederationJobs, groups: CoAllocations, name: str, rows: Mapping[str, TransferStatus]
 ) -> Iterator[str]:
-    """Those of the transfers that are find_unwanted; ``name`` begins the names of the federation's own."""
+    """Yield the unwanted transfers. ``name`` is the prefix of this federation's own transfers."""
     return (transfer for transfer, seen in rows.items() if is_unwanted(jobs, groups, name, transfer, seen))
 
 
 def is_unwanted(
     jobs: FederationJobs, groups: CoAllocations, name: str, transfer: str, seen: TransferStatus
 ) -> bool:
-    """Whether the cluster has this copy though the log says that nothing of it is left there.
+    """Return whether the cluster has a live transfer that the log does not want there.
 
-    Of a job that the log does not know, a copy that was released is left alone: it may run.
+    A released transfer of an unknown job is not unwanted, because the job may run.
     """
     whose, _, rest = transfer.partition(".")
     number, _, copy = rest.partition(".")

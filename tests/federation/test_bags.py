@@ -149,7 +149,7 @@ def test_where_all_refuse_the_rest_is_said_to_go_nowhere(town: BagFederation) ->
         provider.full = "no arrays here"
     name = town.bag(48)
     town.go(30)
-    assert town[name].failed.startswith("48 tasks go nowhere: a: no arrays here; b: no arrays here")
+    assert town[name].failed.startswith("48 tasks have no cluster: a: no arrays here; b: no arrays here")
     assert (town.over(name), bag_settled(town[name], town.federation.jobs)) == ("incomplete", True)
     assert not town.ran(name)
 

@@ -18,7 +18,7 @@ from schedd.federation.bookings.events import (
     BookingDeclined,
     BookingPlaced,
     BookingRefused,
-    BookingTerms,
+    BookingRequested,
     BookingWithdrawalRequested,
     BookingWithdrawn,
 )
@@ -488,7 +488,7 @@ def one_place(region: SimulatedFederation, seed: int) -> None:
 
 # ---- the log ----------------------------------------------------------------------------------------------
 
-ASKED = BookingTerms(
+ASKED = BookingRequested(
     job="1",
     time=T,
     owner="ann@org",

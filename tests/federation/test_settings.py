@@ -35,10 +35,10 @@ def test_a_small_file_is_enough_and_users_are_mapped(tmp_path: Path) -> None:
     ("text", "words"),
     [
         ("", "clusters: Field required"),
-        ("[clusters]\n", "there must be one at least"),
+        ("[clusters]\n", "at least one is required"),
         (GOOD + "colour = 1\n", "clusters.north.colour: no such setting"),
         (GOOD.replace("http:", "ftp:"), "clusters.north.url"),
-        (GOOD + GOOD.replace("north]", "south]"), "one stands there twice"),
+        (GOOD + GOOD.replace("north]", "south]"), "two entries have the same url and cluster"),
         (GOOD + "[routing]\npolicy = 'best'\n", "routing.policy"),
         (GOOD + "[routing]\nmoves = -1\n", "routing.moves"),
         ("[clusters.north", "federation.toml"),

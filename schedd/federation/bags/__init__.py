@@ -1,1 +1,1 @@
-"""Bags of equal tasks with a deadline: shared out over clusters by their offers, each share a job array."""
+"""Bags of equal tasks with a deadline. Clusters offer capacity, and each share of a bag is a job array."""

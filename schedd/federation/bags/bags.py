@@ -1,4 +1,4 @@
-"""Bags, and which of their tasks have a share. Pure: events in, bags out."""
+"""Bags and their unassigned tasks, as a pure fold over events."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,14 +20,15 @@ __all__ = [
 ]
 
 TaskRange = tuple[int, int]
-"""Tasks from the first on, before the second."""
+"""Half-open range of task indices: (first, end)."""
 BagOutcome = Literal["", "ended", "cancelled", "incomplete"]
 
 
 @dataclass(frozen=True, slots=True)
 class Bag:
-    """Times are seconds since the epoch. ``shares`` are jobs, oldest first; ``failed`` says why the tasks
-    without one go nowhere.
+    """State of one bag. Times are seconds since the epoch.
+
+    ``shares`` are job numbers, oldest first. ``failed`` is the reason why the unassigned tasks cannot run.
     """
 
     id: str
@@ -46,19 +47,19 @@ class Bag:
 
 
 class Bags:
-    """All bags, as the events so far made them."""
+    """All bags, built from events."""
 
     def __init__(self) -> None:
         self.by_id: dict[str, Bag] = {}
         self.by_key: dict[tuple[str, str], str] = {}
         self.open: dict[str, None] = {}
-        """Bags of which it is not known yet that nothing is left to be done, oldest first."""
+        """Bags that may not be settled yet, oldest first."""
 
     def __getitem__(self, bag: str) -> Bag:
         return self.by_id[bag]
 
     def apply(self, event: BagEvent) -> None:
-        """Takes one event in. Raises ImpossibleError."""
+        """Apply one event. Raises ImpossibleError."""
         match event:
             case BagSubmitted():
                 if event.job in self.by_id:
@@ -76,13 +77,13 @@ class Bags:
                 self.by_id[event.job] = replace(self._find(event.job), failed=event.text)
 
     def add_share(self, job: FederationJob) -> None:
-        """A job is a share of its bag. Raises ImpossibleError."""
+        """Add a job as a share of its bag. Raises ImpossibleError."""
         bag = self._find(job.bag)
         self.by_id[bag.id] = replace(bag, shares=(*bag.shares, job.id))
 
     def forget(self, jobs: FederationJobs, before: int, among: Iterable[str]) -> tuple[str, ...]:
-        """Drops those of the bags ``among`` these that were over before that moment, with their shares;
-        returns all their numbers.
+        """Drop settled bags in ``among`` that ended before that time, with their shares. Return all dropped
+        numbers.
         """
         gone = []
         for name in among:
@@ -103,18 +104,18 @@ class Bags:
 
 
 def task_range(job: FederationJob) -> TaskRange:
-    """The tasks of a share."""
+    """Return the tasks of a share."""
     first, _, last = job.submission["array"].partition("-")
     return int(first), int(last) + 1
 
 
 def format_array(tasks: TaskRange) -> str:
-    """As a share's submission has them."""
+    """Return the range as a share's ``array`` text, such as ``0-9``."""
     return f"{tasks[0]}-{tasks[1] - 1}"
 
 
 def unassigned_tasks(bag: Bag, jobs: FederationJobs) -> tuple[TaskRange, ...]:
-    """The tasks that no share has that goes somewhere, ran, or was taken back."""
+    """Return the tasks without a share, as ranges in order; refused shares are not counted."""
     had = sorted(task_range(jobs[name]) for name in bag.shares if jobs[name].over != "refused")
     found = []
     at = 0
@@ -126,13 +127,13 @@ def unassigned_tasks(bag: Bag, jobs: FederationJobs) -> tuple[TaskRange, ...]:
 
 
 def count_tasks(ranges: Sequence[TaskRange]) -> int:
-    """How many tasks these are."""
+    """Return the number of tasks in the ranges."""
     return sum(end - first for first, end in ranges)
 
 
 def assign_tasks(ranges: Sequence[TaskRange], shares: Mapping[str, int]) -> Iterator[tuple[str, TaskRange]]:
-    """Which of the tasks go to which cluster: so many to each, in order; a gap between two makes two
-    shares.
+    """Yield (cluster, tasks): each cluster gets its number of tasks in order. A gap between ranges splits a
+    share.
     """
     left = list(ranges)
     for cluster, wanted in shares.items():
@@ -147,19 +148,19 @@ def assign_tasks(ranges: Sequence[TaskRange], shares: Mapping[str, int]) -> Iter
 
 
 def bag_settled(bag: Bag, jobs: FederationJobs) -> bool:
-    """Whether nothing is left to be done for it, at any cluster."""
+    """Return whether the bag is over and no transfer of its shares is pending."""
     if not all(jobs[name].settled for name in bag.shares):
         return False
     return bag.cancelled or bool(bag.failed) or not unassigned_tasks(bag, jobs)
 
 
 def bag_end(bag: Bag, jobs: FederationJobs) -> int:
-    """When the last of its shares was over."""
+    """Return the end of the last share."""
     return max((jobs[name].over_at for name in bag.shares), default=bag.submitted)
 
 
 def bag_outcome(bag: Bag, jobs: FederationJobs) -> BagOutcome:
-    """What became of it; empty while something may still run."""
+    """Return the outcome of the bag; empty while a task may still run."""
     shares = [jobs[name] for name in bag.shares]
     if not (bag.cancelled or bag.failed) and unassigned_tasks(bag, jobs):
         return ""

@@ -1,7 +1,8 @@
-"""What the log holds of bags. ``job`` is the bag's number; numbers are those of jobs, too.
+"""Events of bags in the federation's log. ``job`` is the number of the bag; jobs and bags share one sequence
+of numbers.
 
-A bag's *shares* are jobs of the federation (``JobSubmitted`` with ``bag``), each an array that goes to one
-cluster and stays there. What no share has, since a cluster refused it, is shared out again.
+The *shares* of a bag are jobs of the federation (JobSubmitted with ``bag``). Each share is an array for one
+cluster and stays there. Tasks of a refused share are assigned again.
 """
 
 from collections.abc import Mapping
@@ -13,8 +14,8 @@ __all__ = ["BagCancelled", "BagEvent", "BagFailed", "BagOffered", "BagSpecificat
 
 @dataclass(frozen=True, slots=True)
 class BagSpecification:
-    """A bag as it is asked for. ``resources`` and ``walltime`` (seconds) are one task's; with ``clusters``
-    it may go to these alone.
+    """Request for a bag; ``resources`` and ``walltime`` (seconds) describe one task. ``clusters`` restricts
+    it to these clusters.
     """
 
     resources: Mapping[str, str]
@@ -29,10 +30,11 @@ class BagSpecification:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BagOffered:
-    """An offer was told to ``owner``, who may take it until it ``expires``; ``job`` is its name, no number.
+    """An offer was issued to ``owner``, who may accept it until ``expires``. ``job`` is the offer's name, not
+    a number.
 
-    ``shares``: by cluster, how many tasks; None: there is no room. ``ends``: when each has ended, ``end`` the
-    last of them; ``met``: by the deadline. ``plans`` are the versions of the plans that said so.
+    ``shares`` is the number of tasks by cluster, or None without room. ``ends`` are the ends by cluster,
+    ``end`` the last of them; ``met`` means by the deadline. ``plans`` are the plan versions behind the offer.
     """
 
     job: str
@@ -50,11 +52,10 @@ class BagOffered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BagSubmitted:
-    """A bag of ``tasks`` was handed to the federation by ``owner``; ``submission`` is one task's, as of a
-    job.
+    """``owner`` submitted a bag of ``tasks``. ``submission`` describes one task, as for a job.
 
-    With ``clusters`` it may go to these alone. ``told``: when all were to have ended, by the offers taken.
-    ``offer``: the name of that which was told before, if one was.
+    ``clusters`` restricts the bag to these clusters. ``offered_end`` is the end by the accepted offers.
+    ``offer`` is the name of a previously issued offer, or empty.
     """
 
     job: str
@@ -73,7 +74,7 @@ class BagSubmitted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BagCancelled:
-    """Its owner does not want it any more."""
+    """The owner or an admin (``by``) cancelled the bag."""
 
     job: str
     time: int
@@ -83,7 +84,7 @@ class BagCancelled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BagFailed:
-    """No cluster takes the tasks that have no share."""
+    """No cluster takes the unassigned tasks."""
 
     job: str
     time: int

@@ -1,4 +1,4 @@
-"""Offers for bags that were told to somebody: each may be taken once, by him, before it expires."""
+"""Issued offers for bags. An owner may accept an offer once, before it expires."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -11,15 +11,16 @@ from schedd.federation.bags.offers import ClusterOffer, TaskSplit
 __all__ = ["BagOffer", "IssuedOffers", "offer_from_event"]
 
 _MOST: Final = 10_000
-"""Offers that are remembered; then the oldest are forgotten."""
+"""Maximum number of stored offers; the oldest are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class BagOffer:
-    """What was told: the split of the clusters' offers, by the plans of these versions, until it expires.
+    """An issued offer: the split of the clusters' offers, based on these plan versions, valid until it
+    expires.
 
-    ``ends``: by cluster of the split, when its share has ended. The ``offers`` themselves, and ``whys`` a
-    cluster offers nothing, are for who asked; the log does not hold them.
+    ``ends`` is the end of the share by cluster. ``offers``, and ``whys`` (reasons for no offer by cluster),
+    are only for the reply and are not in the log.
     """
 
     id: str
@@ -33,7 +34,7 @@ class BagOffer:
     whys: Mapping[str, str] | None = None
 
     def event(self, now: int) -> BagOffered:
-        """As the log holds it: what is needed to take it."""
+        """Return the log event, with the fields needed to accept the offer."""
         shares = self.split.shares if self.split is not None else None
         return BagOffered(
             job=self.id,
@@ -50,25 +51,25 @@ class BagOffer:
 
 
 def offer_from_event(event: BagOffered) -> BagOffer:
-    """The offer that the log holds."""
+    """Return the offer of a log event."""
     split = TaskSplit(event.shares, event.end, event.met) if event.shares is not None else None
     return BagOffer(event.job, event.owner, event.asked, split, event.ends, event.plans, event.expires)
 
 
 class IssuedOffers:
-    """The offers of one federation. Thread-safe."""
+    """Issued offers of one federation. Thread-safe."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._find: dict[str, BagOffer] = {}
         self._bags: dict[str, str] = {}
-        """By offer that was taken: its bag."""
+        """Bag number by accepted offer."""
         self._dropped: list[str] = []
-        """Offers that went for those that came after them, until somebody is told."""
+        """Offers dropped for newer ones since the last ``forget_expired``."""
         self._lock = threading.Lock()
 
     def add(self, offer: BagOffer) -> None:
-        """It was told, and may be taken."""
+        """Store an issued offer."""
         with self._lock:
             self._find[offer.id] = offer
             while len(self._find) > _MOST:
@@ -76,7 +77,9 @@ class IssuedOffers:
                 self._drop(self._dropped[-1])
 
     def find(self, name: str, owner: str) -> BagOffer:
-        """The owner's offer of this name. Raises LookupError: why it cannot be taken."""
+        """Return the owner's offer of this name. Raises LookupError with the reason if it cannot be
+        accepted.
+        """
         with self._lock:
             found, bag = self._find.get(name), self._bags.get(name)
         if found is None or found.owner != owner:
@@ -88,13 +91,15 @@ class IssuedOffers:
         return found
 
     def mark_accepted(self, name: str, bag: str) -> None:
-        """It is this bag now."""
+        """Store that the offer became this bag."""
         with self._lock:
             if name in self._find:
                 self._bags[name] = bag
 
     def forget_expired(self, before: float) -> list[str]:
-        """Drops offers that expired before that moment; returns the names of all that went so far."""
+        """Drop offers that expired before that time. Return the names of all offers dropped since the last
+        call.
+        """
         with self._lock:
             gone = [name for name, one in self._find.items() if one.expires < before]
             for name in gone:

@@ -1,8 +1,8 @@
-"""Offers for bags of tasks: which provider runs how many, of what each says that it can end by when.
+"""Distribution of a bag's tasks over clusters by their offers.
 
-After Netto, *Adaptive co-allocation of distributed resources* (2009), chapter 6. An offer is
-``(tasks, end)``: so many tasks end by then. Two defects of the printed algorithms are mended: shares are
-rounded so that they sum up to the tasks, and nobody is given more than he offered.
+After Netto, *Adaptive co-allocation of distributed resources* (2009), chapter 6. An offer is ``(tasks,
+end)``: this many tasks end by that time. Two defects of the printed algorithms are corrected: rounded shares
+add up to the number of tasks, and no share exceeds its offer.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ __all__ = ["ClusterOffer", "SharingRule", "TaskSplit", "split_tasks"]
 
 @dataclass(frozen=True, slots=True)
 class ClusterOffer:
-    """A provider ends so many tasks by ``end`` (seconds since the epoch)."""
+    """A cluster completes this many tasks by ``end`` (seconds since the epoch)."""
 
     provider: str
     tasks: int
@@ -23,7 +23,7 @@ class ClusterOffer:
 
 @dataclass(frozen=True, slots=True)
 class TaskSplit:
-    """How many tasks each provider runs, and when the last of them ends; ``met``: by the deadline."""
+    """Number of tasks by cluster and the end of the last one; ``met`` means by the deadline."""
 
     shares: Mapping[str, int]
     end: int
@@ -31,16 +31,18 @@ class TaskSplit:
 
 
 class SharingRule(StrEnum):
-    """How tasks are shared where the deadline can be met; which one, what providers disclose decides."""
+    """Sharing rule for bags that can meet their deadline. The usable rules depend on the clusters'
+    disclosure.
+    """
 
     NONE = "none"
-    """As few providers as can be, the largest offers first (OffersWithNoLB)."""
+    """Fewest clusters, largest offers first (OffersWithNoLB)."""
     OFFERS = "offers"
-    """In proportion to the offers (OffersWithPLB)."""
+    """Proportional to the offers (OffersWithPLB)."""
     POWER = "power"
-    """Offers of one size share by total power (OffersWithDPLB)."""
+    """Offers of equal size share by total power (OffersWithDPLB)."""
     LOAD = "load"
-    """The same, by power against the work that waits there (OffersWithDPLBV2)."""
+    """As POWER, with power divided by the waiting work (OffersWithDPLBV2)."""
 
 
 def split_tasks(
@@ -51,10 +53,10 @@ def split_tasks(
     power: Mapping[str, float] | None = None,
     load: Mapping[str, float] | None = None,
 ) -> TaskSplit | None:
-    """The split of ``tasks``; None where all offers together are too small.
+    """Return the distribution of ``tasks``, or None if all offers together are too small.
 
-    Where the deadline cannot be met, it is that which ends earliest, whatever ``balance`` says. ``power`` and
-    ``load`` are by provider, and needed by the balances of these names. Raises ValueError without them.
+    If the deadline cannot be met, the split with the earliest end is returned, regardless of ``balance``.
+    ``power`` and ``load`` are by cluster; the rules of these names raise ValueError without them.
     """
     if tasks < 1:
         raise ValueError(f"{tasks} tasks: there must be one at least")
@@ -80,7 +82,7 @@ def split_tasks(
 
 
 def _largest(offers: Sequence[ClusterOffer], end: int) -> list[ClusterOffer]:
-    """Of each provider the largest offer by ``end``; of equal ones the earliest."""
+    """Return the largest offer of each cluster that ends by ``end``; ties go to the earlier end."""
     found: dict[str, ClusterOffer] = {}
     for offer in offers:
         known = found.get(offer.provider)
@@ -94,7 +96,7 @@ def _largest(offers: Sequence[ClusterOffer], end: int) -> list[ClusterOffer]:
 
 
 def _late(best: Sequence[ClusterOffer], tasks: int, end: int) -> TaskSplit:
-    """The earliest offers are used up first; the last one takes the rest."""
+    """Use the earliest offers first; the last cluster takes the rest."""
     shares = _fill(sorted(best, key=lambda one: (one.end, -one.tasks, one.provider)), tasks)
     return TaskSplit(shares, end, met=False)
 
@@ -121,11 +123,11 @@ def _weights(
         return {name: power[name] for name in sizes}
     if load is None or any(name not in load for name in sizes):
         raise ValueError(f"balance {balance.value} needs the load of every provider")
-    return {name: power[name] / (load[name] + 1) for name in sizes}  # the text prints no formula
+    return {name: power[name] / (load[name] + 1) for name in sizes}  # the thesis prints no formula
 
 
 def _by_power(sizes: Mapping[str, int], tasks: int, weights: Mapping[str, float]) -> dict[str, int]:
-    """Each size of offer gets its part of the tasks, in it each provider by his weight."""
+    """Distribute the tasks over offer sizes, and within each size by cluster weight."""
     groups: dict[int, list[str]] = {}
     for name, size in sizes.items():
         groups.setdefault(size, []).append(name)
@@ -142,9 +144,9 @@ def _by_power(sizes: Mapping[str, int], tasks: int, weights: Mapping[str, float]
 
 
 def _shared(wanted: Mapping[str, float], most: Mapping[str, int], tasks: int) -> dict[str, int]:
-    """``tasks`` in proportion to ``wanted``, nobody above ``most``, all of them; by largest remainder.
+    """Distribute ``tasks`` in proportion to ``wanted`` with maxima ``most``, by largest remainder.
 
-    What somebody cannot take is shared among the others again.
+    Tasks above a maximum are redistributed to the others.
     """
     shares = dict.fromkeys(wanted, 0)
     left = tasks

@@ -1,1 +1,1 @@
-"""Bookings: cores for a time, at whichever cluster has them within the window that was asked for."""
+"""Bookings: cores for a period within a window, at any cluster that has them."""

@@ -1,4 +1,4 @@
-"""Bookings and their attempts, and how each event changes them. Pure: events in, bookings out."""
+"""Bookings and their attempts, as a pure fold over events."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ from schedd.federation.bookings.events import (
     BookingFrozen,
     BookingPlaced,
     BookingRefused,
-    BookingTerms,
+    BookingRequested,
     BookingUpdated,
     BookingWithdrawalRequested,
     BookingWithdrawn,
@@ -44,7 +44,7 @@ _ALLOWED: Final[Mapping[type, tuple[str, ...]]] = {
     BookingUpdated: _HOLDING_CORES,
     BookingEnded: _HOLDING_CORES,
 }
-"""In which phases of an attempt an event may come."""
+"""Allowed phases of an attempt for each event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,17 +66,18 @@ class BookingAttempt:
 
     @property
     def active(self) -> bool:
-        """Whether it is to be booked, or is."""
+        """Whether the attempt is requested or booked."""
         return self.phase in _ACTIVE
 
 
 @dataclass(frozen=True, slots=True)
 class FederationBooking:
-    """Times are seconds since the epoch, ``duration`` in seconds. ``ready`` and ``deadline`` are as asked
-    for; ``wanted_ready`` and ``wanted_deadline`` what is tried: of an option that was accepted, its own.
+    """State of one booking. Times are seconds since the epoch, ``duration`` is in seconds.
 
-    ``first`` is the number of the first attempt at that, ``since`` when it was asked for. ``start``,
-    ``phase`` and ``moves`` are what its cluster said last.
+    ``ready``, ``deadline`` and ``clusters`` are as requested. ``wanted_ready``, ``wanted_deadline`` and
+    ``wanted_clusters`` are the same, or come from an accepted alternative. ``first`` is the number of the
+    first attempt for them, ``since`` the time of that request. ``start``, ``phase`` and ``moves`` were last
+    reported by the cluster.
     """
 
     id: str
@@ -109,76 +110,76 @@ class FederationBooking:
 
     @property
     def active(self) -> BookingAttempt | None:
-        """The attempt that is to be booked, or is."""
+        """The attempt that is requested or booked."""
         return next((one for one in self.attempts if one.active), None)
 
     @property
     def placed(self) -> BookingAttempt | None:
-        """The attempt that a cluster keeps cores for."""
+        """The attempt with reserved cores at a cluster."""
         return next((one for one in self.attempts if one.phase in _HOLDING_CORES), None)
 
     @property
     def booked(self) -> bool:
-        """Whether cores are kept for it, and not given up by themselves."""
+        """Whether a confirmed attempt exists."""
         return any(one.phase == "confirmed" for one in self.attempts)
 
     @property
     def seeks(self) -> bool:
-        """Whether a cluster is to be found for it."""
+        """Whether the booking needs another attempt."""
         return not self.over and not self.cancelled and self.active is None
 
     @property
     def declined(self) -> dict[str, BookingAttempt]:
-        """By cluster, the attempt at what is tried now that it declined."""
+        """Declined attempts for the current window, by cluster."""
         tried = self.attempts[self.first - 1 :]
         return {one.cluster: one for one in tried if one.phase == "declined"}
 
     @property
     def missed(self) -> Counter[str]:
-        """By cluster, how often what is tried now was given up there, unheard."""
+        """Number of unanswered attempts for the current window, by cluster."""
         tried = self.attempts[self.first - 1 :]
         return Counter(one.cluster for one in tried if one.phase in ("withdrawing", "withdrawn"))
 
     @property
     def settled(self) -> bool:
-        """Whether nothing is left to be done for it, at any cluster."""
+        """Whether the booking is over and no request to a cluster is pending."""
         return bool(self.over) and all(one.phase in _DONE for one in self.attempts)
 
 
 class FederationBookings:
-    """All bookings, as the events so far made them."""
+    """All bookings, built from events."""
 
     def __init__(self) -> None:
         self.by_id: dict[str, FederationBooking] = {}
         self.by_name: dict[tuple[str, str], str] = {}
-        """By owner and name, the newest of that name: each user has names of his own."""
+        """Number of the newest booking by (owner, name). Names are unique for each user."""
         self.open: dict[str, None] = {}
-        """Bookings for which something is left to be done, oldest first."""
+        """Bookings that are not settled, oldest first."""
 
     def __getitem__(self, booking: str) -> FederationBooking:
         return self.by_id[booking]
 
     def named(self, name: str, owner: str) -> FederationBooking | None:
-        """The owner's newest of that name."""
+        """Return the owner's newest booking of that name."""
         found = self.by_name.get((owner, name))
         return self.by_id.get(found) if found is not None else None
 
     def newest_named(self, name: str) -> FederationBooking | None:
-        """The newest of that name, whoever's."""
+        """Return the newest booking of that name of any user."""
         found = [int(number) for (_, known), number in self.by_name.items() if known == name]
         return self.by_id.get(str(max(found))) if found else None
 
     def check(self, event: BookingEvent) -> None:
-        """Raises ImpossibleError where the event cannot follow."""
+        """Raise ImpossibleError if the event cannot follow the state."""
         trial = FederationBookings()
         if event.job in self.by_id:
             trial.by_id[event.job] = self.by_id[event.job]
         trial.apply(event)
 
     def apply(self, event: BookingEvent) -> None:
-        """Takes one event in. Raises ImpossibleError."""
+        """Apply one event. Raises ImpossibleError."""
         match event:
-            case BookingTerms():
+            case BookingRequested():
                 self._apply_request(event)
             case BookingAttempted():
                 self._apply_attempt(event)
@@ -197,7 +198,7 @@ class FederationBookings:
                 self._apply_to_attempt(event)
 
     def forget(self, before: int, among: Iterable[str]) -> tuple[str, ...]:
-        """Drops those of the bookings ``among`` these that were settled before that moment; returns them."""
+        """Drop settled bookings in ``among`` that ended before that time, and return them."""
         known = (self.by_id[name] for name in among if name in self.by_id)
         gone = tuple(one.id for one in known if one.settled and one.over_at < before)
         for name in gone:
@@ -206,7 +207,7 @@ class FederationBookings:
                 del self.by_name[one.owner, one.name]
         return gone
 
-    def _apply_request(self, event: BookingTerms) -> None:
+    def _apply_request(self, event: BookingRequested) -> None:
         if event.job in self.by_id:
             raise ImpossibleError(f"booking {event.job} came twice")
         names = ("owner", "name", "resources", "duration", "ready", "deadline", "freeze", "account")
@@ -310,7 +311,7 @@ class FederationBookings:
 
     @staticmethod
     def _cancelled_if_withdrawn(one: FederationBooking, now: int) -> FederationBooking:
-        """One that was cancelled is over when nothing is left of it anywhere."""
+        """Set the outcome of a cancelled booking once all attempts are final."""
         if one.cancelled and not one.over and all(it.phase in _DONE for it in one.attempts):
             return replace(one, over="cancelled", over_at=now)
         return one

@@ -1,7 +1,7 @@
-"""What is done for a booking: from what is seen of the clusters to events, and to what is asked of them.
+"""Decisions for one booking: from cluster states to events, and the requests to the clusters.
 
-Pure, like the core for jobs: all that is asked of a cluster has a name and may be asked again, so what is
-lost in a crash is done anew from the log.
+Everything here is pure. Every request has a unique name and is idempotent: after a crash it is derived from
+the log and sent again.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,9 +38,9 @@ __all__ = [
 ]
 
 LIVE: Final = ("flexible", "frozen", "open")
-"""Phases in which a booking holds cores at its cluster."""
+"""Phases of a booking with reserved cores at its cluster."""
 _TRIES: Final = 3
-"""So often a cluster is tried that is not heard of."""
+"""Maximum unanswered attempts at one cluster."""
 _EndReason = Literal["ended", "cancelled", "lost"]
 _END_REASONS: Final[Mapping[str, _EndReason]] = {"over": "ended", "cancelled": "cancelled"}
 _LOST: Final = "lost"
@@ -48,19 +48,19 @@ _LOST: Final = "lost"
 
 @dataclass(frozen=True, slots=True)
 class FederationBookingRules:
-    """How bookings are treated; times in seconds."""
+    """Parameters of bookings; times in seconds."""
 
     name: str = "fed"
     policy: RoutingPolicy = RoutingPolicy.PLAN
     expiry: int = 30
-    """What is not confirmed is given up by its cluster after this."""
+    """An unconfirmed booking expires at its cluster after this time."""
     patience: int = 30
-    """So long a cluster that does not answer is waited for."""
+    """Time to wait for an unreachable cluster."""
 
 
 @dataclass(frozen=True, slots=True)
 class BookingCall:
-    """What is to be asked of a cluster. ``name`` is the booking's there."""
+    """A request to a cluster. ``name`` is the name of the booking there."""
 
     cluster: str
     kind: Literal["book", "confirm", "freeze", "unbook"]
@@ -71,9 +71,10 @@ class BookingCall:
 
 @dataclass(frozen=True, slots=True)
 class ClusterReadiness:
-    """What is known of one cluster before it is tried. ``user``: whom the owner is there; empty: nobody.
-    ``cannot``: why its server does not understand what is asked for. ``away``: why it does not answer, since
-    ``since``.
+    """Known state of a cluster before an attempt. ``user`` is the owner's name there; empty if there is none.
+
+    ``cannot`` is the reason why its server cannot take the request. ``away`` is the reason why it is
+    unreachable, since ``since``.
     """
 
     user: str = ""
@@ -84,24 +85,22 @@ class ClusterReadiness:
 
 @dataclass(frozen=True, slots=True)
 class WindowOffer:
-    """What a cluster's plan says: the earliest ``start`` (None: none is known), and the cluster as policies
-    of routing take it.
-    """
+    """A cluster's answer: the earliest ``start``, or None, and the candidate for the routing policy."""
 
     start: int | None
     candidate: RoutingCandidate | None = None
 
 
 def booking_name(rules: FederationBookingRules, booking: FederationBooking, attempt: BookingAttempt) -> str:
-    """Of an attempt at its cluster, used once."""
+    """Return the unique name of an attempt's booking at its cluster."""
     return f"{rules.name}.{booking.id}.{attempt.number}"
 
 
-# ---- what is to be asked --------------------------------------------------------------------------
+# ---- requests -------------------------------------------------------------------------------------
 
 
 def pending_calls(booking: FederationBooking, rules: FederationBookingRules) -> Iterator[BookingCall]:
-    """What is to be asked of the clusters now."""
+    """Yield the requests to send to the clusters."""
     for one in booking.attempts:
         about = (booking_name(rules, booking, one), one.number)
         if one.phase == "requested":
@@ -129,7 +128,7 @@ def _body(booking: FederationBooking, one: BookingAttempt) -> dict[str, Any]:
     }
 
 
-# ---- which cluster is next ------------------------------------------------------------------------
+# ---- next cluster ---------------------------------------------------------------------------------
 
 
 def next_attempt(
@@ -139,12 +138,12 @@ def next_attempt(
     answers: Mapping[str, WindowOffer],
     now: int,
 ) -> BookingEvent | None:
-    """The next cluster for a booking that seeks one, or its refusal; None: some are waited for, or are to be
-    asked first. ``places`` are those to which it may go, ``answers`` of those that were asked.
+    """Return the next attempt of a booking, or its refusal; None if an answer is awaited or missing.
 
-    First those whose plans have room in the window, the best first by the policy of routing; then the others:
-    bookings that may still move may make way for it there, and who has no room offers something else. One
-    that was not heard of in time comes after those.
+    ``places`` are the allowed clusters, ``answers`` the answers received before. Order: clusters with room in
+    the window by their plans, by the routing policy; then the others, because flexible bookings there may
+    move and make room, and a cluster without room offers alternatives; last, clusters that did not answer an
+    earlier attempt in time.
     """
     open_ones = eligible_clusters(booking, places, now, rules)
     if open_ones is None:
@@ -183,7 +182,7 @@ def eligible_clusters(
     now: int,
     rules: FederationBookingRules,
 ) -> Sequence[str] | None:
-    """The clusters that may be tried; None: one that fell silent a moment ago is waited for."""
+    """Return the clusters for an attempt; None while a recently lost cluster may come back."""
     declined, missed = booking.declined, booking.missed
     left = [
         name
@@ -207,7 +206,7 @@ def _preference(answer: WindowOffer) -> tuple[bool, int]:
 
 
 def _refusal_text(booking: FederationBooking, places: Mapping[str, ClusterReadiness]) -> str:
-    """Why no cluster takes it, cluster by cluster."""
+    """Return the reasons for the refusal, by cluster."""
     words = []
     declined = booking.declined
     for name, one in sorted(places.items()):
@@ -224,13 +223,13 @@ def _refusal_text(booking: FederationBooking, places: Mapping[str, ClusterReadin
     return "; ".join(words) or "there is no such cluster"
 
 
-# ---- what is seen ---------------------------------------------------------------------------------
+# ---- observations ---------------------------------------------------------------------------------
 
 
 def placement_events(
     booking: FederationBooking, attempt: int, row: Mapping[str, Any], plan: int, now: int
 ) -> list[BookingEvent]:
-    """A cluster says that it has booked it."""
+    """Return the events of a cluster's reply to a booking request."""
     about: dict[str, Any] = {"job": booking.id, "time": now, "attempt": attempt}
     if row["phase"] not in LIVE:
         return [BookingWithdrawalRequested(**about, why=row["text"] or "its cluster does not keep it")]
@@ -251,14 +250,16 @@ def observe_booking(
     looks: Mapping[str, Mapping[str, Any] | None],
     now: int,
 ) -> list[BookingEvent]:
-    """The events that follow from what the clusters say of it, and from their silence. ``looks``: by cluster
-    that answered, the booking's row there, None: it is not known there.
+    """Return the events that follow from the clusters' replies and from missing replies.
+
+    ``looks`` maps each cluster that replied to its row of the booking, or to None if it does not know the
+    booking.
     """
     found: list[BookingEvent] = []
     for one in booking.attempts:
         about: dict[str, Any] = {"job": booking.id, "time": now, "attempt": one.number}
         if one.phase == "requested":
-            # Later it may be given up there before it is confirmed.
+            # Any later, the booking may expire before it is confirmed.
             if now >= one.since + rules.expiry // 2:
                 found.append(BookingWithdrawalRequested(**about, why=f"{one.cluster} did not answer in time"))
         elif one.phase in ("booked", "confirmed") and one.cluster in looks:
@@ -278,7 +279,7 @@ def _observe_placed(
         if (update.phase, update.start, update.freezes, update.moves) != known:
             found.append(update)
         return found
-    if one.phase == "booked":  # nobody was told of it yet: another place may be found
+    if one.phase == "booked":  # not confirmed to the owner yet, so another attempt may follow
         why = row["text"] if row is not None else ""
         return [BookingWithdrawalRequested(**about, why=why or f"{one.cluster} does not keep it")]
     if row is None:
@@ -289,5 +290,5 @@ def _observe_placed(
 
 
 def parse_alternatives(rows: Sequence[Mapping[str, Any]]) -> tuple[AlternativeStart, ...]:
-    """What a cluster that declined offers instead."""
+    """Return the alternatives of a cluster that declined."""
     return tuple(AlternativeStart(one["start"], one["end"]) for one in rows)

@@ -1,8 +1,9 @@
-"""What the log holds of bookings. ``job`` is the booking's number; numbers are those of jobs, too.
+"""Events of bookings in the federation's log. ``job`` is the number of the booking; jobs and bookings share
+one sequence of numbers.
 
-A booking has *attempts*: each a booking at one cluster, made there in its user's name and given up by that
-cluster unless it is confirmed. At most one attempt of a booking is *taken* and not known to be given back:
-that row of the log decides, and only such a one is ever confirmed.
+A booking has *attempts*: each is a booking at one cluster in the user's name, which expires there unless it
+is confirmed. Invariant: at most one attempt is *booked* and not known to be withdrawn. The event
+BookingPlaced is the decision, and only a placed attempt is ever confirmed.
 """
 
 from collections.abc import Mapping
@@ -22,7 +23,7 @@ __all__ = [
     "BookingFrozen",
     "BookingPlaced",
     "BookingRefused",
-    "BookingTerms",
+    "BookingRequested",
     "BookingUpdated",
     "BookingWithdrawalRequested",
     "BookingWithdrawn",
@@ -30,24 +31,25 @@ __all__ = [
 ]
 
 StartMove = tuple[int, int | None, int]
-"""When, the start before (None: there was none), the start after."""
+"""(time, previous start or None, new start)."""
 
 
 @dataclass(frozen=True, slots=True)
 class AlternativeStart:
-    """A place that a cluster offers instead of what was asked for."""
+    """A period that a cluster offers in place of the requested one."""
 
     start: int
     end: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BookingTerms:
-    """``owner`` (``user@realm``) wants what ``resources`` ask for, for ``duration`` seconds that begin at
-    ``ready`` or later and are over by ``deadline``, under this ``name``.
+class BookingRequested:
+    """``owner`` (``user@realm``) requests ``resources`` for ``duration`` seconds between ``ready`` and
+    ``deadline``, under this ``name``.
 
-    It may be moved within that window until ``freeze`` percent of its wait are over. With ``clusters`` it may
-    be booked at these alone. ``users`` is what the owner's ID token said, by cluster.
+    The start may move within that window until ``freeze`` percent of the wait have passed. ``clusters``
+    restricts the booking to these clusters. ``users`` are the user names by cluster from the owner's ID
+    token.
     """
 
     job: str
@@ -67,8 +69,10 @@ class BookingTerms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BookingAttempted:
-    """It is to be booked at ``cluster``, as ``user`` there, which gives it up at ``until`` unless it is
-    confirmed. ``expected``: the start that its plan named before; None: it named none within the window.
+    """The booking is requested at ``cluster`` in the name of ``user``; it expires there at ``until`` unless
+    confirmed.
+
+    ``expected`` is the start that the cluster's plan offered, or None if it had none in the window.
     """
 
     job: str
@@ -84,8 +88,10 @@ class BookingAttempted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BookingPlaced:
-    """The cluster keeps cores for it from ``start`` on, until it is confirmed or its time is over: this is
-    the place that counts from now on. ``plan`` is the plan's version that was seen last.
+    """The cluster has reserved the cores from ``start`` on, until the booking is confirmed or expires. This
+    attempt is now in force.
+
+    ``plan`` is the last known version of the cluster's plan.
     """
 
     job: str
@@ -99,7 +105,7 @@ class BookingPlaced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BookingConfirmed:
-    """The cluster does not give it up by itself any more."""
+    """The booking is confirmed and does not expire any more."""
 
     job: str
     time: int
@@ -109,7 +115,7 @@ class BookingConfirmed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BookingDeclined:
-    """The cluster does not book it; ``options`` are what it offers instead."""
+    """The cluster declined the booking; ``options`` are its alternatives."""
 
     job: str
     time: int
@@ -121,7 +127,7 @@ class BookingDeclined:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BookingWithdrawalRequested:
-    """It is not wanted there any more: it is to be given back."""
+    """The attempt is to be withdrawn."""
 
     job: str
     time: int
@@ -132,7 +138,7 @@ class BookingWithdrawalRequested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BookingWithdrawn:
-    """The cluster keeps nothing for it."""
+    """The attempt is withdrawn."""
 
     job: str
     time: int
@@ -142,9 +148,7 @@ class BookingWithdrawn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BookingUpdated:
-    """What the cluster says of it that is new: ``phase``, ``start``, from when on it is not moved, and the
-    latest moves.
-    """
+    """The cluster reported a new ``phase``, ``start``, freeze time (``freezes``) or new ``moves``."""
 
     job: str
     time: int
@@ -158,8 +162,8 @@ class BookingUpdated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BookingEnded:
-    """Its time is over (``ended``), somebody gave it back there (``cancelled``), or the cluster does not know
-    it any more (``lost``).
+    """The booking's period is over (``ended``), it was cancelled at the cluster (``cancelled``), or the
+    cluster does not know it any more (``lost``).
     """
 
     job: str
@@ -172,7 +176,7 @@ class BookingEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BookingRefused:
-    """No cluster has room for it; an option may yet be accepted."""
+    """No cluster has room. The owner may accept an alternative."""
 
     job: str
     time: int
@@ -182,7 +186,7 @@ class BookingRefused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BookingAccepted:
-    """Instead of what was asked for it is to begin at ``start`` at ``cluster``."""
+    """The owner accepted an alternative: the booking starts at ``start`` at ``cluster``."""
 
     job: str
     time: int
@@ -194,7 +198,7 @@ class BookingAccepted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BookingFrozen:
-    """It is to stay where it is planned."""
+    """The booking is to keep its planned start."""
 
     job: str
     time: int
@@ -204,7 +208,7 @@ class BookingFrozen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BookingCancelled:
-    """Its owner does not want it any more: what is booked is to be given back."""
+    """The owner or an admin (``by``) cancelled the booking; its attempts are to be withdrawn."""
 
     job: str
     time: int
@@ -222,7 +226,7 @@ BookingAttemptEvent = (
     | BookingEnded
 )
 BookingEvent = (
-    BookingTerms
+    BookingRequested
     | BookingAttempted
     | BookingAttemptEvent
     | BookingRefused

@@ -1,4 +1,4 @@
-"""Groups: jobs with parts at several clusters that all start at the same moment, or none of them.
+"""Co-allocations: jobs at several clusters with a common start; all components start or none.
 
 After Netto, *Adaptive co-allocation of distributed resources* (2009), chapter 4 (FlexCo).
 """

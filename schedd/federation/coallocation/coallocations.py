@@ -1,4 +1,4 @@
-"""Groups, their rounds and copies, and how each event changes them. Pure: events in, groups out."""
+"""Co-allocations with their rounds and component jobs, as a pure fold over events."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -47,7 +47,7 @@ _DONE: Final = ("withdrawn", "refused", "ended")
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """One part: a job, and the ``clusters`` to which it may go (none: all). ``walltime`` in seconds."""
+    """One component: a job, and its possible ``clusters`` (empty: all). ``walltime`` is in seconds."""
 
     submission: Mapping[str, Any]
     walltime: int
@@ -57,10 +57,12 @@ class Component:
 
 @dataclass(frozen=True, slots=True)
 class CoAllocationOptions:
-    """``ready`` and ``deadline`` (seconds since the epoch) bound start and end; ``overhead`` is by how many
-    percent it runs longer on more than one cluster; ``remap``: parts may change their clusters while they
-    wait; ``most`` clusters at once (0: any number). ``units``: so many of what its part asks for, divided
-    into at most ``most`` pieces at a cluster each; 0: parts are not divided.
+    """Options of a co-allocation. ``ready`` and ``deadline`` are seconds since the epoch and bound start and
+    end.
+
+    With several clusters the jobs run longer by ``overhead`` percent. ``remap`` allows waiting components to
+    change clusters. ``most`` limits the number of clusters (0: unlimited). ``units`` is the total of a
+    divided request, which has at most ``most`` components, each at another cluster; 0 for an undivided one.
     """
 
     ready: int = 0
@@ -73,7 +75,9 @@ class CoAllocationOptions:
 
 @dataclass(frozen=True, slots=True)
 class PlacementRound:
-    """``plans`` are, by part, the versions of the plans in which it was booked."""
+    """A start with a place for each component. ``plans`` are the plan versions of the bookings, by
+    component.
+    """
 
     number: int
     start: int
@@ -89,18 +93,18 @@ class PlacementRound:
 
     @property
     def end(self) -> int:
-        """When its jobs have ended by their walltimes."""
+        """End of the component jobs by their walltimes."""
         return self.start + self.length
 
     @property
     def clusters(self) -> tuple[str, ...]:
-        """Where it is, by name."""
+        """Names of the clusters, sorted."""
         return tuple(sorted({one.cluster for one in self.places}))
 
 
 @dataclass(frozen=True, slots=True)
 class ComponentJob:
-    """A part's job at one cluster; ``length`` is its walltime in seconds, ``units`` are as in
+    """A component's job at one cluster. ``length`` is its walltime in seconds; ``units`` as in
     ``ComponentPlace``.
     """
 
@@ -121,9 +125,11 @@ class ComponentJob:
 
 @dataclass(frozen=True, slots=True)
 class CoAllocation:
-    """``told`` is the first (start, end) that was committed: later ones are no later, unless a cluster broke
-    its word. ``let_go``, ``armed``, ``began`` and ``over_at`` are moments, 0 before them. Of one that is
-    divided the ``parts`` are its pieces, all alike, of which a round has some.
+    """State of one co-allocation.
+
+    ``promised`` is the first committed (start, end); later rounds are no later, unless a cluster loses a
+    booking. ``release_requested_at``, ``armed_at``, ``started_at`` and ``over_at`` are times, or 0. The
+    ``parts`` of a divided request are its possible components, all equal; a round uses some of them.
     """
 
     id: str
@@ -146,7 +152,7 @@ class CoAllocation:
 
     @property
     def committed(self) -> PlacementRound | None:
-        """The round that counts."""
+        """The round in force."""
         return next((one for one in self.rounds if one.phase == "committed"), None)
 
     @property
@@ -156,34 +162,34 @@ class CoAllocation:
 
     @property
     def moves(self) -> int:
-        """How often a round took the place of another that held."""
+        """Number of rounds that replaced another one."""
         return max(0, sum(one.text == "moved" for one in self.rounds))
 
     @property
     def settled(self) -> bool:
-        """Whether nothing is left to be done, at any cluster."""
+        """Whether the co-allocation is over and no request to a cluster is pending."""
         rounds = all(one.phase == "cleared" for one in self.rounds)
         return bool(self.over) and rounds and all(one.phase in _DONE for one in self.component_jobs)
 
     def component_job(self, place: ComponentPlace) -> ComponentJob:
-        """The job of a place."""
+        """Return the component job of a place."""
         return self.component_jobs[place.copy - 1]
 
 
 class CoAllocations:
-    """All groups, as the events so far made them."""
+    """All co-allocations, built from events."""
 
     def __init__(self) -> None:
         self.by_id: dict[str, CoAllocation] = {}
         self.by_key: dict[tuple[str, str], str] = {}
         self.open: dict[str, None] = {}
-        """Groups for which something is left to be done, oldest first."""
+        """Co-allocations that are not settled, oldest first."""
 
     def __getitem__(self, group: str) -> CoAllocation:
         return self.by_id[group]
 
     def apply(self, event: CoAllocationEvent) -> None:
-        """Takes one event in. Raises ImpossibleError."""
+        """Apply one event. Raises ImpossibleError."""
         if isinstance(event, CoAllocationSubmitted):
             self._submitted(event)
             return
@@ -196,14 +202,14 @@ class CoAllocations:
             self.open.pop(group.id, None)
 
     def check(self, event: CoAllocationEvent) -> None:
-        """Raises ImpossibleError for an event that cannot be now; changes nothing."""
+        """Raise ImpossibleError if the event cannot follow the state; change nothing."""
         group = self.by_id.get(event.job)
         if group is None:
             raise ImpossibleError(f"there is no group {event.job}")
         _apply_event(group, event)
 
     def forget(self, before: int, among: Iterable[str]) -> tuple[str, ...]:
-        """Drops those of the groups ``among`` these that were settled before that moment; returns them."""
+        """Drop settled co-allocations in ``among`` that ended before that time, and return them."""
         known = (self.by_id[name] for name in among if name in self.by_id)
         gone = tuple(one.id for one in known if one.settled and one.over_at < before)
         for name in gone:
@@ -344,7 +350,7 @@ def _apply_to_round(
             _require(group, one.phase == "committed" and bool(group.armed_at), event)
             one = replace(one, armed=one.armed | {event.part})
         case RoundDropped():
-            # Without having been armed no part can have started: another round may follow.
+            # Before arming no component can have started, so another round may follow.
             free = not group.armed_at and not group.abort_reason
             _require(group, one.phase in ("proposed", "committed") and free, event)
             if one.phase == "committed":
@@ -375,7 +381,7 @@ _ALLOWED: Final[Mapping[type, tuple[ComponentJobPhase, ...]]] = {
     ComponentWithdrawn: ("withdrawing",),
     ComponentEnded: ("held", "started", "withdrawing"),
 }
-"""In which phases an event of a copy may come."""
+"""Allowed phases of a component job for each event."""
 
 
 def _apply_to_component(group: CoAllocation, event: ComponentJobEvent) -> CoAllocation:

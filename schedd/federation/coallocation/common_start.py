@@ -1,7 +1,7 @@
-"""The earliest moment at which all parts of a group can start, and where each is then.
+"""Search for the earliest common start of all components, with a cluster for each.
 
-The clusters' plans are asked: when would so many cores be free for so long, not before a moment? What they
-say for each part alone gives the moments that are tried; parts at one cluster are asked for merge_requests.
+The search first asks the clusters' plans for the earliest start of each single component; the answers are the
+candidate times. Components at the same cluster are queried together.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,20 +16,23 @@ __all__ = ["CommonStart", "CommonStartQuery", "ends_too_late", "find_common_star
 CommonStartQuery = Callable[
     [Iterable[tuple[str, tuple[int, ...], int]], int], Mapping[tuple[str, tuple[int, ...]], int | None]
 ]
-"""Of each (cluster, parts, seconds), when these could start there together for so long, not before a moment;
-None: never."""
+"""For each (cluster, components, seconds): the earliest start of these components together for this duration,
+not before a given time; None if there is none.
+"""
 _TRIES: Final = 60
-"""Moments that are tried."""
+"""Maximum number of candidate times."""
 _COMBINATIONS: Final = 200
-"""Questions of one moment for several parts at once; what would take more is not tried at it."""
+"""Maximum queries with several components at one candidate time; further combinations are not tried."""
 _PLAIN: Final = frozenset({"nodes", "procs", "walltime"})
 _SELECT: Final = frozenset({"select", "place", "walltime"})
 
 
 @dataclass(frozen=True, slots=True)
 class CommonStart:
-    """A common start, for ``length`` seconds; the cluster of each part, optional ones left out where there is
-    no room for them. ``units`` are those of each scale_unit of a part that is divided.
+    """A common start for ``length`` seconds, with the cluster of each component.
+
+    Optional components without room are left out. ``units`` gives the units of each component of a divided
+    request.
     """
 
     start: int
@@ -39,7 +42,7 @@ class CommonStart:
 
 
 def merge_requests(parts: Sequence[Component], seconds: int) -> dict[str, str] | None:
-    """What parts at one cluster ask for at once; None where that cannot be said in one request."""
+    """Return one request for several components at one cluster, or None if they cannot be merged."""
     asked = [one.submission.get("resources", {}) for one in parts]
     if len(asked) == 1:
         return {**asked[0], "walltime": format_walltime(seconds)}
@@ -69,10 +72,10 @@ def find_common_start(
     ends_before: int | None = None,
     first: int = 0,
 ) -> CommonStart | None:
-    """The earliest common start from ``after`` on; with ``ends_before``, one that has ended by then.
+    """Return the earliest common start from ``after`` on, with the end not later than ``ends_before``.
 
-    ``allowed`` are by part the clusters to which it may go. As much as can be is put on one cluster before
-    the next (section 2.3); which comes ``first`` changes from group to group.
+    ``allowed`` lists the possible clusters by component. The search fills one cluster before it uses the next
+    (section 2.3 of the thesis). ``first`` rotates the order of the clusters, so that co-allocations differ.
     """
     length = max(one.walltime for one in parts)
     longer = length + length * options.overhead // 100
@@ -103,7 +106,7 @@ def find_common_start(
 
 
 def ends_too_late(moment: int, seconds: int, options: CoAllocationOptions, ends_before: int | None) -> bool:
-    """Whether what starts at ``moment`` for so long ends after its deadline, or after ``ends_before``."""
+    """Return whether a start at ``moment`` would end after the deadline or after ``ends_before``."""
     ends = [one for one in (options.deadline, ends_before) if one is not None]
     return bool(ends) and moment + seconds > min(ends)
 
@@ -119,7 +122,9 @@ def _place_at(
     ask: CommonStartQuery,
     later: list[int],
 ) -> dict[int, str] | None:
-    """A cluster for each part at this moment; what the plans say of later moments is added to ``later``."""
+    """Return a cluster for each component at this time, or None. Later starts from the answers are added to
+    ``later``.
+    """
     if most == 1:
         single = [name for name in names if all(name in allowed[i] for i in must)]
         answers = ask([(name, tuple(must), seconds) for name in single], moment)
@@ -133,9 +138,9 @@ def _place_at(
     known: dict[tuple[str, tuple[int, ...]], int | None] = {}
 
     def free(name: str, there: tuple[int, ...]) -> bool:
-        """Whether these parts have room there merge_requests."""
+        """Return whether these components have room at the cluster together."""
         if (name, there) not in known:
-            known[name, there] = None  # where nothing is said of it
+            known[name, there] = None  # for clusters that do not answer
             if len(known) > singles + _COMBINATIONS:
                 return False
             known.update(ask([(name, there, seconds)], moment))
@@ -145,7 +150,7 @@ def _place_at(
     known |= ask([(name, (i,), seconds) for i in must for name in names if name in allowed[i]], moment)
     singles = len(known)
     _collect_later(known, moment, later)
-    # Who may go to few clusters only goes first: no other may take his place there.
+    # Place components with the fewest allowed clusters first.
     order = sorted(must, key=lambda i: len(allowed[i]))
     placed = _place_required(order, {}, most, allowed, names, free)
     if placed is None:
@@ -164,9 +169,7 @@ def _place_required(
     names: Sequence[str],
     free: Callable[[str, tuple[int, ...]], bool],
 ) -> dict[int, str] | None:
-    """Clusters for the parts that are left, too: those in use first, else in their order; what leads nowhere
-    is given up again.
-    """
+    """Place the components in ``left`` by backtracking: clusters in use first, then the others in order."""
     if not left:
         return dict(placed)
     part, used = left[0], set(placed.values())
@@ -194,7 +197,7 @@ def _place_optional(
     seconds: int,
     ask: CommonStartQuery,
 ) -> None:
-    """Optional parts where there is room for them, too; they delay nobody."""
+    """Place optional components where there is room."""
     for i in wished:
         for name in names:
             if name not in allowed[i]:

@@ -1,7 +1,7 @@
-"""What is done for a group: from what is seen of the clusters to events, and to what is asked of them.
+"""Decisions for one co-allocation: from cluster states to events, and the requests to the clusters.
 
-Pure, like the core for single jobs: all that is asked of a cluster has a name and may be asked again, so what
-is lost in a crash is done anew from the log.
+Everything here is pure. Every request has a unique name and is idempotent: after a crash it is derived from
+the log and sent again.
 """
 
 from collections.abc import Iterator, Mapping
@@ -51,36 +51,36 @@ _SENT: Final = ("script", "attributes", "variables")
 
 @dataclass(frozen=True, slots=True)
 class CoAllocationRules:
-    """How groups are treated; times in seconds."""
+    """Parameters of co-allocations; times in seconds."""
 
     name: str = "fed"
     limit: int = 60
-    """A part that has not started so long after the common start did not start."""
+    """A component that has not started this long after the common start has failed to start."""
     lead: int = 20
-    """So long before it all holds are released: each cluster waits for the moment by itself."""
+    """All holds are released this long before the start. Each cluster then waits for the start by itself."""
     notice: int = 60
-    """A start is planned so long ahead at least: jobs are to be submitted and released by then."""
+    """Minimum time between planning and start, for submission and release of the jobs."""
     expiry: int = 30
-    """A booking that is not confirmed is given up after this."""
+    """An unconfirmed booking expires after this time."""
     gain: int = 60
-    """A group that waits is moved where that ends it earlier by at least so much."""
+    """A waiting co-allocation moves only if it ends earlier by at least this much."""
     moves: int = 20
-    """So often at most."""
+    """Maximum moves."""
     apart: int = 0
-    """A part starts no more than so long after the common start, or not at all; 0: ``limit`` alone counts."""
+    """Maximum delay of a component after the common start; 0: only ``limit`` applies."""
     patience: int = 30
-    """A cluster that does not answer is waited for so long before it is judged by its silence."""
+    """Time to wait for an unreachable cluster before its silence counts as a failure."""
 
     @property
     def arming(self) -> int:
-        """So long before the start the bookings are armed."""
+        """The bookings are armed this long before the start."""
         return max(5, self.lead // 4)
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """What is seen of one cluster; ``away`` since ``since``. ``bookings`` are names of ours that hold cores;
-    None: unknown.
+    """State of one cluster; ``away`` since ``since``. ``bookings`` are this federation's active bookings;
+    None if unknown.
     """
 
     away: str = ""
@@ -91,7 +91,7 @@ class ClusterView:
 
 @dataclass(frozen=True, slots=True)
 class CoAllocationCall:
-    """What is to be asked of a cluster. ``number`` is of the round, ``part`` of the place."""
+    """A request to a cluster. ``number`` is the round, ``part`` the component."""
 
     cluster: str
     kind: Literal["book", "confirm", "arm", "keep", "unbook", "submit", "release", "withdraw"]
@@ -104,20 +104,20 @@ class CoAllocationCall:
 
 
 def booking_name(rules: CoAllocationRules, group: CoAllocation, number: int, part: int) -> str:
-    """The name of a place's booking, used once."""
+    """Return the unique name of a place's booking."""
     return f"{rules.name}.{group.id}.r{number}.{part}"
 
 
 def component_transfer_name(rules: CoAllocationRules, group: CoAllocation, copy: ComponentJob | int) -> str:
-    """The name of a copy's transfer, used once."""
+    """Return the unique name of a component job's transfer."""
     return f"{rules.name}.{group.id}.{copy if isinstance(copy, int) else copy.number}"
 
 
-# ---- what is to be asked --------------------------------------------------------------------------
+# ---- requests -------------------------------------------------------------------------------------
 
 
 def pending_calls(group: CoAllocation, rules: CoAllocationRules, now: int) -> Iterator[CoAllocationCall]:
-    """What is to be asked of the clusters now, in order."""
+    """Yield the requests to send to the clusters, in order."""
     for one in group.rounds:
         if one.phase == "proposed":
             yield from _booking_call(group, rules, one, now)
@@ -144,8 +144,8 @@ def pending_calls(group: CoAllocation, rules: CoAllocationRules, now: int) -> It
 def _booking_call(
     group: CoAllocation, rules: CoAllocationRules, one: PlacementRound, now: int
 ) -> Iterator[CoAllocationCall]:
-    """Of the places that are not booked yet the first, by the names of their clusters: who books in this
-    order never waits for one who waits for him.
+    """Yield the request for the first unbooked place, ordered by cluster name. The fixed order prevents
+    deadlocks between co-allocations.
     """
     before = group.committed
     for place in sorted(one.places, key=lambda place: (place.cluster, place.part)):
@@ -201,7 +201,7 @@ def _submission(group: CoAllocation, copy: ComponentJob) -> dict[str, Any]:
 
 
 def _division_variables(group: CoAllocation, copy: ComponentJob) -> dict[str, str]:
-    """What the job of a scale_unit finds in its environment."""
+    """Return the environment variables of a divided request's component job."""
     cores = unit_cores(group.parts[copy.part].submission.get("resources", {}))
     return {
         "SCHEDD_PIECE": str(copy.part + 1),
@@ -210,13 +210,13 @@ def _division_variables(group: CoAllocation, copy: ComponentJob) -> dict[str, st
     }
 
 
-# ---- what is seen ---------------------------------------------------------------------------------
+# ---- observations ---------------------------------------------------------------------------------
 
 
 def observe_components(
     group: CoAllocation, rules: CoAllocationRules, looks: Mapping[str, ClusterView], now: int
 ) -> list[CoAllocationEvent]:
-    """The events that follow from what the clusters say of the group's jobs."""
+    """Return the events that follow from the clusters' statuses of the component jobs."""
     found: list[CoAllocationEvent] = []
     for copy in group.component_jobs:
         look = looks.get(copy.cluster)
@@ -257,13 +257,13 @@ def _observe_component(
     return None
 
 
-# ---- what is decided ------------------------------------------------------------------------------
+# ---- decisions ------------------------------------------------------------------------------------
 
 
 def decide(
     group: CoAllocation, rules: CoAllocationRules, looks: Mapping[str, ClusterView], now: int
 ) -> list[CoAllocationEvent]:
-    """The next decisions for a group that is not over."""
+    """Return the next events for a co-allocation that is not over."""
     if group.over:
         return []
     if group.release_requested_at:
@@ -282,7 +282,7 @@ def decide(
 def _decide_proposed(
     group: CoAllocation, one: PlacementRound, rules: CoAllocationRules, now: int
 ) -> list[CoAllocationEvent]:
-    """Commits what is booked; drops what takes so long that its first bookings may be given up by now."""
+    """Commit a booked round. Drop a round if its first bookings may expire before it is complete."""
     if all(place.part in one.plans for place in one.places):
         if now >= one.since + rules.expiry // 2:
             why = "its bookings may be given up before they are confirmed"
@@ -301,14 +301,14 @@ def _decide_waiting(
     looks: Mapping[str, ClusterView],
     now: int,
 ) -> list[CoAllocationEvent]:
-    """The round waits for its moment."""
+    """Decide about a committed round before its release."""
     why = _round_failure(group, one, rules, looks)
     if why:
         return [RoundDropped(job=group.id, time=now, number=one.number, why=why)]
     if now < one.start - rules.lead:
         return []
     late = _unready_component(group, one, looks)
-    if now >= one.start - rules.lead // 4:  # holds that are released now may be too late
+    if now >= one.start - rules.lead // 4:  # too late to release the holds in time
         why = late or "the federation did not look in time"
         return [RoundDropped(job=group.id, time=now, number=one.number, why=why)]
     return [] if late else [CoAllocationReleaseRequested(job=group.id, time=now)]
@@ -317,7 +317,7 @@ def _decide_waiting(
 def _round_failure(
     group: CoAllocation, one: PlacementRound, rules: CoAllocationRules, looks: Mapping[str, ClusterView]
 ) -> str:
-    """Why the round cannot be; empty: it can."""
+    """Return why the round cannot start, or an empty string."""
     for place in one.places:
         copy = group.component_job(place)
         if copy.phase in ("refused", "withdrawn", "ended", "withdrawing"):
@@ -348,7 +348,7 @@ def _unready_component(group: CoAllocation, one: PlacementRound, looks: Mapping[
 def _decide_starting(
     group: CoAllocation, rules: CoAllocationRules, looks: Mapping[str, ClusterView], now: int
 ) -> list[CoAllocationEvent]:
-    """The group is let go: it begins, or it is released."""
+    """Decide after the release request: the co-allocation starts or is aborted."""
     one = group.committed
     assert one is not None, "a group that is let go keeps its round until it is over"
     if group.abort_reason:
@@ -401,8 +401,8 @@ def _decide_releasing(
     looks: Mapping[str, ClusterView],
     now: int,
 ) -> list[CoAllocationEvent]:
-    """The holds are being released. All parts are armed once the last hold is known to be; else the round is
-    dropped, and no part has started.
+    """Arm all components once every hold is released; otherwise drop the round, before any component
+    starts.
     """
     why = _round_failure(group, one, rules, looks)
     late = "" if why else _held_component(group, one, rules, looks)
@@ -411,14 +411,14 @@ def _decide_releasing(
     if group.cancelled or why:
         words = why or "it was taken back"
         return [RoundDropped(job=group.id, time=now, number=one.number, why=words)]
-    # As late as can be: a cluster that is lost after this is lost with its part armed.
+    # Arm as late as possible: a cluster that fails after this may start its component without the others.
     return [] if late or now < one.start - rules.arming else [CoAllocationArmed(job=group.id, time=now)]
 
 
 def _held_component(
     group: CoAllocation, one: PlacementRound, rules: CoAllocationRules, looks: Mapping[str, ClusterView]
 ) -> str:
-    """Which part is not known to be without its hold; empty: all that must are."""
+    """Return which required component is not known to be released, or an empty string."""
     for place in one.places:
         copy, look = group.component_job(place), looks.get(place.cluster)
         if group.parts[place.part].optional:
@@ -432,15 +432,16 @@ def _held_component(
 
 
 def _decision_margin_s(rules: CoAllocationRules) -> int:
-    """So long before the start it must be known that all parts may start, so that all can be taken back."""
+    """All components must be released this long before the start, so that all can still be withdrawn."""
     return max(1, rules.lead // 8)
 
 
 def _may_still_report(
     look: ClusterView | None, one: PlacementRound, rules: CoAllocationRules, now: int
 ) -> bool:
-    """Whether the cluster may yet say that its part started: the federation may have been away itself, and
-    did not hear it since. Not for longer than its part runs on without word.
+    """Return whether the cluster may still report a start, for example after an outage of the federation.
+
+    The wait is limited to ``1.5 * limit`` after the start.
     """
     if now >= one.start + rules.limit + rules.limit // 2:
         return False
@@ -458,7 +459,7 @@ def _missing_component(
     rules: CoAllocationRules,
     looks: Mapping[str, ClusterView],
 ) -> str:
-    """Which part did not start, and why, as far as is known."""
+    """Return which component did not start, and the known reason."""
     what = f"part {place.part + 1} did not start at {place.cluster}"
     if copy.phase not in ("held", "started"):
         return f"{what}: {copy.text or copy.phase}"
@@ -475,7 +476,9 @@ def _missing_component(
 
 
 def excluded_placements(group: CoAllocation) -> frozenset[tuple[int, str]]:
-    """Where parts were refused: they are not tried there again; neither is any scale_unit where one was."""
+    """Return (component, cluster) pairs that were refused before. For a divided request the cluster is
+    excluded for all components.
+    """
     if group.options.units:
         refused = {copy.cluster for copy in group.component_jobs if copy.phase == "refused"}
         return frozenset((i, cluster) for cluster in refused for i in range(len(group.parts)))
@@ -483,7 +486,7 @@ def excluded_placements(group: CoAllocation) -> frozenset[tuple[int, str]]:
 
 
 def may_move(group: CoAllocation, rules: CoAllocationRules, now: int) -> bool:
-    """Whether another round may take the place of the one that waits."""
+    """Return whether another round may replace the waiting one."""
     one = group.committed
     if (
         one is None
@@ -499,7 +502,7 @@ def may_move(group: CoAllocation, rules: CoAllocationRules, now: int) -> bool:
 def propose_round(
     group: CoAllocation, found: CommonStart, users: Mapping[str, str], now: int, why: str
 ) -> RoundProposed | None:
-    """A round of what was found; None where it is what there is."""
+    """Return a proposal for the common start, or None if it does not change the current round."""
     before = group.committed
     places: list[ComponentPlace] = []
     copies = len(group.component_jobs)

@@ -1,7 +1,7 @@
-"""A part that is divided: so many cores in all, on a few clusters, each with as many as it has room for.
+"""Divided requests: a total number of cores, distributed over a few clusters by free capacity.
 
-A user asks for one unit, ``nodes=1:ppn=8``, and for the cores in all; a scale_unit is so many units at one
-cluster.
+The user requests one unit, such as ``nodes=1:ppn=8``, and the total number of cores. Each component of the
+co-allocation is a multiple of the unit at one cluster.
 """
 
 import re
@@ -16,21 +16,22 @@ from schedd.federation.coallocation.common_start import CommonStart, ends_too_la
 __all__ = ["UnitStartQuery", "find_divided_start", "renumber_components", "scale_unit", "unit_cores"]
 
 UnitStartQuery = Callable[[Iterable[tuple[str, int, int]], int], Mapping[tuple[str, int], int | None]]
-"""Of each (cluster, units, seconds), when so many units could start there for so long, not before a moment;
-None: never."""
+"""For each (cluster, units, seconds): the earliest start of these units for this duration, not before a given
+time; None if there is none.
+"""
 _COUNTS: Final[Mapping[str, re.Pattern[str]]] = {
     "select": re.compile(r"1(:[^+]*)?"),
     "nodes": re.compile(r"1(:[^+#]*)?"),
     "procs": re.compile(r"1()"),
 }
-"""What may be counted, in the words of a server, and what one unit of it looks like."""
+"""Countable resources, with the pattern of a single unit."""
 _MORE: Final = frozenset({"walltime", "place"})
 _TRIES: Final = 60
-"""Moments that are tried."""
+"""Maximum number of candidate times."""
 
 
 def unit_cores(resources: Mapping[str, str]) -> int:
-    """The cores of one unit. Raises ValueError, whose message says what a unit is."""
+    """Return the cores of one unit. Raises ValueError with a description of a valid unit."""
     named = [name for name in _COUNTS if name in resources]
     strange = [name for name in resources if name not in _MORE and name not in named]
     if len(named) != 1 or strange or not _COUNTS[named[0]].fullmatch(resources[named[0]]):
@@ -47,7 +48,7 @@ def unit_cores(resources: Mapping[str, str]) -> int:
 
 
 def scale_unit(resources: Mapping[str, str], units: int) -> dict[str, str]:
-    """What so many units ask for; 0: the resources as they are."""
+    """Return the request for this many units; the unchanged resources for 0 units."""
     found = dict(resources)
     name = next((one for one in _COUNTS if one in found), "")
     if units and name:
@@ -65,12 +66,12 @@ def find_divided_start(
     ends_before: int | None = None,
     first: int = 0,
 ) -> CommonStart | None:
-    """The earliest common start from ``after`` on of pieces that have ``options.units`` in all, on
-    ``options.most`` clusters at most; with ``ends_before``, one that has ended by then. Pieces are numbered
-    as they are found.
+    """Return the earliest common start from ``after`` on for ``options.units`` units on at most
+    ``options.most`` clusters.
 
-    On one cluster where there is room; else as much as can be is put on one before the next. Of clusters with
-    as much room that is ``first`` which changes from group to group.
+    With ``ends_before``, the end must not be later. One cluster is preferred. Otherwise the search fills one
+    cluster before it uses the next. Ties between clusters are broken by an order that ``first`` rotates.
+    Components are numbered in the order of the placement.
     """
     if not names:
         return None
@@ -103,20 +104,22 @@ def _place_at(
     ask: UnitStartQuery,
     later: list[int],
 ) -> dict[str, int] | None:
-    """Units by cluster at this moment; what the plans say of later moments is added to ``later``."""
+    """Return the units by cluster at this time, or None. Later starts from the answers are added to
+    ``later``.
+    """
 
     def free(asked: Mapping[str, int]) -> dict[str, bool]:
-        """Whether so many units have room at each cluster then."""
+        """Return whether these units have room at each cluster at this time."""
         answers = ask([(name, count, seconds) for name, count in asked.items()], moment)
         later.extend(one for one in answers.values() if one is not None and one > moment)
         return {name: answers.get((name, count)) == moment for name, count in asked.items()}
 
-    # One of them has its share of all at least, or more: where none has, nothing is to be looked for.
+    # In any solution one cluster has at least ``units / most`` units.
     share = -(-units // most)
     least = free(dict.fromkeys(names, share))
     if most == 1 or not any(least.values()):
         return next(({name: units} for name in names if least[name]), None)
-    # By halves, at all clusters side by side: below ``low`` there is room, from ``high`` on there is none.
+    # Bisection at all clusters in parallel: ``low`` units fit, ``high`` units do not.
     low = {name: share if has else 0 for name, has in least.items()}
     high = {name: units + 1 if has else share for name, has in least.items()}
     while open_ := {name: (low[name] + high[name]) // 2 for name in names if high[name] - low[name] > 1}:
@@ -131,7 +134,7 @@ def _place_at(
 
 
 def renumber_components(group: CoAllocation, found: CommonStart) -> CommonStart:
-    """The same, the scale_unit at a cluster having the number that it has there already."""
+    """Renumber the components so that each keeps the number that it has at its cluster."""
     before = group.committed
     kept = {place.cluster: place.part for place in before.places} if before is not None else {}
     free = (i for i in range(len(group.parts)) if i not in kept.values() or _leaves_cluster(i, kept, found))
@@ -142,5 +145,5 @@ def renumber_components(group: CoAllocation, found: CommonStart) -> CommonStart:
 
 
 def _leaves_cluster(number: int, kept: Mapping[str, int], found: CommonStart) -> bool:
-    """Whether the scale_unit of this number leaves its cluster."""
+    """Return whether the component with this number leaves its cluster."""
     return all(cluster not in found.places.values() for cluster, one in kept.items() if one == number)

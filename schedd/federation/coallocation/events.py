@@ -1,9 +1,11 @@
-"""What the log holds of groups. ``job`` is the group's number; numbers are those of jobs, too.
+"""Events of co-allocations in the federation's log. ``job`` is the number of the co-allocation; jobs and
+co-allocations share one sequence of numbers.
 
-A group has *rounds*: each a moment, and a place for every part. A round is proposed, its places are booked
-one after the other by the clusters' names, and it is committed when all are: that row of the log decides.
-Each place has a *copy*: the part's job at that cluster, on hold. The group is let go once; then it begins, or
-it is released: every copy is deleted.
+A co-allocation has *rounds*: each is a start with a place for every component. A round is proposed, its
+places are booked in the order of the clusters' names, and it is committed once all places are booked
+(two-phase commit; the event RoundCommitted is the decision). Each place has a *component job* at its cluster,
+on hold. The release is requested once. Then the co-allocation starts, or it is aborted and every component
+job is deleted.
 """
 
 from collections.abc import Mapping
@@ -38,8 +40,9 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class ComponentPlace:
-    """A part at a cluster, as ``user`` there; ``copy`` is the number of its job. ``units``: of a part that is
-    divided, so many; 0: it is not.
+    """A component at a cluster, in the name of ``user``; ``copy`` is the number of its component job.
+
+    ``units`` are the units of a divided request, otherwise 0.
     """
 
     part: int
@@ -51,8 +54,10 @@ class ComponentPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoAllocationSubmitted:
-    """A group was handed to the federation; ``parts`` and ``options`` are as ``Component`` and
-    ``CoAllocationOptions``. Of one that is divided there is one part, whatever its pieces.
+    """A co-allocation was submitted. ``parts`` and ``options`` have the fields of ``Component`` and
+    ``CoAllocationOptions``.
+
+    A divided request has one entry in ``parts``.
     """
 
     job: str
@@ -66,8 +71,9 @@ class CoAllocationSubmitted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundProposed:
-    """These places are to be booked for ``start``, each for ``length`` seconds of its job; beside a round
-    that is committed it is to take its place.
+    """These places are to be booked for ``start``, each for ``length`` seconds.
+
+    If another round is committed, this one replaces it when it commits.
     """
 
     job: str
@@ -82,7 +88,9 @@ class RoundProposed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceBooked:
-    """The cluster has it booked, until confirmed or its time is over. ``plan`` is the plan's version."""
+    """The cluster has booked the place until the booking is confirmed or expires. ``plan`` is the version of
+    its plan.
+    """
 
     job: str
     time: int
@@ -94,7 +102,7 @@ class PlaceBooked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundCommitted:
-    """All is booked that must be: this round counts from now on, and the one before does not any more."""
+    """All required places are booked. This round is in force, and it replaces the previous one."""
 
     job: str
     time: int
@@ -104,7 +112,7 @@ class RoundCommitted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceConfirmed:
-    """The cluster does not give the booking up by itself any more."""
+    """The booking of the place is confirmed and does not expire any more."""
 
     job: str
     time: int
@@ -115,7 +123,7 @@ class PlaceConfirmed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundDropped:
-    """The round is nothing: what was booked is to be given back."""
+    """The round is dropped. Its bookings are to be cancelled."""
 
     job: str
     time: int
@@ -126,7 +134,7 @@ class RoundDropped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundCleared:
-    """All that was booked for a dropped round is given back."""
+    """All bookings of a dropped round are cancelled."""
 
     job: str
     time: int
@@ -136,7 +144,7 @@ class RoundCleared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComponentHeld:
-    """The cluster's server has the job, on hold."""
+    """The cluster's server has the component job, on hold."""
 
     job: str
     time: int
@@ -147,7 +155,7 @@ class ComponentHeld:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComponentRefused:
-    """The cluster does not take the job."""
+    """The cluster refuses the component job."""
 
     job: str
     time: int
@@ -158,7 +166,7 @@ class ComponentRefused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoAllocationReleaseRequested:
-    """All holds are to be released; no part starts before its booking is armed."""
+    """All holds are to be released. A component starts only once its booking is armed."""
 
     job: str
     time: int
@@ -167,7 +175,7 @@ class CoAllocationReleaseRequested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoAllocationArmed:
-    """All holds are released: the bookings are to be armed, without which no part starts."""
+    """All holds are released, and the bookings are to be armed."""
 
     job: str
     time: int
@@ -176,7 +184,7 @@ class CoAllocationArmed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceArmed:
-    """The cluster knows that its part may start."""
+    """The booking is armed: its component may start."""
 
     job: str
     time: int
@@ -187,7 +195,7 @@ class PlaceArmed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComponentStarted:
-    """The job runs, or ran."""
+    """The component job runs or has run."""
 
     job: str
     time: int
@@ -197,7 +205,7 @@ class ComponentStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoAllocationStarted:
-    """All parts run that must: they are to be kept."""
+    """All required components run, and they are to be kept."""
 
     job: str
     time: int
@@ -206,7 +214,7 @@ class CoAllocationStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoAllocationAborted:
-    """A part did not start: all are to be deleted."""
+    """A component did not start. All component jobs are to be deleted."""
 
     job: str
     time: int
@@ -216,7 +224,7 @@ class CoAllocationAborted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComponentWithdrawalRequested:
-    """The job is not wanted any more."""
+    """The component job is to be withdrawn."""
 
     job: str
     time: int
@@ -227,7 +235,7 @@ class ComponentWithdrawalRequested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComponentWithdrawn:
-    """It is withdrawn, or deleted."""
+    """The component job is withdrawn or deleted."""
 
     job: str
     time: int
@@ -237,7 +245,7 @@ class ComponentWithdrawn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComponentEnded:
-    """The job ended, or somebody deleted it."""
+    """The component job ended or was deleted at the cluster."""
 
     job: str
     time: int
@@ -249,7 +257,7 @@ class ComponentEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoAllocationCancelled:
-    """Its owner does not want it any more."""
+    """The owner or an admin (``by``) cancelled the co-allocation."""
 
     job: str
     time: int
@@ -259,7 +267,7 @@ class CoAllocationCancelled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoAllocationEnded:
-    """Nothing more is tried."""
+    """The co-allocation is over, and nothing more is tried."""
 
     job: str
     time: int

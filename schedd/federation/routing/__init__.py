@@ -1,1 +1,1 @@
-"""Jobs, and the cluster for each: attempts, choices, moves. Functions over events, without I/O or clock."""
+"""Jobs and the choice of their cluster: attempts, decisions and moves as pure functions over events."""

@@ -1,4 +1,4 @@
-"""Where a job could go, and what waits there already: what the policies of routing choose among."""
+"""Candidate clusters for a job, and the load of each cluster."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,27 +20,30 @@ __all__ = [
 ]
 
 _WINDOW: Final = 100
-"""Jobs over which margins of deadlines are averaged; the paper names no number."""
+"""Number of latest jobs in the mean deadline margin; the paper gives no number."""
 
 
 @dataclass(slots=True)
 class ClusterLoads:
-    """Of the federation's own jobs, by cluster: cpu-seconds sent there that its plan does not know yet, and
-    what waits there.
+    """Load of the federation's own jobs by cluster: cpu-seconds ``sent`` that are not in the cluster's plan
+    yet, and the ``backlog`` of waiting jobs.
     """
 
     sent: dict[str, float] = field(default_factory=dict)
     backlog: dict[str, Backlog] = field(default_factory=dict)
 
     def add(self, cluster: str, job: FederationJob) -> None:
-        """The job is sent there now."""
+        """Count the job as sent to the cluster."""
         self.sent[cluster] = self.sent.get(cluster, 0.0) + _cpu_seconds(job)
         self.backlog.setdefault(cluster, Backlog()).add(_cpu_seconds(job), job.priority)
 
 
 @dataclass(slots=True)
 class RoutingContext:
-    """What is known when choices are made. ``known``: where jobs of one kind could go, until one is sent."""
+    """Inputs of a routing decision.
+
+    ``known`` caches the candidates of equivalent jobs until a job is sent.
+    """
 
     clusters: Mapping[str, ClusterStatus]
     users: Mapping[str, Mapping[str, str]]
@@ -50,7 +53,10 @@ class RoutingContext:
     def candidates(
         self, job: FederationJob, rules: RoutingRules, now: int, without: set[str]
     ) -> Sequence[RoutingCandidate]:
-        """The clusters that have room for the job in their plans, but for these."""
+        """Return the clusters that can start the job by their plans.
+
+        Clusters in ``without`` are excluded.
+        """
         more = (job.submission.get("queues"), job.submission.get("data"))
         key = (job.resources, job.owner, job.clusters, job.priority, job.tasks, str(more))
         if key not in self.known:
@@ -67,11 +73,11 @@ def find_candidates(
         if name not in users or seen.away or (job.clusters and name not in job.clusters):
             continue
         if seen.unsupported_reason(job.submission.get("resources", {})):
-            continue  # it may have been asked before it was known what its server is
+            continue  # the offer may be older than the server's known family
         offer = seen.offers.get(job.question(name, users[name]))
         if offer is None or offer.start is None:
             continue
-        # What was sent there and is not in its plan yet stands before this job.
+        # Jobs in transit, which are not in the cluster's plan yet, start before this job.
         ahead = int(about.load.sent.get(name, 0.0) / seen.cpus) if seen.cpus else 0
         length = int(((offer.end or offer.start) - offer.start) / seen.speed)
         start = max(now, offer.start) + ahead
@@ -100,8 +106,8 @@ def optimistic_candidate(
     now: int,
     bound: int,
 ) -> RoutingCandidate:
-    """The best that a cluster can be for a job of which it was not asked yet, whose start is no earlier than
-    ``bound`` there.
+    """Return the best possible candidate for a cluster without an answer yet. ``bound`` is a lower bound of
+    the job's start there.
     """
     ahead = int(load.sent.get(name, 0.0) / seen.cpus) if seen.cpus else 0
     start = max(now, bound) + ahead
@@ -115,7 +121,7 @@ def compute_loads(
     rules: RoutingRules,
     only: Iterable[str] | None = None,
 ) -> ClusterLoads:
-    """What was sent to each cluster, or to ``only`` these: what its plan does not know yet, what waits."""
+    """Compute the load of the clusters in ``only``, or of all clusters."""
     found = ClusterLoads()
     for cluster in jobs.attempts_at if only is None else only:
         backlog, sent = found.backlog.setdefault(cluster, Backlog()), 0.0
@@ -144,10 +150,11 @@ def job_priority(
     deadline: int | None,
     now: int,
 ) -> int:
-    """A job's priority among the federation's own, at its submission: the mean of the terms of its deadline,
-    of the licences it asks for, and of its user, where the site has licences and classes.
+    """Return a job's priority among the federation's jobs, at submission.
 
-    Margins are compared with those of the latest hundred jobs.
+    The priority is the mean of the terms for deadline, requested licences and user class; the last two only
+    if the site has licences and classes. The deadline margin is compared with the mean margin of the latest
+    100 jobs.
     """
     terms = []
     walltime = max(1, int(submission.get("walltime", 1)))
@@ -168,14 +175,16 @@ def job_priority(
 
 
 def _margin(job: FederationJob) -> int | None:
-    """From submission to the latest start by which its deadline is met, in seconds."""
+    """Return the seconds between submission and the latest start that meets the deadline."""
     if job.deadline is None:
         return None
     return job.deadline - int(job.submission.get("walltime", 0)) - job.submitted
 
 
 def end_penalty(job: FederationJob, seen: ClusterStatus, rules: RoutingRules) -> int:
-    """By how much an end there counts as later, whatever it costs: seconds."""
+    """Return the seconds added to an end at this cluster: its handicap and the data sets to fetch. Prices are
+    not included.
+    """
     data: Sequence[str] = job.submission.get("data") or ()
     return seen.handicap + rules.fetch * sum(one not in seen.data for one in data)
 

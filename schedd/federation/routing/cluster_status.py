@@ -1,4 +1,4 @@
-"""What a federation sees of its clusters, and the rules by which it decides."""
+"""Last known state of each cluster, and the routing rules."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class TransferStatus:
-    """What a cluster says of one transfer: see ``GET /v1/clusters/{cluster}/transfers``."""
+    """Status of one transfer, as reported by ``GET /v1/clusters/{cluster}/transfers``."""
 
     phase: str
     job: str = ""
@@ -34,14 +34,16 @@ class TransferStatus:
     promised_start: int | None = None
     text: str = ""
     tasks: Mapping[str, Any] | None = None
-    """Of an array: how many of its jobs stand where."""
+    """Task counts of an array by state."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanOffer:
-    """What a cluster's plan says of a job that is not there; ``start`` None: it has no place, and ``why``.
+    """A cluster's answer for a hypothetical job. ``start`` is None if the plan has no start; ``why`` is the
+    reason.
 
-    ``cost`` is in the cluster's currency, None where it has no prices.
+    ``never`` means that the cluster can never run the job. ``cost`` is in the cluster's currency, None
+    without prices.
     """
 
     start: int | None
@@ -53,13 +55,13 @@ class PlanOffer:
 
 @dataclass(frozen=True, slots=True)
 class ClusterStatus:
-    """What is seen of one cluster. ``away``: why it does not answer; empty: it does. ``since``: for so long.
+    """Last known state of one cluster.
 
-    ``cpus`` is 0 where the cluster does not tell. ``speed`` divides run times, ``handicap`` is added to ends
-    (seconds). ``data`` are the sets of data that are there. ``offers`` are what its plan said last,
-    ``bounds`` the starts before which it has none for what it was not asked yet.
-    ``family`` is what its schedd says of its server; empty: it did not say. ``trouble``: what is wrong with
-    its settings here.
+    ``away`` is the reason why the cluster is unusable, or empty; ``since`` is the time of the last change
+    between the two. ``cpus`` is 0 if not disclosed. ``speed`` divides run times, ``handicap`` (seconds) is
+    added to ends. ``data`` names the data sets at the cluster. ``offers`` are the latest answers of its plan,
+    ``bounds`` lower bounds of starts for unanswered questions. ``family`` is the server's family as reported
+    by its schedd, or empty. ``trouble`` describes a conflict with the settings.
     """
 
     away: str = ""
@@ -75,7 +77,7 @@ class ClusterStatus:
     trouble: str = ""
 
     def unsupported_reason(self, resources: Mapping[str, str]) -> str:
-        """Why its server, as its schedd names it, does not understand what a job asks for; empty: it may."""
+        """Return why the cluster's server cannot take a job with these resources; empty if it can."""
         if self.family == "torque" and family_of(resources) == "openpbs":
             return "its server is TORQUE, which does not know select"
         return ""
@@ -83,35 +85,35 @@ class ClusterStatus:
 
 @dataclass(frozen=True, slots=True)
 class RoutingRules:
-    """How it decides; times in seconds."""
+    """Routing parameters; times in seconds."""
 
     name: str = "fed"
     policy: RoutingPolicy = RoutingPolicy.PLAN
     patience: int = 30
-    """So long an answer is waited for before a job goes elsewhere."""
+    """Wait this long for an answer before the job goes to another cluster."""
     threshold: int = 600
-    """A job that waits is moved where it ends earlier by at least so much."""
+    """A waiting job moves only if it ends earlier by at least this much."""
     moves: int = 2
-    """So often at most."""
+    """Maximum moves of one job."""
     fetch: int = 0
-    """So much later counts each set of data that a job names and a cluster does not have."""
+    """Penalty for each data set that the job names and the cluster does not have."""
     price_weight: float = 0.0
-    """So much later counts one unit of what a job costs there."""
+    """Penalty in seconds for each unit of the job's cost at a cluster."""
     licences: tuple[str, ...] = ()
-    """Names of licences that count for priorities."""
+    """Licence names that count for priorities."""
     classes: Mapping[str, str] = field(default_factory=dict)
-    """By owner: ``gold`` or ``silver``; for priorities."""
+    """User class by owner, ``gold`` or ``silver``; used for priorities."""
 
 
 def transfer_name(rules: RoutingRules, job: FederationJob, attempt: TransferAttempt) -> str:
-    """The name of an attempt at its cluster, used once."""
+    """Return the unique name of an attempt's transfer at its cluster."""
     return f"{rules.name}.{job.id}.{attempt.number}"
 
 
 def attempt_status(
     clusters: Mapping[str, ClusterStatus], rules: RoutingRules, job: FederationJob, attempt: TransferAttempt
 ) -> TransferStatus | None:
-    """What a cluster said last of an attempt; None: nothing."""
+    """Return the last known status of an attempt, or None."""
     seen = clusters.get(attempt.cluster)
     return seen.transfers.get(transfer_name(rules, job, attempt)) if seen is not None else None
 
@@ -119,6 +121,6 @@ def attempt_status(
 def attempt_statuses(
     clusters: Mapping[str, ClusterStatus], rules: RoutingRules, job: FederationJob
 ) -> dict[int, TransferStatus]:
-    """By attempt, what its cluster said last of it."""
+    """Return the last known statuses of a job's attempts, by attempt number."""
     seen = ((one.number, attempt_status(clusters, rules, job, one)) for one in job.attempts)
     return {number: one for number, one in seen if one is not None}

@@ -1,8 +1,8 @@
-"""What a federation does: from its jobs and what it sees of the clusters to events and actions.
+"""Routing decisions: from jobs and cluster states to events and actions.
 
-Functional core: nothing here reads a clock or talks to anybody. ``observe`` turns what a cluster says of its
-transfers into events, ``decide`` makes the choices, ``actions`` says what is to be asked of each cluster. All
-that is asked may be asked again: what is lost in a crash is done anew from the log.
+Everything here is pure: no clock, no I/O. ``observe_transfers`` turns a cluster's transfer statuses into
+events, ``decide`` makes the choices, and ``pending_actions`` lists the requests to each cluster. Every
+request is idempotent: after a crash it is derived from the log and sent again.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -45,12 +45,12 @@ _REFUSED: Final = "refused"
 _WAITS: Final = ("planned", "waiting")
 _SENT: Final = ("script", "resources", "attributes", "variables")
 _KEEP_S: Final = 600
-"""For so long a cluster keeps the place of a job that is moved there."""
+"""A cluster keeps a place in its plan for the held job of a move for this long."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransferAction:
-    """What is to be asked of a cluster."""
+    """A request to a cluster."""
 
     cluster: str
     kind: Literal["submit", "release", "withdraw"]
@@ -61,7 +61,7 @@ class TransferAction:
 
 
 def pending_actions(jobs: FederationJobs, rules: RoutingRules, cluster: str) -> Iterator[TransferAction]:
-    """What is to be asked of the cluster now."""
+    """Yield the requests to send to the cluster."""
     for name, number in jobs.pending_steps.get(cluster, ()):
         job = jobs[name]
         attempt = job.attempts[number - 1]
@@ -90,8 +90,9 @@ def observe_transfers(
     now: int,
     among: Iterable[str] | None = None,
 ) -> list[JobEvent]:
-    """The events that follow from what the cluster says of its transfers; of those named ``among`` and those
-    with which something is under way, else of all.
+    """Return the events that follow from a cluster's transfer statuses.
+
+    With ``among``, only these transfers and the attempts with pending steps are examined.
     """
     there = jobs.attempts_at.get(cluster, {})
     names: Iterable[tuple[str, int]] = there
@@ -112,7 +113,7 @@ def observe_transfers(
 
 
 def _parse_transfer_name(rules: RoutingRules, name: str) -> tuple[str, int] | None:
-    """FederationJob and attempt of a transfer; None for one that is not ours."""
+    """Return job and attempt number of a transfer, or None for a foreign name."""
     whose, _, rest = name.partition(".")
     job, _, number = rest.partition(".")
     return (job, int(number)) if whose == rules.name and number.isdecimal() else None
@@ -151,15 +152,16 @@ def decide(
     among: Iterable[str] | None = None,
     load: ClusterLoads | None = None,
 ) -> list[JobEvent]:
-    """The next choice for each job for which one is to be made, of those ``among``; else of all.
+    """Return the next decision for each job in ``among``, or for each open job.
 
-    ``users``: by owner, whom they are where. ``load`` is added to; it is reckoned where it is not given.
+    ``users`` maps owners to user names by cluster. ``load`` is updated with the choices; it is computed if
+    not given.
     """
     found: list[JobEvent] = []
     about = RoutingContext(
         clusters, users, load if load is not None else compute_loads(jobs, clusters, rules)
     )
-    # One that is named twice is decided once: a second event of it would follow from what is past.
+    # Decide once for each job: a second decision would use an outdated state.
     for name in dict.fromkeys(jobs.open if among is None else among):
         job = jobs.by_id.get(name)
         event = _decide_job(job, rules, about, now) if job is not None else None
@@ -177,7 +179,7 @@ def _decide_job(job: FederationJob, rules: RoutingRules, about: RoutingContext, 
         left = newest
         if left is None and active is not None and active.live and job.cancelled:
             there = attempt_status(about.clusters, rules, job, active)
-            # One that could not be taken back runs: it is asked for again only should it wait once more.
+            # After a failed withdrawal the job runs. Withdraw it again only if it waits once more.
             kept = active.phase == "released" and bool(active.text)
             left = active if not kept or (there is not None and there.state in _WAITS) else None
         return (
@@ -200,7 +202,9 @@ def _decide_pending(
     clusters: Mapping[str, ClusterStatus],
     now: int,
 ) -> JobEvent | None:
-    """A copy is wanted somewhere: it is let go once it is held, and the one before it is withdrawn."""
+    """Decide about an attempt that is not released yet: release it once held, and first withdraw the previous
+    attempt.
+    """
     seen = clusters.get(newest.cluster)
     if newest.phase == "submitting":
         gone = seen is None or (seen.away and now - seen.since >= rules.patience)
@@ -210,7 +214,7 @@ def _decide_pending(
         return None
     if active is None:
         if seen is not None and seen.away and now - seen.since >= rules.patience:
-            return _request_withdrawal(job, newest, now, seen.away)  # it never ran: it may go elsewhere
+            return _request_withdrawal(job, newest, now, seen.away)  # it has not run yet
         return AttemptReleaseRequested(job=job.id, attempt=newest.number, time=now)
     if active.phase == "withdrawing":
         return None
@@ -240,8 +244,10 @@ def _is_better(
     clusters: Mapping[str, ClusterStatus],
     names: tuple[str, str],
 ) -> bool:
-    """Whether a new place (start, end) is earlier by the threshold, and not past what was promised; of the
-    cluster that is named first, the job is at the second.
+    """Return whether the new place (start, end) ends earlier by the threshold and does not violate the
+    promise.
+
+    ``names`` are the new and the current cluster.
     """
     start, end = place
     if there.promised_start is not None and start > there.promised_start:
@@ -271,7 +277,7 @@ def _move(
 def _choose_for_bag_share(
     job: FederationJob, rules: RoutingRules, about: RoutingContext, now: int
 ) -> JobEvent | None:
-    """A share of a bag goes where its bag was told, or nowhere: then its tasks are shared out again."""
+    """A bag share goes to its assigned cluster or fails; the bag then reassigns its tasks."""
     (cluster,) = job.clusters
     seen, user = about.clusters.get(cluster), about.users.get(job.owner, {}).get(cluster)
     why = job.attempts[-1].text if job.attempts else ""
@@ -298,7 +304,7 @@ def _choose_for_bag_share(
 
 
 def _choose_booking_cluster(job: FederationJob, about: RoutingContext, now: int) -> JobEvent | None:
-    """A job in a booking goes where that is; while its cluster does not answer it waits."""
+    """A job in a booking goes to the booking's cluster, and waits while that is unreachable."""
     (cluster,) = job.clusters
     seen, user = about.clusters.get(cluster), about.users.get(job.owner, {}).get(cluster)
     why = next((one.text for one in job.attempts if one.phase == _REFUSED), "")
@@ -339,22 +345,22 @@ def _choose(job: FederationJob, rules: RoutingRules, about: RoutingContext, now:
         silent = seen.away or (name in offers and offers[name] is None)
         if silent and name in users and name not in refused and now - since < rules.patience:
             if seen.away:
-                return None  # it may be back in a moment
+                return None  # it may answer soon
             unheard.append(name)
     best = rules.policy.best(about.candidates(job, rules, now, set(refused)), now, job.id)
     if unheard and (best is None or not _beats_unanswered(best, job, unheard, rules, about, now)):
-        return None  # one of these may be better, and will have said so in a moment
+        return None  # wait: an unanswered cluster may be better
     if best is not None:
         return _choice_event(job, best, now, rules.policy.value)
     away = [name for name in wanted if clusters[name].away and name in users and name not in refused]
     known = {name: offer for name, offer in offers.items() if offer is not None}
     if len(known) < len(here) or away:
-        return None  # one of these may still take it
+        return None  # an unanswered or unreachable cluster may take it
     words = {name: offer.why for name, offer in known.items()}
     words |= refused
     words |= {name: f"{job.owner} has no user there" for name in wanted if name not in users}
     if here and not all(offer.never for offer in known.values()):
-        return None  # it may have room one day
+        return None  # a cluster may have room later
     text = "; ".join(f"{name}: {why}" for name, why in sorted(words.items()))
     return JobFailed(job=job.id, time=now, text=text or "there is no such cluster")
 
@@ -367,8 +373,8 @@ def _beats_unanswered(
     about: RoutingContext,
     now: int,
 ) -> bool:
-    """Whether none of the clusters that have not answered can be better, by what they said of smaller
-    jobs.
+    """Return whether the candidate beats every possible offer of the unanswered clusters, by their start
+    bounds.
     """
     users = about.users.get(job.owner, {})
     for name in unheard:

@@ -1,7 +1,7 @@
-"""What the log holds of jobs.
+"""Events of jobs in the federation's log.
 
-A job has *attempts*: copies of it at clusters, each on hold until it is *let go*. At most one attempt of a
-job is ever let go and not known to be withdrawn again; that is what no crash may break.
+A job has *attempts*: transfers to clusters, each on hold until the federation releases it. Invariant, also
+after any crash: at most one attempt of a job has its release requested and is not known to be withdrawn.
 """
 
 from collections.abc import Mapping
@@ -28,14 +28,15 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSubmitted:
-    """A job was handed to the federation by ``owner`` (``user@realm``).
+    """``owner`` (``user@realm``) submitted a job to the federation.
 
     ``submission`` has ``script``, ``resources``, ``attributes``, ``variables`` and ``queues`` (by cluster).
-    With ``clusters`` it may go to these alone. ``key`` is the sender's name for the request: the same
-    again is the same job. ``priority`` is its own among the federation's jobs. As a share of a ``bag`` it is
-    an array of the bag's tasks (``array`` of its ``submission``) for its one cluster. With a ``booking`` of
-    the federation it is for the one cluster where that is, by the name that it has there (``booking`` of its
-    ``submission``).
+    ``clusters`` restricts the job to these clusters. ``key`` is the sender's idempotency key. ``priority`` is
+    the job's priority among the federation's jobs.
+
+    A share of a ``bag`` is an array of the bag's tasks (``array`` in ``submission``) for one cluster. A job
+    in a ``booking`` of the federation runs at the booking's cluster; ``booking`` in ``submission`` is its
+    name there.
     """
 
     job: str
@@ -53,7 +54,9 @@ class JobSubmitted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterChosen:
-    """The job is to be submitted to ``cluster``, as ``user`` there; beside another attempt it is a move."""
+    """The job is to be transferred to ``cluster``, in the name of ``user``. It is a move if the job has
+    another attempt.
+    """
 
     job: str
     attempt: int
@@ -79,7 +82,7 @@ class AttemptHeld:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptRefused:
-    """The cluster does not take it."""
+    """The cluster refuses the job."""
 
     job: str
     attempt: int
@@ -90,7 +93,7 @@ class AttemptRefused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptReleaseRequested:
-    """The attempt is the one that runs: its hold is to be released."""
+    """The federation releases this attempt: the job runs here."""
 
     job: str
     attempt: int
@@ -100,7 +103,7 @@ class AttemptReleaseRequested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptReleased:
-    """Its hold is released."""
+    """The hold of the attempt is released."""
 
     job: str
     attempt: int
@@ -121,7 +124,7 @@ class WithdrawalRequested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptWithdrawn:
-    """It is withdrawn, and has not run."""
+    """The attempt is withdrawn and has not run."""
 
     job: str
     attempt: int
@@ -131,7 +134,7 @@ class AttemptWithdrawn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WithdrawalFailed:
-    """It could not be withdrawn: it runs."""
+    """The attempt cannot be withdrawn because it runs."""
 
     job: str
     attempt: int
@@ -142,7 +145,7 @@ class WithdrawalFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptEnded:
-    """The attempt that was let go is over, or somebody deleted one on hold."""
+    """The released attempt ended, or a held attempt was deleted at the cluster."""
 
     job: str
     attempt: int
@@ -154,7 +157,7 @@ class AttemptEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobCancelled:
-    """Its owner does not want it any more."""
+    """The owner or an admin (``by``) cancelled the job."""
 
     job: str
     time: int

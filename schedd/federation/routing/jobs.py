@@ -1,4 +1,4 @@
-"""A federation's jobs and their attempts, and how each event changes them. Pure: events in, jobs out."""
+"""Jobs of a federation and their attempts, as a pure fold over events."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -38,34 +38,36 @@ AttemptPhase = Literal[
 JobOutcome = Literal["", "ended", "deleted", "cancelled", "refused"]
 _LIVE: Final = ("submitting", "held", "releasing", "released")
 _SAFE: Final = ("withdrawn", "refused")
-"""Phases in which an attempt has not run and never will."""
+"""Phases of an attempt that has not run and never will."""
 _TO_DO: Final = ("submitting", "releasing", "withdrawing")
-"""Phases in which something is to be asked of the cluster."""
+"""Phases with a request to send to the cluster."""
 
 
 class PlanQuestion(NamedTuple):
-    """What a cluster's plan is asked of a job. Jobs that ask for the same share the answer."""
+    """A what-if question to a cluster's plan. Jobs with equal requests share the answer."""
 
     resources: tuple[tuple[str, str], ...]
     queue: str
     user: str
     tasks: int = 0
-    """Of an array: so many such jobs; its end is that of the last of them."""
+    """Number of tasks of an array, 0 for a single job. The answer gives the end of the last task."""
 
 
 def count_array_tasks(array: str) -> int:
-    """How many indices there are from the first to the last, such as ``0-9``; 0: there are none."""
+    """Return the number of indices in a range such as ``0-9``; 0 for an empty range."""
     first, _, last = array.partition("-")
     return int(last) - int(first) + 1 if array else 0
 
 
 class ImpossibleError(Exception):
-    """An event that cannot follow what happened before it: a defect, or a log that is not one's own."""
+    """An event that cannot follow the state: a defect, or a foreign log."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransferAttempt:
-    """A copy of a job at one cluster. ``start`` and ``end`` are what its plan said when it was chosen."""
+    """A transfer of a job to one cluster. ``start`` and ``end`` are the plan's answer when the cluster was
+    chosen.
+    """
 
     number: int
     cluster: str
@@ -81,12 +83,12 @@ class TransferAttempt:
 
     @property
     def live(self) -> bool:
-        """Whether it is wanted."""
+        """Whether the federation wants this attempt."""
         return self.phase in _LIVE
 
     @property
     def may_run(self) -> bool:
-        """Whether it may run, may be running or may have run."""
+        """Whether the attempt may run, may be running or may have run."""
         return self.release_requested and self.phase not in _SAFE
 
 
@@ -108,38 +110,38 @@ class FederationJob:
     cancelled: bool = False
     text: str = ""
     priority: int = 0
-    """Among the federation's own jobs, by deadline, licences and user; fixed at submission."""
+    """Priority among the federation's jobs by deadline, licences and user; fixed at submission."""
     resources: tuple[tuple[str, str], ...] = ()
-    """Its resources, in order of their names."""
+    """Requested resources, sorted by name."""
     bag: str = ""
-    """The bag of whose tasks it is an array; it goes to its one cluster and stays there."""
+    """Number of the bag; the job is an array of its tasks and stays at its cluster."""
     booking: str = ""
-    """The booking in which it is to run: it goes to the cluster where that is, and stays there."""
+    """Number of the job's booking; the job runs at the booking's cluster."""
 
     @property
     def bound(self) -> bool:
-        """Whether it goes to its one cluster, whatever the plans say."""
+        """Whether the job's cluster is fixed."""
         return bool(self.bag or self.booking)
 
     @property
     def stays(self) -> bool:
-        """Whether it is not moved from the cluster where it was sent."""
+        """Whether the job never moves to another cluster."""
         return bool(self.array or self.booking)
 
     def question(self, cluster: str, user: str) -> PlanQuestion:
-        """What a cluster is asked of it."""
+        """Return the what-if question about this job for a cluster."""
         queues: Mapping[str, str] = self.submission.get("queues") or {}
         return PlanQuestion(self.resources, queues.get(cluster, ""), user, self.tasks)
 
     @property
     def array(self) -> str:
-        """The first and the last of its indices, where it is an array; such a job stays where it was sent."""
+        """First and last index of an array, such as ``0-9``; empty for a single job."""
         found: str = self.submission.get("array", "")
         return found
 
     @property
     def tasks(self) -> int:
-        """How many jobs an array is; 0: it is none."""
+        """Number of tasks of an array, 0 for a single job."""
         return count_array_tasks(self.array)
 
     @property
@@ -149,47 +151,47 @@ class FederationJob:
 
     @property
     def newest(self) -> TransferAttempt | None:
-        """The newest attempt that is wanted, beside the active one where that is another."""
+        """The newest live attempt without a release request."""
         found = [one for one in self.attempts if one.live and not one.release_requested]
         return found[-1] if found else None
 
     @property
     def moves(self) -> int:
-        """How often it was let go elsewhere than before."""
+        """Number of releases at another cluster than before."""
         return max(0, sum(one.release_requested for one in self.attempts) - 1)
 
     @property
     def waits(self) -> bool:
-        """Whether it is let go somewhere, and nothing is under way with it."""
+        """Whether the job is released at one cluster and no transfer step is pending."""
         active = self.active
         return active is not None and active.phase == "released" and not self.cancelled and not self.over
 
     @property
     def settled(self) -> bool:
-        """Whether nothing is left to be done for it, at any cluster."""
+        """Whether the job is over and every attempt has reached a final phase."""
         return bool(self.over) and all(one.phase in (*_SAFE, "ended") for one in self.attempts)
 
 
 class FederationJobs:
-    """All jobs, as the events so far made them."""
+    """All jobs, built from events."""
 
     def __init__(self) -> None:
         self.by_id: dict[str, FederationJob] = {}
         self.by_key: dict[tuple[str, str], str] = {}
         self.open: dict[str, None] = {}
-        """Jobs for which something is left to be done, oldest first."""
+        """Jobs that are not settled, oldest first."""
         self.unsettled: dict[str, None] = {}
-        """Those of them that do not just wait at a cluster, or run there."""
+        """Open jobs that are in transit; waiting and running jobs are not included."""
         self.attempts_at: dict[str, dict[tuple[str, int], None]] = {}
-        """By cluster: attempts there that are not over, by job and number."""
+        """Unfinished attempts by cluster, each as (job, attempt number)."""
         self.pending_steps: dict[str, dict[tuple[str, int], None]] = {}
-        """By cluster: those of them for which something is to be asked of it."""
+        """Attempts with a request to send, by cluster."""
 
     def __getitem__(self, job: str) -> FederationJob:
         return self.by_id[job]
 
     def apply(self, event: JobEvent) -> None:
-        """Takes one event in. Raises ImpossibleError."""
+        """Apply one event. Raises ImpossibleError."""
         match event:
             case JobSubmitted():
                 self._submitted(event)
@@ -218,8 +220,8 @@ class FederationJobs:
                 raise ImpossibleError(f"{event.type} is no event of a job")
 
     def forget(self, before: int, among: Iterable[str]) -> tuple[str, ...]:
-        """Drops those of the jobs ``among`` these that were settled before that moment; returns them. Shares
-        go with their bags.
+        """Drop settled jobs in ``among`` that ended before that time, and return them. Bag shares are dropped
+        with their bags.
         """
         jobs = (job for name in among if (job := self.by_id.get(name)) is not None and not job.bag)
         gone = tuple(job.id for job in jobs if job.settled and job.over_at < before)
@@ -227,7 +229,7 @@ class FederationJobs:
         return gone
 
     def drop(self, names: Iterable[str]) -> None:
-        """Forgets these, as far as they are known."""
+        """Drop these jobs."""
         for name in names:
             job = self.by_id.pop(name, None)
             if job is not None:
@@ -344,4 +346,4 @@ _CHANGES: Final[Mapping[type, tuple[Iterable[AttemptPhase], _Change]]] = {
         ),
     ),
 }
-"""In which phases an event may come, and what it makes of the attempt."""
+"""Allowed phases of each event, and its effect on the attempt."""

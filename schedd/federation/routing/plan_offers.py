@@ -1,4 +1,4 @@
-"""What each cluster's plan is asked, and what it said: kept until the plan is another one."""
+"""Questions to one cluster's plan and its cached answers, valid until the plan changes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,33 +11,35 @@ from schedd.federation.routing.request_sizes import is_no_larger, request_size
 __all__ = ["NEVER", "PlanOffers"]
 
 NEVER: Final = 1 << 40
-"""A moment after all others."""
+"""A time after all others: the plan has no start."""
 
 _FRESH_S: Final = 60
-"""For so long an answer counts after the plan has changed."""
+"""Validity of an answer after the plan has changed."""
 _KEPT_S: Final = 300
-"""A question in which nobody was interested for so long is forgotten."""
+"""Lifetime of a question without subscribers."""
 _BOUND_S: Final = 2
-"""For so long a bound counts."""
+"""Lifetime of a computed start bound."""
 _HOT_S: Final = 60
-"""For so long after a job that asked it, a question is put again with every change of the plan."""
+"""A question of a new job is repeated after every plan change for this long."""
 
 
 @dataclass(slots=True)
 class _OpenQuestion:
     wanted: int
-    """When somebody was interested last."""
+    """Time of the last subscription."""
     new: int
-    """When a new job was."""
+    """Time of the last subscription by a new job."""
     at: int = -1
-    """When it was answered last; -1: never."""
+    """Time of the last answer; -1 without one."""
     generation: int = -1
-    """Of the plan that answered."""
+    """Generation of the plan that answered."""
 
 
 class PlanOffers:
-    """Of one cluster. Times are seconds; nothing here reads a clock. ``poll`` and ``again``: how often a
-    question is put again to a changed plan, of new jobs and of those that wait.
+    """Offers of one cluster's plan. Times are seconds; the caller passes the current time.
+
+    ``poll`` and ``again`` are the intervals after which a question is repeated to a changed plan, for new and
+    for waiting jobs.
     """
 
     def __init__(self, poll: float, again: float) -> None:
@@ -45,17 +47,16 @@ class PlanOffers:
         self._again = again
         self._asked: dict[PlanQuestion, _OpenQuestion] = {}
         self.offers: dict[PlanQuestion, PlanOffer] = {}
-        """The answers that count."""
+        """Valid answers."""
         self._bounded: dict[PlanQuestion, int] = {}
-        """When bounds were worked out."""
+        """Computation time of each start bound."""
         self.bounds: dict[PlanQuestion, int] = {}
-        """Of questions that were not answered yet: the plan starts such a job no earlier, by what it said of
-        smaller ones.
-        """
+        """Lower bounds of starts for unanswered questions, from the answers for smaller requests."""
 
     def start_bound(self, question: PlanQuestion, now: int) -> int | None:
-        """The start before which the plan has none for such a job, by its answers for smaller ones; None: it
-        cannot be said. ``NEVER``: not even a smaller one has a place.
+        """Return a lower bound of the start for this question, from answers for smaller requests.
+
+        None if no bound is known; ``NEVER`` if even a smaller request has no start.
         """
         if now - self._bounded.get(question, -_BOUND_S) >= _BOUND_S:
             size = request_size(question)
@@ -71,11 +72,11 @@ class PlanOffers:
         return self.bounds.get(question)
 
     def is_pending(self, question: PlanQuestion) -> bool:
-        """Whether it is to be asked, and was not answered yet."""
+        """Return whether the question is open and unanswered."""
         return question in self._asked and question not in self.offers
 
     def subscribe(self, question: PlanQuestion, now: int, *, new: bool) -> bool:
-        """Somebody is interested; whether there is an answer."""
+        """Register interest in a question. Return whether it has an answer."""
         known = self._asked.get(question)
         if known is None:
             self._asked[question] = _OpenQuestion(now, now if new else -_HOT_S)
@@ -86,7 +87,7 @@ class PlanOffers:
         return question in self.offers
 
     def due_questions(self, generation: int, now: int, most: int) -> list[PlanQuestion]:
-        """What its plan is to be asked now that it is of this generation; first what it was never asked."""
+        """Return the questions to ask the plan of this generation, unanswered questions first."""
         for question in [one for one, at in self._bounded.items() if now - at > _KEPT_S]:
             self._unbound(question)
         found: list[PlanQuestion] = []
@@ -106,11 +107,11 @@ class PlanOffers:
         return (first + found)[:most]
 
     def unanswered_questions(self, most: int) -> list[PlanQuestion]:
-        """What its plan was never asked."""
+        """Return the questions without an answer."""
         return [question for question in self._asked if question not in self.offers][:most]
 
     def store_answers(self, answers: Mapping[PlanQuestion, tuple[PlanOffer, int]], now: int) -> None:
-        """What it said, each with the generation of the plan that said it."""
+        """Store answers, each with the generation of the answering plan."""
         for question, (offer, generation) in answers.items():
             one = self._asked.setdefault(question, _OpenQuestion(now, -_HOT_S))
             one.at, one.generation = now, generation
@@ -118,7 +119,7 @@ class PlanOffers:
             self._unbound(question)
 
     def expire_answers(self, generation: int, now: int) -> None:
-        """The plan is of this generation: answers of older ones count for a while yet."""
+        """Drop answers of older plan generations after their validity."""
         for question in list(self.offers):
             one = self._asked[question]
             if one.generation != generation and now - one.at > max(_FRESH_S, 2 * self._again):

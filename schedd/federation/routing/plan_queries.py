@@ -1,4 +1,4 @@
-"""Which clusters are asked first what they offer for a job: those that can be the best for it."""
+"""Selection of the clusters to query first for a new job, by the best possible end."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -12,7 +12,7 @@ from schedd.federation.routing.policies import RoutingCandidate
 __all__ = ["FIRST_QUERY_BATCH", "clusters_to_ask"]
 
 FIRST_QUERY_BATCH: Final = 8
-"""So many are asked at once; the next when no more than half as many are still to answer."""
+"""Clusters queried at once. The next batch follows when at most half of the answers are outstanding."""
 
 
 def clusters_to_ask(
@@ -27,11 +27,11 @@ def clusters_to_ask(
     *,
     more: bool = False,
 ) -> list[str]:
-    """Of the clusters in ``names`` those that have answered or are asked, those of which nothing can be said,
-    and, where few are to answer yet or there are to be ``more``, the next of the others, by what they said of
-    smaller jobs.
+    """Return the clusters in ``names`` that should be queried about the job.
 
-    ``users``: whom its owner is where. All where the policy does not go by the plans.
+    These are the clusters that have answered, have an open question, or have no start bound; and the best
+    others by their optimistic end, if few answers are outstanding or ``more`` is set. ``users`` maps clusters
+    to the owner's user names. All names are returned if the policy does not use plans.
     """
     if not rules.policy.uses_plans:
         return list(names)

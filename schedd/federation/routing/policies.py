@@ -1,4 +1,4 @@
-"""Which cluster a job goes to, of those that can take it."""
+"""Routing policies: how a job's cluster is chosen among the candidates."""
 
 import zlib
 from collections.abc import Sequence
@@ -12,9 +12,9 @@ __all__ = ["RoutingCandidate", "RoutingPolicy"]
 
 @dataclass(frozen=True, slots=True)
 class RoutingCandidate:
-    """A cluster that can take a job; ``start`` and ``end`` as its plan has them, ``handicap`` in seconds.
+    """A cluster that can take the job. ``start`` and ``end`` come from its plan, ``handicap`` is in seconds.
 
-    ``backlog`` is of the federation's own jobs that wait there, ``priority`` is that of the job itself.
+    ``backlog`` counts the federation's own jobs at the cluster; ``priority`` is the job's priority.
     """
 
     cluster: str
@@ -28,18 +28,18 @@ class RoutingCandidate:
 
 
 class RoutingPolicy(StrEnum):
-    """How one is chosen. All are deterministic: ``random`` draws by the job's name."""
+    """Cluster choice. Every policy is deterministic: ``random`` draws by the job's name."""
 
     PLAN = "plan"
-    """The earliest end, with the site's handicap."""
+    """Earliest end, including handicaps."""
     LEAST_LOADED = "least-loaded"
-    """The earliest start: the least_loaded_cluster work ahead of the job."""
+    """Earliest start."""
     LOAD = "load"
-    """The least work of the federation's own jobs of equal or higher priority that waits there, per cpu."""
+    """Least waiting work per cpu of the federation's own jobs with equal or higher priority."""
     RANDOM = "random"
 
     def best(self, candidates: Sequence[RoutingCandidate], now: int, job: str) -> RoutingCandidate | None:
-        """The cluster for a job; None where there is none. Equals go by name."""
+        """Return the cluster for a job, or None without candidates. Ties are broken by name."""
         del now
         if not candidates:
             return None
@@ -54,14 +54,16 @@ class RoutingPolicy(StrEnum):
 
     @property
     def uses_plans(self) -> bool:
-        """Whether it goes by what the plans say of each job."""
+        """Whether the policy compares starts or ends from the plans."""
         return self in (RoutingPolicy.PLAN, RoutingPolicy.LEAST_LOADED)
 
     def precedes(self, one: RoutingCandidate, other: RoutingCandidate) -> bool:
-        """Whether ``one`` is chosen of the two, whatever else is said; False where that hangs on others."""
+        """Return whether ``one`` is certain to be chosen before ``other``; False if the policy does not use
+        plans.
+        """
         return self.uses_plans and self.key(one) <= self.key(other)
 
     def key(self, one: RoutingCandidate) -> tuple[int, str]:
-        """By which the least_loaded_cluster is chosen, where it goes by the plans."""
+        """Sort key of a candidate for policies that use plans."""
         at = one.start if self is RoutingPolicy.LEAST_LOADED else one.end
         return at + one.handicap, one.cluster

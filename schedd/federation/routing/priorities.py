@@ -1,7 +1,7 @@
-"""Load and Ordering: choosing a cluster by the work of equal or higher priority that waits there.
+"""Load and Ordering: cluster choice by the waiting work of equal or higher priority.
 
-After Pasquali, Baraglia, Capannini, Ricci and Laforenza, *A Multilevel Scheduler for Batch Jobs on Grids*,
-the meta-scheduler. Where the text leaves a number open, the choice made here is said beside it.
+After Pasquali, Baraglia, Capannini, Ricci and Laforenza, *A Multilevel Scheduler for Batch Jobs on Grids*
+(the meta-scheduler). Parameters that the paper leaves open are noted next to their constants.
 """
 
 from collections.abc import Sequence
@@ -20,16 +20,17 @@ __all__ = [
 ]
 
 LEVELS: Final = 8
-"""The highest priority; the paper names none."""
+"""Highest priority; the paper gives none."""
 _EQUAL: Final = 0.01
-"""Loads that differ by less than this share count as equal."""
+"""Loads within this relative difference are equal."""
 
 
 def deadline_value(margin: float, estimate: float, mean: float, levels: int = LEVELS) -> int:
-    """The term of a deadline: ``margin`` is from submission to the latest start, ``mean`` that of others.
+    """Return the deadline term. All times are in seconds.
 
-    Seconds. Each higher value covers half the margins of the next lower one; then a long job with little
-    slack for its length is raised, a short one with much is lowered. A hopeless job has the highest.
+    ``margin`` is the time from submission to the latest start, ``mean`` the mean margin of other jobs. Each
+    higher value covers half the margins of the next lower value. A long job with little slack is raised, a
+    short job with much slack is lowered. A job that cannot meet its deadline gets the highest value.
     """
     if margin < 0:
         return levels
@@ -44,32 +45,34 @@ def deadline_value(margin: float, estimate: float, mean: float, levels: int = LE
 
 
 def licence_value(kinds: int, of: int, levels: int = LEVELS) -> int:
-    """The term of licences: ``kinds`` that a job asks for, of so many kinds that there are."""
+    """Return the licence term for a job that requests ``kinds`` of the ``of`` licence kinds."""
     return min(levels - 1, floor(kinds * levels / of)) if of else 0
 
 
 def priority(*terms: int, levels: int = LEVELS) -> int:
-    """The mean of its terms, so that it stays one of 0 … ``levels``; their sum, as printed, would not."""
+    """Return the mean of the terms, within ``0 … levels``. The sum, as printed in the paper, would exceed
+    that range.
+    """
     return min(levels, max(0, round(sum(terms) / len(terms)))) if terms else 0
 
 
 def user_value(kind: str, levels: int = LEVELS) -> int:
-    """The term of a user's class: ``gold``, ``silver`` or another; the paper names no values."""
+    """Return the term of a user class, ``gold``, ``silver`` or other. The paper gives no values."""
     return {"gold": levels, "silver": levels // 2}.get(kind, 0)
 
 
 @dataclass(slots=True)
 class Backlog:
-    """Work that waits at a cluster, by priority: the paper's LOAD and COUNT of one cluster.
+    """Waiting work at a cluster by priority: LOAD and COUNT of the paper.
 
-    ``load[p]`` is the work, in cpu-seconds, of jobs of priority ``p`` or higher, ``count[p]`` their number.
+    ``load[p]`` is the work in cpu-seconds of jobs with priority ``p`` or higher, ``count[p]`` their number.
     """
 
     load: list[float] = field(default_factory=lambda: [0.0] * (LEVELS + 1))
     count: list[int] = field(default_factory=lambda: [0] * (LEVELS + 1))
 
     def add(self, work: float, priority: int, jobs: int = 1) -> None:
-        """A job comes, or goes: then both are negative."""
+        """Add jobs with this total work; negative values remove them."""
         for level in range(priority + 1):
             self.load[level] += work
             self.count[level] += jobs
@@ -78,10 +81,10 @@ class Backlog:
 def least_loaded_cluster(
     places: Sequence[tuple[str, int, Backlog]], level: int, draw: int, equal: float = _EQUAL
 ) -> str:
-    """The cluster for a job of priority ``level``: of name, cpus (0: not known) and backlog of each, of which
-    there is one at least_loaded_cluster.
+    """Return the cluster for a job of priority ``level``. ``places`` is not empty: name, cpus (0 if unknown)
+    and backlog.
 
-    The least work of this or a higher priority, per cpu; among equals the fewest such jobs, then ``draw``.
+    Criteria in order: least work per cpu of this or a higher priority, then fewest such jobs, then ``draw``.
     """
     loads = {name: backlog.load[level] / max(1, cpus) for name, cpus, backlog in places}
     lowest = min(loads.values())

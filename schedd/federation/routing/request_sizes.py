@@ -1,6 +1,6 @@
-"""Which of two jobs asks for no more than the other: it starts no later in the same plan.
+"""Partial order of requests by size: in the same plan, a smaller request starts no later than a larger one.
 
-So what a plan said of a smaller job bounds what it can say of a larger one, before it is asked.
+A plan's answer for a smaller request is therefore a lower bound for a larger request.
 """
 
 import re
@@ -13,23 +13,23 @@ from schedd.federation.routing.jobs import PlanQuestion
 __all__ = ["RequestSize", "is_no_larger", "request_size"]
 
 RequestSize = tuple[tuple[object, ...], tuple[int, ...]]
-"""What must be alike in two requests to compare them, and how much is asked for of what."""
+"""Parts of a request that must be equal for a comparison, and the requested amounts."""
 _COUNTED: Final = frozenset({"procs", "ncpus", "ngpus", "gpus", "ppn"})
 _DIGITS: Final = 18
-"""A count with more digits is none."""
+"""Maximum digits of a count."""
 _SIZES: Final = frozenset({"mem", "pmem", "vmem", "pvmem"})
 _UNITS: Final = re.compile(r"([1-9]\d{0,8})(:[^+#]*)?")
-"""One kind of units: what stands behind the first colon is of each."""
+"""A single chunk of units; the resources after the first colon are per unit."""
 
 
 def request_size(question: PlanQuestion) -> RequestSize:
-    """The size of what is asked for."""
+    """Return the size of a question's request."""
     alike, amounts = _size(question.resources)
     return (question.queue, question.user, question.tasks, *alike), amounts
 
 
 def is_no_larger(one: RequestSize, other: RequestSize) -> bool:
-    """Whether ``one`` asks for no more of anything than ``other``, and they can be compared."""
+    """Return whether the sizes are comparable and ``one`` requests no more of any resource than ``other``."""
     return one[0] == other[0] and all(a <= b for a, b in zip(one[1], other[1], strict=True))
 
 
@@ -52,7 +52,7 @@ def _size(resources: tuple[tuple[str, str], ...]) -> RequestSize:
 
 
 def _add(key: str, text: str, alike: list[object], amounts: list[int]) -> None:
-    """An amount where it is one that counts; else it must be alike."""
+    """Add the value as an amount if it is countable, otherwise as a part that must be equal."""
     amount: int | None = None
     try:
         if key == "walltime":

@@ -1,1 +1,1 @@
-"""The state of a federation at work, under one lock: what its log holds and what is seen of the clusters."""
+"""Federation state under one lock: the applied event log and the last known state of each cluster."""

@@ -1,4 +1,4 @@
-"""Bags of a federation at work: taken, shared out, taken back. Each is kept as a whole or not at all."""
+"""Operations on bags: submit, assign, cancel. Each operation is stored in full or not at all."""
 
 import secrets
 import threading
@@ -25,16 +25,19 @@ from schedd.federation.state.priority_lock import PriorityLock
 __all__ = ["BagOperations", "OffersOutdatedError"]
 
 _SETTLING_S: Final = 30
-"""For so long after a share was let go its cluster may not have planned it yet."""
+"""Seconds after a share's release until its cluster is sure to have planned it."""
 
 
 class OffersOutdatedError(Exception):
-    """Offers are void: a share of another bag is on its way to that cluster, and not in its plan yet."""
+    """The offers are outdated: a share of another bag is in transit to the cluster and not in its
+    plan yet.
+    """
 
 
 class BagOperations:
-    """All bags. Thread-safe. ``take`` keeps what a function makes of the moment and of the first number that
-    is free, while nothing else happens.
+    """Operations on bags. Thread-safe.
+
+    ``commit`` builds events from the current time and the first free number, and stores them atomically.
     """
 
     def __init__(
@@ -48,7 +51,7 @@ class BagOperations:
     ) -> None:
         self._expiry = settings.bags.expiry
         self.array = settings.bags.array
-        """Tasks in one array at most."""
+        """Maximum tasks in one array."""
         self._rules = settings.rules
         self._record = record
         self._clusters = clusters
@@ -56,24 +59,28 @@ class BagOperations:
         self._commit = commit
         self._now = now
         self.notes: dict[str, str] = {}
-        """Why tasks of bags have no share."""
+        """Reasons for unassigned tasks, by bag."""
 
     @property
     def wakeup(self) -> threading.Event:
-        """Rung when a bag or a share has changed."""
+        """Set when a bag or a share has changed."""
         return self._record.bag_wakeup
 
     @property
     def offers(self) -> IssuedOffers:
-        """Those that were told, and may be taken."""
+        """Issued offers."""
         return self._record.offers
 
     def create_offer(self, owner: str, asked: BagSpecification, **found: Any) -> BagOffer:
-        """An offer that nobody was told yet, of ``split``, ``ends``, ``plans``, ``offers`` and ``whys``."""
+        """Return a new offer that is not issued yet, with ``split``, ``ends``, ``plans``, ``offers`` and
+        ``whys``.
+        """
         return BagOffer(secrets.token_hex(8), owner, asked, expires=self._now() + self._expiry, **found)
 
     def issue_offer(self, offer: BagOffer) -> None:
-        """It may be taken from now on, also after a restart. Raises StoreError: then it is not to be told."""
+        """Store an offer so that it can be accepted, also after a restart. Raises StoreError; the offer must
+        then not be shown.
+        """
         with self._lock.request():
             self._record.commit_offer(offer, self._now())
 
@@ -89,10 +96,12 @@ class BagOperations:
         offer: str = "",
         only_if_planned: bool = False,
     ) -> Bag:
-        """Takes a bag with its shares, by cluster how many tasks; ``ends``: when these were said to end.
-        With a ``key`` that was used before it is that bag. ``alone``: not while another bag's share is
-        on its way to one of the clusters. ``offer``: which is taken by it. Raises OffersOutdatedError,
-        StoreError, and LookupError where somebody took that offer meanwhile.
+        """Submit a bag with its shares, the number of tasks by cluster. Return the existing bag for a known
+        ``key``.
+
+        ``ends`` are the offered ends by cluster. With ``only_if_planned``, no share of another bag may be in
+        transit to these clusters. ``offer`` is the name of the accepted offer. Raises OffersOutdatedError,
+        StoreError, and LookupError if the offer was accepted by another request meanwhile.
         """
         made: list[str] = []
 
@@ -128,8 +137,8 @@ class BagOperations:
     def assign_unassigned(
         self, name: str, tasks: Sequence[TaskRange], shares: Mapping[str, int], ends: Mapping[str, int]
     ) -> None:
-        """Gives tasks that have no share to other clusters; what has changed meanwhile is left for the next
-        time. Raises StoreError.
+        """Assign unassigned tasks to other clusters. Does nothing if they changed meanwhile. Raises
+        StoreError.
         """
 
         def make(now: int, number: int) -> Sequence[FederationEvent]:
@@ -143,20 +152,20 @@ class BagOperations:
         self._commit(make)
 
     def give_up(self, name: str, text: str) -> None:
-        """Nobody takes what has no share. Raises StoreError."""
+        """Mark the bag as failed because no cluster takes its unassigned tasks. Raises StoreError."""
 
         def make(now: int, _: int) -> Sequence[FederationEvent]:
             bag = self._record.bags[name]
             if bag.cancelled or bag.failed or not unassigned_tasks(bag, self._record.jobs):
                 return []
             left = count_tasks(unassigned_tasks(bag, self._record.jobs))
-            return [BagFailed(job=name, time=now, text=f"{left} tasks go nowhere: {text}")]
+            return [BagFailed(job=name, time=now, text=f"{left} tasks have no cluster: {text}")]
 
         self._commit(make)
 
     def cancel(self, name: str, by: str) -> Bag:
-        """Its owner does not want it any more: tasks that wait are taken back, those that run go on. Raises
-        StoreError and KeyError.
+        """Cancel the bag: waiting tasks are withdrawn, running tasks continue. Raises StoreError and
+        KeyError.
         """
 
         def make(now: int, _: int) -> Sequence[FederationEvent]:
@@ -176,7 +185,7 @@ class BagOperations:
         return self._record.bags[name]
 
     def _check_no_share_in_transit(self, clusters: Iterable[str], now: int) -> None:
-        """Raises OffersOutdatedError."""
+        """Raise OffersOutdatedError if another bag's share is in transit to any of the clusters."""
         for cluster in clusters:
             for name, number in self._record.jobs.attempts_at.get(cluster, ()):
                 job = self._record.jobs[name]
@@ -200,7 +209,7 @@ def _shares(
     now: int,
     number: int,
 ) -> list[JobSubmitted]:
-    """A job for each array; none has more than ``most`` tasks."""
+    """Return a job for each array; an array has at most ``most`` tasks."""
     found: list[JobSubmitted] = []
     for cluster, (first, end) in parts:
         for begin in range(first, end, most):

@@ -1,4 +1,4 @@
-"""Bookings of a federation at work: asked for, accepted otherwise, frozen, taken back."""
+"""Operations on bookings: request, accept an alternative, freeze, cancel."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +13,7 @@ from schedd.federation.bookings.events import (
     BookingCancelled,
     BookingEvent,
     BookingFrozen,
-    BookingTerms,
+    BookingRequested,
 )
 from schedd.federation.events import FederationEvent
 from schedd.federation.routing.jobs import ImpossibleError
@@ -26,7 +26,7 @@ _log = structlog.get_logger(__name__)
 
 
 class BookingOperations:
-    """All bookings. Thread-safe. ``take`` keeps events with a turn held."""
+    """Operations on bookings. Thread-safe. ``commit`` stores events while the lock is held."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class BookingOperations:
 
     @property
     def wakeup(self) -> threading.Event:
-        """Rung when a booking has changed."""
+        """Set when a booking has changed."""
         return self._record.booking_wakeup
 
     @property
@@ -52,8 +52,9 @@ class BookingOperations:
         return self._record.bookings
 
     def request(self, owner: str, name: str, asked: Mapping[str, Any]) -> FederationBooking:
-        """Takes a booking in, of what BookingTerms has beside these. The same name again, until that booking
-        is over, is that booking; another user's of that name is of no account. Raises StoreError.
+        """Create a booking with the fields of BookingRequested. Raises StoreError.
+
+        Return the existing booking if the owner has an open booking of this name.
         """
         with self._lock.request():
             known = self._bookings.named(name, owner)
@@ -63,24 +64,22 @@ class BookingOperations:
             number = str(self._record.number + 1)
             ready = asked["ready"] if asked["ready"] is not None else now
             self._commit(
-                [BookingTerms(job=number, time=now, owner=owner, name=name, **{**asked, "ready": ready})]
+                [BookingRequested(job=number, time=now, owner=owner, name=name, **{**asked, "ready": ready})]
             )
             return self._bookings[number]
 
     def accept(self, booking: str, by: str, cluster: str, start: int) -> FederationBooking:
-        """It is to begin then, at that cluster. Raises StoreError, and ImpossibleError unless it was
-        refused.
-        """
+        """Accept an alternative. Raises StoreError, and ImpossibleError unless the booking was refused."""
         return self._commit_checked(
             BookingAccepted(job=booking, time=self._now(), by=by, cluster=cluster, start=start)
         )
 
     def freeze(self, booking: str, by: str) -> FederationBooking:
-        """It is to stay where it is planned. Raises StoreError."""
+        """Keep the planned start of the booking. Raises StoreError."""
         return self._commit_checked(BookingFrozen(job=booking, time=self._now(), by=by))
 
     def cancel(self, booking: str, by: str) -> FederationBooking:
-        """Its owner does not want it any more. Raises StoreError, and ImpossibleError where it is over."""
+        """Cancel the booking. Raises StoreError, and ImpossibleError if it is over."""
         return self._commit_checked(BookingCancelled(job=booking, time=self._now(), by=by))
 
     def _commit_checked(self, event: BookingEvent) -> FederationBooking:
@@ -90,8 +89,8 @@ class BookingOperations:
             return self._bookings[event.job]
 
     def commit(self, events: Sequence[BookingEvent]) -> None:
-        """What came of a request or a look, all of one booking; what does not fit any more is dropped, with
-        what follows it. Raises StoreError.
+        """Store events of one booking. The first event that does not apply any more, and all after it, are
+        dropped. Raises StoreError.
         """
         with self._lock.request():
             trial = FederationBookings()
@@ -102,7 +101,7 @@ class BookingOperations:
                 try:
                     trial.apply(event)
                 except ImpossibleError as error:
-                    _log.info("too late", booking=event.job, what=event.type, why=str(error))
+                    _log.info("outdated event dropped", booking=event.job, what=event.type, why=str(error))
                     break
                 found.append(event)
             if found:

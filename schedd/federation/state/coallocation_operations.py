@@ -1,4 +1,4 @@
-"""Groups of a federation at work: taken, looked at, taken back."""
+"""Operations on co-allocations: submit, advance, cancel."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -28,11 +28,13 @@ __all__ = ["CoAllocationOperations"]
 
 _log = structlog.get_logger(__name__)
 _MAX_STEPS: Final = 4
-"""So often it is looked at once what follows from what was decided."""
+"""Maximum decision steps in one call."""
 
 
 class CoAllocationOperations:
-    """All groups. Thread-safe. ``take`` keeps events with a turn held, and does what follows."""
+    """Operations on co-allocations. Thread-safe. ``commit`` stores and applies events while the lock
+    is held.
+    """
 
     def __init__(
         self,
@@ -48,14 +50,17 @@ class CoAllocationOperations:
         self._commit = commit
         self._now = now
         self.notes: dict[str, str] = {}
-        """Why no start was found for groups that have none."""
+        """Reasons for the missing start, by co-allocation."""
         self.gap_searches = {"asked": 0, "found": 0}
-        """Since this daemon leads: how often plans were asked whether a waiting group could end earlier, and
-        how often it could. Local jobs have their choice of each hole first."""
+        """Counts since this daemon leads: searches for an earlier end of a waiting co-allocation, and
+        successful ones.
+
+        Local jobs can use each gap first.
+        """
 
     @property
     def wakeup(self) -> threading.Event:
-        """Rung when a group, or what is seen of a cluster, has changed."""
+        """Set when a co-allocation or a cluster's state has changed."""
         return self._record.coallocation_wakeup
 
     @property
@@ -65,7 +70,7 @@ class CoAllocationOperations:
     def submit(
         self, owner: str, parts: tuple[Mapping[str, Any], ...], options: Mapping[str, Any], key: str = ""
     ) -> CoAllocation:
-        """Takes a group; with a ``key`` that was used before, it is that group. Raises StoreError."""
+        """Submit a co-allocation. Return the existing one for a known ``key``. Raises StoreError."""
         with self._lock.request():
             known = self._coallocations.by_key.get((owner, key)) if key else None
             if known is not None:
@@ -82,14 +87,16 @@ class CoAllocationOperations:
             return self._coallocations[event.job]
 
     def cancel(self, group: str, by: str) -> CoAllocation:
-        """Its owner does not want it any more. Raises StoreError and KeyError."""
+        """Cancel the co-allocation. Raises StoreError and KeyError."""
         with self._lock.request():
             if not self._coallocations[group].over and not self._coallocations[group].cancelled:
                 self._commit([CoAllocationCancelled(job=group, time=self._now(), by=by)])
             return self._coallocations[group]
 
     def advance(self, name: str, looks: Mapping[str, ClusterView]) -> CoAllocation:
-        """What is seen becomes events, and what follows is decided; the group then. Raises StoreError."""
+        """Apply the observed cluster states and decide the next steps. Return the new state. Raises
+        StoreError.
+        """
         with self._lock.request():
             now = self._now()
             self._commit(observe_components(self._coallocations[name], self.rules, looks, now))
@@ -100,16 +107,16 @@ class CoAllocationOperations:
             return self._coallocations[name]
 
     def commit(self, events: Sequence[CoAllocationEvent]) -> None:
-        """What came of a request; what does not fit any more is dropped. Raises StoreError."""
+        """Store the events that follow from a request; outdated events are dropped. Raises StoreError."""
         with self._lock.request():
             for event in events:
                 try:
                     self._coallocations.check(event)
                 except ImpossibleError as error:
-                    _log.info("too late", group=event.job, what=event.type, why=str(error))
+                    _log.info("outdated event dropped", group=event.job, what=event.type, why=str(error))
                 else:
                     self._commit([event])
 
     def refuse_component(self, group: str, copy: int, text: str) -> None:
-        """A cluster's schedd refuses a part's job as it is. Raises StoreError."""
+        """Store that a cluster's schedd refuses a component job. Raises StoreError."""
         self.commit([ComponentRefused(job=group, time=self._now(), copy=copy, text=text)])

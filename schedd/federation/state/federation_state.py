@@ -1,7 +1,7 @@
-"""The federation at work: its log, its jobs, what it sees of the clusters; under one lock.
+"""Federation state: event log, jobs, and the last known state of each cluster, under one lock.
 
-Nothing is applied before it is durable, nothing is asked of a cluster before what it follows from is. Whoever
-takes over reads the log and asks for the same again.
+Events are stored before they are applied, and applied before any request to a cluster follows from them.
+After a failover the new leader reads the log and sends the same requests again.
 """
 
 import threading
@@ -48,25 +48,28 @@ __all__ = ["ClusterReport", "FederationState"]
 
 _log = structlog.get_logger(__name__)
 _MAX_QUESTIONS: Final = 200
-"""Questions to one cluster in one round."""
+"""Maximum questions to one cluster in one round."""
 _REBALANCE_BATCH: Final = 500
-"""Waiting jobs in one round of which it is looked whether they should move."""
+"""Waiting jobs examined for a move in one round."""
 _MAX_EQUAL_JOBS: Final = 100
-"""Of these, so many alike in one turn."""
+"""Equal jobs examined under one lock."""
 _FAMILY_NAMES: Final = {"torque": "TORQUE", "openpbs": "OpenPBS"}
 _MAX_KINDS: Final = 20
-"""Kinds of jobs for which more clusters are asked in one turn."""
+"""Maximum classes of equal jobs that get more cluster queries in one round."""
 _SLOW_S: Final = 1
-"""For a job that is not decided after this, more clusters are asked each second: one of them may hang."""
+"""A job undecided for longer than this gets more cluster queries each second, because a queried cluster may
+hang.
+"""
 _MAX_STEPS: Final = 4
-"""So often it is looked at once what follows from what was decided."""
+"""Maximum observe/decide iterations."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterReport:
-    """What was found of one cluster; ``away``: why it is passed over. ``transfers`` None: nothing was found.
+    """Result of polling a cluster. ``away`` is the reason why it is unusable; ``transfers`` is None without
+    an answer.
 
-    They are all that there are if they are the ``whole``, else those that changed.
+    ``transfers`` are complete if ``whole`` is set, otherwise only the changed ones.
     """
 
     away: str = ""
@@ -76,11 +79,11 @@ class ClusterReport:
     counts: Mapping[str, int] = field(default_factory=dict)
     generation: int = 0
     family: str = ""
-    """What its schedd says of its server: ``torque`` or ``openpbs``; empty: nothing."""
+    """Server family reported by the cluster's schedd, ``torque`` or ``openpbs``; may be empty."""
 
 
 class FederationState:
-    """All clusters under one federation. Thread-safe."""
+    """Federation state: event log, jobs, and the last known state of each cluster. Thread-safe."""
 
     def __init__(
         self,
@@ -96,7 +99,7 @@ class FederationState:
         self._clock = clock
         self._lock = PriorityLock()
         self._move_guard = threading.Lock()
-        """Held by the one thread that looks whether waiting jobs should move."""
+        """Held by the one thread that examines waiting jobs for moves."""
         self._record = record = LoggedState(settings, log, clock)
         self.jobs, self.coallocations, self.bags = record.jobs, record.coallocations, record.bags
         self.bookings = record.bookings
@@ -104,7 +107,7 @@ class FederationState:
         routing = settings.routing
         self._plan_offers = {name: PlanOffers(routing.poll, routing.again) for name in settings.clusters}
         self.generations: dict[str, int] = {}
-        """By cluster, the version of its plan that was last seen."""
+        """Last known plan version by cluster."""
         self.clusters: dict[str, ClusterStatus] = {
             name: ClusterStatus(
                 "it was not asked yet",
@@ -120,7 +123,7 @@ class FederationState:
         self.job_counts: dict[str, Mapping[str, int]] = {}
         self.wakeups = {name: threading.Event() for name in settings.clusters}
         self.coallocation_operations = CoAllocationOperations(
-            settings.group_rules, record, self._lock, self._commit, self._now
+            settings.coallocation_rules, record, self._lock, self._commit, self._now
         )
         self.bag_operations = BagOperations(
             settings, record, self._lock, self.clusters, self.commit_new, self._now
@@ -130,14 +133,14 @@ class FederationState:
         )
         self.licence_leases = LicenceLeases(record, self._lock, self.clusters, self._now)
         self._unwanted: dict[str, set[str]] = {name: set() for name in settings.clusters}
-        """By cluster, copies there of which the log wants none: they are asked back."""
+        """Transfers by cluster that are to be withdrawn because the log does not want them."""
         self._drop_guard = threading.Lock()
         self._decided_at = 0
         self._load = compute_loads(self.jobs, self.clusters, self._rules)
         self._outdated_loads: set[str] = set()
-        """Clusters of whose jobs some stand otherwise than when the load there was reckoned."""
+        """Clusters with job states that changed after the last load computation."""
         self._next_check = {name: 0 for name in self.jobs.open if self.jobs[name].waits}
-        """Waiting jobs, by when it was last looked whether they should move: the longest ago first."""
+        """Waiting jobs by the time of their last examination for a move, oldest first."""
         for name in self.jobs.unsettled:
             self._request_offers(self.jobs[name], new=True)
 
@@ -146,15 +149,15 @@ class FederationState:
 
     @property
     def now(self) -> int:
-        """The present second."""
+        """Current time in seconds."""
         return self._now()
 
     # ---- users ------------------------------------------------------------------------------------
 
     def submit(self, owner: str, submission: Mapping[str, Any], **more: Any) -> FederationJob:
-        """Takes a job; with a ``key`` that was used before, it is that job. Raises StoreError.
+        """Submit a job. Return the existing job for a known ``key``. Raises StoreError.
 
-        Where all clusters have said what they offer for such a job, it is routed before this returns.
+        If all clusters have answered for an equal job, the job is routed before this method returns.
         """
         with self._lock.request():
             key: str = more.get("key", "")
@@ -178,7 +181,7 @@ class FederationState:
             return self.jobs[event.job]
 
     def cancel(self, job: str, by: str) -> FederationJob:
-        """Its owner does not want it any more. Raises StoreError and KeyError."""
+        """Cancel the job. Raises StoreError and KeyError."""
         with self._lock.request():
             if not self.jobs[job].over and not self.jobs[job].cancelled:
                 self._commit([JobCancelled(job=job, time=self._now(), by=by)])
@@ -186,24 +189,25 @@ class FederationState:
             return self.jobs[job]
 
     def backlog(self, cluster: str) -> Backlog:
-        """Of the federation's own jobs: what waits there, by priority."""
+        """Return the waiting work of the federation's own jobs at the cluster, by priority."""
         with self._lock.request():
             known = self._load.backlog.get(cluster)
             return Backlog(list(known.load), list(known.count)) if known is not None else Backlog()
 
     def cluster_users(self, owner: str) -> Mapping[str, str]:
-        """By cluster, whom the owner is there."""
+        """Return the owner's user names by cluster."""
         with self._lock.request():
             return self._users[owner]
 
     def attempt_statuses(self, job: FederationJob) -> Mapping[int, TransferStatus]:
-        """By attempt, what its cluster said last of it."""
+        """Return the last known statuses of the job's attempts, by attempt number."""
         return attempt_statuses(self.clusters, self._rules, job)
 
     def commit_new(self, make: Callable[[int, int], Sequence[FederationEvent]]) -> None:
-        """Keeps what ``make`` makes of the moment and of the first number that is free, all of it or
-        nothing, and does what follows. Nothing else happens meanwhile. Raises StoreError, and what ``make``
-        raises.
+        """Store and apply the events that ``make`` returns for the current time and the first free number.
+
+        All events are stored, or none, and no other change comes between. Raises StoreError and the errors of
+        ``make``.
         """
         with self._lock.request():
             taken = self._commit(make(self._now(), self._record.number + 1))
@@ -212,13 +216,13 @@ class FederationState:
     # ---- clusters ---------------------------------------------------------------------------------
 
     def unsupported_reason(self, cluster: str, resources: Mapping[str, str]) -> str:
-        """Why a cluster's server does not understand what a job asks for; empty: it may."""
+        """Return why the cluster's server cannot take these resources; empty if it can."""
         return self.settings.clusters[cluster].unsupported_reason(resources) or self.clusters[
             cluster
         ].unsupported_reason(resources)
 
     def pending_actions(self, cluster: str) -> list[TransferAction]:
-        """What is to be asked of a cluster now."""
+        """Return the requests to send to a cluster."""
         with self._lock.background():
             wanted = list(pending_actions(self.jobs, self._rules, cluster))
             known = {one.transfer for one in wanted}
@@ -226,16 +230,18 @@ class FederationState:
             return [*wanted, *(TransferAction(cluster, "withdraw", transfer, "", 0) for transfer in back)]
 
     def due_questions(self, cluster: str, generation: int | None = None) -> list[PlanQuestion]:
-        """What its plan is to be asked now that it is of this generation; None: what it was never asked."""
+        """Return the questions to a cluster's plan of this generation; without one, the questions never
+        asked.
+        """
         plan_offers = self._plan_offers[cluster]
-        if generation is None:  # a job waits for it
+        if generation is None:  # a new job waits for the answers
             with self._lock.request():
                 return plan_offers.unanswered_questions(_MAX_QUESTIONS)
         with self._lock.background():
             return plan_offers.due_questions(generation, self._now(), _MAX_QUESTIONS)
 
     def store_answers(self, cluster: str, answers: Mapping[PlanQuestion, tuple[PlanOffer, int]]) -> None:
-        """What its plan said, each with the generation that said it."""
+        """Store a plan's answers, each with the generation of the answering plan."""
         with self._lock.request():
             self._plan_offers[cluster].store_answers(answers, self._now())
             waiting = [name for name in self.jobs.unsettled if self.jobs[name].active is None]
@@ -244,10 +250,10 @@ class FederationState:
             self._request_more_offers(name for name in waiting if self._resource_key(name) in said)
 
     def apply_report(self, cluster: str, report: ClusterReport) -> bool:
-        """Takes in what was found; False where the database fails: then it is to be told again as a whole.
+        """Apply the result of polling a cluster. Return False if the log cannot be written; the next report
+        must be complete.
 
-        What was found, what is kept of it and what follows from that are turns of their own: a request waits
-        for one commit at most.
+        The lock is released between the steps, so that a request waits for at most one commit.
         """
         with self._lock.background():
             now = self._now()
@@ -264,14 +270,14 @@ class FederationState:
                         break
                     names |= dict.fromkeys(event.job for event in taken)
             except StoreError as error:
-                _log.error("the log cannot be written; nothing is done", why=str(error))
+                _log.error("the log cannot be written; no action follows", why=str(error))
                 return False
             if now != self._decided_at or turned:
                 self._decided_at = now
                 names |= self.jobs.unsettled
         with self._lock.background():
             self._settle_safely(list(names))
-            # Some cluster is slow: who waits for more than a moment hears more of the others each second.
+            # Jobs that wait because a cluster is slow get more offers each second.
             slow = [name for name in names if self._undecided_since(name) < now - _SLOW_S]
             self._request_more_offers(slow, more=True)
         self._drop_old()
@@ -281,8 +287,8 @@ class FederationState:
     def _update_cluster(
         self, cluster: str, report: ClusterReport, now: int
     ) -> tuple[bool, Iterable[str] | None]:
-        """What is seen of a cluster from now on; whether it went away or came back, and the transfers that
-        changed, None for all.
+        """Store the state of a cluster. Return whether it became usable or unusable, and the changed
+        transfers (None: all).
         """
         before = self.clusters[cluster]
         away = report.away or ("it does not answer" if report.transfers is None else "")
@@ -322,38 +328,36 @@ class FederationState:
         return turned, None if whole else changed
 
     def _find_unwanted(self, cluster: str, rows: Mapping[str, TransferStatus], *, whole: bool) -> None:
-        """Find copies at a cluster of which the log wants none, among those of which something changed."""
+        """Update the unwanted transfers at a cluster from the changed rows."""
         before = self._unwanted[cluster]
         found = set(find_unwanted(self.jobs, self.coallocations, self._rules.name, rows))
         self._unwanted[cluster] = found if whole else (before - rows.keys()) | found
         for transfer in sorted(found - before):
             _log.warning(
-                "a cluster has a copy that is not wanted there; it is asked back",
+                "a cluster has an unwanted transfer, which is withdrawn",
                 cluster=cluster,
                 transfer=transfer,
                 phase=rows[transfer].phase,
             )
 
     def _consider_moves(self) -> None:
-        """Looks whether some of the waiting jobs should move: kind by kind, each in a turn of its own, so
-        that no request waits for all of it.
-        """
+        """Examine waiting jobs for moves, in classes of equal jobs. The lock is released between classes."""
         if not self._move_guard.acquire(blocking=False):
-            return  # another cluster's thread is at it
+            return  # another thread examines the jobs
         try:
             with self._lock.background():
                 kinds = self._rebalance_batches(self._now())
             for names in kinds:
                 with self._lock.background():
                     job = self.jobs.by_id.get(names[0])
-                    if job is not None:  # each cluster is asked of such jobs once
+                    if job is not None:  # one question for the whole class
                         self._request_offers(job, new=False)
                     self._settle_safely(names)
         finally:
             self._move_guard.release()
 
     def _drop_old(self) -> None:
-        """Drops what is old, now and then: each step in a turn of its own."""
+        """Remove old items if due. The lock is released between steps."""
         if not self._record.is_drop_due(self._now()) or not self._drop_guard.acquire(blocking=False):
             return
         try:
@@ -362,27 +366,27 @@ class FederationState:
                 with self._lock.background():
                     more = next(steps, self) is None
         except StoreError as error:
-            _log.error("the log cannot be written; what is old stays", why=str(error))
+            _log.error("the log cannot be written; old items remain", why=str(error))
         finally:
             self._drop_guard.release()
 
     def apply_refusal(self, action: TransferAction, text: str) -> None:
-        """The cluster's schedd refuses a submission as it is. Raises StoreError."""
+        """Store that a cluster's schedd refuses a submission. Raises StoreError."""
         seen = {action.transfer: TransferStatus("refused", text=text)}
         with self._lock.request():
             self._commit(observe_transfers(self.jobs, self._rules, action.cluster, seen, self._now(), seen))
             self._settle([action.job])
 
-    # ---- with the lock held -----------------------------------------------------------------------
+    # ---- internal methods; the lock is held -------------------------------------------------------
 
     def _settle_safely(self, names: Sequence[str]) -> None:
         try:
             self._settle(names)
         except StoreError as error:
-            _log.error("the log cannot be written; nothing is done", why=str(error))
+            _log.error("the log cannot be written; no action follows", why=str(error))
 
     def _settle(self, names: Iterable[str]) -> None:
-        """Makes the choices that are to be made for these jobs, and what follows from them at once."""
+        """Decide for these jobs, and repeat for the consequences."""
         now = self._now()
         for _ in range(_MAX_STEPS):
             events = self._decide(self.jobs, now, names)
@@ -400,11 +404,11 @@ class FederationState:
         return job.submitted if job is not None and not job.attempts else 1 << 40
 
     def _first_choice(self, event: JobSubmitted) -> Sequence[FederationEvent]:
-        """The choice for a job that comes, if all offers are known: both are kept in one go, since it is the
-        disk that a decision waits for. What the load is taken to be then, the next look puts right if the log
-        cannot be written.
+        """Return the choice for a new job if all offers are known, so that both are stored in one commit.
+
+        If the commit fails, the load is wrong until the next poll.
         """
-        if "users" in event.submission:  # whom he is where counts when it is kept
+        if "users" in event.submission:  # its user names take effect only when stored
             return ()
         tried = FederationJobs()
         tried.apply(event)
@@ -412,14 +416,14 @@ class FederationState:
         return self._decide(tried, event.time, [event.job])
 
     def _decide(self, jobs: FederationJobs, now: int, names: Iterable[str]) -> Sequence[FederationEvent]:
-        """The choices for these jobs; the load that they make is reckoned anew by the next look."""
+        """Return the decisions for these jobs. Their load is recomputed at the next poll."""
         events = decide(jobs, self._rules, self.clusters, now, self._users, names, self._load)
         self._outdated_loads |= {one.cluster for one in events if isinstance(one, ClusterChosen)}
         return events
 
     def _commit(self, events: Sequence[FederationEvent]) -> Sequence[FederationEvent]:
-        """Keeps events and applies them, and rings who has to do with them; returns those that could be.
-        Raises StoreError: none is kept.
+        """Store and apply events, and wake the workers concerned. Return the applied events. Raises
+        StoreError if none was stored.
         """
         taken = self._record.commit(events)
         for event in taken:
@@ -433,7 +437,7 @@ class FederationState:
                     self.wakeups[cluster].set()
             if isinstance(event, AttemptReleased):
                 self._next_check[event.job] = event.time
-        if self._record.changed_owners:  # they are somebody else there: plans were not asked of him
+        if self._record.changed_owners:  # repeat the questions for the new user names
             for name in self.jobs.unsettled:
                 if self.jobs[name].owner in self._record.changed_owners:
                     self._request_offers(self.jobs[name], new=True)
@@ -441,8 +445,10 @@ class FederationState:
         return taken
 
     def _request_offers(self, job: FederationJob, *, new: bool, more: bool = False) -> None:
-        """Lets the clusters that could take the job say what they offer; of one that is bound it is known. Of
-        a ``new`` job first those that can be best for it; ``more``: others, too, though some are to answer.
+        """Register the job's questions at the possible clusters; a job with a fixed cluster has none.
+
+        For a ``new`` job only the most promising clusters are queried first; with ``more``, further ones
+        follow although answers are outstanding.
         """
         if job.bound:
             return
@@ -460,7 +466,7 @@ class FederationState:
                 self.wakeups[cluster].set()
 
     def _request_more_offers(self, names: Iterable[str], *, more: bool = False) -> None:
-        """Lets more clusters answer for jobs that are not decided yet; of jobs alike one speaks for all."""
+        """Query more clusters for undecided jobs, once for each class of equal jobs."""
         kinds: dict[tuple[object, ...], FederationJob] = {}
         for name in names:
             job = self.jobs.by_id.get(name)
@@ -470,7 +476,7 @@ class FederationState:
             self._request_offers(job, new=True, more=more)
 
     def _rebalance_batches(self, now: int) -> list[list[str]]:
-        """Waiting jobs of which it is to be looked now whether they should move, by kinds."""
+        """Return waiting jobs that are due for examination, in batches of equal jobs."""
         routing = self.settings.routing
         found: dict[tuple[object, ...], list[str]] = {}
         for name, last in list(islice(self._next_check.items(), _REBALANCE_BATCH)):
@@ -490,7 +496,7 @@ class FederationState:
         ]
 
     def _family_mismatch(self, cluster: str, family: str) -> str:
-        """What is wrong where the settings name another family of servers than the cluster does."""
+        """Return a description if the settings name another server family than the cluster reports."""
         wanted = self.settings.clusters[cluster].family
         if not family or family == wanted:
             return ""
@@ -510,6 +516,6 @@ class FederationState:
 
 
 def _load_state(seen: TransferStatus | None) -> str:
-    """What of it the load of its cluster depends on."""
+    """Return the part of a transfer's state that affects the cluster's load."""
     state = seen.state if seen is not None else ""
     return state if state in ("", "running") else "waits"

@@ -1,4 +1,4 @@
-"""Licences that a federation at work lends to its clusters."""
+"""Leases of floating licences to the member clusters."""
 
 from collections.abc import Callable, Mapping
 
@@ -15,7 +15,7 @@ _log = structlog.get_logger(__name__)
 
 
 class LicenceLeases:
-    """All licences. Thread-safe."""
+    """Licence leases of the running federation. Thread-safe."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class LicenceLeases:
         self._now = now
 
     def pending_grants(self, cluster: str) -> list[LicenceGrant]:
-        """What a cluster is to be told of the licences now; what is raised is kept. Raises StoreError."""
+        """Return the grants for a cluster. Raised bounds are committed first. Raises StoreError."""
         with self._lock.background():
             reachable = [name for name, seen in self._clusters.items() if not seen.away]
             found = self._record.licences.pending_grants(cluster, reachable, self._now())
@@ -38,12 +38,12 @@ class LicenceLeases:
             return found
 
     def record_use(self, grant: LicenceGrant, lent: LicenceUse) -> None:
-        """A cluster has answered. Raises StoreError."""
+        """Store a cluster's answer. Raises StoreError."""
         with self._lock.background():
             self._record.commit_leases(self._record.licences.apply_answer(grant, lent, self._now()))
 
     def record_refusal(self, grant: LicenceGrant, why: str) -> None:
-        """A cluster does not take a licence from us. Raises StoreError."""
+        """Store that a cluster rejects a licence. Raises StoreError."""
         with self._lock.background():
             self._record.commit_leases(self._record.licences.apply_refusal(grant, why, self._now()))
         _log.warning("a licence is not lent", cluster=grant.cluster, licence=grant.licence, why=why)

@@ -1,6 +1,5 @@
-"""What the log holds, applied: jobs, groups, bags, bookings, licences.
-
-Nothing is applied before it is durable.
+"""State built from the event log: jobs, co-allocations, bags, bookings, licences. Events are committed before
+they are applied.
 """
 
 import threading
@@ -13,7 +12,7 @@ from schedd.federation.bags.bags import Bags
 from schedd.federation.bags.events import BagEvent, BagOffered, BagSubmitted
 from schedd.federation.bags.issued_offers import BagOffer, IssuedOffers, offer_from_event
 from schedd.federation.bookings.bookings import FederationBookings
-from schedd.federation.bookings.events import BookingEvent, BookingTerms
+from schedd.federation.bookings.events import BookingEvent, BookingRequested
 from schedd.federation.cluster_users import ClusterUsers
 from schedd.federation.coallocation.coallocations import CoAllocations
 from schedd.federation.coallocation.events import CoAllocationEvent, CoAllocationSubmitted
@@ -28,17 +27,17 @@ __all__ = ["LoggedState"]
 
 _log = structlog.get_logger(__name__)
 _KEPT_S: Final = 7 * 86_400
-"""For how long what became of a job can be asked after."""
+"""Settled items remain available for this long."""
 _DROP_INTERVAL_S: Final = 3_600
-"""How often those that are older are dropped."""
+"""Interval between removals of old items."""
 _DROP_BATCH: Final = 250
-"""So many jobs, groups or offers are looked at in one step of that."""
+"""Jobs, co-allocations or offers in one removal step."""
 _BAG_DROP_BATCH: Final = 10
-"""So many bags, each with its shares."""
+"""Bags, with their shares, in one removal step."""
 
 
 class LoggedState:
-    """Of one federation; read from its log first. Used by one thread at a time."""
+    """Logged state of one federation, read from the log at construction. Not thread-safe."""
 
     def __init__(self, settings: FederationSettings, log: FederationLog, clock: Callable[[], float]) -> None:
         self._log = log
@@ -50,9 +49,9 @@ class LoggedState:
         self.licences = LicencePools(settings.licences, settings.clusters)
         self.users = ClusterUsers(settings)
         self.changed_owners: dict[str, None] = {}
-        """Owners whose token named other users than before, until somebody has looked."""
+        """Owners with new user names in their token, until their open questions are repeated."""
         self.number = 0
-        """The last that was given to a job, a group, a bag or a booking."""
+        """Highest number of a job, co-allocation, bag or booking."""
         self.coallocation_wakeup = threading.Event()
         self.bag_wakeup = threading.Event()
         self.booking_wakeup = threading.Event()
@@ -68,14 +67,16 @@ class LoggedState:
             try:
                 self._apply(event)
             except ImpossibleError as error:
-                # Nothing was ever done upon it: whoever wrote it could not apply it, either.
-                _log.error("the log holds what cannot have been; it is passed over", why=str(error))
+                # No action followed from it, because its writer could not apply it either.
+                _log.error("the log contains an impossible event, which is ignored", why=str(error))
         self.changed_owners.clear()
         for _ in self.drop_old(int(clock())):
-            pass  # nobody waits yet
+            pass  # no request waits yet
 
     def commit(self, events: Sequence[FederationEvent]) -> Sequence[FederationEvent]:
-        """Keeps events and applies them; returns those that could be. Raises StoreError: none is kept."""
+        """Append events to the log and apply them. Return the applied events. Raises StoreError if none was
+        stored.
+        """
         possible = self._applicable(events)
         self._log.append(possible)
         for event in possible:
@@ -85,7 +86,7 @@ class LoggedState:
         return possible
 
     def commit_leases(self, events: Sequence[LicenceLeased]) -> None:
-        """Keeps leases of licences and applies them. Raises StoreError: none is kept."""
+        """Append licence leases to the log and apply them. Raises StoreError if none was stored."""
         if events:
             self._log.append(events)
         for event in events:
@@ -93,14 +94,14 @@ class LoggedState:
             _log.info("leased", cluster=event.cluster, licence=event.licence, copies=event.copies)
 
     def commit_offer(self, offer: BagOffer, now: int) -> None:
-        """Keeps an offer that is to be told. Raises StoreError: it is not kept, and not to be told."""
+        """Store an offer before it is issued. Raises StoreError; the offer must then not be issued."""
         self._log.append([offer.event(now)])
         self.offers.add(offer)
         _log.info("bag_offered", offer=offer.id)
 
     def drop_old(self, now: int) -> Iterator[None]:
-        """Drops now and then what nobody asks after any more, a little in each step; what a step drops goes
-        from the log in one transaction. Steps raise StoreError.
+        """Remove old items in small steps, if a removal is due. Each step is one transaction and may raise
+        StoreError.
         """
         if not self.is_drop_due(now):
             return
@@ -126,18 +127,20 @@ class LoggedState:
             self._log.replace_leases(self.licences.lease_events(now))
 
     def is_drop_due(self, now: int) -> bool:
-        """Whether it is time to drop what is old."""
+        """Return whether a removal of old items is due."""
         return now - self._dropped_at >= _DROP_INTERVAL_S
 
     def _forget(self, old: Sequence[str]) -> None:
-        """The newest stays in the log: its number is not to be given again."""
+        """Delete events of dropped items, except the newest number, which must not be assigned again."""
         gone = [name for name in old if int(name) != self.number]
         if gone:
             self._log.delete_events(gone)
 
     def _applicable(self, events: Sequence[FederationEvent]) -> list[FederationEvent]:
-        """Those that can follow what was and one another. Others are a defect: they are said loudly and kept
-        nowhere, since a log that holds one could not be followed again. It concerns that job alone.
+        """Return the events that can follow the state and each other.
+
+        An impossible event is a defect: it is logged as an error and not stored, because a log with such an
+        event could not be replayed. The following events of the same job are left out, too.
         """
         jobs, groups, bags, bookings, bad = (
             FederationJobs(),
@@ -164,7 +167,7 @@ class LoggedState:
                 tried.apply(event)  # type: ignore[arg-type]
             except ImpossibleError as error:
                 bad.add(event.job)
-                _log.error("cannot be, and is left out", what=event.type, job=event.job, why=str(error))
+                _log.error("an impossible event was left out", what=event.type, job=event.job, why=str(error))
             else:
                 found.append(event)
         return found
@@ -178,7 +181,7 @@ class LoggedState:
             self._claim(event.owner, event.submission)
             if event.offer:
                 self.offers.mark_accepted(event.offer, event.job)
-        elif isinstance(event, BookingTerms):
+        elif isinstance(event, BookingRequested):
             self._claim(event.owner, {"users": event.users} if event.users is not None else {})
         if isinstance(event, CoAllocationEvent):
             self.coallocations.apply(event)
@@ -200,12 +203,12 @@ class LoggedState:
         self.bag_wakeup.set()
 
     def _claim(self, owner: str, submission: Mapping[str, Any]) -> None:
-        """Follow what the token said that came with a submission, if one did."""
+        """Store the user names of a submission's ID token, if it has any."""
         if "users" in submission and self.users.update_claim(owner, submission["users"]):
             self.changed_owners[owner] = None
 
 
 def _slices(names: Iterable[str], size: int) -> Iterator[list[str]]:
-    """The names as they are now, so many at a time."""
+    """Return a snapshot of the names in batches."""
     known = list(names)
     return (known[first : first + size] for first in range(0, len(known), size))

@@ -1,4 +1,4 @@
-"""Who comes next: one at a time, requests before looks."""
+"""Mutual exclusion with two priorities: requests before background work."""
 
 import threading
 from collections import deque
@@ -9,13 +9,14 @@ from typing import Final
 __all__ = ["PriorityLock"]
 
 _MAX_REQUESTS_IN_A_ROW: Final = 20
-"""So many requests go before a look that waits; then it has its turn, whatever else waits."""
+"""Requests that may overtake a waiting background thread; it is next after these."""
 
 
 class PriorityLock:
-    """A lock that is handed over in order: to *requests*, whose answer somebody waits for, before *looks* of
-    the threads of a hundred clusters, which would make a long queue before each request. No look waits for
-    ever: after twenty requests in a row it is next. Not reentrant.
+    """Lock with first-in, first-out order within two priorities. Not reentrant.
+
+    *Requests*, for which a user waits, go before *background* work of the cluster threads; a hundred of these
+    would otherwise form a long queue. Background work cannot starve: it is next after 20 requests in a row.
     """
 
     def __init__(self) -> None:
@@ -27,13 +28,13 @@ class PriorityLock:
 
     @property
     def waiting(self) -> tuple[int, int]:
-        """How many requests and how many looks wait now."""
+        """Number of waiting requests and waiting background threads."""
         with self._guard:
             return len(self._requests), len(self._background)
 
     @contextmanager
     def request(self) -> Iterator[None]:
-        """A turn that waits for the one that is held now and for other requests alone."""
+        """Hold the lock with high priority."""
         self._acquire(self._requests)
         try:
             yield
@@ -42,7 +43,7 @@ class PriorityLock:
 
     @contextmanager
     def background(self) -> Iterator[None]:
-        """A turn that waits until no request does, or twenty have gone before it."""
+        """Hold the lock with low priority: after all requests, or after 20 requests in a row."""
         self._acquire(self._background)
         try:
             yield
@@ -57,7 +58,7 @@ class PriorityLock:
             mine = threading.Lock()
             mine.acquire()
             queue.append(mine)
-        mine.acquire()  # until it is handed over: nobody can take it in between
+        mine.acquire()  # released by the previous holder, so that no thread can barge in
 
     def _release(self) -> None:
         with self._guard:

@@ -1,1 +1,1 @@
-"""The threads that talk to clusters: one for each, one for all groups, one for all bags, one for bookings."""
+"""Threads that talk to clusters: one for each cluster, and one each for co-allocations, bags and bookings."""

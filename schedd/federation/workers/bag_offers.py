@@ -1,4 +1,4 @@
-"""Asks the clusters' plans by when they would end how many tasks of a bag."""
+"""Queries to the clusters' plans for bag offers: how many tasks end by when."""
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,15 +22,19 @@ __all__ = [
 ]
 
 OFFER_PERCENTAGES: Final = tuple(range(5, 101, 5))
-"""Per cent of a bag that clusters are asked for. The thesis has five as an example; a plan is gone through
-once for all of them, and with more of them shares fit the deadline better."""
+"""Sizes of the queried offers, in percent of a bag.
+
+The thesis gives five as an example. A plan answers all of them in one pass, and finer steps let the shares
+fit the deadline better.
+"""
 _AT_ONCE: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
 class BagOffers:
-    """The offers, by cluster the version of the plan, and why there is no offer. ``never``: who can run not
-    even one task.
+    """Offers of the clusters, plan versions by cluster, and the reasons for missing offers.
+
+    ``never`` are clusters that can never run a single task.
     """
 
     offers: list[ClusterOffer] = field(default_factory=list)
@@ -40,7 +44,7 @@ class BagOffers:
 
 
 def offered_task_counts(tasks: int) -> tuple[int, ...]:
-    """Of a bag of so many: the numbers of tasks for which clusters are asked, ascending."""
+    """Return the numbers of tasks to query, ascending."""
     return tuple(sorted({max(1, tasks * part // 100) for part in OFFER_PERCENTAGES}))
 
 
@@ -52,7 +56,9 @@ def collect_offers(
     sizes: Mapping[str, Sequence[int]],
     connect: ClientFactory = connect_cluster,
 ) -> BagOffers:
-    """Each of the clusters in ``sizes`` for its numbers of tasks; ``users``: whom the owner is where."""
+    """Query each cluster in ``sizes`` for its numbers of tasks. ``users`` are the owner's user names by
+    cluster.
+    """
     found = BagOffers()
     if not sizes:
         return found
@@ -116,14 +122,14 @@ def _add_answer(
 def split_offers(
     federation: FederationState, answers: BagOffers, tasks: int, deadline: int, balance: SharingRule
 ) -> TaskSplit | None:
-    """How so many tasks are shared by these offers. Raises ValueError where a balance lacks what it needs."""
+    """Return the distribution of the tasks. Raises ValueError if the rule needs undisclosed data."""
     power = {name: float(seen.cpus) for name, seen in federation.clusters.items() if seen.cpus}
     load = {name: float(counts.get("planned", 0)) for name, counts in federation.job_counts.items() if counts}
     return split_tasks(answers.offers, tasks, deadline, balance, power, load)
 
 
 def share_ends(offers: Sequence[ClusterOffer], split: TaskSplit) -> dict[str, int]:
-    """By cluster, when its share has ended: by its smallest offer that is as large."""
+    """Return the end of each share, from the cluster's smallest sufficient offer."""
     found: dict[str, int] = {}
     for name, share in split.shares.items():
         ends = (one.end for one in offers if one.provider == name and one.tasks >= share)

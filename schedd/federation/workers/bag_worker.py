@@ -1,6 +1,6 @@
-"""Does for bags what is to be done: shares out anew what a cluster refused.
+"""Worker for bags: reassigns the tasks of refused shares.
 
-One thread for all bags. The shares are jobs of the federation, and go their way as those do.
+One thread serves all bags. The shares are jobs of the federation and are transferred by the cluster workers.
 """
 
 import threading
@@ -26,7 +26,7 @@ _log = structlog.get_logger(__name__)
 
 
 class BagWorker(ThreadedWork):
-    """The work for all bags, in one thread."""
+    """Worker thread for all bags."""
 
     def __init__(
         self,
@@ -41,12 +41,12 @@ class BagWorker(ThreadedWork):
         self._clock = clock
         self._connect = connect
         self._asked: dict[str, float] = {}
-        """By bag, when plans were asked for it last."""
+        """Time of the last query by bag."""
         self._reported_ends: dict[str, int] = {}
-        """By share, when its bag was said to end as a whole."""
+        """Bag end that was last reported to the share's cluster, by share."""
 
     def run(self) -> None:
-        """Rounds until it is to stop."""
+        """Process all bags in rounds until stopped."""
         while not self._stopping.is_set():
             self._federation.bag_operations.wakeup.clear()
             for name in list(self._federation.bags.open):
@@ -55,14 +55,14 @@ class BagWorker(ThreadedWork):
                 try:
                     self.process(name)
                 except StoreError as error:
-                    _log.error("a bag was not tended", bag=name, why=str(error))
-                except Exception as error:  # the others are tended all the same
+                    _log.error("a bag was not processed", bag=name, why=str(error))
+                except Exception as error:  # continue with the others
                     self._failures.note(error)
             self._federation.bag_operations.wakeup.wait(self._federation.settings.routing.poll)
             self._stopping.wait(0.05)
 
     def process(self, name: str) -> None:
-        """Everything that can be done for one bag now. Raises StoreError."""
+        """Do all pending work of one bag. Raises StoreError."""
         federation = self._federation
         bag = federation.bags[name]
         left = unassigned_tasks(bag, federation.jobs)
@@ -78,7 +78,7 @@ class BagWorker(ThreadedWork):
             self._report_bag_ends(federation.bags[name])
 
     def _report_bag_ends(self, bag: Bag) -> None:
-        """Tells each cluster when the bag ends over all of them, where that is news (Netto, algorithm 7)."""
+        """Report a changed end of the whole bag to each of its clusters (Netto, algorithm 7)."""
         federation = self._federation
         shares = []
         for job in (federation.jobs[name] for name in bag.shares):
@@ -97,11 +97,11 @@ class BagWorker(ThreadedWork):
                 with self._connect(chosen, federation.cluster_tokens[active.cluster]) as client:
                     client.report_bag_end(transfer_name(federation.settings.rules, job, active), whole)
             except ClientError as error:
-                _log.info("not told", cluster=active.cluster, bag=bag.id, why=str(error))
-            self._reported_ends[job.id] = whole  # one that was not told is when that changes
+                _log.info("the bag end was not reported", cluster=active.cluster, bag=bag.id, why=str(error))
+            self._reported_ends[job.id] = whole  # after a failure the next change is reported
 
     def _assign_rest(self, bag: Bag) -> None:
-        """Asks the plans of those that did not refuse it, and shares out what they take."""
+        """Query the clusters that did not refuse the bag, and assign the remaining tasks."""
         federation = self._federation
         left = unassigned_tasks(bag, federation.jobs)
         refused = _refusing_clusters(bag, federation)
@@ -124,7 +124,7 @@ class BagWorker(ThreadedWork):
         most = min(tasks, sum(offered.values()))
         if most:
             split = split_offers(federation, found, most, bag.deadline, _usable_rule(bag, federation))
-            assert split is not None, "they offer as much"
+            assert split is not None, "the offers cover this number of tasks"
             federation.bag_operations.assign_unassigned(
                 bag.id, left, split.shares, share_ends(found.offers, split)
             )
@@ -139,7 +139,9 @@ class BagWorker(ThreadedWork):
 
 
 def _usable_rule(bag: Bag, federation: FederationState) -> SharingRule:
-    """As it was asked for, where what that needs is still told."""
+    """Return the requested sharing rule, or a simpler one if clusters do not disclose the data that
+    it needs.
+    """
     balance = SharingRule(bag.balance)
     clusters = bag.clusters or tuple(federation.settings.clusters)
     if balance in (SharingRule.POWER, SharingRule.LOAD) and not all(
@@ -152,7 +154,7 @@ def _usable_rule(bag: Bag, federation: FederationState) -> SharingRule:
 
 
 def _refusing_clusters(bag: Bag, federation: FederationState) -> dict[str, str]:
-    """Clusters whose servers took a share of the bag not, and why."""
+    """Return the clusters with a server that refused a share, with the reason."""
     found: dict[str, str] = {}
     for name in bag.shares:
         job = federation.jobs[name]
@@ -162,7 +164,7 @@ def _refusing_clusters(bag: Bag, federation: FederationState) -> dict[str, str]:
 
 
 def _specification(bag: Bag, tasks: int) -> BagSpecification:
-    """So many of its tasks."""
+    """Return the bag's request for this number of tasks."""
     return BagSpecification(
         resources=dict(bag.submission["resources"]),
         walltime=int(bag.submission["walltime"]),

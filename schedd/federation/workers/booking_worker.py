@@ -1,6 +1,6 @@
-"""Does for bookings what is to be done: asks the clusters' plans, books, confirms, gives back, looks.
+"""Worker for bookings: queries plans, books, confirms, cancels, and polls the bookings.
 
-One thread for all bookings. A cluster that did not answer is asked again a little later.
+One thread serves all bookings. A cluster that did not answer is retried after a backoff.
 """
 
 import threading
@@ -44,21 +44,21 @@ __all__ = ["BookingWorker"]
 
 _log = structlog.get_logger(__name__)
 _AT_ONCE: Final = 16
-"""Questions to clusters at once."""
+"""Maximum parallel requests."""
 _AGAIN_S: Final = 3.0
-"""Until a cluster that did not answer is asked again."""
+"""Minimum backoff for a cluster that did not answer."""
 _RARER: Final = 4
-"""After so many times as long as it took to fail, if that is later."""
+"""The backoff is at least this multiple of the duration of the failed request."""
 _FOR_NOW: Final = ("not-ready", "too-much", "no-token", "unknown-cluster")
-"""Refusals that are about the cluster's schedd, and not about the booking."""
+"""Temporary refusals by a cluster's schedd, unrelated to the booking."""
 _GONE: Final = ("unknown-booking", "not-now")
 
 BookingRows = Mapping[str, Mapping[str, Any]]
-"""A cluster's bookings, by name."""
+"""A cluster's bookings by name."""
 
 
 class BookingWorker(ThreadedWork):
-    """The work for all bookings, in one thread."""
+    """Worker thread for all bookings."""
 
     def __init__(
         self,
@@ -73,13 +73,13 @@ class BookingWorker(ThreadedWork):
         self._clock = clock
         self._connect = connect
         self._backoff_until: dict[str, float] = {}
-        """By cluster that did not answer: when it is asked again."""
+        """Retry time by cluster."""
         self._request_started: dict[str, float] = {}
-        """By cluster, when it was asked last."""
+        """Start time of the last request by cluster."""
         self._look_at = 0.0
 
     def run(self) -> None:
-        """Rounds until it is to stop."""
+        """Process all bookings in rounds until stopped."""
         while not self._stopping.is_set():
             self._federation.booking_operations.wakeup.clear()
             self.round()
@@ -87,8 +87,8 @@ class BookingWorker(ThreadedWork):
             self._stopping.wait(0.05)
 
     def round(self) -> None:
-        """Everything that can be done now: what is seen of bookings, then what is to be asked for each; first
-        for those that somebody waits for.
+        """Poll the bookings, then do all pending work of each; bookings without a confirmed place
+        come first.
         """
         federation = self._federation
         bookings = [federation.bookings[name] for name in list(federation.bookings.open)]
@@ -108,15 +108,15 @@ class BookingWorker(ThreadedWork):
                 federation.booking_operations.commit(observe_booking(one, rules, rows, now))
                 self.process(one.id)
             except StoreError as error:
-                _log.error("a booking was not tended", booking=one.id, why=str(error))
-            except Exception as error:  # the others are tended all the same
+                _log.error("a booking was not processed", booking=one.id, why=str(error))
+            except Exception as error:  # continue with the others
                 self._failures.note(error)
 
     def process(self, name: str) -> None:
-        """All that is to be asked for one booking now. Raises StoreError."""
+        """Send all pending requests of one booking. Raises StoreError."""
         federation = self._federation
         answers: dict[str, WindowOffer] = {}
-        for _ in range(len(federation.settings.clusters) + 2):  # one that declines leads to the next
+        for _ in range(len(federation.settings.clusters) + 2):  # a declined attempt leads to the next one
             booking = federation.bookings.by_id.get(name)
             if booking is None:
                 return
@@ -141,13 +141,13 @@ class BookingWorker(ThreadedWork):
         )
 
     def _in_backoff(self, cluster: str) -> bool:
-        """Whether it is not to be asked now: it did not answer a moment ago."""
+        """Return whether the cluster is in backoff."""
         return self._clock() < self._backoff_until.get(cluster, 0.0)
 
-    # ---- what is seen -----------------------------------------------------------------------------
+    # ---- polling ----------------------------------------------------------------------------------
 
     def _poll(self, bookings: Sequence[FederationBooking]) -> dict[str, BookingRows]:
-        """What the clusters where some are placed say of all that they have; those that do not answer are
+        """Return the bookings of each cluster that has placed ones. Clusters without an answer are
         left out.
         """
         if self._clock() < self._look_at:
@@ -173,14 +173,14 @@ class BookingWorker(ThreadedWork):
 
     def _handle_failure(self, cluster: str, what: str, error: ClientError) -> None:
         now = self._clock()
-        # One that hangs must not hold up the others for more than a part of the time.
+        # Bound the share of time that a hanging cluster takes from the others.
         self._backoff_until[cluster] = now + max(_AGAIN_S, _RARER * (now - self._request_started[cluster]))
-        _log.info("not now", cluster=cluster, what=what, why=str(error))
+        _log.info("request failed, will be repeated", cluster=cluster, what=what, why=str(error))
 
-    # ---- which cluster is next --------------------------------------------------------------------
+    # ---- next cluster -----------------------------------------------------------------------------
 
     def _next_event(self, booking: FederationBooking, answers: dict[str, WindowOffer]) -> BookingEvent | None:
-        """The next cluster to be tried, or the refusal; ``answers`` of plans that were asked are kept."""
+        """Return the next attempt or the refusal. Answers of the plans are stored in ``answers``."""
         rules, now = self._federation.booking_operations.rules, self._now()
         places = self._readiness(booking)
         names = [name for name in eligible_clusters(booking, places, now, rules) or () if name not in answers]
@@ -210,7 +210,7 @@ class BookingWorker(ThreadedWork):
         return found
 
     def _query_plan(self, booking: FederationBooking, cluster: str, user: str) -> WindowOffer | None:
-        """What its plan says; None: it did not answer, and is asked again in a moment."""
+        """Return the plan's answer, or None if the cluster must be queried again."""
         federation, now = self._federation, self._now()
         late = now - booking.since >= federation.booking_operations.rules.patience
         if self._in_backoff(cluster) and not late:
@@ -245,10 +245,10 @@ class BookingWorker(ThreadedWork):
         )
         return WindowOffer(start, candidate)
 
-    # ---- what is asked for ------------------------------------------------------------------------
+    # ---- requests ---------------------------------------------------------------------------------
 
     def _perform(self, booking: FederationBooking, call: BookingCall) -> None:
-        """One request; what fails is asked for again, as long as it is wanted. Raises StoreError."""
+        """Send one request. A failed request is repeated while it is pending. Raises StoreError."""
         if call.cluster not in self._federation.settings.clusters:
             self._settle_removed_cluster(booking, call)
             return
@@ -304,7 +304,7 @@ class BookingWorker(ThreadedWork):
             )
 
     def _settle_removed_cluster(self, booking: FederationBooking, call: BookingCall) -> None:
-        """The cluster is not one of the federation any more: nothing can be asked of it."""
+        """Complete the call for a cluster that is not in the settings any more."""
         take = self._federation.booking_operations.commit
         about: dict[str, Any] = {"job": booking.id, "time": self._now(), "attempt": call.attempt}
         if call.kind == "unbook":

@@ -1,4 +1,4 @@
-"""Asks one cluster, round after round: what is to be done there, what became of it, what its plan offers."""
+"""Worker for one cluster: sends pending requests, polls transfers, and queries the plan."""
 
 import threading
 import time
@@ -23,30 +23,30 @@ __all__ = ["ClientFactory", "ClusterWorker", "connect_cluster"]
 
 _log = structlog.get_logger(__name__)
 _OF_THE_JOB: Final = ("invalid", "too-hard", "bad-request", "too-large")
-"""Refusals that are about the job, and not about who asks or when."""
+"""Refusals caused by the job itself."""
 _ACTIONS: Final = 60
-"""Requests in one round: what is learnt of the cluster is not to wait for more."""
+"""Maximum requests in one round, so that polling is not delayed."""
 _AT_ONCE: Final = 6
-"""Of these, so many at once: the schedd keeps what came together in one go."""
+"""Maximum parallel requests; the schedd commits concurrent requests together."""
 _SOON_S: Final = 0.25
-"""Until the next look while something is under way there."""
+"""Poll interval while a step is pending at the cluster."""
 _AGAIN_S: Final = 3.0
-"""Until what was asked for, and does not show, is asked for again."""
+"""Interval after which a request without visible effect is repeated."""
 _LEND_S: Final = 30.0
-"""Between two looks at who has how many licences, at the longest."""
+"""Maximum interval between renewals of licence leases."""
 _WHOLE_S: Final = 600.0
-"""Between two looks at all transfers, and not only at those that changed."""
+"""Interval between complete polls of all transfers."""
 
 ClientFactory = Callable[[ClusterSettings, str], Client]
 
 
 def connect_cluster(settings: ClusterSettings, token: str) -> Client:
-    """A client of the cluster's schedd. Raises ConfigError."""
+    """Return a client of the cluster's schedd. Raises ConfigError."""
     return Client(Endpoint(settings.url, token, settings.cluster), timeout=settings.timeout)
 
 
 class ClusterWorker(ThreadedWork):
-    """The work for one cluster, in a thread of its own. One that hangs holds up no other."""
+    """Worker thread for one cluster. A hanging cluster delays no other cluster."""
 
     def __init__(
         self,
@@ -65,16 +65,16 @@ class ClusterWorker(ThreadedWork):
         self._connect = connect
         self._client: Client | None = None
         self._sent_at: dict[tuple[str, str], float] = {}
-        """By transfer and step, when it was asked for."""
+        """Time of the last request, by (transfer, step)."""
         self._look_at = 0.0
         self._whole_at = self._lend_at = 0.0
         self._after: tuple[int, int] | None = None
-        """Generation and time of the plan that was looked at last."""
+        """Generation and time of the last polled plan."""
         self._known = False
-        """Whether its server was read, so that what its plan says can be believed."""
+        """Whether the server was read completely, so that the plan's answers are valid."""
 
     def run(self) -> None:
-        """Rounds until it is to stop."""
+        """Process the cluster in rounds until stopped."""
         wakeup = self._federation.wakeups[self.cluster]
         while not self._stopping.is_set():
             wakeup.clear()
@@ -88,7 +88,7 @@ class ClusterWorker(ThreadedWork):
         self._drop()
 
     def round(self) -> None:
-        """One round: what its plan was never asked, what is to be done there, and now and then a look."""
+        """One round: ask new questions, send pending requests, and poll if due."""
         poll = self._federation.settings.routing.poll
         try:
             self._answer_questions(self._federation.due_questions(self.cluster))
@@ -124,10 +124,10 @@ class ClusterWorker(ThreadedWork):
             self._client.close()
             self._client = None
 
-    # ---- what is to be done there ------------------------------------------------------------------
+    # ---- requests ----------------------------------------------------------------------------------
 
     def _act(self) -> bool:
-        """Asks for what is to be done; whether there was anything new."""
+        """Send pending requests. Return whether there were any."""
         now = time.monotonic()
         wanted = {(one.transfer, one.kind): one for one in self._federation.pending_actions(self.cluster)}
         self._sent_at = {name: at for name, at in self._sent_at.items() if name in wanted}
@@ -161,14 +161,15 @@ class ClusterWorker(ThreadedWork):
                 except StoreError as failed:
                     _log.error("the log cannot be written", why=str(failed))
             elif error.kind in ("not-now", "unknown-transfer"):
-                _log.info("not now", cluster=self.cluster, transfer=action.transfer, why=error.detail)
+                name, why = action.transfer, error.detail
+                _log.info("request refused, will be repeated", cluster=self.cluster, transfer=name, why=why)
             else:
                 raise
 
-    # ---- what is learnt of it ----------------------------------------------------------------------
+    # ---- polling -----------------------------------------------------------------------------------
 
     def _poll(self) -> None:
-        """Its state, the transfers that changed, and its answers to what was asked of an older plan."""
+        """Poll the cluster's state and changed transfers, and repeat questions to a changed plan."""
         client, federation, chosen = self._open(), self._federation, self._settings
         view = client.cluster()
         generation = view["generation"]
@@ -192,7 +193,7 @@ class ClusterWorker(ThreadedWork):
             ),
         )
         self._after = (generation, view["as_of"]) if kept else None
-        # Before its server is read as a whole a plan says of jobs that they can never run: that is no answer.
+        # Before the server is read completely, the plan rejects jobs as impossible: ignore such answers.
         self._known = bool(view["nodes"]) and not view["stale"] and not view.get("arriving")
         self._answer_questions(federation.due_questions(self.cluster, generation))
         if kept and federation.settings.licences and time.monotonic() >= self._lend_at:
@@ -200,7 +201,7 @@ class ClusterWorker(ThreadedWork):
             self._renew_leases(client)
 
     def _renew_leases(self, client: Client) -> None:
-        """Its parts of the licences."""
+        """Renew the cluster's licence leases."""
         try:
             for grant in self._federation.licence_leases.pending_grants(self.cluster):
                 try:
@@ -224,9 +225,7 @@ class ClusterWorker(ThreadedWork):
         answers: dict[PlanQuestion, tuple[PlanOffer, int]] = {}
         done: set[PlanQuestion] = set()
         for one in questions:
-            if (
-                done and wakeup.is_set()
-            ):  # jobs wait for what was never asked, and not for what is asked again
+            if done and wakeup.is_set():  # new questions go before repeated ones
                 first = [new for new in federation.due_questions(self.cluster) if new not in done]
                 if first:
                     answers |= {new: self._answer(client, new) for new in first}
@@ -240,7 +239,7 @@ class ClusterWorker(ThreadedWork):
             federation.store_answers(self.cluster, answers)
 
     def _answer(self, client: Client, question: PlanQuestion) -> tuple[PlanOffer, int]:
-        """What its plan says of a job, and the generation of that plan."""
+        """Query the plan. Return the offer and the plan's generation."""
         resources, queue, user, tasks = question
         cannot = self._federation.unsupported_reason(self.cluster, dict(resources))
         if cannot:
@@ -251,7 +250,7 @@ class ClusterWorker(ThreadedWork):
         except Refused as error:
             if error.kind not in _OF_THE_JOB:
                 raise
-            # One that took too long may be answered the next time.
+            # A question that took too long may succeed later.
             never = error.kind != "too-hard"
             return PlanOffer(None, None, "; ".join(error.places) or error.detail, never), -1
         start = found.get("expected_start") or found["planned_start"]
@@ -264,7 +263,7 @@ class ClusterWorker(ThreadedWork):
 
 
 def _unusable_reason(view: ClusterView) -> str:
-    """Why nothing is sent there now; empty where there is no reason."""
+    """Return why the cluster cannot take jobs now; empty if it can."""
     if view["stale"]:
         return f"its plan may be out of date: {view['stale']}"
     if not view["nodes"]:
@@ -275,5 +274,5 @@ def _unusable_reason(view: ClusterView) -> str:
 
 
 def _transfer_status(one: Any) -> TransferStatus:
-    """What an older schedd does not tell is as if there were nothing of it."""
+    """Return the status of a row. Fields that an older schedd does not send keep their defaults."""
     return TransferStatus(**{name: one[name] for name in TransferStatus.__dataclass_fields__ if name in one})

@@ -1,6 +1,6 @@
-"""Does for groups what is to be done: asks the clusters' plans, books, confirms, submits, releases.
+"""Worker for co-allocations: queries plans, books, confirms, submits, releases.
 
-One thread for all groups. What is seen of transfers comes from the threads that poll the clusters.
+One thread serves all co-allocations. Transfer statuses come from the cluster workers.
 """
 
 import threading
@@ -52,23 +52,23 @@ _Item = TypeVar("_Item")
 _Answer = TypeVar("_Answer")
 _log = structlog.get_logger(__name__)
 _AT_ONCE: Final = 16
-"""Questions to clusters at once."""
+"""Maximum parallel requests."""
 _SOON_S: Final = 0.5
-"""Between two rounds while a group is about to start."""
+"""Interval between rounds while a co-allocation is about to start."""
 _LIVE: Final = ("flexible", "frozen", "open")
 _GONE: Final = ("unknown-transfer", "unknown-booking")
 
 
 @dataclass(slots=True)
 class _PlanningState:
-    """When the plans were last asked for a group, and why nothing was found."""
+    """Time and plan versions of the last search for a common start."""
 
     asked: float = 0.0
     generation: tuple[int, ...] = ()
 
 
 class CoAllocationWorker(ThreadedWork):
-    """The work for all groups, in one thread."""
+    """Worker thread for all co-allocations."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class CoAllocationWorker(ThreadedWork):
         self._cleared: dict[tuple[str, int], set[int]] = {}
 
     def run(self) -> None:
-        """Rounds until it is to stop."""
+        """Process all co-allocations in rounds until stopped."""
         while not self._stopping.is_set():
             self._federation.coallocation_operations.wakeup.clear()
             names = list(self._federation.coallocations.open)
@@ -94,7 +94,7 @@ class CoAllocationWorker(ThreadedWork):
                 self._process_safely(name, plan=False)
             for name in names:
                 self._process_safely(name)
-                for other in self._urgent():  # asking plans takes a while: nobody misses his moment by it
+                for other in self._urgent():  # a search takes time; serve urgent ones in between
                     self._process_safely(other, plan=False)
             poll = self._federation.settings.routing.poll
             self._federation.coallocation_operations.wakeup.wait(
@@ -108,12 +108,12 @@ class CoAllocationWorker(ThreadedWork):
         try:
             self.process(name, plan=plan)
         except (StoreError, ImpossibleError) as error:
-            _log.error("a group was not tended", group=name, why=str(error))
-        except Exception as error:  # the others are tended all the same
+            _log.error("a co-allocation was not processed", group=name, why=str(error))
+        except Exception as error:  # continue with the others
             self._failures.note(error)
 
     def _urgent(self) -> list[str]:
-        """Groups that start soon, or are about to."""
+        """Return the co-allocations that start soon."""
         soon = self._now() + 2 * self._federation.coallocation_operations.rules.lead
         groups = [self._federation.coallocations[name] for name in list(self._federation.coallocations.open)]
         return [
@@ -123,8 +123,8 @@ class CoAllocationWorker(ThreadedWork):
         ]
 
     def process(self, name: str, *, plan: bool = True) -> None:
-        """Everything that can be done for one group now; without its ``plan``: clusters are not asked where
-        it could start. Raises StoreError.
+        """Do all pending work of one co-allocation; search for a start only with ``plan``. Raises
+        StoreError.
         """
         federation = self._federation
         group = federation.coallocation_operations.advance(
@@ -134,7 +134,7 @@ class CoAllocationWorker(ThreadedWork):
             self._planned.pop(name, None)
         elif plan and not group.cancelled and group.proposed is None:
             self._plan(group)
-        for _ in range(len(group.parts) + 1):  # one booking leads to the next
+        for _ in range(len(group.parts) + 1):  # a booked place leads to the next one
             group = federation.coallocations[name]
             asked = list(pending_calls(group, federation.coallocation_operations.rules, self._now()))
             if not asked:
@@ -149,17 +149,17 @@ class CoAllocationWorker(ThreadedWork):
         return int(self._clock())
 
     def _query_clusters(self, query: Callable[[_Item], _Answer], of: Sequence[_Item]) -> list[_Answer]:
-        """Clusters are asked side by side; the answers in order."""
+        """Call ``query`` for each item in parallel. Return the answers in order."""
         with ThreadPoolExecutor(min(_AT_ONCE, len(of))) as pool:
             return list(pool.map(query, of))
 
     def _client(self, cluster: str) -> Client:
         return connect_cluster(self._federation.settings.clusters[cluster], self._tokens[cluster])
 
-    # ---- what is seen -----------------------------------------------------------------------------
+    # ---- polling ----------------------------------------------------------------------------------
 
     def _cluster_views(self, group: CoAllocation) -> dict[str, ClusterView]:
-        """What is seen of the clusters where the group is, or is to be."""
+        """Return the states of the co-allocation's clusters."""
         federation = self._federation
         committed = group.committed
         wanted = {copy.cluster for copy in group.component_jobs}
@@ -183,10 +183,10 @@ class CoAllocationWorker(ThreadedWork):
         except ClientError:
             return None
 
-    # ---- where it can start ----------------------------------------------------------------------
+    # ---- search for a common start ----------------------------------------------------------------
 
     def _plan(self, group: CoAllocation) -> None:
-        """Looks for a common start: the first, or an earlier one than it has."""
+        """Search for a common start: the first, or an earlier one than the current."""
         federation, rules = self._federation, self._federation.coallocation_operations.rules
         now = self._now()
         moving = group.committed is not None
@@ -223,7 +223,7 @@ class CoAllocationWorker(ThreadedWork):
         after: int,
         ends_before: int | None,
     ) -> CommonStart | None:
-        """The earliest common start that the plans have for the group."""
+        """Return the earliest common start in the clusters' plans."""
         bounds: dict[str, Any] = {"ends_before": ends_before, "first": int(group.id)}
         if not group.options.units:
             return find_common_start(
@@ -248,14 +248,16 @@ class CoAllocationWorker(ThreadedWork):
     def _allowed(
         self, group: CoAllocation, users: Mapping[str, str], *, moving: bool
     ) -> dict[int, tuple[str, ...]]:
-        """By part, the clusters that are asked: those that answer, where its owner has a user, and that did
-        not refuse it; one that waits keeps its clusters unless it may be mapped anew.
+        """Return the possible clusters by component: reachable, with a user name of the owner, and without an
+        earlier refusal.
+
+        Without ``remap``, a waiting co-allocation keeps its clusters.
         """
         seen, without = self._federation.clusters, excluded_placements(group)
         fixed: dict[int, str] = {}
         if moving and not group.options.remap and group.committed is not None:
             fixed = {place.part: place.cluster for place in group.committed.places}
-            if group.options.units:  # pieces that it does not have are nowhere
+            if group.options.units:  # unused components have no cluster
                 fixed = dict.fromkeys(range(len(group.parts)), "") | fixed
         found = {}
         for i, part in enumerate(group.parts):
@@ -292,7 +294,9 @@ class CoAllocationWorker(ThreadedWork):
         return f"no moment was found at which all parts can start{': ' + words if words else ''}"
 
     def _too_few(self, group: CoAllocation) -> list[str]:
-        """That no clusters have so many cores as a group wants that is divided, where all tell how many."""
+        """Return a message if the clusters together have too few cores for a divided request and all disclose
+        their cores.
+        """
         options = group.options
         if not options.units:
             return []
@@ -310,7 +314,7 @@ class CoAllocationWorker(ThreadedWork):
         asked: Iterable[tuple[str, tuple[int, ...], int]],
         after: int,
     ) -> dict[tuple[str, tuple[int, ...]], int | None]:
-        """When parts could start together at a cluster, for as long as is booked for them."""
+        """Return the earliest starts of components together at a cluster, for the booked duration."""
         questions = list(asked)
         if not questions:
             return {}
@@ -328,7 +332,7 @@ class CoAllocationWorker(ThreadedWork):
         asked: Iterable[tuple[str, int, int]],
         after: int,
     ) -> dict[tuple[str, int], int | None]:
-        """When so many units could start at a cluster, for as long as is booked for them."""
+        """Return the earliest starts of units at a cluster, for the booked duration."""
         questions = list(asked)
         if not questions:
             return {}
@@ -368,7 +372,7 @@ class CoAllocationWorker(ThreadedWork):
         resources: Mapping[str, str],
         after: int,
     ) -> int | None:
-        """When the cluster's plan has room for these resources, not before a moment."""
+        """Return the earliest start of the resources in the cluster's plan, not before ``after``."""
         rules, before = self._federation.coallocation_operations.rules, group.committed
         own: list[str] = []
         if before is not None:
@@ -388,14 +392,14 @@ class CoAllocationWorker(ThreadedWork):
                     bookings=own,
                 )
         except ClientError as error:
-            _log.info("a plan was not asked", cluster=cluster, group=group.id, why=str(error))
+            _log.info("a plan could not be queried", cluster=cluster, group=group.id, why=str(error))
             return None
         return answer["planned_start"]
 
-    # ---- what is asked for ------------------------------------------------------------------------
+    # ---- requests ---------------------------------------------------------------------------------
 
     def _perform(self, group: CoAllocation, call: CoAllocationCall) -> None:
-        """One request; what fails is asked for again the next time, as long as it is wanted."""
+        """Send one request. A failed request is repeated while it is pending."""
         if call.cluster not in self._federation.settings.clusters:
             self._settle_removed_cluster(group, call)
             return
@@ -405,7 +409,13 @@ class CoAllocationWorker(ThreadedWork):
         except Refused as error:
             self._handle_refusal(group, call, error)
         except ClientError as error:
-            _log.info("not now", cluster=call.cluster, what=call.kind, name=call.name, why=str(error))
+            _log.info(
+                "request failed, will be repeated",
+                cluster=call.cluster,
+                what=call.kind,
+                name=call.name,
+                why=str(error),
+            )
 
     def _carry_out(self, client: Client, group: CoAllocation, call: CoAllocationCall) -> None:
         now, take = self._now(), self._federation.coallocation_operations.commit
@@ -450,7 +460,7 @@ class CoAllocationWorker(ThreadedWork):
             )
 
     def _record_withdrawn_booking(self, group: CoAllocation, call: CoAllocationCall) -> None:
-        """A round is cleared when all its bookings are given back."""
+        """Record a cancelled booking. A round is cleared once all its bookings are cancelled."""
         done = self._cleared.setdefault((group.id, call.number), set())
         done.add(call.part)
         if done >= {place.part for place in group.rounds[call.number - 1].places}:
@@ -460,7 +470,7 @@ class CoAllocationWorker(ThreadedWork):
             )
 
     def _settle_removed_cluster(self, group: CoAllocation, call: CoAllocationCall) -> None:
-        """The cluster is not one of the federation any more: nothing can be asked of it."""
+        """Complete the call for a cluster that is not in the settings any more."""
         if call.kind == "unbook":
             self._record_withdrawn_booking(group, call)
         elif call.kind == "withdraw":
