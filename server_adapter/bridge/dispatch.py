@@ -21,6 +21,7 @@ from server_adapter.bridge.server import Outcome, Server
 _log = logging.getLogger(__name__)
 
 _FIRST_SHARE = 0.1  # of the longest wait for a busy node
+_BURST_PAUSE_S = 0.3  # between two runs of one burst
 _SETTLING = 2.0  # seconds until a run whose answer was lost is looked for
 
 
@@ -60,10 +61,15 @@ class Dispatcher:
         self._rules = rules
         self._clock = clock
         self._sleep = sleep
-        self.requesting = 0
-        """Decisions for which the server is being asked now."""
+        self._requesting = 0
+        self._requested_at = float("-inf")
         self._rate = Rate(rules.per_second, burst=max(1, int(rules.per_second)))
         self._node_rates = NodeRates(rules.per_node, burst=max(1, int(rules.per_node)))
+
+    @property
+    def busy(self) -> bool:
+        """Whether runs are being requested, or were a moment ago: in a burst more follow at once."""
+        return self._requesting > 0 or time.monotonic() - self._requested_at < _BURST_PAUSE_S
 
     async def run(self, run: Run) -> Outcome:
         """Carries out one decision; never raises for anything that the server or the network does."""
@@ -77,7 +83,7 @@ class Dispatcher:
             self._journal.see_term(run.term)
             await self._keep_rates(run)
             lost, tried = "", Outcome(False)
-            self.requesting += 1
+            self._requesting += 1
             try:
                 tried = await self._server.run(run, lambda: self._journal.ask(run.job_id, _name(run)))
             except ServerRefusedError as error:
@@ -88,7 +94,8 @@ class Dispatcher:
             except (ServerUnreachableError, ProtocolError) as error:
                 lost = str(error)
             finally:
-                self.requesting -= 1
+                self._requesting -= 1
+                self._requested_at = time.monotonic()
             if lost:
                 return await self._find_out(run, lost)
             if not tried.busy or attempt == self._rules.busy_retries:

@@ -40,7 +40,7 @@ from server_adapter.bridge.journal import Journal, JournalError
 from server_adapter.bridge.rates import Pace
 from server_adapter.bridge.reservations import Reservations
 from server_adapter.bridge.runs import Runs
-from server_adapter.bridge.server import Server
+from server_adapter.bridge.server import ReadScope, Server
 from server_adapter.bridge.shadow import Shadow
 from server_adapter.bridge.snapshots import SnapshotTimes
 from server_adapter.bridge.state import EMPTY, State
@@ -55,6 +55,8 @@ _AS_DECIDED = 1000.0  # a second; how many really, the daemon decides
 _STARTED_AFTER = 0.4  # seconds until a run that was accepted has mostly started
 _SOON = 0.5  # seconds until what the daemon has not heard yet has mostly arrived
 _SLICE = 50  # events built and written before others may run
+_PARTIAL_REST = 0.25  # of the time that a partial reading took; after a whole one, all of it
+_UNEXPLAINED_EVERY_S = 1.0  # between whole readings because a partial one did not explain a call
 _TROUBLE = (ServerUnreachableError, ProtocolError, RightsError, ServerRefusedError)
 
 
@@ -101,12 +103,14 @@ class Adapter:
             per_node=_AS_DECIDED,
         )
         dispatcher = Dispatcher(self.server, self.journal, self._barred, rules, clock=clock)
-        self.writer = Writer(self.server, pace, threshold=0, starting=lambda: dispatcher.requesting > 0)
+        self.writer = Writer(self.server, pace, threshold=0, starting=lambda: dispatcher.busy)
         self.shadow = Shadow()
         self.state: State | None = None
         self.cycles = 0
         self._reservations = Reservations(self.server, self._client, clock)
         self._look = asyncio.Event()
+        self._scope: ReadScope | None = None  # of what was called for since the last reading began
+        self._read_whole_at = float("-inf")
         self._snapshots = SnapshotTimes(settings.poll.snapshot, clock)
         self._accepted = AcceptedRuns()
         self._accepted.recall(self.journal.asked, clock())
@@ -117,7 +121,8 @@ class Adapter:
         )
         kept = settings.state_dir / "drained"
         self._drain = Drain(self.server, settings.drain, drain_token, self._barred, kept, transport=transport)
-        self._begun = self._finished = 0
+        self._begun = self._finished = 0  # whole readings
+        self._was_called = False
         self._up_since: float | None = None
         self._uncalled = ""
         self._cycling = False
@@ -137,7 +142,7 @@ class Adapter:
         """Works until cancelled."""
         try:
             if self.settings.mode == "scheduler":
-                await self.server.take_place(self.look)
+                await self.server.take_place(self._called)
             await self._first_contact()
             self._ready()
             works: dict[str, Callable[[], Awaitable[None]]] = {
@@ -173,18 +178,23 @@ class Adapter:
         finally:
             self.journal.close()
 
-    def look(self) -> None:
-        """Something has changed at the server."""
+    def look(self, scope: ReadScope = ReadScope.ALL) -> None:
+        """Something of this kind has changed at the server."""
+        self._scope = scope if self._scope is None else max(scope, self._scope)
         self._look.set()
 
     def look_soon(self) -> None:
-        """Something will have changed at the server in a moment; many such calls make one reading."""
+        """Jobs will have started in a moment; many such calls make one reading."""
         if self._look_timer is None:
             self._look_timer = asyncio.get_running_loop().call_later(_STARTED_AFTER, self._look_now)
 
     def _look_now(self) -> None:
         self._look_timer = None
-        self.look()
+        self.look(ReadScope.ENDS)
+
+    def _called(self, scope: ReadScope) -> None:
+        self._was_called = True
+        self.look(scope)
 
     def take(self, decision: Decision) -> None:
         """Takes one decision of the daemon."""
@@ -237,12 +247,23 @@ class Adapter:
                 self._want_snapshot()
                 await waits.sleep()
                 continue
-            took = time.monotonic() - began
-            await asyncio.sleep(max(self.settings.poll.gap, took))  # the server is free half of the time
+            rest = time.monotonic() - began
+            if self._read_whole_at < began:
+                rest *= _PARTIAL_REST
+            await asyncio.sleep(max(self.settings.poll.gap, rest))  # the server has time for others
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self.settings.poll.interval):
+                async with asyncio.timeout(self._until_poll()):
                     await self._look.wait()
             self._look.clear()
+
+    def _until_poll(self) -> float:
+        return max(0.0, self._read_whole_at + self.settings.poll.interval - time.monotonic())
+
+    def _next_scope(self) -> ReadScope:
+        """Take out how much is to be read now."""
+        called, self._scope = self._scope, None
+        whole = called is None or self._until_poll() <= 0 or self._snapshots.due
+        return ReadScope.ALL if whole or called is None else called
 
     async def _until_up(self) -> None:
         waits = Waits(first=5.0, longest=60.0)
@@ -258,10 +279,19 @@ class Adapter:
     async def _cycle(self) -> None:
         # 1. Read.
         began = time.monotonic()
-        self._begun += 1
+        scope, was_called = self._next_scope(), self._was_called
+        self._was_called = False
+        whole = scope is ReadScope.ALL
+        self._begun += whole
         number = self._begun
         read_at = int(self._clock())  # what happens from now on may not be in the state
-        state = await self.server.read()
+        try:
+            state = await self.server.read(scope)
+        except BaseException:
+            self._scope = ReadScope.ALL
+            raise
+        if whole:
+            self._read_whole_at = time.monotonic()
         now = int(self._clock())
         # 2. Compare with the last reading, and tell the daemon.
         await asyncio.sleep(0)
@@ -280,17 +310,20 @@ class Adapter:
         if restarted:
             # A restarted server may have lost jobs. The daemon can doubt a snapshot, but no single event, so
             # the snapshot goes alone.
-            self._snapshots.want()
+            self._want_snapshot()
         self.state = state
-        self._finished = number
-        self._was_read.set()
+        if whole:
+            self._finished = number
+            self._was_read.set()
+        elif was_called and not events and began - self._read_whole_at >= _UNEXPLAINED_EVERY_S:
+            self.look()  # the call was about something else, such as a node
         self.server.see(state)
         self._note_missing_calls()
         self.cycles += 1
         # 3. What became of accepted runs, and how well we agree with an incumbent.
         started = [event for event in events if isinstance(event, JobStarted)]
         self._accepted.forget(events)
-        for name in self._accepted.returned(state, began):
+        for name in self._accepted.returned(state, began) if whole else ():
             _log.warning("%s was accepted and is queued again", name)
             returned = JobQueued(id=next(self.delivery.ids), time=now, job=state.jobs[name])
             await self.delivery.put(returned)
@@ -301,7 +334,7 @@ class Adapter:
             if state.server.scheduling and not self.server.barred():
                 await self.server.tend()
         # 4. The whole state, from time to time.
-        if (before is None or self._snapshots.due) and not self._daemon_away():
+        if whole and (before is None or self._snapshots.due) and not self._daemon_away():
             await self._put_snapshot(state, read_at, now)
         # 5. What is written on jobs.
         await asyncio.sleep(0)
@@ -347,7 +380,7 @@ class Adapter:
             return
         try:
             if await self._reservations.settle(state):
-                self._look.set()
+                self.look()
         except DaemonAwayError as error:
             _log.debug("reservations wait: %s", error)
 
@@ -356,7 +389,7 @@ class Adapter:
 
     def _want_snapshot(self) -> None:
         self._snapshots.want()
-        self._look.set()
+        self.look()
 
     def _compare(self, started: list[JobStarted], events: list[Event], before: State) -> None:
         if started:

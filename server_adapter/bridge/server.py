@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Literal, Protocol
 
 from schedd.wire import Run, ShareFacts
@@ -42,6 +43,17 @@ class Told:
     values: Mapping[str, str]
 
 
+class ReadScope(IntEnum):
+    """How much of the server may have changed since the last reading; a larger scope includes the smaller."""
+
+    ENDS = 1
+    """Jobs that ran have ended, or jobs have started."""
+    JOBS = 2
+    """The same, and jobs have arrived."""
+    ALL = 3
+    """Anything: nodes, queues, reservations, settings, deleted and altered jobs."""
+
+
 class Server(Protocol):
     """One pbs_server. What it cannot do at all it raises as one of `server_adapter.batch.errors`."""
 
@@ -64,8 +76,8 @@ class Server(Protocol):
         """Returns once it answers. Raises `RightsError` and `ProtocolError`, which waiting cannot cure."""
         ...
 
-    async def take_place(self, look: Callable[[], None]) -> None:
-        """Becomes the server's scheduler; `look` is called at each of its commands.
+    async def take_place(self, look: Callable[[ReadScope], None]) -> None:
+        """Becomes the server's scheduler; `look` is called at each command, with what may have changed.
 
         Raises `TakenError` when another scheduler has the place, `RightsError` when we may not have it.
         """
@@ -79,8 +91,8 @@ class Server(Protocol):
         """Why nothing may be started at this moment, in words: the place is lost. Mostly empty."""
         ...
 
-    async def read(self) -> State:
-        """Its whole state now."""
+    async def read(self, scope: ReadScope = ReadScope.ALL) -> State:
+        """Its whole state. What is outside of `scope` may be as an earlier reading had it."""
         ...
 
     async def settings(self) -> list[Told]:

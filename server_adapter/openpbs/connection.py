@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from typing import Self, TypeVar
 
 from server_adapter.batch.described import Described
@@ -34,8 +34,19 @@ DEFAULT_TIMEOUT = 30.0
 Out = TypeVar("Out")
 
 
+class _Turn:
+    """The place of a request in the order of replies; `over` is set once its reply was read, or never will be."""
+
+    def __init__(self, request: Request, before: "_Turn | None") -> None:
+        self.request = request
+        self.before = before
+        self.over = asyncio.Event()
+
+
 class Connection:
     """An open connection. After any error but a refusal it is closed: open another one.
+
+    Requests may be pipelined: the server answers them in the order in which they were written.
 
     `timeout` is in seconds, for one request and its whole reply. `permitted` restricts the requests that may
     leave (shadow mode passes `READ_ONLY`); None permits all.
@@ -57,7 +68,8 @@ class Connection:
         self._timeout = timeout
         self._permitted = None if permitted is None else frozenset(permitted)
         self._limits = limits
-        self._turn = asyncio.Lock()
+        self._writing = asyncio.Lock()
+        self._last: _Turn | None = None
         self._splitter = PacketSplitter(limits)
         self._packets: list[bytes] = []
         self._received = 0
@@ -74,12 +86,24 @@ class Connection:
         Raises `ServerRefusedError` (the connection stays usable), `RequestForbiddenError`,
         `StaleConnectionError`, `ServerUnreachableError`, `ProtocolError`.
         """
-        read = self._no_reply if request.code in UNANSWERED else self._read_reply
-        reply = await self._exchange(request, read)
+        if request.code in UNANSWERED:
+            await self._send(request)
+            return Reply()
+        return await (await self.begin(request))
+
+    async def begin(self, request: Request) -> Awaitable[Reply]:
+        """Sends a request; what it returns must be awaited for the reply. Until then others may be sent.
+
+        Raises as `request` does, as does what it returns.
+        """
+        return self._reply_to(await self._send(request))
+
+    async def _reply_to(self, turn: _Turn) -> Reply:
+        reply = await self._receive(turn, self._read_reply)
         if reply.code:
-            raise self._refusal(reply, request)
-        if not answers(request.code, reply.payload):
-            raise self._nonsense(request)
+            raise self._refusal(reply, turn.request)
+        if not answers(turn.request.code, reply.payload):
+            raise self._nonsense(turn.request)
         return reply
 
     async def describe(
@@ -101,7 +125,7 @@ class Connection:
                 await asyncio.sleep(0)
             return decoder.reply, objects
 
-        reply, objects = await self._exchange(request, read)
+        reply, objects = await self._receive(await self._send(request), read)
         if reply is not None:
             raise self._refusal(reply, request) if reply.code else self._nonsense(request)
         return objects
@@ -155,36 +179,67 @@ class Connection:
     async def __aexit__(self, *exception: object) -> None:
         await self.close()
 
-    async def _exchange(self, request: Request, read: Callable[[], Awaitable[Out]]) -> Out:
+    async def _send(self, request: Request) -> _Turn:
+        """Writes a request behind those that were written before."""
         if self._permitted is not None and request.code not in self._permitted:
             raise RequestForbiddenError(f"this mode does not permit to {describe_request(request)}")
         raw = encode_packet(encode_request(request, user=self.user))
-        async with self._turn:
-            if self._broken is not None:
-                raise ServerUnreachableError(f"the connection to pbs_server cannot be used: {self._broken}")
-            if self._packets or self._splitter.pending:
-                self._break("the server sent bytes that nobody asked for")
-                raise ProtocolError("bytes from pbs_server that belong to no request")
-            self._received = 0
-            try:
+        async with self._writing:
+            self._check_usable()
+            before = self._last
+            if before is None or before.over.is_set():
+                before = None
+                if self._packets or self._splitter.pending:
+                    self._break("the server sent bytes that nobody asked for")
+                    raise ProtocolError("bytes from pbs_server that belong to no request")
+            turn = _Turn(request, before)
+            with self._ended_by_errors(turn):
                 async with asyncio.timeout(self._timeout):
                     self._writer.write(raw)
                     await self._writer.drain()
+            if request.code not in UNANSWERED:
+                self._last = turn
+        return turn
+
+    async def _receive(self, turn: _Turn, read: Callable[[], Awaitable[Out]]) -> Out:
+        """Reads the reply to a request, once those to the requests before it were read."""
+        with self._ended_by_errors(turn):
+            try:
+                async with asyncio.timeout(self._timeout):
+                    if turn.before is not None:
+                        await turn.before.over.wait()
+                    self._check_usable()
+                    self._received = 0
                     return await read()
-            except TimeoutError as error:
-                self._break("a reply did not come in time")
-                raise ServerUnreachableError(
-                    f"pbs_server gave no answer within {self._timeout:g} s to: {describe_request(request)}"
-                ) from error
-            except (OSError, EOFError) as error:
-                self._break("the server closed it")
-                raise ServerUnreachableError(f"the connection to pbs_server broke: {error}") from error
-            except DisError as error:
-                self._break("the server sent bytes that are no reply")
-                raise ProtocolError(f"no batch reply: {error}") from error
-            except BaseException:
-                self._break("a request was abandoned")
-                raise
+            finally:
+                turn.before = None
+                turn.over.set()
+
+    def _check_usable(self) -> None:
+        if self._broken is not None:
+            raise ServerUnreachableError(f"the connection to pbs_server cannot be used: {self._broken}")
+
+    @contextlib.contextmanager
+    def _ended_by_errors(self, turn: _Turn) -> Iterator[None]:
+        """Makes typed errors of what goes wrong. Afterwards nobody knows which reply would be whose."""
+        try:
+            yield
+        except ServerUnreachableError:
+            raise
+        except TimeoutError as error:
+            self._break("a reply did not come in time")
+            raise ServerUnreachableError(
+                f"pbs_server gave no answer within {self._timeout:g} s to: {describe_request(turn.request)}"
+            ) from error
+        except (OSError, EOFError) as error:
+            self._break("the server closed it")
+            raise ServerUnreachableError(f"the connection to pbs_server broke: {error}") from error
+        except DisError as error:
+            self._break("the server sent bytes that are no reply")
+            raise ProtocolError(f"no batch reply: {error}") from error
+        except BaseException:
+            self._break("a request was abandoned")
+            raise
 
     async def _packet(self) -> bytes:
         while not self._packets:
@@ -202,9 +257,6 @@ class Connection:
         while reply.more:
             reply = decode_reply(await self._packet())
         return reply
-
-    async def _no_reply(self) -> Reply:
-        return Reply()
 
     def _refusal(self, reply: Reply, request: Request) -> BatchError:
         """The error for this refusal. One of the connection itself makes it unusable."""

@@ -7,7 +7,7 @@ from schedd.wire import Run, SubmissionFacts
 from server_adapter.bridge.checks import Check
 from server_adapter.bridge.draining import Ask, Drained, Drainer, Fate
 from server_adapter.bridge.link import Link
-from server_adapter.bridge.server import Outcome, Told
+from server_adapter.bridge.server import Outcome, ReadScope, Told
 from server_adapter.bridge.state import State, Writing
 from server_adapter.bridge.tells import Write
 from server_adapter.bridge.transfers import TransferServer
@@ -16,7 +16,7 @@ __all__ = ["ServerOfParts"]
 
 
 class _Reader(Protocol):
-    async def read(self) -> State: ...
+    async def read(self, scope: ReadScope) -> State: ...
 
     async def settings(self) -> list[Told]: ...
 
@@ -73,9 +73,9 @@ class ServerOfParts:
         """See `Server`."""
         return await self._reading.settings()
 
-    async def read(self) -> State:
-        """Its whole state now."""
-        return await self._reading.read()
+    async def read(self, scope: ReadScope = ReadScope.ALL) -> State:
+        """Its whole state. What is outside of `scope` may be as an earlier reading had it."""
+        return await self._reading.read(scope)
 
     async def run(self, run: Run, asked: Callable[[], None]) -> Outcome:
         """Looks once more, and asks for the run."""

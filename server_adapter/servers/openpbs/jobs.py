@@ -2,15 +2,18 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from server_adapter.batch.described import Described
+from server_adapter.batch.errors import ServerRefusedError
 from server_adapter.bridge.facts import number
 from server_adapter.dis import Attribute, Operation
-from server_adapter.openpbs.requests import SelectRequest
-from server_adapter.servers.openpbs.facts import JOB_ATTRIBUTES
+from server_adapter.openpbs.codes import RequestCode, ServerCode
+from server_adapter.openpbs.requests import SelectRequest, StatusRequest
+from server_adapter.openpbs.values import parent
+from server_adapter.servers.openpbs.facts import JOB_ATTRIBUTES, is_over
 
 MANY: Final = 100
 """From so many jobs on only their states and times of change are read each time."""
@@ -29,7 +32,16 @@ JOBS: Final = SelectRequest(attributes=(*_WANTED, Attribute("mtime")), extension
 STAMPS: Final = SelectRequest(attributes=_STAMP, extension="S")
 """The same, each with no more than its state and when it was last changed."""
 
-Ask = Callable[[SelectRequest], Awaitable[list[Described]]]
+ACTIVE_STAMPS: Final = SelectRequest(
+    conditions=(Attribute("job_state", "ERSU", operation=Operation.EQ),), attributes=_STAMP, extension="S"
+)
+"""The jobs that run, exit or are suspended. One that begins with `R` leaves the suspended ones out."""
+
+_ACTIVE: Final = frozenset("ERSU")
+_NAMED: Final = 50  # jobs described by their names in one partial reading
+_GONE: Final = frozenset({ServerCode.UNKJOBID, ServerCode.HISTJOBID})
+
+Ask = Callable[[SelectRequest | StatusRequest], Awaitable[list[Described]]]
 
 
 def changed_since(moment: int) -> SelectRequest:
@@ -43,6 +55,19 @@ def ended_since(moment: int) -> SelectRequest:
     it puts all subjobs, also those that wait, in the place of their arrays.
     """
     return replace(changed_since(moment), extension="xTS")
+
+
+def stamps_since(moment: int) -> SelectRequest:
+    """The jobs that were changed at the moment or later, those that are over included: states and times."""
+    condition = Attribute("mtime", str(moment), operation=Operation.GE)
+    return SelectRequest(conditions=(condition,), attributes=_STAMP, extension="xS")
+
+
+def described_by_name(names: Iterable[str]) -> StatusRequest:
+    """These jobs in all wanted attributes, those that are over included."""
+    return StatusRequest(
+        code=RequestCode.STATUS_JOB, name=",".join(names), attributes=JOBS.attributes, extension="x"
+    )
 
 
 class JobList:
@@ -65,6 +90,8 @@ class JobList:
         self._latest = 0  # the newest time of change that was seen,
         self._latest_seen = 0.0  # and when it was first
         self._last_read = 0.0
+        self._unsettled: set[str] = set()
+        """Jobs described by partial readings: any may have been changed again in the same second."""
 
     async def read(self) -> list[Described]:
         """All jobs now. Raises what `ask` raises, and then reads all anew the next time."""
@@ -78,12 +105,49 @@ class JobList:
             found = await self._changed(known)
         await asyncio.sleep(0)
         self._known = {job.name: job for job in found}
+        self._unsettled.clear()
         await asyncio.sleep(0)
         latest = max((number(job.values.get("mtime")) or 0 for job in found), default=0)
         if latest > self._latest:
             self._latest, self._latest_seen = latest, now
         self._last_read = now
         return found
+
+    async def read_changes(self) -> tuple[list[Described], list[Described]] | None:
+        """All jobs as far as starts, ends, arrivals and new states go, and those found to be over.
+
+        A job that was changed otherwise stays as it was read before: our own writing changes hundreds in a
+        moment. None where a whole reading is cheaper or is due. Raises what `ask` raises.
+        """
+        known = self._known
+        if not known or self._clock() - self._read_whole >= self._whole:
+            return None
+        listed, late = await asyncio.gather(
+            self._ask(ACTIVE_STAMPS), self._ask(stamps_since(self._latest - 1))
+        )
+        active = {job.name: job.values for job in listed if job.values.get("job_state") in _ACTIVE}
+        recent = {job.name: job.values for job in late}
+        latest = max((number(values.get("mtime")) or 0 for values in recent.values()), default=0)
+        wanted = _to_describe(known, active, recent)
+        if len(wanted) > _NAMED:
+            return None
+        found: list[Described] = []
+        if wanted:
+            try:
+                found = await self._ask(described_by_name(wanted))
+            except ServerRefusedError as error:
+                if error.code not in _GONE:
+                    raise
+        over = [job for job in found if is_over(job.values)]
+        gone = wanted - {job.name for job in found} | {job.name for job in over}
+        fresh = {job.name: job for job in found if job.name not in gone}
+        if gone:
+            known = {name: job for name, job in known.items() if name not in gone}
+        self._known = {**known, **fresh} if fresh else known
+        self._unsettled |= fresh.keys()
+        if latest > self._latest:
+            self._latest, self._latest_seen = latest, self._clock()
+        return list(self._known.values()), over
 
     async def _changed(self, known: dict[str, Described]) -> list[Described]:
         # A job may have been changed once more in the second in which we saw it changed.
@@ -96,6 +160,7 @@ class JobList:
             before = known.get(job.name)
             if (
                 before is None
+                or job.name in self._unsettled
                 or (open_second and changed >= self._latest)
                 or before.values.get("mtime") != stamp.get("mtime")
                 or before.values.get("job_state") != stamp.get("job_state")
@@ -111,6 +176,27 @@ class JobList:
             if one is not None:
                 found.append(one)
         return [*found, *fresh.values()]
+
+
+def _to_describe(
+    known: Mapping[str, Described],
+    active: Mapping[str, Mapping[str, str]],
+    recent: Mapping[str, Mapping[str, str]],
+) -> set[str]:
+    """The jobs that a partial reading describes again: new ones, those in another state, and arrays of which
+    a subjob began or ended. Those that nobody knew and that are over already are left out.
+    """
+    ran = {name for name, job in known.items() if job.values["job_state"] in _ACTIVE}
+    wanted = ran - active.keys()
+    for name, values in (*active.items(), *recent.items()):
+        before = known.get(name)
+        if before is None:
+            if not is_over(values):
+                wanted.add(name)
+        elif before.values["job_state"] != values["job_state"] or before.values.get("array") == "True":
+            wanted.add(name)
+    arrays = {parent(name) for name in wanted if "[" in name}
+    return wanted | {name for name in arrays if name in known}
 
 
 async def _in_slices(jobs: Sequence[Described]) -> AsyncIterator[Described]:

@@ -16,6 +16,7 @@ from server_adapter.batch.errors import (
     TakenError,
 )
 from server_adapter.bridge.delivery import Waits
+from server_adapter.bridge.server import ReadScope
 from server_adapter.openpbs.codes import Command, ServerCode
 from server_adapter.openpbs.connection import Connection
 from server_adapter.openpbs.scheduler import CommandReceived, Registration, register
@@ -23,6 +24,7 @@ from server_adapter.openpbs.scheduler import CommandReceived, Registration, regi
 _log = logging.getLogger(__name__)
 
 _REMINDED: Final = 60.0  # seconds between reminders of one and the same trouble
+_ABOUT_JOBS: Final = frozenset({Command.NEW, Command.TERM})
 _TROUBLE: Final = (ServerUnreachableError, ProtocolError, RightsError, ServerRefusedError, TakenError)
 
 
@@ -42,7 +44,7 @@ class SchedulerPlace:
         self._registration: Registration | None = None
         self._lost = "it was not taken yet"
         self._said = float("-inf")
-        self._look: Callable[[], None] = lambda: None
+        self._look: Callable[[ReadScope], None] = lambda _: None
 
     def barred(self) -> str:
         """Why nothing may be started: we are not registered. Empty while we are."""
@@ -56,13 +58,15 @@ class SchedulerPlace:
         async with self._turn:
             registration = self._registration
             if registration is None or not registration.usable:
+                if registration is not None:
+                    registration.end_if_broken()
                 raise ServerUnreachableError(self.barred())
             try:
                 yield registration.primary
             finally:
                 registration.end_if_broken()
 
-    async def take(self, look: Callable[[], None]) -> None:
+    async def take(self, look: Callable[[ReadScope], None]) -> None:
         """Registers. Raises what opening connections and `register` raise."""
         self._look = look
         await self._register()
@@ -74,7 +78,7 @@ class SchedulerPlace:
             try:
                 if self._registration is None:
                     await self._register()
-                    self._look()  # who registers later is not told to begin
+                    self._look(ReadScope.ALL)  # who registers later is not told to begin
                 waits.reset()
                 await self._attend()
             except _TROUBLE as error:
@@ -109,9 +113,9 @@ class SchedulerPlace:
             _log.debug("command %s %s", command.name, command.job)
             if command.code == Command.QUIT:
                 _log.warning("the server told its scheduler to end; the place is kept, nothing is started")
-            # Everything is looked at anew, whatever the command says; the cycle ends at once, so that the
-            # next command comes when there is one.
-            self._look()
+            # The server keeps only its last command, so a job may have arrived with the end of another. The
+            # cycle ends at once, so that the next command comes when there is one.
+            self._look(ReadScope.JOBS if command.code in _ABOUT_JOBS else ReadScope.ALL)
             if command.code == Command.RUN_JOB:
                 await self._answer_qrun(command)
             await self._registration.end()

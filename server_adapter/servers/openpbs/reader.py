@@ -14,7 +14,7 @@ from server_adapter.batch.errors import ServerRefusedError
 from server_adapter.bridge.by_hand import ByHand
 from server_adapter.bridge.facts import ACTIVE, Values
 from server_adapter.bridge.link import Link
-from server_adapter.bridge.server import Told
+from server_adapter.bridge.server import ReadScope, Told
 from server_adapter.bridge.state import Held, State, StateBuilder
 from server_adapter.dis import Attribute
 from server_adapter.openpbs.codes import RequestCode, ServerCode
@@ -24,6 +24,7 @@ from server_adapter.servers.openpbs.arrays import expanded
 from server_adapter.servers.openpbs.facts import (
     JOB_ATTRIBUTES,
     OF_QUEUE,
+    SHARED,
     is_exclusive,
     is_over,
     shares,
@@ -85,6 +86,17 @@ class Ours:
 DEFAULT_PARTITION: Final = "pbs-default"
 
 
+@dataclass(frozen=True, slots=True)
+class _Surroundings:
+    """What a whole reading showed beside jobs; a partial reading takes it over."""
+
+    server: Values
+    ours: Ours
+    queues: list[Described]
+    vnodes: list[Described]
+    reservations: list[Described]
+
+
 class StateReader:
     """Reads states one after the other, of what the scheduler `name` has. Others may use the connection
     between the requests.
@@ -112,6 +124,7 @@ class StateReader:
         self._stuck = Stuck(clock)
         self._jobs = JobList(self._ask)
         self._before: State | None = None
+        self._around: _Surroundings | None = None
         self._looked_at = 0
         self.partition = ""
         """That of the last reading; empty for the default scheduler's."""
@@ -124,39 +137,68 @@ class StateReader:
         self.suspended: Mapping[str, Values] = {}
         """Suspended jobs that wait to be resumed."""
 
-    async def read(self) -> State:
-        """The server's state now. Raises what `Link.talk` and `Connection.describe` raise."""
+    async def read(self, scope: ReadScope = ReadScope.ALL) -> State:
+        """The server's state. A smaller `scope` costs three requests in place of nine; what is neither a
+        start, an end nor an arrival is then as the last whole reading had it.
+
+        Raises what `Link.talk` and `Connection.describe` raise.
+        """
+        around = self._around
+        if scope is not ReadScope.ALL and around is not None:
+            changes = await self._jobs.read_changes()
+            if changes is not None:
+                if any(_is_taken_whole(vnode.values) for vnode in around.vnodes):
+                    around = replace(around, vnodes=await self._vnodes(around.ours))
+                return await self._state(around, *changes)
+        self._around = None
+        around = await self._look_around()
+        listed = await self._jobs.read()
+        around = replace(around, reservations=await self._ask(RESERVATIONS))
+        state = await self._state(around, listed, [])
+        self._around = around
+        return state
+
+    async def _look_around(self) -> _Surroundings:
         server = await self._ask(SERVER)
         await self._read_types()
         ours = self._ours(await self._ask(SCHEDULERS))
         self.partition = ours.partition
         queues = [queue for queue in await self._ask(QUEUES) if ours.has(queue)]
-        vnodes = [node for node in await self._ask(NODES) if ours.has(node)]
-        names = self.queues = frozenset(queue.name for queue in queues)
-        there = {node.name for node in vnodes}
-        listed = expanded(await self._jobs.read())
+        self.queues = frozenset(queue.name for queue in queues)
+        values = server[0].values if server else {}
+        return _Surroundings(values, ours, queues, await self._vnodes(ours), [])
+
+    async def _vnodes(self, ours: Ours) -> list[Described]:
+        return [node for node in await self._ask(NODES) if ours.has(node)]
+
+    async def _state(self, around: _Surroundings, known: list[Described], over: list[Described]) -> State:
+        """Build the state of the known jobs; `over` are those known already to have ended."""
+        ours, queues = around.ours, around.queues
+        names = frozenset(queue.name for queue in queues)
+        there = {node.name for node in around.vnodes}
+        listed = expanded(known)
         await asyncio.sleep(0)  # here and below: of many jobs each step holds the loop for long enough
-        vnodes = self._stuck.without(vnodes, listed)
+        vnodes = self._stuck.without(around.vnodes, listed)
         hosts = self._hosts(vnodes)
         nodes = hosts.nodes(vnodes)
         jobs = [job for job in listed if job.values.get("queue") in names or _holds(job.values, there)]
         await asyncio.sleep(0)
         self.suspended = waiting(jobs)
         await asyncio.sleep(0)
+        jobs += over
         jobs += await self._ended({job.name for job in jobs})
         await asyncio.sleep(0)
         jobs = _planned(jobs, hosts)
         await asyncio.sleep(0)
         if self._by_hand is not None:
             self._by_hand.refresh()  # after the jobs: the server notes a run before it shows it
-        values = server[0].values if server else {}
         state: State | None = None
-        for built in self._builder.build(server=values, queues=queues, nodes=nodes, jobs=jobs):
+        for built in self._builder.build(server=around.server, queues=queues, nodes=nodes, jobs=jobs):
             state = built
             await asyncio.sleep(0)
         assert state is not None, "the last thing built is the state"
         # One that nobody has confirmed yet is in no partition: each scheduler is to answer for it.
-        reserved = [_spelled(one, self._types) for one in await self._ask(RESERVATIONS)]
+        reserved = [_spelled(one, self._types) for one in around.reservations]
         found = [one for one in reserved if ours.has(one) or "partition" not in one.values]
         usable = {vnode.name for vnode in vnodes if vnode_state(vnode.values) == "up"}
         wishes = {one.name: wanted for one in found if (wanted := wish(one.values, usable)) is not None}
@@ -270,6 +312,11 @@ class StateReader:
     async def _ask(self, request: StatusRequest | SelectRequest) -> list[Described]:
         async with self._link.talk() as connection:
             return await connection.describe(request)
+
+
+def _is_taken_whole(vnode: Values) -> bool:
+    """Whether what a job holds of the vnode depends on the vnode's state."""
+    return is_exclusive(vnode) or vnode.get("sharing", SHARED) != SHARED
 
 
 def _spelled(one: Described, types: ResourceTypes) -> Described:

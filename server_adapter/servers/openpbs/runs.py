@@ -1,16 +1,22 @@
 """Starts jobs at an OpenPBS server: the last look, the request, and what became of it."""
 
+import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final
 
 from schedd.wire import JobFacts, ResourceTypes, Run
 from server_adapter.batch.described import Described
-from server_adapter.batch.errors import ServerRefusedError
+from server_adapter.batch.errors import (
+    BatchError,
+    ProtocolError,
+    ServerRefusedError,
+    ServerUnreachableError,
+)
 from server_adapter.bridge.checks import Check, NodeRoom, Verdict, check_job, check_nodes
 from server_adapter.bridge.facts import ACTIVE, Values, attempt
 from server_adapter.bridge.server import Outcome
@@ -47,6 +53,7 @@ from server_adapter.servers.openpbs.rooms import (
 _log = logging.getLogger(__name__)
 
 _ONE_BY_ONE: Final = 4  # vnodes asked for singly; of more, all are asked for at once
+_PIPELINED: Final = 8  # decisions that are looked at or whose replies are awaited
 _TOGETHER: Final = 50  # decisions whose jobs are looked at in one request
 _LOOK_AGE: Final = 0.25  # seconds for which a look counts
 _NODE_ATTRIBUTES: Final = ("state", "resources_available", "resources_assigned", "sharing", "resv")
@@ -122,18 +129,42 @@ class Starter:
         self._asynchronous = asynchronous
         self._waiting: dict[int, Run] = {}
         self._looked: Look | None = None
+        self._pipeline = asyncio.Semaphore(_PIPELINED)
 
     async def run(self, run: Run, asked: Callable[[], None]) -> Outcome:
-        """Looks and asks on one connection, with nobody's requests in between."""
+        """Looks and asks on one connection, with nobody's requests in between.
+
+        The reply is awaited while the next decisions are looked at and requested.
+        """
         self._waiting[id(run)] = run
         try:
-            async with self._talk() as connection:
-                del self._waiting[id(run)]
-                return await self._run(connection, run, asked)
+            async with self._pipeline:
+                async with self._talk() as connection:
+                    del self._waiting[id(run)]
+                    begun = await self._begin(connection, run, asked)
+                return begun if isinstance(begun, Outcome) else await self._finish(begun)
         finally:
             self._waiting.pop(id(run), None)
 
-    async def _run(self, connection: Connection, run: Run, asked: Callable[[], None]) -> Outcome:
+    async def _finish(self, reply: Awaitable[object]) -> Outcome:
+        """What became of a requested run."""
+        try:
+            await reply
+        except ServerRefusedError as error:
+            self._looked = None
+            return Outcome(False, error.code, error.text or str(error), busy=error.code in BUSY)
+        except (ServerUnreachableError, ProtocolError):
+            self._looked = None
+            with suppress(BatchError):
+                async with self._talk():  # the owner of the connection sees there that it is broken
+                    pass
+            raise
+        return Outcome(True)
+
+    async def _begin(
+        self, connection: Connection, run: Run, asked: Callable[[], None]
+    ) -> Outcome | Awaitable[object]:
+        """Requests a run; returns what its reply is awaited by, or why nothing was requested."""
         look, shared = await self._look(connection, run)
         found = await self._check(connection, run, look)
         if shared and found.check.verdict is not Verdict.RUN:
@@ -155,15 +186,8 @@ class Starter:
             return refusal
         asked()
         _log.debug("asks to run %s on %s (%s)", run.job_id, where, run.id)
-        try:
-            await connection.request(run_request(run.job_id, where, asynchronous=self._asynchronous))
-        except BaseException as error:
-            self._looked = None
-            if not isinstance(error, ServerRefusedError):
-                raise
-            return Outcome(False, error.code, error.text or str(error), busy=error.code in BUSY)
         self._spend(look, values, where, found.nodes)
-        return Outcome(True)
+        return await connection.begin(run_request(run.job_id, where, asynchronous=self._asynchronous))
 
     async def _set_walltime(self, connection: Connection, run: Run, values: Values) -> Outcome | None:
         """Sets the walltime of a job that leaves it to us; without it the job would run for ever, so that a
@@ -222,12 +246,15 @@ class Starter:
             return look, True
         self._looked = None
         began = time.monotonic()
-        server = await connection.describe(_SCHEDULING)
         others = list(islice(self._waiting.values(), _TOGETHER - 1))  # all of a batch have come by now
-        off = bool(server) and server[0].values.get("scheduling", "True").lower().startswith("f")
-        jobs = await self._jobs(connection, dict.fromkeys(one.job_id for one in (run, *others)))
         names = dict.fromkeys(name for one in (run, *others) for name in self._names(one))
-        vnodes = {one.name: one for one in await self._vnodes(connection, names)}
+        server, jobs, found = await asyncio.gather(
+            connection.describe(_SCHEDULING),
+            self._jobs(connection, dict.fromkeys(one.job_id for one in (run, *others))),
+            self._vnodes(connection, names),
+        )
+        off = bool(server) and server[0].values.get("scheduling", "True").lower().startswith("f")
+        vnodes = {one.name: one for one in found}
         look = self._looked = Look(began, not off, jobs, vnodes)
         return look, False
 
@@ -360,16 +387,22 @@ class Starter:
         return [vnode for share in run.shares for vnode in hosts.vnodes(share.node)]
 
     async def _vnodes(self, connection: Connection, names: Collection[str]) -> list[Described]:
-        wanted = tuple([Attribute(name) for name in _NODE_ATTRIBUTES])
-        found: list[Described] = []
-        for name in names if len(names) <= _ONE_BY_ONE else [""]:
-            request = StatusRequest(code=RequestCode.STATUS_NODE, name=name, attributes=wanted)
-            try:
-                found += await connection.describe(request)
-            except ServerRefusedError as error:
-                if error.code not in _NONE:
-                    raise
-        return [vnode for vnode in found if vnode.name in names]
+        asked = names if len(names) <= _ONE_BY_ONE else [""]
+        found = await asyncio.gather(*[_vnode(connection, name) for name in asked])
+        return [vnode for some in found for vnode in some if vnode.name in names]
+
+
+async def _vnode(connection: Connection, name: str) -> list[Described]:
+    """The vnode of this name, all where it is empty; nothing where there is none."""
+    wanted = tuple([Attribute(one) for one in _NODE_ATTRIBUTES])
+    try:
+        return await connection.describe(
+            StatusRequest(code=RequestCode.STATUS_NODE, name=name, attributes=wanted)
+        )
+    except ServerRefusedError as error:
+        if error.code not in _NONE:
+            raise
+        return []
 
 
 def _room(

@@ -11,7 +11,7 @@ from server_adapter.batch.sockets import Address
 from server_adapter.bridge.by_hand import ByHand
 from server_adapter.bridge.link import Link
 from server_adapter.bridge.rates import Pace
-from server_adapter.bridge.server import Placed
+from server_adapter.bridge.server import Placed, ReadScope
 from server_adapter.bridge.state import Slot, State, Wish
 from server_adapter.openpbs.codes import READ_ONLY, RequestCode
 from server_adapter.openpbs.connection import Connection, open_connection
@@ -143,7 +143,7 @@ class OpenPBSServer(ServerOfParts):
         """Whether comments are written."""
         return self.pen.comments
 
-    async def take_place(self, look: Callable[[], None]) -> None:
+    async def take_place(self, look: Callable[[ReadScope], None]) -> None:
         """Registers. Raises `TakenError`, `RightsError`."""
         await self.link.wait_until_up()
         await self.place.take(look)

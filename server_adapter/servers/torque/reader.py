@@ -4,12 +4,14 @@ import asyncio
 import logging
 import time
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Final
 
 from server_adapter.batch.described import Described
 from server_adapter.batch.errors import ServerRefusedError
 from server_adapter.bridge.by_hand import ByHand
-from server_adapter.bridge.server import Told
+from server_adapter.bridge.facts import Values
+from server_adapter.bridge.server import ReadScope, Told
 from server_adapter.bridge.state import State, StateBuilder
 from server_adapter.dis import Attribute, Operation
 from server_adapter.servers.torque.facts import JOB_ATTRIBUTES, WORDS
@@ -40,6 +42,15 @@ def job_question() -> Question:
 JOBS = job_question().request()
 
 
+@dataclass(frozen=True, slots=True)
+class _Surroundings:
+    """What a whole reading showed beside jobs; a partial reading takes it over."""
+
+    server: Values
+    queues: list[Described]
+    nodes: list[Described]
+
+
 class StateReader:
     """Reads states one after the other. Others may use the connection between the requests.
 
@@ -65,28 +76,38 @@ class StateReader:
         self._full_at = self._full_took = float("-inf")
         self._selects = True
         self._described: dict[str, Described] = {}
+        self._around: _Surroundings | None = None
 
-    async def read(self, *, ends_alone: bool = False) -> State:
-        """The server's state now. `ends_alone`: nothing else is known to have happened since the last one.
+    async def read(self, scope: ReadScope = ReadScope.ALL) -> State:
+        """The server's state. With a smaller `scope` only jobs are read, for ends alone only those that run
+        or have ended; the rest is then as the last whole reading had it.
 
         Raises what `ServerLink.talk` and `Connection.describe` raise.
         """
+        around = None if scope is ReadScope.ALL else self._around
+        self._around = None
+        around = around or await self._look_around()
+        if not (scope is ReadScope.ENDS and self._may_select() and await self._update()):
+            await self._list_all()
+        if self._by_hand is not None:
+            self._by_hand.refresh()  # after the jobs: the server notes a run before it shows it
+        state: State | None = None
+        jobs = list(self._described.values())
+        for built in self._builder.build(
+            server=around.server, queues=around.queues, nodes=around.nodes, jobs=jobs
+        ):
+            state = built
+            await asyncio.sleep(0)
+        assert state is not None, "the last thing built is the state"
+        self._around = around
+        return state
+
+    async def _look_around(self) -> _Surroundings:
         server = await self._ask(SERVER)
         queues = await self._ask(QUEUES)
         async with self._link.talk() as connection:
             nodes = await self._nodes.ask(connection)
-        if not (ends_alone and self._may_select() and await self._update()):
-            await self._list_all()
-        if self._by_hand is not None:
-            self._by_hand.refresh()  # after the jobs: the server notes a run before it shows it
-        values = server[0].values if server else {}
-        state: State | None = None
-        jobs = list(self._described.values())
-        for built in self._builder.build(server=values, queues=queues, nodes=nodes, jobs=jobs):
-            state = built
-            await asyncio.sleep(0)
-        assert state is not None, "the last thing built is the state"
-        return state
+        return _Surroundings(server[0].values if server else {}, queues, nodes)
 
     async def _list_all(self) -> None:
         began = time.monotonic()

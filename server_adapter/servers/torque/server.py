@@ -3,13 +3,14 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from typing import Final
 
 from server_adapter.batch.sockets import Address
 from server_adapter.bridge.by_hand import ByHand
 from server_adapter.bridge.rates import Pace
-from server_adapter.bridge.server import Placed
+from server_adapter.bridge.server import Placed, ReadScope
 from server_adapter.bridge.state import State, Wish
 from server_adapter.servers.parts import ServerOfParts
 from server_adapter.servers.torque import drain
@@ -26,6 +27,12 @@ from server_adapter.torque.credentials import Credential
 from server_adapter.torque.listener import CommandListener, CommandReceived
 
 _log = logging.getLogger(__name__)
+
+_SCOPES: Final[Mapping[int, ReadScope]] = {
+    SchedulerCommand.TERM: ReadScope.ENDS,
+    SchedulerCommand.NEW: ReadScope.JOBS,
+}
+"""What may have changed when the server calls; for every other command, anything."""
 
 
 class TorqueServer(ServerOfParts):
@@ -69,7 +76,6 @@ class TorqueServer(ServerOfParts):
         )
         self.pen = Pen(link, offers, pace)
         self._reader = StateReader(link, question, by_hand, full_every=settings.poll.interval)
-        self._commands: set[int] = set()
         self._read_since: float | None = None
         super().__init__(
             link=link,
@@ -93,29 +99,23 @@ class TorqueServer(ServerOfParts):
         """Whether comments are written."""
         return self.pen.offers.comment
 
-    async def take_place(self, look: Callable[[], None]) -> None:
+    async def take_place(self, look: Callable[[ReadScope], None]) -> None:
         """Listens where the server finds its scheduler. Raises `PortTakenError`."""
 
         def on_command(command: CommandReceived) -> None:
             _log.debug("command %s from %s", command.name, command.peer)
             self._calls.note_call()
-            self._commands.add(command.code)
-            look()
+            look(_SCOPES.get(command.code, ReadScope.ALL))
 
         where = self._settings.listen
         listener = CommandListener(on_command, peers=where.peers, any_port=where.any_port)
         await listener.start(where.host, where.port)
         self._listener = listener
 
-    async def read(self) -> State:
-        """Its whole state now. After ends alone, jobs that wait may be as a reading before had them."""
-        commands, self._commands = self._commands, set()
+    async def read(self, scope: ReadScope = ReadScope.ALL) -> State:
+        """Its whole state. What is outside of `scope` may be as an earlier reading had it."""
         same, self._read_since = self._read_since == self.link.up_since, self.link.up_since
-        try:
-            return await self._reader.read(ends_alone=same and commands <= {SchedulerCommand.TERM})
-        except BaseException:
-            self._commands |= commands
-            raise
+        return await self._reader.read(scope if same else ReadScope.ALL)
 
     async def keep_place(self) -> None:
         """The port is ours until we close it."""

@@ -88,7 +88,7 @@ async def test_a_scheduler_whose_run_is_refused_for_its_connection_registers_aga
     async with site.peer.listening():
         server = site.server_of(tmp_path)
         looks: list[int] = []
-        await server.take_place(lambda: looks.append(1))
+        await server.take_place(lambda _: looks.append(1))
         keeping = asyncio.create_task(server.keep_place())
         state = await server.read()
         first = list(site.peer.registered)
@@ -122,7 +122,7 @@ async def test_a_qrun_whose_answer_is_refused_for_its_connection_leaves_no_half_
     async with Peer(answer).listening() as peer:
         address = Address("127.0.0.1", peer.port)
         place = SchedulerPlace("default", lambda: open_connection(address, AnyPort()), lambda _: "")
-        await place.take(lambda: None)
+        await place.take(lambda _: None)
         keeping = asyncio.create_task(place.keep())
         first = list(peer.registered)
         peer.command(Command.RUN_JOB, "7.s")

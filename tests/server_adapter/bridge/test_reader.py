@@ -8,6 +8,7 @@ import pytest
 from server_adapter.batch.described import Described
 from server_adapter.batch.errors import ServerRefusedError
 from server_adapter.batch.sockets import Address
+from server_adapter.bridge.server import ReadScope
 from server_adapter.bridge.state import StateBuilder
 from server_adapter.emulator import EmulatedServer, NodeSpec
 from server_adapter.emulator.errors import RefusalError
@@ -88,8 +89,8 @@ def long_lists(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("server_adapter.servers.torque.reader._LONG_LIST_S", -1.0)
 
 
-async def states(reader: StateReader, *, ends_alone: bool = True) -> dict[str, str]:
-    return {name: job.state for name, job in (await reader.read(ends_alone=ends_alone)).jobs.items()}
+async def states(reader: StateReader, scope: ReadScope = ReadScope.ENDS) -> dict[str, str]:
+    return {name: job.state for name, job in (await reader.read(scope)).jobs.items()}
 
 
 @pytest.fixture
@@ -110,7 +111,7 @@ async def test_after_ends_alone_only_jobs_that_run_or_have_ended_are_listed(
     start(server.cluster, server.job(runs), "node1:ppn=1", synchronous=True)
     late = server.submit(resources={"nodes": "1"}, runtime=600.0)
     assert await states(reader) == {runs: "R", waits: "Q"}
-    assert await states(reader, ends_alone=False) == {runs: "R", waits: "Q", late: "Q"}
+    assert await states(reader, ReadScope.JOBS) == {runs: "R", waits: "Q", late: "Q"}
 
 
 @pytest.mark.usefixtures("long_lists")

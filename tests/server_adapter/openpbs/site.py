@@ -175,7 +175,7 @@ async def start(
 ) -> tuple[bool, int, str, bool]:
     """Asks for a run of `1.s`, as last read, on these shares."""
     server = site.server_of(directory)
-    await server.take_place(lambda: None)
+    await server.take_place(lambda _: None)
     state = await server.read()
     asked: list[int] = []
     decision = run("1.s", state.jobs["1.s"].version, *shares, walltime=walltime)

@@ -130,7 +130,7 @@ async def test_the_scheduler_is_told_of_a_managers_resume_and_resumes_when_there
         }
         adapter = connector(load_settings(None, values))(Pace(1000.0))
         assert isinstance(adapter, OpenPBSServer)
-        await adapter.take_place(lambda: None)
+        await adapter.take_place(lambda _: None)
         first, second = (server.cluster.jobs[name] for name in ("7.opbs", "8.opbs"))
         for job in (first, second):
             job.resources["select"] = "1:ncpus=4"

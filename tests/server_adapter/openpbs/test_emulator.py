@@ -212,7 +212,7 @@ async def test_jobs_scattered_and_alone_on_hosts_with_two_vnodes(tmp_path: Path)
             "server.auth": "none",
         }
         made = connector(load_settings(None, options))(Pace(1_000))
-        await made.take_place(lambda: None)
+        await made.take_place(lambda _: None)
         apart = server.submit(resources={"select": "2:ncpus=3", "place": "scatter"}, runtime=10)
         alone = server.submit(resources={"select": "1:ncpus=2", "place": "pack:exclhost"})
         jobs = (await made.read()).jobs

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from server_adapter.batch.described import Described
-from server_adapter.batch.errors import ServerUnreachableError
+from server_adapter.batch.errors import ServerRefusedError, ServerUnreachableError
 from server_adapter.dis import Operation
-from server_adapter.openpbs.codes import ObjectType
-from server_adapter.openpbs.requests import SelectRequest
+from server_adapter.openpbs.codes import ObjectType, ServerCode
+from server_adapter.openpbs.requests import SelectRequest, StatusRequest
 from server_adapter.servers.openpbs.jobs import JOBS, STAMPS, JobList
 
 pytestmark = pytest.mark.anyio
@@ -33,7 +33,8 @@ class Queue:
     def set(self, name: str, mtime: int, state: str = "Q", comment: str = "") -> None:
         self.jobs[name] = {"job_state": state, "mtime": str(mtime), "comment": comment}
 
-    async def ask(self, request: SelectRequest) -> list[Described]:
+    async def ask(self, request: SelectRequest | StatusRequest) -> list[Described]:
+        assert isinstance(request, SelectRequest)
         self.asked.append(request)
         if request.conditions:
             for name, values in self.before_second.items():
@@ -145,7 +146,7 @@ async def test_after_a_while_and_after_a_fault_all_is_read_again() -> None:
     queue.now = 310.0
     good = queue.ask
 
-    async def fails(_: SelectRequest) -> list[Described]:
+    async def fails(_: SelectRequest | StatusRequest) -> list[Described]:
         raise ServerUnreachableError("gone")
 
     jobs._ask = fails
@@ -174,3 +175,156 @@ async def test_others_have_their_turn_while_many_jobs_are_gone_through() -> None
     await jobs.read()
     waiting.cancel()
     assert turns >= 8
+
+
+# -- partial readings ------------------------------------------------------------------------------
+
+
+@dataclass
+class Server:
+    """Answers all requests about jobs as an OpenPBS server does; `over` are those of its history."""
+
+    jobs: dict[str, dict[str, str]] = field(default_factory=dict)
+    over: dict[str, dict[str, str]] = field(default_factory=dict)
+    described: list[str] = field(default_factory=list)
+    """The jobs that were described with all their attributes."""
+    requests: int = 0
+
+    def set(self, name: str, mtime: int, state: str = "Q", **more: str) -> None:
+        self.jobs[name] = {"job_state": state, "mtime": str(mtime), **more}
+
+    def end(self, name: str, mtime: int) -> None:
+        self.over[name] = self.jobs.pop(name) | {"job_state": "F", "mtime": str(mtime)}
+
+    async def ask(self, request: SelectRequest | StatusRequest) -> list[Described]:
+        self.requests += 1
+        there = self.jobs | (self.over if "x" in (request.extension or "") else {})
+        if isinstance(request, StatusRequest):
+            there = {name: there[name] for name in request.name.split(",") if name in there}
+            if not there:
+                raise ServerRefusedError(ServerCode.UNKJOBID, "Unknown Job Id")
+        for one in request.conditions if isinstance(request, SelectRequest) else ():
+            there = {
+                name: job
+                for name, job in there.items()
+                # A server does not compare the states of arrays.
+                if (one.name == "mtime" and int(job["mtime"]) >= int(one.value))
+                or (one.name == "job_state" and (job["job_state"] in one.value or "[]" in name))
+            }
+        wanted = {one.name for one in request.attributes}
+        if "comment" in wanted:
+            self.described += there
+        return [
+            Described(ObjectType.JOB, name, {key: job[key] for key in job if key in wanted})
+            for name, job in there.items()
+        ]
+
+
+async def partly(jobs: JobList) -> tuple[dict[str, str], list[str]]:
+    """The states of the jobs by a partial reading, and those found to be over."""
+    found = await jobs.read_changes()
+    assert found is not None
+    listed, over = found
+    return {job.name: job.values["job_state"] for job in listed}, [job.name for job in over]
+
+
+async def read_once(server: Server, *, now: list[float] | None = None) -> JobList:
+    clock = now or [0.0]
+    jobs = JobList(server.ask, many=2, whole=300.0, clock=lambda: clock[0])
+    await jobs.read()
+    server.described.clear()
+    server.requests = 0
+    return jobs
+
+
+async def test_a_partial_reading_sees_starts_ends_and_arrivals_in_three_requests() -> None:
+    server = Server()
+    for number in range(4):
+        server.set(str(number), 10)
+    server.set("4", 10, "R")
+    jobs = await read_once(server)
+    server.set("0", 20, "R")
+    server.end("4", 20)
+    server.set("9", 21)
+    states, over = await partly(jobs)
+    assert states == {"0": "R", "1": "Q", "2": "Q", "3": "Q", "9": "Q"}
+    assert over == ["4"]
+    assert server.requests == 3
+    assert sorted(server.described) == ["0", "4", "9"]
+
+
+async def test_a_job_that_began_and_ended_between_two_readings_is_over() -> None:
+    server = Server()
+    for number in range(3):
+        server.set(str(number), 10)
+    jobs = await read_once(server)
+    server.end("1", 20)
+    assert await partly(jobs) == ({"0": "Q", "2": "Q"}, ["1"])
+    assert await partly(jobs) == ({"0": "Q", "2": "Q"}, [])
+
+
+async def test_jobs_that_were_only_written_on_wait_for_the_next_whole_reading() -> None:
+    now = [0.0]
+    server = Server()
+    for number in range(200):
+        server.set(str(number), 10)
+    jobs = await read_once(server, now=now)
+    for number in range(200):
+        server.set(str(number), 20, comment="schedd: planned start")
+    await partly(jobs)
+    assert server.described == []
+    assert server.requests == 2
+    now[0] = 5.0
+    assert {job.values.get("comment") for job in await jobs.read()} == {"schedd: planned start"}
+
+
+async def test_a_job_that_changes_after_a_partial_reading_in_the_same_second_is_described_again() -> None:
+    now = [0.0]
+    server = Server()
+    for number in range(3):
+        server.set(str(number), 10)
+    jobs = await read_once(server, now=now)
+    server.set("1", 20, "H")
+    await partly(jobs)
+    server.set("1", 20, "H", comment="in the same second")
+    server.set("2", 21, "H")
+    await partly(jobs)
+    now[0] = 5.0
+    found = {job.name: job.values for job in await jobs.read()}
+    assert found["1"]["comment"] == "in the same second"
+
+
+async def test_an_array_is_described_again_with_each_start_and_end_of_a_subjob() -> None:
+    server = Server()
+    server.set("5[].s", 10, "B", array="True", array_indices_remaining="2-3")
+    server.set("5[1].s", 10, "R")
+    server.set("6.s", 10)
+    jobs = await read_once(server)
+    server.set("5[].s", 10, "B", array="True", array_indices_remaining="3")
+    server.set("5[2].s", 30, "R")
+    del server.jobs["5[1].s"]
+    states, over = await partly(jobs)
+    assert states == {"5[].s": "B", "6.s": "Q", "5[2].s": "R"}
+    assert over == []
+    array = next(job for job in (await jobs.read_changes() or ([], []))[0] if job.name == "5[].s")
+    assert array.values["array_indices_remaining"] == "3"
+
+
+async def test_where_more_has_changed_than_can_be_named_all_is_read() -> None:
+    server = Server()
+    for number in range(3):
+        server.set(str(number), 10)
+    jobs = await read_once(server)
+    for number in range(100, 200):
+        server.set(str(number), 20)
+    assert await jobs.read_changes() is None
+
+
+async def test_nothing_is_read_partly_before_and_long_after_a_whole_reading() -> None:
+    now = [0.0]
+    server = Server()
+    server.set("1", 10)
+    assert await JobList(server.ask).read_changes() is None
+    jobs = await read_once(server, now=now)
+    now[0] = 300.0
+    assert await jobs.read_changes() is None

@@ -43,7 +43,7 @@ class Counting(Site):
 async def at_once(site: Counting, directory: Path, **where: str) -> tuple[list[Outcome], int]:
     """Decides runs of one-core jobs on these nodes at the same moment; the outcomes, and how many looks."""
     server: OpenPBSServer = site.server_of(directory)
-    await server.take_place(lambda: None)
+    await server.take_place(lambda _: None)
     state = await server.read()
     before = site.looks()
     decisions = [

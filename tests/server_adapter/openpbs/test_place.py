@@ -152,7 +152,7 @@ async def test_each_command_makes_us_look_and_its_cycle_ends() -> None:
     async with Peer().listening() as peer:
         place = SchedulerPlace("default", lambda: connect(peer), lambda job: f"no start for {job}")
         assert "not registered" in place.barred()
-        await place.take(lambda: looks.append(1))
+        await place.take(lambda _: looks.append(1))
         assert place.barred() == ""
         keeping = asyncio.create_task(place.keep())
         async with asyncio.timeout(60):
@@ -168,7 +168,7 @@ async def test_each_command_makes_us_look_and_its_cycle_ends() -> None:
 async def test_a_qrun_that_leaves_the_nodes_to_us_is_answered_before_its_cycle_ends() -> None:
     async with Peer().listening() as peer:
         place = SchedulerPlace("default", lambda: connect(peer), lambda job: f"no start for {job}")
-        await place.take(lambda: None)
+        await place.take(lambda _: None)
         keeping = asyncio.create_task(place.keep())
         async with asyncio.timeout(60):
             peer.command(Command.RUN_JOB, "7.s")
@@ -189,7 +189,7 @@ async def test_after_a_restart_of_the_server_we_register_again_and_look_by_ourse
     async with peer.listening():
         port = peer.port
         place = SchedulerPlace("default", lambda: connect(peer), lambda _: "")
-        await place.take(lambda: looks.append(1))
+        await place.take(lambda _: looks.append(1))
         keeping = asyncio.create_task(place.keep())
         with caplog.at_level(logging.ERROR):
             peer.hang_up()

@@ -379,7 +379,7 @@ async def test_a_job_with_names_in_capitals_is_run_and_charged(tmp_path: Path) -
         await manage(root, ObjectType.NODE, "n2", Attribute("resources_available", "20gb", "scratch"))
         await manage(root, ObjectType.NODE, "n2", Attribute("resources_available", "12", "rack"))
         job = server.submit(resources={"select": "1:NCPUS=2:Mem=1GB:RACK=12:SCRATCH=1gb"})
-        await adapter.take_place(lambda: None)  # type: ignore[attr-defined]
+        await adapter.take_place(lambda _: None)  # type: ignore[attr-defined]
         state: State = await adapter.read()  # type: ignore[attr-defined]
         run = Run(
             id="1",

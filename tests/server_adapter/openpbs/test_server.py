@@ -109,7 +109,7 @@ async def test_a_queued_subjob_is_known_by_its_array(tmp_path: Path) -> None:
     site = Site(jobs={"7[].s": array})
     async with site.peer.listening():
         server = site.server_of(tmp_path)
-        await server.take_place(lambda: None)
+        await server.take_place(lambda _: None)
         state = await server.read()
         assert set(state.jobs) == {"7[1].s", "7[2].s", "7[3].s"}
         decision = run("7[2].s", state.jobs["7[2].s"].version, ShareFacts("n2", 1))
@@ -244,7 +244,7 @@ async def test_a_reservation_is_confirmed_or_refused_in_the_servers_words(tmp_pa
     site = Site(reservations={"R1.s": asks, "R2.s": asks})
     async with site.peer.listening():
         server = site.server_of(tmp_path)
-        await server.take_place(lambda: None)
+        await server.take_place(lambda _: None)
         wishes = (await server.read()).wishes
         await server.confirm("R1.s", wishes["R1.s"], (Placed(5_000, (ShareFacts("n1", 4),)),))
         await server.confirm("R2.s", wishes["R2.s"], ())
@@ -299,7 +299,7 @@ async def test_a_job_in_a_queue_of_another_partition_is_not_started(tmp_path: Pa
     )
     async with site.peer.listening():
         server = site.server_of(tmp_path)
-        await server.take_place(lambda: None)
+        await server.take_place(lambda _: None)
         version = (await server.read()).jobs["1.s"].version
         site.queues["workq"]["partition"] = "p1"
         await server.read()
@@ -380,7 +380,7 @@ async def test_a_run_on_a_host_is_known_again_by_its_vnodes(tmp_path: Path) -> N
     site = Site(jobs={"1.s": dict(QUEUED)}, nodes=two_hosts())
     async with site.peer.listening():
         server = site.server_of(tmp_path)
-        await server.take_place(lambda: None)
+        await server.take_place(lambda _: None)
         decision = run("1.s", (await server.read()).jobs["1.s"].version, ShareFacts("a", 4))
         held = {"exec_vnode": "(a0:ncpus=2)+(a1:ncpus=2)", "stime": "5"}
         site.jobs["1.s"] = QUEUED | held | {"job_state": "R"}
@@ -404,7 +404,7 @@ async def test_reservations_are_of_hosts_and_their_jobs_of_the_vnodes_that_they_
     site.nodes["b0"]["resources_assigned.ncpus"] = "4"
     async with site.peer.listening():
         server = site.server_of(tmp_path)
-        await server.take_place(lambda: None)
+        await server.take_place(lambda _: None)
         wish = (await server.read()).wishes["R1.s"]
         await server.confirm("R1.s", wish, (Placed(5_000, (ShareFacts("b", 6),)),))
         [told] = site.confirmations()
@@ -451,7 +451,7 @@ async def test_a_reservation_that_lost_one_vnode_of_a_host_is_mended(tmp_path: P
     site.nodes["b0"]["state"] = "down"
     async with site.peer.listening():
         server = site.server_of(tmp_path)
-        await server.take_place(lambda: None)
+        await server.take_place(lambda _: None)
         wish = (await server.read()).wishes["R1.s"]
         await server.confirm("R1.s", wish, (Placed(5_000, (ShareFacts("n1", 2),)),))
         await server.close()

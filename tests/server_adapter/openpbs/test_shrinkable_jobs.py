@@ -39,7 +39,7 @@ async def scheduler(directory: Path) -> AsyncIterator[tuple[EmulatedOpenPBS, Any
         }
         adapter = connector(load_settings(None, settings))(Pace(200))
         try:
-            await adapter.take_place(lambda: None)
+            await adapter.take_place(lambda _: None)
             yield server, adapter
         finally:
             await adapter.close()

@@ -39,7 +39,7 @@ async def test_who_is_to_go_on_is_resumed_where_its_vnodes_have_room(tmp_path: P
     site = Site(jobs={"1.s": SUSPENDED, "2.s": SUSPENDED | {"substate": "43"}, "3.s": dict(QUEUED)})
     async with site.peer.listening():
         server = site.server_of(tmp_path)
-        await server.take_place(lambda: None)
+        await server.take_place(lambda _: None)
         await tended(server)
         await server.close()
     assert signals(site) == [("1.s", "resume")], "what somebody suspended stays so until somebody says resume"
@@ -52,7 +52,7 @@ async def test_who_has_no_room_stays_and_is_told_of_once(
     site.nodes["n2"] = NODE | {"resources_assigned.ncpus": "3"}
     async with site.peer.listening():
         server = site.server_of(tmp_path)
-        await server.take_place(lambda: None)
+        await server.take_place(lambda _: None)
         with caplog.at_level(logging.WARNING):
             await tended(server)
             await tended(server)
@@ -70,7 +70,7 @@ async def test_a_refusal_is_told_and_tried_again(tmp_path: Path, caplog: pytest.
     site = Site(jobs={"1.s": SUSPENDED}, refuse={RequestCode.SIGNAL_JOB: 15080})
     async with site.peer.listening():
         server = site.server_of(tmp_path)
-        await server.take_place(lambda: None)
+        await server.take_place(lambda _: None)
         await tended(server)
         await tended(server)
         await server.close()

@@ -272,7 +272,7 @@ async def test_jobs_of_an_array_that_has_begun_are_started_one_after_the_other(c
     done = await counter.do("submit", facts=replace(JOB, array="5-8"))
     await counter.do("release", done.server_job)
     counter.server.cluster.attributes["scheduling"] = "True"
-    await counter.openpbs.take_place(lambda: None)
+    await counter.openpbs.take_place(lambda _: None)
     for index in (5, 6):
         name = done.server_job.replace("[]", f"[{index}]")
         state = await counter.openpbs.read()
