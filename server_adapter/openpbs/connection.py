@@ -35,7 +35,7 @@ Out = TypeVar("Out")
 
 
 class _Turn:
-    """The place of a request in the order of replies; `over` is set once its reply was read, or never will be."""
+    """Place of a request in the order of replies; `over` is set when its reply was read, or will not come."""
 
     def __init__(self, request: Request, before: "_Turn | None") -> None:
         self.request = request
