@@ -70,11 +70,20 @@ async def post_events(
         faults = await run_in_threadpool(find_out_of_range, delivery.events)
     if faults:
         raise ProblemError("invalid", f"{faults[0].where}: {faults[0].what}", errors=faults)
+    known = {one.name: _about(one) for one in cluster.published.reservations}
     handled = await await_planner(cluster.submit(delivery.events), _PLANNER_TIMEOUT_S, _RESEND_HINT)
     for event in delivery.events:
-        if isinstance(event, Reserve | Unreserve) and event.id not in handled.duplicates:
+        if not isinstance(event, Reserve | Unreserve) or event.id in handled.duplicates:
+            continue
+        about = _about(event) if isinstance(event, Reserve) else None
+        if about != known.get(event.name):  # an adapter tells all of them with each snapshot
             await audit_reservation(cluster, event, caller.name)
     return reply(request, EventsAccepted(handled.accepted, handled.duplicates, handled.generation))
+
+
+def _about(event: Reserve) -> tuple[object, ...]:
+    """What a reservation is, whoever says so and when."""
+    return event.start, event.end, frozenset(event.nodes), frozenset(event.queues)
 
 
 def _check_adapter(cluster: PlanLoop, adapter: str, host: str) -> None:

@@ -46,8 +46,8 @@ class Dialect:
 
     ``busy`` are the codes of a refused run that the same run may not meet in a moment; ``changed`` those that
     say that the job is no longer what was decided on; ``refused_by_node`` those by which the daemon of a node
-    refuses a job (a prologue, an execjob hook, a full disk); ``no_fault`` the exit statuses that do not speak
-    against a node.
+    refuses a job (a prologue, an execjob hook, a full disk); ``refused_by_hook`` those of a hook that the server
+    runs before a start; ``no_fault`` the exit statuses that do not speak against a node.
     """
 
     name: str
@@ -55,6 +55,7 @@ class Dialect:
     busy: frozenset[int]
     changed: frozenset[int]
     refused_by_node: frozenset[int]
+    refused_by_hook: frozenset[int]
     no_fault: frozenset[int]
     reports_types: bool
     """Whether the server tells the types of its resources."""
@@ -72,6 +73,10 @@ class Dialect:
     def is_refused_by_node(self, code: int) -> bool:
         """Whether a run was refused by the daemon of a node, not by the server."""
         return code in self.refused_by_node
+
+    def is_refused_by_hook(self, code: int) -> bool:
+        """Whether a run was refused by a hook of the site, whose answer may be another in a minute."""
+        return code in self.refused_by_hook
 
     def speaks_against_node(self, exit_status: int) -> bool:
         """Whether a job that ended so may have failed because of its node."""
@@ -119,6 +124,7 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
         busy=frozenset({15046, 15134}),  # RESCUNAV; BUSY
         changed=frozenset(),
         refused_by_node=frozenset({15043}),  # MOMREJECT
+        refused_by_hook=frozenset(),
         no_fault=frozenset({0, 265, KILLED}),  # success; 256 + SIGKILL and + SIGTERM: a deletion
         reports_types=False,
         is_shrinkable=_never_shrinkable,
@@ -130,6 +136,7 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
         changed=frozenset({15157}),  # NORUNALTEREDJOB: altered since the scheduler has read it
         # MOMREJECT; an incomplete hook; root's scripts; a hook that rejects, or wants a rerun or a deletion
         refused_by_node=frozenset({15041, 15167, 15168, 15169, 15170, 15171}),
+        refused_by_hook=frozenset({15136}),  # HOOKERROR: a runjob hook
         no_fault=frozenset({0, 265, KILLED}),
         reports_types=True,
         is_shrinkable=is_shrinkable,
@@ -144,7 +151,15 @@ def _read_unknown(facts: JobFacts, site: Site) -> Request:
 
 
 _UNKNOWN: Final = Dialect(
-    "", _read_unknown, frozenset(), frozenset(), frozenset(), frozenset({0}), False, _never_shrinkable
+    name="",
+    read=_read_unknown,
+    busy=frozenset(),
+    changed=frozenset(),
+    refused_by_node=frozenset(),
+    refused_by_hook=frozenset(),
+    no_fault=frozenset({0}),
+    reports_types=False,
+    is_shrinkable=_never_shrinkable,
 )
 
 

@@ -22,6 +22,7 @@ from schedd.engine.failing import pass_over
 from schedd.engine.handlers import apply_all, take_site
 from schedd.engine.lasting_facts import load_lasting_facts
 from schedd.engine.log import BatchLog, Incident, LoggedBatch
+from schedd.engine.machine.reconcile import accept_loss, ask_again
 from schedd.engine.machine.standing import renew
 from schedd.engine.machine.transfers import end_kept_places, forget_old_transfers
 from schedd.engine.rank.accounts import forget_runs
@@ -97,6 +98,7 @@ class Engine:
                 one.before_events(state, first)
         state.at_step = ""
         apply_all(state, events)
+        ask_again(state, first)
         state.at_event = first
         if state.arriving and not any(isinstance(event, Snapshot) for event in events):
             apply_all(state, taken(state), of_snapshot=True)
@@ -232,4 +234,5 @@ class Engine:
         if not why:
             self.state.foreign = ""
             self.state.by_hand = []
+            accept_loss(self.state)
         self.log.append(LoggedBatch(self.state.now, (), why, self.state.decision_number))

@@ -26,6 +26,10 @@ _FLOOR: Final = 60
 _MOST_DOWN, _MOST_UP = 5.0, 3.0
 """Bounds of the correction, needed for bases near zero."""
 _STEP: Final = 0.03
+_SHIFT_MOST: Final = 1.0
+"""Bound of the sum of small steps. Without it thousands of jobs that wait through one outage, each a miss, would
+move P90 to another century, and as many hits would be needed to move it back (integrator windup)."""
+_LONGEST_WAIT_S: Final = 10 * 366 * 86_400
 _MISSES: Final = 0.1
 
 
@@ -88,8 +92,8 @@ class StartCalibration:
     def estimate(self, now: int, predicted: int, planned: int, late: int) -> ExpectedStart:
         """Return the expected start without recording it."""
         p50 = max(predicted, now + 1)
-        p90 = now + round(exp(_base(now, planned, late) + self.correction + self.shift)) - _FLOOR
-        return ExpectedStart(p50, max(p50, p90))
+        wait = exp(min(_base(now, planned, late) + self.correction + self.shift, log(_LONGEST_WAIT_S)))
+        return ExpectedStart(p50, max(p50, now + round(wait) - _FLOOR))
 
     def record_estimate(self, job: str, at: int, expected: ExpectedStart, planned: int, late: int) -> None:
         """Record an estimate, to learn from its outcome."""
@@ -105,7 +109,7 @@ class StartCalibration:
         self.errors.append(log(now - told.issued_at + _FLOOR) - told.base)
         self.outcomes += 1
         if now <= told.expected.p90:
-            self.shift -= _STEP * _MISSES
+            self._move(-_STEP * _MISSES)
             self._record_outcome((now <= told.expected.p50, True))
         if self.outcomes >= _ENOUGH and self.outcomes % _RENEWED == 0:
             likely = float(np.quantile(self.errors, 1.0 - _MISSES))
@@ -125,8 +129,11 @@ class StartCalibration:
             moment, job = heapq.heappop(self.pending_p90)
             told = self.estimates.get(job)
             if told is not None and told.expected.p90 == moment:
-                self.shift += _STEP * (1.0 - _MISSES)
+                self._move(_STEP * (1.0 - _MISSES))
                 self._record_outcome((False, False))
+
+    def _move(self, step: float) -> None:
+        self.shift = min(max(self.shift + step, -_SHIFT_MOST), _SHIFT_MOST)
 
     # ---- saved ----------------------------------------------------------------------------------
 
@@ -169,6 +176,7 @@ class StartCalibration:
             (sum(p50 for p50, _ in plain["recent_hits"]), sum(p90 for _, p90 in plain["recent_hits"])),
         )  # fmt: skip
         heapq.heapify(new.pending_p90)
+        new._move(0.0)
         return new
 
 

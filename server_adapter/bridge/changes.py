@@ -66,7 +66,8 @@ def apply(state: State, events: Iterable[Event]) -> State:
                 end = event.start if event.end is None else event.end
                 reservations[event.name] = Held(event.start, end, event.nodes, event.queues)
             case Unreserve():
-                del reservations[event.name]
+                for queue in reservations.pop(event.name).queues:
+                    queues.pop(queue, None)
             case ServerChanged():
                 server = event.server
             case Snapshot():

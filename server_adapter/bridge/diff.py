@@ -36,14 +36,16 @@ def diff(old: State, new: State, *, ids: Ids, now: int) -> Iterator[Event]:
     """The events that lead from `old` to `new`; `now` stamps what the server gives no time for.
 
     `changes.apply(old, diff(old, new))` is `new`. Where nodes or queues are gone altogether, which no event
-    can say, the last event is a snapshot. Ids are taken in the order in which events are yielded.
+    can say, the last event is a snapshot; the queues of a reservation are gone with it. Ids are taken in the
+    order in which events are yielded.
     """
     step = _Step(old, new, ids, now)
     yield from step.ends()
     yield from step.surroundings()
     yield from step.changes()
     yield from step.arrivals()
-    if old.nodes.keys() - new.nodes.keys() or old.queues.keys() - new.queues.keys():
+    gone = old.queues.keys() - new.queues.keys() - step.queues_of_ended_reservations()
+    if gone or old.nodes.keys() - new.nodes.keys():
         yield snapshot(new, id=next(ids), now=now)
 
 
@@ -159,16 +161,22 @@ class _Step:
         for name, node in new.nodes.items():
             if old.nodes.get(name) != node:
                 yield NodeChanged(id=next(self._ids), time=now, node=node)
+        for name in sorted(old.reservations.keys() - new.reservations.keys()):
+            yield Unreserve(id=next(self._ids), time=now, name=name)
+        lifted = self.queues_of_ended_reservations()
         for name, queue in new.queues.items():
-            if old.queues.get(name) != queue:
+            if old.queues.get(name) != queue or name in lifted:
                 yield QueueChanged(id=next(self._ids), time=now, queue=queue)
         for name, held in new.reservations.items():
             if old.reservations.get(name) != held:
                 yield reserved(name, held, id=next(self._ids), now=now)
-        for name in old.reservations.keys() - new.reservations.keys():
-            yield Unreserve(id=next(self._ids), time=now, name=name)
         if old.server != new.server:
             yield ServerChanged(id=next(self._ids), time=now, server=new.server)
+
+    def queues_of_ended_reservations(self) -> set[str]:
+        """The queues that went with a reservation of the server."""
+        ended = self._old.reservations.keys() - self._new.reservations.keys()
+        return {queue for name in ended for queue in self._old.reservations[name].queues}
 
     # -- jobs that stay, and jobs that come -----------------------------------------------------------
 

@@ -143,3 +143,28 @@ def test_a_job_whose_node_is_set_offline_is_told_so_at_once() -> None:
     (_, told) = cluster.tells("2")
     assert (told.time, told.planned_start) == (T + 10, None)
     assert told.text == "waiting for node n1, which is offline"
+
+
+def test_a_near_start_is_told_anew_twice_a_minute_at_most() -> None:
+    cluster = Cluster(tell=True, tell_threshold=60, tell_pause=60)
+    cluster.submit("1", walltime=300)
+    cluster.submit("2", walltime=100)
+    for second, walltime in enumerate((500, 300, 550, 400, 520, 380), start=1):
+        cluster.at(3 * second)
+        cluster.ask("1", walltime=str(walltime))
+    assert [told.planned_start for told in cluster.tells("2")] == [T + 300]
+    cluster.at(31)
+    assert [told.planned_start for told in cluster.tells("2")] == [T + 300, T + 380]
+
+
+def test_a_start_within_seconds_is_not_told_unless_it_does_not_come() -> None:
+    cluster = Cluster(tell=True, tell_threshold=60, tell_pause=60, end_allowance=0)
+    cluster.submit("1", walltime=4)
+    cluster.obeys = False
+    cluster.submit("2", walltime=100)
+    cluster.at(3)
+    assert cluster.tells("2") == []
+    now = 10_000
+    planned = np.array([now - 5, now - 4, now, now + 5, now + 6])
+    told = np.full(5, -1)
+    assert ripe_at(told, told, planned, now, 60).tolist() == [now, now + 1, now + 5, now + 10, now]

@@ -1,5 +1,6 @@
 """Reservations on nodes, features and all nodes; access lists."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -261,3 +262,15 @@ def test_a_job_that_ends_as_a_reservation_begins_is_not_in_its_way() -> None:
         engine = Engine.restore(cluster.engine.checkpoint())
         found.append([one.job for one in preview(engine, [event], cluster.server.now).running])
     assert found == [["1"], []]
+
+
+def test_a_reservation_that_is_told_again_moves_nothing() -> None:
+    cluster = Cluster(nodes=2)
+    once = Reserve(id="r:1", time=T, name="R1", nodes=("n1",), start=T + 100, end=T + 200, reason="")
+    cluster.tell(once)
+    slot = cluster.engine.state.reservations["R1"].slot
+    cluster.at(10)
+    cluster.tell(replace(once, id="r:2", time=T + 10))
+    assert cluster.engine.state.reservations["R1"].slot == slot
+    cluster.tell(replace(once, id="r:3", time=T + 10, end=T + 300))
+    assert cluster.engine.state.reservations["R1"].event.end == T + 300

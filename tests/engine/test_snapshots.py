@@ -103,6 +103,54 @@ def test_a_loss_that_snapshots_insist_on_is_believed_after_the_servers_grace() -
     assert cluster.engine.state.records == {}
 
 
+def _emptied_by_a_restart() -> Cluster:
+    cluster = Cluster(server_grace=180)
+    for i in range(10):
+        cluster.submit(str(i))
+    cluster.server.jobs.clear()
+    return cluster
+
+
+def _insist(cluster: Cluster, at: int, age: int | None) -> bool:
+    """One more snapshot without jobs; whether it is believed."""
+    cluster.server.now = T + at
+    cluster.tell(replace(cluster.server.snapshot(), server_age=age))
+    return not cluster.engine.state.records
+
+
+def test_a_restarted_server_that_lists_none_of_its_jobs_is_not_believed_within_an_hour() -> None:
+    cluster = _emptied_by_a_restart()
+    seen = [_insist(cluster, at, 10 + at) for at in (0, 60, 180, 600, 3000, 3580)]
+    assert not any(seen)
+    assert (
+        cluster.view("3").stale == "it lacks all 10 jobs since its restart; `schedd resume` if they are gone"
+    )
+    assert _insist(cluster, 3590, 3600)
+
+
+def test_jobs_that_are_back_after_a_restart_keep_their_places() -> None:
+    cluster = _emptied_by_a_restart()
+    jobs = {f"{i}": cluster.record(f"{i}").facts for i in range(10)}
+    starts = [cluster.start(str(i)) for i in range(10)]
+    assert not _insist(cluster, 0, 10)
+    assert not _insist(cluster, 1200, 1210)
+    cluster.server.jobs = jobs
+    cluster.tell(replace(cluster.server.snapshot(), server_age=1220))
+    assert cluster.engine.state.stale == ""
+    assert len(cluster.engine.state.records) == 10
+    assert [cluster.start(str(i)) is None for i in range(10)] == [one is None for one in starts]
+
+
+def test_an_admin_who_resumes_accepts_that_all_jobs_are_gone() -> None:
+    cluster = _emptied_by_a_restart()
+    assert not _insist(cluster, 0, 10)
+    assert not _insist(cluster, 240, 250)
+    cluster.engine.resume()
+    cluster.at(241)
+    assert cluster.alerts("snapshot")[-1].endswith("an admin accepted what the last one lacked")
+    assert _insist(cluster, 250, 260)
+
+
 def test_a_few_lost_jobs_are_believed_whatever_their_share() -> None:
     cluster = Cluster()
     for i in range(4):
@@ -198,7 +246,7 @@ def test_a_restarted_server_is_doubted_when_it_lacks_most_jobs() -> None:
     for number in range(10):
         cluster.submit(str(number), "8:ppn=4")
     cluster.tell(replace(cluster.server.snapshot(age=1), jobs=()))
-    assert cluster.engine.state.stale == "it lacks 10 of 10 jobs"
+    assert cluster.engine.state.stale.startswith("it lacks all 10 jobs since its restart")
 
 
 def test_a_node_that_has_not_reported_to_a_restarted_server_is_given_up_after_the_servers_grace() -> None:

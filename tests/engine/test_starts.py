@@ -100,6 +100,16 @@ def test_a_refusal_that_means_cannot_backs_off_with_growing_waits() -> None:
     assert cluster.breaches("1")[0] == "run refused"
 
 
+def test_a_job_that_a_hook_refuses_is_tried_again_every_two_minutes_at_least() -> None:
+    cluster = Cluster(refusal_wait=30, refusal_most=3600)
+    cluster.obeys = False
+    cluster.submit("1", family="openpbs", resources={"select": "1:ncpus=1"})
+    for _ in range(6):
+        _refuse(cluster, "1", 15136)
+        cluster.at(cluster.start("1") or 0)
+    assert cluster.runs("1") == [0, 30, 90, 210, 330, 450, 570]
+
+
 def test_the_room_of_a_refused_job_goes_to_the_next() -> None:
     cluster = Cluster()
     cluster.obeys = False

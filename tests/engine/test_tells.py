@@ -186,3 +186,10 @@ def test_a_start_for_which_nodes_were_not_free_yet_is_not_told_as_refused() -> N
     cluster.tell(*cluster.server.refuse(run, 15046, "busy"))
     cluster.at(20)
     assert all("refused" not in told.text for told in cluster.tells("1"))
+
+
+def test_a_job_that_never_runs_is_told_no_assumed_walltime() -> None:
+    cluster = Cluster(tell=True)
+    cluster.submit("1", "1:ppn=1000", walltime=None)
+    assert cluster.tells("1")[0].text.startswith("never on this cluster")
+    assert "walltime" not in cluster.tells("1")[0].text

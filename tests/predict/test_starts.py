@@ -179,3 +179,30 @@ def test_p90_lies_between_the_plan_and_nine_of_ten_draws() -> None:
     one = StartCalibration()
     assert one.estimate(0, 100, 5_940, 940).p90 == round((6_000 * 1_000) ** 0.5) - 60
     assert one.estimate(0, 100, 5_940, -1).p90 == 5_940, "by the plan alone where draws do not say"
+
+
+def test_jobs_that_wait_through_an_outage_move_p90_by_a_bounded_factor() -> None:
+    calibration = StartCalibration()
+    outcomes(calibration, 400, 1.0)
+    began = 10_000_000
+    usual = calibration.estimate(began, began + 600, began + 600, -1).p90 - began
+    for number in range(2_000):
+        calibration.issue_estimate(f"waits {number}", began, began + 600, began + 600, -1)
+    calibration.advance_clock(began + 1_000_000)
+    later = began + 1_000_000
+    after = calibration.estimate(later, later + 600, later + 600, -1).p90 - later
+    assert usual < after < 4 * usual
+    for number in range(1_000):  # as many hits as it takes for a tenth of that many misses
+        calibration.issue_estimate(f"starts {number}", later, later + 600, later + 600, -1)
+        calibration.record_start(f"starts {number}", later + 1)
+    assert calibration.shift < 0
+
+
+def test_no_expected_start_is_further_away_than_ten_years() -> None:
+    calibration = StartCalibration(correction=3.0, shift=1.0)
+    assert calibration.estimate(0, 1, 1 << 40, 1 << 40).p90 <= 10 * 366 * 86_400
+
+
+def test_a_shift_beyond_the_bounds_that_was_saved_before_is_bounded_when_it_is_loaded() -> None:
+    plain = StartCalibration().save() | {"shift": 27.5}
+    assert StartCalibration.load(plain).shift == 1.0

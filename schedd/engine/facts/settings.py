@@ -90,6 +90,8 @@ class EngineSettings:
     refusal_wait: int = 30
     """First wait after a start refused by the server, doubling each time."""
     refusal_most: int = 3600
+    hook_refusal_most: int = 120
+    """Longest wait after a refusal by a runjob hook: it may accept the same start a moment later."""
     returns_most: int = 3
     """A job that came back to its queue this often after a run was accepted is set aside."""
     returns_within: int = 60

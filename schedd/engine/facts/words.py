@@ -19,7 +19,7 @@ def remarks(record: JobRecord) -> list[str]:
         found.append("if " + " and ".join(f"{link.kind}:{link.job}" for link in record.behind))
     if understood.request is not None:
         found += understood.request.notes
-    if understood.assumed and understood.request is not None:
+    if understood.assumed and understood.request is not None and not isinstance(record.answer, Never):
         found.append(f"walltime assumed to be {understood.walltime} s")
     return found
 

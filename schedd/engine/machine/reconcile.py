@@ -22,12 +22,17 @@ from schedd.wire import (
     Snapshot,
 )
 
-__all__ = ["differences", "doubt", "in_words"]
+__all__ = ["accept_loss", "ask_again", "differences", "doubt", "in_words"]
 
 START_SETTLES_S = 5
 """Seconds by which a server may correct when a run began: first it says when it sent the job to its node."""
 _FEW = 5
 """A loss of so few jobs or nodes is never suspicious, whatever its share."""
+_ACCEPTED = 0
+"""In the place of the moment since when a loss is doubted: it is not doubted any more."""
+_ALL_GONE_S = 3600
+"""So long after its restart a server that lists none of its jobs is not believed, unless an admin resumes: jobs
+that are taken as gone lose their places and promises, and a federation sends them elsewhere."""
 
 
 def doubt(state: EngineState, snapshot: Snapshot) -> str:
@@ -35,7 +40,7 @@ def doubt(state: EngineState, snapshot: Snapshot) -> str:
 
     The age of the server is no reason: a server that has just started reads its jobs from its disk before it
     answers, and a node from which it has not heard is shown as down. A large loss is believed after all when
-    snapshots insist on it for the server's grace.
+    snapshots insist on it for the server's grace; the loss of all jobs by a restart, an hour after that.
     """
     settings = state.settings
     if not snapshot.complete:
@@ -65,11 +70,29 @@ def doubt(state: EngineState, snapshot: Snapshot) -> str:
     }
     if not before & known_names <= lost:
         since = state.now
+    age = snapshot.server_age
+    emptied = bool(state.records) and not state.records.keys() & there
+    if emptied and since > _ACCEPTED and age is not None and age < _ALL_GONE_S:
+        state.doubted = (since, frozenset(lost))
+        return f"it lacks all {len(state.records)} jobs since its restart; `schedd resume` if they are gone"
     if state.now - since >= settings.server_grace:
         state.doubted = None
         return ""
     state.doubted = (since, frozenset(lost))
     return f"it lacks {' and '.join(words)}"
+
+
+def accept_loss(state: EngineState) -> None:
+    """An admin resumes: what the last snapshot lacked is gone, if the next one lacks it, too."""
+    if state.doubted is not None:
+        state.doubted = (_ACCEPTED, state.doubted[1])
+
+
+def ask_again(state: EngineState, event: str) -> None:
+    """Ask for a snapshot after an admin has accepted a loss."""
+    if state.doubted is not None and state.doubted[0] == _ACCEPTED:
+        state.doubted = (_ACCEPTED - 1, state.doubted[1])
+        state.ask_for_snapshot(event, "an admin accepted what the last one lacked")
 
 
 def differences(state: EngineState, snapshot: Snapshot) -> list[Event]:

@@ -5,6 +5,7 @@ save the jobs that the list names. The reservation takes all of it and leaves th
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from schedd.engine.facts.records import Cause, ReservationRecord
 from schedd.engine.facts.shares import takes_of
@@ -59,6 +60,13 @@ def reserve(state: EngineState, event: Reserve, *, again: bool = False) -> None:
 
     ``again``: it is in force already, and its nodes are others than before.
     """
+    before = state.reservations.get(event.name)
+    if (
+        before is not None
+        and not again
+        and replace(event, id="", time=0) == replace(before.event, id="", time=0)
+    ):
+        return  # an adapter tells all of them with each snapshot
     end = event.end if event.end is not None else state.now + 2 * HORIZON
     start = max(event.start, state.now)
     access = access_of(event)

@@ -118,7 +118,10 @@ def refused(state: EngineState, event: RunRefused) -> None:
         return
     moved_on = event.code == 0 or dialect.is_changed(event.code)  # nothing is wrong with the job or its nodes
     first = settings.check_wait if moved_on else settings.refusal_wait
-    until = state.now + min(settings.refusal_most, first << min(before.refusals, 16))
+    most = settings.refusal_most
+    if dialect.is_refused_by_hook(event.code):
+        most = min(most, settings.hook_refusal_most)
+    until = state.now + min(most, first << min(before.refusals, 16))
     back_off = replace(before, busy=0, refusals=before.refusals + 1, until=until)
     if not moved_on:  # perhaps another node takes it
         nodes = nodes_of(state, record)

@@ -4,7 +4,7 @@ from typing import Final
 
 import numpy as np
 
-from schedd.engine.facts.calm import NEAR, ripe_at
+from schedd.engine.facts.calm import LATE_S, NEAR, ripe_at
 from schedd.engine.facts.pools import binding
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.facts.shares import shares_of
@@ -21,8 +21,6 @@ __all__ = ["next_tell", "tell", "why_text"]
 _HALT: Final = "no jobs are started at present"
 """Not why: a reason may speak of other users' jobs."""
 _DUE: Final = "due to start"
-_LATE_S: Final = 5
-"""A job that still waits so long after its start was written gets other words: that start is in the past."""
 
 
 def tell(state: EngineState, event: str) -> None:
@@ -124,15 +122,15 @@ def _note_passed_starts(state: EngineState) -> None:
     """Mark waiting jobs whose written start has passed since it was written."""
     told = _told_to_wait(state)
     count = told.shape[0]
-    passed = (told >= 0) & (told <= state.now - _LATE_S) & (state.told_when[:count] < told)
+    passed = (told >= 0) & (told <= state.now - LATE_S) & (state.told_when[:count] < told)
     state.tell_due[:count] |= passed
 
 
 def _next_passed_start(state: EngineState) -> int:
     """Return when the next written start will have passed, should its job still wait then; else FOREVER."""
     told = _told_to_wait(state)
-    ahead = told[(told > state.now - _LATE_S) & (state.told_when[: told.shape[0]] < told)]
-    return int(ahead.min()) + _LATE_S if ahead.shape[0] else FOREVER
+    ahead = told[(told > state.now - LATE_S) & (state.told_when[: told.shape[0]] < told)]
+    return int(ahead.min()) + LATE_S if ahead.shape[0] else FOREVER
 
 
 def _told_to_wait(state: EngineState) -> Ints:
@@ -146,7 +144,7 @@ def _tell_one(state: EngineState, record: JobRecord, event: str) -> None:
     slot = record.slot
     start = state.plan.start(slot)
     state.told[slot], state.told_when[slot], state.changed[slot] = start, state.now, state.generation
-    if 0 <= start <= state.now - _LATE_S:
+    if 0 <= start <= state.now - LATE_S:
         decision = _tell(state, record, event, None, (), _overdue_text(state, record))
     elif start >= 0:
         nodes = tuple(share.node for share in shares_of(state.plan, slot))

@@ -104,6 +104,8 @@ class ClusterSettings(Section):
     """First wait after a start that the server refused, doubling each time."""
     refusal_most: Step = _DEFAULTS.refusal_most
     """Longest such wait."""
+    hook_refusal_most: Step = _DEFAULTS.hook_refusal_most
+    """Longest wait after a refusal by a `runjob` hook, which may accept the same start a moment later."""
     returns_most: int = Field(default=_DEFAULTS.returns_most, ge=1, le=1000)
     """A job that returned to its queue this often after an accepted start is set aside."""
     returns_within: Seconds = _DEFAULTS.returns_within

@@ -206,7 +206,7 @@ FEATURES: dict[str, tuple[str | tuple[str, ...], ...]] = {
         (
             *("alone", "alone_starts", "alone_within", "start_rate", "start_rate_node", "decision_expiry"),
             *("answer_grace", "start_wait", "busy_wait", "busy_retries", "check_wait", "refusal_wait"),
-            *("refusal_most", "returns_most", "returns_within"),
+            *("refusal_most", "hook_refusal_most", "returns_most", "returns_within"),
         ),
     ),
     "Running jobs, nodes and the server": (

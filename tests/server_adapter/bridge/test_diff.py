@@ -252,3 +252,15 @@ def test_a_start_that_the_server_corrects_by_seconds_is_no_alteration(
     found = with_steady_starts(old, new)
     assert (events(old, found) == []) == steady
     assert (found.jobs[job.id].started == 1_000_000) == steady
+
+
+def test_the_end_of_a_reservation_brings_no_snapshot_though_its_queue_goes_with_it() -> None:
+    own = {"R1": QueueFacts(name="R1")}
+    held = {"R1": Held(100, 200, ("n1",), ("R1",))}
+    old = State(queues={"batch": QueueFacts(name="batch"), **own}, reservations=held)
+    new = State(queues={"batch": QueueFacts(name="batch")})
+    found = events(old, new)
+    assert kinds(found) == ["unreserve"]
+    assert dict(apply(old, found).queues) == dict(new.queues)
+    stays = State(queues={"batch": QueueFacts(name="batch"), **own})
+    assert dict(apply(old, events(old, stays)).queues) == dict(stays.queues)
