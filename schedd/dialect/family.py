@@ -46,8 +46,8 @@ class Dialect:
 
     ``busy`` are the codes of a refused run that the same run may not meet in a moment; ``changed`` those that
     say that the job is no longer what was decided on; ``refused_by_node`` those by which the daemon of a node
-    refuses a job (a prologue, an execjob hook, a full disk); ``refused_by_hook`` those of a hook that the server
-    runs before a start; ``no_fault`` the exit statuses that do not speak against a node.
+    refuses a job (a prologue, an execjob hook, a full disk); ``refused_by_hook`` those of a hook that the
+    server runs before a start; ``no_fault`` the exit statuses that do not speak against a node.
     """
 
     name: str

@@ -27,8 +27,8 @@ _MOST_DOWN, _MOST_UP = 5.0, 3.0
 """Bounds of the correction, needed for bases near zero."""
 _STEP: Final = 0.03
 _SHIFT_MOST: Final = 1.0
-"""Bound of the sum of small steps. Without it thousands of jobs that wait through one outage, each a miss, would
-move P90 to another century, and as many hits would be needed to move it back (integrator windup)."""
+"""Bound of the sum of small steps. Without it thousands of jobs that wait through one outage, each a miss,
+would move P90 to another century, and as many hits would be needed to move it back (integrator windup)."""
 _LONGEST_WAIT_S: Final = 10 * 366 * 86_400
 _MISSES: Final = 0.1
 

@@ -1,11 +1,11 @@
 """The start that people are told of a waiting job: the planned one, calmed. One rule for every face.
 
 A plan is repaired with every event, so a planned start may come and go within seconds. What is told stands
-until the plan is further from it than a threshold, and then for as long as a pause since it was last told. The
-pause is short for a job that was told a near start and has a near one. There is none for one whose start has
-become near, that has no start any more, or that was told a moment which is over. A job that starts within
-seconds is told nothing: its start will be seen. Times are seconds since the epoch, -1 where there is none; arrays
-are (n,), of one job each.
+until the plan is further from it than a threshold, and then for as long as a pause since it was last told.
+The pause is short for a job that was told a near start and has a near one. There is none for one whose start
+has become near, that has no start any more, or that was told a moment which is over. A job that starts within
+seconds is told nothing: its start will be seen. Times are seconds since the epoch, -1 where there is none;
+arrays are (n,), of one job each.
 """
 
 from typing import TYPE_CHECKING, Final

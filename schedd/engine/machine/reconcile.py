@@ -31,8 +31,8 @@ _FEW = 5
 _ACCEPTED = 0
 """In the place of the moment since when a loss is doubted: it is not doubted any more."""
 _ALL_GONE_S = 3600
-"""So long after its restart a server that lists none of its jobs is not believed, unless an admin resumes: jobs
-that are taken as gone lose their places and promises, and a federation sends them elsewhere."""
+"""So long after its restart a server that lists none of its jobs is not believed, unless an admin resumes:
+jobs that are taken as gone lose their places and promises, and a federation sends them elsewhere."""
 
 
 def doubt(state: EngineState, snapshot: Snapshot) -> str:

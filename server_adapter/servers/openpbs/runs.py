@@ -246,7 +246,8 @@ class Starter:
             return look, True
         self._looked = None
         began = time.monotonic()
-        others = list(islice(self._waiting.values(), _TOGETHER - 1))  # all of a batch have come by now
+        await asyncio.sleep(0)  # all decisions of a batch have come then
+        others = list(islice(self._waiting.values(), _TOGETHER - 1))
         names = dict.fromkeys(name for one in (run, *others) for name in self._names(one))
         server, jobs, found = await asyncio.gather(
             connection.describe(_SCHEDULING),
