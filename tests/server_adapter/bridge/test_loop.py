@@ -6,6 +6,7 @@ import time
 import pytest
 
 from schedd.wire import JobEnded, RunAccepted, ShareFacts, Snapshot
+from server_adapter.bridge.server import ReadScope
 from server_adapter.bridge.state import State
 from server_adapter.servers.torque.reader import StateReader
 from server_adapter.torque.codes import RequestCode, SchedulerCommand
@@ -117,8 +118,8 @@ async def test_a_run_that_is_accepted_during_a_reading_is_later_than_the_snapsho
     await house.until(lambda: job in house.daemon.state.jobs)
     read = adapter.server.read
 
-    async def slow() -> State:
-        state = await read()
+    async def slow(scope: ReadScope) -> State:
+        state = await read(scope)
         if not house.daemon.accepted:
             house.daemon.decide(job, [ShareFacts("node1", 1)])
             await house.until(lambda: bool(house.daemon.accepted))
