@@ -202,7 +202,7 @@ class Server:
         if isinstance(request, StatusRequest):
             there = {name: there[name] for name in request.name.split(",") if name in there}
             if not there:
-                raise ServerRefusedError(ServerCode.UNKJOBID, "Unknown Job Id")
+                raise ServerRefusedError(ServerCode.UNKJOBID, "Unknown Job Id", "describe a job")
         for one in request.conditions if isinstance(request, SelectRequest) else ():
             there = {
                 name: job
