@@ -308,7 +308,7 @@ def settings_of(names: Sequence[str], directory: Path, poll: float) -> Federatio
     return FederationSettings.model_validate(
         {
             # Waiting jobs are looked at, and stay: they were not spread by any plan.
-            "routing": {"poll": poll, "again": "60s", "patience": "60s", "threshold": 864_000},
+            "routing": {"poll": poll, "recheck": "60s", "patience": "60s", "threshold": 864_000},
             "clusters": {
                 name: {
                     "url": "http://inside",

@@ -170,8 +170,8 @@ class _Groups(Field):
         one = {"url": "http://inside", "token_file": Path("none"), "realms": ["inside"]}
         settings = FederationSettings.model_validate(
             {
-                "routing": {"again": again, "poll": 1.0},
-                "groups": {"moves": 0} if moving == "rigid" else {},
+                "routing": {"recheck": again, "poll": 1.0},
+                "coallocation": {"moves": 0} if moving == "rigid" else {},
                 "clusters": {spec.name: {**one, "cluster": spec.name} for spec in clusters},
             }
         )

@@ -142,7 +142,7 @@ def _list_coallocations(
         for one in list(federation.coallocations.by_id.values())
         if _may_see_coallocation(caller, one)
     ]
-    return {"groups": [row for row in rows if state == "all" or not row["over"]]}
+    return {"coallocations": [row for row in rows if state == "all" or not row["over"]]}
 
 
 async def _submit_coallocation(

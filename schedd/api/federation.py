@@ -191,10 +191,10 @@ def _get_report(federation: LeadingFederation, _: Caller) -> dict[str, Any]:
     return {
         "jobs": asdict(job_figures(jobs)),
         "arrays": asdict(array_figures(jobs, counts)),
-        "groups": {
+        "coallocations": {
             **groups,
-            "holes_asked": federation.coallocation_operations.gap_searches["asked"],
-            "holes_found": federation.coallocation_operations.gap_searches["found"],
+            "gap_searches": federation.coallocation_operations.gap_searches["asked"],
+            "gaps_found": federation.coallocation_operations.gap_searches["found"],
         },
         "bags": asdict(bag_figures(list(federation.bags.by_id.values()), federation.jobs, counts)),
         "bookings": asdict(booking_figures(list(federation.bookings.by_id.values()))),

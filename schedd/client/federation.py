@@ -312,24 +312,25 @@ class FederationClient:
         """Take a job back."""
         return cast("JobRow", self._http.request("DELETE", f"/v1/federation/jobs/{name}"))
 
-    def groups(self, *, over: bool = True) -> list[dict[str, Any]]:
+    def coallocations(self, *, over: bool = True) -> list[dict[str, Any]]:
         """Groups that the caller may see."""
         query = {"state": "all" if over else "open"}
         return cast(
-            "list[dict[str, Any]]", self._http.request("GET", "/v1/federation/coallocations", query)["groups"]
+            "list[dict[str, Any]]",
+            self._http.request("GET", "/v1/federation/coallocations", query)["coallocations"],
         )
 
-    def group(self, name: str) -> dict[str, Any]:
+    def coallocation(self, name: str) -> dict[str, Any]:
         """One of them."""
         return cast("dict[str, Any]", self._http.request("GET", f"/v1/federation/coallocations/{name}"))
 
-    def submit_group(self, body: Mapping[str, Any]) -> dict[str, Any]:
+    def submit_coallocation(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Hand a group over: ``parts``, and so on."""
         return cast(
             "dict[str, Any]", self._http.request("POST", "/v1/federation/coallocations", body=dict(body))
         )
 
-    def cancel_group(self, name: str) -> dict[str, Any]:
+    def cancel_coallocation(self, name: str) -> dict[str, Any]:
         """Take a group back."""
         return cast("dict[str, Any]", self._http.request("DELETE", f"/v1/federation/coallocations/{name}"))
 

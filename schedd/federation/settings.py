@@ -80,7 +80,7 @@ class RoutingSettings(Section):
     """A waiting job moves only if it ends earlier by at least this time."""
     moves: int = Field(default=2, ge=0, le=100)
     """Maximum moves of one job; 0: jobs stay."""
-    again: Annotated[Seconds, Field(ge=1, le=86_400)] = 60
+    recheck: Annotated[Seconds, Field(ge=1, le=86_400)] = 60
     """Interval between checks whether a waiting job would end earlier at another cluster."""
     poll: Annotated[FloatSeconds, Field(gt=0, le=600)] = 2.0
     """Interval between polls of each cluster. A plan's answer is valid until the plan has changed and was
@@ -113,7 +113,7 @@ class CoAllocationSettings(Section):
     """A waiting co-allocation moves only if it ends earlier by at least this time."""
     moves: int = Field(default=20, ge=0, le=1_000)
     """Maximum moves of one co-allocation; 0: co-allocations stay."""
-    apart: Annotated[Seconds, Field(ge=0, le=3_600)] = 0
+    max_skew: Annotated[Seconds, Field(ge=0, le=3_600)] = 0
     """Maximum delay of a component after the common start; otherwise all are deleted. 0: only `limit`
     applies.
     """
@@ -237,8 +237,8 @@ class FederationSettings(Section):
     """See `[store]`."""
     routing: RoutingSettings = RoutingSettings()
     """See `[routing]`."""
-    groups: CoAllocationSettings = CoAllocationSettings()
-    """See `[groups]`."""
+    coallocation: CoAllocationSettings = CoAllocationSettings()
+    """See `[coallocation]`."""
     bags: BagSettings = BagSettings()
     """See `[bags]`."""
     licences: dict[Annotated[str, Field(pattern=_NAME)], Annotated[int, Field(ge=0, le=1 << 40)]] = Field(
@@ -284,15 +284,15 @@ class FederationSettings(Section):
     @property
     def coallocation_rules(self) -> CoAllocationRules:
         """Rules of co-allocations."""
-        one = self.groups
+        one = self.coallocation
         times = (one.limit, one.lead, one.notice, one.expiry, one.gain)
-        return CoAllocationRules(self.name, *times, one.moves, one.apart, self.routing.patience)
+        return CoAllocationRules(self.name, *times, one.moves, one.max_skew, self.routing.patience)
 
     @property
     def booking_rules(self) -> FederationBookingRules:
         """Rules of bookings."""
         one = self.routing
-        return FederationBookingRules(self.name, one.policy, self.groups.expiry, one.patience)
+        return FederationBookingRules(self.name, one.policy, self.coallocation.expiry, one.patience)
 
     def users(self, owner: str, claimed: Mapping[str, str] | None = None) -> dict[str, str]:
         """Return the owner's user names by cluster. ``claimed`` are the names in the owner's ID token, by

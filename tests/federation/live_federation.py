@@ -207,7 +207,7 @@ class LiveFederation:
         with self.client() as client:
             return client.submit(body)
 
-    async def submit_group(self, key: str, *parts: dict[str, Any], **body: Any) -> dict[str, Any]:
+    async def submit_coallocation(self, key: str, *parts: dict[str, Any], **body: Any) -> dict[str, Any]:
         """Until it is known to be taken."""
         asked = {
             "parts": [
@@ -219,7 +219,7 @@ class LiveFederation:
 
         def ask() -> dict[str, Any]:
             with self.client() as client:
-                return client.submit_group(asked)
+                return client.submit_coallocation(asked)
 
         while True:
             try:
@@ -351,7 +351,7 @@ class LiveFederation:
     async def groups(self) -> list[dict[str, Any]]:
         def ask() -> list[dict[str, Any]]:
             with self.client(CAROL) as client:
-                return client.groups()
+                return client.coallocations()
 
         try:
             return await asyncio.to_thread(ask)

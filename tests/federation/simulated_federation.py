@@ -238,8 +238,8 @@ class SimulatedFederation:
                     name: {**one, "cluster": name, "family": "openpbs" if name in openpbs else "torque"}
                     for name in names
                 },
-                "routing": {"again": "1s", "poll": 0.1},
-                "groups": {"gain": "5s", **groups},
+                "routing": {"recheck": "1s", "poll": 0.1},
+                "coallocation": {"gain": "5s", **groups},
             }
         )
         self.log = FederationLog(f"sqlite:///{directory}/fed.sqlite", "here", 600.0)

@@ -244,7 +244,7 @@ def test_a_bag_ends_first_where_its_first_share_does_and_last_where_its_last_doe
     report = desk.client("ann@org").get("/v1/federation/report").json()
     assert report["arrays"] == {"ended": 0, "stretch": {"known": 0, "stretch_s": None, "stretch": None}}
     assert report["bags"]["stretch"]["known"] == 0
-    assert (report["groups"]["several"], report["groups"]["to_one_share"]) == (0, None)
+    assert (report["coallocations"]["several"], report["coallocations"]["to_one_share"]) == (0, None)
 
 
 # ---- on servers ------------------------------------------------------------------------------------------

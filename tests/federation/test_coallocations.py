@@ -172,7 +172,7 @@ def test_when_a_part_does_not_start_all_are_deleted_and_it_is_said_which_and_why
 
 
 def test_a_part_that_would_start_too_far_from_the_others_does_not_start(tmp_path: Path) -> None:
-    region = SimulatedFederation(tmp_path, apart=2)
+    region = SimulatedFederation(tmp_path, max_skew=2)
     name = region.submit({**WHOLE, "clusters": ["a"]}, {**WHOLE, "clusters": ["b"]})
     region.go(45)
     assert region.group(name).release_requested_at
@@ -187,7 +187,7 @@ def test_a_part_that_would_start_too_far_from_the_others_does_not_start(tmp_path
 
 
 def test_a_part_whose_hold_is_not_released_in_time_moves_the_group_and_none_begins(tmp_path: Path) -> None:
-    region = SimulatedFederation(tmp_path, apart=2)
+    region = SimulatedFederation(tmp_path, max_skew=2)
     name = region.submit({**WHOLE, "clusters": ["a"]}, {**WHOLE, "clusters": ["b"]})
     region.go(30)
     region.clusters["b"].deaf = True  # its adapter is busy with something else

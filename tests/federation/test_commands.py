@@ -156,8 +156,8 @@ def test_the_clusters_of_a_federation_and_its_report_are_shown(
     report: dict[str, Any] = {
         "jobs": {"ended": 3, "moved": 1, "clusters": 1.0, "deadlines": due(2, 1, 0.5, 1234.0)},
         "arrays": {"ended": 1, "stretch": {"known": 1, "stretch_s": 90.0, "stretch": 0.25}},
-        "groups": {
-            **dict.fromkeys(("failed", "shifts", "remaps", "refused", "holes_asked", "holes_found"), 1),
+        "coallocations": {
+            **dict.fromkeys(("failed", "shifts", "remaps", "refused", "gap_searches", "gaps_found"), 1),
             "ended": 4,
             "clusters": 1.5,
             "several": 3,
@@ -283,7 +283,7 @@ def test_a_group_is_handed_over_shown_and_taken_back(
     assert "nodes=1:ppn=4,walltime=00:01:40" in shown
     assert "1: north, 2: south" in shown
     assert shell("coallocate", "--json", "list") == 0
-    (row,) = json.loads(capsys.readouterr().out)["groups"]
+    (row,) = json.loads(capsys.readouterr().out)["coallocations"]
     assert (row["id"], row["start"], row["rounds"][0]["plans"]) == (name, now + 60, {"1": 17, "2": 18})
     assert shell("coallocate", "cancel", name) == 0
     assert capsys.readouterr().out.endswith(f"group {name}: taken back\n")

@@ -23,7 +23,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture
 async def town(tmp_path: Path) -> AsyncIterator[LiveFederation]:
-    async with LiveFederation(tmp_path, "ab", "threshold = 5\nagain = 1", openpbs="b") as made:
+    async with LiveFederation(tmp_path, "ab", "threshold = 5\nrecheck = 1", openpbs="b") as made:
         yield made
 
 
@@ -109,7 +109,7 @@ async def test_a_booking_is_at_one_cluster_or_none_though_the_federation_is_kill
     tmp_path: Path,
 ) -> None:
     """A TORQUE, ``a``, and an OpenPBS, ``b``; wires that break within an answer, a daemon killed, cuts."""
-    async with LiveFederation(tmp_path, "ab", "[groups]\nexpiry = 10", openpbs="b") as town:
+    async with LiveFederation(tmp_path, "ab", "[coallocation]\nexpiry = 10", openpbs="b") as town:
         await town.open_to_bookings()
         begin = int(time.time()) + 120
         for number, wait in enumerate((0.0, 0.02, 0.05, 0.1, 0.2, 0.5)):
@@ -192,7 +192,7 @@ async def test_a_job_runs_once_in_its_booking_though_its_cluster_is_cut_off(tmp_
             assert begin <= start < begin + duration, (begin, start)
 
 
-GROUPS = "[groups]\nnotice = 14\nlead = 8\nlimit = 20\nexpiry = 20\ngain = 3"
+GROUPS = "[coallocation]\nnotice = 14\nlead = 8\nlimit = 20\nexpiry = 20\ngain = 3"
 
 
 @pytest.mark.soak
@@ -200,7 +200,10 @@ GROUPS = "[groups]\nnotice = 14\nlead = 8\nlimit = 20\nexpiry = 20\ngain = 3"
 async def test_three_hundred_jobs_and_twenty_groups_over_three_clusters_and_ten_kills(tmp_path: Path) -> None:
     """The run in docs/administrators/federation.md: two TORQUEs, ``a`` and ``b``, and an OpenPBS, ``c``."""
     chance = random.Random(3)
-    settings = "threshold = 5\nagain = 1\n[groups]\nnotice = 12\nlead = 6\nexpiry = 20\ngain = 3\napart = 2"
+    settings = (
+        "threshold = 5\nrecheck = 1\n"
+        "[coallocation]\nnotice = 12\nlead = 6\nexpiry = 20\ngain = 3\nmax_skew = 2"
+    )
     async with LiveFederation(tmp_path, "abc", settings, openpbs="c") as town:
         for number in range(300):
             await town.submit(f"k{number}", request=f"nodes=1:ppn={chance.choice([1, 2, 4])},walltime=60")
@@ -208,7 +211,7 @@ async def test_three_hundred_jobs_and_twenty_groups_over_three_clusters_and_ten_
                 count = chance.choice([2, 3])
                 places = chance.sample("abc", count)
                 parts = [{"clusters": [name]} if chance.random() < 0.6 else {} for name in places]
-                await town.submit_group(f"g{number}", *parts, overhead=chance.choice([0, 20]))
+                await town.submit_coallocation(f"g{number}", *parts, overhead=chance.choice([0, 20]))
             if number % 30 == 15:
                 await town.restart()
             if number == 100:
@@ -252,15 +255,15 @@ async def test_three_hundred_jobs_and_twenty_groups_over_three_clusters_and_ten_
 
 
 async def test_parts_on_two_clusters_start_together_though_the_federation_is_killed(tmp_path: Path) -> None:
-    async with LiveFederation(tmp_path, "ab", f"again = 1\n{GROUPS}", openpbs="b") as town:
+    async with LiveFederation(tmp_path, "ab", f"recheck = 1\n{GROUPS}", openpbs="b") as town:
         two = [{"clusters": ["a"]}, {"clusters": ["b"]}]
-        first = await town.submit_group("g1", *two)
-        assert (await town.submit_group("g1", *two))["id"] == first["id"]
+        first = await town.submit_coallocation("g1", *two)
+        assert (await town.submit_coallocation("g1", *two))["id"] == first["id"]
         await asyncio.sleep(1)
         await town.restart()
-        await town.submit_group("g2", {"request": "nodes=2:ppn=4,walltime=60"}, {}, overhead=10)
+        await town.submit_coallocation("g2", {"request": "nodes=2:ppn=4,walltime=60"}, {}, overhead=10)
         divided = {"request": "nodes=1:ppn=4,walltime=60", "cores": 12}
-        third = await town.submit_group("g3", divided, most=2)
+        third = await town.submit_coallocation("g3", divided, most=2)
         await asyncio.sleep(1)
         await town.restart()
         rows = await town.groups_over(3)
@@ -283,14 +286,14 @@ async def test_groups_over_three_clusters_with_kills_a_cut_and_a_part_that_canno
     """The record of docs/administrators/federation.md."""
     chance = random.Random(5)
     settings = GROUPS.replace("limit = 20", "limit = 60")
-    async with LiveFederation(tmp_path, "abc", f"threshold = 5\nagain = 1\n{settings}") as town:
+    async with LiveFederation(tmp_path, "abc", f"threshold = 5\nrecheck = 1\n{settings}") as town:
         count = 0
         for number in range(12):
             parts: list[dict[str, Any]] = [{} for _ in range(chance.choice([2, 2, 3]))]
             for part, cluster in zip(parts, chance.sample("abc", len(parts)), strict=True):
                 if chance.random() < 0.6:
                     part["clusters"] = [cluster]
-            await town.submit_group(f"g{number}", *parts, overhead=chance.choice([0, 20]))
+            await town.submit_coallocation(f"g{number}", *parts, overhead=chance.choice([0, 20]))
             for job in range(5):
                 await town.submit(f"j{number}.{job}")
                 count += 1

@@ -365,7 +365,7 @@ def test_a_group_is_kept_before_it_is_acknowledged_and_shown_to_its_owner(desk: 
     assert ann.post(GROUPS, json=body).json()["id"] == row["id"]
     desk.log.close()
     desk.begin()
-    assert [one["id"] for one in ann.get(GROUPS).json()["groups"]] == [row["id"]]
+    assert [one["id"] for one in ann.get(GROUPS).json()["coallocations"]] == [row["id"]]
     assert desk.client("bob@org").get(f"{GROUPS}/{row['id']}").status_code == 404
     assert desk.client("eyes").delete(f"{GROUPS}/{row['id']}").status_code == 403
     job = ann.post(HERE, json=JOB).json()["id"]  # numbers are of jobs and groups

@@ -143,5 +143,5 @@ def test_what_waits_is_told_by_priority_and_what_became_of_jobs(desk: Federation
     assert south["count"] == [0] * (LEVELS + 1)
     found = ann.get("/v1/federation/report").json()
     assert found["jobs"]["ended"] == 0
-    assert found["groups"]["holes_asked"] == 0
+    assert found["coallocations"]["gap_searches"] == 0
     assert found["bags"]["clusters"] is None

@@ -75,18 +75,18 @@ def _run_action(args: argparse.Namespace) -> bool:
     with connect_federation(args.url) as federation:
         match args.act:
             case "submit":
-                done = federation.submit_group({**_read_file(Path(args.file)), "key": args.key})
+                done = federation.submit_coallocation({**_read_file(Path(args.file)), "key": args.key})
             case "divide":
-                done = federation.submit_group(_divided_request(args))
+                done = federation.submit_coallocation(_divided_request(args))
             case "show":
-                done = federation.group(args.group)
+                done = federation.coallocation(args.group)
             case "cancel":
-                done = federation.cancel_group(args.group)
+                done = federation.cancel_coallocation(args.group)
             case _:
-                found = federation.groups(over=False)
+                found = federation.coallocations(over=False)
                 print_answer(
                     args,
-                    {"groups": found},
+                    {"coallocations": found},
                     lambda: _coallocations_table(found, now) if found else "there are no groups",
                 )
                 return True

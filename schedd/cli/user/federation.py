@@ -60,7 +60,7 @@ def _cluster_cells(one: ClusterRow) -> tuple[str, ...]:
 
 
 def _report_text(found: Mapping[str, Any]) -> str:
-    jobs, arrays, groups, bags = (found[name] for name in ("jobs", "arrays", "groups", "bags"))
+    jobs, arrays, groups, bags = (found[name] for name in ("jobs", "arrays", "coallocations", "bags"))
     parts = (
         (
             "jobs",
@@ -114,7 +114,7 @@ def _coallocation_rows(of: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         _format_share(of["to_one"], of["several"], of["to_one_share"], "told on several"),
     )
     yield "earlier than told", _format_share(of["earlier"], of["ended"], of["earlier_share"], "that ended")
-    yield "holes asked for, found", f"{of['holes_asked']}, {of['holes_found']}"
+    yield "holes asked for, found", f"{of['gap_searches']}, {of['gaps_found']}"
 
 
 def _booking_rows(of: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

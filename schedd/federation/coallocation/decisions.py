@@ -66,7 +66,7 @@ class CoAllocationRules:
     """A waiting co-allocation moves only if it ends earlier by at least this much."""
     moves: int = 20
     """Maximum moves."""
-    apart: int = 0
+    max_skew: int = 0
     """Maximum delay of a component after the common start; 0: only ``limit`` applies."""
     patience: int = 30
     """Time to wait for an unreachable cluster before its silence counts as a failure."""
@@ -167,7 +167,7 @@ def _booking_call(
             "guard": 2 * rules.limit,
             "arming": True,
             "instead": instead,
-            **({"late": rules.apart} if rules.apart else {}),
+            **({"late": rules.max_skew} if rules.max_skew else {}),
         }
         name = booking_name(rules, group, one.number, place.part)
         yield CoAllocationCall(place.cluster, "book", name, one.number, place.part, place.copy, body)

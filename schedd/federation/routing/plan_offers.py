@@ -38,13 +38,13 @@ class _OpenQuestion:
 class PlanOffers:
     """Offers of one cluster's plan. Times are seconds; the caller passes the current time.
 
-    ``poll`` and ``again`` are the intervals after which a question is repeated to a changed plan, for new and
-    for waiting jobs.
+    ``poll`` and ``recheck`` are the intervals after which a question is repeated to a changed plan, for new
+    and for waiting jobs.
     """
 
-    def __init__(self, poll: float, again: float) -> None:
+    def __init__(self, poll: float, recheck: float) -> None:
         self._poll = poll
-        self._again = again
+        self._recheck = recheck
         self._asked: dict[PlanQuestion, _OpenQuestion] = {}
         self.offers: dict[PlanQuestion, PlanOffer] = {}
         """Valid answers."""
@@ -101,7 +101,7 @@ class PlanOffers:
             if question not in self.offers:
                 first.append(question)
             elif one.generation != generation:
-                wait = self._poll if now - one.new < _HOT_S else self._again
+                wait = self._poll if now - one.new < _HOT_S else self._recheck
                 if now - one.at >= wait:
                     found.append(question)
         return (first + found)[:most]
@@ -122,7 +122,7 @@ class PlanOffers:
         """Drop answers of older plan generations after their validity."""
         for question in list(self.offers):
             one = self._asked[question]
-            if one.generation != generation and now - one.at > max(_FRESH_S, 2 * self._again):
+            if one.generation != generation and now - one.at > max(_FRESH_S, 2 * self._recheck):
                 del self.offers[question]
 
     def _unbound(self, question: PlanQuestion) -> None:

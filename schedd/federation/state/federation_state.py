@@ -105,7 +105,7 @@ class FederationState:
         self.bookings = record.bookings
         self.licences, self._users = record.licences, record.users
         routing = settings.routing
-        self._plan_offers = {name: PlanOffers(routing.poll, routing.again) for name in settings.clusters}
+        self._plan_offers = {name: PlanOffers(routing.poll, routing.recheck) for name in settings.clusters}
         self.generations: dict[str, int] = {}
         """Last known plan version by cluster."""
         self.clusters: dict[str, ClusterStatus] = {
@@ -480,7 +480,7 @@ class FederationState:
         routing = self.settings.routing
         found: dict[tuple[object, ...], list[str]] = {}
         for name, last in list(islice(self._next_check.items(), _REBALANCE_BATCH)):
-            if now - last < routing.again:
+            if now - last < routing.recheck:
                 break
             del self._next_check[name]
             job = self.jobs.by_id.get(name)

@@ -197,7 +197,7 @@ class ClusterWorker(ThreadedWork):
         self._known = bool(view["nodes"]) and not view["stale"] and not view.get("arriving")
         self._answer_questions(federation.due_questions(self.cluster, generation))
         if kept and federation.settings.licences and time.monotonic() >= self._lend_at:
-            self._lend_at = time.monotonic() + min(_LEND_S, federation.settings.routing.again)
+            self._lend_at = time.monotonic() + min(_LEND_S, federation.settings.routing.recheck)
             self._renew_leases(client)
 
     def _renew_leases(self, client: Client) -> None:

@@ -196,7 +196,7 @@ class CoAllocationWorker(ThreadedWork):
         generation = tuple(
             federation.generations.get(name, 0) for name in sorted(federation.settings.clusters)
         )
-        wait = federation.settings.routing.again if moving else federation.settings.routing.poll
+        wait = federation.settings.routing.recheck if moving else federation.settings.routing.poll
         if self._clock() < known.asked + wait or (moving and generation == known.generation):
             return
         known.asked, known.generation = self._clock(), generation
