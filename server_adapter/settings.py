@@ -47,7 +47,7 @@ class ServerSettings(_Section):
     port: int = Field(default=15001, ge=1, le=65535)
     """Its TCP port for batch requests."""
     user: str = "root"
-    """User in whose name requests are made: one of the server's `managers`."""
+    """User name for requests: one of the server's `managers`."""
     auth: Literal["auto", "privileged", "trqauthd", "munge", "none"] = "auto"
     """How the adapter authenticates: `privileged` (a source port below 1024: root or CAP_NET_BIND_SERVICE),
     `trqauthd`, `munge` (OpenPBS), `none` (an emulated server), or `auto`: for TORQUE privileged as root, else
@@ -59,18 +59,18 @@ class ServerSettings(_Section):
     timeout: Time = 30.0
     """Time limit for an answer of the server."""
     renew: Time = 1200.0
-    """Age at which a connection is closed and a new one authenticated. A server believes a credential for
+    """Maximum age of a connection; then a new one is authenticated. A server believes a credential for
     1,800 s (OpenPBS) or 3,600 s (TORQUE, unless its attribute `credential_lifetime` says otherwise)."""
     scheduler: str = "default"
     """Scheduler name to register at an OpenPBS server: any name but `default` has a partition of its own."""
     plan_by: Literal["host", "vnode"] = "host"
-    """What is one node of the plan at an OpenPBS server: a `host` with all its vnodes, as `scatter`, `pack`
+    """Nodes of the plan at an OpenPBS server: a `host` with all its vnodes, as `scatter`, `pack`
     and `exclhost` mean it, or each `vnode`, as if it were a host of its own."""
     logs: Path | None = None
     """The server's directory `server_logs`: a start logged there for any user not in `schedulers` was a
     `qrun`."""
     schedulers: tuple[str, ...] = ("root", "Scheduler", "maui", "moab")
-    """Users under which schedulers start jobs."""
+    """User names used by schedulers to start jobs."""
 
     @model_validator(mode="after")
     def _known(self) -> Self:
@@ -95,7 +95,7 @@ class ListenSettings(_Section):
     port: int = Field(default=15004, ge=0, le=65535)
     """The server's `scheduler_port`; 0: any free port."""
     peers: tuple[str, ...] = ("127.0.0.1", "::1")
-    """Addresses from which the server may connect."""
+    """Addresses of the server, allowed to connect."""
     any_port: bool = False
     """Accept connections from ports above 1023 (an emulated server)."""
 
@@ -106,7 +106,7 @@ class DaemonSettings(_Section):
     url: Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(_listed)] = (
         "http://127.0.0.1:8080",
     )
-    """Address of the daemon, or a list (leader and standby); the adapter follows the one that leads."""
+    """Address of the daemon, or a list (leader and standby); the adapter follows the leader."""
     token_file: Path | None = None
     """File that contains only the adapter's token; the daemon must know it with the role `adapter`."""
     wait: Annotated[FloatSeconds, Field(ge=0, le=60)] = 30.0
@@ -136,7 +136,7 @@ class RunSettings(_Section):
 
 
 class TellSettings(_Section):
-    """What is written on jobs. When a start is told again is set in schedd.toml."""
+    """Attributes written on jobs. The thresholds for repeated writes are set in schedd.toml."""
 
     comment: bool = True
     """Write planned start and nodes, or the reason why there is none, as the job's comment."""
@@ -169,7 +169,7 @@ class PowerSettings(_Section):
 
 
 class DrainSettings(_Section):
-    """Routing queues whose jobs go to a federation, in the mode `scheduler`."""
+    """Routing queues drained to a federation, in the mode `scheduler`."""
 
     queues: tuple[str, ...] = ()
     """Names of the queues; none: nothing is drained."""
@@ -182,7 +182,7 @@ class DrainSettings(_Section):
     scripts: Path = Path("/var/spool/torque/server_priv/jobs")
     """TORQUE: the server's directory with the job scripts."""
     host: str = Field(default="127.0.0.1", min_length=1)
-    """OpenPBS: address of this host by which the server reaches it. The server moves jobs there."""
+    """OpenPBS: address of this host as seen by the server, which moves jobs there."""
     port: int = Field(default=0, ge=0, le=65535)
     """OpenPBS: port for it. 0: any that is free."""
     interval: Time = 5.0

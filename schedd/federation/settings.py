@@ -144,7 +144,7 @@ class GrantSettings(Section):
     """Roles of users known to the identity provider. Users without a grant have no access."""
 
     groups: tuple[str, ...] = ()
-    """Members of one of these groups,"""
+    """Members of any of these groups,"""
     users: tuple[str, ...] = ()
     """or users with one of these names in `user_claim`,"""
     role: Literal["user", "reader", "admin"]

@@ -30,7 +30,7 @@ class TokenSettings(Section):
     """One token, given by its hash."""
 
     name: str = Field(pattern=f"^{NAME_OF_TOKEN.pattern}$")
-    """Name of its holder; the log names it for what admins do."""
+    """Name of its holder; the log names it for admins' acts."""
     role: Role
     """Its role: see the table of roles."""
     sha256: str = Field(pattern=r"^[0-9a-fA-F]{64}$")
@@ -53,12 +53,12 @@ class GrantSettings(Section):
 
 
 class OidcGrantSettings(Section):
-    """What users known to the provider may do. Users without a grant are not let in."""
+    """Permissions of users known to the provider. Users without a grant are not let in."""
 
     groups: tuple[str, ...] = ()
-    """Members of one of these groups,"""
+    """Members of any of these groups,"""
     users: tuple[str, ...] = ()
-    """or users with one of these names,"""
+    """or users with any of these names,"""
     role: Literal["user", "reader", "operator", "admin"]
     """have this role. Of several grants the highest role counts."""
     clusters: tuple[str, ...] = ()
@@ -77,10 +77,9 @@ class IdTokenSettings(Section):
     issuer: str = Field(pattern=r"^https?://[^\s/?#]+(/[^\s?#]*)?$", max_length=2_000)
     """The provider's own URL: `https://id.example.org/realms/hpc`. `http://` only on this host."""
     client_id: str = Field(min_length=1, max_length=255)
-    """The id under which schedd is registered at the provider. ID tokens for other clients are refused."""
+    """schedd's id at the provider. ID tokens for other clients are refused."""
     user_claim: str = Field(default="preferred_username", min_length=1, max_length=255)
-    """Claim with the user name that owns jobs on the server. Choose one that users cannot change
-    themselves."""
+    """Claim with the user name that owns jobs on the server. Users must not be able to change it."""
     groups_claim: str = Field(default="groups", min_length=1, max_length=255)
     """Claim with the groups; `realm_access.roles` is a claim within another."""
     ca_file: Path | None = None
@@ -100,14 +99,14 @@ class OidcSettings(IdTokenSettings):
     client_secret_file: Path | None = None
     """File with the client secret, if the provider gave one. Only the daemon's user may have access to it."""
     redirect_url: str = Field(pattern=r"^https?://[^\s?#]+/dashboard/oidc/callback$", max_length=2_000)
-    """The address to which browsers return, as registered at the provider:
+    """The browsers' return address, as registered at the provider:
     `https://HOST/dashboard/oidc/callback`."""
     scopes: tuple[str, ...] = ("openid", "profile")
     """Scopes to request; some providers send groups only with a scope of their own."""
     session: Whole = Field(default=8 * 3600, ge=60, le=12 * 3600)
     """Duration of a login to the dashboard."""
     grants: tuple[OidcGrantSettings, ...] = ()
-    """Who may do what; without grants nobody is let in."""
+    """Permissions of users; without grants no user is let in."""
 
     @field_validator("scopes")
     @classmethod
@@ -130,7 +129,7 @@ def is_secure(url: str) -> bool:
 
 
 class AuthSettings(Section):
-    """Who may do what over HTTP. Changes apply after a reload."""
+    """Permissions over HTTP. Changes apply after a reload."""
 
     token_file: Path | None = None
     """File of tokens, one per line: role, name, token, and clusters if not all. Only the daemon's user may
@@ -152,7 +151,7 @@ class AuthSettings(Section):
     """Whether the role `user` sees other users' jobs: as the server's `query_other_jobs` says, all, or
     none."""
     proxy_header: str = Field(default="X-Remote-User", pattern=r"^[A-Za-z][A-Za-z0-9-]*$")
-    """Header in which a proxy with a token of role `proxy` names the user."""
+    """Header with the user's name from a proxy with a token of role `proxy`."""
     munge: bool = False
     """Accept `Authorization: Munge CREDENTIAL` (from `munge -s schedd`), if the site's hosts share a key."""
     munge_socket: Path | None = None

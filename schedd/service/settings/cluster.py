@@ -56,9 +56,11 @@ class ClusterSettings(Section):
     start_rate_node: int = Field(default=SITE_START_RATE_NODE, ge=0, le=100_000)
     """Maximum job starts per second on one node; 0: no limit."""
     slack: SlackText = str(Slack(SITE_SLACK, SITE_SLACK_SHARE))
-    """How much later than first told a job may start: a time, a share of its wait planned then, or both. With
-    `1h+0.5w` a job with a planned wait of 4 hours is promised to wait at most 7. With `0` no told start ever
-    moves back, and priorities and searches can do very little. With `off` jobs have planned starts but no
+    """Maximum delay of a job after its first planned start: a time, a share of its planned wait, or both.
+    With
+    `1h+0.5w` a job with a planned wait of 4 hours is promised to wait at most 7. With `0` no published start
+    ever moves back, and priorities and searches can do very little. With `off` jobs have planned starts but
+    no
     promises."""
     queue_slack: dict[QueueName, SlackText] = Field(default_factory=dict)
     """Slack of single queues: `{ short = "10m", long = "4h+1w", scratch = "off" }`."""
@@ -75,7 +77,7 @@ class ClusterSettings(Section):
     node_grace: Seconds = _DEFAULTS.node_grace
     """Time after which planned jobs are moved off a node that is down."""
     hole_failures: int = Field(default=_DEFAULTS.hole_failures, ge=0, le=100_000)
-    """A node on which this many jobs in a row fail early, or that refuses them, gets no new jobs; 0:
+    """A node gets no new jobs after this many jobs in a row failed early there, or were refused by it; 0:
     never.
     """
     hole_users: int = Field(default=_DEFAULTS.hole_users, ge=1, le=100_000)
@@ -116,21 +118,21 @@ class ClusterSettings(Section):
     snapshot_loss: float = Field(default=_DEFAULTS.snapshot_loss, ge=0, le=1)
     """A snapshot that loses more than this share of the jobs or nodes at once is rejected."""
     tell_threshold: Seconds = _DEFAULTS.tell_threshold
-    """Users and the server are told a new start of a job only if it moved by more than this. What is written
-    on the server is set in pbs-adapter.toml."""
+    """A new start of a job is published to users and the server only if it moved by more than this. The
+    attributes written on the server are set in pbs-adapter.toml."""
     tell_pause: Seconds = SITE_TELL_PAUSE
     """And at most this often per job, so that starts do not flicker; for jobs that start within 10 minutes or
     have lost their start at once."""
     tell_rate: int = Field(default=_DEFAULTS.tell_rate, ge=0, le=100_000)
-    """Starts told to the server per second, at most; 0: the server is told none."""
+    """Maximum number of starts published to the server per second; 0: none."""
     node_rule: Literal["exact", "pack"] = _DEFAULTS.node_rule
     """TORQUE's `nodes=`: with `exact` every unit gets a node of its own, with `pack` units may share
     nodes."""
     mem_per_core: int = Field(default=_DEFAULTS.mem_per_core, ge=0, le=1 << 40)
     """KiB per core planned for jobs that request no memory; 0: none."""
     backfill: Literal["oldest", "shortest"] = _DEFAULTS.backfill
-    """Who gets free room: the job that waits longest of those that fit, or the one that is expected to be
-    shortest, with limits by age and promises (docs/developers/optimisation.md)."""
+    """Backfilling: `oldest` gives free capacity to the oldest fitting job, `shortest` to the job with the
+    shortest expected run time, bounded by age and promises (docs/developers/optimisation.md)."""
     search_every: Whole = Field(default=_DEFAULTS.search_every, ge=0, le=86_400)
     """Time between two searches for a better plan, if the plan changed; 0: no searches of any kind."""
     search_pause: Whole = Field(default=_DEFAULTS.search_pause, ge=1, le=86_400)
@@ -144,12 +146,11 @@ class ClusterSettings(Section):
     """Searches move back no job that has waited this long, except by up to a twelfth of it
     (docs/developers/optimisation.md)."""
     predict: bool = True
-    """Learn how long jobs run, and show when they are expected to start (P50 and P90). If off, what was
-    learned is deleted. Walltimes remain decisive for ending jobs and for promises in any case."""
+    """Learn how long jobs run, and show when they are expected to start (P50 and P90). If off, learned data
+    are deleted. Walltimes remain decisive for ending jobs and for promises in any case."""
     predict_from: Annotated[str, Field(pattern=r"^[^\x00-\x1f]*$", max_length=4096)] = ""
     """The server's accounting logs, a file or the directory of daily ones (`server_priv/accounting`): the
-    jobs of the last year are read from them at the first start, so that there are predictions from the
-    beginning."""
+    jobs of the last year are read from them at the first start, for predictions from the beginning."""
     queue_predict: dict[QueueName, bool] = Field(default_factory=dict)
     """The same for single queues: `{ debug = false }`."""
     repair_slice: int = Field(default=_DEFAULTS.repair_slice, ge=1_000, le=10**9)
@@ -159,7 +160,7 @@ class ClusterSettings(Section):
     priority_tries: int = Field(default=_DEFAULTS.priority_tries, ge=0, le=10**6)
     """Maximum number of jobs that are then tried in front of jobs of lower priority, the highest first."""
     batch_limit: int = Field(default=_DEFAULTS.batch_limit, ge=0, le=86_400)
-    """A batch of events that is not handled within so many seconds is skipped; large batches get more. 0:
+    """A batch of events that takes more than this many seconds is skipped; large batches get more. 0:
     never."""
     log_batches: int = Field(default=_DEFAULTS.log_batches, ge=1, le=10**7)
     """Batches of events kept in memory for `schedd rerun`."""

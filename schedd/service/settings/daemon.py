@@ -32,9 +32,10 @@ class ServerSettings(Section):
     port: int = Field(default=8080, ge=0, le=65535)
     """TCP port; 0: any free one."""
     root: str = Field(default="", pattern=r"^(/[^/\s]+)*$")
-    """Path under which a reverse proxy shows the daemon, such as `/schedd`; empty for none."""
+    """Path of the daemon at a reverse proxy, such as `/schedd`; empty for none."""
     socket: Path | None = None
-    """Also listen on this UNIX socket. The kernel tells the user of each connection: root and the daemon's
+    """Also listen on this UNIX socket. The kernel identifies the user of each connection: root and the
+    daemon's
     own user are admins."""
     tls_certificate: Path | None = None
     """Certificate with its chain (PEM). The port then speaks HTTPS only. Read again on reload."""
@@ -65,7 +66,8 @@ class ServerSettings(Section):
 
 
 class LimitSettings(Section):
-    """Limits on requests. Changes apply after a reload, those of the last three settings to new connections.
+    """Limits on requests. Changes apply after a reload; changes of the last three settings to new
+    connections.
     Rates are requests per second, averaged over two seconds; 0: no limit. Requests beyond them get 429 and
     the time to retry.
     """
@@ -96,7 +98,7 @@ class WebhookSettings(Section):
     """Where to report moved starts and alerts. Changes need a restart."""
 
     url: str = Field(pattern=r"^https?://[^\s/]+(/\S*)?$", max_length=2_000)
-    """`https://…` to which each change is posted; `http://` only on a closed network."""
+    """`https://…` URL for each change; `http://` only on a closed network."""
     secret_file: Path
     """File with the secret that signs each request. Only the daemon's user may have access to it."""
     moves: bool = True
@@ -110,7 +112,7 @@ class WebhookSettings(Section):
     users: tuple[str, ...] = ()
     """Only jobs of these owners; empty: of all."""
     allow: tuple[str, ...] = ()
-    """Host names and networks (`10.1.0.0/16`) to which requests may go although they are not public:
+    """Host names and networks (`10.1.0.0/16`) that may be called although they are not public:
     loopback, link-local, private and reserved addresses are refused otherwise. An IP address in `url` is
     allowed."""
 
@@ -122,7 +124,7 @@ class WebhookSettings(Section):
 
 
 class NotifySettings(Section):
-    """Mail and commands for users who ask for notices with `schedd notify`. Without a relay and without
+    """Mail and commands for notices that users request with `schedd notify`. Without a relay and without
     commands none are sent. Changes need a restart.
     """
 
@@ -195,8 +197,8 @@ class StoreSettings(Section):
     checkpoint: FloatSeconds = Field(default=5.0, ge=0.1, le=3600)
     """Time between two checkpoints of the plan."""
     marks: Path | None = None
-    """Folder of the marks: files that tell how far the event log had come, so that a database that lost
-    something is detected. Default: beside a SQLite file, else `marks` in the state directory. Best on another
+    """Folder of the marks: files with the position of the event log, by which a database with lost data is
+    detected. Default: the folder of the SQLite file, else `marks` in the state directory. Best on another
     disk."""
     evaluate_every: FloatSeconds = Field(default=60.0, ge=0, le=86_400)
     """Time between two stored evaluations of the plan, while it changes; 0: none. With `memory` the last
@@ -209,7 +211,7 @@ class StoreSettings(Section):
     keep_decisions: Days = Field(default=90, gt=0, le=3660)
     """How long decisions and their outcomes are kept."""
     keep_told: Days = Field(default=400, gt=0, le=3660)
-    """How long told starts, promises and the history of jobs and nodes are kept."""
+    """How long published starts, promises and the history of jobs and nodes are kept."""
     keep_quality: Days = Field(default=90, gt=0, le=3660)
     """How long evaluations of the plan and reports of searches are kept."""
     keep_audit: Days = Field(default=400, gt=0, le=3660)

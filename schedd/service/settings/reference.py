@@ -112,7 +112,7 @@ DECIDE = (
     ),
     Decision(
         "[server] host",
-        "On which address does the daemon listen?",
+        "Which address does the daemon listen on?",
         "Default: loopback only. For login nodes and portals give an address and a `tls_certificate`.",
     ),
     Decision(
@@ -129,7 +129,7 @@ DECIDE = (
     Decision(
         "[store] url",
         "Which database?",
-        "A SQLite file for one daemon; PostgreSQL for two daemons, of which one is on standby.",
+        "A SQLite file for one daemon; PostgreSQL for two daemons (leader and standby).",
     ),
     Decision(
         "[clusters.NAME] slack",

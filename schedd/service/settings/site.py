@@ -79,7 +79,7 @@ LocalTime = Annotated[datetime, AfterValidator(_zoneless)]
 
 
 class PrioritySettings(Section):
-    """Weights of the terms whose sum is a job's priority; 0 disables the term."""
+    """Weights of the terms of a job's priority, which is their sum; 0 disables the term."""
 
     queue: Weight = _WEIGHTS.queue
     """Multiplies the priority of the job's queue."""
@@ -112,28 +112,28 @@ class PrioritySettings(Section):
     """A job that can no longer meet its deadline falls back to `deadline_least` (`demote`), keeps
     `deadline_most` (`keep`), or is not started until its deadline or its walltime is altered (`hold`)."""
     mode: Literal["full", "light"] = _WEIGHTS.mode
-    """`full`: priorities are worked out again every `priority_every`. `light`: a job keeps that of its
-    submission, until it is altered or the policy changes; this costs less, and its place does not change as
-    it waits."""
+    """`full`: priorities are calculated again every `priority_every`. `light`: a job keeps the priority of
+    its submission, until it is altered or the policy changes; this costs less, and its
+    place does not change as it waits."""
     queues: dict[Name, Weight] = Field(default_factory=dict)
     """Priorities of queues instead of the server's: `{ urgent = 500 }`; `"*"` is for all others."""
 
 
 class ClassSettings(Section):
-    """A class of jobs: those matched by one of its lists. If several classes match, the most points count."""
+    """A class of jobs, matched by its lists. If several classes match, the most points count."""
 
     points: Weight
     """Value of the term `class`."""
     users: Names = ()
-    """Users whose jobs belong to the class."""
+    """The class has the jobs of these users,"""
     groups: Names = ()
-    """Groups whose jobs do."""
+    """of these groups,"""
     accounts: Names = ()
-    """Accounts (`qsub -A`) whose jobs do."""
+    """of these accounts (`qsub -A`),"""
     projects: Names = ()
-    """Projects (OpenPBS) whose jobs do."""
+    """of these projects (OpenPBS),"""
     queues: Names = ()
-    """Queues whose jobs do."""
+    """and of these queues."""
     breaks_promises: bool = False
     """Jobs of this class may delay others beyond their promises; each broken promise is recorded and
     shown."""
@@ -149,11 +149,11 @@ class FairShareSettings(Section):
     )
     """Shares relative to siblings: `{ physics = 3, "physics/ann" = 2 }`."""
     unlisted: float = Field(default=_TREE.unlisted, ge=0, le=1e9, allow_inf_nan=False)
-    """Share of everybody who is not listed."""
+    """Share of each unlisted one."""
     interval: Whole = Field(default=_TREE.interval, ge=60, le=366 * 86_400)
     """Length of a window."""
     decay: float = Field(default=_TREE.decay, ge=0, le=1)
-    """Factor by which a window's usage decreases with each later window."""
+    """Decay factor of a window's usage per later window."""
     depth: int = Field(default=_TREE.depth, ge=1, le=MOST_WINDOWS)
     """Number of windows that count."""
     accounting: Annotated[str, Field(pattern=r"^[^\x00-\x1f]*$", max_length=4096)] = ""
@@ -163,7 +163,7 @@ class FairShareSettings(Section):
 
 class _Window(Section):
     first: LocalTime | None = None
-    """Start of the first window in which this applies, in local time of `zone`: `2026-01-05T08:00:00`.
+    """Start of the first window of validity, in local time of `zone`: `2026-01-05T08:00:00`.
     Without it, it always applies."""
     last: LocalTime | None = None
     """End of the first window."""
@@ -171,7 +171,7 @@ class _Window(Section):
     """Recurrence rule of the window (RFC 5545): `FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR`. Empty: it does not
     recur."""
     without: tuple[date, ...] = ()
-    """Days on which the window does not start: `[2026-12-24, 2026-12-25]`."""
+    """Days without a start of the window: `[2026-12-24, 2026-12-25]`."""
 
     @model_validator(mode="after")
     def _be_whole(self) -> Self:
@@ -183,7 +183,7 @@ class _Window(Section):
 
 
 class SiteLimitSettings(_Window):
-    """A limit on what may be in use at once, at every moment of the plan; the server's run limits apply in
+    """A limit on simultaneous use, at every moment of the plan; the server's run limits apply in
     addition.
     """
 
@@ -216,13 +216,13 @@ class SiteReservationSettings(Section):
     rule: Annotated[str, Field(pattern=_RULE, max_length=500)] = ""
     """Recurrence rule of the window (RFC 5545): `FREQ=MONTHLY;BYDAY=1TU`. Empty: it does not recur."""
     without: tuple[date, ...] = ()
-    """Days on which the window does not start."""
+    """Days without a start of the window."""
     nodes: Names = ()
     """These nodes,"""
     features: Names = ()
     """or nodes with all of these properties,"""
     everywhere: bool = False
-    """or all nodes. Exactly one of the three must be set."""
+    """or all nodes. Exactly one of these three settings is required."""
     users: Names = ()
     """Jobs of these users may use the nodes,"""
     groups: Names = ()
@@ -234,7 +234,7 @@ class SiteReservationSettings(Section):
     shorter: Whole = Field(default=0, ge=0, le=366 * 86_400)
     """and jobs with a walltime of at most this: `"30m"`; 0: none because of their length."""
     reason: Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")] = ""
-    """Reason, shown to users whose jobs wait for it."""
+    """Reason, shown to users of waiting jobs."""
 
     @model_validator(mode="after")
     def _be_about_nodes(self) -> Self:
@@ -249,7 +249,7 @@ Money = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 
 class PowerSettings(Section):
     """Watts of a node, by its name or a property; `"*"` is for all other nodes. Its name goes before its
-    properties, of which the first in this order counts.
+    properties, the first in this order counting.
     """
 
     idle: Watts
@@ -303,7 +303,7 @@ class PowerCapSettings(_Window):
 
 
 class AccountsSettings(Section):
-    """Which account a job uses, and what happens to jobs whose account is empty. Accounts are created by
+    """Which account a job uses, and what happens to jobs of empty accounts. Accounts are created by
     `schedd account set`. See docs/administrators/accounts.md.
     """
 
@@ -314,7 +314,7 @@ class AccountsSettings(Section):
     unknown: Literal["run", "wait"] = _ACCOUNTS.unknown
     """Whether jobs with an unknown account, or none, run uncharged or wait."""
     empty: Literal["wait", "last"] = _ACCOUNTS.empty
-    """Whether jobs whose account is too low wait or get the lowest priority."""
+    """Whether jobs of an account with too little left wait or get the lowest priority."""
     gpu: Annotated[float, Field(ge=0, le=10_000, allow_inf_nan=False)] = _ACCOUNTS.gpu
     """Core-hours charged per gpu-hour."""
     logs: Annotated[str, Field(max_length=4096)] = _ACCOUNTS.logs
@@ -337,27 +337,27 @@ class ChooseSettings(Section):
     tolerance: float = Field(default=_CHOOSING.tolerance, ge=0, le=1)
     """and if no more than this share of the jobs came, went or moved since it was found."""
     limits: ObjectiveWeights = Field(default_factory=dict)
-    """A plan beyond one of these values is not taken, unless the live plan is no better there; by objective,
+    """A plan beyond any of these values is not taken, unless the live plan is no better there; by objective,
     in its unit: `{ wait_max = 86400 }`."""
 
 
 class ReliabilitySettings(Section):
-    """Long jobs avoid nodes that fail often, by the failures seen so far. See
+    """Long jobs avoid nodes that fail often, by observed failures. See
     docs/administrators/alternatives.md.
     """
 
     avoid: Whole = Field(default=_RELIABILITY.avoid, ge=0, le=3650 * 86_400)
-    """Jobs with at least this walltime take, of the nodes free at their start, those that fail least; 0: none
-    do."""
+    """Jobs with at least this walltime take, of the nodes free at their start, the most reliable ones; 0:
+    none do."""
     half_life: Whole = Field(default=_RELIABILITY.half_life, ge=3600, le=3650 * 86_400)
-    """Age at which an observation of a node counts half."""
+    """Half-life of the observations of a node."""
 
 
 class ThriftSettings(Section):
     """Jobs prefer nodes that draw less power. See docs/administrators/alternatives.md."""
 
     prefer: bool = _THRIFT.prefer
-    """Of the nodes free at its start, a job takes those that draw least for its work,"""
+    """Of the nodes free at its start, a job takes the nodes with the least power for its work,"""
     urgent: Whole = Field(default=_THRIFT.urgent, ge=0, le=3650 * 86_400)
     """except that a job that would end less than this before its deadline takes the fastest."""
 
@@ -450,26 +450,26 @@ class SiteSettings(Section):
     priority: PrioritySettings = Field(default_factory=PrioritySettings)
     """Weights of the terms of a job's priority."""
     criteria: CriteriaWeights | None = None
-    """Weights of the criteria by which searches and `placement` judge a plan
+    """Weights of the criteria used by searches and `placement` to compare plans
     (docs/developers/optimisation.md).
     Default: `wait`, `bounded_slowdown`, `wait_rms` and `wait_max`, 1 each."""
     placement: Literal["first_gap", "best_gap", "best_gap_edf"] = "first_gap"
     """Which gap a new job takes: the earliest on any nodes; the best by `criteria` of the earliest gaps on
     ever faster nodes; or the same, and in front of jobs with later deadlines if that is better."""
     spare_scarce: bool = True
-    """Which of the nodes that allow the same start a job gets: `true`, the one that leaves the least of what
-    is scarce and not requested by the job (gpus, memory, generic resources, properties); `false`, the one
-    that is left with the fewest cpus. See docs/developers/plan.md."""
+    """Choice among nodes with the same start: `true`, the node that wastes the least scarce resources (gpus,
+    memory, generic resources, properties) not requested by the job; `false`, the node left with the fewest
+    cpus. See docs/developers/plan.md."""
     coordinate_arrays: bool = False
-    """Who goes first when room comes back (a job ended early): `false`, who waits longest; `true`, who ends
-    first, where a job of an array counts as ending with the last job of the array. See
+    """Order of repair after an early end: `false`, the oldest job first; `true`, the job with the earliest
+    planned end, where a job of an array counts as ending with the array's last job. See
     docs/administrators/policy.md."""
     classes: dict[Name, ClassSettings] = Field(default_factory=dict)
     """Classes of jobs, by name: `[clusters.main.site.classes.gold]`."""
     fair_share: FairShareSettings | None = None
     """Shares of accounts, groups or users. Without this table no usage is recorded."""
     limits: tuple[SiteLimitSettings, ...] = ()
-    """Limits on what may be in use at once: `[[clusters.main.site.limits]]`."""
+    """Limits on simultaneous use: `[[clusters.main.site.limits]]`."""
     licences: dict[Name, LicenceSettings] = Field(default_factory=dict)
     """Licences, by name: `[clusters.main.site.licences.matlab]`."""
     reservations: dict[Name, SiteReservationSettings] = Field(default_factory=dict)
@@ -489,12 +489,12 @@ class SiteSettings(Section):
     their speed: `{ emo = { epyc = 10.87, "*" = 5.8 } }`. Run times of jobs that name it are predicted by it;
     walltimes remain decisive for the plan."""
     node_sets: NodeSetSettings | None = None
-    """Sets of nodes; a job of several units is kept on one of them if possible."""
+    """Sets of nodes; a job of several units is kept on one set if possible."""
 
     objectives: ObjectiveWeights | None = None
-    """Weights of the objectives for alternative plans (`schedd pareto`); none is offered that is worse than
-    the live one by all of them together: `{ wait = 1, energy = 2 }`. Default: `wait`, `makespan`, `energy`
-    and `cost`, 1 each, as far as they are known."""
+    """Weights of the objectives for alternative plans (`schedd alternatives`); none is offered that is worse
+    than the live one by all of them together: `{ wait = 1, energy = 2 }`. Default: `wait`, `makespan`,
+    `energy` and `cost`, 1 each if known."""
     power: dict[Name, PowerSettings] = Field(default_factory=dict)
     """Watts of nodes, by name or property: `[clusters.main.site.power.epyc]`. The plan's energy is known if
     every node has watts."""
