@@ -1,7 +1,9 @@
 """Whether empty nodes have room for units of several kinds together."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 __all__ = ["Units", "could_hold"]
 
@@ -38,27 +40,57 @@ def could_hold(chunks: Sequence[Units], capacity: Mapping[int, Sequence[int]]) -
 
 
 def _matched(chunks: Sequence[Units]) -> bool:
-    """A maximum matching of units and rows, by augmenting paths over chunks."""
-    holder: dict[int, int] = {}
+    """Whether each unit gets a row of its own: a maximum flow from chunks to rows, by shortest augmenting
+    paths.
+
+    Rows that serve the same chunks are one vertex with their number as its capacity, so that the time is
+    linear in rows, whatever the number of units.
+    """
+    serves: dict[int, int] = {}
+    for i, chunk in enumerate(chunks):
+        for row in chunk.rows:
+            serves[row] = serves.get(row, 0) | 1 << i
+    free = Counter(serves.values())
+    groups = [[group for group in free if group >> i & 1] for i in range(len(chunks))]
+    held: list[Counter[int]] = [Counter() for _ in chunks]
     for first, chunk in enumerate(chunks):
-        for _ in range(chunk.count):
-            # Breadth-first: a chunk takes the row of another, which takes that of a third, ... a free one.
-            came: dict[int, tuple[int, int]] = {first: (-1, -1)}
-            queue = [first]
-            free = -1
-            for one in queue:
-                for row in chunks[one].rows:
-                    if row not in holder:
-                        free = row
-                        break
-                    if holder[row] not in came:
-                        came[holder[row]] = (one, row)
-                        queue.append(holder[row])
-                if free >= 0:
-                    while one >= 0:
-                        holder[free] = one
-                        one, free = came[one]
-                    break
-            else:
+        left = chunk.count
+        while left:
+            path = _augmenting_path(first, groups, free, held)
+            if not path:
                 return False
+            given = min(left, free[path[-1][1]], *(held[one][group] for one, group in _given_up(path)))
+            for one, group in _given_up(path):
+                held[one][group] -= given
+            for one, group in path:
+                held[one][group] += given
+            free[path[-1][1]] -= given
+            left -= given
     return True
+
+
+def _given_up(path: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """(chunk, group) of the rows that chunks along a path leave to the chunk before them."""
+    return ((following, group) for (_, group), (following, _) in pairwise(path))
+
+
+def _augmenting_path(
+    first: int, groups: Sequence[Sequence[int]], free: Mapping[int, int], held: Sequence[Mapping[int, int]]
+) -> list[tuple[int, int]]:
+    """The shortest path from a chunk to a group with free rows, by breadth-first search: each chunk, and the
+    group from which it takes rows; the chunk after it gives them up. Empty where there is none.
+    """
+    came: dict[int, tuple[int, int]] = {first: (-1, -1)}
+    queue = [first]
+    for one in queue:
+        for group in groups[one]:
+            if free[group]:
+                path = [(one, group)]
+                while came[path[0][0]][0] >= 0:
+                    path.insert(0, came[path[0][0]])
+                return path
+            for other in range(len(held)):
+                if other not in came and held[other].get(group):
+                    came[other] = (one, group)
+                    queue.append(other)
+    return []

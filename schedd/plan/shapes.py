@@ -304,18 +304,18 @@ class Shapes:
         if request.together is None or request.place is Place.PACK or request.units == 1:
             return []
         found = []
+        capacity = {row: kind.capacity for kind, members in self._kinds.items() for row in members}
         for names in self.sets_in(request.together).values():
             chunks = tuple(replace(one, features=(*one.features, names)) for one in request.chunks)
             restricted = replace(request, chunks=chunks)
             rows = self._chunk_rows(restricted)
             size = sum(row[at.SET_LEN] for row in rows)
             if size:
-                found.append(_SetOfNodes(rows, size, self._could_hold(rows)))
+                found.append(_SetOfNodes(rows, size, self._could_hold(rows, capacity)))
         return sorted(found, key=lambda one: (not one.holds, one.size))
 
-    def _could_hold(self, rows: list[list[int]]) -> bool:
-        """Whether the rows of these chunks have room for all units together, when empty."""
-        capacity = {row: kind.capacity for kind, members in self._kinds.items() for row in members}
+    def _could_hold(self, rows: list[list[int]], capacity: Mapping[int, Sequence[int]]) -> bool:
+        """Whether the rows of these chunks, of this ``capacity``, have room for all units together."""
         chunks = [
             Units(
                 row[at.COUNT],
