@@ -34,6 +34,7 @@ def test_units_on_rows_of_their_own_fit_exactly_if_some_assignment_exists(
 class _Rows(tuple[int, ...]):
     """Row numbers that count how often one of them is read."""
 
+    __slots__ = ()
     read = 0
 
     def __iter__(self) -> Iterator[int]:
