@@ -1,4 +1,4 @@
-"""A federation over real engines whose bookings are kept by the production thread, and its application."""
+"""Harness with real engines, a production booking worker, and the federation's application."""
 
 import time
 from collections.abc import Callable
@@ -26,7 +26,7 @@ class BookingHarness:
     """Ann and bob are users of both clusters; carol is an admin, eyes only reads."""
 
     def __init__(self, path: Path) -> None:
-        self.region = SimulatedFederation(path)
+        self.simulation = SimulatedFederation(path)
         people = {"ann@org": "user", "bob@org": "user", "carol": "admin", "eyes": "reader"}
         self.app = create_app(Tokens([bearer(name, role) for name, role in people.items()]))
         federated_bookings.add_booking_routes(self.app)
@@ -34,34 +34,36 @@ class BookingHarness:
         self.begin()
 
     def begin(self) -> None:
-        """A federation that has the log alone; its thread of bookings works."""
-        region = self.region
-        region.begin()
+        """Start a federation from its log only, with a running booking worker."""
+        simulation = self.simulation
+        simulation.begin()
         self.stopping = Flag()
-        self.keeper = BookingWorker(region.federation, self.stopping, lambda: region.now, region.connect)
+        self.keeper = BookingWorker(
+            simulation.federation, self.stopping, lambda: simulation.now, simulation.connect
+        )
         self.keeper.start()
-        self.app.state.federation = region.federation
+        self.app.state.federation = simulation.federation
 
     def stop(self) -> None:
         self.stopping.set()
-        self.region.federation.booking_operations.wakeup.set()
+        self.simulation.federation.booking_operations.wakeup.set()
         self.keeper.join(10)
         assert not self.keeper.is_alive()
 
     def close(self) -> None:
         self.stop()
-        self.region.close()
+        self.simulation.close()
 
     def client(self, name: str) -> TestClient:
         return TestClient(self.app, headers={"Authorization": f"Bearer token-of-{name}"})
 
     def later(self, seconds: int) -> None:
         """Time passes at the clusters, and the federation looks at them."""
-        for provider in self.region.clusters.values():
+        for provider in self.simulation.clusters.values():
             with provider.turn:
                 provider.at(provider.server.now - T + seconds)
-        self.region.look()
-        self.region.federation.booking_operations.wakeup.set()
+        self.simulation.poll()
+        self.simulation.federation.booking_operations.wakeup.set()
 
     def until(self, reached: Callable[[], bool], seconds: float = 120) -> None:
         """The thread does its rounds until it is so; its clock goes on meanwhile."""

@@ -1,4 +1,4 @@
-"""A cluster in a few lines, as its daemon and adapter behave, with a network that loses what it likes."""
+"""Minimal model of a cluster's daemon and adapter, with a lossy network."""
 
 import random
 from collections import Counter
@@ -9,7 +9,7 @@ from schedd.federation.routing.decisions import TransferAction
 
 
 @dataclass
-class Cluster:
+class RandomCluster:
     """Transfers as ``schedd.engine.machine.transfers`` keeps them; jobs that may run do when chance will."""
 
     name: str
@@ -23,7 +23,7 @@ class Cluster:
         """Kept for jobs on hold."""
         self.cut = False
 
-    def ask(self, action: TransferAction) -> None:
+    def handle(self, action: TransferAction) -> None:
         """A request arrives."""
         known = self.transfers.get(action.transfer)
         match action.kind:
@@ -34,16 +34,16 @@ class Cluster:
                         start = self.chance.randrange(100, 9000)
                         self.places[action.transfer] = (start, start + 100)
             case "release" if known is not None and known.phase == "held":
-                self._put(action.transfer, phase="releasing", release_requested=True)
+                self._update(action.transfer, phase="releasing", release_requested=True)
             case "withdraw" if known is None:
                 self.transfers[action.transfer] = TransferStatus("withdrawn")
             case "withdraw" if known is not None:
                 if known.end == "ended" or (known.end and known.release_requested):
                     return
                 if known.phase == "refused" or known.end:
-                    self._put(action.transfer, phase="withdrawn")
+                    self._update(action.transfer, phase="withdrawn")
                 elif known.phase != "withdrawn":
-                    self._put(action.transfer, phase="withdrawing")
+                    self._update(action.transfer, phase="withdrawing")
             case _:
                 pass
 
@@ -56,23 +56,23 @@ class Cluster:
         match one.phase:
             case "submitting":
                 refused = self.chance.random() < 0.2
-                self._put(name, phase="refused" if refused else "held", job="" if refused else f"j.{name}")
+                self._update(name, phase="refused" if refused else "held", job="" if refused else f"j.{name}")
                 if not refused and name in self.places:
                     start, end = self.places[name]
-                    self._put(name, state="planned", planned_start=start, planned_end=end)
+                    self._update(name, state="planned", planned_start=start, planned_end=end)
             case "releasing":
-                self._put(name, phase="released", state="planned", planned_start=1000, planned_end=5000)
+                self._update(name, phase="released", state="planned", planned_start=1000, planned_end=5000)
             case "released" if one.state == "planned" and not one.end:
                 self.ran[name.split(".")[1]] += 1
-                self._put(name, state="running")
+                self._update(name, state="running")
             case "released" if one.state == "running" and not one.end:
-                self._put(name, end="ended", exit_status=0, state="")
+                self._update(name, end="ended", exit_status=0, state="")
             case "withdrawing" if one.state == "running":
-                self._put(name, phase="released", text="it runs")
+                self._update(name, phase="released", text="it runs")
             case "withdrawing":
-                self._put(name, phase="withdrawn")
+                self._update(name, phase="withdrawn")
             case _:
                 pass
 
-    def _put(self, name: str, **changes: object) -> None:
+    def _update(self, name: str, **changes: object) -> None:
         self.transfers[name] = replace(self.transfers[name], **changes)  # type: ignore[arg-type]

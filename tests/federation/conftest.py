@@ -14,35 +14,35 @@ from tests.federation.federation_harness import HERE, JOB, FederationHarness
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[FederationHarness]:
+def harness(tmp_path: Path) -> Iterator[FederationHarness]:
     made = FederationHarness(tmp_path)
     yield made
     made.log.close()
 
 
 @pytest.fixture
-def shell(desk: FederationHarness, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., int]]:
-    """Runs commands as ann, of whom two jobs are known: one that is planned in the north, one nowhere yet."""
-    server = uvicorn.Server(uvicorn.Config(desk.app, port=0, log_config=None, lifespan="off"))
+def shell(harness: FederationHarness, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., int]]:
+    """Run commands as ann. Two of her jobs are known: one planned in the north, one without a cluster."""
+    server = uvicorn.Server(uvicorn.Config(harness.app, port=0, log_config=None, lifespan="off"))
     listening = socket.create_server(("127.0.0.1", 0))
     thread = threading.Thread(target=server.run, args=([listening],))
     thread.start()
     monkeypatch.setenv("SCHEDD_FEDERATION", f"http://127.0.0.1:{listening.getsockname()[1]}")
     monkeypatch.setenv("SCHEDD_TOKEN", "token-of-ann@org")
     monkeypatch.setenv("COLUMNS", "120")
-    ann = desk.client("ann@org")
+    ann = harness.client("ann@org")
     ann.post(HERE, json={**JOB, "request": "nodes=1,walltime=90m", "attributes": {"Job_Name": "fold"}})
     for name, end in (("north", 500), ("south", 900)):
-        desk.report(name, end)
-    assert [one.kind for one in desk.federation.pending_actions("north")] == ["submit"]
+        harness.report(name, end)
+    assert [one.kind for one in harness.federation.pending_actions("north")] == ["submit"]
     for state in ("held", "released"):
         seen = TransferStatus(state, job="7.north", state="planned", planned_start=1_699_999_950)
-        desk.report("north", fed_1_1=seen)
-        desk.federation.pending_actions("north")
-    desk.now += 61
-    desk.report("south")
+        harness.report("north", fed_1_1=seen)
+        harness.federation.pending_actions("north")
+    harness.now += 61
+    harness.report("south")
     ann.post(HERE, json={**JOB, "key": "k2"})
-    desk.client("bob@org").post(HERE, json=JOB)
+    harness.client("bob@org").post(HERE, json=JOB)
     yield lambda *words: main(list(words))
     server.should_exit = True
     thread.join()

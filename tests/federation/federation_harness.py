@@ -67,7 +67,7 @@ class FederationHarness:
         self.app.state.federation = self.federation
 
     def report(self, cluster: str, end: int | None = None, **transfers: TransferStatus) -> None:
-        """The cluster is looked at; with ``end``, its plan ends every job after so many seconds."""
+        """Report a poll of the cluster. With ``end``, its plan ends every job that many seconds from now."""
         if end is not None:
             offer = PlanOffer(self.now, self.now + end)
             self.federation.store_answers(
@@ -80,13 +80,13 @@ class FederationHarness:
         return TestClient(self.app, headers={"Authorization": f"Bearer token-of-{name}"})
 
 
-def released(desk: FederationHarness, cluster: str, *jobs: str) -> None:
+def released(harness: FederationHarness, cluster: str, *jobs: str) -> None:
     """The first attempts of these jobs are held there, then released: they wait."""
     for phase in ("held", "released"):
         found: dict[str, Any] = {
             f"fed_{job}_1": TransferStatus(
-                phase, job=f"{job}.{cluster}", state="planned", planned_start=desk.now
+                phase, job=f"{job}.{cluster}", state="planned", planned_start=harness.now
             )
             for job in jobs
         }
-        desk.report(cluster, **found)
+        harness.report(cluster, **found)

@@ -23,7 +23,7 @@ _MARK = re.compile(r"SCHEDD_TRANSFER=fed\.(\d+)\.(\d+)")
 
 
 class CuttableProxy:
-    """A TCP proxy that passes bytes on, or is cut; ``after`` cuts it behind so many bytes of answers."""
+    """TCP proxy that can be cut; ``after`` cuts it after this number of answer bytes."""
 
     def __init__(self, target: int) -> None:
         self._target = target
@@ -195,7 +195,7 @@ class LiveFederation:
         return FederationClient(Endpoint(f"http://127.0.0.1:{self.port}", token))
 
     async def submit(self, key: str, **body: Any) -> JobRow:
-        """Until it is known to be taken, as a careful sender does."""
+        """Repeat until the job is accepted, like a careful sender."""
         asked = {"script": "sleep 0.3", "request": "nodes=1:ppn=2,walltime=60", "key": key, **body}
         while True:
             try:
@@ -208,7 +208,7 @@ class LiveFederation:
             return client.submit(body)
 
     async def submit_coallocation(self, key: str, *parts: dict[str, Any], **body: Any) -> dict[str, Any]:
-        """Until it is known to be taken."""
+        """Repeat until the bag is accepted."""
         asked = {
             "parts": [
                 {"script": "sleep 3", "request": "nodes=1:ppn=4,walltime=60", **part} for part in parts
@@ -217,18 +217,18 @@ class LiveFederation:
             **body,
         }
 
-        def ask() -> dict[str, Any]:
+        def request() -> dict[str, Any]:
             with self.client() as client:
                 return client.submit_coallocation(asked)
 
         while True:
             try:
-                return await asyncio.to_thread(ask)
+                return await asyncio.to_thread(request)
             except ClientError:
                 await asyncio.sleep(0.2)
 
     async def submit_bag(self, key: str, tasks: int, seconds: int, **body: Any) -> dict[str, Any]:
-        """Until it is known to be taken."""
+        """Repeat until the co-allocation is accepted."""
         asked = {
             "script": "sleep 0.3",
             "request": "nodes=1:ppn=2,walltime=20",
@@ -237,7 +237,7 @@ class LiveFederation:
             **body,
         }
 
-        def ask() -> dict[str, Any]:
+        def request() -> dict[str, Any]:
             with self.client() as client:
                 return dict(
                     client.submit_bag({**asked, "deadline": int(time.time()) + seconds, "late": True})
@@ -245,7 +245,7 @@ class LiveFederation:
 
         while True:
             try:
-                return await asyncio.to_thread(ask)
+                return await asyncio.to_thread(request)
             except ClientError:
                 await asyncio.sleep(0.2)
 
@@ -255,21 +255,21 @@ class LiveFederation:
             await house.ask("/policy", "PUT", {"bookings": {"most": 50}})
 
     async def book(self, name: str, **body: Any) -> FederatedBookingRow:
-        """Until it is known what became of it."""
+        """Repeat until the outcome of the booking is known."""
         asked = {"request": "nodes=2:ppn=4", "duration": 60, **body}
         return await self._careful(lambda client: _booked(client, name, asked))
 
     async def accept(self, name: str, option: int) -> FederatedBookingRow:
         """Takes an offer."""
 
-        def ask() -> FederatedBookingRow:
+        def request() -> FederatedBookingRow:
             with self.client() as client:
                 return client.accept_option(name, option)
 
-        return await asyncio.to_thread(ask)
+        return await asyncio.to_thread(request)
 
     async def cancel_booking(self, name: str) -> FederatedBookingRow:
-        """Until it is known to be taken back, or to be going to be."""
+        """Repeat until the cancellation is accepted."""
         return await self._careful(lambda client: client.cancel_booking(name))
 
     async def _careful(self, ask: Callable[[FederationClient], FederatedBookingRow]) -> FederatedBookingRow:
@@ -286,12 +286,12 @@ class LiveFederation:
     async def bookings(self) -> dict[str, FederatedBookingRow]:
         """By name."""
 
-        def ask() -> list[FederatedBookingRow]:
+        def request() -> list[FederatedBookingRow]:
             with self.client(CAROL) as client:
                 return client.bookings()
 
         try:
-            return {one["name"]: one for one in await asyncio.to_thread(ask)}
+            return {one["name"]: one for one in await asyncio.to_thread(request)}
         except ClientError:
             return {}
 
@@ -307,9 +307,9 @@ class LiveFederation:
         except TimeoutError:
             raise AssertionError(f"they stand so: {found}") from None
 
-    async def kept(self, *, confirmed: bool = False) -> dict[str, list[tuple[str, str, int]]]:
-        """By booking of the federation: where cores are kept for it, whose, and from when on; those alone
-        that are ``confirmed``.
+    async def is_held(self, *, confirmed: bool = False) -> dict[str, list[tuple[str, str, int]]]:
+        """Return the clusters with cores for each booking of the federation, with owner and start; optionally
+        only ``confirmed`` bookings.
         """
         found: dict[str, list[tuple[str, str, int]]] = {}
         for name, house in self.houses.items():
@@ -320,9 +320,9 @@ class LiveFederation:
         return found
 
     async def bags_over(self, count: int, seconds: float = 120) -> list[BagRow]:
-        """All bags, once each of so many is over."""
+        """Return all bags, once this number exists and all are over."""
 
-        def ask() -> list[BagRow]:
+        def request() -> list[BagRow]:
             with self.client(CAROL) as client:
                 return client.bags()
 
@@ -332,7 +332,7 @@ class LiveFederation:
                 while len(rows) < count or not all(row["over"] for row in rows):
                     await asyncio.sleep(0.3)
                     with contextlib.suppress(ClientError):
-                        rows = await asyncio.to_thread(ask)
+                        rows = await asyncio.to_thread(request)
         except TimeoutError:
             raise AssertionError(f"not over: {[row for row in rows if not row['over']]}") from None
         return rows
@@ -349,17 +349,17 @@ class LiveFederation:
         return found
 
     async def groups(self) -> list[dict[str, Any]]:
-        def ask() -> list[dict[str, Any]]:
+        def request() -> list[dict[str, Any]]:
             with self.client(CAROL) as client:
                 return client.coallocations()
 
         try:
-            return await asyncio.to_thread(ask)
+            return await asyncio.to_thread(request)
         except ClientError:
             return []
 
     async def groups_over(self, count: int, seconds: float = 120) -> list[dict[str, Any]]:
-        """All groups, once each of so many is over."""
+        """Return all co-allocations, once this number exists and all are over."""
         rows: list[dict[str, Any]] = []
         try:
             async with asyncio.timeout(seconds):
@@ -381,17 +381,17 @@ class LiveFederation:
         return found
 
     async def jobs(self) -> list[JobRow]:
-        def ask() -> list[JobRow]:
+        def request() -> list[JobRow]:
             with self.client(CAROL) as client:
                 return client.jobs()
 
         try:
-            return await asyncio.to_thread(ask)
+            return await asyncio.to_thread(request)
         except ClientError:
             return []
 
     async def until_over(self, count: int, seconds: float = 90) -> list[JobRow]:
-        """All jobs, once each of so many is over."""
+        """Return all jobs, once this number exists and all are over."""
         rows: list[JobRow] = []
         try:
             async with asyncio.timeout(seconds):

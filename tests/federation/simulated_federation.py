@@ -45,13 +45,13 @@ from tests.engine.cluster import Cluster, T
 SEEN = tuple(TransferStatus.__dataclass_fields__)
 
 
-class Killed(BaseException):
-    """The federation's process is gone, in the middle of what it did: nothing there catches that."""
+class FederationKilledError(BaseException):
+    """The federation's process was killed. No code of the federation catches this exception."""
 
 
 class SimulatedCluster(Cluster):
-    """A cluster to which jobs are handed over; ``deaf``: its adapter carries no step of a transfer out;
-    ``refuses``: why its server starts nothing.
+    """Cluster that accepts transfers. ``deaf``: its adapter carries out no transfer step; ``refuses``: reason
+    why its server starts no job.
     """
 
     def __init__(self, name: str, nodes: int = 2) -> None:
@@ -136,7 +136,7 @@ class SimulatedCluster(Cluster):
         )
 
     def members(self, job: str) -> list[str]:
-        """The jobs of an array that the server has, or the one that is none."""
+        """Return the server's jobs of an array, or the single job."""
         head, bracket, rest = job.partition("[]")
         names = list(self.server.jobs)
         return [
@@ -161,8 +161,8 @@ class SimulatedCluster(Cluster):
 class SimulatedConnection(EngineWire):
     """What the keeper takes for a client of the cluster's schedd; requests and answers may be lost."""
 
-    def __init__(self, provider: SimulatedCluster, region: "SimulatedFederation") -> None:
-        self._at, self._region = provider, region
+    def __init__(self, provider: SimulatedCluster, simulation: "SimulatedFederation") -> None:
+        self._at, self._region = provider, simulation
         super().__init__(
             provider.engine,
             self._send,
@@ -206,10 +206,10 @@ class SimulatedConnection(EngineWire):
 class SimulatedCoAllocationWorker(CoAllocationWorker):
     """The keeper, over these wires."""
 
-    region: "SimulatedFederation"
+    simulation: "SimulatedFederation"
 
     def _client(self, cluster: str) -> Any:
-        return SimulatedConnection(self.region.clusters[cluster], self.region)
+        return SimulatedConnection(self.simulation.clusters[cluster], self.simulation)
 
 
 class SimulatedFederation:
@@ -225,9 +225,9 @@ class SimulatedFederation:
         self.lost = ""
         """An act on bookings that never gets through."""
         self.after: dict[str, int] = {}
-        """By act: so many requests get through, and their answers do not."""
+        """Number of requests by act that succeed while their answers are lost."""
         self.dies_at = 0
-        """The request or answer at which the federation dies; 0: none."""
+        """Index of the request or answer that kills the federation; 0: none."""
         self.clusters = {name: SimulatedCluster(name) for name in names}
         self.cut: set[str] = set()
         (directory / "token").write_text("x")
@@ -252,17 +252,17 @@ class SimulatedFederation:
         return next(iter(self.clusters.values())).server.now
 
     def begin(self) -> None:
-        """A federation that has the log alone."""
+        """Start a federation from its log only."""
         self.federation = FederationState(
             self.settings, self.log, dict.fromkeys(self.clusters, "x"), lambda: self.now
         )
         self.keeper = SimulatedCoAllocationWorker(
             self.federation, self.federation.cluster_tokens, Flag(), lambda: self.now
         )
-        self.keeper.region = self
+        self.keeper.simulation = self
         self.bags = BagWorker(self.federation, Flag(), lambda: self.now, self.connect)
         self.bookings = BookingWorker(self.federation, Flag(), lambda: self.now, self.connect)
-        self.look()
+        self.poll()
 
     def connect(self, settings: ClusterSettings, token: str) -> Any:
         """What the threads of jobs and of bags take for a client."""
@@ -270,7 +270,7 @@ class SimulatedFederation:
         return SimulatedConnection(self.clusters[settings.cluster], self)
 
     def act(self) -> None:
-        """What is to be done for single jobs, and for the shares of bags."""
+        """Send the pending requests of single jobs and bag shares."""
         for name, provider in self.clusters.items():
             for one in self.federation.pending_actions(name):
                 wire = SimulatedConnection(provider, self)
@@ -289,13 +289,13 @@ class SimulatedFederation:
         if self.dies_at:
             self.dies_at -= 1
             if not self.dies_at:
-                raise Killed
+                raise FederationKilledError
         if self.death and self.chance.random() < self.death:
-            raise Killed
+            raise FederationKilledError
         if provider.name in self.cut or self.chance.random() < self.loss:
             raise Unreachable("the network is cut")
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """The federation polls its clusters."""
         for name, provider in self.clusters.items():
             if name in self.cut or self.chance.random() < self.loss:
@@ -311,14 +311,14 @@ class SimulatedFederation:
             for provider in self.clusters.values():
                 provider.at(provider.server.now - T + pause)
             try:
-                self.look()
+                self.poll()
                 for name in list(self.federation.coallocations.open):
                     self.keeper.process(name)
                 self.act()
                 for name in list(self.federation.bags.open):
                     self.bags.process(name)
                 self.bookings.round()
-            except Killed:
+            except FederationKilledError:
                 self.begin()
 
     def _starts_soon(self) -> bool:
@@ -351,7 +351,7 @@ class SimulatedFederation:
         duration: int = 100,
         **more: Any,
     ) -> str:
-        """A booking of a whole cluster, within so many seconds after the beginning; its number."""
+        """Book a whole cluster within these seconds after the start; return the booking's number."""
         asked = {
             "resources": {"nodes": "2:ppn=4"},
             "duration": duration,
@@ -363,11 +363,11 @@ class SimulatedFederation:
         return self.federation.booking_operations.request(owner, name, asked).id
 
     def booking(self, name: str) -> FederationBooking:
-        """By its number, as it is now."""
+        """Return the booking with this number."""
         return self.federation.bookings[name]
 
     def booked(self) -> dict[str, list[tuple[str, int]]]:
-        """By booking of the federation: at which clusters cores are kept for it, and from when on."""
+        """Return cluster and start of the reserved cores, by booking of the federation."""
         found: dict[str, list[tuple[str, int]]] = {}
         for name, provider in self.clusters.items():
             for one in provider.engine.state.bookings.values():
@@ -376,7 +376,7 @@ class SimulatedFederation:
         return found
 
     def group(self, name: str) -> CoAllocation:
-        """As it is now."""
+        """Return the co-allocation."""
         return self.federation.coallocations[name]
 
     def starts(self, name: str) -> dict[int, list[int]]:

@@ -19,9 +19,9 @@ from schedd.federation.routing.jobs import FederationJobs, PlanQuestion
 from schedd.service.read.arrays import Spread, spread_of
 from tests.federation.federation_harness import HERE, JOB, FederationHarness
 from tests.federation.live_federation import LiveFederation
-from tests.federation.test_cluster_worker import Street
+from tests.federation.test_cluster_worker import WorkerHarness
 from tests.federation.test_report import ran
-from tests.federation.test_routing_decisions import ASKED, OUT, RULES, USERS, of, seen
+from tests.federation.test_routing_decisions import ASKED, OUT, RULES, USERS, attempt_event, cluster_statuses
 from tests.federation.test_routing_decisions import JOB as ONE
 
 ARRAY = {**ONE, "array": "0-9"}
@@ -35,7 +35,7 @@ def sent(*events: Any, **more: Any) -> FederationJobs:
     return jobs
 
 
-def test_an_array_is_handed_over_as_one_where_it_ends_first_as_a_whole() -> None:
+def test_array_goes_to_cluster_with_earliest_end_for_all_tasks() -> None:
     """A single job would end first at a, ten of them at b."""
     jobs = sent()
     offers = {
@@ -58,15 +58,15 @@ def test_an_array_is_handed_over_as_one_where_it_ends_first_as_a_whole() -> None
     assert (action.kind, action.body["array"]) == ("submit", "0-9")
 
 
-def test_an_array_that_waits_stays_where_it_is_and_a_single_job_would_move() -> None:
+def test_waiting_array_stays_while_single_job_moves() -> None:
     better = {PlanQuestion(ASKED, "", "ann", tasks): PlanOffer(1000, 5000) for tasks in (0, 10)}
-    assert decide(sent(*OUT), RULES, seen(b=ClusterStatus(offers=better)), 10, USERS) == []
+    assert decide(sent(*OUT), RULES, cluster_statuses(b=ClusterStatus(offers=better)), 10, USERS) == []
     alone = sent(*OUT, array="")
-    assert len(decide(alone, RULES, seen(b=ClusterStatus(offers=better)), 10, USERS)) == 1
+    assert len(decide(alone, RULES, cluster_statuses(b=ClusterStatus(offers=better)), 10, USERS)) == 1
 
 
-def test_what_one_cluster_refuses_goes_to_the_next_as_a_whole() -> None:
-    jobs = sent(OUT[0], of(AttemptRefused, 1, text="max_job_array_size"))
+def test_array_refused_by_a_cluster_goes_to_the_next() -> None:
+    jobs = sent(OUT[0], attempt_event(AttemptRefused, 1, text="max_job_array_size"))
     (event,) = decide(
         jobs,
         RULES,
@@ -81,57 +81,57 @@ def test_what_one_cluster_refuses_goes_to_the_next_as_a_whole() -> None:
     assert (event.cluster, event.attempt) == ("b", 2)
 
 
-def test_the_plan_is_asked_when_all_of_them_end(tmp_path: Path) -> None:
-    street = Street(tmp_path)
+def test_array_question_asks_for_the_end_after_all_tasks(tmp_path: Path) -> None:
+    worker = WorkerHarness(tmp_path)
     asked: list[Any] = []
-    real = street.cluster.what_if
+    real = worker.cluster.what_if
 
     def what_if(**question: Any) -> dict[str, Any]:
         asked.append(question["tasks"])
         ends = [{"tasks": tasks, "end": 1_700_000_160 + 60 * tasks} for tasks in question["tasks"]]
         return {**real(**question), "tasks": ends}
 
-    street.cluster.what_if = what_if  # type: ignore[method-assign]
+    worker.cluster.what_if = what_if  # type: ignore[method-assign]
     submission = {"script": "x", "resources": {"nodes": "1"}, "attributes": {}, "variables": {}, "queues": {}}
-    street.round()
-    street.federation.submit("ann@org", {**submission, "cpu_seconds": 60, "walltime": 60})
-    street.federation.submit("ann@org", {**submission, "cpu_seconds": 600, "walltime": 60, "array": "5-14"})
-    street.round()
+    worker.round()
+    worker.federation.submit("ann@org", {**submission, "cpu_seconds": 60, "walltime": 60})
+    worker.federation.submit("ann@org", {**submission, "cpu_seconds": 600, "walltime": 60, "array": "5-14"})
+    worker.round()
     assert sorted(asked) == [(), (10,)]
-    ends = {job.tasks: job.attempts[0].end for job in street.federation.jobs.by_id.values()}
+    ends = {job.tasks: job.attempts[0].end for job in worker.federation.jobs.by_id.values()}
     assert ends[0] == 1_700_000_160
     assert ends[10] is not None
     assert ends[10] >= 1_700_000_760
-    street.log.close()
+    worker.log.close()
 
 
 # ---- over HTTP, and by the commands ----------------------------------------------------------------------
 
 
-def test_an_array_is_taken_counts_with_all_its_work_and_is_shown_with_where_its_jobs_stand(
-    desk: FederationHarness,
+def test_array_counts_with_total_work_and_shows_task_counts(
+    harness: FederationHarness,
 ) -> None:
-    ann = desk.client("ann@org")
+    ann = harness.client("ann@org")
     row = ann.post(HERE, json={**JOB, "array": "3-12"}).json()
     assert (row["tasks"], row["standing"]) == ("3-12", None)
-    job = desk.federation.jobs[row["id"]]
+    job = harness.federation.jobs[row["id"]]
     assert job.submission["cpu_seconds"] == 10 * 8 * 100
-    assert desk.federation.due_questions("north")[0].tasks == 10
+    assert harness.federation.due_questions("north")[0].tasks == 10
     for name, end in (("north", 500), ("south", 900)):
-        desk.report(name, end)
-    assert [one.body["array"] for one in desk.federation.pending_actions("north") if one.body] == ["3-12"]
+        harness.report(name, end)
+    assert [one.body["array"] for one in harness.federation.pending_actions("north") if one.body] == ["3-12"]
     counts = {"tasks": 10, "planned": 6, "running": 3, "ended": 1, "failed": 0, "deleted": 0}
-    counts |= {"first_end": desk.now + 5, "last_end": desk.now + 5}
+    counts |= {"first_end": harness.now + 5, "last_end": harness.now + 5}
     for state in ("held", "released"):
         one = TransferStatus(state, job="7[].north", state="running", tasks=counts)
-        desk.report("north", None, **{f"fed_{row['id']}_1": one})
-        desk.federation.pending_actions("north")
+        harness.report("north", None, **{f"fed_{row['id']}_1": one})
+        harness.federation.pending_actions("north")
     assert ann.get(f"{HERE}/{row['id']}").json()["standing"] == counts
 
 
 @pytest.mark.parametrize("array", ["9-0", "1", "0-9:2", "0-9%2", "0-100000", "a-b", "-1-3"])
-def test_what_is_no_array_is_refused_and_says_where(desk: FederationHarness, array: str) -> None:
-    found = desk.client("ann@org").post(HERE, json={**JOB, "array": array})
+def test_invalid_array_is_refused_with_its_place(harness: FederationHarness, array: str) -> None:
+    found = harness.client("ann@org").post(HERE, json={**JOB, "array": array})
     assert found.status_code == 422, found.text
     assert "array" in found.text
 
@@ -151,9 +151,7 @@ def options(*words: str) -> Namespace:
         ((), "x", ""),
     ],
 )
-def test_submit_reads_arrays_as_qsub_of_both_families(
-    words: tuple[str, ...], script: str, array: str
-) -> None:
+def test_submit_reads_array_options_like_qsub(words: tuple[str, ...], script: str, array: str) -> None:
     assert read_submission(options(*words), script, {})["array"] == array
 
 
@@ -168,28 +166,28 @@ def test_submit_reads_arrays_as_qsub_of_both_families(
         ("0-9999999999", "such as 0-99"),
     ],
 )
-def test_submit_says_what_it_does_not_understand_of_an_array(text: str, said: str) -> None:
+def test_submit_names_unsupported_array_options(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=re.escape(said)):
         read_submission(options("-t", text), "x", os.environ)
 
 
-def test_the_commands_submit_an_array_and_show_it(
-    desk: FederationHarness, shell: Callable[..., int], capsys: pytest.CaptureFixture[str], tmp_path: Path
+def test_commands_submit_and_show_an_array(
+    harness: FederationHarness, shell: Callable[..., int], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     script = tmp_path / "task.sh"
     script.write_text("#PBS -t 0-4\necho $PBS_ARRAYID\n")
     assert shell("submit", "-l", "nodes=1:ppn=2,walltime=60", str(script)) == 0
     name = capsys.readouterr().out.split()[-1]
-    assert desk.federation.jobs[name].array == "0-4"
-    desk.report("north", 100)
-    desk.report("south", 900)
-    desk.federation.pending_actions("north")
+    assert harness.federation.jobs[name].array == "0-4"
+    harness.report("north", 100)
+    harness.report("south", 900)
+    harness.federation.pending_actions("north")
     counts = {"tasks": 5, "planned": 0, "running": 0, "ended": 5, "failed": 1, "deleted": 0}
-    counts |= {"first_end": desk.now + 5, "last_end": desk.now + 65}
+    counts |= {"first_end": harness.now + 5, "last_end": harness.now + 65}
     for state, more in (("held", {}), ("released", {}), ("released", {"end": "ended", "exit_status": 1})):
         one = TransferStatus(state, job="7[].north", tasks=counts, **more)  # type: ignore[arg-type]
-        desk.report("north", None, **{f"fed_{name}_1": one})
-        desk.federation.pending_actions("north")
+        harness.report("north", None, **{f"fed_{name}_1": one})
+        harness.federation.pending_actions("north")
     assert shell("checkjob", "--federation", name) == 1, "it has no planned start any more"
     shown = capsys.readouterr().out
     assert "0-4: 5 jobs, 5 ended, 1 failed, 00:01:00 from the first end to the last" in shown
@@ -202,7 +200,7 @@ def test_the_commands_submit_an_array_and_show_it(
 # ---- how far ends lie apart ------------------------------------------------------------------------------
 
 
-def test_the_stretch_factor_is_of_seconds_and_of_the_response() -> None:
+def test_stretch_factor_has_seconds_and_share() -> None:
     assert spread_of(100, 200, 500) == Spread(300, 0.75)
     assert spread_of(100, 500, 500) == Spread(0, 0.0)
     assert spread_of(100, None, 500) is None
@@ -210,7 +208,7 @@ def test_the_stretch_factor_is_of_seconds_and_of_the_response() -> None:
     assert spread_of(100, 600, 500) is None, "ends of two different looks"
 
 
-def test_the_report_has_means_of_what_is_known_of_arrays_and_bags() -> None:
+def test_report_averages_known_arrays_and_bags() -> None:
     jobs = FederationJobs()
     ran(jobs, "1", 0, 400, submission={"array": "0-1"})
     ran(jobs, "2", 0, 400, submission={"array": "0-1"})
@@ -221,8 +219,8 @@ def test_the_report_has_means_of_what_is_known_of_arrays_and_bags() -> None:
     assert array_figures((), lambda _: None).stretch == StretchFigures(0, None, None)
 
 
-def test_a_bag_ends_first_where_its_first_share_does_and_last_where_its_last_does(
-    desk: FederationHarness,
+def test_bag_ends_come_from_first_and_last_share(
+    harness: FederationHarness,
 ) -> None:
     from schedd.federation.bags.bags import Bags  # noqa: PLC0415
     from schedd.federation.bags.events import BagSubmitted  # noqa: PLC0415
@@ -241,7 +239,7 @@ def test_a_bag_ends_first_where_its_first_share_does_and_last_where_its_last_doe
     del told["3"]
     unknown = bag_figures(bags.by_id.values(), jobs, lambda job: told.get(job.id))
     assert unknown.stretch == StretchFigures(0, None, None)
-    report = desk.client("ann@org").get("/v1/federation/report").json()
+    report = harness.client("ann@org").get("/v1/federation/report").json()
     assert report["arrays"] == {"ended": 0, "stretch": {"known": 0, "stretch_s": None, "stretch": None}}
     assert report["bags"]["stretch"]["known"] == 0
     assert (report["coallocations"]["several"], report["coallocations"]["to_one_share"]) == (0, None)
@@ -252,20 +250,20 @@ def test_a_bag_ends_first_where_its_first_share_does_and_last_where_its_last_doe
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("family", ["torque", "openpbs"])
-async def test_an_array_is_a_real_array_of_its_server(tmp_path: Path, family: str) -> None:
-    async with LiveFederation(tmp_path, "a", openpbs="a" if family == "openpbs" else "") as town:
-        row = await town.submit("k1", array="3-7", request="nodes=1:ppn=2,walltime=20")
-        (done,) = await town.until_over(1)
+async def test_array_becomes_a_server_array(tmp_path: Path, family: str) -> None:
+    async with LiveFederation(tmp_path, "a", openpbs="a" if family == "openpbs" else "") as live:
+        row = await live.submit("k1", array="3-7", request="nodes=1:ppn=2,walltime=20")
+        (done,) = await live.until_over(1)
         assert (done["over"], done["tasks"], done["cluster"]) == ("ended", "3-7", "a")
         assert re.match(r"\d+\[\]", done["server_job"])
         assert done["standing"] is not None
         assert (done["standing"]["tasks"], done["standing"]["ended"]) == (5, 5)
-        assert town.tasks() == {row["id"]: Counter({3: 1, 4: 1, 5: 1, 6: 1, 7: 1})}
+        assert live.tasks() == {row["id"]: Counter({3: 1, 4: 1, 5: 1, 6: 1, 7: 1})}
         first, last = done["standing"]["first_end"], done["standing"]["last_end"]
         assert first is not None
         assert last is not None
         assert first <= last
-        with town.client() as client:
+        with live.client() as client:
             report = client.report()
         assert report["arrays"]["ended"] == 1
         assert report["arrays"]["stretch"]["stretch_s"] == last - first

@@ -1,4 +1,4 @@
-"""Bags: every task once, wherever it is told to go, whatever is cut, killed or refused."""
+"""Bags: every task runs once despite assignments, cuts, kills and refusals."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ from tests.engine.cluster import T
 from tests.federation.simulated_federation import SimulatedFederation
 
 
-def asked(tasks: int, deadline: int = 210, **more: Any) -> BagSpecification:
+def bag_specification(tasks: int, deadline: int = 210, **more: Any) -> BagSpecification:
     return BagSpecification({"nodes": "1:ppn=1", "walltime": "100"}, 100, 100, tasks, deadline, **more)
 
 
@@ -39,7 +39,7 @@ class BagFederation(SimulatedFederation):
     def bag(self, tasks: int, *, run: int = 100, key: str = "", alone: bool = False, **more: Any) -> str:
         """Asked for and taken."""
         self.array_figures(more.pop("array", 1000))
-        one = asked(tasks, self.now + more.pop("deadline", 210), **more)
+        one = bag_specification(tasks, self.now + more.pop("deadline", 210), **more)
         users = self.federation.cluster_users("ann@org")
         names = one.clusters or tuple(self.clusters)
         found = collect_offers(
@@ -95,207 +95,234 @@ class BagFederation(SimulatedFederation):
 
 
 @pytest.fixture
-def town(tmp_path: Path) -> Iterator[BagFederation]:
+def simulation(tmp_path: Path) -> Iterator[BagFederation]:
     made = BagFederation(tmp_path, "abc")
     yield made
     made.close()
 
 
-def test_a_bag_is_shared_out_as_arrays_and_every_task_runs_once(town: BagFederation) -> None:
-    town.busy("a", 2, 1000)
-    name = town.bag(30, deadline=250)
-    shares = [town.federation.jobs[one] for one in town[name].shares]
+def test_bag_becomes_arrays_and_every_task_runs_once(simulation: BagFederation) -> None:
+    simulation.busy("a", 2, 1000)
+    name = simulation.bag(30, deadline=250)
+    shares = [simulation.federation.jobs[one] for one in simulation[name].shares]
     assert {job.clusters[0]: job.submission["array"] for job in shares} == {"b": "0-15", "c": "16-29"}
-    town.go(20)
-    assert {len(provider.handed) for provider in town.clusters.values()} == {0, 1}, "an array at each"
-    town.go(300, 5)
-    assert town.ran(name) == Counter(range(30))
-    assert (town.over(name), bag_settled(town[name], town.federation.jobs)) == ("ended", True)
-    assert not town.federation.bags.open
-    assert town.federation.jobs[town[name].shares[0]].exit_status == 0
+    simulation.go(20)
+    assert {len(provider.handed) for provider in simulation.clusters.values()} == {0, 1}, "an array at each"
+    simulation.go(300, 5)
+    assert simulation.ran(name) == Counter(range(30))
+    assert (simulation.over(name), bag_settled(simulation[name], simulation.federation.jobs)) == (
+        "ended",
+        True,
+    )
+    assert not simulation.federation.bags.open
+    assert simulation.federation.jobs[simulation[name].shares[0]].exit_status == 0
 
 
-def test_a_share_larger_than_an_array_may_be_is_several(town: BagFederation) -> None:
-    name = town.bag(30, array=8, clusters=("a",))
-    assert [town.federation.jobs[one].submission["array"] for one in town[name].shares] == [
+def test_large_share_is_split_into_several_arrays(simulation: BagFederation) -> None:
+    name = simulation.bag(30, array=8, clusters=("a",))
+    assert [simulation.federation.jobs[one].submission["array"] for one in simulation[name].shares] == [
         "0-7",
         "8-15",
         "16-23",
         "24-29",
     ]
-    town.go(600, 5)
-    assert town.ran(name) == Counter(range(30))
+    simulation.go(600, 5)
+    assert simulation.ran(name) == Counter(range(30))
 
 
-def test_what_a_cluster_refuses_goes_to_the_next_best(town: BagFederation) -> None:
-    town.clusters["b"].full = "too many jobs in the queue"
-    name = town.bag(48)
-    town.go(700, 5)
-    assert town.ran(name) == Counter(range(48))
-    assert {cluster: bool(provider.handed) for cluster, provider in town.clusters.items()} == {
+def test_refused_share_goes_to_the_next_best_cluster(simulation: BagFederation) -> None:
+    simulation.clusters["b"].full = "too many jobs in the queue"
+    name = simulation.bag(48)
+    simulation.go(700, 5)
+    assert simulation.ran(name) == Counter(range(48))
+    assert {cluster: bool(provider.handed) for cluster, provider in simulation.clusters.items()} == {
         "a": True,
         "b": False,
         "c": True,
     }
     refused = [
-        one for one in (town.federation.jobs[job] for job in town[name].shares) if one.over == "refused"
+        one
+        for one in (simulation.federation.jobs[job] for job in simulation[name].shares)
+        if one.over == "refused"
     ]
     assert [(one.clusters, one.text) for one in refused] == [(("b",), "b: too many jobs in the queue")]
-    assert town.over(name) == "ended"
+    assert simulation.over(name) == "ended"
 
 
-def test_where_all_refuse_the_rest_is_said_to_go_nowhere(town: BagFederation) -> None:
-    for provider in town.clusters.values():
+def test_bag_fails_if_all_clusters_refuse(simulation: BagFederation) -> None:
+    for provider in simulation.clusters.values():
         provider.full = "no arrays here"
-    name = town.bag(48)
-    town.go(30)
-    assert town[name].failed.startswith("48 tasks have no cluster: a: no arrays here; b: no arrays here")
-    assert (town.over(name), bag_settled(town[name], town.federation.jobs)) == ("incomplete", True)
-    assert not town.ran(name)
+    name = simulation.bag(48)
+    simulation.go(30)
+    assert simulation[name].failed.startswith(
+        "48 tasks have no cluster: a: no arrays here; b: no arrays here"
+    )
+    assert (simulation.over(name), bag_settled(simulation[name], simulation.federation.jobs)) == (
+        "incomplete",
+        True,
+    )
+    assert not simulation.ran(name)
 
 
-def test_a_share_that_a_cut_cluster_did_not_get_runs_elsewhere_and_never_there(town: BagFederation) -> None:
-    name = town.bag(48)
-    town.cut = {"b"}
-    town.go(60)
-    assert not unassigned_tasks(town[name], town.federation.jobs), "others have it by now"
-    town.cut = set()
-    town.go(700, 5)
-    assert town.ran(name) == Counter(range(48))
-    assert not town.clusters["b"].handed
-    assert (town.over(name), bag_settled(town[name], town.federation.jobs)) == ("ended", True)
+def test_lost_share_runs_only_at_another_cluster(simulation: BagFederation) -> None:
+    name = simulation.bag(48)
+    simulation.cut = {"b"}
+    simulation.go(60)
+    assert not unassigned_tasks(simulation[name], simulation.federation.jobs), "others have it by now"
+    simulation.cut = set()
+    simulation.go(700, 5)
+    assert simulation.ran(name) == Counter(range(48))
+    assert not simulation.clusters["b"].handed
+    assert (simulation.over(name), bag_settled(simulation[name], simulation.federation.jobs)) == (
+        "ended",
+        True,
+    )
 
 
-def test_a_share_that_was_let_go_stays_though_its_cluster_is_cut_off(town: BagFederation) -> None:
-    name = town.bag(48)
-    town.go(20)
-    town.cut = {"b"}
-    town.go(100)
-    assert len(town[name].shares) == 3
-    town.cut = set()
-    town.go(700, 5)
-    assert town.ran(name) == Counter(range(48))
+def test_released_share_stays_at_its_unreachable_cluster(simulation: BagFederation) -> None:
+    name = simulation.bag(48)
+    simulation.go(20)
+    simulation.cut = {"b"}
+    simulation.go(100)
+    assert len(simulation[name].shares) == 3
+    simulation.cut = set()
+    simulation.go(700, 5)
+    assert simulation.ran(name) == Counter(range(48))
 
 
-def test_a_bag_that_is_taken_back_deletes_what_waits_and_lets_run_what_runs(town: BagFederation) -> None:
-    name = town.bag(48)
-    town.go(20)
-    running = Counter(town.ran(name))
+def test_cancelled_bag_deletes_waiting_tasks_and_keeps_running_tasks(simulation: BagFederation) -> None:
+    name = simulation.bag(48)
+    simulation.go(20)
+    running = Counter(simulation.ran(name))
     assert 0 < len(running) < 48
-    town.federation.bag_operations.cancel(name, "ann@org")
-    town.federation.bag_operations.cancel(name, "ann@org")
-    town.go(300, 5)
-    assert town.ran(name) == running
-    assert (town.over(name), bag_settled(town[name], town.federation.jobs)) == ("cancelled", True)
-    assert not any(provider.server.jobs for provider in town.clusters.values())
+    simulation.federation.bag_operations.cancel(name, "ann@org")
+    simulation.federation.bag_operations.cancel(name, "ann@org")
+    simulation.go(300, 5)
+    assert simulation.ran(name) == running
+    assert (simulation.over(name), bag_settled(simulation[name], simulation.federation.jobs)) == (
+        "cancelled",
+        True,
+    )
+    assert not any(provider.server.jobs for provider in simulation.clusters.values())
 
 
-def test_one_that_runs_is_not_asked_for_again_and_again_after_it_was_taken_back(town: BagFederation) -> None:
-    name = town.bag(8, run=1000, clusters=("a",))
-    town.go(20)
-    town.federation.bag_operations.cancel(name, "ann@org")
-    town.go(10)
-    before = len(town.log.read())
-    town.go(50)
-    assert len(town.log.read()) == before
+def test_running_share_is_withdrawn_at_most_once(simulation: BagFederation) -> None:
+    name = simulation.bag(8, run=1000, clusters=("a",))
+    simulation.go(20)
+    simulation.federation.bag_operations.cancel(name, "ann@org")
+    simulation.go(10)
+    before = len(simulation.log.read())
+    simulation.go(50)
+    assert len(simulation.log.read()) == before
 
 
-def test_a_bag_that_is_taken_back_before_it_is_anywhere_runs_nowhere(town: BagFederation) -> None:
-    name = town.bag(48)
-    town.federation.bag_operations.cancel(name, "ann@org")
-    town.go(100, 5)
-    assert not town.ran(name)
-    assert (town.over(name), bag_settled(town[name], town.federation.jobs)) == ("cancelled", True)
+def test_bag_cancelled_before_transfer_never_runs(simulation: BagFederation) -> None:
+    name = simulation.bag(48)
+    simulation.federation.bag_operations.cancel(name, "ann@org")
+    simulation.go(100, 5)
+    assert not simulation.ran(name)
+    assert (simulation.over(name), bag_settled(simulation[name], simulation.federation.jobs)) == (
+        "cancelled",
+        True,
+    )
 
 
-def test_the_same_key_is_the_same_bag_also_after_a_kill(town: BagFederation) -> None:
-    name = town.bag(10, key="k")
-    assert town.bag(10, key="k") == name
-    town.begin()
-    assert town.bag(10, key="k") == name
-    assert town.bag(10, key="l") != name
+def test_same_key_is_same_bag_after_a_crash(simulation: BagFederation) -> None:
+    name = simulation.bag(10, key="k")
+    assert simulation.bag(10, key="k") == name
+    simulation.begin()
+    assert simulation.bag(10, key="k") == name
+    assert simulation.bag(10, key="l") != name
 
 
-def test_a_second_taker_waits_until_the_first_ones_share_is_in_the_plan(town: BagFederation) -> None:
-    town.bag(10, clusters=("a",), only_if_planned=True)
+def test_second_bag_waits_until_first_share_is_planned(simulation: BagFederation) -> None:
+    simulation.bag(10, clusters=("a",), only_if_planned=True)
     with pytest.raises(OffersOutdatedError, match="given to a a moment ago"):
-        town.bag(10, clusters=("a",), only_if_planned=True)
-    town.bag(10, clusters=("b",), only_if_planned=True)
-    town.go(10)
-    town.bag(10, clusters=("a",), only_if_planned=True)
+        simulation.bag(10, clusters=("a",), only_if_planned=True)
+    simulation.bag(10, clusters=("b",), only_if_planned=True)
+    simulation.go(10)
+    simulation.bag(10, clusters=("a",), only_if_planned=True)
 
 
-def test_a_bag_and_its_shares_are_forgotten_together(town: BagFederation) -> None:
-    name = town.bag(10, clusters=("a",))
-    town.go(300, 5)
-    assert bag_settled(town[name], town.federation.jobs)
-    gone = town.federation.bags.forget(town.federation.jobs, T + 10_000, list(town.federation.bags.by_id))
+def test_bag_and_shares_are_dropped_together(simulation: BagFederation) -> None:
+    name = simulation.bag(10, clusters=("a",))
+    simulation.go(300, 5)
+    assert bag_settled(simulation[name], simulation.federation.jobs)
+    gone = simulation.federation.bags.forget(
+        simulation.federation.jobs, T + 10_000, list(simulation.federation.bags.by_id)
+    )
     assert gone == (name, *gone[1:])
     assert len(gone) == 2
-    assert name not in town.federation.bags.by_id
-    assert gone[1] not in town.federation.jobs.by_id
+    assert name not in simulation.federation.bags.by_id
+    assert gone[1] not in simulation.federation.jobs.by_id
 
 
 @pytest.mark.parametrize("on", [False, True])
-def test_clusters_are_told_when_a_bag_ends_over_all_of_them(town: BagFederation, *, on: bool) -> None:
-    town.change(coordinate=on)
-    town.busy("a", 2, 300, runtime=250)
-    name = town.bag(40, deadline=310)
-    town.go(15)
+def test_bag_end_is_reported_to_its_clusters(simulation: BagFederation, *, on: bool) -> None:
+    simulation.change(coordinate=on)
+    simulation.busy("a", 2, 300, runtime=250)
+    name = simulation.bag(40, deadline=310)
+    simulation.go(15)
     ends: dict[str, int] = {}
-    for cluster, provider in town.clusters.items():
+    for cluster, provider in simulation.clusters.items():
         state = provider.engine.state
         for record in state.records.values():
             if record.facts.array:
                 ends[cluster] = max(state.plan.start(record.slot) + 100, ends.get(cluster, 0))
     assert len(set(ends.values())) > 1, ends
-    told = {cluster: set(town.clusters[cluster].engine.state.bag_ends.values()) for cluster in ends}
+    told = {cluster: set(simulation.clusters[cluster].engine.state.bag_ends.values()) for cluster in ends}
     assert told == {cluster: {max(ends.values())} if on else set() for cluster in ends}
-    town.go(700, 5)
-    assert town.ran(name) == Counter(range(40))
+    simulation.go(700, 5)
+    assert simulation.ran(name) == Counter(range(40))
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_whatever_is_lost_or_killed_every_task_runs_once(tmp_path: Path, seed: int) -> None:
+def test_every_task_runs_once_despite_faults(tmp_path: Path, seed: int) -> None:
     play(tmp_path, seed)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", range(100, 200))
-def test_many_courses_of_losses_and_kills(tmp_path: Path, seed: int) -> None:
+def test_many_random_fault_sequences(tmp_path: Path, seed: int) -> None:
     play(tmp_path, seed)
 
 
 def play(directory: Path, seed: int) -> None:
-    town = BagFederation(directory, "abc", seed)
-    chance = town.chance
+    simulation = BagFederation(directory, "abc", seed)
+    chance = simulation.chance
     names = {}
     for cluster in "abc":
-        town.busy(cluster, chance.randint(0, 2), chance.randint(50, 400), runtime=chance.randint(20, 400))
+        simulation.busy(
+            cluster, chance.randint(0, 2), chance.randint(50, 400), runtime=chance.randint(20, 400)
+        )
     for _ in range(3):
         tasks = chance.randint(1, 60)
-        names[town.bag(tasks, run=chance.randint(5, 100), array=chance.choice([5, 1000]))] = tasks
-        town.loss, town.death = 0.15, 0.03
-        town.clusters["b"].full = chance.choice(["", "", "it is full"])
-        town.go(chance.randint(3, 60), 2)
-        town.cut = {chance.choice("abc")} if chance.random() < 0.4 else set()
-        town.go(chance.randint(3, 60), 2)
-        town.loss = town.death = 0.0
-        town.cut = set()
-        town.go(2)
-    town.go(2500, 5)
+        names[simulation.bag(tasks, run=chance.randint(5, 100), array=chance.choice([5, 1000]))] = tasks
+        simulation.loss, simulation.death = 0.15, 0.03
+        simulation.clusters["b"].full = chance.choice(["", "", "it is full"])
+        simulation.go(chance.randint(3, 60), 2)
+        simulation.cut = {chance.choice("abc")} if chance.random() < 0.4 else set()
+        simulation.go(chance.randint(3, 60), 2)
+        simulation.loss = simulation.death = 0.0
+        simulation.cut = set()
+        simulation.go(2)
+    simulation.go(2500, 5)
     for name, tasks in names.items():
-        assert town.over(name) == "ended", (seed, town[name], town.federation.bag_operations.notes)
-        assert town.ran(name) == Counter(range(tasks)), (seed, town.ran(name))
-        assert bag_settled(town[name], town.federation.jobs), (seed, town[name])
-    town.close()
+        assert simulation.over(name) == "ended", (
+            seed,
+            simulation[name],
+            simulation.federation.bag_operations.notes,
+        )
+        assert simulation.ran(name) == Counter(range(tasks)), (seed, simulation.ran(name))
+        assert bag_settled(simulation[name], simulation.federation.jobs), (seed, simulation[name])
+    simulation.close()
 
 
 # ---- the core ----------------------------------------------------------------------------------------------
 
 
-def test_tasks_are_cut_in_order_and_a_gap_makes_two_shares() -> None:
+def test_tasks_are_assigned_in_order_and_a_gap_splits_a_share() -> None:
     assert list(assign_tasks([(0, 10)], {"a": 4, "b": 6})) == [("a", (0, 4)), ("b", (4, 10))]
     assert list(assign_tasks([(2, 4), (7, 10)], {"a": 3, "b": 2})) == [
         ("a", (2, 4)),
@@ -304,7 +331,7 @@ def test_tasks_are_cut_in_order_and_a_gap_makes_two_shares() -> None:
     ]
 
 
-def test_tasks_of_refused_shares_are_missing_and_those_taken_back_are_not() -> None:
+def test_refused_tasks_are_unassigned_and_cancelled_tasks_are_not() -> None:
     jobs, bags = FederationJobs(), Bags()
     submission = {"resources": {}, "script": "x"}
     bags.apply(
@@ -335,10 +362,10 @@ def test_tasks_of_refused_shares_are_missing_and_those_taken_back_are_not() -> N
         )
 
 
-def test_an_offer_is_its_owners_is_taken_once_and_expires() -> None:
+def test_offer_belongs_to_owner_and_is_accepted_once_before_expiry() -> None:
     now = 100.0
     told = IssuedOffers(lambda: now)
-    offer = BagOffer("f0", "ann@org", asked(3), None, {}, {}, expires=130)
+    offer = BagOffer("f0", "ann@org", bag_specification(3), None, {}, {}, expires=130)
     told.add(offer)
     assert told.find("f0", "ann@org") is offer
     with pytest.raises(LookupError, match="no offer"):
@@ -355,11 +382,11 @@ def test_an_offer_is_its_owners_is_taken_once_and_expires() -> None:
         told.find("f0", "ann@org")
 
 
-def test_the_oldest_of_too_many_offers_goes_and_is_said_to_be_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_oldest_offer_is_dropped_above_the_maximum(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("schedd.federation.bags.issued_offers._MOST", 2)
     told = IssuedOffers(lambda: 100.0)
     for name in ("f0", "f1", "f2"):
-        told.add(BagOffer(name, "ann@org", asked(3), None, {}, {}, expires=130))
+        told.add(BagOffer(name, "ann@org", bag_specification(3), None, {}, {}, expires=130))
     with pytest.raises(LookupError, match="no offer"):
         told.find("f0", "ann@org")
     assert told.find("f1", "ann@org").id == "f1"
@@ -368,10 +395,12 @@ def test_the_oldest_of_too_many_offers_goes_and_is_said_to_be_gone(monkeypatch: 
 
 
 @pytest.mark.parametrize("split", [None, TaskSplit({"b": 2, "c": 1}, 90, met=True)])
-def test_of_an_offer_the_log_holds_what_is_needed_to_take_it(split: TaskSplit | None) -> None:
+def test_log_has_all_fields_to_accept_an_offer(split: TaskSplit | None) -> None:
     ends = {"b": 80, "c": 90} if split is not None else {}
     plans = {"b": 4, "c": 5}
-    offer = BagOffer("f0", "ann@org", asked(3), split, ends, plans if split is not None else {}, expires=130)
+    offer = BagOffer(
+        "f0", "ann@org", bag_specification(3), split, ends, plans if split is not None else {}, expires=130
+    )
     told = replace(
         offer, plans={**plans, "d": 6}, offers=[ClusterOffer("b", 2, 80)], whys={"d": "no such nodes"}
     )

@@ -1,4 +1,4 @@
-"""How the work was balanced over the clusters of a federation, as their own daemons tell it."""
+"""Balance report over a federation's clusters, from their own daemons."""
 
 import hashlib
 from collections.abc import Iterator
@@ -32,8 +32,10 @@ def clusters() -> Iterator[Clusters]:
 
 
 @pytest.fixture
-def desk(clusters: Clusters, tmp_path: Path) -> Iterator[FederationHarness]:
-    """Over a real daemon with two clusters, of which one discloses no load, and one that is away."""
+def harness(clusters: Clusters, tmp_path: Path) -> Iterator[FederationHarness]:
+    """Harness over a real daemon with two clusters (one does not disclose its load) and an unreachable
+    cluster.
+    """
     ours = Tokens([(Bearer("ours", "federation"), hashlib.sha256(b"x").digest())])
     with serving(create_app(clusters, ours), clusters) as url:
         made = FederationHarness(tmp_path)
@@ -51,16 +53,16 @@ def desk(clusters: Clusters, tmp_path: Path) -> Iterator[FederationHarness]:
         made.log.close()
 
 
-def rows(desk: FederationHarness, **query: int) -> dict[str, dict[str, Any]]:
-    answer = desk.client("eyes").get("/v1/federation/balance", params=query or PERIOD)
+def rows(harness: FederationHarness, **query: int) -> dict[str, dict[str, Any]]:
+    answer = harness.client("eyes").get("/v1/federation/balance", params=query or PERIOD)
     assert answer.status_code == 200, answer.text
     found = answer.json()
     assert (found["since"], found["until"]) == (PERIOD["since"], PERIOD["until"])
     return {one["cluster"]: one for one in found["clusters"]}
 
 
-def test_clusters_tell_what_they_disclose(desk: FederationHarness) -> None:
-    found = rows(desk)
+def test_balance_shows_only_disclosed_data(harness: FederationHarness) -> None:
+    found = rows(harness)
     assert found["north"]["why"] == ""
     assert (found["north"]["kept"], found["north"]["queues"]) == (False, [])
     assert found["south"]["why"] == "it does not disclose its load"
@@ -68,35 +70,35 @@ def test_clusters_tell_what_they_disclose(desk: FederationHarness) -> None:
     assert found["south"]["share"] is found["west"]["share"] is None
 
 
-def test_the_federations_own_jobs_count_where_they_ran_and_when(desk: FederationHarness) -> None:
-    desk.client("ann@org").post(HERE, json={**JOB, "deadline": desk.now + 10})
-    desk.report("north", 100)
-    desk.report("south", 900)
-    desk.report("west", 900)
-    desk.federation.pending_actions("north")
-    released(desk, "north", "1")
-    desk.report("north", fed_1_1=TransferStatus("released", job="1.north", end="ended", exit_status=0))
-    ended = desk.federation.jobs["1"].over_at
-    assert ended == desk.now
+def test_own_jobs_count_at_their_cluster_within_the_period(harness: FederationHarness) -> None:
+    harness.client("ann@org").post(HERE, json={**JOB, "deadline": harness.now + 10})
+    harness.report("north", 100)
+    harness.report("south", 900)
+    harness.report("west", 900)
+    harness.federation.pending_actions("north")
+    released(harness, "north", "1")
+    harness.report("north", fed_1_1=TransferStatus("released", job="1.north", end="ended", exit_status=0))
+    ended = harness.federation.jobs["1"].over_at
+    assert ended == harness.now
     period = {"since": ended, "until": ended + 1}
-    answer = desk.client("eyes").get("/v1/federation/balance", params=period).json()
+    answer = harness.client("eyes").get("/v1/federation/balance", params=period).json()
     ours = {one["cluster"]: one["ours"]["ended"] for one in answer["clusters"]}
     assert ours == {"north": 1, "south": 0, "west": 0}
-    before = desk.client("eyes").get("/v1/federation/balance", params=PERIOD).json()
+    before = harness.client("eyes").get("/v1/federation/balance", params=PERIOD).json()
     assert [one["ours"]["ended"] for one in before["clusters"]] == [0, 0, 0]
 
 
-def test_a_period_without_a_second_is_refused(desk: FederationHarness) -> None:
-    answer = desk.client("eyes").get("/v1/federation/balance", params={"since": 10, "until": 10})
+def test_empty_period_is_refused(harness: FederationHarness) -> None:
+    answer = harness.client("eyes").get("/v1/federation/balance", params={"since": 10, "until": 10})
     assert answer.status_code == 422
     assert "has no second in it" in answer.json()["detail"]
 
 
-def test_schedd_report_asks_the_federation(
-    desk: FederationHarness, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_report_command_queries_the_federation(
+    harness: FederationHarness, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("SCHEDD_TOKEN", "token-of-eyes")
-    with serving(desk.app, ()) as url:
+    with serving(harness.app, ()) as url:
         asked = ("report", "--federation", "--url", url, "--since", "2023-11-14T00:00")
         assert main((*asked, "--until", "2023-11-14T20:00")) == 0
         told = capsys.readouterr().out

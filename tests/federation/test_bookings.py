@@ -1,4 +1,4 @@
-"""Bookings of a federation: one place at one cluster or none, whatever is cut, killed, lost or refused."""
+"""Bookings of a federation: at most one place at one cluster, despite cuts, kills, losses and refusals."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -32,7 +32,7 @@ DAY = 86_400
 
 
 @pytest.fixture
-def region(tmp_path: Path) -> Iterator[SimulatedFederation]:
+def simulation(tmp_path: Path) -> Iterator[SimulatedFederation]:
     made = SimulatedFederation(tmp_path)
     yield made
     made.close()
@@ -41,425 +41,431 @@ def region(tmp_path: Path) -> Iterator[SimulatedFederation]:
 # ---- where it goes ----------------------------------------------------------------------------------------
 
 
-def test_it_is_booked_where_the_plans_let_it_begin_first_under_the_users_name_there(
-    region: SimulatedFederation,
+def test_booking_goes_to_cluster_with_earliest_start(
+    simulation: SimulatedFederation,
 ) -> None:
-    region.busy("a", 2, 300)
-    region.busy("b", 2, 200)
-    name = region.book("review")
-    region.go(2)
-    one = region.booking(name)
-    assert region.booked() == {name: [("b", 200)]}
+    simulation.busy("a", 2, 300)
+    simulation.busy("b", 2, 200)
+    name = simulation.book("review")
+    simulation.go(2)
+    one = simulation.booking(name)
+    assert simulation.booked() == {name: [("b", 200)]}
     assert (one.booked, one.phase, one.start, one.cpus) == (True, "flexible", T + 200, 8)
-    (there,) = region.clusters["b"].engine.state.bookings.values()
+    (there,) = simulation.clusters["b"].engine.state.bookings.values()
     assert (there.event.owner, there.confirmed, there.event.transfer) == ("ann", True, "")
-    assert not region.clusters["a"].engine.state.bookings, "the other was asked for its plan alone"
+    assert not simulation.clusters["a"].engine.state.bookings, "the other was asked for its plan alone"
 
 
-def test_equal_plans_go_by_handicap_as_jobs_do(tmp_path: Path) -> None:
-    region = SimulatedFederation(tmp_path)
-    far = region.settings.clusters["a"].model_copy(update={"handicap": 500})
-    region.settings = region.settings.model_copy(
-        update={"clusters": {"a": far, "b": region.settings.clusters["b"]}}
+def test_equal_starts_are_ordered_by_handicap(tmp_path: Path) -> None:
+    simulation = SimulatedFederation(tmp_path)
+    far = simulation.settings.clusters["a"].model_copy(update={"handicap": 500})
+    simulation.settings = simulation.settings.model_copy(
+        update={"clusters": {"a": far, "b": simulation.settings.clusters["b"]}}
     )
-    region.begin()
-    name = region.book("review", (1_000, 5_000))
-    region.go(2)
-    assert region.booked() == {name: [("b", 1_000)]}
-    region.close()
+    simulation.begin()
+    name = simulation.book("review", (1_000, 5_000))
+    simulation.go(2)
+    assert simulation.booked() == {name: [("b", 1_000)]}
+    simulation.close()
 
 
-def test_it_may_be_bound_to_clusters_and_needs_a_user_there(region: SimulatedFederation) -> None:
-    region.busy("a", 2, 300)
-    only = region.book("only", clusters=("a",))
-    stranger = region.book("stranger", owner="eve@elsewhere")
-    region.go(2)
-    assert region.booked() == {only: [("a", 300)]}
-    assert region.booking(stranger).over == "refused"
-    assert region.booking(stranger).text == (
+def test_booking_respects_clusters_and_needs_a_user_name(simulation: SimulatedFederation) -> None:
+    simulation.busy("a", 2, 300)
+    only = simulation.book("only", clusters=("a",))
+    stranger = simulation.book("stranger", owner="eve@elsewhere")
+    simulation.go(2)
+    assert simulation.booked() == {only: [("a", 300)]}
+    assert simulation.booking(stranger).over == "refused"
+    assert simulation.booking(stranger).text == (
         "a: eve@elsewhere has no user there; b: eve@elsewhere has no user there"
     )
 
 
-def test_a_strict_interval_is_booked_then_or_not_at_all(region: SimulatedFederation) -> None:
-    region.busy("a", 2, 300)
-    names = [region.book(f"r{i}", (250, 350), freeze=0) for i in range(2)]
-    region.go(2)
-    assert region.booked() == {names[0]: [("b", 250)]}
-    assert region.booking(names[0]).phase == "frozen"
-    assert region.booking(names[1]).over == "refused"
+def test_fixed_start_is_booked_exactly_or_refused(simulation: SimulatedFederation) -> None:
+    simulation.busy("a", 2, 300)
+    names = [simulation.book(f"r{i}", (250, 350), freeze=0) for i in range(2)]
+    simulation.go(2)
+    assert simulation.booked() == {names[0]: [("b", 250)]}
+    assert simulation.booking(names[0]).phase == "frozen"
+    assert simulation.booking(names[1]).over == "refused"
 
 
-def test_a_booking_that_may_move_makes_way_where_no_plan_has_room(region: SimulatedFederation) -> None:
-    """What the plans say is where it is tried first; a refusal is a cluster's own."""
-    first = [region.book(f"f{i}", (100, 1_000), clusters=(name,)) for i, name in enumerate("ab")]
-    region.go(2)
-    assert region.booked() == {first[0]: [("a", 100)], first[1]: [("b", 100)]}
-    late = region.book("late", (100, 200))
-    region.go(4)
-    assert region.booked()[late] == [("a", 100)]
-    assert region.booking(late).attempts[0].expected is None
-    moved = region.booking(first[0])
+def test_flexible_booking_moves_to_make_room(simulation: SimulatedFederation) -> None:
+    """The plans determine the first attempt; only the cluster itself refuses."""
+    first = [simulation.book(f"f{i}", (100, 1_000), clusters=(name,)) for i, name in enumerate("ab")]
+    simulation.go(2)
+    assert simulation.booked() == {first[0]: [("a", 100)], first[1]: [("b", 100)]}
+    late = simulation.book("late", (100, 200))
+    simulation.go(4)
+    assert simulation.booked()[late] == [("a", 100)]
+    assert simulation.booking(late).attempts[0].expected is None
+    moved = simulation.booking(first[0])
     assert (moved.start, moved.moves[-1][1:]) == (T + 200, (T + 100, T + 200))
 
 
-def test_the_same_name_is_the_same_booking_until_it_is_over(region: SimulatedFederation) -> None:
-    one = region.book("review")
-    region.go(2)
-    assert region.book("review", (500, 900)) == one
-    his = region.book("review", owner="bob@org")  # names are the owner's
+def test_same_name_is_same_booking_until_it_ends(simulation: SimulatedFederation) -> None:
+    one = simulation.book("review")
+    simulation.go(2)
+    assert simulation.book("review", (500, 900)) == one
+    his = simulation.book("review", owner="bob@org")  # names are the owner's
     assert his != one
-    assert region.book("review", owner="bob@org") == his
-    region.federation.booking_operations.cancel(one, "ann@org")
-    region.go(2)
-    assert region.book("review", owner="bob@org") != one
+    assert simulation.book("review", owner="bob@org") == his
+    simulation.federation.booking_operations.cancel(one, "ann@org")
+    simulation.go(2)
+    assert simulation.book("review", owner="bob@org") != one
 
 
 # ---- refused, and taken otherwise -------------------------------------------------------------------------
 
 
-def test_where_all_refuse_their_counter_offers_are_merged_and_one_is_taken(
-    region: SimulatedFederation,
+def test_alternatives_are_merged_and_acceptable(
+    simulation: SimulatedFederation,
 ) -> None:
-    region.busy("a", 2, 1_000)
-    region.busy("b", 2, 1_200)
+    simulation.busy("a", 2, 1_000)
+    simulation.busy("b", 2, 1_200)
     for cluster in "ab":
-        region.clusters[cluster].reserve("later", "n1", "n2", start=2_000, end=3_000)
-    name = region.book("review", (2_200, 2_400))
-    region.go(2)
-    one = region.booking(name)
-    assert (one.over, region.booked()) == ("refused", {})
+        simulation.clusters[cluster].reserve("later", "n1", "n2", start=2_000, end=3_000)
+    name = simulation.book("review", (2_200, 2_400))
+    simulation.go(2)
+    one = simulation.booking(name)
+    assert (one.over, simulation.booked()) == ("refused", {})
     assert one.text == ("a: there is no room for it in its window; b: there is no room for it in its window")
     offers = counter_offers(one)
     assert {offer.cluster for offer in offers} == {"a", "b"}
     assert {offer.stretch < 0 for offer in offers} == {True, False}
     assert [abs(offer.stretch) for offer in offers] == sorted(abs(offer.stretch) for offer in offers)
     chosen = next(offer for offer in offers if offer.cluster == "b" and offer.stretch > 0)
-    region.federation.booking_operations.accept(name, "ann@org", chosen.cluster, chosen.start)
-    region.go(2)
-    assert region.booked() == {name: [("b", chosen.start - T)]}
-    assert region.booking(name).booked
-    assert counter_offers(region.booking(name)) == ()
+    simulation.federation.booking_operations.accept(name, "ann@org", chosen.cluster, chosen.start)
+    simulation.go(2)
+    assert simulation.booked() == {name: [("b", chosen.start - T)]}
+    assert simulation.booking(name).booked
+    assert counter_offers(simulation.booking(name)) == ()
 
 
-def test_an_offer_that_is_gone_brings_new_ones(region: SimulatedFederation) -> None:
-    region.busy("a", 2, 1_000)
-    region.busy("b", 2, 5_000)
-    name = region.book("review", (100, 300))
-    region.go(2)
-    first = counter_offers(region.booking(name))
+def test_lost_alternative_is_replaced(simulation: SimulatedFederation) -> None:
+    simulation.busy("a", 2, 1_000)
+    simulation.busy("b", 2, 5_000)
+    name = simulation.book("review", (100, 300))
+    simulation.go(2)
+    first = counter_offers(simulation.booking(name))
     assert (first[0].cluster, first[0].start) == ("a", T + 1_000)
-    other = region.book("quick", (1_000, 1_100), clusters=("a",))
-    region.go(2)
-    region.federation.booking_operations.accept(name, "ann@org", "a", T + 1_000)
-    region.go(2)
-    one = region.booking(name)
-    assert (one.over, region.booked()) == ("refused", {other: [("a", 1_000)]})
+    other = simulation.book("quick", (1_000, 1_100), clusters=("a",))
+    simulation.go(2)
+    simulation.federation.booking_operations.accept(name, "ann@org", "a", T + 1_000)
+    simulation.go(2)
+    one = simulation.booking(name)
+    assert (one.over, simulation.booked()) == ("refused", {other: [("a", 1_000)]})
     new = counter_offers(one)
     assert T + 1_000 not in {offer.start for offer in new if offer.cluster == "a"}
     assert {offer.cluster for offer in new} == {"a", "b"}, "what the other offered before still stands"
 
 
-def test_only_what_was_refused_can_be_taken_otherwise(region: SimulatedFederation) -> None:
-    name = region.book("review")
-    region.go(2)
+def test_only_refused_booking_accepts_an_alternative(simulation: SimulatedFederation) -> None:
+    name = simulation.book("review")
+    simulation.go(2)
     with pytest.raises(ImpossibleError, match="was not refused"):
-        region.federation.booking_operations.accept(name, "ann@org", "a", T + 1_000)
+        simulation.federation.booking_operations.accept(name, "ann@org", "a", T + 1_000)
 
 
 # ---- time -------------------------------------------------------------------------------------------------
 
 
-def test_it_is_frozen_when_asked_for_or_after_its_share_of_the_wait_and_ends(
-    region: SimulatedFederation,
+def test_booking_freezes_on_request_or_after_its_wait_share(
+    simulation: SimulatedFederation,
 ) -> None:
-    one = region.book("one", (200, 1_000))
-    two = region.book("two", (400, 1_000), freeze=50)
-    region.go(2)
-    region.federation.booking_operations.freeze(one, "ann@org")
-    region.go(2)
-    assert (region.booking(one).phase, region.booking(two).phase) == ("frozen", "flexible")
-    region.go(210)
-    assert (region.booking(one).phase, region.booking(two).phase) == ("open", "frozen")
-    region.go(400)
-    assert [region.booking(name).over for name in (one, two)] == ["ended", "ended"]
-    assert not region.federation.bookings.open
+    one = simulation.book("one", (200, 1_000))
+    two = simulation.book("two", (400, 1_000), freeze=50)
+    simulation.go(2)
+    simulation.federation.booking_operations.freeze(one, "ann@org")
+    simulation.go(2)
+    assert (simulation.booking(one).phase, simulation.booking(two).phase) == ("frozen", "flexible")
+    simulation.go(210)
+    assert (simulation.booking(one).phase, simulation.booking(two).phase) == ("open", "frozen")
+    simulation.go(400)
+    assert [simulation.booking(name).over for name in (one, two)] == ["ended", "ended"]
+    assert not simulation.federation.bookings.open
 
 
-def test_what_is_given_back_at_the_cluster_itself_is_over(region: SimulatedFederation) -> None:
-    name = region.book("review", clusters=("a",))
-    region.go(2)
-    region.connect(region.settings.clusters["a"], "x").cancel_booking(f"fed.{name}.1")
-    region.go(2)
-    one = region.booking(name)
+def test_booking_cancelled_at_its_cluster_ends(simulation: SimulatedFederation) -> None:
+    name = simulation.book("review", clusters=("a",))
+    simulation.go(2)
+    simulation.connect(simulation.settings.clusters["a"], "x").cancel_booking(f"fed.{name}.1")
+    simulation.go(2)
+    one = simulation.booking(name)
     assert (one.over, one.text) == ("cancelled", "a: given back by ours")
 
 
-def test_what_a_cluster_lost_is_said_to_be_lost(region: SimulatedFederation) -> None:
-    name = region.book("review", (500, 900), clusters=("a",))
-    region.go(2)
+def test_booking_unknown_to_its_cluster_is_lost(simulation: SimulatedFederation) -> None:
+    name = simulation.book("review", (500, 900), clusters=("a",))
+    simulation.go(2)
     without_its_database = SimulatedCluster("a")
-    without_its_database.at(region.now - T)
-    region.clusters["a"] = without_its_database
-    region.go(2)
-    one = region.booking(name)
+    without_its_database.at(simulation.now - T)
+    simulation.clusters["a"] = without_its_database
+    simulation.go(2)
+    one = simulation.booking(name)
     assert (one.over, one.text) == ("lost", "a does not know it any more")
 
 
-def test_a_job_in_a_booking_goes_where_that_is_and_runs_in_it(region: SimulatedFederation) -> None:
-    region.busy("a", 2, 300)
-    region.busy("b", 2, 200)
-    number = region.book("review", duration=300)
-    region.go(2)
+def test_job_runs_in_its_booking(simulation: SimulatedFederation) -> None:
+    simulation.busy("a", 2, 300)
+    simulation.busy("b", 2, 200)
+    number = simulation.book("review", duration=300)
+    simulation.go(2)
     work = {
         "script": "sleep 1",
         "resources": {"nodes": "2:ppn=4", "walltime": "100"},
         "booking": f"fed.{number}.1",
     }
-    job = region.federation.submit("ann@org", work, clusters=("b",), booking=number)
-    free = region.federation.submit("ann@org", {**work, "booking": ""})
-    region.go(3)
-    assert [one.cluster for one in region.federation.jobs[job.id].attempts] == ["b"]
-    assert region.federation.jobs[job.id].attempts[0].why == "its booking is there"
-    assert not region.federation.jobs[free.id].attempts, "no plan was asked here"
-    region.go(400, 2)
-    assert region.clusters["b"].started()[f"fed.{job.id}.1"] == T + 200
-    assert booking_row(region.federation, region.booking(number))["jobs"] == [job.id]
+    job = simulation.federation.submit("ann@org", work, clusters=("b",), booking=number)
+    free = simulation.federation.submit("ann@org", {**work, "booking": ""})
+    simulation.go(3)
+    assert [one.cluster for one in simulation.federation.jobs[job.id].attempts] == ["b"]
+    assert simulation.federation.jobs[job.id].attempts[0].why == "its booking is there"
+    assert not simulation.federation.jobs[free.id].attempts, "no plan was asked here"
+    simulation.go(400, 2)
+    assert simulation.clusters["b"].started()[f"fed.{job.id}.1"] == T + 200
+    assert booking_row(simulation.federation, simulation.booking(number))["jobs"] == [job.id]
 
 
-def test_a_job_in_a_booking_waits_for_its_cluster_and_goes_nowhere_else(region: SimulatedFederation) -> None:
-    number = region.book("review", (500, 900), clusters=("b",))
-    region.go(2)
-    region.cut = {"b"}
-    region.go(2)
+def test_job_in_booking_waits_for_its_unreachable_cluster(simulation: SimulatedFederation) -> None:
+    number = simulation.book("review", (500, 900), clusters=("b",))
+    simulation.go(2)
+    simulation.cut = {"b"}
+    simulation.go(2)
     work = {
         "script": "sleep 1",
         "resources": {"nodes": "1:ppn=4", "walltime": "100"},
         "booking": f"fed.{number}.1",
     }
-    job = region.federation.submit("ann@org", work, clusters=("b",), booking=number)
-    region.go(100, 2)
-    assert not region.federation.jobs[job.id].over
-    region.cut = set()
-    region.go(600, 2)
-    assert region.clusters["b"].starts.total() == 1
-    assert next(iter(region.clusters["b"].started().values())) == T + 500
+    job = simulation.federation.submit("ann@org", work, clusters=("b",), booking=number)
+    simulation.go(100, 2)
+    assert not simulation.federation.jobs[job.id].over
+    simulation.cut = set()
+    simulation.go(600, 2)
+    assert simulation.clusters["b"].starts.total() == 1
+    assert next(iter(simulation.clusters["b"].started().values())) == T + 500
 
 
 # ---- what breaks ------------------------------------------------------------------------------------------
 
 
-def test_a_cluster_that_is_cut_off_keeps_the_booking_and_is_said_to_be(region: SimulatedFederation) -> None:
-    name = region.book("review", (500, 900), clusters=("a",))
-    region.go(2)
-    region.cut = {"a"}
-    region.go(200, 5)
-    assert region.booked() == {name: [("a", 500)]}
-    row = booking_row(region.federation, region.booking(name))
+def test_unreachable_cluster_keeps_its_booking(simulation: SimulatedFederation) -> None:
+    name = simulation.book("review", (500, 900), clusters=("a",))
+    simulation.go(2)
+    simulation.cut = {"a"}
+    simulation.go(200, 5)
+    assert simulation.booked() == {name: [("a", 500)]}
+    row = booking_row(simulation.federation, simulation.booking(name))
     assert (row["state"], row["cluster"], row["away"]) == ("flexible", "a", "it does not answer")
     assert row["text"] == "a does not answer, the booking stays: it does not answer"
-    region.cut = set()
-    region.go(2)
-    assert booking_row(region.federation, region.booking(name))["away"] == ""
+    simulation.cut = set()
+    simulation.go(2)
+    assert booking_row(simulation.federation, simulation.booking(name))["away"] == ""
 
 
-def test_what_is_taken_back_while_its_cluster_is_cut_off_is_given_back_once_it_answers(
-    region: SimulatedFederation,
+def test_cancellation_reaches_the_cluster_after_reconnection(
+    simulation: SimulatedFederation,
 ) -> None:
-    name = region.book("review", (500, 900), clusters=("a",))
-    region.go(2)
-    region.cut = {"a"}
-    region.go(2)
-    region.federation.booking_operations.cancel(name, "ann@org")
-    region.go(20)
-    row = booking_row(region.federation, region.booking(name))
-    assert (row["state"], row["over"], region.booked()) == ("being given back", "", {name: [("a", 500)]})
+    name = simulation.book("review", (500, 900), clusters=("a",))
+    simulation.go(2)
+    simulation.cut = {"a"}
+    simulation.go(2)
+    simulation.federation.booking_operations.cancel(name, "ann@org")
+    simulation.go(20)
+    row = booking_row(simulation.federation, simulation.booking(name))
+    assert (row["state"], row["over"], simulation.booked()) == ("being given back", "", {name: [("a", 500)]})
     assert row["text"] == "taken back by ann@org; it is given back once a answers: it does not answer"
-    region.begin()  # the federation is killed meanwhile
-    region.cut = set()
-    region.go(8)
-    assert (region.booking(name).over, region.booked()) == ("cancelled", {})
+    simulation.begin()  # the federation is killed meanwhile
+    simulation.cut = set()
+    simulation.go(8)
+    assert (simulation.booking(name).over, simulation.booked()) == ("cancelled", {})
 
 
-def test_where_the_answer_is_lost_it_is_the_same_booking_when_asked_again(
-    region: SimulatedFederation,
+def test_lost_reply_leads_to_same_booking(
+    simulation: SimulatedFederation,
 ) -> None:
-    region.after = {"book": 1}  # the request gets through, its answer does not
-    name = region.book("review")
-    region.go(1)
-    assert region.booking(name).attempts[0].phase == "requested"
-    assert len(region.booked()[name]) == 1
-    region.begin()
-    region.go(6)
-    assert region.booking(name).booked
-    assert [one.number for one in region.booking(name).attempts] == [1]
-    assert len(region.booked()[name]) == 1
+    simulation.after = {"book": 1}  # the request gets through, its answer does not
+    name = simulation.book("review")
+    simulation.go(1)
+    assert simulation.booking(name).attempts[0].phase == "requested"
+    assert len(simulation.booked()[name]) == 1
+    simulation.begin()
+    simulation.go(6)
+    assert simulation.booking(name).booked
+    assert [one.number for one in simulation.booking(name).attempts] == [1]
+    assert len(simulation.booked()[name]) == 1
 
 
-def test_a_cluster_that_falls_silent_is_passed_over_and_what_it_may_have_booked_expires(
-    region: SimulatedFederation,
+def test_silent_cluster_is_skipped_and_its_booking_expires(
+    simulation: SimulatedFederation,
 ) -> None:
-    region.busy("b", 2, 1_000)
-    region.after = {"book": 99}  # a books, but nobody ever hears of it
-    region.lost = "cancel"  # nor can it be given back
-    name = region.book("review", (500, 2_000))
-    region.go(20)
-    one = region.booking(name)
+    simulation.busy("b", 2, 1_000)
+    simulation.after = {"book": 99}  # a books, but its answer is lost
+    simulation.lost = "cancel"  # nor can it be given back
+    name = simulation.book("review", (500, 2_000))
+    simulation.go(20)
+    one = simulation.booking(name)
     assert [(it.cluster, it.phase) for it in one.attempts] == [("a", "withdrawing"), ("b", "requested")], one
-    region.after = {}
-    region.go(20)
-    assert region.booked() == {name: [("b", 1_000)]}
-    assert [it.phase for it in region.booking(name).attempts] == ["withdrawing", "confirmed"]
-    region.lost = ""
-    region.go(5)
-    assert [it.phase for it in region.booking(name).attempts] == ["withdrawn", "confirmed"]
+    simulation.after = {}
+    simulation.go(20)
+    assert simulation.booked() == {name: [("b", 1_000)]}
+    assert [it.phase for it in simulation.booking(name).attempts] == ["withdrawing", "confirmed"]
+    simulation.lost = ""
+    simulation.go(5)
+    assert [it.phase for it in simulation.booking(name).attempts] == ["withdrawn", "confirmed"]
 
 
-def test_a_cluster_that_is_never_heard_of_is_tried_three_times(region: SimulatedFederation) -> None:
-    region.after = {"book": 99}
-    name = region.book("review", (500, 2_000), clusters=("a",))
-    region.go(80, 2)
-    one = region.booking(name)
+def test_silent_cluster_gets_three_attempts(simulation: SimulatedFederation) -> None:
+    simulation.after = {"book": 99}
+    name = simulation.book("review", (500, 2_000), clusters=("a",))
+    simulation.go(80, 2)
+    one = simulation.booking(name)
     assert (one.over, one.text, len(one.attempts)) == ("refused", "a did not answer in time", 3)
-    assert region.booked() == {}
+    assert simulation.booked() == {}
 
 
-def test_one_whose_confirmation_does_not_get_through_is_sought_anew(region: SimulatedFederation) -> None:
-    region.lost = "confirm"
-    name = region.book("review", (500, 2_000))
-    region.go(5)
-    assert region.booking(name).attempts[0].phase == "booked"
-    assert not region.booking(name).booked
-    assert booking_row(region.federation, region.booking(name))["state"] == "being booked"
-    region.go(40)
-    region.lost = ""
-    region.go(10)
-    assert region.booking(name).booked
-    assert [it.phase for it in region.booking(name).attempts] == ["withdrawn", "confirmed"]
-    assert len(region.booked()[name]) == 1
+def test_unconfirmed_booking_moves_to_another_cluster(simulation: SimulatedFederation) -> None:
+    simulation.lost = "confirm"
+    name = simulation.book("review", (500, 2_000))
+    simulation.go(5)
+    assert simulation.booking(name).attempts[0].phase == "booked"
+    assert not simulation.booking(name).booked
+    assert booking_row(simulation.federation, simulation.booking(name))["state"] == "being booked"
+    simulation.go(40)
+    simulation.lost = ""
+    simulation.go(10)
+    assert simulation.booking(name).booked
+    assert [it.phase for it in simulation.booking(name).attempts] == ["withdrawn", "confirmed"]
+    assert len(simulation.booked()[name]) == 1
 
 
-def test_a_confirmation_that_got_through_counts_though_its_answer_was_lost(
-    region: SimulatedFederation,
+def test_confirmation_counts_despite_lost_reply(
+    simulation: SimulatedFederation,
 ) -> None:
-    region.after = {"confirm": 99}
-    name = region.book("review", (500, 2_000))
-    region.go(10)
-    assert region.booking(name).booked, "the cluster's list says so"
-    assert [it.number for it in region.booking(name).attempts] == [1]
+    simulation.after = {"confirm": 99}
+    name = simulation.book("review", (500, 2_000))
+    simulation.go(10)
+    assert simulation.booking(name).booked, "the cluster's list says so"
+    assert [it.number for it in simulation.booking(name).attempts] == [1]
 
 
-def test_no_cluster_answers(region: SimulatedFederation) -> None:
-    region.cut = {"a", "b"}
-    region.begin()
-    name = region.book("review")
-    region.go(20)
-    assert region.booking(name).seeks, "they are waited for"
-    region.go(20)
-    one = region.booking(name)
+def test_booking_is_refused_without_reachable_clusters(simulation: SimulatedFederation) -> None:
+    simulation.cut = {"a", "b"}
+    simulation.begin()
+    name = simulation.book("review")
+    simulation.go(20)
+    assert simulation.booking(name).seeks, "they are waited for"
+    simulation.go(20)
+    one = simulation.booking(name)
     assert (one.over, one.text) == (
         "refused",
         "a does not answer: it does not answer; b does not answer: it does not answer",
     )
 
 
-def test_a_cluster_that_hangs_is_asked_seldom(region: SimulatedFederation) -> None:
-    name = region.book("review", (500, 9_000), clusters=("a",))
-    region.go(2)
+def test_hanging_cluster_is_in_backoff(simulation: SimulatedFederation) -> None:
+    name = simulation.book("review", (500, 9_000), clusters=("a",))
+    simulation.go(2)
     asked: list[int] = []
 
     def hang(settings: ClusterSettings, token: str) -> Any:
-        asked.append(region.now - T)
-        for provider in region.clusters.values():
+        asked.append(simulation.now - T)
+        for provider in simulation.clusters.values():
             provider.at(provider.server.now - T + 10)
         raise Unreachable("it takes too long")
 
-    region.bookings._connect = hang
-    region.federation.booking_operations.cancel(name, "ann@org")
+    simulation.bookings._connect = hang
+    simulation.federation.booking_operations.cancel(name, "ann@org")
     for _ in range(100):
-        region.bookings.round()
-        for provider in region.clusters.values():
+        simulation.bookings.round()
+        for provider in simulation.clusters.values():
             provider.at(provider.server.now - T + 1)
     assert [after - before for before, after in pairwise(asked)] == [50] * (len(asked) - 1), asked
     assert len(asked) > 1
 
 
-def test_a_cluster_that_leaves_the_federation_takes_its_booking_along(region: SimulatedFederation) -> None:
-    name = region.book("review", (500, 900), clusters=("b",))
-    back = region.book("back", (500, 900), clusters=("b",), resources={"nodes": "1:ppn=1"})
-    region.go(2)
-    region.cut = {"b"}
-    region.federation.booking_operations.cancel(back, "ann@org")
-    left = {"clusters": {"a": region.settings.clusters["a"]}}
-    region.settings = FederationSettings.model_validate(region.settings.model_copy(update=left).model_dump())
-    gone = region.clusters.pop("b")
-    region.begin()
-    region.go(3)
-    assert (region.booking(name).over, region.booking(back).over) == ("lost", "cancelled")
-    region.clusters["b"] = gone
+def test_removed_cluster_loses_its_booking(simulation: SimulatedFederation) -> None:
+    name = simulation.book("review", (500, 900), clusters=("b",))
+    back = simulation.book("back", (500, 900), clusters=("b",), resources={"nodes": "1:ppn=1"})
+    simulation.go(2)
+    simulation.cut = {"b"}
+    simulation.federation.booking_operations.cancel(back, "ann@org")
+    left = {"clusters": {"a": simulation.settings.clusters["a"]}}
+    simulation.settings = FederationSettings.model_validate(
+        simulation.settings.model_copy(update=left).model_dump()
+    )
+    gone = simulation.clusters.pop("b")
+    simulation.begin()
+    simulation.go(3)
+    assert (simulation.booking(name).over, simulation.booking(back).over) == ("lost", "cancelled")
+    simulation.clusters["b"] = gone
 
 
 @pytest.mark.parametrize("death", range(1, 14))
-def test_killed_at_each_request_there_is_one_booking(tmp_path: Path, death: int) -> None:
-    """The first request, or its answer, at which it dies is another one each time."""
-    region = SimulatedFederation(tmp_path, "abc")
-    region.busy("a", 2, 400)
-    region.dies_at = death
-    name = region.book("review", (100, 2_000))
-    region.go(5)
-    region.federation.booking_operations.freeze(name, "ann@org") if region.booking(name).booked else None
-    region.go(5)
-    assert region.booking(name).booked
-    assert len(region.booked()[name]) == 1
-    region.federation.booking_operations.cancel(name, "ann@org")
-    region.go(8)
-    assert (region.booking(name).over, region.booked()) == ("cancelled", {})
-    region.close()
+def test_crash_at_each_request_leaves_a_single_booking(tmp_path: Path, death: int) -> None:
+    """The federation dies at a different request or answer each time."""
+    simulation = SimulatedFederation(tmp_path, "abc")
+    simulation.busy("a", 2, 400)
+    simulation.dies_at = death
+    name = simulation.book("review", (100, 2_000))
+    simulation.go(5)
+    simulation.federation.booking_operations.freeze(name, "ann@org") if simulation.booking(
+        name
+    ).booked else None
+    simulation.go(5)
+    assert simulation.booking(name).booked
+    assert len(simulation.booked()[name]) == 1
+    simulation.federation.booking_operations.cancel(name, "ann@org")
+    simulation.go(8)
+    assert (simulation.booking(name).over, simulation.booked()) == ("cancelled", {})
+    simulation.close()
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_whatever_is_lost_or_killed_a_booking_is_in_one_place_or_none(tmp_path: Path, seed: int) -> None:
+def test_booking_has_at_most_a_single_place_despite_faults(tmp_path: Path, seed: int) -> None:
     play(tmp_path, seed)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", range(100, 300))
-def test_many_courses_of_losses_and_kills(tmp_path: Path, seed: int) -> None:
+def test_many_random_fault_sequences(tmp_path: Path, seed: int) -> None:
     play(tmp_path, seed)
 
 
 def play(directory: Path, seed: int) -> None:
-    region = SimulatedFederation(directory, "abc", seed)
-    chance = region.chance
+    simulation = SimulatedFederation(directory, "abc", seed)
+    chance = simulation.chance
     for cluster in "abc":
-        region.busy(cluster, chance.randint(0, 3), chance.randint(50, 400))
-    region.loss, region.death = 0.15, 0.04
+        simulation.busy(cluster, chance.randint(0, 3), chance.randint(50, 400))
+    simulation.loss, simulation.death = 0.15, 0.04
     names: list[str] = []
     for number in range(8):
         ready = chance.randint(0, 1_500)
         more: dict[str, Any] = {"resources": {"nodes": chance.choice(["1:ppn=4", "2:ppn=4", "1:ppn=2"])}}
         room = chance.choice([0, 50, 2_000])
-        names.append(region.book(f"r{number}", (ready, ready + 100 + room), **more))
+        names.append(simulation.book(f"r{number}", (ready, ready + 100 + room), **more))
         for _ in range(chance.randint(1, 20)):
-            region.go(1)
-            one_place(region, seed)
-        region.cut = {chance.choice("abc")} if chance.random() < 0.4 else set()
-        chosen = region.booking(chance.choice(names))
+            simulation.go(1)
+            check_single_place(simulation, seed)
+        simulation.cut = {chance.choice("abc")} if chance.random() < 0.4 else set()
+        chosen = simulation.booking(chance.choice(names))
         if chance.random() < 0.4 and not chosen.over and not chosen.cancelled:
-            region.federation.booking_operations.cancel(chosen.id, "ann@org")
+            simulation.federation.booking_operations.cancel(chosen.id, "ann@org")
         elif chosen.over == "refused" and counter_offers(chosen):
             option = counter_offers(chosen)[0]
-            region.federation.booking_operations.accept(chosen.id, "ann@org", option.cluster, option.start)
+            simulation.federation.booking_operations.accept(
+                chosen.id, "ann@org", option.cluster, option.start
+            )
     for _ in range(30):
-        region.go(2, 2)
-        one_place(region, seed)
-    region.loss = region.death = 0.0
-    region.cut = set()
-    region.go(80, 2)
-    there = region.booked()
+        simulation.go(2, 2)
+        check_single_place(simulation, seed)
+    simulation.loss = simulation.death = 0.0
+    simulation.cut = set()
+    simulation.go(80, 2)
+    there = simulation.booked()
     for name in names:
-        one = region.booking(name)
+        one = simulation.booking(name)
         if one.over:
             assert name not in there, (seed, one, there)
             assert one.settled, (seed, one)
@@ -470,16 +476,16 @@ def play(directory: Path, seed: int) -> None:
             assert one.start is not None
             assert there[name][0][1] == one.start - T, (seed, one)
             assert one.wanted_ready <= one.start <= one.wanted_deadline - one.duration, (seed, one)
-    region.go(6_000, 50)
-    assert not region.federation.bookings.open, seed
-    assert region.booked() == {}, seed
-    region.close()
+    simulation.go(6_000, 50)
+    assert not simulation.federation.bookings.open, seed
+    assert simulation.booked() == {}, seed
+    simulation.close()
 
 
-def one_place(region: SimulatedFederation, seed: int) -> None:
+def check_single_place(simulation: SimulatedFederation, seed: int) -> None:
     """No two clusters keep cores for one booking for good."""
     kept: dict[str, list[str]] = {}
-    for name, provider in region.clusters.items():
+    for name, provider in simulation.clusters.items():
         for one in provider.engine.state.bookings.values():
             if one.phase in ("flexible", "frozen", "open") and one.confirmed:
                 kept.setdefault(one.name.split(".")[1], []).append(name)
@@ -531,7 +537,7 @@ CANCELLED = BookingCancelled(job="1", time=T, by="ann")
         ([ASKED, TRIED, DECLINED, REFUSED], TRIED),
     ],
 )
-def test_what_cannot_follow_is_not_taken_in(before: list[object], event: object) -> None:
+def test_impossible_booking_events_are_rejected(before: list[object], event: object) -> None:
     bookings = FederationBookings()
     for one in before:
         bookings.apply(one)  # type: ignore[arg-type]
@@ -539,22 +545,22 @@ def test_what_cannot_follow_is_not_taken_in(before: list[object], event: object)
         bookings.check(event)  # type: ignore[arg-type]
 
 
-def test_events_of_bookings_are_the_same_after_the_log() -> None:
+def test_booking_events_survive_encoding() -> None:
     for event in (ASKED, TRIED, TAKEN, CONFIRMED, DECLINED, UP, BACK, REFUSED, ACCEPTED, CANCELLED):
         assert decode(encode(event)) == event
 
 
-def test_bookings_are_forgotten_when_nobody_asks_after_them_any_more(region: SimulatedFederation) -> None:
-    name = region.book("review")
-    region.go(2)
-    region.federation.booking_operations.cancel(name, "ann@org")
-    region.go(2)
-    later = region.book("later", (8 * DAY, 9 * DAY), clusters=("a",), freeze=0)
-    for provider in region.clusters.values():
+def test_old_bookings_are_dropped(simulation: SimulatedFederation) -> None:
+    name = simulation.book("review")
+    simulation.go(2)
+    simulation.federation.booking_operations.cancel(name, "ann@org")
+    simulation.go(2)
+    later = simulation.book("later", (8 * DAY, 9 * DAY), clusters=("a",), freeze=0)
+    for provider in simulation.clusters.values():
         provider.server.now += 8 * DAY
-    region.begin()
-    assert name not in region.federation.bookings.by_id
-    assert region.federation.bookings.named("review", "ann@org") is None
-    assert later in region.federation.bookings.by_id
-    region.begin()
-    assert name not in region.federation.bookings.by_id
+    simulation.begin()
+    assert name not in simulation.federation.bookings.by_id
+    assert simulation.federation.bookings.named("review", "ann@org") is None
+    assert later in simulation.federation.bookings.by_id
+    simulation.begin()
+    assert name not in simulation.federation.bookings.by_id

@@ -1,4 +1,6 @@
-"""A federation's bookings over HTTP: made, refused with offers, taken, frozen, given back; and by whom."""
+"""Bookings over HTTP: request, refusal with alternatives, acceptance, freeze and cancellation, with access
+rules.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,26 +15,24 @@ from tests.federation.booking_harness import HERE, WIDE, BookingHarness
 
 
 @pytest.fixture
-def office(tmp_path: Path) -> Iterator[BookingHarness]:
+def harness(tmp_path: Path) -> Iterator[BookingHarness]:
     made = BookingHarness(tmp_path)
     yield made
     made.close()
 
 
 @pytest.fixture
-def ann(office: BookingHarness) -> TestClient:
-    return office.client("ann@org")
+def ann(harness: BookingHarness) -> TestClient:
+    return harness.client("ann@org")
 
 
-def put(client: TestClient, name: str, **body: Any) -> Any:
+def request_booking(client: TestClient, name: str, **body: Any) -> Any:
     return client.put(f"{HERE}/{name}", json={**WIDE, **body})
 
 
-def test_a_booking_is_made_where_it_begins_first_shown_frozen_and_given_back(
-    office: BookingHarness, ann: TestClient
-) -> None:
-    office.region.busy("a", 2, 5_000)
-    made = put(ann, "exam", ready=T + 100, deadline=T + 9_000)
+def test_api_books_shows_freezes_and_cancels(harness: BookingHarness, ann: TestClient) -> None:
+    harness.simulation.busy("a", 2, 5_000)
+    made = request_booking(ann, "exam", ready=T + 100, deadline=T + 9_000)
     assert made.status_code == 200, made.text
     row = made.json()
     assert (row["state"], row["cluster"], row["start"], row["end"]) == ("flexible", "b", T + 100, T + 700)
@@ -43,7 +43,7 @@ def test_a_booking_is_made_where_it_begins_first_shown_frozen_and_given_back(
     ]
     assert ann.get(f"{HERE}/exam").json() == row
     assert ann.get(HERE).json() == {"bookings": [row]}
-    assert put(ann, "exam", deadline=T + 50_000).json()["id"] == row["id"], (
+    assert request_booking(ann, "exam", deadline=T + 50_000).json()["id"] == row["id"], (
         "the same name is the same booking"
     )
     frozen = ann.post(f"{HERE}/exam/freeze").json()
@@ -53,27 +53,25 @@ def test_a_booking_is_made_where_it_begins_first_shown_frozen_and_given_back(
     gone = ann.delete(f"{HERE}/exam").json()
     assert (gone["state"], gone["over"], gone["text"]) == ("cancelled", "cancelled", "taken back by ann@org")
     assert ann.delete(f"{HERE}/exam").json()["over"] == "cancelled"
-    assert office.region.booked() == {}
+    assert harness.simulation.booked() == {}
     assert ann.get(HERE, params={"state": "open"}).json() == {"bookings": []}
 
 
-def test_moves_are_shown(office: BookingHarness, ann: TestClient) -> None:
+def test_booking_moves_are_shown(harness: BookingHarness, ann: TestClient) -> None:
     for name in "ab":
-        put(ann, f"first-{name}", ready=T + 100, deadline=T + 9_000, clusters=[name])
-    late = put(ann, "late", start=T + 100).json()
+        request_booking(ann, f"first-{name}", ready=T + 100, deadline=T + 9_000, clusters=[name])
+    late = request_booking(ann, "late", start=T + 100).json()
     assert (late["state"], late["start"]) == ("frozen", T + 100)
-    office.until(lambda: len(ann.get(f"{HERE}/first-{late['cluster']}").json()["moves"]) == 2)
+    harness.until(lambda: len(ann.get(f"{HERE}/first-{late['cluster']}").json()["moves"]) == 2)
     row = ann.get(f"{HERE}/first-{late['cluster']}").json()
     assert [(one["before"], one["after"]) for one in row["moves"]] == [(None, T + 100), (T + 100, T + 700)]
     assert row["start"] == T + 700
 
 
-def test_a_refusal_has_offers_of_all_clusters_and_one_call_takes_one(
-    office: BookingHarness, ann: TestClient
-) -> None:
+def test_refusal_has_alternatives_from_all_clusters(harness: BookingHarness, ann: TestClient) -> None:
     for name in "ab":
-        put(ann, f"first-{name}", start=T + 1_000, clusters=[name])
-    refused = put(ann, "second", start=T + 1_100)
+        request_booking(ann, f"first-{name}", start=T + 1_000, clusters=[name])
+    refused = request_booking(ann, "second", start=T + 1_100)
     problem = refused.json()
     assert (refused.status_code, problem["type"]) == (409, "urn:schedd:problem:no-room")
     assert problem["detail"] == (
@@ -96,34 +94,32 @@ def test_a_refusal_has_offers_of_all_clusters_and_one_call_takes_one(
     assert (again.status_code, "has 0 counter-offers" in again.text) == (409, True)
 
 
-def test_an_offer_that_is_past_cannot_be_taken(office: BookingHarness, ann: TestClient) -> None:
+def test_past_alternative_is_refused(harness: BookingHarness, ann: TestClient) -> None:
     for name in "ab":
-        put(ann, f"first-{name}", start=T + 1_000, clusters=[name])
-    put(ann, "second", start=T + 1_100)
+        request_booking(ann, f"first-{name}", start=T + 1_000, clusters=[name])
+    request_booking(ann, "second", start=T + 1_100)
     options = ann.get(f"{HERE}/second").json()["options"]
     before = next(one for one in options if one["stretch"] < 0)
-    office.later(before["start"] - T + 5)
+    harness.later(before["start"] - T + 5)
     late = ann.post(f"{HERE}/second/accept", json={"option": before["option"]})
     assert (late.status_code, "began at" in late.text) == (409, True)
 
 
-def test_a_site_that_opens_nothing_to_users_says_so(office: BookingHarness, ann: TestClient) -> None:
-    for provider in office.region.clusters.values():
+def test_refusal_names_sites_without_user_bookings(harness: BookingHarness, ann: TestClient) -> None:
+    for provider in harness.simulation.clusters.values():
         provider.engine.state.site = type(provider.engine.state.site)()
-    refused = put(ann, "exam", deadline=T + 9_000)
+    refused = request_booking(ann, "exam", deadline=T + 9_000)
     assert refused.status_code == 409
     assert "a: users may book nothing here" in refused.json()["detail"]
     assert not refused.json().get("options")
 
 
-# ---- who may ----------------------------------------------------------------------------------------------
+# ---- access rules -----------------------------------------------------------------------------------------
 
 
-def test_a_user_sees_and_cancels_his_own_alone_and_an_admin_all(
-    office: BookingHarness, ann: TestClient
-) -> None:
-    put(ann, "exam", ready=T + 100, deadline=T + 9_000)
-    bob, carol, eyes = (office.client(name) for name in ("bob@org", "carol", "eyes"))
+def test_users_list_own_bookings_and_admins_list_all(harness: BookingHarness, ann: TestClient) -> None:
+    request_booking(ann, "exam", ready=T + 100, deadline=T + 9_000)
+    bob, carol, eyes = (harness.client(name) for name in ("bob@org", "carol", "eyes"))
     assert bob.get(HERE).json() == {"bookings": []}
     for answer in (
         bob.get(f"{HERE}/exam"),
@@ -133,13 +129,13 @@ def test_a_user_sees_and_cancels_his_own_alone_and_an_admin_all(
     ):
         assert (answer.status_code, answer.json()["type"]) == (404, "urn:schedd:problem:unknown-booking")
     assert [one["name"] for one in eyes.get(HERE).json()["bookings"]] == ["exam"]
-    for answer in (eyes.delete(f"{HERE}/exam"), put(eyes, "x", deadline=T + 9_000)):
+    for answer in (eyes.delete(f"{HERE}/exam"), request_booking(eyes, "x", deadline=T + 9_000)):
         assert (answer.status_code, "may only read" in answer.text) == (403, True)
-    assert put(bob, "for-ann", deadline=T + 9_000, owner="ann@org").status_code == 403
-    made = put(carol, "for-ann", deadline=T + 9_000, owner="ann@org").json()
+    assert request_booking(bob, "for-ann", deadline=T + 9_000, owner="ann@org").status_code == 403
+    made = request_booking(carol, "for-ann", deadline=T + 9_000, owner="ann@org").json()
     assert (made["owner"], made["attempts"][0]["user"]) == ("ann@org", "ann")
     assert carol.delete(f"{HERE}/exam").json()["text"] == "taken back by carol"
-    nobody = TestClient(office.app).get(HERE)
+    nobody = TestClient(harness.app).get(HERE)
     assert nobody.status_code == 401
 
 
@@ -160,43 +156,43 @@ def test_a_user_sees_and_cancels_his_own_alone_and_an_admin_all(
         ({"deadline": 1 << 40}, "body.deadline"),
     ],
 )
-def test_what_makes_no_sense_is_refused_and_said_where(
-    office: BookingHarness, ann: TestClient, body: dict[str, Any], where: str
+def test_invalid_bookings_are_refused_with_their_place(
+    harness: BookingHarness, ann: TestClient, body: dict[str, Any], where: str
 ) -> None:
-    answer = put(ann, "exam", **body)
+    answer = request_booking(ann, "exam", **body)
     assert answer.status_code == 422, answer.text
     assert answer.json()["errors"][0]["where"] == where
-    assert not office.region.federation.bookings.by_id
+    assert not harness.simulation.federation.bookings.by_id
 
 
 @pytest.mark.parametrize("name", ["a b", "-x", "a" * 64, "ä"])
-def test_a_name_is_one_of_a_booking(ann: TestClient, name: str) -> None:
-    assert put(ann, name, deadline=T + 9_000).status_code == 422
+def test_booking_names_are_validated(ann: TestClient, name: str) -> None:
+    assert request_booking(ann, name, deadline=T + 9_000).status_code == 422
     assert ann.get(f"{HERE}/{name}").status_code == 422
 
 
 # ---- the page and the report ------------------------------------------------------------------------------
 
 
-def test_the_page_shows_bookings_and_not_whose_they_are(office: BookingHarness, ann: TestClient) -> None:
-    assert "FederationBookings" not in TestClient(office.app).get("/").text
-    put(ann, "exam", ready=T + 100, deadline=T + 9_000, clusters=["b"])
-    page = TestClient(office.app).get("/").text
+def test_page_shows_bookings_without_owners(harness: BookingHarness, ann: TestClient) -> None:
+    assert "FederationBookings" not in TestClient(harness.app).get("/").text
+    request_booking(ann, "exam", ready=T + 100, deadline=T + 9_000, clusters=["b"])
+    page = TestClient(harness.app).get("/").text
     assert "<h2>Bookings</h2>" in page
     assert "2023-11-14 22:15:00" in page
     assert "2:18 h" in page
     assert "exam" not in page
     assert "ann@" not in page
-    office.region.cut = {"b"}
-    office.later(1)
-    assert '<span class="away">it does not answer</span>' in TestClient(office.app).get("/").text
+    harness.simulation.cut = {"b"}
+    harness.later(1)
+    assert '<span class="away">it does not answer</span>' in TestClient(harness.app).get("/").text
 
 
-def test_what_became_of_bookings_is_told(office: BookingHarness, ann: TestClient) -> None:
+def test_report_counts_booking_outcomes(harness: BookingHarness, ann: TestClient) -> None:
     for name in "ab":
-        put(ann, f"first-{name}", start=T + 1_000, clusters=[name])
-    put(ann, "second", start=T + 1_100)
-    put(ann, "third", start=T + 1_200)
+        request_booking(ann, f"first-{name}", start=T + 1_000, clusters=[name])
+    request_booking(ann, "second", start=T + 1_100)
+    request_booking(ann, "third", start=T + 1_200)
     ann.post(f"{HERE}/second/accept", json={"option": 1})
     ann.delete(f"{HERE}/first-a")
     found = ann.get("/v1/federation/report").json()["bookings"]
@@ -218,12 +214,12 @@ def test_what_became_of_bookings_is_told(office: BookingHarness, ann: TestClient
 JOB = {"script": "sleep 1", "request": "nodes=1:ppn=4,walltime=100"}
 
 
-def test_a_job_is_bound_to_a_booking_and_goes_to_its_cluster(office: BookingHarness, ann: TestClient) -> None:
-    put(ann, "exam", ready=T + 100, deadline=T + 9_000, clusters=["b"])
+def test_job_with_booking_goes_to_its_cluster(harness: BookingHarness, ann: TestClient) -> None:
+    request_booking(ann, "exam", ready=T + 100, deadline=T + 9_000, clusters=["b"])
     job = ann.post("/v1/federation/jobs", json={**JOB, "booking": "exam"})
     assert job.status_code == 201, job.text
     assert (job.json()["booking"], job.json()["cluster"]) == ("exam", "b")
-    (action,) = office.region.federation.pending_actions("b")
+    (action,) = harness.simulation.federation.pending_actions("b")
     assert action.body is not None
     assert (action.kind, action.body["booking"]) == ("submit", "fed.1.1")
     assert ann.get(f"{HERE}/exam").json()["jobs"] == [job.json()["id"]]
@@ -232,9 +228,9 @@ def test_a_job_is_bound_to_a_booking_and_goes_to_its_cluster(office: BookingHarn
     assert (gone.status_code, "booking exam is cancelled" in gone.text) == (409, True)
 
 
-def test_only_ones_own_booking_takes_a_job_and_alone(office: BookingHarness, ann: TestClient) -> None:
-    put(ann, "exam", ready=T + 100, deadline=T + 9_000, clusters=["b"])
-    bob = office.client("bob@org")
+def test_job_needs_an_own_booking(harness: BookingHarness, ann: TestClient) -> None:
+    request_booking(ann, "exam", ready=T + 100, deadline=T + 9_000, clusters=["b"])
+    bob = harness.client("bob@org")
     for client, more, where in (
         (bob, {"booking": "exam"}, "body.booking"),
         (ann, {"booking": "other"}, "body.booking"),
@@ -250,26 +246,26 @@ def test_only_ones_own_booking_takes_a_job_and_alone(office: BookingHarness, ann
 # ---- what breaks ------------------------------------------------------------------------------------------
 
 
-def test_a_restart_changes_nothing(office: BookingHarness, ann: TestClient) -> None:
-    put(ann, "exam", ready=T + 100, deadline=T + 9_000)
+def test_restart_keeps_bookings(harness: BookingHarness, ann: TestClient) -> None:
+    request_booking(ann, "exam", ready=T + 100, deadline=T + 9_000)
     for name in "ab":
-        put(ann, f"first-{name}", start=T + 5_000, clusters=[name])
-    put(ann, "second", start=T + 5_100)
+        request_booking(ann, f"first-{name}", start=T + 5_000, clusters=[name])
+    request_booking(ann, "second", start=T + 5_100)
     before = ann.get(HERE).json()
-    office.stop()
-    office.begin()
+    harness.stop()
+    harness.begin()
     assert ann.get(HERE).json() == before
     number = before["bookings"][-1]["options"][0]["option"]
     assert ann.post(f"{HERE}/second/accept", json={"option": number}).status_code == 200
 
 
-def test_while_its_cluster_is_cut_off_it_stays_says_so_and_is_given_back_later(
-    office: BookingHarness, ann: TestClient, monkeypatch: pytest.MonkeyPatch
+def test_booking_at_unreachable_cluster_is_cancelled_later(
+    harness: BookingHarness, ann: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("schedd.api.federated_bookings._CLUSTER_REPLY_S", 0.2)
-    row = put(ann, "exam", ready=T + 1_000, deadline=T + 9_000).json()
-    office.region.cut = {row["cluster"]}
-    office.later(1)
+    row = request_booking(ann, "exam", ready=T + 1_000, deadline=T + 9_000).json()
+    harness.simulation.cut = {row["cluster"]}
+    harness.later(1)
     shown = ann.get(f"{HERE}/exam").json()
     assert (shown["state"], shown["start"]) == ("flexible", row["start"])
     assert shown["text"].startswith(f"{row['cluster']} does not answer, the booking stays")
@@ -279,37 +275,37 @@ def test_while_its_cluster_is_cut_off_it_stays_says_so_and_is_given_back_later(
     assert (gone["state"], gone["over"]) == ("being given back", "")
     assert f"it is given back once {row['cluster']} answers" in gone["text"]
     assert ann.post("/v1/federation/jobs", json={**JOB, "booking": "exam"}).status_code == 409
-    assert list(office.region.booked()) == [row["id"]]
-    office.region.cut = set()
-    office.until(lambda: ann.get(f"{HERE}/exam").json()["over"] == "cancelled")
-    assert office.region.booked() == {}
+    assert list(harness.simulation.booked()) == [row["id"]]
+    harness.simulation.cut = set()
+    harness.until(lambda: ann.get(f"{HERE}/exam").json()["over"] == "cancelled")
+    assert harness.simulation.booked() == {}
 
 
-def test_what_is_not_known_in_time_is_said_to_be_under_way(
-    office: BookingHarness, ann: TestClient, monkeypatch: pytest.MonkeyPatch
+def test_slow_booking_is_answered_with_accepted(
+    harness: BookingHarness, ann: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("schedd.api.federated_bookings._OUTCOME_MARGIN_S", -29.5)
-    office.region.after = {"book": 99}
-    made = put(ann, "exam", ready=T + 1_000, deadline=T + 9_000, clusters=["a"])
+    harness.simulation.after = {"book": 99}
+    made = request_booking(ann, "exam", ready=T + 1_000, deadline=T + 9_000, clusters=["a"])
     assert (made.status_code, made.json()["state"], made.json()["cluster"]) == (202, "being booked", "a")
     bound = ann.post("/v1/federation/jobs", json={**JOB, "booking": "exam"})
     assert (bound.status_code, "exam is being booked" in bound.text) == (409, True)
-    office.region.after = {}
-    office.until(lambda: ann.get(f"{HERE}/exam").json()["state"] == "flexible")
+    harness.simulation.after = {}
+    harness.until(lambda: ann.get(f"{HERE}/exam").json()["state"] == "flexible")
 
 
-def test_where_the_log_cannot_be_written_nothing_is_booked(
-    office: BookingHarness, ann: TestClient, monkeypatch: pytest.MonkeyPatch
+def test_nothing_is_booked_if_the_log_fails(
+    harness: BookingHarness, ann: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
         raise StoreError("the disk is full")
 
-    monkeypatch.setattr(office.region.log, "append", fail)
-    answer = put(ann, "exam", deadline=T + 9_000)
+    monkeypatch.setattr(harness.simulation.log, "append", fail)
+    answer = request_booking(ann, "exam", deadline=T + 9_000)
     assert (answer.status_code, "the disk is full" in answer.text) == (503, True)
-    assert not office.region.federation.bookings.by_id
+    assert not harness.simulation.federation.bookings.by_id
 
 
-def test_a_daemon_that_stands_by_books_nothing(office: BookingHarness, ann: TestClient) -> None:
-    office.app.state.federation = None
-    assert put(ann, "exam", deadline=T + 9_000).status_code == 503
+def test_standby_daemon_books_nothing(harness: BookingHarness, ann: TestClient) -> None:
+    harness.app.state.federation = None
+    assert request_booking(ann, "exam", deadline=T + 9_000).status_code == 503

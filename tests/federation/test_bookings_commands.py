@@ -20,7 +20,7 @@ WHOLE = ("-l", "nodes=2:ppn=4", "--for", "10m")
 
 
 @pytest.fixture
-def office(tmp_path: Path) -> Iterator[BookingHarness]:
+def harness(tmp_path: Path) -> Iterator[BookingHarness]:
     made = BookingHarness(tmp_path)
     yield made
     made.close()
@@ -28,10 +28,10 @@ def office(tmp_path: Path) -> Iterator[BookingHarness]:
 
 @pytest.fixture
 def run(
-    office: BookingHarness, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    harness: BookingHarness, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[Run]:
     """Runs a command as ann; it is 14 November 2023, 22:13:20 UTC, at the clusters and for the command."""
-    server = uvicorn.Server(uvicorn.Config(office.app, port=0, log_config=None, lifespan="off"))
+    server = uvicorn.Server(uvicorn.Config(harness.app, port=0, log_config=None, lifespan="off"))
     listening = socket.create_server(("127.0.0.1", 0))
     thread = threading.Thread(target=server.run, args=([listening],))
     thread.start()
@@ -58,10 +58,10 @@ def run(
     thread.join()
 
 
-def test_cores_are_booked_shown_frozen_and_given_back(office: BookingHarness, run: Run) -> None:
+def test_commands_book_show_freeze_and_cancel(harness: BookingHarness, run: Run) -> None:
     book = ("book", "--federation")
     assert run(*book)[:2] == (0, "you have no bookings\n")
-    office.region.busy("a", 2, 5_000)
+    harness.simulation.busy("a", 2, 5_000)
     code, out, err = run(*book, "add", "exam", *WHOLE, "--after", "+1h", "--by", "+5h")
     assert (code, err) == (0, "")
     heads, line = out.splitlines()
@@ -82,7 +82,7 @@ def test_cores_are_booked_shown_frozen_and_given_back(office: BookingHarness, ru
     assert run(*book)[1] == "you have no bookings\n"
 
 
-def test_what_has_no_room_gets_the_offers_of_all_clusters_and_accept_takes_one(run: Run) -> None:
+def test_command_accepts_an_alternative_after_refusal(run: Run) -> None:
     book = ("book", "--federation")
     for name in "ab":
         assert run(*book, "add", f"first-{name}", *WHOLE, "--at", "+2h", "--only", name)[0] == 0
@@ -102,7 +102,7 @@ def test_what_has_no_room_gets_the_offers_of_all_clusters_and_accept_takes_one(r
     assert "has 0 counter-offers" in run(*book, "accept", "second", "1")[2]
 
 
-def test_the_report_tells_of_bookings(run: Run) -> None:
+def test_report_command_shows_bookings(run: Run) -> None:
     book = ("book", "--federation")
     run(*book, "add", "exam", *WHOLE, "--at", "+2h", "--only", "a")
     run(*book, "add", "more", *WHOLE, "--at", "+2h", "--only", "a")
@@ -120,27 +120,27 @@ def test_the_report_tells_of_bookings(run: Run) -> None:
     )
 
 
-def test_a_booking_that_moved_shows_its_moves(office: BookingHarness, run: Run) -> None:
+def test_command_shows_booking_moves(harness: BookingHarness, run: Run) -> None:
     book = ("book", "--federation")
     for name in "ab":
         run(*book, "add", f"first-{name}", *WHOLE, "--after", "+10m", "--by", "+5h", "--only", name)
     assert run(*book, "add", "late", *WHOLE, "--at", "+10m")[0] == 0
-    (late,) = [one for one in office.region.federation.bookings.by_id.values() if one.name == "late"]
+    (late,) = [one for one in harness.simulation.federation.bookings.by_id.values() if one.name == "late"]
     assert late.placed is not None
     moved = f"first-{late.placed.cluster}"
-    office.until(lambda: "MOVED" in run(*book, "show", moved)[1])
+    harness.until(lambda: "MOVED" in run(*book, "show", moved)[1])
     last = run(*book, "show", moved)[1].splitlines()[-1]
     assert last.endswith("Tue 14 Nov 22:23:20  Tue 14 Nov 22:33:20")
 
 
-def test_a_cluster_that_is_cut_off_is_told_of(
-    office: BookingHarness, run: Run, monkeypatch: pytest.MonkeyPatch
+def test_command_names_an_unreachable_cluster(
+    harness: BookingHarness, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("schedd.api.federated_bookings._CLUSTER_REPLY_S", 0.2)
     book = ("book", "--federation")
     run(*book, "add", "exam", *WHOLE, "--at", "+2h", "--only", "b")
-    office.region.cut = {"b"}
-    office.later(1)
+    harness.simulation.cut = {"b"}
+    harness.later(1)
     assert "b does not answer" in run(*book)[1]
     code, out, _ = run(*book, "cancel", "exam")
     assert code == 0
@@ -149,7 +149,7 @@ def test_a_cluster_that_is_cut_off_is_told_of(
     )
 
 
-def test_a_job_runs_in_a_booking(office: BookingHarness, run: Run, tmp_path: Path) -> None:
+def test_command_submits_a_job_into_a_booking(harness: BookingHarness, run: Run, tmp_path: Path) -> None:
     run("book", "--federation", "add", "exam", *WHOLE, "--at", "+2h", "--only", "b")
     script = tmp_path / "job.sh"
     script.write_text("sleep 1\n")
@@ -160,7 +160,7 @@ def test_a_job_runs_in_a_booking(office: BookingHarness, run: Run, tmp_path: Pat
     assert out.strip() in run("book", "--federation", "show", "exam")[1]
     code, _, err = run("submit", "-l", "nodes=1", "--booking", "other", str(script))
     assert (code, "ann@org has no booking other in the federation" in err) == (2, True)
-    office.client("ann@org").delete(f"{HERE}/exam")
+    harness.client("ann@org").delete(f"{HERE}/exam")
     code, _, err = run(*submit, str(script))
     assert (code, "booking exam is cancelled" in err) == (2, True)
 
@@ -193,16 +193,16 @@ def test_a_job_runs_in_a_booking(office: BookingHarness, run: Run, tmp_path: Pat
         (("--federation", "--url", "http://127.0.0.1:9", "list"), 4, "no daemon answers"),
     ],
 )
-def test_what_cannot_be_is_said_in_one_line(
-    office: BookingHarness, run: Run, words: tuple[str, ...], code: int, said: str
+def test_command_errors_are_short(
+    harness: BookingHarness, run: Run, words: tuple[str, ...], code: int, said: str
 ) -> None:
-    office.client("bob@org").put(f"{HERE}/theirs", json={**WIDE, "deadline": T + 9_000})
+    harness.client("bob@org").put(f"{HERE}/theirs", json={**WIDE, "deadline": T + 9_000})
     found = run("book", *words)
     assert (found[0], found[2].count("\n")) == (code, 1), found
     assert said in found[2]
 
 
-def test_only_is_for_a_federation(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_option_only_needs_a_federation(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SCHEDD_FEDERATION")
     found = run("book", "--federation")
     assert (found[0], "where is the federation?" in found[2]) == (2, True)

@@ -26,8 +26,8 @@ JOB = {
 }
 
 
-class Cluster:
-    """Answers for a daemon, and notes what it was asked."""
+class FakeClusterClient:
+    """Fake client that answers for a daemon and records the calls."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[Any, ...]] = []
@@ -35,7 +35,7 @@ class Cluster:
         self.rows: list[dict[str, Any]] = []
         self.fails: Exception | None = None
         self.answers: Exception | None = None
-        """To questions alone."""
+        """Applies only to questions."""
         self.family = "torque"
         self.nodes = 3
         self.arriving = 0
@@ -97,8 +97,8 @@ class Cluster:
         return sum(one[0] == what for one in self.asked)
 
 
-class Street:
-    """A federation over one cluster, whose rounds are made by hand."""
+class WorkerHarness:
+    """Worker for one cluster; the test runs its rounds."""
 
     def __init__(self, path: Path, disclosure: str = "plan", family: str = "torque") -> None:
         self.log = FederationLog(f"sqlite:///{path}/fed.sqlite", "here", 6.0)
@@ -113,7 +113,7 @@ class Street:
         settings = FederationSettings.model_validate({"clusters": {"north": place}, "routing": {"poll": 5}})
         self.now = 1_700_000_000
         self.federation = FederationState(settings, self.log, {"north": "x"}, lambda: self.now)
-        self.cluster = Cluster()
+        self.cluster = FakeClusterClient()
         client = cast("Client", self.cluster)
         self.peer = ClusterWorker(
             "north", self.federation, "x", threading.Event(), lambda _settings, _token: client
@@ -150,162 +150,160 @@ class Street:
         ("plan", 64, {"planned": 5}, 1_700_000_100),
     ],
 )
-def test_no_more_of_a_cluster_is_used_and_shown_than_it_discloses(
+def test_only_disclosed_cluster_data_are_used(
     tmp_path: Path, disclosure: str, cpus: int | None, jobs: dict[str, int] | None, start: int | None
 ) -> None:
-    street = Street(tmp_path, disclosure)
-    street.round()
-    job = street.federation.submit("ann@org", JOB)
-    street.round()
-    street.cluster.rows = [street.row()]
-    street.cluster.generation = 2
-    street.round()
-    street.cluster.rows = [
-        street.row(phase="released", release_requested=True, state="planned", planned_start=1_700_000_100)
+    worker = WorkerHarness(tmp_path, disclosure)
+    worker.round()
+    job = worker.federation.submit("ann@org", JOB)
+    worker.round()
+    worker.cluster.rows = [worker.row()]
+    worker.cluster.generation = 2
+    worker.round()
+    worker.cluster.rows = [
+        worker.row(phase="released", release_requested=True, state="planned", planned_start=1_700_000_100)
     ]
-    street.cluster.generation = 3
-    street.round()
-    (row,) = cluster_rows(street.federation)
+    worker.cluster.generation = 3
+    worker.round()
+    (row,) = cluster_rows(worker.federation)
     assert (row["cpus"], row["jobs"], row["disclosure"]) == (cpus, jobs, disclosure)
-    assert street.federation.clusters["north"].cpus == (cpus or 0)
-    (attempt,) = job_row(street.federation, street.federation.jobs[job.id])["attempts"]
+    assert worker.federation.clusters["north"].cpus == (cpus or 0)
+    (attempt,) = job_row(worker.federation, worker.federation.jobs[job.id])["attempts"]
     assert (attempt["phase"], attempt["planned_start"]) == ("released", start)
-    street.log.close()
+    worker.log.close()
 
 
-def test_jobs_alike_are_asked_about_once_for_each_plan(tmp_path: Path) -> None:
-    street = Street(tmp_path)
-    street.round()
+def test_equal_jobs_share_a_question_for_each_plan(tmp_path: Path) -> None:
+    worker = WorkerHarness(tmp_path)
+    worker.round()
     for _ in range(5):
-        street.federation.submit("ann@org", JOB)
-    street.round()
-    assert street.cluster.count("what_if") == 1
-    assert all(street.federation.jobs[name].attempts for name in "12345")
-    job = street.federation.submit("ann@org", JOB)
+        worker.federation.submit("ann@org", JOB)
+    worker.round()
+    assert worker.cluster.count("what_if") == 1
+    assert all(worker.federation.jobs[name].attempts for name in "12345")
+    job = worker.federation.submit("ann@org", JOB)
     assert job.attempts, "what is known is enough to route it at once"
-    street.round()
-    assert street.cluster.count("what_if") == 1
-    street.cluster.generation, street.now = 2, street.now + 6
-    street.round()
-    assert street.cluster.count("what_if") == 2
-    street.round()
-    assert street.cluster.count("what_if") == 2
-    street.federation.submit("bob@org", JOB)  # another user's limits are others
-    street.round(look=False)
-    assert street.cluster.count("what_if") == 3
-    street.log.close()
+    worker.round()
+    assert worker.cluster.count("what_if") == 1
+    worker.cluster.generation, worker.now = 2, worker.now + 6
+    worker.round()
+    assert worker.cluster.count("what_if") == 2
+    worker.round()
+    assert worker.cluster.count("what_if") == 2
+    worker.federation.submit("bob@org", JOB)  # another user's limits are others
+    worker.round(look=False)
+    assert worker.cluster.count("what_if") == 3
+    worker.log.close()
 
 
-def test_only_what_changed_is_read_again(tmp_path: Path) -> None:
-    street = Street(tmp_path)
-    street.round()
-    street.round()
-    assert street.cluster.asked[-2:] == [("transfers", 0, None), ("cluster",)]
-    street.cluster.generation = 7
-    street.round()
-    assert street.cluster.asked[-1:] == [("transfers", 1_700_000_000, 1)]
-    street.cluster.fails = Unreachable("no daemon answers")
-    street.round()
-    assert street.federation.clusters["north"].away == "no daemon answers"
-    street.cluster.fails = None
-    street.round()
-    assert street.cluster.asked[-1:] == [("transfers", 0, None)], "nobody knows what was missed"
-    assert street.federation.clusters["north"].away == ""
-    street.log.close()
+def test_only_changed_transfers_are_polled(tmp_path: Path) -> None:
+    worker = WorkerHarness(tmp_path)
+    worker.round()
+    worker.round()
+    assert worker.cluster.asked[-2:] == [("transfers", 0, None), ("cluster",)]
+    worker.cluster.generation = 7
+    worker.round()
+    assert worker.cluster.asked[-1:] == [("transfers", 1_700_000_000, 1)]
+    worker.cluster.fails = Unreachable("no daemon answers")
+    worker.round()
+    assert worker.federation.clusters["north"].away == "no daemon answers"
+    worker.cluster.fails = None
+    worker.round()
+    assert worker.cluster.asked[-1:] == [("transfers", 0, None)], "nobody knows what was missed"
+    assert worker.federation.clusters["north"].away == ""
+    worker.log.close()
 
 
-def test_what_was_asked_for_is_not_asked_for_again_at_once(tmp_path: Path) -> None:
-    street = Street(tmp_path)
-    street.round()
-    street.federation.submit("ann@org", JOB)
+def test_pending_request_is_not_repeated_immediately(tmp_path: Path) -> None:
+    worker = WorkerHarness(tmp_path)
+    worker.round()
+    worker.federation.submit("ann@org", JOB)
     for _ in range(3):
-        street.round()
-    assert street.cluster.count("submit_held") == 1
-    street.peer._sent_at = {name: at - 3.5 for name, at in street.peer._sent_at.items()}
-    street.round()
-    assert street.cluster.count("submit_held") == 2
-    street.log.close()
+        worker.round()
+    assert worker.cluster.count("submit_held") == 1
+    worker.peer._sent_at = {name: at - 3.5 for name, at in worker.peer._sent_at.items()}
+    worker.round()
+    assert worker.cluster.count("submit_held") == 2
+    worker.log.close()
 
 
-def test_a_federation_that_is_refused_says_so(tmp_path: Path) -> None:
-    street = Street(tmp_path)
-    street.cluster.fails = Refused("no-token", 401, "no token that is known here was sent", "", [])
-    street.round()
-    assert "it refuses the federation" in street.federation.clusters["north"].away
-    street.log.close()
+def test_refused_federation_token_is_reported(tmp_path: Path) -> None:
+    worker = WorkerHarness(tmp_path)
+    worker.cluster.fails = Refused("no-token", 401, "no token that is known here was sent", "", [])
+    worker.round()
+    assert "it refuses the federation" in worker.federation.clusters["north"].away
+    worker.log.close()
 
 
-def test_a_question_that_took_too_long_is_no_refusal_of_the_job(tmp_path: Path) -> None:
-    street = Street(tmp_path)
-    street.round()
-    street.cluster.answers = Refused("too-hard", 422, "it takes too much work", "", [])
-    job = street.federation.submit("ann@org", JOB)
-    street.round()
-    assert not street.federation.jobs[job.id].over
-    street.cluster.answers, street.now = None, street.now + 6
-    street.round()
-    assert street.federation.jobs[job.id].attempts
-    street.cluster.answers = Refused("invalid", 422, "no such queue", "", ["body.queue: no such queue"])
-    other = street.federation.submit("bob@org", JOB)
-    street.round()
-    assert street.federation.jobs[other.id].over == "refused"
-    assert street.federation.jobs[other.id].text == "north: body.queue: no such queue"
-    street.log.close()
+def test_question_timeout_does_not_refuse_the_job(tmp_path: Path) -> None:
+    worker = WorkerHarness(tmp_path)
+    worker.round()
+    worker.cluster.answers = Refused("too-hard", 422, "it takes too much work", "", [])
+    job = worker.federation.submit("ann@org", JOB)
+    worker.round()
+    assert not worker.federation.jobs[job.id].over
+    worker.cluster.answers, worker.now = None, worker.now + 6
+    worker.round()
+    assert worker.federation.jobs[job.id].attempts
+    worker.cluster.answers = Refused("invalid", 422, "no such queue", "", ["body.queue: no such queue"])
+    other = worker.federation.submit("bob@org", JOB)
+    worker.round()
+    assert worker.federation.jobs[other.id].over == "refused"
+    assert worker.federation.jobs[other.id].text == "north: body.queue: no such queue"
+    worker.log.close()
 
 
 @pytest.mark.parametrize(("nodes", "arriving"), [(0, 0), (1, 2)])
-def test_a_plan_whose_server_is_not_read_yet_refuses_no_job(
-    tmp_path: Path, nodes: int, arriving: int
-) -> None:
-    street = Street(tmp_path)
-    street.cluster.nodes, street.cluster.arriving = nodes, arriving
-    first = street.federation.submit("ann@org", JOB)  # before anybody looked
-    street.round()
-    second = street.federation.submit("bob@org", JOB)
-    street.round(look=False)
-    assert [street.federation.jobs[one.id].over for one in (first, second)] == ["", ""]
-    street.cluster.nodes, street.cluster.arriving, street.cluster.generation = 3, 0, 2
-    street.now += 6
-    street.round()
-    assert all(street.federation.jobs[one.id].attempts for one in (first, second))
-    street.log.close()
+def test_unread_server_refuses_no_job(tmp_path: Path, nodes: int, arriving: int) -> None:
+    worker = WorkerHarness(tmp_path)
+    worker.cluster.nodes, worker.cluster.arriving = nodes, arriving
+    first = worker.federation.submit("ann@org", JOB)  # before the first poll
+    worker.round()
+    second = worker.federation.submit("bob@org", JOB)
+    worker.round(look=False)
+    assert [worker.federation.jobs[one.id].over for one in (first, second)] == ["", ""]
+    worker.cluster.nodes, worker.cluster.arriving, worker.cluster.generation = 3, 0, 2
+    worker.now += 6
+    worker.round()
+    assert all(worker.federation.jobs[one.id].attempts for one in (first, second))
+    worker.log.close()
 
 
 BY_SELECT: dict[str, Any] = {**JOB, "resources": {"select": "1:ncpus=2", "walltime": "60"}}
 
 
-def test_a_torque_that_the_settings_call_openpbs_gets_no_select_and_is_told_of_loudly(tmp_path: Path) -> None:
-    street = Street(tmp_path, family="openpbs")
-    street.cluster.family = "torque"
-    job = street.federation.submit("ann@org", BY_SELECT)
-    street.round()
-    street.round()
-    assert street.federation.jobs[job.id].attempts == ()
-    street.federation.submit("ann@org", {**BY_SELECT, "resources": {"select": "1:ncpus=3", "walltime": "60"}})
-    street.round()
-    assert street.cluster.count("what_if") == 0
+def test_torque_declared_as_openpbs_gets_no_select_and_is_logged(tmp_path: Path) -> None:
+    worker = WorkerHarness(tmp_path, family="openpbs")
+    worker.cluster.family = "torque"
+    job = worker.federation.submit("ann@org", BY_SELECT)
+    worker.round()
+    worker.round()
+    assert worker.federation.jobs[job.id].attempts == ()
+    worker.federation.submit("ann@org", {**BY_SELECT, "resources": {"select": "1:ncpus=3", "walltime": "60"}})
+    worker.round()
+    assert worker.cluster.count("what_if") == 0
     words = "its server is TORQUE, but clusters.north.family says openpbs"
-    assert words in cluster_rows(street.federation)[0]["trouble"]
+    assert words in cluster_rows(worker.federation)[0]["trouble"]
     app = create_app(Tokens([]))
-    app.state.federation = street.federation
+    app.state.federation = worker.federation
     client = TestClient(app)
     assert words in client.get("/").text
     assert words in client.get("/readyz").json()["trouble"]["north"]
-    plain = street.federation.submit("ann@org", JOB)
-    street.round()
-    assert [one.cluster for one in street.federation.jobs[plain.id].attempts] == ["north"]
-    street.log.close()
+    plain = worker.federation.submit("ann@org", JOB)
+    worker.round()
+    assert [one.cluster for one in worker.federation.jobs[plain.id].attempts] == ["north"]
+    worker.log.close()
 
 
 @pytest.mark.parametrize(("said", "trouble"), [("openpbs", "OpenPBS"), ("torque", ""), ("", "")])
-def test_an_openpbs_that_the_settings_call_torque_is_told_of(tmp_path: Path, said: str, trouble: str) -> None:
-    street = Street(tmp_path)
-    street.cluster.family = said
-    street.round()
-    (row,) = cluster_rows(street.federation)
+def test_openpbs_declared_as_torque_is_logged(tmp_path: Path, said: str, trouble: str) -> None:
+    worker = WorkerHarness(tmp_path)
+    worker.cluster.family = said
+    worker.round()
+    (row,) = cluster_rows(worker.federation)
     assert row["trouble"].startswith(f"its server is {trouble}, but") if trouble else row["trouble"] == ""
-    assert street.federation.unsupported_reason("north", BY_SELECT["resources"])
-    street.cluster.family = "torque"  # somebody looked into it
-    street.round()
-    assert cluster_rows(street.federation)[0]["trouble"] == ""
-    street.log.close()
+    assert worker.federation.unsupported_reason("north", BY_SELECT["resources"])
+    worker.cluster.family = "torque"  # an admin investigates the conflict
+    worker.round()
+    assert cluster_rows(worker.federation)[0]["trouble"] == ""
+    worker.log.close()

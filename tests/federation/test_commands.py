@@ -1,4 +1,4 @@
-"""Users' commands with a federation: what they read, ask for and show, and how they end."""
+"""User commands with a federation: options, requests, output and exit codes."""
 
 import io
 import json
@@ -29,7 +29,7 @@ def options(*words: str) -> Namespace:
     return make_parser().parse_args(list(words))
 
 
-def test_submit_reads_qsubs_options_and_the_scripts_own() -> None:
+def test_submit_reads_options_and_script_directives() -> None:
     script = (
         "#!/bin/sh\n#PBS -N relax -l nodes=2:ppn=4\n#PBS -l walltime=100\n#PBS -v A=1\necho\n#PBS -N late\n"
     )
@@ -74,22 +74,22 @@ def test_submit_reads_qsubs_options_and_the_scripts_own() -> None:
         ((), "what does it ask for"),
     ],
 )
-def test_submit_says_what_it_does_not_understand(words: tuple[str, ...], said: str) -> None:
+def test_submit_names_unsupported_options(words: tuple[str, ...], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         read_submission(options(*words), "x", {})
 
 
-class Terminal:
+class TerminalInput:
     """A standard input that never ends."""
 
     def read_submission(self) -> str:
         raise AssertionError("it waits for a script")
 
 
-def test_where_with_resources_reads_no_script_and_without_them_it_does(
+def test_query_option_reads_the_script_only_without_resources(
     shell: Callable[..., int], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sys.stdin", Terminal())
+    monkeypatch.setattr("sys.stdin", TerminalInput())
     assert shell("submit", "--where", "-l", "nodes=1:ppn=1,walltime=1:00") == 0
     assert "north" in capsys.readouterr().out
     with pytest.raises(AssertionError, match="waits for a script"):
@@ -103,7 +103,7 @@ def test_where_with_resources_reads_no_script_and_without_them_it_does(
 # ---- showq, showstart, checkjob --federation; schedd cancel ------------------------------------------------
 
 
-def test_users_commands_show_the_jobs_of_all_clusters(
+def test_user_commands_show_jobs_from_all_clusters(
     shell: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert shell("showq", "--federation") == 0
@@ -129,8 +129,8 @@ def test_users_commands_show_the_jobs_of_all_clusters(
     assert json.loads(capsys.readouterr().out)["server_job"] == "7.north"
 
 
-def test_the_clusters_of_a_federation_and_its_report_are_shown(
-    desk: FederationHarness,
+def test_federation_command_shows_clusters_and_report(
+    harness: FederationHarness,
     shell: Callable[..., int],
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -154,7 +154,7 @@ def test_the_clusters_of_a_federation_and_its_report_are_shown(
     assert shell("federation", "--json", "report") == 0
     assert json.loads(capsys.readouterr().out)["arrays"]["ended"] == 0
     report: dict[str, Any] = {
-        "jobs": {"ended": 3, "moved": 1, "clusters": 1.0, "deadlines": due(2, 1, 0.5, 1234.0)},
+        "jobs": {"ended": 3, "moved": 1, "clusters": 1.0, "deadlines": deadline_figures(2, 1, 0.5, 1234.0)},
         "arrays": {"ended": 1, "stretch": {"known": 1, "stretch_s": 90.0, "stretch": 0.25}},
         "coallocations": {
             **dict.fromkeys(("failed", "shifts", "remaps", "refused", "gap_searches", "gaps_found"), 1),
@@ -170,7 +170,7 @@ def test_the_clusters_of_a_federation_and_its_report_are_shown(
             "ended": 0,
             "moved": 0,
             "clusters": None,
-            "deadlines": due(0, 0, 0.0, 0.0),
+            "deadlines": deadline_figures(0, 0, 0.0, 0.0),
             "stretch": {"known": 0, "stretch_s": None, "stretch": None},
         },
         "bookings": {
@@ -194,11 +194,13 @@ def test_the_clusters_of_a_federation_and_its_report_are_shown(
         assert words in shown, shown
 
 
-def due(had: int, late: int, work: float, delay: float) -> dict[str, float]:
+def deadline_figures(had: int, late: int, work: float, delay: float) -> dict[str, float]:
     return {"with_deadline": had, "late": late, "late_work": work, "tw_delay": delay}
 
 
-def test_a_job_is_taken_back(shell: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+def test_cancel_command_withdraws_a_job(
+    shell: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert shell("cancel", "2", "9", "3") == 3, "there is no job 9, and 3 is not ours"
     shown = capsys.readouterr()
     assert shown.out.splitlines()[-1] == "job 2: taken back"
@@ -217,7 +219,7 @@ def test_a_job_is_taken_back(shell: Callable[..., int], capsys: pytest.CaptureFi
         (("checkjob", "--federation", "12"), 3, "the federation has no job 12"),
     ],
 )
-def test_what_a_federation_cannot_answer_is_said(
+def test_unsupported_federation_questions_are_explained(
     shell: Callable[..., int],
     capsys: pytest.CaptureFixture[str],
     words: tuple[str, ...],
@@ -228,7 +230,7 @@ def test_what_a_federation_cannot_answer_is_said(
     assert said in capsys.readouterr().err
 
 
-def test_without_a_federation_they_say_so(
+def test_commands_without_a_federation_fail_with_a_hint(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("SCHEDD_FEDERATION", raising=False)
@@ -252,8 +254,11 @@ def group_file(tmp_path: Path) -> Path:
     return tmp_path / "group.json"
 
 
-def test_a_group_is_handed_over_shown_and_taken_back(
-    desk: FederationHarness, shell: Callable[..., int], capsys: pytest.CaptureFixture[str], group_file: Path
+def test_commands_submit_show_and_cancel_a_coallocation(
+    harness: FederationHarness,
+    shell: Callable[..., int],
+    capsys: pytest.CaptureFixture[str],
+    group_file: Path,
 ) -> None:
     assert shell("coallocate") == 0
     assert capsys.readouterr().out == "there are no groups\n"
@@ -261,18 +266,18 @@ def test_a_group_is_handed_over_shown_and_taken_back(
     name = capsys.readouterr().out.split()[-1]  # the federation's own log is before it
     assert shell("coallocate", "submit", str(group_file), "--key", "g") == 0
     assert capsys.readouterr().out.strip() == name, "the same key is the same group"
-    assert desk.federation.coallocations[name].parts[1].submission["script"] == "#!/bin/sh\necho b\n"
+    assert harness.federation.coallocations[name].parts[1].submission["script"] == "#!/bin/sh\necho b\n"
     assert shell("coallocate", "show", name) == 1, "it has no start yet"
     assert "seeking a start" in capsys.readouterr().out
-    now = desk.now
+    now = harness.now
     places = tuple(ComponentPlace(i, cluster, "ann", i + 1) for i, cluster in enumerate(("north", "south")))
     about: dict[str, Any] = {"job": name, "time": now, "number": 1}
-    desk.federation.coallocation_operations.commit(
+    harness.federation.coallocation_operations.commit(
         [RoundProposed(**about, start=now + 60, length=120, places=places, why="the first")]
     )
     for i, plan in enumerate((17, 18)):
-        desk.federation.coallocation_operations.commit([PlaceBooked(**about, part=i, plan=plan)])
-    desk.federation.coallocation_operations.commit(
+        harness.federation.coallocation_operations.commit([PlaceBooked(**about, part=i, plan=plan)])
+    harness.federation.coallocation_operations.commit(
         [RoundCommitted(**about), ComponentHeld(job=name, time=now, copy=2, server_job="8.south")]
     )
     assert shell("coallocate", "show", name) == 0
@@ -291,8 +296,8 @@ def test_a_group_is_handed_over_shown_and_taken_back(
     assert "999" in capsys.readouterr().err
 
 
-def test_cores_on_any_clusters_are_handed_over_by_options(
-    desk: FederationHarness, shell: Callable[..., int], capsys: pytest.CaptureFixture[str], tmp_path: Path
+def test_divide_command_submits_cores_on_any_clusters(
+    harness: FederationHarness, shell: Callable[..., int], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     script = tmp_path / "job.sh"
     script.write_text("#!/bin/sh\nmpirun ./a\n")
@@ -302,20 +307,20 @@ def test_cores_on_any_clusters_are_handed_over_by_options(
     name = capsys.readouterr().out.split()[-1]
     assert shell(*words, str(script)) == 0
     assert capsys.readouterr().out.strip() == name, "the same key is the same group"
-    group = desk.federation.coallocations[name]
+    group = harness.federation.coallocations[name]
     options = group.options
     assert (options.units, options.most, options.overhead, options.remap) == (3, 2, 20, False)
     assert group.parts[0].clusters == ("south", "north")
     assert group.parts[0].submission["script"] == "#!/bin/sh\nmpirun ./a\n"
-    now = desk.now
+    now = harness.now
     places = (ComponentPlace(0, "north", "ann", 1, 2), ComponentPlace(1, "south", "ann", 2, 1))
     about: dict[str, Any] = {"job": name, "time": now, "number": 1}
-    desk.federation.coallocation_operations.commit(
+    harness.federation.coallocation_operations.commit(
         [RoundProposed(**about, start=now + 60, length=120, places=places, why="x")]
     )
     for i in (0, 1):
-        desk.federation.coallocation_operations.commit([PlaceBooked(**about, part=i, plan=1)])
-    desk.federation.coallocation_operations.commit([RoundCommitted(**about)])
+        harness.federation.coallocation_operations.commit([PlaceBooked(**about, part=i, plan=1)])
+    harness.federation.coallocation_operations.commit([RoundCommitted(**about)])
     assert shell("coallocate", "show", name) == 0
     shown = capsys.readouterr().out
     assert re.search(r"^cores +12$", shown, re.MULTILINE)
@@ -334,7 +339,7 @@ def test_cores_on_any_clusters_are_handed_over_by_options(
         ('{"parts": [{"script_file": "no.sh"}]}', "no.sh"),
     ],
 )
-def test_a_file_that_is_no_group_is_said(
+def test_invalid_coallocation_file_is_explained(
     shell: Callable[..., int], capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, said: str
 ) -> None:
     (tmp_path / "bad.json").write_text(text)

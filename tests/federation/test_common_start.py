@@ -11,15 +11,15 @@ from schedd.federation.coallocation.coallocations import CoAllocationOptions, Co
 from schedd.federation.coallocation.common_start import CommonStart, find_common_start, merge_requests
 
 
-class Plans:
-    """Clusters of so many nodes, each free from a moment on; ``asked`` counts the questions."""
+class ComponentPlans:
+    """Clusters with a number of nodes, each free from a given time; ``asked`` counts the queries."""
 
     def __init__(self, nodes: Mapping[str, int], free: Mapping[str, int] | None = None) -> None:
         self.nodes, self.free = nodes, free or {}
         self.sizes: list[int] = []
         self.asked = 0
 
-    def ask(self, asked: Iterable[tuple[str, tuple[int, ...], int]], after: int) -> dict[Any, int | None]:
+    def query(self, asked: Iterable[tuple[str, tuple[int, ...], int]], after: int) -> dict[Any, int | None]:
         found: dict[Any, int | None] = {}
         for name, parts, _ in asked:
             self.asked += 1
@@ -34,25 +34,25 @@ class Plans:
         parts = [Component({"resources": {"nodes": str(size)}}, 60) for size in sizes]
         every = tuple(self.nodes)
         names = {i: allowed.get(i, every) for i in range(len(sizes))}
-        return find_common_start(parts, CoAllocationOptions(), names, self.ask, 100, first=first)
+        return find_common_start(parts, CoAllocationOptions(), names, self.query, 100, first=first)
 
 
-def test_a_part_that_may_go_anywhere_leaves_its_place_to_one_that_may_not() -> None:
+def test_flexible_component_yields_to_restricted_component() -> None:
     for first in range(3):
-        found = Plans({"a": 2, "b": 2, "c": 2}).find_common_start([1, 1, 1], {2: ("c",)}, first)
+        found = ComponentPlans({"a": 2, "b": 2, "c": 2}).find_common_start([1, 1, 1], {2: ("c",)}, first)
         assert found is not None
         assert found.start == 100
         assert found.places[2] == "c"
 
 
-def test_what_leads_nowhere_is_given_up_again() -> None:
-    found = Plans({"a": 3, "b": 2}).find_common_start([1, 2, 2], {1: ("a", "b"), 2: ("a", "b")})
+def test_search_backtracks() -> None:
+    found = ComponentPlans({"a": 3, "b": 2}).find_common_start([1, 2, 2], {1: ("a", "b"), 2: ("a", "b")})
     assert found is not None
     assert sorted(found.places.values()) == ["a", "a", "b"]
 
 
-def test_the_moment_is_when_the_last_of_them_is_free() -> None:
-    plans = Plans({"a": 2, "b": 2}, {"a": 500, "b": 300})
+def test_common_start_is_the_latest_component_start() -> None:
+    plans = ComponentPlans({"a": 2, "b": 2}, {"a": 500, "b": 300})
     found = plans.find_common_start([2, 2], {})
     assert found is not None
     assert (found.start, sorted(found.places.values())) == (500, ["a", "b"])
@@ -63,9 +63,9 @@ def test_the_moment_is_when_the_last_of_them_is_free() -> None:
     st.lists(st.integers(1, 6), min_size=1, max_size=3),
     st.integers(0, 5),
 )
-def test_a_place_is_found_wherever_there_is_one(sizes: list[int], nodes: list[int], first: int) -> None:
+def test_search_finds_any_existing_placement(sizes: list[int], nodes: list[int], first: int) -> None:
     names = "abc"[: len(nodes)]
-    plans = Plans(dict(zip(names, nodes, strict=True)))
+    plans = ComponentPlans(dict(zip(names, nodes, strict=True)))
     found = plans.find_common_start(sizes, {}, first)
     fits = any(
         all(
@@ -80,7 +80,7 @@ def test_a_place_is_found_wherever_there_is_one(sizes: list[int], nodes: list[in
             assert sum(sizes[i] for i, where in found.places.items() if where == name) <= plans.nodes[name]
 
 
-def test_what_parts_ask_for_at_once_is_said_in_the_words_of_each() -> None:
+def test_requests_are_merged_in_each_dialect() -> None:
     def at_once(*asked: dict[str, str]) -> dict[str, str] | None:
         return merge_requests([Component({"resources": one}, 60) for one in asked], 60)
 

@@ -22,77 +22,77 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture
-async def town(tmp_path: Path) -> AsyncIterator[LiveFederation]:
+async def live(tmp_path: Path) -> AsyncIterator[LiveFederation]:
     async with LiveFederation(tmp_path, "ab", "threshold = 5\nrecheck = 1", openpbs="b") as made:
         yield made
 
 
-async def test_every_job_runs_once_though_all_is_killed_and_cut(town: LiveFederation) -> None:
+async def test_every_job_runs_once_despite_kills_and_cuts(live: LiveFederation) -> None:
     chance = random.Random(7)
     count = 24
     made = []
     for number in range(count):
         asked = {"request": "select=1:ncpus=2,walltime=60"} if number % 5 == 4 else {}
-        job = await town.submit(f"k{number}", **asked)
-        assert (await town.submit(f"k{number}", **asked))["id"] == job["id"]  # sent again, it is the same job
+        job = await live.submit(f"k{number}", **asked)
+        assert (await live.submit(f"k{number}", **asked))["id"] == job["id"]  # sent again, it is the same job
         made.append(job["id"])
-        wire = town.wires[chance.choice("ab")]
+        wire = live.wires[chance.choice("ab")]
         if number % 3 == 0:
             wire.mend()
             wire.after = chance.randrange(4_000)  # in the middle of some answer
         if number % 4 == 1:
-            for other in town.wires.values():
+            for other in live.wires.values():
                 other.mend()
         if number % 6 == 2:
-            await town.restart()
+            await live.restart()
         if number == 9:
-            town.houses["a"].daemon.kill()
-            town.houses["a"].daemon.start()
+            live.houses["a"].daemon.kill()
+            live.houses["a"].daemon.start()
         if number == 15:
-            town.houses["b"].adapter.kill()
-            town.houses["b"].adapter.start()
+            live.houses["b"].adapter.kill()
+            live.houses["b"].adapter.start()
         await asyncio.sleep(0.3)
-    town.wires["a"].drop()
-    await asyncio.sleep(4)  # longer than it is waited for: what was not let go there goes elsewhere
-    for wire in town.wires.values():
+    live.wires["a"].drop()
+    await asyncio.sleep(4)  # longer than the patience: a job not released there goes to another cluster
+    for wire in live.wires.values():
         wire.mend()
-    rows = await town.until_over(count)
+    rows = await live.until_over(count)
     assert sorted(made, key=int) == [row["id"] for row in rows]
     assert {row["over"] for row in rows} == {"ended"}
-    runs = town.runs()
+    runs = live.runs()
     assert {job: runs[job] for job in made} == dict.fromkeys(made, 1)
     assert {row["cluster"] for row in rows if "select" in row["resources"]} == {"b"}
     owners = Counter(
-        job.order.user for house in town.houses.values() for job in house.server.cluster.jobs.values()
+        job.order.user for house in live.houses.values() for job in house.server.cluster.jobs.values()
     )
     assert set(owners) == {"alice"}
 
 
 @pytest.mark.timeout(600)
-async def test_every_task_of_a_bag_runs_once_though_the_federation_is_killed_at_each_step(
+async def test_bag_tasks_run_once_despite_kills_at_each_step(
     tmp_path: Path,
 ) -> None:
     """Two TORQUEs, ``a`` and ``b``, and an OpenPBS, ``c``; more than one array at each."""
-    async with LiveFederation(tmp_path, "abc", "[bags]\narray = 5", openpbs="c") as town:
+    async with LiveFederation(tmp_path, "abc", "[bags]\narray = 5", openpbs="c") as live:
         sizes: dict[str, int] = {}
         for number, wait in enumerate((0.0, 0.2, 0.5, 0.9, 1.5)):  # in the middle of one step after the other
-            one = await town.submit_bag(f"b{number}", 14, 40)
-            assert (await town.submit_bag(f"b{number}", 14, 40))["id"] == one["id"]
+            one = await live.submit_bag(f"b{number}", 14, 40)
+            assert (await live.submit_bag(f"b{number}", 14, 40))["id"] == one["id"]
             sizes[one["id"]] = 14
             await asyncio.sleep(wait)
             if number == 2:
-                town.wires["b"].after = 1_000  # in the middle of an answer
+                live.wires["b"].after = 1_000  # in the middle of an answer
             if number == 3:
-                town.wires["b"].mend()
-                town.houses["a"].daemon.kill()
-                town.houses["a"].daemon.start()
+                live.wires["b"].mend()
+                live.houses["a"].daemon.kill()
+                live.houses["a"].daemon.start()
             if number == 4:
-                town.houses["c"].adapter.kill()
-                town.houses["c"].adapter.start()
-            await town.restart()
-        rows = await town.bags_over(len(sizes), 200)
+                live.houses["c"].adapter.kill()
+                live.houses["c"].adapter.start()
+            await live.restart()
+        rows = await live.bags_over(len(sizes), 200)
         assert {row["over"] for row in rows} == {"ended"}, rows
-        ran = town.tasks()
+        ran = live.tasks()
         for row in rows:
             found: Counter[int] = Counter()
             for share in row["shares"]:
@@ -101,89 +101,87 @@ async def test_every_task_of_a_bag_runs_once_though_the_federation_is_killed_at_
             assert (row["ended"], row["failed"]) == (14, 0)
         # Which clusters answered in time, with others killed meanwhile, is chance: not that one had them all.
         assert len({share["cluster"] for row in rows for share in row["shares"]}) > 1
-        jobs = [job for house in town.houses.values() for job in house.server.cluster.jobs.values()]
+        jobs = [job for house in live.houses.values() for job in house.server.cluster.jobs.values()]
         assert {job.order.user for job in jobs} == {"alice"}
 
 
-async def test_a_booking_is_at_one_cluster_or_none_though_the_federation_is_killed_at_each_step(
+async def test_booking_has_at_most_a_single_cluster_despite_kills(
     tmp_path: Path,
 ) -> None:
     """A TORQUE, ``a``, and an OpenPBS, ``b``; wires that break within an answer, a daemon killed, cuts."""
-    async with LiveFederation(tmp_path, "ab", "[coallocation]\nexpiry = 10", openpbs="b") as town:
-        await town.open_to_bookings()
+    async with LiveFederation(tmp_path, "ab", "[coallocation]\nexpiry = 10", openpbs="b") as live:
+        await live.open_to_bookings()
         begin = int(time.time()) + 120
         for number, wait in enumerate((0.0, 0.02, 0.05, 0.1, 0.2, 0.5)):
             window = {"ready": begin, "deadline": begin + 3_000, "freeze": 100}
-            asking = asyncio.ensure_future(town.book(f"r{number}", **window))
+            asking = asyncio.ensure_future(live.book(f"r{number}", **window))
             await asyncio.sleep(wait)
             if number in (2, 4):
-                town.wires["ab"[number // 4]].after = 300 * number  # in the middle of some answer
-            await town.restart()
+                live.wires["ab"[number // 4]].after = 300 * number  # in the middle of some answer
+            await live.restart()
             if number == 3:
-                town.houses["a"].daemon.kill()
-                town.houses["a"].daemon.start()
-                await town.houses["a"].ready()
-            twice = await town.kept(confirmed=True)
+                live.houses["a"].daemon.kill()
+                live.houses["a"].daemon.start()
+                await live.houses["a"].ready()
+            twice = await live.is_held(confirmed=True)
             assert all(len(places) == 1 for places in twice.values()), twice
-            for wire in town.wires.values():
+            for wire in live.wires.values():
                 wire.mend()
             row = await asking
-            assert (await town.book(f"r{number}", **window))["id"] == row["id"], "sent again, it is the same"
+            assert (await live.book(f"r{number}", **window))["id"] == row["id"], "sent again, it is the same"
         names = [f"r{number}" for number in range(6)]
-        await town.bookings_as(dict.fromkeys(names, "flexible"))
-        rows = await town.bookings()
-        kept = await town.kept(confirmed=True)
+        await live.bookings_as(dict.fromkeys(names, "flexible"))
+        rows = await live.bookings()
+        kept = await live.is_held(confirmed=True)
         where = {rows[name]["id"]: [(rows[name]["cluster"], "alice", rows[name]["start"])] for name in names}
         assert kept == where
         assert {rows[name]["cluster"] for name in names} == {"a", "b"}
-        # One is taken back while its cluster is cut off and the federation killed, one of the others is not.
+        # the federation is killed while one of the clusters is cut off
         lost, other = (next(n for n in names if rows[n]["cluster"] == cluster) for cluster in "ab")
-        town.wires["a"].drop()
-        gone = await town.cancel_booking(lost)
+        live.wires["a"].drop()
+        gone = await live.cancel_booking(lost)
         assert gone["state"] == "being given back", gone
-        await town.restart()
-        await town.cancel_booking(other)
-        await town.bookings_as({other: "cancelled", lost: "being given back"})
-        assert [place[0] for place in (await town.kept())[rows[lost]["id"]]] == ["a"]
-        town.wires["a"].mend()
-        await town.bookings_as({other: "cancelled", lost: "cancelled"})
+        await live.restart()
+        await live.cancel_booking(other)
+        await live.bookings_as({other: "cancelled", lost: "being given back"})
+        assert [place[0] for place in (await live.is_held())[rows[lost]["id"]]] == ["a"]
+        live.wires["a"].mend()
+        await live.bookings_as({other: "cancelled", lost: "cancelled"})
         for name in (lost, other):
             del where[rows[name]["id"]]
-        assert await town.kept(confirmed=True) == where
-        # What was tried elsewhere meanwhile is nowhere any more.
+        assert await live.is_held(confirmed=True) == where
+        # Other attempts made in the meantime leave no bookings.
         async with asyncio.timeout(30):
-            while await town.kept() != where:
+            while await live.is_held() != where:
                 await asyncio.sleep(0.3)
 
 
 @pytest.mark.timeout(600)
-async def test_a_job_runs_once_in_its_booking_though_its_cluster_is_cut_off(tmp_path: Path) -> None:
-    """The bookings begin late enough to be made before, and last long enough for a job that comes late, on a
-    machine on which each step takes ten times as long, too.
-    """
+async def test_job_runs_once_in_its_booking_despite_a_cut(tmp_path: Path) -> None:
+    """enough for a late job, also on a machine with ten times longer steps"""
     ahead, duration = 40, 900
-    async with LiveFederation(tmp_path, "ab", openpbs="b") as town:
-        await town.open_to_bookings()
+    async with LiveFederation(tmp_path, "ab", openpbs="b") as live:
+        await live.open_to_bookings()
         made = {}
         for name in "ab":
             long = {"start": int(time.time()) + ahead, "duration": duration}
-            made[name] = await town.book(f"at-{name}", clusters=[name], **long)
+            made[name] = await live.book(f"at-{name}", clusters=[name], **long)
             assert (made[name]["state"], made[name]["cluster"]) == ("frozen", name), made[name]
         inside = max(one["start"] or 0 for one in made.values()) + duration // 2
-        refused = await town.book("third", start=inside)
+        refused = await live.book("third", start=inside)
         offers = refused["options"]
         assert (refused["state"], {one["cluster"] for one in offers}) == ("refused", {"a", "b"}), refused
         later = next(one for one in offers if one["cluster"] == "b" and one["stretch"] > 0)
-        taken = await town.accept("third", later["option"])
+        taken = await live.accept("third", later["option"])
         assert (taken["state"], taken["cluster"], taken["start"]) == ("frozen", "b", later["start"]), taken
-        town.wires["b"].drop()
+        live.wires["b"].drop()
         short = {"request": "nodes=1:ppn=2,walltime=20"}
-        jobs = {name: await town.submit(f"k{name}", booking=f"at-{name}", **short) for name in "ab"}
-        await town.restart()
+        jobs = {name: await live.submit(f"k{name}", booking=f"at-{name}", **short) for name in "ab"}
+        await live.restart()
         await asyncio.sleep(4)  # longer than it is waited for: others would go elsewhere
-        town.wires["b"].mend()
-        rows = {row["id"]: row for row in await town.until_over(2, 400)}
-        starts, runs = town.starts(), town.runs()
+        live.wires["b"].mend()
+        rows = {row["id"]: row for row in await live.until_over(2, 400)}
+        starts, runs = live.starts(), live.runs()
         for name, job in jobs.items():
             row, begin = rows[job["id"]], made[name]["start"]
             assert (row["over"], row["cluster"], runs[job["id"]]) == ("ended", name, 1), row
@@ -197,30 +195,30 @@ GROUPS = "[coallocation]\nnotice = 14\nlead = 8\nlimit = 20\nexpiry = 20\ngain =
 
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
-async def test_three_hundred_jobs_and_twenty_groups_over_three_clusters_and_ten_kills(tmp_path: Path) -> None:
+async def test_three_hundred_jobs_and_twenty_coallocations_with_ten_kills(tmp_path: Path) -> None:
     """The run in docs/administrators/federation.md: two TORQUEs, ``a`` and ``b``, and an OpenPBS, ``c``."""
     chance = random.Random(3)
     settings = (
         "threshold = 5\nrecheck = 1\n"
         "[coallocation]\nnotice = 12\nlead = 6\nexpiry = 20\ngain = 3\nmax_skew = 2"
     )
-    async with LiveFederation(tmp_path, "abc", settings, openpbs="c") as town:
+    async with LiveFederation(tmp_path, "abc", settings, openpbs="c") as live:
         for number in range(300):
-            await town.submit(f"k{number}", request=f"nodes=1:ppn={chance.choice([1, 2, 4])},walltime=60")
+            await live.submit(f"k{number}", request=f"nodes=1:ppn={chance.choice([1, 2, 4])},walltime=60")
             if number % 15 == 7:
                 count = chance.choice([2, 3])
                 places = chance.sample("abc", count)
                 parts = [{"clusters": [name]} if chance.random() < 0.6 else {} for name in places]
-                await town.submit_coallocation(f"g{number}", *parts, overhead=chance.choice([0, 20]))
+                await live.submit_coallocation(f"g{number}", *parts, overhead=chance.choice([0, 20]))
             if number % 30 == 15:
-                await town.restart()
+                await live.restart()
             if number == 100:
-                town.wires["b"].drop()  # cut off in the middle, and back
+                live.wires["b"].drop()  # cut off in the middle, and back
             if number == 160:
-                town.wires["b"].mend()
-        groups = await town.groups_over(20, 900)
-        rows = await town.until_over(300, 600)
-        runs, starts = town.runs(), town.starts()
+                live.wires["b"].mend()
+        groups = await live.groups_over(20, 900)
+        rows = await live.until_over(300, 600)
+        runs, starts = live.runs(), live.starts()
         assert {row["over"] for row in rows} == {"ended"}
         assert {row["id"]: runs[row["id"]] for row in rows} == {row["id"]: 1 for row in rows}
         ended = [
@@ -250,25 +248,25 @@ async def test_three_hundred_jobs_and_twenty_groups_over_three_clusters_and_ten_
         assert all(row["text"] for row in groups if row not in whole), words
         assert all(spread <= 2 for spread in spreads), words
         assert len(whole) >= 18, words
-        running = [job for house in town.houses.values() for job in house.server.cluster.jobs.values()]
+        running = [job for house in live.houses.values() for job in house.server.cluster.jobs.values()]
         assert not any(job.state is State.RUNNING for job in running)
 
 
-async def test_parts_on_two_clusters_start_together_though_the_federation_is_killed(tmp_path: Path) -> None:
-    async with LiveFederation(tmp_path, "ab", f"recheck = 1\n{GROUPS}", openpbs="b") as town:
+async def test_components_start_together_despite_kills(tmp_path: Path) -> None:
+    async with LiveFederation(tmp_path, "ab", f"recheck = 1\n{GROUPS}", openpbs="b") as live:
         two = [{"clusters": ["a"]}, {"clusters": ["b"]}]
-        first = await town.submit_coallocation("g1", *two)
-        assert (await town.submit_coallocation("g1", *two))["id"] == first["id"]
+        first = await live.submit_coallocation("g1", *two)
+        assert (await live.submit_coallocation("g1", *two))["id"] == first["id"]
         await asyncio.sleep(1)
-        await town.restart()
-        await town.submit_coallocation("g2", {"request": "nodes=2:ppn=4,walltime=60"}, {}, overhead=10)
+        await live.restart()
+        await live.submit_coallocation("g2", {"request": "nodes=2:ppn=4,walltime=60"}, {}, overhead=10)
         divided = {"request": "nodes=1:ppn=4,walltime=60", "cores": 12}
-        third = await town.submit_coallocation("g3", divided, most=2)
+        third = await live.submit_coallocation("g3", divided, most=2)
         await asyncio.sleep(1)
-        await town.restart()
-        rows = await town.groups_over(3)
+        await live.restart()
+        rows = await live.groups_over(3)
         assert [row["over"] for row in rows] == ["ended"] * 3, rows
-        starts = town.starts()
+        starts = live.starts()
         pieces = [part for row in rows if row["id"] == third["id"] for part in row["parts"]]
         assert sorted(part["resources"]["nodes"] for part in pieces) == ["1:ppn=4", "2:ppn=4"]
         assert {part["cluster"] for part in pieces} == {"a", "b"}
@@ -280,43 +278,43 @@ async def test_parts_on_two_clusters_start_together_though_the_federation_is_kil
 
 @pytest.mark.soak
 @pytest.mark.timeout(1200)
-async def test_groups_over_three_clusters_with_kills_a_cut_and_a_part_that_cannot_start(
+async def test_coallocations_with_kills_a_cut_and_a_failing_component(
     tmp_path: Path,
 ) -> None:
     """The record of docs/administrators/federation.md."""
     chance = random.Random(5)
     settings = GROUPS.replace("limit = 20", "limit = 60")
-    async with LiveFederation(tmp_path, "abc", f"threshold = 5\nrecheck = 1\n{settings}") as town:
+    async with LiveFederation(tmp_path, "abc", f"threshold = 5\nrecheck = 1\n{settings}") as live:
         count = 0
         for number in range(12):
             parts: list[dict[str, Any]] = [{} for _ in range(chance.choice([2, 2, 3]))]
             for part, cluster in zip(parts, chance.sample("abc", len(parts)), strict=True):
                 if chance.random() < 0.6:
                     part["clusters"] = [cluster]
-            await town.submit_coallocation(f"g{number}", *parts, overhead=chance.choice([0, 20]))
+            await live.submit_coallocation(f"g{number}", *parts, overhead=chance.choice([0, 20]))
             for job in range(5):
-                await town.submit(f"j{number}.{job}")
+                await live.submit(f"j{number}.{job}")
                 count += 1
             await asyncio.sleep(2)
             if number % 3 == 1:
-                await town.restart()
+                await live.restart()
             if number == 5:
-                town.wires["b"].drop()
+                live.wires["b"].drop()
             if number == 6:
-                town.wires["b"].mend()
+                live.wires["b"].mend()
             if number == 8:
-                town.houses["c"].daemon.kill()
-                town.houses["c"].daemon.start()
-        rows = await town.groups_over(12, 600)
-        jobs = await town.until_over(count, 300)
-        starts = town.starts()
+                live.houses["c"].daemon.kill()
+                live.houses["c"].daemon.start()
+        rows = await live.groups_over(12, 600)
+        jobs = await live.until_over(count, 300)
+        starts = live.starts()
         spreads = {
             row["id"]: max(starts[row["id"]]) - min(starts[row["id"]]) for row in rows if row["id"] in starts
         }
         over = Counter(row["over"] for row in rows)
         moves = sum(row["moves"] for row in rows)
         (tmp_path / "record").write_text(f"{dict(over)}, moves {moves}, spreads {spreads}")
-        runs = town.runs()
+        runs = live.runs()
         for row in rows:
             placed = [part for part in row["parts"] if part["cluster"]]
             if row["over"] == "ended":
@@ -327,7 +325,7 @@ async def test_groups_over_three_clusters_with_kills_a_cut_and_a_part_that_canno
         assert {job["id"]: runs[job["id"]] for job in jobs} == {job["id"]: 1 for job in jobs}
         running = [
             job
-            for house in town.houses.values()
+            for house in live.houses.values()
             for job in house.server.cluster.jobs.values()
             if job.state is State.RUNNING
         ]

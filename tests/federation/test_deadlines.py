@@ -22,7 +22,7 @@ ASKED = "nodes=1:ppn=4,walltime=1000"
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[FederationHarness]:
+def harness(tmp_path: Path) -> Iterator[FederationHarness]:
     """Over two clusters of a real daemon: the north has room in 1,000 s, the south in 2,000."""
     clusters = Clusters({"north": EngineSettings(), "south": EngineSettings()}, StillClock())
     clusters.start(warm=False)
@@ -42,9 +42,9 @@ def desk(tmp_path: Path) -> Iterator[FederationHarness]:
     clusters.stop()
 
 
-def where(desk: FederationHarness, deadline: int | None) -> dict[str, Any]:
+def query_deadline(harness: FederationHarness, deadline: int | None) -> dict[str, Any]:
     body = {"request": ASKED, "deadline": deadline}
-    answer = desk.client("ann@org").post("/v1/federation/what-if", json=body)
+    answer = harness.client("ann@org").post("/v1/federation/what-if", json=body)
     assert answer.status_code == 200, answer.text
     found: dict[str, Any] = answer.json()
     return found
@@ -59,21 +59,21 @@ def where(desk: FederationHarness, deadline: int | None) -> dict[str, Any]:
         (None, None, None, [None, None]),
     ],
 )
-def test_it_is_said_where_a_deadline_is_met_or_how_much_later_it_would_have_to_be(
-    desk: FederationHarness,
+def test_query_shows_met_deadlines_and_lateness(
+    harness: FederationHarness,
     deadline: int | None,
     fits: bool | None,
     late: int | None,
     by_cluster: list[int | None],
 ) -> None:
-    found = where(desk, deadline)
+    found = query_deadline(harness, deadline)
     assert (found["deadline"], found["fits"], found["late_by"]) == (deadline, fits, late)
     assert [row["cluster"] for row in found["clusters"]] == ["north", "south"]
     assert [row["late_by"] for row in found["clusters"]] == by_cluster
 
 
-def test_schedd_submit_says_so_and_hands_the_deadline_over(
-    desk: FederationHarness,
+def test_submit_command_sends_the_deadline(
+    harness: FederationHarness,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -81,7 +81,7 @@ def test_schedd_submit_says_so_and_hands_the_deadline_over(
     script = tmp_path / "job.sh"
     script.write_text("#!/bin/sh\nsleep 1\n")
     monkeypatch.setenv("SCHEDD_TOKEN", "token-of-ann@org")
-    with serving(desk.app, ()) as url:
+    with serving(harness.app, ()) as url:
         words = ("submit", "--url", url, "-l", ASKED, str(script))
         assert main([*words, "--where", "--by", "2023-11-14T22:00"]) == 0
         told = capsys.readouterr().out
@@ -89,12 +89,12 @@ def test_schedd_submit_says_so_and_hands_the_deadline_over(
         assert main([*words, "--by", "one day"]) == 2
     assert "after the deadline" in told.splitlines()[0]
     assert "no time; write" in capsys.readouterr().err
-    (deadline,) = (one.deadline for one in desk.federation.jobs.by_id.values())
+    (deadline,) = (one.deadline for one in harness.federation.jobs.by_id.values())
     assert deadline is not None
     assert deadline > 4_000_000_000
 
 
-def test_a_deadline_that_is_no_moment_is_refused(desk: FederationHarness) -> None:
+def test_invalid_deadline_is_refused(harness: FederationHarness) -> None:
     for path, body in (("/v1/federation/what-if", {"request": ASKED}), (HERE, JOB)):
-        answer = desk.client("ann@org").post(path, json={**body, "deadline": -1})
+        answer = harness.client("ann@org").post(path, json={**body, "deadline": -1})
         assert answer.status_code == 422, answer.text

@@ -1,4 +1,4 @@
-"""So many cores on any clusters: divided as these have room, all at one moment or none."""
+"""Divided requests: a total number of cores on any clusters, distributed by free capacity."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations
@@ -21,24 +21,24 @@ UNIT = {"nodes": "1:ppn=4"}
 
 
 @pytest.fixture
-def region(tmp_path: Path) -> Iterator[SimulatedFederation]:
+def simulation(tmp_path: Path) -> Iterator[SimulatedFederation]:
     made = SimulatedFederation(tmp_path, "abc")  # two nodes of four cores each
     yield made
     made.close()
 
 
-def cores(region: SimulatedFederation, name: str) -> dict[str, int]:
-    """What is booked by cluster, in cores."""
-    one = region.group(name).committed
-    assert one is not None, region.federation.coallocation_operations.notes
+def cores(simulation: SimulatedFederation, name: str) -> dict[str, int]:
+    """Return the booked cores by cluster."""
+    one = simulation.group(name).committed
+    assert one is not None, simulation.federation.coallocation_operations.notes
     return {place.cluster: 4 * place.units for place in one.places}
 
 
-def submissions(region: SimulatedFederation, name: str) -> dict[tuple[str, str], SubmissionFacts]:
-    """What was handed over of the group, by cluster and transfer."""
+def submissions(simulation: SimulatedFederation, name: str) -> dict[tuple[str, str], SubmissionFacts]:
+    """Return the transfers of the co-allocation by cluster and name."""
     return {
         (cluster, one.transfer): one.submission
-        for cluster, provider in region.clusters.items()
+        for cluster, provider in simulation.clusters.items()
         for one in provider.decisions
         if isinstance(one, TransferDecision)
         and one.step == "submit"
@@ -47,11 +47,11 @@ def submissions(region: SimulatedFederation, name: str) -> dict[tuple[str, str],
     }
 
 
-def ran(region: SimulatedFederation, name: str) -> dict[str, str]:
+def ran(simulation: SimulatedFederation, name: str) -> dict[str, str]:
     """What the jobs of the group asked for that ran, by cluster."""
     found: dict[str, str] = {}
-    for (cluster, transfer), submission in submissions(region, name).items():
-        provider = region.clusters[cluster]
+    for (cluster, transfer), submission in submissions(simulation, name).items():
+        provider = simulation.clusters[cluster]
         if provider.handed.get(transfer) in provider.began:
             assert cluster not in found, "one piece at each cluster"
             found[cluster] = submission.resources["nodes"]
@@ -75,7 +75,7 @@ def ran(region: SimulatedFederation, name: str) -> dict[str, str]:
         ),
     ],
 )
-def test_a_piece_is_so_many_units(asked: dict[str, str], each: int, three: dict[str, str]) -> None:
+def test_scaled_unit_multiplies_the_request(asked: dict[str, str], each: int, three: dict[str, str]) -> None:
     assert unit_cores(asked) == each
     assert scale_unit(asked, 3) == three
     assert scale_unit(asked, 0) == asked
@@ -93,7 +93,7 @@ def test_a_piece_is_so_many_units(asked: dict[str, str], each: int, three: dict[
         {"walltime": "60"},
     ],
 )
-def test_what_is_no_unit_is_said(asked: dict[str, str]) -> None:
+def test_invalid_unit_is_explained(asked: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="asks for one unit"):
         unit_cores(asked)
 
@@ -101,8 +101,8 @@ def test_what_is_no_unit_is_said(asked: dict[str, str]) -> None:
 # ---- where it goes ---------------------------------------------------------------------------------------
 
 
-class Plans:
-    """Clusters, each with so much room from each moment on; ``sizes`` are asked for at one moment."""
+class UnitPlans:
+    """Clusters with free capacity over time; ``sizes`` records the queried units."""
 
     def __init__(self, room: Mapping[str, Mapping[int, int]]) -> None:
         self.room = room
@@ -112,7 +112,7 @@ class Plans:
         since = max((one for one in self.room[name] if one <= moment), default=None)
         return self.room[name][since] if since is not None else 0
 
-    def ask(self, asked: Iterable[tuple[str, int, int]], after: int) -> dict[tuple[str, int], int | None]:
+    def query(self, asked: Iterable[tuple[str, int, int]], after: int) -> dict[tuple[str, int], int | None]:
         found: dict[tuple[str, int], int | None] = {}
         for name, units, _ in asked:
             self.asked += 1
@@ -121,19 +121,19 @@ class Plans:
         return found
 
 
-def test_one_cluster_where_there_is_room_else_the_one_with_most_first() -> None:
-    plans = Plans({"a": {0: 3}, "b": {0: 6}, "c": {0: 4}})
-    alone = find_divided_start(CoAllocationOptions(units=6, most=3, overhead=20), 100, "abc", plans.ask, 10)
+def test_division_prefers_a_single_cluster_then_the_largest() -> None:
+    plans = UnitPlans({"a": {0: 3}, "b": {0: 6}, "c": {0: 4}})
+    alone = find_divided_start(CoAllocationOptions(units=6, most=3, overhead=20), 100, "abc", plans.query, 10)
     assert alone is not None
     assert (alone.start, alone.length, dict(alone.places), dict(alone.units)) == (10, 100, {0: "b"}, {0: 6})
-    two = find_divided_start(CoAllocationOptions(units=8, most=3, overhead=20), 100, "abc", plans.ask, 10)
+    two = find_divided_start(CoAllocationOptions(units=8, most=3, overhead=20), 100, "abc", plans.query, 10)
     assert two is not None
     assert (two.length, dict(two.places), dict(two.units)) == (120, {0: "b", 1: "c"}, {0: 6, 1: 2})
-    assert find_divided_start(CoAllocationOptions(units=14, most=3), 100, "abc", plans.ask, 10) is None
-    assert find_divided_start(CoAllocationOptions(units=13, most=2), 100, "abc", plans.ask, 10) is None
-    assert find_divided_start(CoAllocationOptions(units=1, most=1), 100, (), plans.ask, 10) is None
+    assert find_divided_start(CoAllocationOptions(units=14, most=3), 100, "abc", plans.query, 10) is None
+    assert find_divided_start(CoAllocationOptions(units=13, most=2), 100, "abc", plans.query, 10) is None
+    assert find_divided_start(CoAllocationOptions(units=1, most=1), 100, (), plans.query, 10) is None
     assert (
-        find_divided_start(CoAllocationOptions(units=8, most=3, deadline=100), 100, "abc", plans.ask, 10)
+        find_divided_start(CoAllocationOptions(units=8, most=3, deadline=100), 100, "abc", plans.query, 10)
         is None
     )
 
@@ -148,12 +148,12 @@ def test_one_cluster_where_there_is_room_else_the_one_with_most_first() -> None:
     st.integers(1, 4),
     st.integers(0, 5),
 )
-def test_it_starts_at_the_first_moment_at_which_there_is_room(
+def test_division_starts_at_the_first_possible_time(
     room: dict[str, dict[int, int]], units: int, most: int, first: int
 ) -> None:
-    plans = Plans(room)
+    plans = UnitPlans(room)
     found = find_divided_start(
-        CoAllocationOptions(units=units, most=most), 10, tuple(room), plans.ask, 0, first=first
+        CoAllocationOptions(units=units, most=most), 10, tuple(room), plans.query, 0, first=first
     )
     moments = [
         moment
@@ -172,9 +172,9 @@ def test_it_starts_at_the_first_moment_at_which_there_is_room(
         assert all(0 < found.units[i] <= plans.free(name, found.start) for i, name in found.places.items())
 
 
-def test_few_questions_find_a_large_division() -> None:
-    plans = Plans({name: {0: 1_000} for name in "abcd"})
-    found = find_divided_start(CoAllocationOptions(units=3_500, most=4), 10, "abcd", plans.ask, 0)
+def test_division_needs_few_queries() -> None:
+    plans = UnitPlans({name: {0: 1_000} for name in "abcd"})
+    found = find_divided_start(CoAllocationOptions(units=3_500, most=4), 10, "abcd", plans.query, 0)
     assert found is not None
     assert sorted(found.units.values()) == [500, 1_000, 1_000, 1_000]
     assert plans.asked < 70
@@ -183,151 +183,155 @@ def test_few_questions_find_a_large_division() -> None:
 # ---- over real engines -----------------------------------------------------------------------------------
 
 
-def test_cores_are_divided_as_clusters_have_room_and_start_at_one_moment(region: SimulatedFederation) -> None:
-    region.busy("a", 1, 900)
-    name = region.submit(UNIT, units=5, most=3, overhead=20)
-    region.go(5)
-    assert sorted(cores(region, name).items()) == [("a", 4), ("b", 8), ("c", 8)]
-    one = region.group(name).committed
+def test_divided_cores_start_together(simulation: SimulatedFederation) -> None:
+    simulation.busy("a", 1, 900)
+    name = simulation.submit(UNIT, units=5, most=3, overhead=20)
+    simulation.go(5)
+    assert sorted(cores(simulation, name).items()) == [("a", 4), ("b", 8), ("c", 8)]
+    one = simulation.group(name).committed
     assert one is not None
     assert one.length == 120
-    region.go(400, 5)
-    moments = {moment for moments in region.starts(name).values() for moment in moments}
+    simulation.go(400, 5)
+    moments = {moment for moments in simulation.starts(name).values() for moment in moments}
     assert len(moments) == 1
-    assert ran(region, name) == {"a": "1:ppn=4", "b": "2:ppn=4", "c": "2:ppn=4"}
-    assert (region.group(name).over, region.group(name).settled) == ("ended", True)
+    assert ran(simulation, name) == {"a": "1:ppn=4", "b": "2:ppn=4", "c": "2:ppn=4"}
+    assert (simulation.group(name).over, simulation.group(name).settled) == ("ended", True)
 
 
-def test_a_job_finds_what_it_is_a_piece_of_in_its_environment(region: SimulatedFederation) -> None:
-    name = region.submit(UNIT, units=3, most=2)
-    region.go(10)
-    told = [one.variables for one in submissions(region, name).values()]
+def test_component_environment_describes_the_division(simulation: SimulatedFederation) -> None:
+    name = simulation.submit(UNIT, units=3, most=2)
+    simulation.go(10)
+    told = [one.variables for one in submissions(simulation, name).values()]
     assert sorted(one["SCHEDD_PIECE_CORES"] for one in told) == ["4", "8"]
     assert {one["SCHEDD_ALL_CORES"] for one in told} == {"12"}
     assert sorted(one["SCHEDD_PIECE"] for one in told) == ["1", "2"]
 
 
-def test_it_waits_until_no_more_clusters_than_it_may_use_have_room(region: SimulatedFederation) -> None:
+def test_division_waits_for_its_maximum_clusters(simulation: SimulatedFederation) -> None:
     for cluster, walltime in (("a", 300), ("b", 500), ("c", 700)):
-        region.busy(cluster, 1, walltime)
-    name = region.submit(UNIT, units=4, most=2)
-    region.go(5)
-    one = region.group(name).committed
+        simulation.busy(cluster, 1, walltime)
+    name = simulation.submit(UNIT, units=4, most=2)
+    simulation.go(5)
+    one = simulation.group(name).committed
     assert one is not None
     assert one.start == T + 500  # a and b are free as wholes then
-    assert cores(region, name) == {"a": 8, "b": 8}
+    assert cores(simulation, name) == {"a": 8, "b": 8}
 
 
-def test_more_cores_than_there_are_is_said(region: SimulatedFederation) -> None:
-    name = region.submit(UNIT, units=5, most=2)
-    region.go(5)
-    assert not region.group(name).rounds
+def test_impossible_core_count_is_explained(simulation: SimulatedFederation) -> None:
+    name = simulation.submit(UNIT, units=5, most=2)
+    simulation.go(5)
+    assert not simulation.group(name).rounds
     assert (
         "it wants 20 cores, and 2 clusters have 16 at most"
-        in region.federation.coallocation_operations.notes[name]
+        in simulation.federation.coallocation_operations.notes[name]
     )
 
 
-def test_it_is_divided_anew_where_that_starts_it_earlier(region: SimulatedFederation) -> None:
-    region.busy("a", 2, 1_000, runtime=100)
-    region.busy("b", 1, 1_000)
-    region.busy("c", 2, 1_000)
-    name = region.submit(UNIT, units=3, most=2)
-    region.go(5)
-    first = region.group(name).promised
+def test_division_changes_for_an_earlier_start(simulation: SimulatedFederation) -> None:
+    simulation.busy("a", 2, 1_000, runtime=100)
+    simulation.busy("b", 1, 1_000)
+    simulation.busy("c", 2, 1_000)
+    name = simulation.submit(UNIT, units=3, most=2)
+    simulation.go(5)
+    first = simulation.group(name).promised
     assert first is not None
     assert first[0] == T + 1_000
-    region.go(150, 2)
-    group = region.group(name)
+    simulation.go(150, 2)
+    group = simulation.group(name)
     assert group.committed is not None
     assert group.committed.start < T + 300
-    assert cores(region, name) == {"a": 8, "b": 4}
-    region.go(400, 5)
-    assert sum(int(one.partition(":")[0]) for one in ran(region, name).values()) == 3
-    assert len({moment for moments in region.starts(name).values() for moment in moments}) == 1
-    assert not any(one.slots for at in region.clusters.values() for one in at.engine.state.bookings.values())
+    assert cores(simulation, name) == {"a": 8, "b": 4}
+    simulation.go(400, 5)
+    assert sum(int(one.partition(":")[0]) for one in ran(simulation, name).values()) == 3
+    assert len({moment for moments in simulation.starts(name).values() for moment in moments}) == 1
+    assert not any(
+        one.slots for at in simulation.clusters.values() for one in at.engine.state.bookings.values()
+    )
 
 
-def test_without_remap_it_keeps_its_clusters(region: SimulatedFederation) -> None:
-    region.busy("a", 2, 500)
-    region.busy("b", 2, 500)
-    region.busy("c", 2, 600, runtime=50)
-    name = region.submit(UNIT, units=3, most=2, remap=False)
-    region.go(5)
-    assert cores(region, name).keys() == {"a", "b"}
-    region.go(200, 5)
-    assert cores(region, name).keys() == {"a", "b"}
+def test_division_keeps_clusters_without_remap(simulation: SimulatedFederation) -> None:
+    simulation.busy("a", 2, 500)
+    simulation.busy("b", 2, 500)
+    simulation.busy("c", 2, 600, runtime=50)
+    name = simulation.submit(UNIT, units=3, most=2, remap=False)
+    simulation.go(5)
+    assert cores(simulation, name).keys() == {"a", "b"}
+    simulation.go(200, 5)
+    assert cores(simulation, name).keys() == {"a", "b"}
 
 
-def test_when_a_piece_does_not_start_all_are_deleted(region: SimulatedFederation) -> None:
-    name = region.submit(UNIT, units=3, most=2)
-    region.go(5)
-    where = sorted(cores(region, name))
-    region.clusters[where[-1]].refuses = "the server is full"
-    region.go(400, 2)
-    group = region.group(name)
+def test_failed_divided_component_deletes_all(simulation: SimulatedFederation) -> None:
+    name = simulation.submit(UNIT, units=3, most=2)
+    simulation.go(5)
+    where = sorted(cores(simulation, name))
+    simulation.clusters[where[-1]].refuses = "the server is full"
+    simulation.go(400, 2)
+    group = simulation.group(name)
     assert (group.over, group.settled) == ("failed", True)
     assert f"did not start at {where[-1]}" in group.text
-    assert all(not provider.server.jobs for provider in region.clusters.values())
+    assert all(not provider.server.jobs for provider in simulation.clusters.values())
 
 
-def test_where_a_piece_was_refused_none_goes_any_more(region: SimulatedFederation) -> None:
-    name = region.submit(UNIT, units=3, most=2)
-    region.go(5)
-    lost = min(cores(region, name))
-    copy = next(one for one in region.group(name).component_jobs if one.cluster == lost)
-    region.federation.coallocation_operations.refuse_component(name, copy.number, "no such queue")
-    region.go(60, 5)
-    assert lost not in cores(region, name)
-    assert sum(cores(region, name).values()) == 12
+def test_cluster_is_excluded_after_refusing_a_divided_component(simulation: SimulatedFederation) -> None:
+    name = simulation.submit(UNIT, units=3, most=2)
+    simulation.go(5)
+    lost = min(cores(simulation, name))
+    copy = next(one for one in simulation.group(name).component_jobs if one.cluster == lost)
+    simulation.federation.coallocation_operations.refuse_component(name, copy.number, "no such queue")
+    simulation.go(60, 5)
+    assert lost not in cores(simulation, name)
+    assert sum(cores(simulation, name).values()) == 12
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_whatever_is_lost_or_killed_all_cores_start_at_once_or_none(tmp_path: Path, seed: int) -> None:
+def test_divided_cores_start_all_or_none_despite_faults(tmp_path: Path, seed: int) -> None:
     play(tmp_path, seed)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", range(100, 160))
-def test_many_courses_of_losses_and_kills(tmp_path: Path, seed: int) -> None:
+def test_many_random_fault_sequences(tmp_path: Path, seed: int) -> None:
     play(tmp_path, seed)
 
 
 def play(directory: Path, seed: int) -> None:
-    region = SimulatedFederation(directory, "abc", seed)
-    chance = region.chance
+    simulation = SimulatedFederation(directory, "abc", seed)
+    chance = simulation.chance
     for cluster in "abc":
-        region.busy(cluster, chance.randint(0, 3), chance.randint(50, 400), runtime=chance.randint(20, 400))
-    region.loss, region.death = 0.1, 0.02
+        simulation.busy(
+            cluster, chance.randint(0, 3), chance.randint(50, 400), runtime=chance.randint(20, 400)
+        )
+    simulation.loss, simulation.death = 0.1, 0.02
     names = []
     for _ in range(3):
-        names.append(region.submit(UNIT, units=chance.randint(1, 5), most=3))
-        region.go(chance.randint(5, 60), 2)
-        region.cut = {chance.choice("abc")} if chance.random() < 0.4 else set()
-        region.busy(chance.choice("abc"), 1, chance.randint(50, 300))
-    region.go(200, 2)
-    region.loss = region.death = 0.0
-    region.cut = set()
-    region.go(2_500, 5)
+        names.append(simulation.submit(UNIT, units=chance.randint(1, 5), most=3))
+        simulation.go(chance.randint(5, 60), 2)
+        simulation.cut = {chance.choice("abc")} if chance.random() < 0.4 else set()
+        simulation.busy(chance.choice("abc"), 1, chance.randint(50, 300))
+    simulation.go(200, 2)
+    simulation.loss = simulation.death = 0.0
+    simulation.cut = set()
+    simulation.go(2_500, 5)
     for name in names:
-        whole_or_not(region, region.group(name), seed)
-    for provider in region.clusters.values():
+        check_all_or_none(simulation, simulation.group(name), seed)
+    for provider in simulation.clusters.values():
         assert not any(one.slots for one in provider.engine.state.bookings.values())
-    region.close()
+    simulation.close()
 
 
-def whole_or_not(region: SimulatedFederation, group: CoAllocation, seed: int) -> None:
-    """Its pieces ran once each, and came to what it wanted; or it failed and says so."""
+def check_all_or_none(simulation: SimulatedFederation, group: CoAllocation, seed: int) -> None:
+    """The components ran once each with the requested total, or the co-allocation failed with a reason."""
     assert group.over in ("ended", "failed"), (seed, group)
     assert group.settled, (seed, group)
     if group.over == "ended":
-        pieces = ran(region, group.id)
+        pieces = ran(simulation, group.id)
         assert sum(int(one.partition(":")[0]) for one in pieces.values()) == group.options.units, (
             seed,
             pieces,
         )
-        moments = [moment for moments in region.starts(group.id).values() for moment in moments]
+        moments = [moment for moments in simulation.starts(group.id).values() for moment in moments]
         assert len(moments) == len(pieces), (seed, moments)
         assert max(moments) - min(moments) <= 60, (seed, moments)
 
@@ -337,15 +341,15 @@ def whole_or_not(region: SimulatedFederation, group: CoAllocation, seed: int) ->
 PART: dict[str, Any] = {"script": "sleep 1", "request": "nodes=1:ppn=4,walltime=100", "cores": 12}
 
 
-def test_cores_are_handed_over_kept_and_shown(desk: FederationHarness) -> None:
-    ann = desk.client("ann@org")
+def test_api_submits_and_shows_divided_cores(harness: FederationHarness) -> None:
+    ann = harness.client("ann@org")
     made = ann.post(GROUPS, json={"parts": [PART], "most": 2, "key": "g"})
     assert made.status_code == 201, made.text
     row = made.json()
     assert (row["cores"], row["state"], len(row["parts"])) == (12, "seeking a start", 1)
-    desk.log.close()
-    desk.begin()
-    group = desk.federation.coallocations[row["id"]]
+    harness.log.close()
+    harness.begin()
+    group = harness.federation.coallocations[row["id"]]
     assert (group.options.units, len(group.parts)) == (3, 2)
     assert ann.get(f"{GROUPS}/{row['id']}").json()["cores"] == 12
 
@@ -363,8 +367,8 @@ def test_cores_are_handed_over_kept_and_shown(desk: FederationHarness) -> None:
         ({"parts": [PART], "most": 33}, "less than or equal to 32"),
     ],
 )
-def test_what_cannot_be_divided_is_refused(desk: FederationHarness, body: dict[str, Any], said: str) -> None:
-    answer = desk.client("ann@org").post(GROUPS, json=body)
+def test_indivisible_request_is_refused(harness: FederationHarness, body: dict[str, Any], said: str) -> None:
+    answer = harness.client("ann@org").post(GROUPS, json=body)
     assert answer.status_code == 422, answer.text
     assert said in answer.text
-    assert not desk.federation.coallocations.by_id
+    assert not harness.federation.coallocations.by_id

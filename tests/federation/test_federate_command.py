@@ -13,7 +13,7 @@ from schedd.service.garbage import Garbage
 from schedd.supervision import Supervisor
 
 
-def test_while_it_leads_looks_for_garbage_go_through_what_is_new(tmp_path: Path) -> None:
+def test_leader_freezes_old_objects_for_garbage_collection(tmp_path: Path) -> None:
     cluster = {"url": "http://127.0.0.1:9", "token_file": str(tmp_path), "realms": ["org"], "timeout": 0.2}
     store = {"url": f"sqlite:///{tmp_path}/fed.sqlite"}
     settings = FederationSettings.model_validate({"store": store, "clusters": {"north": cluster}})

@@ -1,4 +1,4 @@
-"""People known to an identity provider at a federation: who they are, there and at each cluster."""
+"""Users of an identity provider at a federation: their names at the federation and at each cluster."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,26 +27,28 @@ def provider() -> Iterator[Any]:
         yield made
 
 
-def settings_of(desk: FederationHarness, provider: Any, **more: Any) -> FederationSettings:
-    """The desk's, where the provider answers for the realm org; tokens say whom people are in the south."""
-    plain = settings(desk.path).model_dump(exclude_unset=True)
+def provider_settings(harness: FederationHarness, provider: Any, **more: Any) -> FederationSettings:
+    """Settings with a provider for the realm org; tokens name the users in the south."""
+    plain = settings(harness.path).model_dump(exclude_unset=True)
     plain["clusters"]["south"] |= {"claim": "hpc.south", "users": {"eve@org": "", "dan@org": "dan7"}}
     about = {"issuer": provider.url, "client_id": "schedd", "realm": "org", "grants": GRANTS}
     return FederationSettings.model_validate({**plain, "oidc": {**about, **more}})
 
 
 @pytest.fixture
-def hall(desk: FederationHarness, provider: Any) -> FederationHarness:
-    """A desk that knows the provider, whose clusters answer."""
-    furnish(desk, settings_of(desk, provider))
-    return desk
+def provider_harness(harness: FederationHarness, provider: Any) -> FederationHarness:
+    """Harness with a provider and reachable clusters."""
+    furnish(harness, provider_settings(harness, provider))
+    return harness
 
 
-def furnish(desk: FederationHarness, chosen: FederationSettings) -> None:
+def furnish(harness: FederationHarness, chosen: FederationSettings) -> None:
     assert chosen.oidc is not None
-    desk.app.state.federation_users = persons.FederationUsers(chosen, chosen.oidc, clock=lambda: issuer.NOW)
-    desk.log.close()
-    desk.begin(chosen)
+    harness.app.state.federation_users = persons.FederationUsers(
+        chosen, chosen.oidc, clock=lambda: issuer.NOW
+    )
+    harness.log.close()
+    harness.begin(chosen)
 
 
 def token(provider: Any, name: str = "ann", south: Any = None, **claims: Any) -> str:
@@ -54,33 +56,34 @@ def token(provider: Any, name: str = "ann", south: Any = None, **claims: Any) ->
     return str(provider.token(**said, **({"hpc": {"south": south}} if south is not None else {})))
 
 
-def client(desk: FederationHarness, shown: str) -> TestClient:
-    return TestClient(desk.app, headers={"Authorization": f"Bearer {shown}"})
+def client(harness: FederationHarness, shown: str) -> TestClient:
+    return TestClient(harness.app, headers={"Authorization": f"Bearer {shown}"})
 
 
-def wanted(desk: FederationHarness, cluster: str) -> list[str]:
-    """In whose names a cluster's plan is asked."""
-    return sorted({one.user for one in desk.federation.due_questions(cluster)})
+def questioned_users(harness: FederationHarness, cluster: str) -> list[str]:
+    """Return the user names in the questions to a cluster's plan."""
+    return sorted({one.user for one in harness.federation.due_questions(cluster)})
 
 
-def test_a_job_is_the_users_whom_the_token_names_at_each_cluster(
-    hall: FederationHarness, provider: Any
-) -> None:
-    row = client(hall, token(provider, south="a.smith")).post(HERE, json=JOB).json()
+def test_job_runs_under_user_names_from_the_token(provider_harness: FederationHarness, provider: Any) -> None:
+    row = client(provider_harness, token(provider, south="a.smith")).post(HERE, json=JOB).json()
     assert row["owner"] == "ann@org"
-    assert (wanted(hall, "north"), wanted(hall, "south")) == (["ann"], ["a.smith"])
-    hall.report("north", 900)
-    hall.report("south", 500)
-    (action,) = hall.federation.pending_actions("south")
+    assert (questioned_users(provider_harness, "north"), questioned_users(provider_harness, "south")) == (
+        ["ann"],
+        ["a.smith"],
+    )
+    provider_harness.report("north", 900)
+    provider_harness.report("south", 500)
+    (action,) = provider_harness.federation.pending_actions("south")
     assert action.body is not None
     assert action.body["user"] == "a.smith"
     assert "users" not in action.body
-    # It is known after a new beginning, and the same person by the token file is the same owner.
-    chosen = hall.federation.settings
-    hall.log.close()
-    hall.begin(chosen)
-    assert hall.federation.cluster_users("ann@org") == {"north": "ann", "south": "a.smith"}
-    assert hall.client("ann@org").get(f"{HERE}/{row['id']}").json()["owner"] == "ann@org"
+    # The name survives a restart, and the token file refers to the same user.
+    chosen = provider_harness.federation.settings
+    provider_harness.log.close()
+    provider_harness.begin(chosen)
+    assert provider_harness.federation.cluster_users("ann@org") == {"north": "ann", "south": "a.smith"}
+    assert provider_harness.client("ann@org").get(f"{HERE}/{row['id']}").json()["owner"] == "ann@org"
 
 
 @pytest.mark.parametrize(
@@ -98,65 +101,73 @@ def test_a_job_is_the_users_whom_the_token_names_at_each_cluster(
         ("dan", "dan8", {"north": "dan", "south": "dan7"}),  # the table goes before the claim
     ],
 )
-def test_a_claim_that_is_no_name_makes_nobody_and_the_table_goes_first(
-    hall: FederationHarness, provider: Any, name: str, south: Any, users: dict[str, str]
+def test_invalid_claim_gives_no_user_and_the_table_overrides(
+    provider_harness: FederationHarness, provider: Any, name: str, south: Any, users: dict[str, str]
 ) -> None:
-    assert client(hall, token(provider, name, south)).post(HERE, json=JOB).status_code == 201
-    assert hall.federation.cluster_users(f"{name}@org") == users
-    hall.report("north", 500)
-    hall.report("south", 900)
-    found = client(hall, token(provider, name, south)).post(
+    assert client(provider_harness, token(provider, name, south)).post(HERE, json=JOB).status_code == 201
+    assert provider_harness.federation.cluster_users(f"{name}@org") == users
+    provider_harness.report("north", 500)
+    provider_harness.report("south", 900)
+    found = client(provider_harness, token(provider, name, south)).post(
         "/v1/federation/what-if", json={"request": "nodes=1"}
     )
     why = {row["cluster"]: row["why"] for row in found.json()["clusters"]}
     assert ("has no user there" in why["south"]) == ("south" not in users)
 
 
-def test_the_newest_token_counts_for_jobs_that_wait_too(hall: FederationHarness, provider: Any) -> None:
-    client(hall, token(provider, south="old")).post(HERE, json=JOB)
-    assert wanted(hall, "south") == ["old"]
-    client(hall, token(provider, south="new")).post(HERE, json={**JOB, "key": "k2"})
-    assert "new" in wanted(hall, "south")
-    hall.report("north", 900)
-    hall.report("south", 500)
-    assert [one.body["user"] for one in hall.federation.pending_actions("south") if one.body] == [
+def test_newest_token_applies_to_waiting_jobs(provider_harness: FederationHarness, provider: Any) -> None:
+    client(provider_harness, token(provider, south="old")).post(HERE, json=JOB)
+    assert questioned_users(provider_harness, "south") == ["old"]
+    client(provider_harness, token(provider, south="new")).post(HERE, json={**JOB, "key": "k2"})
+    assert "new" in questioned_users(provider_harness, "south")
+    provider_harness.report("north", 900)
+    provider_harness.report("south", 500)
+    assert [one.body["user"] for one in provider_harness.federation.pending_actions("south") if one.body] == [
         "new",
         "new",
     ]
-    # What an admin submits in her name says nothing of who she is.
-    hall.client("root").post(HERE, json={**JOB, "key": "k3", "owner": "ann@org"})
-    assert hall.federation.cluster_users("ann@org")["south"] == "new"
+    # A submission by an admin in her name does not change her user names.
+    provider_harness.client("root").post(HERE, json={**JOB, "key": "k3", "owner": "ann@org"})
+    assert provider_harness.federation.cluster_users("ann@org")["south"] == "new"
 
 
-def test_a_group_is_the_users_whom_the_token_names(hall: FederationHarness, provider: Any) -> None:
+def test_coallocation_runs_under_user_names_from_the_token(
+    provider_harness: FederationHarness, provider: Any
+) -> None:
     part = {"request": "nodes=1:ppn=4,walltime=100", "script": "sleep 1"}
-    ann = client(hall, token(provider, south="a.smith"))
+    ann = client(provider_harness, token(provider, south="a.smith"))
     made = ann.post("/v1/federation/coallocations", json={"parts": [part, part]})
     assert (made.status_code, made.json()["owner"]) == (201, "ann@org")
-    assert hall.federation.cluster_users("ann@org") == {"north": "ann", "south": "a.smith"}
+    assert provider_harness.federation.cluster_users("ann@org") == {"north": "ann", "south": "a.smith"}
 
 
-def test_a_booking_is_the_users_whom_the_token_names(
-    hall: FederationHarness, provider: Any, monkeypatch: pytest.MonkeyPatch
+def test_booking_uses_user_names_from_the_token(
+    provider_harness: FederationHarness, provider: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("schedd.api.federated_bookings._OUTCOME_MARGIN_S", -30)  # nobody looks after it here
+    monkeypatch.setattr(
+        "schedd.api.federated_bookings._OUTCOME_MARGIN_S", -30
+    )  # no worker serves the booking here
     shown = token(provider, south="a.smith")
-    asked = {"request": "nodes=1:ppn=4", "duration": 600, "deadline": hall.now + 9_000}
-    made = client(hall, shown).put("/v1/federation/bookings/exam", json=asked)
+    asked = {"request": "nodes=1:ppn=4", "duration": 600, "deadline": provider_harness.now + 9_000}
+    made = client(provider_harness, shown).put("/v1/federation/bookings/exam", json=asked)
     assert (made.status_code, made.json()["owner"]) == (202, "ann@org")
-    assert hall.federation.cluster_users("ann@org") == {"north": "ann", "south": "a.smith"}
+    assert provider_harness.federation.cluster_users("ann@org") == {"north": "ann", "south": "a.smith"}
 
 
-def test_what_somebody_may_is_by_grants_and_nobody_without_one_is_let_in(
-    hall: FederationHarness, provider: Any
-) -> None:
-    job = client(hall, token(provider)).post(HERE, json=JOB).json()["id"]
+def test_grants_determine_roles(provider_harness: FederationHarness, provider: Any) -> None:
+    job = client(provider_harness, token(provider)).post(HERE, json=JOB).json()["id"]
     for name, groups, status in (("bob", ["hpc"], 404), ("carol", [], 200), ("olga", ["hpc", "ops"], 200)):
-        found = client(hall, token(provider, name, groups=groups)).get(f"{HERE}/{job}")
+        found = client(provider_harness, token(provider, name, groups=groups)).get(f"{HERE}/{job}")
         assert found.status_code == status, name
-    assert client(hall, token(provider, "carol", groups=[])).delete(f"{HERE}/{job}").status_code == 403
-    assert client(hall, token(provider, "olga", groups=["ops"])).delete(f"{HERE}/{job}").status_code == 200
-    out = client(hall, token(provider, "ann", groups=["physics"])).get(HERE)
+    assert (
+        client(provider_harness, token(provider, "carol", groups=[])).delete(f"{HERE}/{job}").status_code
+        == 403
+    )
+    assert (
+        client(provider_harness, token(provider, "olga", groups=["ops"])).delete(f"{HERE}/{job}").status_code
+        == 200
+    )
+    out = client(provider_harness, token(provider, "ann", groups=["physics"])).get(HERE)
     assert (out.status_code, "no grant" in out.text) == (401, True)
 
 
@@ -171,39 +182,39 @@ def test_what_somebody_may_is_by_grants_and_nobody_without_one_is_let_in(
         ({"preferred_username": "ann@else"}, "a name without @"),
     ],
 )
-def test_a_token_that_does_not_count_is_refused_with_why(
-    hall: FederationHarness, provider: Any, claims: dict[str, Any], words: str
+def test_invalid_token_is_refused_with_a_reason(
+    provider_harness: FederationHarness, provider: Any, claims: dict[str, Any], words: str
 ) -> None:
-    answer = client(hall, token(provider, **claims) if "key" not in claims else provider.token(**claims)).get(
-        HERE
-    )
+    answer = client(
+        provider_harness, token(provider, **claims) if "key" not in claims else provider.token(**claims)
+    ).get(HERE)
     assert answer.status_code == 401
     assert words in answer.json()["detail"]
 
 
-def test_without_a_realm_the_claim_says_it(desk: FederationHarness, provider: Any) -> None:
-    furnish(desk, settings_of(desk, provider, realm=""))
-    made = client(desk, token(provider, "ann@org")).post(HERE, json=JOB)
+def test_claim_contains_the_realm_without_a_setting(harness: FederationHarness, provider: Any) -> None:
+    furnish(harness, provider_settings(harness, provider, realm=""))
+    made = client(harness, token(provider, "ann@org")).post(HERE, json=JOB)
     assert made.json()["owner"] == "ann@org"
     for wrong in ("ann", "ann@org@org", "ann@"):
-        assert client(desk, token(provider, wrong)).get(HERE).status_code == 401
+        assert client(harness, token(provider, wrong)).get(HERE).status_code == 401
 
 
-def test_a_provider_that_cannot_be_asked_is_said_so_and_tokens_of_the_file_count(
-    hall: FederationHarness, provider: Any
+def test_unreachable_provider_leaves_file_tokens_valid(
+    provider_harness: FederationHarness, provider: Any
 ) -> None:
     provider.down = True
     try:
-        furnish(hall, hall.federation.settings)  # one that has no keys yet
-        answer = client(hall, token(provider)).get(HERE)
+        furnish(provider_harness, provider_harness.federation.settings)  # no keys yet
+        answer = client(provider_harness, token(provider)).get(HERE)
     finally:
         provider.down = False
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "10")
-    assert hall.client("ann@org").get(HERE).status_code == 200
+    assert provider_harness.client("ann@org").get(HERE).status_code == 200
 
 
-def test_a_federation_without_a_provider_takes_no_such_token(desk: FederationHarness, provider: Any) -> None:
-    assert client(desk, token(provider)).get(HERE).status_code == 401
+def test_id_tokens_need_a_provider(harness: FederationHarness, provider: Any) -> None:
+    assert client(harness, token(provider)).get(HERE).status_code == 401
 
 
 GOOD = """
@@ -233,7 +244,7 @@ claim = "hpc.north"
         (GOOD.replace("realm", "relm"), "oidc.relm: no such setting"),
     ],
 )
-def test_what_is_wrong_in_the_settings_is_said(tmp_path: Path, text: str, words: str) -> None:
+def test_invalid_provider_settings_are_explained(tmp_path: Path, text: str, words: str) -> None:
     file = tmp_path / "federation.toml"
     file.write_text(text)
     with pytest.raises(FederationSettingsError) as error:
@@ -241,9 +252,7 @@ def test_what_is_wrong_in_the_settings_is_said(tmp_path: Path, text: str, words:
     assert words in str(error.value)
 
 
-def test_the_check_of_the_command_reads_the_certificates(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_check_option_reads_certificates(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "token").write_text("a-token\n")
     file = tmp_path / "federation.toml"
     good = GOOD.replace("/etc/schedd/north.token", str(tmp_path / "token"))
@@ -255,7 +264,7 @@ def test_the_check_of_the_command_reads_the_certificates(
     assert "oidc.ca_file" in capsys.readouterr().err
 
 
-def test_a_claim_counts_only_where_the_cluster_names_one(tmp_path: Path) -> None:
+def test_claim_applies_only_to_clusters_with_a_claim_setting(tmp_path: Path) -> None:
     plain = {"url": "http://x", "token_file": str(tmp_path), "realms": ["org"]}
     assert ClusterSettings.model_validate(plain).user("ann@org", "mallory") == "ann"
     named = ClusterSettings.model_validate({**plain, "claim": "north", "realms": []})

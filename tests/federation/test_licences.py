@@ -1,4 +1,4 @@
-"""Licences shared by clusters: no copy is used twice, whatever is cut, late, lost or killed."""
+"""Licences shared by clusters: no copy is used twice despite cuts, delays, losses and kills."""
 
 import random
 from collections.abc import Iterator
@@ -27,16 +27,12 @@ COPIES = 10
         (-2, {"a": 3}, {"a": 0}),
     ],
 )
-def test_copies_are_shared_by_what_is_wanted(
-    copies: int, wanted: dict[str, int], found: dict[str, int]
-) -> None:
+def test_licence_copies_follow_demand(copies: int, wanted: dict[str, int], found: dict[str, int]) -> None:
     assert share_copies(copies, wanted) == found
 
 
 @given(st.integers(0, 50), st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 40), min_size=1))
-def test_all_copies_are_shared_and_nobody_has_too_many_while_others_want(
-    copies: int, wanted: dict[str, int]
-) -> None:
+def test_sharing_is_max_min_fair(copies: int, wanted: dict[str, int]) -> None:
     found = share_copies(copies, wanted)
     assert sum(found.values()) == copies
     if sum(wanted.values()) >= copies:
@@ -46,7 +42,7 @@ def test_all_copies_are_shared_and_nobody_has_too_many_while_others_want(
 
 
 @dataclass
-class Site:
+class LicenceSite:
     """A cluster: starts jobs while it counts on free copies, and takes no lease that comes late."""
 
     chance: random.Random
@@ -68,15 +64,13 @@ class Site:
             case _:
                 pass
 
-    def take(self, grant: LicenceGrant) -> LicenceUse:
+    def handle_grant(self, grant: LicenceGrant) -> LicenceUse:
         if grant.number > self.number:
             self.copies, self.number = grant.copies, grant.number
         return LicenceUse(self.copies, self.number, self.held, self.wanted)
 
 
-class Lender:
-    """A log, and what is made of it."""
-
+class LicenceLender:
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
         self.log: list[str] = []
@@ -90,60 +84,60 @@ class Lender:
             assert isinstance(event, LicenceLeased)
             self.licences.apply(event)
 
-    def keep(self, events: list[LicenceLeased]) -> None:
+    def commit(self, events: list[LicenceLeased]) -> None:
         for event in events:
             self.log.append(encode(event))
             self.licences.apply(event)
 
-    def ask(self, name: str, sites: dict[str, Site]) -> None:
+    def exchange(self, name: str, sites: dict[str, LicenceSite]) -> None:
         """One round with a cluster; requests come late or not at all, answers are lost."""
         site = sites[name]
         reachable = [one for one in NAMES if not sites[one].cut]
         for grant in list(self.licences.pending_grants(name, reachable, 0)):
             if grant.raised is not None:
-                self.keep([grant.raised])
+                self.commit([grant.raised])
             if site.cut or (self.lossy and self.chance.random() < 0.1):
                 site.late.append(grant)  # it may yet come
                 self.licences.forget_answers(name)
                 return
-            lent = site.take(grant)
+            lent = site.handle_grant(grant)
             if self.lossy and self.chance.random() < 0.1:
                 self.licences.forget_answers(name)
                 return
-            self.keep(self.licences.apply_answer(grant, lent, 0))
+            self.commit(self.licences.apply_answer(grant, lent, 0))
 
 
-def used(sites: dict[str, Site]) -> Iterator[int]:
+def used(sites: dict[str, LicenceSite]) -> Iterator[int]:
     for site in sites.values():
         yield max(site.copies, site.held)
 
 
 @given(st.integers(0, 1 << 32))
 @settings(max_examples=150)
-def test_no_copy_is_used_twice(seed: int) -> None:
+def test_no_licence_copy_is_used_twice(seed: int) -> None:
     chance = random.Random(seed)
-    sites = {name: Site(chance) for name in NAMES}
-    lender = Lender(chance)
+    sites = {name: LicenceSite(chance) for name in NAMES}
+    lender = LicenceLender(chance)
     for _ in range(400):
         site = chance.choice(list(sites.values()))
         if chance.random() < 0.05:
             site.cut = not site.cut
         if site.late and chance.random() < 0.2:
-            site.take(site.late.pop(chance.randrange(len(site.late))))
+            site.handle_grant(site.late.pop(chance.randrange(len(site.late))))
         if chance.random() < 0.03:
             lender.kill()
-        lender.ask(chance.choice(NAMES), sites)
+        lender.exchange(chance.choice(NAMES), sites)
         for one in sites.values():
             one.live()
         assert sum(used(sites)) <= COPIES, sites
-    # All is well again: nobody waits while copies lie about.
+    # After all faults end, no demand waits while copies are free.
     for one in sites.values():
         one.cut = False
         one.wanted = 20
     lender.lossy = False
     for _ in range(12):
         for name in NAMES:
-            lender.ask(name, sites)
+            lender.exchange(name, sites)
     assert sum(used(sites)) == COPIES
 
 
@@ -159,49 +153,49 @@ def grant(licences: LicencePools, cluster: str, reachable: str = "abc") -> Licen
     return found
 
 
-def tell(licences: LicencePools, cluster: str, lent: LicenceUse) -> list[LicenceLeased]:
+def answer_grant(licences: LicencePools, cluster: str, lent: LicenceUse) -> list[LicenceLeased]:
     events = licences.apply_answer(LicenceGrant("l", cluster, lent.copies, lent.number), lent, 0)
     for event in events:
         licences.apply(event)
     return events
 
 
-def test_nothing_is_lent_before_every_cluster_was_heard() -> None:
+def test_nothing_is_leased_before_all_clusters_answered() -> None:
     licences = lender()
     assert grant(licences, "a") == LicenceGrant("l", "a", 0, 0)  # it only looks
-    tell(licences, "a", LicenceUse(0, 0, 0, 5))
-    tell(licences, "b", LicenceUse(0, 0, 0, 0))
+    answer_grant(licences, "a", LicenceUse(0, 0, 0, 5))
+    answer_grant(licences, "b", LicenceUse(0, 0, 0, 0))
     assert grant(licences, "a").raised is None
-    tell(licences, "c", LicenceUse(4, 9, 0, 0))  # it has some, of an earlier log
+    answer_grant(licences, "c", LicenceUse(4, 9, 0, 0))  # it has some, of an earlier log
     assert licences.free_copies("l") == 6
     raised = grant(licences, "a").raised
     assert raised is not None
     assert raised.copies <= 6
 
 
-def test_a_cluster_that_is_cut_off_keeps_what_it_has() -> None:
+def test_unreachable_cluster_keeps_its_licences() -> None:
     licences = lender(a=4, b=6, c=0)
-    tell(licences, "a", LicenceUse(4, 1, 4, 9))
-    tell(licences, "c", LicenceUse(0, 1, 0, 9))
+    answer_grant(licences, "a", LicenceUse(4, 1, 4, 9))
+    answer_grant(licences, "c", LicenceUse(0, 1, 0, 9))
     assert licences.free_copies("l") == 0
     assert grant(licences, "a", "ac").copies == 2  # they share the four that b does not have
     assert grant(licences, "c", "ac").raised is None
-    events = tell(licences, "a", LicenceUse(2, 2, 4, 9))  # its jobs still hold four
+    events = answer_grant(licences, "a", LicenceUse(2, 2, 4, 9))  # its jobs still hold four
     assert events == [] or events[0].copies == 4
     assert licences.free_copies("l") == 0
-    tell(licences, "a", LicenceUse(2, 2, 2, 9))
+    answer_grant(licences, "a", LicenceUse(2, 2, 2, 9))
     raised = grant(licences, "c", "ac").raised
     assert raised is not None
     assert raised.copies == 2
 
 
-def test_a_cluster_that_takes_no_licence_is_left_alone() -> None:
+def test_refusing_cluster_gets_no_grants() -> None:
     licences = lender(a=0, b=0)
     for event in licences.apply_refusal(LicenceGrant("l", "c", 0, 0), "not here", 0):
         licences.apply(event)
     assert licences.pending_grants("c", "abc", 0) == []
-    tell(licences, "a", LicenceUse(0, 1, 0, 3))
-    tell(licences, "b", LicenceUse(0, 1, 0, 0))
+    answer_grant(licences, "a", LicenceUse(0, 1, 0, 3))
+    answer_grant(licences, "b", LicenceUse(0, 1, 0, 0))
     assert grant(licences, "a").copies == 7
     again = LicencePools({"l": COPIES}, NAMES)
     for event in licences.lease_events(0):

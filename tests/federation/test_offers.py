@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from schedd.federation.bags.offers import ClusterOffer, SharingRule, split_tasks
 
 
-def test_the_example_of_the_text_ends_at_100_and_not_at_200() -> None:
+def test_thesis_example_ends_at_100_and_not_at_200() -> None:
     """Taking the largest offer that meets the deadline first would end at 200."""
     offers = [
         ClusterOffer("1", 256, 40),
@@ -22,7 +22,7 @@ def test_the_example_of_the_text_ends_at_100_and_not_at_200() -> None:
     assert (split.shares, split.end, split.met) == ({"2": 128, "3": 64, "1": 320}, 100, False)
 
 
-def test_nobody_gets_more_than_he_offered() -> None:
+def test_shares_never_exceed_offers() -> None:
     """As printed, the last of a group takes the rest: 194 of an offer of 100."""
     offers = [ClusterOffer(name, 100, 40) for name in "abc"]
     split = split_tasks(offers, 297, 40, SharingRule.POWER, {"a": 98, "b": 1, "c": 1})
@@ -32,7 +32,7 @@ def test_nobody_gets_more_than_he_offered() -> None:
     assert split.shares["a"] == 100
 
 
-def test_shares_sum_up_to_the_tasks() -> None:
+def test_shares_add_up_to_the_tasks() -> None:
     """As printed they sum up to 513."""
     offers = [
         ClusterOffer("a", 400, 40),
@@ -47,27 +47,27 @@ def test_shares_sum_up_to_the_tasks() -> None:
     assert split.shares["b"] > split.shares["c"]
 
 
-def test_a_provider_with_less_work_waiting_gets_more() -> None:
+def test_cluster_with_less_waiting_work_gets_more() -> None:
     offers = [ClusterOffer("a", 100, 40), ClusterOffer("b", 100, 40)]
     split = split_tasks(offers, 100, 40, SharingRule.LOAD, {"a": 10, "b": 10}, {"a": 3, "b": 0})
     assert split is not None
     assert split.shares == {"a": 20, "b": 80}
 
 
-def test_without_balance_as_few_as_can_be() -> None:
+def test_default_rule_uses_fewest_clusters() -> None:
     offers = [ClusterOffer("a", 300, 40), ClusterOffer("b", 300, 30), ClusterOffer("c", 500, 40)]
     split = split_tasks(offers, 500, 40)
     assert split is not None
     assert split.shares == {"c": 500}
 
 
-def test_offers_that_are_too_small_together_make_no_split() -> None:
+def test_insufficient_offers_make_no_split() -> None:
     assert split_tasks([ClusterOffer("a", 3, 40), ClusterOffer("a", 5, 90)], 6, 40) is None
     assert split_tasks([], 1, 40) is None
 
 
 @pytest.mark.parametrize(("balance", "name"), [(SharingRule.POWER, "power"), (SharingRule.LOAD, "power")])
-def test_what_a_balance_needs_and_is_not_disclosed_is_named(balance: SharingRule, name: str) -> None:
+def test_sharing_rule_names_missing_data(balance: SharingRule, name: str) -> None:
     with pytest.raises(ValueError, match=f"needs the {name} of every provider"):
         split_tasks([ClusterOffer("a", 3, 40)], 3, 40, balance)
     with pytest.raises(ValueError, match="0 tasks"):
@@ -81,7 +81,7 @@ _OFFERS = st.lists(
 
 
 @given(_OFFERS, st.integers(1, 600), st.sampled_from([5, 20, 40]), st.sampled_from(list(SharingRule)))
-def test_every_split_is_exact_within_the_offers_and_as_early_as_can_be(
+def test_every_split_is_exact_feasible_and_earliest(
     offers: list[ClusterOffer], tasks: int, deadline: int, balance: SharingRule
 ) -> None:
     numbers = {name: float(number) for number, name in enumerate("abcd", 1)}

@@ -1,4 +1,4 @@
-"""A job that asks for what nobody asked before: who is asked, and when it is decided."""
+"""Queries for a new kind of job: the selected clusters and the time of the decision."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,7 +39,7 @@ def question(queue: str = "", user: str = "ann", **resources: str) -> PlanQuesti
         ({"select": "1:ncpus=2:mem=1gb"}, {"select": "4:ncpus=2:mem=2gb"}),
     ],
 )
-def test_who_asks_for_no_more_of_anything_is_no_larger(small: dict[str, str], large: dict[str, str]) -> None:
+def test_request_with_no_larger_amounts_is_no_larger(small: dict[str, str], large: dict[str, str]) -> None:
     one, other = request_size(question(**small)), request_size(question(**large))
     assert is_no_larger(one, other)
     assert is_no_larger(one, one)
@@ -59,7 +59,7 @@ def test_who_asks_for_no_more_of_anything_is_no_larger(small: dict[str, str], la
         ({"nodes": "1", "matlab": "1"}, {"nodes": "1", "matlab": "2"}),
     ],
 )
-def test_others_cannot_be_compared(one: dict[str, str], other: dict[str, str]) -> None:
+def test_other_requests_are_incomparable(one: dict[str, str], other: dict[str, str]) -> None:
     sizes = request_size(question(**one)), request_size(question(**other))
     assert not is_no_larger(*sizes)
     assert not is_no_larger(*reversed(sizes))
@@ -75,7 +75,7 @@ def answered(plan_offers: PlanOffers, one: PlanQuestion, start: int | None, now:
     plan_offers.store_answers({one: (PlanOffer(start, None if start is None else start + 60), 1)}, now)
 
 
-def test_a_plan_starts_no_larger_job_before_a_smaller_one() -> None:
+def test_larger_job_never_starts_before_a_smaller_equal_job() -> None:
     plan_offers = PlanOffers(2.0, 60.0)
     new = question(nodes="3")
     assert plan_offers.start_bound(new, 0) is None
@@ -90,7 +90,7 @@ def test_a_plan_starts_no_larger_job_before_a_smaller_one() -> None:
     assert not plan_offers.is_pending(new)
 
 
-def test_bounds_that_nobody_asks_for_are_forgotten() -> None:
+def test_unused_bounds_are_dropped() -> None:
     plan_offers = PlanOffers(2.0, 60.0)
     answered(plan_offers, question(nodes="1"), 100, 0)
     assert plan_offers.start_bound(question(nodes="2"), 0) == 100
@@ -99,7 +99,7 @@ def test_bounds_that_nobody_asks_for_are_forgotten() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(1, 9), st.integers(0, 9)), max_size=8), st.integers(1, 9))
-def test_a_bound_is_never_above_what_such_a_plan_says(room: list[tuple[int, int]], nodes: int) -> None:
+def test_bound_never_exceeds_the_real_start(room: list[tuple[int, int]], nodes: int) -> None:
     free = {start: count for count, start in room} | {10: 9}
 
     def start(wanted: int) -> int:
@@ -114,7 +114,7 @@ def test_a_bound_is_never_above_what_such_a_plan_says(room: list[tuple[int, int]
 
 @given(st.data())
 @settings(max_examples=30, deadline=None)
-def test_the_plans_of_real_engines_start_no_larger_job_before_a_smaller_one(data: st.DataObject) -> None:
+def test_real_engines_start_no_larger_job_before_a_smaller_equal_job(data: st.DataObject) -> None:
     nodes = tuple(NodeFacts(name=f"n{i}", cpus=4, properties=("fast",) if i % 2 else ()) for i in range(4))
     place = Place(ClusterSpec("a", nodes), "conservative", START, {}, NONE)
 
@@ -139,12 +139,12 @@ def test_the_plans_of_real_engines_start_no_larger_job_before_a_smaller_one(data
                 assert first[0] <= second[0], (one, other)
 
 
-# ---- who is asked ----------------------------------------------------------------------------------------
+# ---- selection of clusters ---------------------------------------------------------------------------------
 
 NAMES = [f"c{number:02}" for number in range(30)]
 
 
-class Hall:
+class ThirtyClusterFederation:
     """Federation over thirty reachable clusters; cluster n starts one-node jobs ``n * 100`` seconds from
     now.
     """
@@ -158,13 +158,13 @@ class Hall:
         self.federation = FederationState(
             FederationSettings.model_validate(chosen), self.log, dict.fromkeys(NAMES, "x"), lambda: self.now
         )
-        self.look(*NAMES)
+        self.poll(*NAMES)
         assert self.submit("1").attempts == ()
         for number, name in enumerate(NAMES):
             self.answer(name, 100 * number)
         assert self.chosen("1") == "c00" or self.federation.settings.routing.policy == "random"
 
-    def look(self, *names: str) -> None:
+    def poll(self, *names: str) -> None:
         for name in names:
             self.federation.apply_report(name, ClusterReport(transfers={}, generation=1))
 
@@ -173,8 +173,8 @@ class Hall:
         job = {"script": "x", "resources": asks, "attributes": {}, "variables": {}, "queues": {}}
         return self.federation.submit("ann@org", {**job, "cpu_seconds": 0, "walltime": walltime})
 
-    def asked(self) -> list[str]:
-        """Who has something to answer that was never answered."""
+    def pending_clusters(self) -> list[str]:
+        """Return the clusters with unanswered questions."""
         return [name for name in NAMES if self.federation.due_questions(name)]
 
     def answer(self, name: str, after: int | None, length: int = 60) -> None:
@@ -188,67 +188,67 @@ class Hall:
 
 
 @pytest.fixture
-def hall(tmp_path: Path) -> Iterator[Hall]:
-    made = Hall(tmp_path)
+def fleet(tmp_path: Path) -> Iterator[ThirtyClusterFederation]:
+    made = ThirtyClusterFederation(tmp_path)
     yield made
     made.log.close()
 
 
-def test_those_that_can_be_best_are_asked_and_it_is_decided_when_no_other_can(hall: Hall) -> None:
-    job = hall.submit("2").id
-    assert hall.asked() == NAMES[:8]
+def test_promising_clusters_suffice_for_a_decision(fleet: ThirtyClusterFederation) -> None:
+    job = fleet.submit("2").id
+    assert fleet.pending_clusters() == NAMES[:8]
     for name in NAMES[:3]:
-        hall.answer(name, 1_000)
-    assert hall.chosen(job) == "", "the fourth may start it in 300 s"
-    hall.answer("c03", 350)
-    assert hall.chosen(job) == "c03", "no other starts it before 400 s"
-    assert hall.asked() == NAMES[4:8]
+        fleet.answer(name, 1_000)
+    assert fleet.chosen(job) == "", "the fourth may start it in 300 s"
+    fleet.answer("c03", 350)
+    assert fleet.chosen(job) == "c03", "no other starts it before 400 s"
+    assert fleet.pending_clusters() == NAMES[4:8]
 
 
-def test_the_next_are_asked_when_the_first_are_no_better(hall: Hall) -> None:
-    job = hall.submit("2").id
+def test_next_batch_is_queried_if_the_first_is_no_better(fleet: ThirtyClusterFederation) -> None:
+    job = fleet.submit("2").id
     for name in NAMES[:4]:
-        hall.answer(name, 9_000)
-    assert hall.asked() == NAMES[4:16]
+        fleet.answer(name, 9_000)
+    assert fleet.pending_clusters() == NAMES[4:16]
     for name in NAMES[4:16]:
-        hall.answer(name, 9_000 if name != "c10" else 1_650)
-    assert hall.asked()[0] == "c16"
-    assert hall.chosen(job) == "", "the sixteenth may start it in 1,600 s"
-    hall.answer("c16", None)
-    assert hall.chosen(job) == "c10"
+        fleet.answer(name, 9_000 if name != "c10" else 1_650)
+    assert fleet.pending_clusters()[0] == "c16"
+    assert fleet.chosen(job) == "", "the sixteenth may start it in 1,600 s"
+    fleet.answer("c16", None)
+    assert fleet.chosen(job) == "c10"
 
 
-def test_the_next_such_job_is_decided_at_once(hall: Hall) -> None:
-    hall.submit("2")
+def test_equal_job_is_decided_immediately(fleet: ThirtyClusterFederation) -> None:
+    fleet.submit("2")
     for name in NAMES[:4]:
-        hall.answer(name, 310)
-    again = hall.submit("2")
+        fleet.answer(name, 310)
+    again = fleet.submit("2")
     assert again.attempts
     assert again.attempts[0].cluster in NAMES[:4]
 
 
-def test_one_that_hangs_holds_up_a_job_for_a_moment_alone(hall: Hall) -> None:
-    job = hall.submit("2").id
-    hall.answer("c01", 2_750)
+def test_hanging_cluster_delays_a_job_briefly(fleet: ThirtyClusterFederation) -> None:
+    job = fleet.submit("2").id
+    fleet.answer("c01", 2_750)
     for count in (16, 24, 30):
-        hall.now += 2
-        hall.look("c05")
-        assert hall.asked() == [name for name in NAMES[:count] if name != "c01"]
+        fleet.now += 2
+        fleet.poll("c05")
+        assert fleet.pending_clusters() == [name for name in NAMES[:count] if name != "c01"]
     for name in NAMES[1:]:
-        hall.answer(name, 9_000)
-    assert hall.chosen(job) == "", "the first has not said anything"
-    hall.now += 31
-    hall.look("c05")
-    assert hall.chosen(job) == "c01"
+        fleet.answer(name, 9_000)
+    assert fleet.chosen(job) == "", "the first has not said anything"
+    fleet.now += 31
+    fleet.poll("c05")
+    assert fleet.chosen(job) == "c01"
 
 
-def test_what_is_like_nothing_that_was_asked_goes_to_all(hall: Hall) -> None:
-    hall.submit("1:fast")
-    assert hall.asked() == NAMES
+def test_incomparable_job_queries_all_clusters(fleet: ThirtyClusterFederation) -> None:
+    fleet.submit("1:fast")
+    assert fleet.pending_clusters() == NAMES
 
 
-def test_policies_that_do_not_go_by_the_plans_hear_all(tmp_path: Path) -> None:
-    hall = Hall(tmp_path, routing={"policy": "random"})
-    hall.submit("2")
-    assert hall.asked() == NAMES
-    hall.log.close()
+def test_policies_without_plans_query_all_clusters(tmp_path: Path) -> None:
+    fleet = ThirtyClusterFederation(tmp_path, routing={"policy": "random"})
+    fleet.submit("2")
+    assert fleet.pending_clusters() == NAMES
+    fleet.log.close()

@@ -22,7 +22,7 @@ def _until(waiting: Callable[[], bool]) -> None:
         time.sleep(0.001)
 
 
-class _Queue:
+class LockQueue:
     """Threads that come one after the other while a turn is held; ``order``: how they had theirs."""
 
     def __init__(self) -> None:
@@ -47,8 +47,8 @@ class _Queue:
             assert not thread.is_alive()
 
 
-def test_a_request_goes_before_looks_that_wait_for_longer() -> None:
-    queue = _Queue()
+def test_request_precedes_older_background_work() -> None:
+    queue = LockQueue()
     with queue.lock.background():
         for number in range(3):
             queue.come(queue.lock.background, f"look {number}")
@@ -59,8 +59,8 @@ def test_a_request_goes_before_looks_that_wait_for_longer() -> None:
     assert queue.order == ["request 0", "request 1", "look 0", "look 1", "look 2"]
 
 
-def test_a_look_waits_for_twenty_requests_at_most() -> None:
-    queue = _Queue()
+def test_background_work_waits_for_at_most_twenty_requests() -> None:
+    queue = LockQueue()
     with queue.lock.request():
         queue.come(queue.lock.background, "look")
         for number in range(25):
@@ -69,7 +69,7 @@ def test_a_look_waits_for_twenty_requests_at_most() -> None:
     assert queue.order.index("look") == 20
 
 
-def test_one_at_a_time_also_where_one_fails() -> None:
+def test_lock_is_exclusive_despite_exceptions() -> None:
     lock, inside, most = PriorityLock(), [0], [0]
 
     def work(kind: Callable[[], AbstractContextManager[None]]) -> None:
@@ -95,16 +95,16 @@ def test_one_at_a_time_also_where_one_fails() -> None:
     assert lock.waiting == (0, 0)
 
 
-def test_a_job_that_comes_does_not_wait_until_all_waiting_ones_were_looked_at(
-    desk: FederationHarness, monkeypatch: pytest.MonkeyPatch
+def test_new_job_does_not_wait_for_the_rebalance(
+    harness: FederationHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kinds = [f"nodes={nodes},walltime=100" for nodes in (1, 2, 3)]
-    ann = desk.client("ann@org")
+    ann = harness.client("ann@org")
     for number, kind in enumerate(kinds):
         ann.post(HERE, json={**JOB, "key": str(number), "request": kind})
     for name, end in (("north", 500), ("south", 900)):
-        desk.report(name, end)
-    released(desk, "north", "1", "2", "3")
+        harness.report(name, end)
+    released(harness, "north", "1", "2", "3")
     order: list[str] = []
     want = PlanOffers.subscribe
 
@@ -115,14 +115,14 @@ def test_a_job_that_comes_does_not_wait_until_all_waiting_ones_were_looked_at(
             order.append(dict(question.resources)["nodes"])
             if len(order) == 1:
                 thread.start()
-                _until(lambda: desk.federation._lock.waiting[0] == 1)
+                _until(lambda: harness.federation._lock.waiting[0] == 1)
         return want(plan_offers, question, now, new=new)
 
     monkeypatch.setattr(PlanOffers, "subscribe", note)
     body = {"resources": {"nodes": "9", "walltime": "100"}, "cpu_seconds": 1, "walltime": 100}
-    thread = threading.Thread(target=desk.federation.submit, args=("ann@org", body), daemon=True)
-    desk.now += 61
-    desk.report("south")
+    thread = threading.Thread(target=harness.federation.submit, args=("ann@org", body), daemon=True)
+    harness.now += 61
+    harness.report("south")
     thread.join(_PATIENCE_S)
     assert not thread.is_alive()
     assert [one for one in order if one != "request"] == ["1", "1", "2", "2", "3", "3"]  # at both clusters

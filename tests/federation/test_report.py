@@ -1,4 +1,4 @@
-"""What became of jobs, groups and bags: the measures of the thesis, and what waits where by priority."""
+"""Report of jobs, co-allocations and bags: the metrics of the thesis, and the backlog by priority."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -26,7 +26,7 @@ from tests.federation.simulated_federation import SimulatedFederation
 
 
 @pytest.fixture
-def region(tmp_path: Path) -> Iterator[SimulatedFederation]:
+def simulation(tmp_path: Path) -> Iterator[SimulatedFederation]:
     made = SimulatedFederation(tmp_path)
     yield made
     made.close()
@@ -44,7 +44,7 @@ def ran(jobs: FederationJobs, name: str, at: int, end: int, cluster: str = "a", 
     jobs.apply(AttemptEnded(**{**step, "time": end}, how="ended", exit_status=0))
 
 
-def test_late_jobs_count_with_their_cpus_and_by_how_much_longer_they_took() -> None:
+def test_late_jobs_count_with_cpus_and_delay() -> None:
     jobs = FederationJobs()
     ran(jobs, "1", 1_000, 1_100, deadline=1_100)
     ran(jobs, "2", 1_000, 1_150, deadline=1_100)
@@ -57,7 +57,7 @@ def test_late_jobs_count_with_their_cpus_and_by_how_much_longer_they_took() -> N
     assert job_figures(()).clusters is None
 
 
-def test_a_bag_counts_as_one_and_its_shares_not_at_all() -> None:
+def test_bag_counts_once_without_its_shares() -> None:
     jobs, bags = FederationJobs(), Bags()
     given: dict[str, Any] = {"resources": {}}
     bags.apply(
@@ -75,7 +75,7 @@ def test_a_bag_counts_as_one_and_its_shares_not_at_all() -> None:
     assert bag_figures([open_one], jobs).ended == 0
 
 
-def test_a_bag_whose_share_was_refused_moved() -> None:
+def test_bag_with_refused_share_counts_as_moved() -> None:
     jobs, bags = FederationJobs(), Bags()
     bags.apply(
         BagSubmitted(
@@ -97,47 +97,49 @@ def test_a_bag_whose_share_was_refused_moved() -> None:
     assert (found.moved, found.clusters, found.deadlines.late) == (1, 1, 0)
 
 
-def test_groups_that_moved_to_one_cluster_and_began_earlier_are_counted(region: SimulatedFederation) -> None:
-    region.busy("a", 1, 1000)
-    region.busy("b", 1, 2000, runtime=100)
-    name = region.submit({}, {}, {"clusters": ["b"]}, overhead=20)
-    region.go(300, 5)
-    region.go(3_000, 20)
-    assert region.group(name).over == "ended"
-    found = coallocation_figures(region.federation.coallocations.by_id.values())
+def test_consolidated_and_earlier_coallocations_are_counted(simulation: SimulatedFederation) -> None:
+    simulation.busy("a", 1, 1000)
+    simulation.busy("b", 1, 2000, runtime=100)
+    name = simulation.submit({}, {}, {"clusters": ["b"]}, overhead=20)
+    simulation.go(300, 5)
+    simulation.go(3_000, 20)
+    assert simulation.group(name).over == "ended"
+    found = coallocation_figures(simulation.federation.coallocations.by_id.values())
     assert (found.ended, found.failed) == (1, 0)
-    assert found.shifts + found.remaps == region.group(name).moves
-    told = region.group(name).promised
+    assert found.shifts + found.remaps == simulation.group(name).moves
+    told = simulation.group(name).promised
     assert told is not None
-    began = min(copy.started for copy in region.group(name).component_jobs if copy.started)
+    began = min(copy.started for copy in simulation.group(name).component_jobs if copy.started)
     assert found.earlier == (began < told[0])
-    assert found.clusters == len({one.cluster for one in region.group(name).component_jobs if one.started})
+    assert found.clusters == len(
+        {one.cluster for one in simulation.group(name).component_jobs if one.started}
+    )
     assert (
-        region.federation.coallocation_operations.gap_searches["asked"]
-        >= region.federation.coallocation_operations.gap_searches["found"]
+        simulation.federation.coallocation_operations.gap_searches["asked"]
+        >= simulation.federation.coallocation_operations.gap_searches["found"]
         >= found.shifts + found.remaps
     )
 
 
-def test_a_shift_into_a_hole_is_told_of(region: SimulatedFederation) -> None:
+def test_shift_into_a_gap_is_reported(simulation: SimulatedFederation) -> None:
     whole = {"nodes": "2:ppn=4"}
-    region.busy("a", 2, 1000, runtime=200)
-    region.submit({**whole, "clusters": ["a"]}, {**whole, "clusters": ["b"]})
-    region.go(5)
-    region.go(1_000, 5)
-    found = coallocation_figures(region.federation.coallocations.by_id.values())
+    simulation.busy("a", 2, 1000, runtime=200)
+    simulation.submit({**whole, "clusters": ["a"]}, {**whole, "clusters": ["b"]})
+    simulation.go(5)
+    simulation.go(1_000, 5)
+    found = coallocation_figures(simulation.federation.coallocations.by_id.values())
     assert (found.ended, found.shifts, found.remaps, found.earlier, found.to_one) == (1, 1, 0, 1, 0)
     assert found.clusters == 2
-    assert region.federation.coallocation_operations.gap_searches["found"] == 1
+    assert simulation.federation.coallocation_operations.gap_searches["found"] == 1
 
 
-def test_what_waits_is_told_by_priority_and_what_became_of_jobs(desk: FederationHarness) -> None:
-    ann = desk.client("ann@org")
+def test_report_shows_backlog_and_job_outcomes(harness: FederationHarness) -> None:
+    ann = harness.client("ann@org")
     for name, end in (("north", 500), ("south", 900)):
-        desk.report(name, end)
+        harness.report(name, end)
     ann.post(HERE, json=JOB)
     for name, end in (("north", 500), ("south", 900)):
-        desk.report(name, end)
+        harness.report(name, end)
     north, south = ann.get("/v1/federation/clusters").json()["clusters"]
     assert (north["count"], north["load"]) == ([1] + [0] * LEVELS, [800] + [0] * LEVELS)
     assert south["count"] == [0] * (LEVELS + 1)

@@ -1,4 +1,4 @@
-"""The federation's core: no job twice, none lost, whatever is cut, killed, refused or repeated."""
+"""Routing decisions: no job runs twice and none is lost, despite cuts, kills, refusals and repetitions."""
 
 import random
 from collections import Counter
@@ -24,7 +24,7 @@ from schedd.federation.routing.events import (
 from schedd.federation.routing.jobs import FederationJobs, ImpossibleError, PlanQuestion
 from schedd.federation.routing.policies import RoutingCandidate, RoutingPolicy
 from schedd.federation.routing.priorities import LEVELS, Backlog
-from tests.federation.cluster_model import Cluster
+from tests.federation.cluster_model import RandomCluster
 
 JOB = {"script": "sleep 1", "resources": {"nodes": "1"}, "cpu_seconds": 100}
 USERS = {"ann@org": {"a": "ann", "b": "ann", "c": "ann1"}}
@@ -38,15 +38,15 @@ def offered(start: int, end: int, user: str = "ann", **more: float) -> dict[Plan
 
 
 class RoutingModel:
-    """A log, and what is made of it; killed, it has the log alone."""
+    """A federation with an event log; after a kill only the log remains."""
 
-    def __init__(self, clusters: dict[str, Cluster], chance: random.Random) -> None:
+    def __init__(self, clusters: dict[str, RandomCluster], chance: random.Random) -> None:
         self.clusters = clusters
         self.chance = chance
         self.log: list[str] = []
         self.now = 0
         self.known: dict[str, dict[str, TransferStatus]] = {}
-        """What was seen of each cluster's transfers since the last kill."""
+        """Transfers reported since the last kill."""
         self.lives = 0
         self.kill()
 
@@ -60,7 +60,7 @@ class RoutingModel:
         self.known.clear()
         self.lives += 1
 
-    def take(self, events: list[JobEvent]) -> None:
+    def commit(self, events: list[JobEvent]) -> None:
         for event in events:
             self.log.append(encode(event))
             self.jobs.apply(event)
@@ -74,7 +74,7 @@ class RoutingModel:
         lossy = self.chance.random() < 0.3
         for action in list(pending_actions(self.jobs, RULES, name)):
             if not cluster.cut and not (lossy and self.chance.random() < 0.5):
-                cluster.ask(action)
+                cluster.handle(action)
         if cluster.cut or (lossy and self.chance.random() < 0.5):
             since = self.seen[name].since if self.seen[name].away else self.now
             self.seen[name] = ClusterStatus("cut off", since, self.seen[name].transfers)
@@ -89,12 +89,12 @@ class RoutingModel:
             lives = self.lives
             for _ in range(4):
                 events = observe_transfers(self.jobs, RULES, name, cluster.transfers, self.now, changed)
-                self.take(events)
+                self.commit(events)
                 if not events or self.lives != lives:
                     break
             if self.lives == lives:
                 self.known[name] = dict(cluster.transfers)
-        self.take(decide(self.jobs, RULES, self.seen, self.now, USERS))
+        self.commit(decide(self.jobs, RULES, self.seen, self.now, USERS))
 
 
 @given(st.integers(0, 1 << 32))
@@ -102,13 +102,13 @@ class RoutingModel:
 def test_no_job_runs_twice_and_none_is_lost(seed: int) -> None:
     chance = random.Random(seed)
     ran: Counter[str] = Counter()
-    clusters = {name: Cluster(name, chance, ran) for name in "abc"}
+    clusters = {name: RandomCluster(name, chance, ran) for name in "abc"}
     fed = RoutingModel(clusters, chance)
     for step in range(400):
         fed.now += chance.randrange(4)
         if step < 200 and len(fed.jobs.by_id) < 8 and chance.random() < 0.1:
             number = str(len(fed.jobs.by_id) + 1)
-            fed.take([JobSubmitted(job=number, time=fed.now, owner="ann@org", submission=JOB)])
+            fed.commit([JobSubmitted(job=number, time=fed.now, owner="ann@org", submission=JOB)])
         if chance.random() < 0.05:
             cluster = chance.choice(list(clusters.values()))
             cluster.cut = not cluster.cut
@@ -120,7 +120,7 @@ def test_no_job_runs_twice_and_none_is_lost(seed: int) -> None:
         assert not ran or max(ran.values()) == 1
     for cluster in clusters.values():
         cluster.cut = False
-    for _ in range(2000):  # all is well again: what is open comes to its end
+    for _ in range(2000):  # after all faults end, open jobs complete
         fed.now += 1
         fed.round(chance.choice("abc"))
         for cluster in clusters.values():
@@ -134,7 +134,7 @@ def test_no_job_runs_twice_and_none_is_lost(seed: int) -> None:
         assert job.over == "ended" or {a.cluster for a in job.attempts if a.phase == "refused"} == set("abc")
 
 
-def taken(*events: JobEvent) -> FederationJobs:
+def apply_events(*events: JobEvent) -> FederationJobs:
     jobs = FederationJobs()
     jobs.apply(JobSubmitted(job="1", time=0, owner="ann@org", submission=JOB))
     for event in events:
@@ -148,28 +148,28 @@ def chosen(attempt: int, cluster: str, start: int = 50, end: int = 150) -> Clust
     )
 
 
-def of(kind: type, attempt: int, **more: object) -> JobEvent:
+def attempt_event(kind: type, attempt: int, **more: object) -> JobEvent:
     return kind(job="1", attempt=attempt, time=2, **more)  # type: ignore[no-any-return]
 
 
 OUT = (
     chosen(1, "a"),
-    of(AttemptHeld, 1, server_job="7.a"),
-    of(AttemptReleaseRequested, 1),
-    of(AttemptReleased, 1),
+    attempt_event(AttemptHeld, 1, server_job="7.a"),
+    attempt_event(AttemptReleaseRequested, 1),
+    attempt_event(AttemptReleased, 1),
 )
 
 
-def test_two_attempts_are_never_let_go_at_once() -> None:
-    jobs = taken(*OUT, chosen(2, "b"), of(AttemptHeld, 2, server_job="8.b"))
+def test_at_most_a_single_attempt_is_released() -> None:
+    jobs = apply_events(*OUT, chosen(2, "b"), attempt_event(AttemptHeld, 2, server_job="8.b"))
     with pytest.raises(ImpossibleError):
-        jobs.apply(of(AttemptReleaseRequested, 2))
-    jobs.apply(of(WithdrawalRequested, 1, why="moves"))
+        jobs.apply(attempt_event(AttemptReleaseRequested, 2))
+    jobs.apply(attempt_event(WithdrawalRequested, 1, why="moves"))
     with pytest.raises(ImpossibleError):  # it may still be running there
-        jobs.apply(of(AttemptReleaseRequested, 2))
+        jobs.apply(attempt_event(AttemptReleaseRequested, 2))
 
 
-def seen(**more: ClusterStatus) -> dict[str, ClusterStatus]:
+def cluster_statuses(**more: ClusterStatus) -> dict[str, ClusterStatus]:
     there = TransferStatus("released", "7.a", "planned", True, planned_start=5000, planned_end=9000)
     found = {
         "a": ClusterStatus(transfers={"fed.1.1": there}),
@@ -178,27 +178,27 @@ def seen(**more: ClusterStatus) -> dict[str, ClusterStatus]:
     return {**found, **more}
 
 
-def test_a_waiting_job_moves_where_it_ends_earlier_by_the_threshold() -> None:
-    jobs = taken(*OUT)
-    (event,) = decide(jobs, RULES, seen(), 10, USERS)
+def test_waiting_job_moves_for_an_end_earlier_by_the_threshold() -> None:
+    jobs = apply_events(*OUT)
+    (event,) = decide(jobs, RULES, cluster_statuses(), 10, USERS)
     assert isinstance(event, ClusterChosen)
     assert (event.cluster, event.attempt) == ("b", 2)
-    little = seen(b=ClusterStatus(offers=offered(4950, 8950)))
+    little = cluster_statuses(b=ClusterStatus(offers=offered(4950, 8950)))
     assert decide(jobs, RULES, little, 10, USERS) == []
-    assert decide(jobs, RoutingRules(moves=0), seen(), 10, USERS) == []
+    assert decide(jobs, RoutingRules(moves=0), cluster_statuses(), 10, USERS) == []
 
 
-def test_a_job_that_is_named_twice_is_decided_once() -> None:
-    jobs = taken(*OUT)
-    assert len(decide(jobs, RULES, seen(), 10, USERS, ["1", "1"])) == 1
+def test_job_named_twice_is_decided_once() -> None:
+    jobs = apply_events(*OUT)
+    assert len(decide(jobs, RULES, cluster_statuses(), 10, USERS, ["1", "1"])) == 1
 
 
-def test_a_job_never_moves_past_its_promise() -> None:
-    jobs = taken(*OUT)
+def test_job_never_moves_past_its_promise() -> None:
+    jobs = apply_events(*OUT)
     there = TransferStatus(
         "released", "7.a", "planned", True, planned_start=5000, planned_end=9000, promised_start=900
     )
-    late = seen(a=ClusterStatus(transfers={"fed.1.1": there}))
+    late = cluster_statuses(a=ClusterStatus(transfers={"fed.1.1": there}))
     assert decide(jobs, RULES, late, 10, USERS) == []
 
 
@@ -209,38 +209,38 @@ def held(start: int | None, end: int | None) -> ClusterStatus:
     return ClusterStatus(transfers={"fed.1.2": place})
 
 
-def test_the_old_place_is_given_up_only_when_the_job_has_its_place_in_the_new_plan() -> None:
-    jobs = taken(*OUT, chosen(2, "b", 1000, 5000))
+def test_old_attempt_is_withdrawn_after_the_new_place_is_planned() -> None:
+    jobs = apply_events(*OUT, chosen(2, "b", 1000, 5000))
     (asked,) = pending_actions(jobs, RULES, "b")
     assert (asked.body or {})["keep_for"] > 0
-    assert decide(jobs, RULES, seen(), 10, USERS) == []
-    jobs.apply(of(AttemptHeld, 2, server_job="8.b"))
-    assert decide(jobs, RULES, seen(b=held(None, None)), 3, USERS) == []  # the place may come yet
-    (event,) = decide(jobs, RULES, seen(b=held(1000, 5000)), 10, USERS)
+    assert decide(jobs, RULES, cluster_statuses(), 10, USERS) == []
+    jobs.apply(attempt_event(AttemptHeld, 2, server_job="8.b"))
+    assert decide(jobs, RULES, cluster_statuses(b=held(None, None)), 3, USERS) == []  # the place may come yet
+    (event,) = decide(jobs, RULES, cluster_statuses(b=held(1000, 5000)), 10, USERS)
     assert (event.type, getattr(event, "attempt", 0)) == ("withdrawal_requested", 1)
 
 
-def test_a_move_is_given_up_where_no_place_is_kept_or_another_took_it() -> None:
-    jobs = taken(*OUT, chosen(2, "b", 1000, 5000), of(AttemptHeld, 2, server_job="8.b"))
+def test_move_without_a_reserved_place_is_abandoned() -> None:
+    jobs = apply_events(*OUT, chosen(2, "b", 1000, 5000), attempt_event(AttemptHeld, 2, server_job="8.b"))
     for there in (held(None, None), held(4990, 8990)):
-        (event,) = decide(jobs, RULES, seen(b=there), 10, USERS)
+        (event,) = decide(jobs, RULES, cluster_statuses(b=there), 10, USERS)
         assert (event.type, getattr(event, "attempt", 0)) == ("withdrawal_requested", 2)
     promised = TransferStatus("released", "7.a", "planned", True, planned_end=9000, promised_start=1500)
-    late = seen(a=ClusterStatus(transfers={"fed.1.1": promised}), b=held(1600, 5600))
+    late = cluster_statuses(a=ClusterStatus(transfers={"fed.1.1": promised}), b=held(1600, 5600))
     (event,) = decide(jobs, RULES, late, 10, USERS)
     assert (event.type, getattr(event, "attempt", 0)) == ("withdrawal_requested", 2)
 
 
-def test_a_running_job_stays_and_its_copy_is_given_up() -> None:
-    jobs = taken(*OUT, chosen(2, "b", 1000, 5000), of(AttemptHeld, 2, server_job="8.b"))
+def test_running_job_stays_and_new_attempt_is_withdrawn() -> None:
+    jobs = apply_events(*OUT, chosen(2, "b", 1000, 5000), attempt_event(AttemptHeld, 2, server_job="8.b"))
     runs = TransferStatus("released", "7.a", "running", True)
-    (event,) = decide(jobs, RULES, seen(a=ClusterStatus(transfers={"fed.1.1": runs})), 10, USERS)
+    (event,) = decide(jobs, RULES, cluster_statuses(a=ClusterStatus(transfers={"fed.1.1": runs})), 10, USERS)
     assert isinstance(event, WithdrawalRequested)
     assert event.attempt == 2
 
 
-def test_a_cluster_that_does_not_answer_is_passed_over_and_a_job_let_go_there_stays() -> None:
-    jobs = taken(chosen(1, "a"))
+def test_unreachable_cluster_is_skipped_and_released_job_stays() -> None:
+    jobs = apply_events(chosen(1, "a"))
     away = {"a": ClusterStatus("cut off", 0), "b": ClusterStatus(offers=offered(1, 2))}
     assert decide(jobs, RULES, away, 4, USERS) == []  # it may answer yet
     (event,) = decide(jobs, RULES, away, 20, USERS)
@@ -249,18 +249,18 @@ def test_a_cluster_that_does_not_answer_is_passed_over_and_a_job_let_go_there_st
     (event,) = decide(jobs, RULES, away, 21, USERS)
     assert isinstance(event, ClusterChosen)
     assert event.cluster == "b"
-    assert decide(taken(*OUT), RULES, away, 10_000, USERS) == []
+    assert decide(apply_events(*OUT), RULES, away, 10_000, USERS) == []
 
 
-def test_who_has_no_user_anywhere_is_told_so() -> None:
+def test_owner_without_user_names_gets_an_explanation() -> None:
     jobs = FederationJobs()
     jobs.apply(JobSubmitted(job="1", time=0, owner="eve@else", submission=JOB))
-    (event,) = decide(jobs, RULES, seen(), 10, {"eve@else": {}})
+    (event,) = decide(jobs, RULES, cluster_statuses(), 10, {"eve@else": {}})
     assert event.type == "job_failed"
     assert event.text == "a: eve@else has no user there; b: eve@else has no user there"
 
 
-def test_work_sent_to_a_cluster_counts_before_its_plan_knows_it() -> None:
+def test_work_in_transit_counts_as_load() -> None:
     """Else all jobs that come at once would go to the same cluster."""
     jobs = FederationJobs()
     for number in range(1, 11):
@@ -271,7 +271,7 @@ def test_work_sent_to_a_cluster_counts_before_its_plan_knows_it() -> None:
     assert Counter(e.cluster for e in events if isinstance(e, ClusterChosen)) == {"a": 8, "b": 2}
 
 
-def test_policies_choose_by_their_own_rule() -> None:
+def test_each_policy_applies_its_rule() -> None:
     early = RoutingCandidate("early", "ann", start=10, end=1000)
     short = RoutingCandidate("short", "ann", start=500, end=600)
     assert RoutingPolicy.PLAN.best([early, short], 0, "1") is short
@@ -290,7 +290,7 @@ def test_policies_choose_by_their_own_rule() -> None:
     assert min(drawn.values()) > 150
 
 
-def test_data_prices_and_a_site_that_is_used_last_count_as_time() -> None:
+def test_data_prices_and_handicap_count_as_time() -> None:
     jobs = FederationJobs()
     job = {**JOB, "data": ["climate"]}
     jobs.apply(JobSubmitted(job="1", time=0, owner="ann@org", submission=job))
@@ -315,7 +315,7 @@ def test_data_prices_and_a_site_that_is_used_last_count_as_time() -> None:
     assert goes(RULES, a=ClusterStatus(offers=offered(0, 100), handicap=60)) == "b"
 
 
-def test_a_priority_is_made_of_deadline_licences_and_user() -> None:
+def test_priority_combines_deadline_licences_and_user() -> None:
     jobs = FederationJobs()
 
     def level(rules: RoutingRules, owner: str, deadline: int | None = None, **resources: str) -> int:
@@ -333,7 +333,7 @@ def test_a_priority_is_made_of_deadline_licences_and_user() -> None:
     assert level(plain, "ann@org", 9000 + 100) == LEVELS
 
 
-def test_what_waits_is_counted_anew_like_what_was_added() -> None:
+def test_recomputed_backlog_equals_incremental_backlog() -> None:
     """The paper's LOAD and COUNT: never more of a higher priority, and equal to a recount."""
     chance = random.Random(7)
     jobs = FederationJobs()

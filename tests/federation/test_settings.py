@@ -1,4 +1,4 @@
-"""The federation's settings: what is wrong is said, with its place."""
+"""Settings of a federation: mapping of users, and messages about invalid settings."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def write(path: Path, text: str) -> Path:
     return file
 
 
-def test_a_small_file_is_enough_and_users_are_mapped(tmp_path: Path) -> None:
+def test_minimal_settings_map_users(tmp_path: Path) -> None:
     settings = load(write(tmp_path, GOOD))
     assert settings.routing.threshold == 600
     assert settings.users("ann@org") == {"north": "ann"}
@@ -44,13 +44,13 @@ def test_a_small_file_is_enough_and_users_are_mapped(tmp_path: Path) -> None:
         ("[clusters.north", "federation.toml"),
     ],
 )
-def test_what_is_wrong_is_said(tmp_path: Path, text: str, words: str) -> None:
+def test_invalid_settings_are_explained(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(FederationSettingsError, match=r"federation\.toml") as error:
         load(write(tmp_path, text))
     assert words in str(error.value)
 
 
-def test_the_command_checks_settings_and_tokens(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_option_reads_settings_and_tokens(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     token = tmp_path / "north.token"
     file = write(tmp_path, GOOD.replace("/etc/schedd/north.token", str(token)))
     assert main(["federate", "--config", str(file), "--check"]) == 2
@@ -60,7 +60,7 @@ def test_the_command_checks_settings_and_tokens(tmp_path: Path, capsys: pytest.C
     assert "1 clusters: north" in capsys.readouterr().out
 
 
-def test_more_is_shown_with_each_level_of_disclosure(tmp_path: Path) -> None:
+def test_disclosure_levels_are_cumulative(tmp_path: Path) -> None:
     def level(name: str) -> list[bool]:
         chosen = ClusterSettings.model_validate(
             {"url": "http://x", "token_file": str(tmp_path), "disclosure": name}

@@ -10,7 +10,7 @@ from schedd.store.errors import NotLeader
 from tests.store.postgres import PostgresServer
 
 
-def test_a_second_federation_on_the_same_database_stands_by_and_takes_over_with_the_log() -> None:
+def test_standby_federation_takes_over_the_log() -> None:
     server = PostgresServer()
     try:
         server.start()

@@ -19,7 +19,7 @@ from schedd.federation.routing.jobs import FederationJobs
 from schedd.federation.state.federation_state import ClusterReport
 from schedd.federation.unwanted_transfers import find_unwanted, is_unwanted
 from schedd.wire import SubmissionFacts, TransferRelease, TransferRequest
-from tests.federation.cluster_model import Cluster
+from tests.federation.cluster_model import RandomCluster
 from tests.federation.simulated_federation import SimulatedFederation
 from tests.federation.test_routing_decisions import JOB, RULES, RoutingModel
 
@@ -27,12 +27,12 @@ ON_HOLD = ("submitting", "held", "releasing")
 WHOLE = {"nodes": "2:ppn=4"}
 
 
-class Liar(Cluster):
-    """Tells for a while that copies which it has on hold were refused, or taken back."""
+class LyingCluster(RandomCluster):
+    """Cluster that temporarily reports held transfers as refused or withdrawn."""
 
     lies = False
 
-    def told(self) -> dict[str, TransferStatus]:
+    def misreport(self) -> dict[str, TransferStatus]:
         found = dict(self.transfers)
         for name, seen in found.items() if self.lies else ():
             if seen.phase == "held" and not seen.end:
@@ -40,13 +40,13 @@ class Liar(Cluster):
         return found
 
 
-class Reconciling(RoutingModel):
-    """Compares at every look what a cluster has with what the log wants."""
+class ReconcilingModel(RoutingModel):
+    """Model that compares the cluster's transfers with the log at every poll."""
 
     def round(self, name: str) -> None:
         cluster = self.clusters[name]
-        assert isinstance(cluster, Liar)
-        truth, cluster.transfers = cluster.transfers, cluster.told()
+        assert isinstance(cluster, LyingCluster)
+        truth, cluster.transfers = cluster.transfers, cluster.misreport()
         told = dict(cluster.transfers)
         try:
             super().round(name)
@@ -54,22 +54,22 @@ class Reconciling(RoutingModel):
             asked = {one: seen for one, seen in cluster.transfers.items() if told.get(one) != seen}
             cluster.transfers = {**truth, **asked}
         if not cluster.cut:
-            for transfer in list(find_unwanted(self.jobs, CoAllocations(), RULES.name, cluster.told())):
-                cluster.ask(TransferAction(name, "withdraw", transfer, "", 0))
+            for transfer in list(find_unwanted(self.jobs, CoAllocations(), RULES.name, cluster.misreport())):
+                cluster.handle(TransferAction(name, "withdraw", transfer, "", 0))
 
 
 @given(st.integers(0, 1 << 32))
 @settings(max_examples=60)
-def test_no_copy_stays_on_hold_at_a_cluster_that_told_wrong_phases_for_a_while(seed: int) -> None:
+def test_no_transfer_stays_held_after_wrong_phase_reports(seed: int) -> None:
     chance = random.Random(seed)
     ran: Counter[str] = Counter()
-    clusters = {name: Liar(name, chance, ran) for name in "abc"}
-    fed = Reconciling(dict(clusters), chance)
+    clusters = {name: LyingCluster(name, chance, ran) for name in "abc"}
+    fed = ReconcilingModel(dict(clusters), chance)
     for step in range(300):
         fed.now += chance.randrange(4)
         if step < 150 and len(fed.jobs.by_id) < 8 and chance.random() < 0.1:
             number = str(len(fed.jobs.by_id) + 1)
-            fed.take([JobSubmitted(job=number, time=fed.now, owner="ann@org", submission=JOB)])
+            fed.commit([JobSubmitted(job=number, time=fed.now, owner="ann@org", submission=JOB)])
         liar = chance.choice("abc")
         clusters[liar].lies = chance.random() < 0.5
         fed.round(chance.choice("abc"))
@@ -91,15 +91,17 @@ def test_no_copy_stays_on_hold_at_a_cluster_that_told_wrong_phases_for_a_while(s
 
 
 @pytest.fixture
-def region(tmp_path: Path) -> Iterator[SimulatedFederation]:
+def simulation(tmp_path: Path) -> Iterator[SimulatedFederation]:
     made = SimulatedFederation(tmp_path)
     yield made
     made.close()
 
 
-def lying(region: SimulatedFederation, name: str, phase: str) -> Any:
-    """The cluster tells this phase of all that it has on hold; returns how to let it tell the truth."""
-    provider = region.clusters[name]
+def lying(simulation: SimulatedFederation, name: str, phase: str) -> Any:
+    """The cluster reports this phase for all held transfers. Return a function that ends the false
+    reports.
+    """
+    provider = simulation.clusters[name]
     honest = provider.report
 
     def report() -> ClusterReport:
@@ -117,38 +119,40 @@ def lying(region: SimulatedFederation, name: str, phase: str) -> Any:
 
 @pytest.mark.parametrize("phase", ["refused", "withdrawn"])
 @pytest.mark.parametrize("killed", [True, False])
-def test_copies_of_a_group_and_of_a_job_that_were_told_away_are_asked_back(
-    region: SimulatedFederation, phase: str, killed: bool
+def test_wrongly_reported_transfers_are_withdrawn(
+    simulation: SimulatedFederation, phase: str, killed: bool
 ) -> None:
-    tell_the_truth = lying(region, "a", phase)
-    job = region.federation.submit("ann@org", {"script": "x", "resources": {"nodes": "1"}}, clusters=("a",))
-    region.submit({**WHOLE, "clusters": ["a"]}, {**WHOLE, "clusters": ["b"]})
-    region.go(30)
-    assert region.clusters["a"].server.jobs, "it has copies on hold"
+    tell_the_truth = lying(simulation, "a", phase)
+    job = simulation.federation.submit(
+        "ann@org", {"script": "x", "resources": {"nodes": "1"}}, clusters=("a",)
+    )
+    simulation.submit({**WHOLE, "clusters": ["a"]}, {**WHOLE, "clusters": ["b"]})
+    simulation.go(30)
+    assert simulation.clusters["a"].server.jobs, "it has copies on hold"
     tell_the_truth()
-    region.federation.cancel(job.id, "ann@org")
+    simulation.federation.cancel(job.id, "ann@org")
     if killed:
-        region.begin()
-    region.go(5)
-    on_hold = [one for one in region.clusters["a"].server.jobs.values() if one.state == "H"]
+        simulation.begin()
+    simulation.go(5)
+    on_hold = [one for one in simulation.clusters["a"].server.jobs.values() if one.state == "H"]
     wanted = [
         c
-        for g in region.federation.coallocations.by_id.values()
+        for g in simulation.federation.coallocations.by_id.values()
         for c in g.component_jobs
         if c.phase in ("submitting", "held")
     ]
     assert len(on_hold) <= len([one for one in wanted if one.cluster == "a"]), on_hold
-    for name in list(region.federation.coallocations.open):
-        region.federation.coallocation_operations.cancel(name, "ann@org")
-    region.go(10)
-    assert not region.clusters["a"].server.jobs
+    for name in list(simulation.federation.coallocations.open):
+        simulation.federation.coallocation_operations.cancel(name, "ann@org")
+    simulation.go(10)
+    assert not simulation.clusters["a"].server.jobs
 
 
-def test_a_copy_of_which_the_log_knows_nothing_is_asked_back_unless_it_was_released(
-    region: SimulatedFederation,
+def test_unknown_held_transfer_is_withdrawn(
+    simulation: SimulatedFederation,
 ) -> None:
     """The log was restored from an older copy, or lost."""
-    provider = region.clusters["a"]
+    provider = simulation.clusters["a"]
     script = SubmissionFacts("ann", "x", resources={"nodes": "2:ppn=4", "walltime": "500"})
     now = provider.server.now
     for number, name in enumerate(("fed.7.1", "fed.8.1", "other.9.1")):
@@ -157,12 +161,12 @@ def test_a_copy_of_which_the_log_knows_nothing_is_asked_back_unless_it_was_relea
         )
     assert len(provider.server.jobs) == 3
     provider.tell(TransferRelease(id="x:2", time=provider.server.now, transfer="fed.8.1"))
-    region.go(5)
+    simulation.go(5)
     left = {provider.handed[one] for one in ("fed.8.1", "other.9.1")}
     assert set(provider.server.jobs) == left
 
 
 @pytest.mark.parametrize("name", ["", "fed", "fed.", "fed.x", "fed.1", "fed.1.x", "fed..1", "fed.1.0"])
-def test_names_that_nobody_here_gave_are_left_alone_or_at_least_no_error(name: str) -> None:
+def test_foreign_transfer_names_cause_no_error(name: str) -> None:
     seen = TransferStatus("released", job="1.s")
     assert is_unwanted(FederationJobs(), CoAllocations(), "fed", name, seen) is False
