@@ -40,7 +40,7 @@ def test_a_daemon_that_stops_gives_questions_up(
 def test_a_question_is_given_up_when_its_time_is_over(
     busy_cluster: TestClient, clusters: Clusters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(question_runner, "LIMIT_S", 0.2)
+    monkeypatch.setattr(question_runner, "QUESTION_TIMEOUT_S", 0.2)
     copy = clusters["main"].fork().result(30)
     facts = JobFacts(id="x", owner="u", queue="batch", submitted=T, resources={"nodes": "1:ppn=1"})
     asked = []

@@ -58,7 +58,7 @@ def test_both_ways_say_the_same(
     app: FastAPI, monkeypatch: pytest.MonkeyPatch, method: str, path: str, headers: dict[str, str]
 ) -> None:
     short = answered(app, method, path, headers)
-    monkeypatch.setattr(job_fast_path, "_plain", lambda _scope: None)
+    monkeypatch.setattr(job_fast_path, "_match_plain_get", lambda _scope: None)
     assert answered(app, method, path, headers) == short
 
 
@@ -74,7 +74,7 @@ def test_a_long_answer_is_compressed_on_both_ways(
         short = answered(app, "GET", path, asked)
         assert (("content-encoding", "gzip") in short[1]) == (packed == "gzip")
         with monkeypatch.context() as patch:
-            patch.setattr(job_fast_path, "_plain", lambda _scope: None)
+            patch.setattr(job_fast_path, "_match_plain_get", lambda _scope: None)
             assert answered(app, "GET", path, asked) == short
 
 
@@ -92,10 +92,10 @@ def test_the_plain_read_goes_the_short_way(
         return the_job(request, cluster, seen, job)
 
     the_job = jobs.job_reply
-    monkeypatch.setattr(job_fast_path, "the_job", noted)
+    monkeypatch.setattr(job_fast_path, "job_reply", noted)
     assert client.get(JOB).content == first.content
     assert asked == ["1.server"]
-    metrics = app.state.queries
+    metrics = app.state.request_metrics
     labels = {"route": "/v1/clusters/{cluster}/jobs/{job}", "code": "2xx"}
     assert metrics.get_sample_value("schedd_http_requests_total", labels) >= 2
 
