@@ -58,7 +58,7 @@ ROOMS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "power": ("Power saving: nodes switched off and on.", ("PowerView",)),
     "quality": (
         "Accuracy of start estimates; users, priorities, fair shares, licences.",
-        ("AccuracyView", "UsersView", "PriorityView", "FairShareView", "LicencesView", "QualityReport"),
+        ("AccuracyView", "UsersView", "PriorityView", "FairShareView", "LicencesView", "ClusterReports"),
     ),
 }
 """By module: what it is about, and the answers in it; what these consist of stands with the first of them."""

@@ -21,7 +21,7 @@ from schedd.service.read.report import (
     report,
 )
 
-__all__ = ["QualityReport", "router"]
+__all__ = ["ClusterReports", "router"]
 
 router = APIRouter(prefix="/v1/report", tags=["quality"], route_class=UnicodeRoute)
 _DAY_S: Final = 86_400
@@ -33,7 +33,7 @@ for _view_class in _VIEWS:
 
 @documented
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QualityReport:
+class ClusterReports:
     """Clusters over a period."""
 
     since: int
@@ -45,7 +45,7 @@ class QualityReport:
 
 @router.get(
     "",
-    response_model=QualityReport,
+    response_model=ClusterReports,
     responses=problem_responses("no-token", "not-ready", "unknown-cluster", "invalid"),
 )
 async def get_quality_report(
@@ -78,7 +78,7 @@ async def get_quality_report(
         fault = Fault(where="query.since", what=what, allowed=f"a moment before {end}")
         raise ProblemError("invalid", what, errors=[fault])
     found = await run_in_threadpool(_read_reports, daemon, loops, begin, end)
-    return reply(request, QualityReport(since=begin, until=end, clusters=found))
+    return reply(request, ClusterReports(since=begin, until=end, clusters=found))
 
 
 def _read_reports(

@@ -16,6 +16,7 @@ from schedd.client.answers import (
     BookingOrdersView,
     BookingsView,
     BookingView,
+    ClusterReports,
     ClustersView,
     ClusterView,
     EvaluationSample,
@@ -42,7 +43,6 @@ from schedd.client.answers import (
     PolicyView,
     PowerView,
     PriorityView,
-    QualityReport,
     ReservationsView,
     ReservationView,
     RunTimeView,
@@ -410,9 +410,9 @@ class ReadClient:
 
     def quality_report(
         self, *, since: int | None = None, until: int | None = None, cluster: str = ""
-    ) -> QualityReport:
+    ) -> ClusterReports:
         """What all clusters that may be seen, or one of them, were worth in ``[since, until)``: the last day
         unless given.
         """
         query: Query = {"since": since, "until": until, "cluster": cluster or None}
-        return cast("QualityReport", self._http.request("GET", "/v1/report", query))
+        return cast("ClusterReports", self._http.request("GET", "/v1/report", query))

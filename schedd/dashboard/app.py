@@ -12,29 +12,29 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from schedd.api.access import get_daemon
 from schedd.api.problems import PROBLEM_KINDS, ProblemError
-from schedd.dashboard import assets, live, login, single_sign_on
-from schedd.dashboard.headers import Guarded
+from schedd.dashboard import assets, live_updates, login, single_sign_on
 from schedd.dashboard.pages import (
     accounts,
     admin,
+    alternatives,
     calendar,
-    choices,
-    mine,
+    holds_and_weights,
+    my_jobs,
     nodes,
     plan,
-    quality,
+    plan_metrics,
     queue,
-    steering,
     what_if,
 )
-from schedd.dashboard.rendering import base_of, plain_page
+from schedd.dashboard.rendering import dashboard_path, render_plain_page
+from schedd.dashboard.security_headers import SecurityHeadersMiddleware
 from schedd.dashboard.sessions import Sessions
-from schedd.dashboard.viewer import NotLoggedIn, Reader, Viewer, session_of
+from schedd.dashboard.viewer import NotLoggedIn, Reader, Viewer, find_session
 from schedd.service.cluster.errors import Overloaded, PlannerStopped, UnknownCluster
 
-__all__ = ["PATH", "add_dashboard"]
+__all__ = ["DASHBOARD_PATH", "add_dashboard"]
 
-PATH: Final = "/dashboard"
+DASHBOARD_PATH: Final = "/dashboard"
 _NOT_READY: Final = HTTPStatus.SERVICE_UNAVAILABLE
 _log = structlog.get_logger(__name__)
 
@@ -44,50 +44,50 @@ def add_dashboard(app: FastAPI) -> Sessions:
     pages = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     pages.state = app.state
     sessions = app.state.sessions = Sessions()
-    app.state.journeys = single_sign_on.Journeys()
+    app.state.journeys = single_sign_on.PendingLogins()
     app.state.ended = {}
-    pages.get("/")(_choose)
+    pages.get("/")(_landing_page)
     for module in (
         assets,
         login,
         single_sign_on,
-        live,
-        mine,
+        live_updates,
+        my_jobs,
         plan,
         queue,
         nodes,
         calendar,
         what_if,
-        quality,
+        plan_metrics,
         accounts,
-        choices,
+        alternatives,
         admin,
-        steering,
+        holds_and_weights,
     ):
         pages.include_router(module.router)
-    _explain_errors(pages)
-    pages.add_middleware(Guarded)
-    app.mount(PATH, pages)
+    _add_error_pages(pages)
+    pages.add_middleware(SecurityHeadersMiddleware)
+    app.mount(DASHBOARD_PATH, pages)
 
-    @app.get(PATH, include_in_schema=False)
+    @app.get(DASHBOARD_PATH, include_in_schema=False)
     @app.get("/", include_in_schema=False)
     async def _(request: Request) -> Response:
-        return RedirectResponse(f"{base_of(request)}{PATH}/", 303)
+        return RedirectResponse(f"{dashboard_path(request)}{DASHBOARD_PATH}/", 303)
 
     return sessions
 
 
-async def _choose(request: Request, viewer: Reader) -> Response:
+async def _landing_page(request: Request, viewer: Reader) -> Response:
     """The only cluster's plan, for users their jobs; or a choice of clusters."""
     get_daemon(request)
     names = viewer.visible_clusters(request)
-    first = "mine" if viewer.bearer.role == "user" else "plan"
+    first = "my-jobs" if viewer.bearer.role == "user" else "plan"
     if len(names) == 1:
-        return RedirectResponse(f"{base_of(request)}/{urllib.parse.quote(names[0])}/{first}", 303)
-    return plain_page(request, "clusters", viewer, names=names, first=first)
+        return RedirectResponse(f"{dashboard_path(request)}/{urllib.parse.quote(names[0])}/{first}", 303)
+    return render_plain_page(request, "clusters", viewer, names=names, first=first)
 
 
-def _explain_errors(pages: FastAPI) -> None:
+def _add_error_pages(pages: FastAPI) -> None:
     def answer(request: Request, error: ProblemError) -> Response:
         status, title = PROBLEM_KINDS[error.kind]
         if "text/html" not in request.headers.get("accept", ""):
@@ -95,10 +95,10 @@ def _explain_errors(pages: FastAPI) -> None:
             return JSONResponse(about, status, error.headers)
         if error.kind == "unknown-path":
             title = "Page not found"
-        known = session_of(request)
+        known = find_session(request)
         viewer = Viewer(known[1], known[0]) if known is not None else None
         told = {"title": title, "detail": error.detail, "hint": error.hint, "waits": status == _NOT_READY}
-        found = plain_page(request, "error", viewer, status, **told)
+        found = render_plain_page(request, "error", viewer, status, **told)
         found.headers.update(error.headers or {})
         return found
 
@@ -107,11 +107,11 @@ def _explain_errors(pages: FastAPI) -> None:
         if "text/html" not in request.headers.get("accept", ""):
             return JSONResponse({"title": "Not logged in"}, 401)
         wanted = ""
-        if request.method == "GET" and request.url.path != f"{base_of(request)}/":
-            wanted = request.url.path.removeprefix(base_of(request))
+        if request.method == "GET" and request.url.path != f"{dashboard_path(request)}/":
+            wanted = request.url.path.removeprefix(dashboard_path(request))
             wanted += f"?{request.url.query}" if request.url.query else ""
         asked = f"?{urllib.parse.urlencode({'next': wanted})}" if wanted else ""
-        return RedirectResponse(f"{base_of(request)}/login{asked}", 303)
+        return RedirectResponse(f"{dashboard_path(request)}/login{asked}", 303)
 
     @pages.exception_handler(ProblemError)
     async def _(request: Request, error: ProblemError) -> Response:

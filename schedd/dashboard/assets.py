@@ -13,12 +13,12 @@ from fastapi import APIRouter, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-__all__ = ["address", "router"]
+__all__ = ["asset_path", "router"]
 
 router = APIRouter(prefix="/-/assets")
-_OWN: Final = Path(__file__).parent / "static"
+_STATIC_FOLDER: Final = Path(__file__).parent / "static"
 _BOKEH: Final = "server/static/js/bokeh.min.js"
-_TYPES: Final = {
+_MEDIA_TYPES: Final = {
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
@@ -33,7 +33,7 @@ class _Asset:
 
 
 @dataclass(frozen=True, slots=True)
-class _Assets:
+class _AssetSet:
     """``tag`` names the content of all: modules name each other by relative addresses."""
 
     tag: str
@@ -41,37 +41,37 @@ class _Assets:
 
 
 @cache
-def _assets() -> _Assets:
+def _load_assets() -> _AssetSet:
     """All files, read once."""
-    paths = {path.name: path for path in sorted(_OWN.iterdir()) if path.suffix in _TYPES}
+    paths = {path.name: path for path in sorted(_STATIC_FOLDER.iterdir()) if path.suffix in _MEDIA_TYPES}
     spec = find_spec("bokeh")  # not imported: that takes a moment
     if spec is None or spec.origin is None:
         raise ModuleNotFoundError("bokeh is not installed")
     paths["bokeh.js"] = Path(spec.origin).parent / _BOKEH
-    files = {name: _read(path) for name, path in paths.items()}
+    files = {name: _read_asset(path) for name, path in paths.items()}
     digest = hashlib.sha256()
     for name, file in files.items():
         digest.update(f"{name} {len(file.body)} ".encode() + file.body)
-    return _Assets(digest.hexdigest()[:16], files)
+    return _AssetSet(digest.hexdigest()[:16], files)
 
 
-def _read(path: Path) -> _Asset:
+def _read_asset(path: Path) -> _Asset:
     body = path.read_bytes()
-    return _Asset(body, gzip.compress(body, 6, mtime=0), _TYPES[path.suffix])
+    return _Asset(body, gzip.compress(body, 6, mtime=0), _MEDIA_TYPES[path.suffix])
 
 
-def address(name: str) -> str:
+def asset_path(name: str) -> str:
     """The path of an asset below the dashboard's; it changes with the content."""
-    known = _assets()
+    known = _load_assets()
     if name not in known.files:
         raise KeyError(name)
     return f"/-/assets/{known.tag}/{name}"
 
 
 @router.get("/{tag}/{name}")
-def asset(request: Request, tag: str, name: str) -> Response:
+def get_asset(request: Request, tag: str, name: str) -> Response:
     """One file; under an old tag, the present content."""
-    known = _assets()
+    known = _load_assets()
     found = known.files.get(name)
     if found is None:
         raise HTTPException(404)

@@ -5,16 +5,16 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-from schedd.dashboard.words import span
+from schedd.dashboard.filters import format_duration
 from schedd.wire import Reserve
 
-__all__ = ["Entry", "entries", "windows_of"]
+__all__ = ["CalendarEntry", "calendar_entries", "calendar_windows"]
 
-_NAMED: Final = 6
+_MAX_NODES_SHOWN: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CalendarEntry:
     """A reservation that people made, or all known windows of a standing one, by their starts."""
 
     name: str
@@ -34,29 +34,29 @@ class Entry:
             return "all nodes"
         if one.features:
             return f"nodes with {', '.join(one.features)}"
-        more = len(one.nodes) - _NAMED
-        return ", ".join(one.nodes[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+        more = len(one.nodes) - _MAX_NODES_SHOWN
+        return ", ".join(one.nodes[:_MAX_NODES_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
     @property
     def access(self) -> str:
         """Whose jobs may use the nodes all the same."""
         one = self.next
-        short = (f"jobs up to {span(one.shorter)}",) if one.shorter else ()
+        short = (f"jobs up to {format_duration(one.shorter)}",) if one.shorter else ()
         return ", ".join((*short, *one.users, *one.groups, *one.accounts, *one.queues))
 
 
-def entries(reservations: Iterable[Reserve]) -> list[Entry]:
+def calendar_entries(reservations: Iterable[Reserve]) -> list[CalendarEntry]:
     """All reservations, those of one standing reservation together; what comes first goes first."""
-    by_name = sorted(reservations, key=lambda one: (_base(one), one.start))
+    by_name = sorted(reservations, key=lambda one: (_standing_name(one), one.start))
     found = [
-        Entry(name, "@" in windows[0].name, windows)
-        for name, group in groupby(by_name, key=_base)
+        CalendarEntry(name, "@" in windows[0].name, windows)
+        for name, group in groupby(by_name, key=_standing_name)
         if (windows := tuple(group))
     ]
     return sorted(found, key=lambda one: (one.next.start, one.name))
 
 
-def windows_of(found: Iterable[Entry]) -> list[dict[str, object]]:
+def calendar_windows(found: Iterable[CalendarEntry]) -> list[dict[str, object]]:
     """What the page's script draws: each window with its name, interval and nodes in words. ``end`` is None
     where the reservation lasts until it is lifted.
     """
@@ -74,6 +74,6 @@ def windows_of(found: Iterable[Entry]) -> list[dict[str, object]]:
     ]
 
 
-def _base(one: Reserve) -> str:
+def _standing_name(one: Reserve) -> str:
     """The name of the standing reservation whose window this is; else its own. People's have no ``@``."""
     return one.name.partition("@")[0]

@@ -4,17 +4,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from schedd.dashboard.words import plural, span
+from schedd.dashboard.filters import format_duration, pluralise
 from schedd.service.cluster.durable import Durable
 from schedd.service.cluster.loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.store import AuditEntry, StoreError
 
-__all__ = ["HealthPart", "act_in_words", "audit_of", "health_of"]
+__all__ = ["ComponentHealth", "check_components", "format_act", "latest_audit"]
 
 
 @dataclass(frozen=True, slots=True)
-class HealthPart:
+class ComponentHealth:
     """One part: well, to be looked at, or not working; and why."""
 
     name: str
@@ -24,82 +24,84 @@ class HealthPart:
     """Where more is said of it."""
 
 
-def health_of(clusters: Clusters, loop: PlanLoop) -> tuple[HealthPart, ...]:
+def check_components(clusters: Clusters, loop: PlanLoop) -> tuple[ComponentHealth, ...]:
     """All parts, in the order in which an event goes through them."""
     return (
-        _server(loop),
-        _adapter(loop),
-        _database(clusters.durable),
-        _planner(loop),
-        _promises(loop),
-        _dispatch(loop),
+        _check_server(loop),
+        _check_adapter(loop),
+        _check_database(clusters.durable),
+        _check_planner(loop),
+        _check_promises(loop),
+        _check_dispatch(loop),
     )
 
 
-def _server(loop: PlanLoop) -> HealthPart:
+def _check_server(loop: PlanLoop) -> ComponentHealth:
     server = loop.published.server
     name = f"PBS server {server.version}".strip()
     if not server.scheduling:
-        return HealthPart(name, "warn", "scheduling disabled: the server attribute scheduling is False")
-    return HealthPart(name, "good", "scheduling enabled")
+        return ComponentHealth(name, "warn", "scheduling disabled: the server attribute scheduling is False")
+    return ComponentHealth(name, "good", "scheduling enabled")
 
 
-def _adapter(loop: PlanLoop) -> HealthPart:
+def _check_adapter(loop: PlanLoop) -> ComponentHealth:
     published = loop.published
-    waiting = f"; {loop.pending} {plural(loop.pending, 'event')} waiting" if loop.pending else ""
+    waiting = f"; {loop.pending} {pluralise(loop.pending, 'event')} waiting" if loop.pending else ""
     why = loop.silence or (published.stale if not loop.doubt else "")
     if why:
-        return HealthPart("Adapter", "bad", why + waiting)
+        return ComponentHealth("Adapter", "bad", why + waiting)
     if loop.standing_by:
-        return HealthPart("Adapter", "good", "connected to the leader")
-    heard = f"last contact {span(loop.hearing.age)} ago" if loop.hearing.at else "no contact yet"
+        return ComponentHealth("Adapter", "good", "connected to the leader")
+    heard = f"last contact {format_duration(loop.hearing.age)} ago" if loop.hearing.at else "no contact yet"
     age = max(0, loop.now() - published.as_of)
-    return HealthPart("Adapter", "good", f"{heard}; the plan is {span(age)} old{waiting}")
+    return ComponentHealth("Adapter", "good", f"{heard}; the plan is {format_duration(age)} old{waiting}")
 
 
-def _database(durable: Durable | None) -> HealthPart:
+def _check_database(durable: Durable | None) -> ComponentHealth:
     if durable is None:
-        return HealthPart("Database", "warn", "none: a restart loses everything, and there is no audit")
+        return ComponentHealth("Database", "warn", "none: a restart loses everything, and there is no audit")
     if durable.trouble:
-        return HealthPart("Database", "bad", durable.trouble)
-    return HealthPart("Database", "good", "answers")
+        return ComponentHealth("Database", "bad", durable.trouble)
+    return ComponentHealth("Database", "good", "answers")
 
 
-def _planner(loop: PlanLoop) -> HealthPart:
+def _check_planner(loop: PlanLoop) -> ComponentHealth:
     if loop.failure:
-        return HealthPart("Planner", "bad", loop.failure)
+        return ComponentHealth("Planner", "bad", loop.failure)
     if loop.trouble:
-        return HealthPart("Planner", "bad", f"waiting for the database: {loop.trouble}")
+        return ComponentHealth("Planner", "bad", f"waiting for the database: {loop.trouble}")
     if loop.failing:
-        return HealthPart("Planner", "bad", loop.failing)
+        return ComponentHealth("Planner", "bad", loop.failing)
     if loop.standing_by:
-        return HealthPart("Planner", "warn", "standby: another daemon leads, or no leader yet")
-    return HealthPart("Planner", "good", "running")
+        return ComponentHealth("Planner", "warn", "standby: another daemon leads, or no leader yet")
+    return ComponentHealth("Planner", "good", "running")
 
 
-def _promises(loop: PlanLoop) -> HealthPart:
+def _check_promises(loop: PlanLoop) -> ComponentHealth:
     risky, broken = loop.published.at_risk, loop.published.breaches
-    words = f"{risky or 'no'} {plural(risky, 'promise')} at risk; {broken} broken since the daemon started"
-    return HealthPart("Promises", "warn" if risky else "good", words, "quality")
+    words = f"{risky or 'no'} {pluralise(risky, 'promise')} at risk; {broken} broken since the daemon started"
+    return ComponentHealth("Promises", "warn" if risky else "good", words, "plan-metrics")
 
 
-def _dispatch(loop: PlanLoop) -> HealthPart:
+def _check_dispatch(loop: PlanLoop) -> ComponentHealth:
     halted = loop.published.halted
-    return HealthPart("Dispatch", "warn" if halted else "good", halted or "on")
+    return ComponentHealth("Dispatch", "warn" if halted else "good", halted or "on")
 
 
-_ACTS: Final = {"search": "optimise"}
+_ACT_NAMES: Final = {"search": "optimise"}
 """Acts whose word in the audit is another than the page's."""
 
 
-def act_in_words(act: str, detail: str) -> tuple[str, str]:
+def format_act(act: str, detail: str) -> tuple[str, str]:
     """An act and its details as pages say them: `hold` of `node n1: repair` is `drain` of `n1: repair`."""
     if act == "hold" and detail.startswith("node "):
         return "drain", detail.removeprefix("node ")
-    return _ACTS.get(act, act), detail
+    return _ACT_NAMES.get(act, act), detail
 
 
-def audit_of(clusters: Clusters, cluster: str, most: int, *, alone: bool) -> tuple[Sequence[AuditEntry], str]:
+def latest_audit(
+    clusters: Clusters, cluster: str, most: int, *, alone: bool
+) -> tuple[Sequence[AuditEntry], str]:
     """The latest acts on this cluster, unless ``alone`` also on none, newest first; and why there are none to
     be had. Waits for the database.
     """

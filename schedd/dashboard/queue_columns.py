@@ -9,7 +9,7 @@ from typing import Final
 
 from schedd.engine.show.job_view import JobView
 
-__all__ = ["COLUMNS", "USUAL", "Column", "csv_of", "shown_columns"]
+__all__ = ["COLUMNS", "DEFAULT_COLUMNS", "Column", "shown_columns", "to_csv"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +41,24 @@ COLUMNS: Final = tuple(
     )
 )
 """In the order of the table; the job itself stands before all of them."""
-USUAL: Final = ("state", "start", "expected", "promised", "user", "queue", "walltime", "nodes", "request")
+DEFAULT_COLUMNS: Final = (
+    "state",
+    "start",
+    "expected",
+    "promised",
+    "user",
+    "queue",
+    "walltime",
+    "nodes",
+    "request",
+)
 
 
 def shown_columns(wanted: str) -> tuple[Column, ...]:
     """The columns named in ``wanted``, apart by commas; the usual ones where none is."""
     names = {name for name in wanted.split(",") if name}
     found = tuple(one for one in COLUMNS if one.name in names)
-    return found or tuple(one for one in COLUMNS if one.name in USUAL)
+    return found or tuple(one for one in COLUMNS if one.name in DEFAULT_COLUMNS)
 
 
 def _time(moment: int | None) -> str:
@@ -79,19 +89,19 @@ _CELLS: Final[Mapping[str, Callable[[JobView], object]]] = {
 }
 
 
-def csv_of(jobs: Iterable[JobView]) -> Iterator[str]:
+def to_csv(jobs: Iterable[JobView]) -> Iterator[str]:
     """Lines of a CSV file (RFC 4180), the head first. Times are UTC, lengths of time seconds."""
-    yield _line(list(_CELLS))
+    yield _csv_line(list(_CELLS))
     for job in jobs:
-        yield _line([cell(job) for cell in _CELLS.values()])
+        yield _csv_line([cell(job) for cell in _CELLS.values()])
 
 
-def _line(cells: Sequence[object]) -> str:
+def _csv_line(cells: Sequence[object]) -> str:
     into = io.StringIO()
-    csv.writer(into).writerow([_safe(cell) for cell in cells])
+    csv.writer(into).writerow([_escape_formula(cell) for cell in cells])
     return into.getvalue()
 
 
-def _safe(cell: object) -> object:
+def _escape_formula(cell: object) -> object:
     """Users name their jobs: a text that a spreadsheet would take for a formula is marked as text."""
     return f"'{cell}" if isinstance(cell, str) and cell[:1] in "=+-@\t\r" and cell else cell

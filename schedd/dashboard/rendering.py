@@ -10,30 +10,30 @@ from schedd import __version__
 from schedd.api.alerts import alerts_for
 from schedd.api.clusters import cluster_view
 from schedd.api.views import ClusterView
-from schedd.dashboard.assets import address
-from schedd.dashboard.live import state_of
+from schedd.dashboard.assets import asset_path
+from schedd.dashboard.filters import FILTERS, format_due, format_relative
+from schedd.dashboard.live_updates import page_state
 from schedd.dashboard.viewer import Viewer
-from schedd.dashboard.words import FILTERS, due, relative
 from schedd.service.cluster.loop import PlanLoop
 from schedd.service.read.job_visibility import visibility_for
 
-__all__ = ["base_of", "page", "plain_page"]
+__all__ = ["dashboard_path", "render_page", "render_plain_page"]
 
 _PAGES: Final = (
-    ("mine", "My jobs"),
+    ("my-jobs", "My jobs"),
     ("plan", "Plan"),
     ("queue", "Queue"),
     ("nodes", "Nodes"),
     ("calendar", "Calendar"),
     ("what-if", "What if"),
-    ("quality", "Quality"),
+    ("plan-metrics", "Plan metrics"),
     ("accounts", "Accounts"),
-    ("choices", "Alternatives"),
+    ("alternatives", "Alternatives"),
     ("admin", "Admin"),
 )
 
 
-_BANNERS: Final = frozenset({"adapter", "database", "expected", "foreign", "planner"})
+_BANNER_ALERTS: Final = frozenset({"adapter", "database", "expected", "foreign", "planner"})
 """Kinds of alerts that every page shows by a banner of their own, and those for the page Admin alone."""
 
 
@@ -47,70 +47,70 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     found.filters.update(FILTERS)
-    found.globals.update(due=due, relative=relative, pages=_PAGES, version=__version__)
+    found.globals.update(due=format_due, relative=format_relative, pages=_PAGES, version=__version__)
     return found
 
 
 _templates: Final = _environment()
 
 
-def base_of(request: Request) -> str:
+def dashboard_path(request: Request) -> str:
     """The dashboard's own path, below a proxy's where there is one."""
     return str(request.scope.get("root_path", ""))
 
 
-class NoStarts(NamedTuple):
+class DispatchObstacle(NamedTuple):
     """Why no jobs are started on a cluster that starts jobs: in a few words, and as a sentence."""
 
     short: str
     why: str
 
 
-def no_starts(cluster: ClusterView) -> NoStarts | None:
+def dispatch_obstacle(cluster: ClusterView) -> DispatchObstacle | None:
     """None where jobs are started, and where another scheduler starts them."""
     if cluster.mode != "scheduler":
         return None
     if cluster.paused:
-        return NoStarts("dispatch is paused", f"Dispatch is paused: {cluster.paused}")
+        return DispatchObstacle("dispatch is paused", f"Dispatch is paused: {cluster.paused}")
     why = cluster.halted or cluster.trouble
-    return NoStarts("no jobs are started", f"No jobs are started: {why}") if why else None
+    return DispatchObstacle("no jobs are started", f"No jobs are started: {why}") if why else None
 
 
-def page(
+def render_page(
     request: Request, name: str, viewer: Viewer, cluster: PlanLoop, status: int = 200, **told: Any
 ) -> HTMLResponse:
     """The page ``name`` of a cluster."""
-    state = state_of(cluster)  # before all else: what comes meanwhile is news
+    state = page_state(cluster)  # before all else: what comes meanwhile is news
     about = cluster_view(cluster)
     seen = visibility_for(viewer.bearer, request.app.state.callers.auth, cluster.published)
     alerts = alerts_for(cluster, seen, everything=viewer.bearer.may("see all"))
-    return plain_page(
+    return render_plain_page(
         request,
         name,
         viewer,
         status,
         cluster=about,
-        no_starts=no_starts(about),
+        no_starts=dispatch_obstacle(about),
         clusters=viewer.visible_clusters(request),
-        root=f"{base_of(request)}/{cluster.name}",
+        root=f"{dashboard_path(request)}/{cluster.name}",
         standing_by=cluster.standing_by,
         has_accounts=bool(cluster.published.accounts),
         live_state=state,
         alerts=alerts,
-        more_alerts=[alert for alert in alerts if alert.kind not in _BANNERS],
+        more_alerts=[alert for alert in alerts if alert.kind not in _BANNER_ALERTS],
         now=max(about.now, about.as_of),
         **told,
     )
 
 
-def plain_page(
+def render_plain_page(
     request: Request, name: str, viewer: Viewer | None, status: int = 200, **told: Any
 ) -> HTMLResponse:
     """A page that is of no cluster."""
-    base = base_of(request)
+    base = dashboard_path(request)
 
     def asset(of: str) -> str:
-        return base + address(of)
+        return base + asset_path(of)
 
     text = _templates.get_template(f"{name}.html").render(
         base=base,

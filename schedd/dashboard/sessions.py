@@ -20,9 +20,9 @@ from schedd.service.access.identity import Identity
 __all__ = ["COOKIE", "Session", "Sessions"]
 
 COOKIE: Final = "schedd_session"
-_LIFE_S: Final = 12 * 3600
-_MOST: Final = 10_000
-_EACH: Final = 20
+_LIFETIME_S: Final = 12 * 3600
+_MAX_SESSIONS: Final = 10_000
+_MAX_PER_TOKEN: Final = 20
 """Sessions of one token: who logs in more often ends the oldest of these, and nobody else's."""
 
 
@@ -55,7 +55,7 @@ class Sessions:
         self._lasting: set[str] = set()
         self._lock = threading.Lock()
 
-    def open(self, digest: bytes, identity: Identity | None = None, life: float = _LIFE_S) -> Session:
+    def open(self, digest: bytes, identity: Identity | None = None, life: float = _LIFETIME_S) -> Session:
         """A new session of the token with this digest, or of whom the provider named, for ``life``
         seconds.
         """
@@ -63,9 +63,9 @@ class Sessions:
         session = Session(secrets.token_urlsafe(32), digest, secrets.token_urlsafe(32), until, identity)
         with self._lock:
             own = self._of.setdefault(digest, {})
-            if len(own) >= _EACH:
+            if len(own) >= _MAX_PER_TOKEN:
                 self._end(next(iter(own)))
-            elif len(self._open) >= _MOST:
+            elif len(self._open) >= _MAX_SESSIONS:
                 fullest = max(self._of.values(), key=len)
                 self._end(next(iter(fullest)))
             self._open[session.id] = session

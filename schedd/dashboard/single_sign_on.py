@@ -13,40 +13,40 @@ from starlette.responses import RedirectResponse, Response
 
 from schedd.api.access import client_address
 from schedd.api.problems import ProblemError
-from schedd.dashboard.login import place_in, set_session
-from schedd.dashboard.rendering import base_of, plain_page
+from schedd.dashboard.login import safe_redirect_path, set_session
+from schedd.dashboard.rendering import dashboard_path, render_plain_page
 from schedd.dashboard.sessions import Sessions
 from schedd.service.access.callers import Callers
 from schedd.service.access.identity import Beginning, IdentityError, Provider
 
-__all__ = ["Journeys", "router"]
+__all__ = ["PendingLogins", "router"]
 
 router = APIRouter(prefix="/oidc")
 _log = structlog.get_logger(__name__)
 _COOKIE: Final = "schedd_oidc"
-_LIFE_S: Final = 600
-_MOST: Final = 1_000
+_LIFETIME_S: Final = 600
+_MAX_PENDING: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class _Journey:
+class _PendingLogin:
     began: Beginning
     following: str
     until: float
 
 
-class Journeys:
+class PendingLogins:
     """Logins that began here and did not come back yet, the oldest of which gives way to a newcomer."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._away: dict[str, _Journey] = {}
+        self._away: dict[str, _PendingLogin] = {}
 
     def begin(self, began: Beginning, following: str) -> None:
         """Remember one."""
-        if len(self._away) >= _MOST:
+        if len(self._away) >= _MAX_PENDING:
             del self._away[next(iter(self._away))]
-        self._away[began.state] = _Journey(began, following, self._clock() + _LIFE_S)
+        self._away[began.state] = _PendingLogin(began, following, self._clock() + _LIFETIME_S)
 
     def end(self, state: str) -> tuple[Beginning, str] | None:
         """The one with this state, this once, unless it took too long."""
@@ -57,22 +57,22 @@ class Journeys:
 
 
 @router.get("/login")
-async def leave(request: Request, next: Annotated[str, Query(max_length=2_000)] = "") -> Response:  # noqa: A002
+async def start_login(request: Request, next: Annotated[str, Query(max_length=2_000)] = "") -> Response:  # noqa: A002
     """Go to the provider."""
     provider = _provider(request)
     try:
         place, began = await provider.begin()
     except IdentityError as error:
         _log.warning("the identity provider cannot be asked", why=str(error))
-        return _refused(request, "The identity provider does not answer. Log in with a token.", 503)
-    journeys: Journeys = request.app.state.journeys
+        return _render_refusal(request, "The identity provider does not answer. Log in with a token.", 503)
+    journeys: PendingLogins = request.app.state.journeys
     journeys.begin(began, next)
     answer = RedirectResponse(place, 303)
     answer.set_cookie(
         _COOKIE,
         began.state,
-        max_age=_LIFE_S,
-        path=f"{base_of(request)}/oidc",
+        max_age=_LIFETIME_S,
+        path=f"{dashboard_path(request)}/oidc",
         httponly=True,
         samesite="lax",  # it is to come along from the provider's page
         secure=request.url.scheme == "https",
@@ -81,7 +81,7 @@ async def leave(request: Request, next: Annotated[str, Query(max_length=2_000)] 
 
 
 @router.get("/callback")
-async def come_back(
+async def finish_login(
     request: Request,
     state: Annotated[str, Query(max_length=200)] = "",
     code: Annotated[str, Query(max_length=4_000)] = "",
@@ -89,34 +89,38 @@ async def come_back(
 ) -> Response:
     """Come back from the provider, in the browser that went there."""
     provider = _provider(request)
-    journeys: Journeys = request.app.state.journeys
+    journeys: PendingLogins = request.app.state.journeys
     own = hmac.compare_digest(request.cookies.get(_COOKIE, "").encode(), state.encode()) and state
     found = journeys.end(state) if own else None
     if found is None:
-        _count(request)
-        return _refused(request, "This login did not begin here, or took too long. Try again.")
+        _check_rate(request)
+        return _render_refusal(request, "This login did not begin here, or took too long. Try again.")
     if error or not code:
-        return _refused(request, f"The identity provider refused: {error or 'it sent no code'}.")
+        return _render_refusal(request, f"The identity provider refused: {error or 'it sent no code'}.")
     began, following = found
     try:
         identity = await provider.finish(code, began)
     except IdentityError as wrong:
         _log.warning("a login was refused", why=str(wrong))
         if wrong.ours:
-            return _refused(request, "The identity provider does not answer. Log in with a token.", 503)
-        return _refused(request, "The identity provider's word does not count here; the log says why.")
+            return _render_refusal(
+                request, "The identity provider does not answer. Log in with a token.", 503
+            )
+        return _render_refusal(request, "The identity provider's word does not count here; the log says why.")
     bearer = provider.bearer(identity)
     if bearer is None:
         _log.warning("a login was refused", name=identity.name, why="no grant")
-        return _refused(request, f"{identity.name} has no role here. Ask the administrators of your cluster.")
+        return _render_refusal(
+            request, f"{identity.name} has no role here. Ask the administrators of your cluster."
+        )
     _log.info("logged in", name=bearer.name, role=bearer.role, by="identity provider")
     sessions: Sessions = request.app.state.sessions
     digest = hashlib.sha256(f"oidc {identity.subject}".encode()).digest()
     # The session's cookie does not come along where another site's page led here: a page of ours goes on.
-    onward = base_of(request) + place_in(following)
-    answer = plain_page(request, "entered", None, onward=onward)
+    onward = dashboard_path(request) + safe_redirect_path(following)
+    answer = render_plain_page(request, "entered", None, onward=onward)
     set_session(request, answer, sessions.open(digest, identity, provider.session))
-    answer.delete_cookie(_COOKIE, path=f"{base_of(request)}/oidc")
+    answer.delete_cookie(_COOKIE, path=f"{dashboard_path(request)}/oidc")
     return answer
 
 
@@ -127,11 +131,11 @@ def _provider(request: Request) -> Provider:
     return callers.oidc
 
 
-def _count(request: Request) -> None:
+def _check_rate(request: Request) -> None:
     callers: Callers = request.app.state.callers
     if callers.wait_refused(client_address(request)):
         raise ProblemError("too-often", "too many logins were refused", hint="try again in a moment")
 
 
-def _refused(request: Request, words: str, status: int = 403) -> Response:
-    return plain_page(request, "login", None, status, following="", wrong=words)
+def _render_refusal(request: Request, words: str, status: int = 403) -> Response:
+    return render_plain_page(request, "login", None, status, following="", wrong=words)

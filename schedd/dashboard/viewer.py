@@ -22,14 +22,14 @@ __all__ = [
     "NotLoggedIn",
     "Operator",
     "Reader",
-    "Seen",
     "Viewer",
-    "form_of",
-    "session_of",
-    "viewer_of",
+    "Visibility",
+    "find_session",
+    "identify_viewer",
+    "read_form",
 ]
 
-_LONGEST: Final = 8_192
+_MAX_FORM_BYTES: Final = 8_192
 
 
 class NotLoggedIn(Exception):
@@ -64,7 +64,7 @@ class Viewer:
         return self.bearer.may("steer")
 
 
-def session_of(request: Request) -> tuple[Session, Bearer] | None:
+def find_session(request: Request) -> tuple[Session, Bearer] | None:
     """The session that the request's cookie names, and whose it is; None when it is over."""
     sessions: Sessions = request.app.state.sessions
     callers: Callers = request.app.state.callers
@@ -82,9 +82,9 @@ def session_of(request: Request) -> tuple[Session, Bearer] | None:
     return session, bearer
 
 
-async def viewer_of(request: Request) -> Viewer | None:
+async def identify_viewer(request: Request) -> Viewer | None:
     """Who looks, logged in or known otherwise; None for a stranger. Raises ProblemError."""
-    found = session_of(request)
+    found = find_session(request)
     if found is None:
         try:
             return Viewer(await authenticate(request), None)
@@ -100,18 +100,18 @@ async def viewer_of(request: Request) -> Viewer | None:
     return Viewer(found[1], found[0])
 
 
-async def _reader(request: Request) -> Viewer:
-    viewer = await viewer_of(request)
+async def _require_viewer(request: Request) -> Viewer:
+    viewer = await identify_viewer(request)
     if viewer is None or not viewer.bearer.may("ask"):
         raise NotLoggedIn
     cluster = request.path_params.get("cluster")
     return viewer if cluster is None else viewer.at(request, cluster)
 
 
-Reader = Annotated[Viewer, Depends(_reader)]
+Reader = Annotated[Viewer, Depends(_require_viewer)]
 
 
-async def _operator(viewer: Reader, request: Request) -> Viewer:
+async def _require_operator(viewer: Reader, request: Request) -> Viewer:
     callers: Callers = request.app.state.callers
     if viewer.may_act:
         return viewer
@@ -124,10 +124,10 @@ async def _operator(viewer: Reader, request: Request) -> Viewer:
     )
 
 
-Operator = Annotated[Viewer, Depends(_operator)]
+Operator = Annotated[Viewer, Depends(_require_operator)]
 
 
-async def _administrator(viewer: Operator) -> Viewer:
+async def _require_administrator(viewer: Operator) -> Viewer:
     if viewer.may_administer:
         return viewer
     raise ProblemError(
@@ -137,35 +137,35 @@ async def _administrator(viewer: Operator) -> Viewer:
     )
 
 
-Administrator = Annotated[Viewer, Depends(_administrator)]
+Administrator = Annotated[Viewer, Depends(_require_administrator)]
 
 
-async def _cluster(request: Request, _: Reader, cluster: str) -> PlanLoop:
+async def _find_cluster(request: Request, _: Reader, cluster: str) -> PlanLoop:
     return get_daemon(request)[cluster]
 
 
-Cluster = Annotated[PlanLoop, Depends(_cluster)]
+Cluster = Annotated[PlanLoop, Depends(_find_cluster)]
 
 
-async def _seen(request: Request, cluster: Cluster, viewer: Reader) -> JobVisibility:
+async def _viewer_visibility(request: Request, cluster: Cluster, viewer: Reader) -> JobVisibility:
     callers: Callers = request.app.state.callers
     return visibility_for(viewer.bearer, callers.auth, cluster.published)
 
 
-Seen = Annotated[JobVisibility, Depends(_seen)]
+Visibility = Annotated[JobVisibility, Depends(_viewer_visibility)]
 """What of the cluster's jobs is shown to who looks."""
 
 
-async def form_of(request: Request) -> dict[str, str]:
+async def read_form(request: Request) -> dict[str, str]:
     """The fields of a form. Raises ProblemError where it is too long, or was not sent from a page of ours."""
     check_same_site(request)
     body = b""
     async for part in request.stream():
         body += part
-        if len(body) > _LONGEST:
-            raise ProblemError("too-large", f"a form has at most {_LONGEST} bytes")
+        if len(body) > _MAX_FORM_BYTES:
+            raise ProblemError("too-large", f"a form has at most {_MAX_FORM_BYTES} bytes")
     fields = dict(urllib.parse.parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
-    found = session_of(request)
+    found = find_session(request)
     if found is not None and not found[0].meant(fields.get("csrf", "")):
         raise ProblemError(
             "not-allowed", "this form is of an earlier login", hint="load the page again, then repeat it"
@@ -173,4 +173,4 @@ async def form_of(request: Request) -> dict[str, str]:
     return fields
 
 
-Form = Annotated[dict[str, str], Depends(form_of)]
+Form = Annotated[dict[str, str], Depends(read_form)]

@@ -105,7 +105,7 @@ def test_an_operator_lets_the_daemon_search_and_sees_what_came_of_it(look: Open,
     page.get_by_role("button", name="Optimise now").click()
     expect(page.locator("main").get_by_role("status")).to_contain_text("The search")
     (run,) = site.ask("/searches")["searches"]
-    page.get_by_role("navigation").get_by_role("link", name="Quality").click()
+    page.get_by_role("navigation").get_by_role("link", name="Plan metrics").click()
     row = page.locator("#searches tbody tr")
     expect(row).to_have_count(1)
     expect(row).to_contain_text("asked for")

@@ -5,7 +5,7 @@ from typing import Any
 
 from playwright.sync_api import expect
 
-from schedd.dashboard.calendar import entries, windows_of
+from schedd.dashboard.calendar import calendar_entries, calendar_windows
 from schedd.wire import Book, BookingStep, PlanningHeld, Reserve
 from tests.dashboard.conftest import Look, Site
 from tests.service.build import T, event_id
@@ -31,7 +31,7 @@ def standing(count: int) -> list[Reserve]:
 
 def test_windows_of_a_standing_reservation_are_one_entry() -> None:
     late = kept("repair", T + 40 * DAY, None, nodes=tuple(f"n{i}" for i in range(1, 9)))
-    found = entries([late, *reversed(standing(3)), kept("all", T, T + HOUR, everywhere=True)])
+    found = calendar_entries([late, *reversed(standing(3)), kept("all", T, T + HOUR, everywhere=True)])
     assert [(one.name, one.standing, len(one.windows)) for one in found] == [
         ("all", False, 1),
         ("backup", True, 3),
@@ -39,16 +39,18 @@ def test_windows_of_a_standing_reservation_are_one_entry() -> None:
     ]
     assert found[1].next.start == MORNING
     assert [one.where for one in found] == ["all nodes", "n1", "n1, n2, n3, n4, n5, n6 and 2 more"]
-    drawn = windows_of(found)
+    drawn = calendar_windows(found)
     assert [one["name"] for one in drawn] == ["all", "backup", "backup", "backup", "repair"]
     assert drawn[-1]["end"] is None
 
 
 def test_who_has_access_and_which_properties_are_named() -> None:
-    (found,) = entries([kept("course", T, T + 1, features=("gpu", "ib"), users=("ann",), queues=("short",))])
+    (found,) = calendar_entries(
+        [kept("course", T, T + 1, features=("gpu", "ib"), users=("ann",), queues=("short",))]
+    )
     assert (found.where, found.access) == ("nodes with gpu, ib", "ann, short")
-    assert windows_of([found])[0]["kept"] is True
-    (short,) = entries([kept("quick", T, T + 1, nodes=("n1",), users=("ann",), shorter=1800)])
+    assert calendar_windows([found])[0]["kept"] is True
+    (short,) = calendar_entries([kept("quick", T, T + 1, nodes=("n1",), users=("ann",), shorter=1800)])
     assert short.access == "jobs up to 30 min, ann"
 
 

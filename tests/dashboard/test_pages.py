@@ -10,7 +10,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
-from schedd.dashboard.words import span
+from schedd.dashboard.filters import format_duration
 from schedd.service.background.sampling import Sampler
 from schedd.wire import JobDeleted, PlanningHeld, QueueChanged, QueueFacts, Reserve
 from tests.dashboard.conftest import Look, Site
@@ -25,11 +25,11 @@ PAGES = [
     "jobs/4.server",
     "what-if",
     "what-if?nodes=2&ppn=4&walltime=01:00:00",
-    "quality",
-    "choices",
+    "plan-metrics",
+    "alternatives",
     "admin",
 ]
-OF_ONE = ["nodes/n1", "mine?user=ann", "calendar?month=2023-12", "accounts"]
+OF_ONE = ["nodes/n1", "my-jobs?user=ann", "calendar?month=2023-12", "accounts"]
 """More pages, of what not every cluster has."""
 AXE = {"resultTypes": ["violations"], "preload": False}  # preloading writes styles, which pages refuse
 SCREENS: dict[str, dict[str, Any]] = {
@@ -228,7 +228,7 @@ def test_a_queued_job_can_be_asked_about(look: Open, site: Site) -> None:
 
 
 def test_quality_counts_what_the_api_lists(look: Open, site: Site) -> None:
-    page = look("reader").go("quality")
+    page = look("reader").go("plan-metrics")
     planned = site.ask("/jobs?state=planned")["jobs"]
     assert sum(map(int, column(page, "#waits", 2))) == len(planned)
     left = [one["promised_start"] - one["planned_start"] for one in planned]
@@ -237,10 +237,10 @@ def test_quality_counts_what_the_api_lists(look: Open, site: Site) -> None:
     )
     assert said["up to 15 min"] == str(sum(0 < one <= 900 for one in left))
     waits = [one["planned_start"] - one["submitted"] for one in planned]
-    assert page.locator("#tiles b").nth(2).inner_text() == span(sum(waits) / len(waits))
+    assert page.locator("#tiles b").nth(2).inner_text() == format_duration(sum(waits) / len(waits))
     value = {one["criterion"]: one["value"] for one in site.ask("/plan/evaluation")["criteria"]}
     assert page.locator("#tiles b").nth(5).inner_text() == f"{value['bounded_slowdown']:.3g}"
-    assert page.locator("#tiles b").nth(4).inner_text() == span(value["response"])
+    assert page.locator("#tiles b").nth(4).inner_text() == format_duration(value["response"])
     criteria = page.eval_on_selector_all("#criteria dd", "all => all.map(one => Number(one.dataset.value))")
     assert criteria == pytest.approx([one["value"] for one in site.ask("/plan/evaluation")["criteria"]])
     expect(page.locator("main")).to_contain_text("Without a database")
@@ -250,13 +250,13 @@ def test_quality_draws_the_criteria_over_time(look: Open, site: Site) -> None:
     clusters = site.app.state.clusters
     sampler = Sampler(site.loop, clusters.tracks["main"], 60)
     window = look("reader")
-    page = window.go("quality")
+    page = window.go("plan-metrics")
     expect(page.locator("#worth-none")).to_be_visible()
     sampler.turn()
     site.clock.moment += 300
     site.happen(job("60.server", walltime="900"))
     sampler.turn()
-    page = window.go("quality")
+    page = window.go("plan-metrics")
     expect(page.locator("#worth")).to_have_attribute("data-points", "2")
     page.locator("#criterion").select_option("bounded_slowdown")
     drawn_values = page.evaluate(f"[...{model('values', 'ColumnDataSource')}.data.value]")
@@ -266,7 +266,7 @@ def test_quality_draws_the_criteria_over_time(look: Open, site: Site) -> None:
     site.clock.moment += 300
     nothing_planned(site)
     sampler.turn()
-    page = window.go("quality")
+    page = window.go("plan-metrics")
     expect(page.locator("#worth")).to_have_attribute("data-points", "2")
     drawn_values = page.evaluate(f"[...{model('values', 'ColumnDataSource')}.data.value].map(String)")
     assert drawn_values[2:] == ["NaN"], "the line has a gap"
@@ -288,7 +288,7 @@ def test_without_planned_jobs_there_are_no_criteria_and_their_promises_are_at_ri
     risky = site.ask("")["at_risk"]
     assert risky
     window = look("admin")
-    page = window.go("quality")
+    page = window.go("plan-metrics")
     assert set(page.locator("#criteria dd").all_inner_texts()) == {"–"}
     assert page.locator("#tiles b").all_inner_texts()[2:] == ["–"] * 4
     expect(page.locator("#tiles")).not_to_contain_text("mean")
@@ -299,7 +299,7 @@ def test_without_planned_jobs_there_are_no_criteria_and_their_promises_are_at_ri
     health = page.locator('#health tr[data-key="Promises"]')
     expect(health).to_contain_text(f"warning: {risky} promise")
     health.get_by_role("link").click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("Quality")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Plan metrics")
 
 
 def test_a_job_that_goes_while_one_looks_is_said_to_be_gone(look: Open, site: Site) -> None:
@@ -337,18 +337,20 @@ def test_axe_finds_nothing_serious_on_any_page(look: Open, site: Site, screen: s
 
 def test_the_chart_is_moved_and_zoomed_by_keys(look: Open, site: Site) -> None:
     page = drawn(look("reader").go("plan"))
-    span = f"(() => {{ const range = {model('times', 'Range1d')}; return [range.start, range.end]; }})()"
+    time_range = (
+        f"(() => {{ const range = {model('times', 'Range1d')}; return [range.start, range.end]; }})()"
+    )
     page.locator("#plan").focus()
-    first = page.evaluate(span)
+    first = page.evaluate(time_range)
     page.keyboard.press("ArrowRight")
-    moved = page.evaluate(span)
+    moved = page.evaluate(time_range)
     assert moved[0] > first[0]
     assert moved[1] - moved[0] == pytest.approx(first[1] - first[0])
     page.keyboard.press("+")
-    zoomed = page.evaluate(span)
+    zoomed = page.evaluate(time_range)
     assert zoomed[1] - zoomed[0] < first[1] - first[0]
     page.keyboard.press("0")
-    everything = page.evaluate(span)
+    everything = page.evaluate(time_range)
     assert everything[1] > first[0]
 
 

@@ -96,7 +96,16 @@ def test_no_page_or_form_shows_or_steers_a_cluster_outside_the_scope(app: FastAP
 def test_the_other_cluster_is_named_nowhere(app: FastAPI) -> None:
     client = visitor(app, "here")
     assert client.get("/dashboard/").headers["location"] == f"/dashboard/{HERE}/plan"
-    for page in ("plan", "queue", "nodes", "what-if", "quality", "choices", "admin", "jobs/1.server"):
+    for page in (
+        "plan",
+        "queue",
+        "nodes",
+        "what-if",
+        "plan-metrics",
+        "alternatives",
+        "admin",
+        "jobs/1.server",
+    ):
         answer = client.get(f"/dashboard/{HERE}/{page}")
         assert answer.status_code == 200, page
         assert OTHER not in answer.text, page

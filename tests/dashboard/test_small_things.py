@@ -10,11 +10,11 @@ import pytest
 from playwright.sync_api import expect
 
 from schedd.alternatives.objectives import Objective
-from schedd.dashboard.health import act_in_words
-from schedd.dashboard.meanings import MEANINGS
-from schedd.dashboard.moves import folded
-from schedd.dashboard.pages.what_if import Asked, walltime_of
-from schedd.dashboard.words import change, clock, worth
+from schedd.dashboard.criterion_help import CRITERION_HELP
+from schedd.dashboard.filters import format_change, format_criterion, format_time
+from schedd.dashboard.health import format_act
+from schedd.dashboard.pages.what_if import WhatIfForm, normalize_walltime
+from schedd.dashboard.start_changes import group_changes
 from schedd.engine.show.job_view import Change
 from schedd.plan.evaluate import Criterion
 from schedd.wire import WattsRead
@@ -41,38 +41,38 @@ Open = Callable[..., Look]
     ],
 )
 def test_walltimes_with_units_are_understood(text: str, taken: str) -> None:
-    assert walltime_of(text) == taken
+    assert normalize_walltime(text) == taken
 
 
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        (Asked(nodes="1", walltime="4"), "say the unit: 4h, 4m, 4s"),
-        (Asked(nodes="1", mem="16"), "say the unit: 16gb"),
-        (Asked(nodes="1", walltime="4h", mem="16gb"), ""),
-        (Asked(request="nodes=1,walltime=60"), ""),
+        (WhatIfForm(nodes="1", walltime="4"), "say the unit: 4h, 4m, 4s"),
+        (WhatIfForm(nodes="1", mem="16"), "say the unit: 16gb"),
+        (WhatIfForm(nodes="1", walltime="4h", mem="16gb"), ""),
+        (WhatIfForm(request="nodes=1,walltime=60"), ""),
     ],
 )
-def test_a_number_without_a_unit_is_asked_about(asked: Asked, said: str) -> None:
+def test_a_number_without_a_unit_is_asked_about(asked: WhatIfForm, said: str) -> None:
     assert (said in asked.unclear) if said else asked.unclear == ""
 
 
 def test_criteria_and_changes_are_told_in_words() -> None:
-    assert [change(one) for one in (-0.0004, 0.0004, 0.0, 0.015, -0.2)] == [
+    assert [format_change(one) for one in (-0.0004, 0.0004, 0.0, 0.015, -0.2)] == [
         *("0 %", "0 %", "0 %", "+1.5 %", "-20.0 %")
     ]
-    assert worth(0.6187, "utilisation", "1") == "61.9 %"
-    assert worth(7200, "wait", "s") == "2 h"
-    assert worth(3, "late_jobs", "jobs") == "3 jobs"
-    assert worth(1.23456, "slowdown", "1") == "1.235"
+    assert format_criterion(0.6187, "utilisation", "1") == "61.9 %"
+    assert format_criterion(7200, "wait", "s") == "2 h"
+    assert format_criterion(3, "late_jobs", "jobs") == "3 jobs"
+    assert format_criterion(1.23456, "slowdown", "1") == "1.235"
 
 
 def test_the_audit_names_acts_as_the_pages_do() -> None:
-    assert act_in_words("hold", "node n1: repair") == ("drain", "n1: repair")
-    assert act_in_words("hold", "queue batch: repair") == ("hold", "queue batch: repair")
-    assert act_in_words("alternatives", "x") == ("alternatives", "x")
-    assert act_in_words("search", "") == ("optimise", "")
-    assert act_in_words("resume", "") == ("resume", "")
+    assert format_act("hold", "node n1: repair") == ("drain", "n1: repair")
+    assert format_act("hold", "queue batch: repair") == ("hold", "queue batch: repair")
+    assert format_act("alternatives", "x") == ("alternatives", "x")
+    assert format_act("search", "") == ("optimise", "")
+    assert format_act("resume", "") == ("resume", "")
 
 
 def test_the_form_asks_for_the_unit_and_then_answers(look: Open, site: Site) -> None:
@@ -177,9 +177,9 @@ def test_theme_and_zone_are_chosen_and_kept(look: Open, site: Site) -> None:
 
 
 def test_moments_have_their_year_where_it_is_not_this_one() -> None:
-    assert clock(1_700_000_000) == "Tue 14 Nov 2023 22:13 UTC"
+    assert format_time(1_700_000_000) == "Tue 14 Nov 2023 22:13 UTC"
     now = int(datetime.now(UTC).timestamp())
-    assert str(datetime.now(UTC).year) not in clock(now)
+    assert str(datetime.now(UTC).year) not in format_time(now)
 
 
 def test_moves_by_one_cause_are_one_row() -> None:
@@ -187,7 +187,7 @@ def test_moves_by_one_cause_are_one_row() -> None:
         return Change(T + number, number, f"e{number}", cause, f"{cause} {number}", before, after)
 
     moves = [move(4, "freed", 300, 200), move(3, "improved", 350, 300), move(2, "improved", 400, 350)]
-    folds = folded([*moves, move(1, "arrived", None, 400)])
+    folds = group_changes([*moves, move(1, "arrived", None, 400)])
     assert [(one.count, one.oldest.before, one.newest.after) for one in folds] == [
         (1, 300, 200),
         (2, 400, 300),
@@ -229,4 +229,4 @@ def test_a_node_s_page_shows_no_jobs_of_others(look: Open, site: Site) -> None:
 
 
 def test_every_criterion_and_objective_is_explained() -> None:
-    assert set(MEANINGS) == {one.value for one in Criterion} | {one.value for one in Objective}
+    assert set(CRITERION_HELP) == {one.value for one in Criterion} | {one.value for one in Objective}

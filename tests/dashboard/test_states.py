@@ -19,7 +19,7 @@ from playwright.sync_api import Browser, expect
 
 from schedd.api.app import create_app
 from schedd.dashboard import add_dashboard
-from schedd.dashboard.moves import folded
+from schedd.dashboard.start_changes import group_changes
 from schedd.engine import EngineSettings
 from schedd.engine.show.job_view import Change
 from schedd.service.access.callers import Callers
@@ -49,7 +49,7 @@ SITE: dict[str, Any] = {
     "classes": {"ann": {"points": 7, "users": ["ann"]}},
     "fair_share": {"levels": ["user"], "shares": {"ann": 2, "bob": 1}},
 }
-PAGES = ["plan", "queue", "nodes", "what-if", "quality"]
+PAGES = ["plan", "queue", "nodes", "what-if", "plan-metrics"]
 
 
 def put(server: tuple[str, FastAPI], clusters: Clusters, clock: StillClock | None = None) -> Site:
@@ -264,7 +264,7 @@ def test_a_move_within_the_same_minute_is_no_row() -> None:
         Change(T + 9, 3, "e3", "freed", "", T + 3605, T + 3603),
         Change(T + 6, 2, "e2", "altered", "", T + 60, T + 3605),
     ]
-    assert [(one.oldest.before, one.newest.after) for one in folded(moves)] == [(T + 60, T + 3605)]
+    assert [(one.oldest.before, one.newest.after) for one in group_changes(moves)] == [(T + 60, T + 3605)]
 
 
 def test_pages_say_what_they_lack_without_the_database(kept: Site, tmp_path: Path) -> None:
@@ -274,13 +274,15 @@ def test_pages_say_what_they_lack_without_the_database(kept: Site, tmp_path: Pat
             return [client.get(f"/main/{path}") for path in paths]
 
     lost = "Database unavailable"
-    assert [lost in page.text for page in pages("quality", "admin")] == [False, False]
+    assert [lost in page.text for page in pages("plan-metrics", "admin")] == [False, False]
     with closing(sqlite3.connect(tmp_path / "main.sqlite", timeout=10)) as database:
         names = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         for name in names:
             database.execute(f"ALTER TABLE {name} RENAME TO gone_{name}")
         database.commit()
-    *others, past = pages("plan", "queue", "nodes", "jobs/1.server", "quality", "admin", "jobs/77.server")
+    *others, past = pages(
+        "plan", "queue", "nodes", "jobs/1.server", "plan-metrics", "admin", "jobs/77.server"
+    )
     assert [page.status_code for page in others] == [200] * 6
     assert [lost in page.text for page in others[-2:]] == [True, True]
     assert past.status_code == 503
@@ -325,7 +327,7 @@ def test_acts_are_in_the_audit_and_told_starts_on_the_page_of_quality(kept: Site
         weights = {"csrf": csrf, "version": "0", "priority.size": "2", "criteria.wait": "1"}
         assert client.post("/main/admin/weights", data=weights).status_code == 303
         page = client.get("/main/admin").text
-        quality = client.get("/main/quality").text
+        quality = client.get("/main/plan-metrics").text
     acts = kept.app.state.clusters.durable.store.audited()
     assert {act.who for act in acts} == {"our-admin"}
     assert sorted((act.act, act.detail) for act in acts) == [
@@ -359,27 +361,27 @@ def test_the_page_of_quality_tells_told_starts_of_a_period_a_queue_and_a_user(
             {"queue": one["queue"], "user": one["owner"].partition("@")[0]},
             {"seconds": 86_400},
         ):
-            page = client.get("/main/quality", params=asked).text
+            page = client.get("/main/plan-metrics", params=asked).text
             assert 'data-key="submission-"' in page
             assert ('id="errors"' in page) is ("queue" not in asked)
             assert "<td>30 s, 34 s</td>" in page
             assert "At most the latest 100,000 predictions count." in page
         for asked in ({"queue": "other"}, {"user": "<b>nobody"}):
-            page = client.get("/main/quality", params=asked).text
+            page = client.get("/main/plan-metrics", params=asked).text
             assert 'data-key="submission-"' not in page
             assert none in page
             assert "<b>nobody" not in page
             assert 'id="errors"' not in page, "that chart is of all jobs"
         for module in ("schedd.store.expected_starts", "schedd.service.read.accuracy"):
             monkeypatch.setattr(f"{module}.MOST", 1)
-        page = client.get("/main/quality").text
+        page = client.get("/main/plan-metrics").text
         assert re.search(
             r"Only the latest 100,000 predictions count: those told from <time [^<]*</time> on", page
         )
         assert "At most the latest 100,000 planned starts count." in page
-        assert client.get("/main/quality", params={"seconds": 5}).status_code == 422
+        assert client.get("/main/plan-metrics", params={"seconds": 5}).status_code == 422
         kept.clock.moment += 7200
-        page = client.get("/main/quality", params={"seconds": 3600}).text
+        page = client.get("/main/plan-metrics", params={"seconds": 3600}).text
         assert 'id="errors"' not in page, "that chart is of the period, too"
 
 
@@ -450,7 +452,7 @@ def test_priorities_and_shares_are_those_of_the_api(server: tuple[str, FastAPI])
     with httpx2.Client(base_url=f"{site.url}/dashboard", headers={"Accept": "text/html"}) as client:
         client.post("/login", data={"token": token("reader")})
         page = client.get("/main/jobs/3.server").text
-        quality = client.get("/main/quality").text
+        quality = client.get("/main/plan-metrics").text
     terms = site.ask("/jobs/3.server/priority")["terms"]
     assert terms
     for term in terms:

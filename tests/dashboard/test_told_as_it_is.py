@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import httpx2
 import pytest
 
-from schedd.dashboard.words import clock, plural
+from schedd.dashboard.filters import format_time, pluralise
 from schedd.engine import EngineSettings
 from schedd.wire import ExpectedFacts, JobDeleted, PlanningHeld, StartsExpected
 from tests.dashboard.conftest import Site, token
@@ -32,7 +32,7 @@ def test_a_held_queue_does_not_look_as_if_nobody_waited(site: Site, client: http
     page = client.get("/plan").text
     assert f'No job has a planned start; <a href="/dashboard/main/queue">{waiting} wait</a>.' in page
     assert "No jobs wait to start" not in page
-    mine = client.get("/mine?user=ann").text
+    mine = client.get("/my-jobs?user=ann").text
     assert mine.count(">waiting</span>") > 1
     assert mine.count("which is held: new disk") == 1
 
@@ -63,7 +63,7 @@ def test_a_draining_node_says_by_when_it_is_empty(site: Site, client: httpx2.Cli
         if job["state"] in ("running", "starting") and job["planned_nodes"][0]["node"] == "n2"
     ]
     site.happen(hold("node", "n2"))
-    by = clock(runs["planned_end"])
+    by = format_time(runs["planned_end"])
     table = client.get("/nodes?q=n2").text.partition("<tbody>")[2]
     assert "none while draining" in table
     assert table.partition("empty by ")[2].partition("</time>")[0].endswith(by)
@@ -84,19 +84,21 @@ def test_an_expected_start_that_has_passed_is_now_and_tables_say_as_of_when(
     site.happen(StartsExpected(id=event_id(), time=T, jobs=tuple(facts)))
     job = waiting[0]
     owner = site.ask(f"/jobs/{job}")["owner"].partition("@")[0]
-    paths = ("/plan", "/queue", f"/mine?user={owner}")
+    paths = ("/plan", "/queue", f"/my-jobs?user={owner}")
     for moment, passed in ((T, False), (T + 600, True), (T + 3000, True)):
         site.clock.moment = moment
         for path in paths:
             page = client.get(path).text
             assert page.count("Expected starts as of ") == 1
-            assert page.partition("Expected starts as of ")[2].partition("</time>")[0].endswith(clock(T))
-            assert (clock(T + 60) + "</time><br>" in page) is not passed
+            assert (
+                page.partition("Expected starts as of ")[2].partition("</time>")[0].endswith(format_time(T))
+            )
+            assert (format_time(T + 60) + "</time><br>" in page) is not passed
             assert ("90 % by" in page) is (moment < T + 3000)
         assert ("<b>now</b>" in client.get(f"/jobs/{job}").text) is passed
     assert site.ask(f"/jobs/{job}")["expected_start"] == T + 60
 
 
 def test_one_is_not_many() -> None:
-    assert [plural(n, "job") for n in (0, 1, 2)] == ["jobs", "job", "jobs"]
-    assert [plural(n, "waits", "wait") for n in (1, 2)] == ["waits", "wait"]
+    assert [pluralise(n, "job") for n in (0, 1, 2)] == ["jobs", "job", "jobs"]
+    assert [pluralise(n, "waits", "wait") for n in (1, 2)] == ["waits", "wait"]

@@ -9,6 +9,7 @@ __all__ = [
     "AccuracyFigures",
     "AccuracyView",
     "ClusterReport",
+    "ClusterReports",
     "FairShareEntry",
     "FairShareView",
     "HorizonAccuracy",
@@ -16,7 +17,6 @@ __all__ = [
     "LicenceUse",
     "LicencesView",
     "PriorityView",
-    "QualityReport",
     "QueueReport",
     "StartErrorView",
     "Term",
@@ -197,7 +197,7 @@ class ClusterReport(TypedDict):
     queues: list[QueueReport]
 
 
-class QualityReport(TypedDict):
+class ClusterReports(TypedDict):
     """Clusters over a period."""
 
     since: int

@@ -10,8 +10,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from schedd.api.accounts import ChargeSummary, visible_accounts, visible_charges
-from schedd.dashboard.rendering import page
-from schedd.dashboard.viewer import Cluster, Reader, Seen
+from schedd.dashboard.rendering import render_page
+from schedd.dashboard.viewer import Cluster, Reader, Visibility
 from schedd.policy.site import site_policy
 from schedd.service.clusters import Clusters
 
@@ -19,33 +19,35 @@ __all__ = ["router"]
 
 router = APIRouter()
 _YEAR_S: Final = 366 * 86_400
-_SHOWN: Final = 500
+_MAX_ACCOUNTS_SHOWN: Final = 500
 
 
 @router.get("/{cluster}/accounts")
-async def accounts(request: Request, cluster: Cluster, viewer: Reader, seen: Seen) -> Response:
+async def show_accounts(
+    request: Request, cluster: Cluster, viewer: Reader, visibility: Visibility
+) -> Response:
     """Accounts that the viewer may see, and charges of a year."""
     since = max(0, cluster.now() - _YEAR_S)
-    charged = await run_in_threadpool(visible_charges, _clusters(request), cluster, seen, since)
+    charged = await run_in_threadpool(visible_charges, _clusters(request), cluster, visibility, since)
     site = site_policy(cluster.published.settings.site)
-    return page(
+    return render_page(
         request,
         "accounts",
         viewer,
         cluster,
-        accounts=visible_accounts(cluster.published, viewer.bearer.name, seen),
-        charged=charged[:_SHOWN],
-        more=max(0, len(charged) - _SHOWN),
-        all_seen=seen.whose is None,
+        accounts=visible_accounts(cluster.published, viewer.bearer.name, visibility),
+        charged=charged[:_MAX_ACCOUNTS_SHOWN],
+        more=max(0, len(charged) - _MAX_ACCOUNTS_SHOWN),
+        all_seen=visibility.whose is None,
         last=site.accounts.empty == "last",
     )
 
 
 @router.get("/{cluster}/accounts.csv")
-async def download(request: Request, cluster: Cluster, _: Reader, seen: Seen) -> Response:
+async def download_charges(request: Request, cluster: Cluster, _: Reader, visibility: Visibility) -> Response:
     """All charges of a year, by month, account and user."""
     since = max(0, cluster.now() - _YEAR_S)
-    charged = await run_in_threadpool(visible_charges, _clusters(request), cluster, seen, since)
+    charged = await run_in_threadpool(visible_charges, _clusters(request), cluster, visibility, since)
     out = io.StringIO()
     writer = csv.writer(out)
     writer.writerow([field.name for field in fields(ChargeSummary)])

@@ -14,10 +14,10 @@ from schedd.api.problems import ProblemError
 from schedd.api.request_bodies import PauseRequest, ReservationRequest
 from schedd.api.reservations import RESERVATION_NAME, reserve, run_reservation_preview, unreserve
 from schedd.api.searches import start_search
-from schedd.dashboard.admin import admin_page, back
+from schedd.dashboard.admin_page import redirect_to_admin, render_admin_page
 from schedd.dashboard.viewer import Cluster, Form, Operator
 
-__all__ = ["moment_of", "router"]
+__all__ = ["parse_form_time", "router"]
 
 router = APIRouter(prefix="/{cluster}/admin")
 _SEARCH_S: Final = 5.0
@@ -25,7 +25,7 @@ _SEARCH_S: Final = 5.0
 
 
 @router.get("")
-async def admin(
+async def show_admin(
     request: Request,
     cluster: Cluster,
     viewer: Operator,
@@ -34,35 +34,35 @@ async def admin(
 ) -> Response:
     """What can be done, how the parts are, and what was done. ``node``: one that may be drained."""
     form = {"hold_kind": "node", "hold_name": node} if node else None
-    return await admin_page(request, cluster, viewer, done=done, form=form)
+    return await render_admin_page(request, cluster, viewer, done=done, form=form)
 
 
 @router.post("/pause")
-async def pause(request: Request, cluster: Cluster, viewer: Operator, form: Form) -> Response:
+async def pause_dispatch(request: Request, cluster: Cluster, viewer: Operator, form: Form) -> Response:
     """Start no jobs until told to."""
     try:
         reason = PauseRequest(reason=form.get("reason", "").strip()).reason
     except ValidationError:
-        return await admin_page(
+        return await render_admin_page(
             request,
             cluster,
             viewer,
             422,
-            wrong="Say why, in 1 to 200 characters on one line: all users see it.",
+            pause_error="Say why, in 1 to 200 characters on one line: all users see it.",
         )
     await set_dispatch(cluster, reason, viewer.bearer.name)
-    return back(request, cluster.name, "paused")
+    return redirect_to_admin(request, cluster.name, "paused")
 
 
 @router.post("/resume")
-async def resume(request: Request, cluster: Cluster, viewer: Operator, _: Form) -> Response:
+async def resume_dispatch(request: Request, cluster: Cluster, viewer: Operator, _: Form) -> Response:
     """Start jobs again."""
     await set_dispatch(cluster, "", viewer.bearer.name)
-    return back(request, cluster.name, "resumed")
+    return redirect_to_admin(request, cluster.name, "resumed")
 
 
 @router.post("/search")
-async def search_now(request: Request, cluster: Cluster, viewer: Operator, _: Form) -> Response:
+async def run_search(request: Request, cluster: Cluster, viewer: Operator, _: Form) -> Response:
     """Look for a better plan now."""
     under_way = asyncio.wrap_future(
         await start_search(cluster, request.app.state.clusters, viewer.bearer.name)
@@ -70,9 +70,11 @@ async def search_now(request: Request, cluster: Cluster, viewer: Operator, _: Fo
     done, _pending = await asyncio.wait((under_way,), timeout=_SEARCH_S)
     if not done:
         under_way.add_done_callback(lambda late: late.cancelled() or late.exception())
-        return back(request, cluster.name, "searching")
+        return redirect_to_admin(request, cluster.name, "searching")
     run = under_way.result()
-    return back(request, cluster.name, "idle" if run is None else "improved" if run.taken else "searched")
+    return redirect_to_admin(
+        request, cluster.name, "idle" if run is None else "improved" if run.taken else "searched"
+    )
 
 
 @router.post("/reserve")
@@ -82,44 +84,44 @@ async def make_reservation(request: Request, cluster: Cluster, viewer: Operator,
     try:
         if not RESERVATION_NAME.fullmatch(name):
             raise ProblemError("invalid", "name: letters, digits, '.', '_' and '-'")
-        wanted = _reservation(form)
+        wanted = _parse_reservation(form)
         if form.get("preview"):
-            return await admin_page(
+            return await render_admin_page(
                 request,
                 cluster,
                 viewer,
-                foreseen=await run_reservation_preview(request, cluster, name, wanted),
+                reservation_preview=await run_reservation_preview(request, cluster, name, wanted),
                 form=form,
             )
         await reserve(cluster, name, wanted, viewer.bearer.name)
     except ValidationError as error:
         first = error.errors()[0]
         where = f"{first['loc'][-1]}: " if first["loc"] else ""
-        return await admin_page(
+        return await render_admin_page(
             request,
             cluster,
             viewer,
             422,
-            unmade=where + first["msg"].removeprefix("Value error, "),
+            reservation_error=where + first["msg"].removeprefix("Value error, "),
             form=form,
         )
     except ProblemError as error:
         if error.kind != "invalid":
             raise
-        return await admin_page(
-            request, cluster, viewer, 422, unmade=error.detail.removeprefix("body."), form=form
+        return await render_admin_page(
+            request, cluster, viewer, 422, reservation_error=error.detail.removeprefix("body."), form=form
         )
-    return back(request, cluster.name, "reserved")
+    return redirect_to_admin(request, cluster.name, "reserved")
 
 
 @router.post("/unreserve")
-async def lift_reservation(request: Request, cluster: Cluster, viewer: Operator, form: Form) -> Response:
+async def delete_reservation(request: Request, cluster: Cluster, viewer: Operator, form: Form) -> Response:
     """Plan for its nodes again."""
     await unreserve(cluster, form.get("name", ""), viewer.bearer.name)
-    return back(request, cluster.name, "lifted")
+    return redirect_to_admin(request, cluster.name, "lifted")
 
 
-def _reservation(form: Mapping[str, str]) -> ReservationRequest:
+def _parse_reservation(form: Mapping[str, str]) -> ReservationRequest:
     """What the form says. Raises ValidationError and ProblemError."""
     words = form.get("where", "").replace(",", " ").split()
     kind = form.get("kind", "nodes")
@@ -127,14 +129,14 @@ def _reservation(form: Mapping[str, str]) -> ReservationRequest:
         nodes=tuple(words) if kind == "nodes" else (),
         features=tuple(words) if kind == "features" else (),
         everywhere=kind == "everywhere",
-        start=moment_of(form, "start"),
-        end=moment_of(form, "end"),
+        start=parse_form_time(form, "start"),
+        end=parse_form_time(form, "end"),
         reason=form.get("reason", "").strip(),
         users=tuple(form.get("users", "").replace(",", " ").split()),
     )
 
 
-def moment_of(form: Mapping[str, str], name: str) -> int | None:
+def parse_form_time(form: Mapping[str, str], name: str) -> int | None:
     """A moment of the form: a script gives seconds since the epoch; without one it is read as UTC."""
     seconds, text = form.get(f"{name}_seconds", ""), form.get(name, "")
     if not text:

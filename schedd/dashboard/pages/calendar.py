@@ -5,8 +5,8 @@ from starlette.responses import Response
 
 from schedd.api.bookings import booking_view, may_see_booking
 from schedd.api.node_selection import natural_key
-from schedd.dashboard.calendar import entries, windows_of
-from schedd.dashboard.rendering import page
+from schedd.dashboard.calendar import calendar_entries, calendar_windows
+from schedd.dashboard.rendering import render_page
 from schedd.dashboard.viewer import Cluster, Reader
 from schedd.engine.facts.booking import LIVE
 
@@ -16,22 +16,22 @@ router = APIRouter()
 
 
 @router.get("/{cluster}/calendar")
-def calendar(request: Request, cluster: Cluster, viewer: Reader) -> Response:
+def show_calendar(request: Request, cluster: Cluster, viewer: Reader) -> Response:
     """Reservations that people made, standing ones of the next 60 days, bookings that the viewer may see, and
     what is drained or held now.
     """
     published = cluster.published
-    found = entries(published.reservations)
+    found = calendar_entries(published.reservations)
     live = [one for one in published.bookings.values() if one.phase in LIVE]
     live.sort(key=lambda one: (one.start, one.name))
     shown = [booking_view(published, one) for one in live if may_see_booking(viewer.bearer, one)]
-    return page(
+    return render_page(
         request,
         "calendar",
         viewer,
         cluster,
         entries=found,
-        windows=windows_of(found),
+        windows=calendar_windows(found),
         bookings=shown,
         others=len(live) - len(shown),
         holds=sorted(published.holds, key=lambda one: (one.kind, natural_key(one.name))),

@@ -10,10 +10,10 @@ from starlette.responses import Response
 
 from schedd.api.node_selection import natural_key
 from schedd.api.problems import ProblemError
-from schedd.dashboard.ended import recently_ended
-from schedd.dashboard.load import load_of
-from schedd.dashboard.rendering import page
-from schedd.dashboard.viewer import Cluster, Reader, Seen
+from schedd.dashboard.cluster_load import measure_load
+from schedd.dashboard.ended_jobs import recently_ended
+from schedd.dashboard.rendering import render_page
+from schedd.dashboard.viewer import Cluster, Reader, Visibility
 from schedd.engine.show.job_view import JobView, view_of
 from schedd.plan.columns import FIXED, PLANNED
 from schedd.service.cluster.loop import PlanLoop
@@ -26,15 +26,15 @@ from schedd.store import StoreError
 __all__ = ["router"]
 
 router = APIRouter()
-_AHEAD_S: Final = 30 * 86_400
-_PAGE: Final = 200
-_MOST_JOBS: Final = 200
-_ENDED: Final = 50
-_MOST_PAST: Final = 100
+_HORIZON_S: Final = 30 * 86_400
+_PAGE_SIZE: Final = 200
+_MAX_JOBS: Final = 200
+_MAX_ENDED_JOBS: Final = 50
+_MAX_HISTORY_ROWS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class NodeTableRow:
     """A node, its first gap with any free cpu, and its first one in which nothing is planned at all.
 
     ``empties``: of a draining node, by when its jobs have ended; None where it has none.
@@ -47,18 +47,18 @@ class Row:
 
 
 @router.get("/{cluster}/nodes")
-def show(
+def show_nodes(
     request: Request,
     cluster: Cluster,
     viewer: Reader,
-    seen: Seen,
+    visibility: Visibility,
     q: Annotated[str, Query(max_length=200)] = "",
     state: Literal["", "up", "drain", "down"] = "",
-    most: Annotated[int, Query(ge=1, le=10_000)] = _PAGE,
+    most: Annotated[int, Query(ge=1, le=10_000)] = _PAGE_SIZE,
 ) -> Response:
     """All nodes as a map, and those that fit the filter as a table."""
     published = cluster.published
-    views = sorted(nodes(published, sees=seen.sees), key=lambda view: natural_key(view.name))
+    views = sorted(nodes(published, sees=visibility.sees), key=lambda view: natural_key(view.name))
     words = q.lower().split()
     found = [
         view
@@ -66,47 +66,51 @@ def show(
         if state in ("", view.state)
         and all(word in f"{view.name} {' '.join(view.properties)}".lower() for word in words)
     ]
-    return page(
+    return render_page(
         request,
         "nodes",
         viewer,
         cluster,
         views=views,
-        rows=_rows(cluster, found[:most]),
+        rows=_table_rows(cluster, found[:most]),
         total=len(found),
-        load=load_of(published),
+        load=measure_load(published),
         q=q,
         state=state,
         most=most,
-        step=_PAGE,
+        step=_PAGE_SIZE,
     )
 
 
 @router.get("/{cluster}/nodes/{name}")
-async def one(request: Request, cluster: Cluster, viewer: Reader, seen: Seen, name: str) -> Response:
+async def show_node(
+    request: Request, cluster: Cluster, viewer: Reader, visibility: Visibility, name: str
+) -> Response:
     """A node: what runs on it, what comes, what ended there in the last day, what it was since when."""
     published = cluster.published
     if name not in published.nodes:
         raise ProblemError("unknown-path", f"cluster {cluster.name} has no node {name[:80]}")
-    (view,) = nodes(published, lambda other: other == name, sees=seen.sees)
-    here, hidden = await run_in_threadpool(_jobs_on, cluster, seen, name)
-    past = await run_in_threadpool(_past_of, request, cluster, name)
+    (view,) = nodes(published, lambda other: other == name, sees=visibility.sees)
+    here, hidden = await run_in_threadpool(_jobs_on, cluster, visibility, name)
+    past = await run_in_threadpool(_node_history, request, cluster, name)
     ended = await run_in_threadpool(recently_ended, request, cluster)
-    return page(
+    return render_page(
         request,
         "node",
         viewer,
         cluster,
-        row=(await run_in_threadpool(_rows, cluster, [view]))[0],
+        row=(await run_in_threadpool(_table_rows, cluster, [view]))[0],
         runs=[job for job in here if job.state in ("running", "starting")],
         comes=[job for job in here if job.state == "planned"],
         hidden=hidden,
-        ended=[job for job in ended if name in dict(job.held) and seen.sees_owner(job.owner)][:_ENDED],
+        ended=[job for job in ended if name in dict(job.held) and visibility.sees_owner(job.owner)][
+            :_MAX_ENDED_JOBS
+        ],
         past=past,
     )
 
 
-def _jobs_on(cluster: PlanLoop, seen: JobVisibility, name: str) -> tuple[list[JobView], int]:
+def _jobs_on(cluster: PlanLoop, visibility: JobVisibility, name: str) -> tuple[list[JobView], int]:
     """Jobs that hold, or will hold, a part of the node, by start, and how many the reader may not see."""
     published = cluster.published
     slots = np.flatnonzero((published.states == FIXED) | (published.states == PLANNED))
@@ -114,13 +118,13 @@ def _jobs_on(cluster: PlanLoop, seen: JobVisibility, name: str) -> tuple[list[Jo
     rows = [row for row, other in published.names.items() if other == name]
     on = np.unique(slots[held.owner[np.isin(held.rows, rows)]]).tolist()
     records = [record for slot in on if (record := published.records[slot]) is not None]
-    shown = [record for record in records if seen.sees(record)]
+    shown = [record for record in records if visibility.sees(record)]
     shown.sort(key=lambda record: int(published.starts[record.slot]))
-    views = [seen.view(view_of(published, record), published) for record in shown[:_MOST_JOBS]]
+    views = [visibility.view(view_of(published, record), published) for record in shown[:_MAX_JOBS]]
     return views, len(records) - len(shown)
 
 
-def _past_of(request: Request, cluster: PlanLoop, name: str) -> list[tuple[int, str, str]]:
+def _node_history(request: Request, cluster: PlanLoop, name: str) -> list[tuple[int, str, str]]:
     """When, state or kind of alert, and why: the latest first; nothing while there is no database."""
     clusters: Clusters = request.app.state.clusters
     if clusters.durable is None:
@@ -134,27 +138,32 @@ def _past_of(request: Request, cluster: PlanLoop, name: str) -> list[tuple[int, 
             (one.time, one.state, "1 cpu" if one.cpus == 1 else f"{one.cpus} cpus")
             for one in store.node_history(known, name)
         ]
-        rows += [(one.time, one.kind.replace("_", " "), one.text) for one in store.node_alerts(known, name)]
+        rows += [
+            (show_node.time, show_node.kind.replace("_", " "), show_node.text)
+            for show_node in store.node_alerts(known, name)
+        ]
     except StoreError:
         return []
-    return sorted(rows, reverse=True)[:_MOST_PAST]
+    return sorted(rows, reverse=True)[:_MAX_HISTORY_ROWS]
 
 
-def _rows(cluster: PlanLoop, views: list[NodeView]) -> list[Row]:
+def _table_rows(cluster: PlanLoop, views: list[NodeView]) -> list[NodeTableRow]:
     published = cluster.published
     shown = {view.name for view in views}
     free: dict[str, Gap] = {}
     idle: dict[str, Gap] = {}
     now = published.as_of
-    for gap in gaps_on(published, now, now + _AHEAD_S, shown):
+    for gap in gaps_on(published, now, now + _HORIZON_S, shown):
         free.setdefault(gap.node, gap)
         if gap.cpus == published.nodes[gap.node].cpus:
             idle.setdefault(gap.node, gap)
-    empties = _empties(cluster, {view.name for view in views if view.state == "drain"})
-    return [Row(view, free.get(view.name), idle.get(view.name), empties.get(view.name)) for view in views]
+    empties = _empty_times(cluster, {view.name for view in views if view.state == "drain"})
+    return [
+        NodeTableRow(view, free.get(view.name), idle.get(view.name), empties.get(view.name)) for view in views
+    ]
 
 
-def _empties(cluster: PlanLoop, names: set[str]) -> dict[str, int]:
+def _empty_times(cluster: PlanLoop, names: set[str]) -> dict[str, int]:
     """By when the jobs on each of these nodes have ended; nodes without jobs are left out."""
     if not names:
         return {}

@@ -9,40 +9,42 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from schedd.dashboard.columns import Looked, plan_columns
-from schedd.dashboard.ended import recently_ended
-from schedd.dashboard.figures import FIGURES, figure_json
-from schedd.dashboard.listing import Wanted, listed
-from schedd.dashboard.load import load_of
-from schedd.dashboard.rendering import page
-from schedd.dashboard.rows import groupings
-from schedd.dashboard.viewer import Cluster, Reader, Seen
+from schedd.dashboard.bokeh_figures import FIGURES, figure_json
+from schedd.dashboard.cluster_load import measure_load
+from schedd.dashboard.ended_jobs import recently_ended
+from schedd.dashboard.job_list import JobFilter, list_jobs
+from schedd.dashboard.node_rows import list_groupings
+from schedd.dashboard.plan_columns import PlanViewport, plan_columns
+from schedd.dashboard.rendering import render_page
+from schedd.dashboard.viewer import Cluster, Reader, Visibility
 
 __all__ = ["router"]
 
 router = APIRouter()
-_NEXT: Final = 10
+_MAX_NEXT_STARTS: Final = 10
 _ROWS: Final = 36
-_MOST_ROWS: Final = 200
+_MAX_ROWS: Final = 200
 _Text = Annotated[str, Field(max_length=400)]
 
 
 @router.get("/{cluster}/plan")
-def plan(request: Request, cluster: Cluster, viewer: Reader, seen: Seen) -> Response:
+def show_plan(request: Request, cluster: Cluster, viewer: Reader, visibility: Visibility) -> Response:
     """The page; its chart asks for its columns."""
     published = cluster.published
-    soon = listed(published, seen, Wanted(state="planned", most=_NEXT))
-    groups = groupings(published.nodes.values(), published.node_sets)
-    return page(request, "plan", viewer, cluster, load=load_of(published), soon=soon, groups=groups)
+    soon = list_jobs(published, visibility, JobFilter(state="planned", most=_MAX_NEXT_STARTS))
+    groups = list_groupings(published.nodes.values(), published.node_sets)
+    return render_page(
+        request, "plan", viewer, cluster, load=measure_load(published), soon=soon, groups=groups
+    )
 
 
-class View(BaseModel):
+class PlanViewQuery(BaseModel):
     """What of the plan is looked at; the page's address has the same names."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     first: Annotated[int, Field(ge=0, le=10_000_000)] = 0
-    count: Annotated[int, Field(ge=1, le=_MOST_ROWS)] = _ROWS
+    count: Annotated[int, Field(ge=1, le=_MAX_ROWS)] = _ROWS
     nodes: _Text = ""
     group: _Text = ""
     open: Annotated[str, Field(max_length=4_000)] = ""
@@ -51,16 +53,18 @@ class View(BaseModel):
 
 
 @router.get("/{cluster}/plan.json")
-def columns(request: Request, cluster: Cluster, seen: Seen, view: Annotated[View, Query()]) -> Response:
+def get_columns(
+    request: Request, cluster: Cluster, visibility: Visibility, view: Annotated[PlanViewQuery, Query()]
+) -> Response:
     """What is placed on the rows that are looked at, as columns; and all rows in short."""
     published = cluster.published
     asked = hashlib.blake2b(view.model_dump_json().encode(), digest_size=6).hexdigest()
     version = f"{published.generation}-{published.as_of}"
-    tag = f'W/"{request.app.state.instance_id}-{cluster.name}-{version}-{asked}{seen.tag}"'
+    tag = f'W/"{request.app.state.instance_id}-{cluster.name}-{version}-{asked}{visibility.tag}"'
     headers = {"ETag": tag, "Cache-Control": "no-cache"}
     if request.headers.get("if-none-match") == tag:
         return Response(None, 304, headers)
-    looked = Looked(
+    looked = PlanViewport(
         first=view.first,
         count=view.count,
         only=view.nodes,
@@ -69,13 +73,13 @@ def columns(request: Request, cluster: Cluster, seen: Seen, view: Annotated[View
         find=view.find,
         job=view.job,
     )
-    past = [(one, seen.sees_owner(one.owner)) for one in recently_ended(request, cluster)]
-    body = json.dumps(plan_columns(published, seen.sees, looked, past), separators=(",", ":"))
+    past = [(one, visibility.sees_owner(one.owner)) for one in recently_ended(request, cluster)]
+    body = json.dumps(plan_columns(published, visibility.sees, looked, past), separators=(",", ":"))
     return Response(body, 200, headers, media_type="application/json")
 
 
 @router.get("/-/figures/{name}.json")
-def figure(request: Request, name: str) -> Response:
+def get_figure(request: Request, name: str) -> Response:
     """A chart without data."""
     if name not in FIGURES:
         raise HTTPException(404)

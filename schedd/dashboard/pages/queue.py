@@ -10,11 +10,11 @@ from schedd.api.jobs import find_past_job
 from schedd.api.planner_calls import get_plan_fork
 from schedd.api.priorities import fetch_priority
 from schedd.api.question_runner import run_question
-from schedd.dashboard.listing import PAGE, Wanted, listed
-from schedd.dashboard.moves import folded
-from schedd.dashboard.queue_columns import COLUMNS, USUAL, csv_of, shown_columns
-from schedd.dashboard.rendering import page
-from schedd.dashboard.viewer import Cluster, Reader, Seen
+from schedd.dashboard.job_list import PAGE_SIZE, JobFilter, list_jobs
+from schedd.dashboard.queue_columns import COLUMNS, DEFAULT_COLUMNS, shown_columns, to_csv
+from schedd.dashboard.rendering import render_page
+from schedd.dashboard.start_changes import group_changes
+from schedd.dashboard.viewer import Cluster, Reader, Visibility
 from schedd.engine.facts.records import Phase
 from schedd.engine.show.job_view import job_history, view_of
 from schedd.service.questions.explain import explain
@@ -23,44 +23,50 @@ from schedd.service.read.reading import find
 __all__ = ["router"]
 
 router = APIRouter(prefix="/{cluster}")
-MOST_CSV: Final = 200_000
+MAX_CSV_ROWS: Final = 200_000
 """Jobs in one CSV file; the page says so where there are more."""
 
 
 @router.get("/queue")
-def queue(
-    request: Request, cluster: Cluster, viewer: Reader, seen: Seen, wanted: Annotated[Wanted, Query()]
+def show_queue(
+    request: Request,
+    cluster: Cluster,
+    viewer: Reader,
+    visibility: Visibility,
+    wanted: Annotated[JobFilter, Query()],
 ) -> Response:
     """The jobs that fit the filter, in order."""
-    found = listed(cluster.published, seen, wanted)
+    found = list_jobs(cluster.published, visibility, wanted)
     columns = shown_columns(wanted.columns)
-    return page(
+    return render_page(
         request,
         "queue",
         viewer,
         cluster,
         wanted=wanted,
         found=found,
-        step=PAGE,
+        step=PAGE_SIZE,
         columns=columns,
         names=[one.name for one in columns],
         all_columns=COLUMNS,
-        usual=USUAL,
-        most_csv=MOST_CSV,
+        usual=DEFAULT_COLUMNS,
+        most_csv=MAX_CSV_ROWS,
     )
 
 
 @router.get("/queue.csv")
-def queue_csv(cluster: Cluster, _viewer: Reader, seen: Seen, wanted: Annotated[Wanted, Query()]) -> Response:
+def download_queue(
+    cluster: Cluster, _viewer: Reader, visibility: Visibility, wanted: Annotated[JobFilter, Query()]
+) -> Response:
     """The jobs that fit the filter, in order, with all columns: the first MOST_CSV of them."""
-    found = listed(cluster.published, seen, wanted, MOST_CSV)
+    found = list_jobs(cluster.published, visibility, wanted, MAX_CSV_ROWS)
     headers = {"Content-Disposition": 'attachment; filename="queue.csv"', "Cache-Control": "no-store"}
-    return StreamingResponse(csv_of(found.rows), media_type="text/csv; charset=utf-8", headers=headers)
+    return StreamingResponse(to_csv(found.rows), media_type="text/csv; charset=utf-8", headers=headers)
 
 
 @router.get("/jobs/{job}")
-async def job(
-    request: Request, cluster: Cluster, viewer: Reader, seen: Seen, job: str, quick: bool = False
+async def show_job(
+    request: Request, cluster: Cluster, viewer: Reader, visibility: Visibility, job: str, quick: bool = False
 ) -> Response:
     """When and where one job starts, why, and how its planned start moved.
 
@@ -68,25 +74,25 @@ async def job(
     """
     published = cluster.published
     record = find(published, job)
-    if record is None or not seen.sees(record):
-        past = await run_in_threadpool(find_past_job, request.app.state.clusters, cluster, job, seen)
-        return page(request, "past", viewer, cluster, past=past, job=past.job)
+    if record is None or not visibility.sees(record):
+        past = await run_in_threadpool(find_past_job, request.app.state.clusters, cluster, job, visibility)
+        return render_page(request, "ended-job", viewer, cluster, past=past, job=past.job)
     explained = priority = None
     if not quick and record.phase in (Phase.WAITING, Phase.BLOCKED):
         priority = await fetch_priority(cluster, record.id)
         copy = await get_plan_fork(cluster)
         found = await run_question(request, explain, copy, record.id, cluster.now())
-        explained = seen.explanation(found, copy.published) if found is not None else None
+        explained = visibility.explanation(found, copy.published) if found is not None else None
     moves = await run_in_threadpool(job_history, published, record)
-    history = [seen.change(one, published) for one in moves]
-    return page(
+    history = [visibility.change(one, published) for one in moves]
+    return render_page(
         request,
         "job",
         viewer,
         cluster,
-        job=seen.view(view_of(published, record), published),
+        job=visibility.view(view_of(published, record), published),
         history=history,
-        folds=folded(history),
+        folds=group_changes(history),
         ended=record.ended,
         explained=explained,
         priority=priority,

@@ -14,24 +14,24 @@ from schedd.api.question_runner import run_question
 from schedd.api.request_bodies import WhatIfRequest
 from schedd.api.result_views import WhatIfResult
 from schedd.api.what_if import answer_what_if, stopped_queues
-from schedd.dashboard.rendering import page
-from schedd.dashboard.viewer import Cluster, Reader, Seen
+from schedd.dashboard.rendering import render_page
+from schedd.dashboard.viewer import Cluster, Reader, Visibility
 from schedd.dialect.units import format_walltime
 from schedd.engine.show.job_view import JobView, view_of
 from schedd.service.cluster.loop import PlanLoop
 from schedd.service.read.job_visibility import JobVisibility
 
-__all__ = ["Asked", "router"]
+__all__ = ["WhatIfForm", "router"]
 
 router = APIRouter()
-_WINDOWS: Final = 8
-_SPAN: Final = re.compile(
+_MAX_WINDOWS: Final = 8
+_DURATION_PATTERN: Final = re.compile(
     r"(?:(\d{1,6})\s*d\s*)?(?:(\d{1,6})\s*h\s*)?(?:(\d{1,6})\s*m(?:in)?\s*)?(?:(\d{1,9})\s*s)?"
 )
 _Text = Annotated[str, Field(max_length=200)]
 
 
-class Asked(BaseModel):
+class WhatIfForm(BaseModel):
     """The form: ``request`` as `qsub -l` takes it, or field by field; or a ``job`` in the queue."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -60,7 +60,7 @@ class Asked(BaseModel):
         spec += self.feature.replace(",", " ").split()
         parts = [f"nodes={':'.join(spec)}"]
         parts += [f"mem={self.mem.strip()}"] if self.mem.strip() else []
-        parts += [f"walltime={walltime_of(self.walltime)}"] if self.walltime.strip() else []
+        parts += [f"walltime={normalize_walltime(self.walltime)}"] if self.walltime.strip() else []
         return ",".join(parts)
 
     @property
@@ -77,15 +77,15 @@ class Asked(BaseModel):
 
     def question(self) -> WhatIfRequest:
         """The same as the API takes it. Raises ValidationError."""
-        wanted: dict[str, Any] = {"windows": _WINDOWS, "changes": True}
+        wanted: dict[str, Any] = {"windows": _MAX_WINDOWS, "changes": True}
         if self.job:
             return WhatIfRequest(job=self.job, **wanted)
         return WhatIfRequest(request=self.words, queue=self.queue, **wanted)
 
 
-def walltime_of(text: str) -> str:
+def normalize_walltime(text: str) -> str:
     """`90m`, `1h`, `2d`, `1h30m` as `HH:MM:SS`; all else as it stands."""
-    found = _SPAN.fullmatch(text.strip().lower())
+    found = _DURATION_PATTERN.fullmatch(text.strip().lower())
     if found is None or not found[0]:
         return text.strip()
     days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
@@ -93,8 +93,12 @@ def walltime_of(text: str) -> str:
 
 
 @router.get("/{cluster}/what-if")
-async def what_if(
-    request: Request, cluster: Cluster, viewer: Reader, seen: Seen, asked: Annotated[Asked, Query()]
+async def show_what_if(
+    request: Request,
+    cluster: Cluster,
+    viewer: Reader,
+    visibility: Visibility,
+    asked: Annotated[WhatIfForm, Query()],
 ) -> Response:
     """The form, and the answer where there is a question."""
     answer: WhatIfResult | None = None
@@ -104,14 +108,14 @@ async def what_if(
         wrong = "the form is empty: fill in Nodes, or a qsub -l request"
     if asked.anything and not wrong:
         try:
-            answer, job = await _answer(request, cluster, seen, asked, viewer.bearer.name)
+            answer, job = await _run_question(request, cluster, visibility, asked, viewer.bearer.name)
         except ProblemError as error:
             if error.kind not in {"invalid", "unknown-job"}:
                 raise
             wrong = error.detail.partition(": ")[2] or error.detail
         except ValidationError as error:
             wrong = error.errors()[0]["msg"].removeprefix("Value error, ")
-    return page(
+    return render_page(
         request,
         "what-if",
         viewer,
@@ -126,16 +130,16 @@ async def what_if(
     )
 
 
-async def _answer(
-    request: Request, cluster: PlanLoop, seen: JobVisibility, asked: Asked, who: str
+async def _run_question(
+    request: Request, cluster: PlanLoop, visibility: JobVisibility, asked: WhatIfForm, who: str
 ) -> tuple[WhatIfResult, JobView | None]:
     """The answer; and the job as it is now that is asked about."""
     question = asked.question()
     copy = await get_plan_fork(cluster)
-    job = find_job(cluster.name, copy.published, seen, asked.job) if asked.job else None
+    job = find_job(cluster.name, copy.published, visibility, asked.job) if asked.job else None
     if job is not None and job.run.started >= 0:
         raise ProblemError("invalid", f"job {job.id} runs already")
     expecting = request.app.state.clusters.foretellers[cluster.name].latest
     found = await run_question(request, answer_what_if, copy, expecting, question, job, cluster.now(), who)
-    view = seen.view(view_of(copy.published, job), copy.published) if job is not None else None
+    view = visibility.view(view_of(copy.published, job), copy.published) if job is not None else None
     return found, view

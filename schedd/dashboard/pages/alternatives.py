@@ -10,8 +10,8 @@ from starlette.responses import RedirectResponse, Response
 from schedd.api.alternatives import AlternativesRequest, apply_alternative, search_alternatives
 from schedd.api.planner_calls import get_plan_fork
 from schedd.api.problems import ProblemError
-from schedd.dashboard.choices import axes_of, picture_of
-from schedd.dashboard.rendering import base_of, page
+from schedd.dashboard.alternatives_plot import build_plot, choose_axes
+from schedd.dashboard.rendering import dashboard_path, render_page
 from schedd.dashboard.viewer import Cluster, Form, Operator, Viewer
 from schedd.policy.site import site_policy
 from schedd.service.background.choices import Choices
@@ -21,11 +21,11 @@ from schedd.service.questions.objectives import measured
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/{cluster}/choices")
-_SECONDS: Final = 5.0
+router = APIRouter(prefix="/{cluster}/alternatives")
+_SEARCH_S: Final = 5.0
 _TOLERANCE: Final = 0.1
-_SHOWN: Final = 500
-_DONE: Final = {
+_MAX_MOVES_SHOWN: Final = 500
+_DONE_MESSAGES: Final = {
     "sought": "Search finished. The live plan stays until you apply one of these.",
     "stopped": "Search stopped.",
     "applied": "The plan is in force. The history of each moved job shows the change.",
@@ -34,7 +34,7 @@ _Name = Annotated[str, Query(max_length=40)]
 
 
 @router.get("")
-async def choices(
+async def show_alternatives(
     request: Request,
     cluster: Cluster,
     viewer: Operator,
@@ -46,11 +46,11 @@ async def choices(
 ) -> Response:
     """The latest set; ``plan``: which jobs this one moves."""
     told = {"x": x, "y": y, "size": size}
-    return await _page(request, cluster, viewer, axes=told, plan=plan, done=_DONE.get(done, ""))
+    return await _render(request, cluster, viewer, axes=told, plan=plan, done=_DONE_MESSAGES.get(done, ""))
 
 
-@router.post("/seek")
-async def seek_now(request: Request, cluster: Cluster, viewer: Operator, form: Form) -> Response:
+@router.post("/search")
+async def start_search(request: Request, cluster: Cluster, viewer: Operator, form: Form) -> Response:
     """Look for alternatives; the page waits as long as that takes."""
     try:
         weights = {name[2:]: text for name, text in form.items() if name.startswith("w_") and text.strip()}
@@ -60,25 +60,25 @@ async def seek_now(request: Request, cluster: Cluster, viewer: Operator, form: F
     except ValidationError as error:
         first = error.errors()[0]
         where = " ".join(str(one) for one in first["loc"])
-        return await _page(request, cluster, viewer, 422, wrong=f"{where}: {first['msg']}", form=form)
+        return await _render(request, cluster, viewer, 422, wrong=f"{where}: {first['msg']}", form=form)
     try:
         await search_alternatives(cluster, request.app.state.clusters, body, viewer.bearer.name)
     except ProblemError as error:
-        return await _page(request, cluster, viewer, 422, wrong=error.detail, form=form)
-    return _back(request, cluster, "sought")
+        return await _render(request, cluster, viewer, 422, wrong=error.detail, form=form)
+    return _redirect(request, cluster, "sought")
 
 
 @router.post("/stop")
-async def stop(request: Request, cluster: Cluster, viewer: Operator, _: Form) -> Response:
+async def stop_search(request: Request, cluster: Cluster, viewer: Operator, _: Form) -> Response:
     """End the search under way; what it found is kept."""
-    chosen = _choices(request, cluster)
+    chosen = _alternative_search(request, cluster)
     if await asyncio.to_thread(chosen.stop):
         await asyncio.to_thread(cluster.audit, viewer.bearer.name, "alternatives", "the search was ended")
-    return _back(request, cluster, "stopped")
+    return _redirect(request, cluster, "stopped")
 
 
 @router.post("/apply")
-async def put_in_force(request: Request, cluster: Cluster, viewer: Operator, form: Form) -> Response:
+async def apply_plan(request: Request, cluster: Cluster, viewer: Operator, form: Form) -> Response:
     """Put a plan in force."""
     try:
         number, plan = int(form.get("set", "")), int(form.get("plan", ""))
@@ -90,20 +90,20 @@ async def put_in_force(request: Request, cluster: Cluster, viewer: Operator, for
     except ProblemError as error:
         if error.kind not in {"moved-on", "unknown-plan"}:
             raise
-        return await _page(request, cluster, viewer, 409, wrong=error.detail)
-    return _back(request, cluster, "applied")
+        return await _render(request, cluster, viewer, 409, wrong=error.detail)
+    return _redirect(request, cluster, "applied")
 
 
-def _choices(request: Request, cluster: PlanLoop) -> Choices:
+def _alternative_search(request: Request, cluster: PlanLoop) -> Choices:
     clusters: Clusters = request.app.state.clusters
     return clusters.choices[cluster.name]
 
 
-def _back(request: Request, cluster: PlanLoop, done: str) -> Response:
-    return RedirectResponse(f"{base_of(request)}/{cluster.name}/choices?done={done}", 303)
+def _redirect(request: Request, cluster: PlanLoop, done: str) -> Response:
+    return RedirectResponse(f"{dashboard_path(request)}/{cluster.name}/alternatives?done={done}", 303)
 
 
-async def _page(
+async def _render(
     request: Request,
     cluster: PlanLoop,
     viewer: Viewer,
@@ -115,29 +115,31 @@ async def _page(
     wrong: str = "",
     form: Form | None = None,
 ) -> Response:
-    chosen = _choices(request, cluster)
+    chosen = _alternative_search(request, cluster)
     found = chosen.latest
     wanted = axes or {"x": "", "y": "", "size": ""}
     known = await asyncio.to_thread(measured, await get_plan_fork(cluster))
     site = cluster.published.settings.site
-    shown = axes_of(found, **wanted) if found is not None else None
+    shown = choose_axes(found, **wanted) if found is not None else None
     opened = next((one for one in found.plans if one.number == plan), None) if found is not None else None
-    return page(
+    return render_page(
         request,
-        "choices",
+        "alternatives",
         viewer,
         cluster,
         status,
         found=found,
         drift=chosen.drift(found.number) if found is not None else 0.0,
         axes=shown,
-        picture=picture_of(found, shown) if found is not None and shown is not None else None,
+        picture=build_plot(found, shown) if found is not None and shown is not None else None,
         opened=opened,
-        moves=sorted(opened.moves, key=lambda one: -abs(one.after - one.before))[:_SHOWN] if opened else (),
+        moves=sorted(opened.moves, key=lambda one: -abs(one.after - one.before))[:_MAX_MOVES_SHOWN]
+        if opened
+        else (),
         known=[(one.objective, one.value, one.unit) for one in known],
         weights=found.weights if found is not None else site.get("objectives") or {},
         choosing=site_policy(site).choosing,
-        seconds=_SECONDS,
+        seconds=_SEARCH_S,
         tolerance=_TOLERANCE,
         done=done,
         wrong=wrong,

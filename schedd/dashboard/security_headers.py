@@ -6,9 +6,9 @@ from typing import Final
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["Guarded", "policy"]
+__all__ = ["SecurityHeadersMiddleware", "content_security_policy"]
 
-_ALWAYS: Final = {
+_CONSTANT_HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "same-origin",
@@ -18,7 +18,7 @@ _ALWAYS: Final = {
 }
 
 
-def policy(nonce: str) -> str:
+def content_security_policy(nonce: str) -> str:
     """The content security policy of a page; styles that the charts make carry ``nonce``."""
     return "; ".join(
         (
@@ -34,7 +34,7 @@ def policy(nonce: str) -> str:
     )
 
 
-class Guarded:
+class SecurityHeadersMiddleware:
     """Sets the headers, and ``request.state.nonce`` for the page; makes the path whole behind a proxy."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -55,9 +55,9 @@ class Guarded:
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                for name, value in _ALWAYS.items():
+                for name, value in _CONSTANT_HEADERS.items():
                     headers[name] = value
-                headers["Content-Security-Policy"] = policy(nonce)
+                headers["Content-Security-Policy"] = content_security_policy(nonce)
                 headers.setdefault("Cache-Control", "no-store")
             await send(message)
 

@@ -1,4 +1,4 @@
-"""Quality: what the plan is worth, told against actual starts, broken promises."""
+"""Plan metrics: criteria of the plan, published against actual starts, broken promises."""
 
 from typing import Annotated, Final
 from urllib.parse import urlencode
@@ -10,9 +10,16 @@ from starlette.responses import JSONResponse, Response
 from schedd.api.planner_calls import database_errors, get_plan_fork
 from schedd.api.priorities import fetch_fair_share
 from schedd.api.result_views import search_view
-from schedd.dashboard.quality import MOST_BROKEN, MOST_TOLD, PERIOD_S, criteria_of, kept_of, worth_columns
-from schedd.dashboard.rendering import page
-from schedd.dashboard.viewer import Cluster, Reader, Seen
+from schedd.dashboard.plan_metrics import (
+    MAX_BROKEN,
+    MAX_STARTS,
+    PERIOD_S,
+    metric_columns,
+    plan_criteria,
+    read_accuracy_report,
+)
+from schedd.dashboard.rendering import render_page
+from schedd.dashboard.viewer import Cluster, Reader, Visibility
 from schedd.plan.evaluate import Criterion
 from schedd.service.clusters import Clusters
 from schedd.service.questions.summaries import evaluated
@@ -22,28 +29,28 @@ __all__ = ["router"]
 
 router = APIRouter()
 _YEAR_S: Final = 366 * 86_400
-_LONGEST_S: Final = 3660 * 86_400
+_MAX_PERIOD_S: Final = 3660 * 86_400
 """Told starts are kept no longer than that."""
 
 
 @router.get("/{cluster}/worth.json")
-def worth(
+def get_history(
     request: Request, cluster: Cluster, _: Reader, seconds: Annotated[int, Query(ge=60, le=_YEAR_S)] = 86_400
 ) -> Response:
     """What the plan was worth over time, as columns for its chart."""
     with database_errors():
-        found = worth_columns(request.app.state.clusters, cluster, seconds)
+        found = metric_columns(request.app.state.clusters, cluster, seconds)
     return JSONResponse(found, headers={"Cache-Control": "no-store"})
 
 
-@router.get("/{cluster}/quality")
-async def quality(
+@router.get("/{cluster}/plan-metrics")
+async def show_plan_metrics(
     request: Request,
     cluster: Cluster,
     viewer: Reader,
-    seen: Seen,
+    visibility: Visibility,
     quick: bool = False,
-    seconds: Annotated[int, Query(ge=60, le=_LONGEST_S)] = PERIOD_S,
+    seconds: Annotated[int, Query(ge=60, le=_MAX_PERIOD_S)] = PERIOD_S,
     queue: Annotated[str, Query(max_length=512)] = "",
     user: Annotated[str, Query(max_length=512)] = "",
 ) -> Response:
@@ -53,13 +60,13 @@ async def quality(
     does not repeat by itself.
     """
     clusters: Clusters = request.app.state.clusters
-    all_seen = seen == ALL_JOBS
+    all_seen = visibility == ALL_JOBS
     copy = await get_plan_fork(cluster) if not quick else None
     published = copy.published if copy is not None else cluster.published
     user, queue = user.strip(), queue.strip()
-    of_others = bool(user) and not seen.sees_owner(user)
+    of_others = bool(user) and not visibility.sees_owner(user)
     kept = await run_in_threadpool(
-        kept_of,
+        read_accuracy_report,
         clusters,
         cluster,
         singly=all_seen,
@@ -68,24 +75,24 @@ async def quality(
         user="" if of_others else user,
     )
     asked = {"seconds": seconds, "queue": queue, "user": user}
-    return page(
+    return render_page(
         request,
-        "quality",
+        "plan-metrics",
         viewer,
         cluster,
-        plan=criteria_of(published),
+        plan=plan_criteria(published),
         plan_at=copy.as_of if copy is not None else published.as_of,
         kept=kept,
         all_seen=all_seen,
         asked=asked,
         asked_again=urlencode({"quick": 1, **asked}),
         of_others=of_others,
-        most_told=MOST_TOLD,
-        most_broken=MOST_BROKEN,
+        most_told=MAX_STARTS,
+        most_broken=MAX_BROKEN,
         queues=sorted({*published.queues, *([queue] if queue else [])}),
         criteria=await run_in_threadpool(evaluated, copy) if copy is not None else (),
         searches=[search_view(run) for run in kept.searches],
-        shares=await fetch_fair_share(cluster, seen) if not quick else None,
+        shares=await fetch_fair_share(cluster, visibility) if not quick else None,
         counted=[name for name, weight in cluster.published.settings.criteria.items() if weight],
         known=[one.value for one in Criterion],
     )

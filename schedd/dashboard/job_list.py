@@ -14,15 +14,15 @@ from schedd.engine.show.view import Published
 from schedd.model import FOREVER
 from schedd.service.read.job_visibility import JobVisibility
 
-__all__ = ["PAGE", "SORTS", "Listing", "Wanted", "listed"]
+__all__ = ["PAGE_SIZE", "SORTS", "JobFilter", "JobList", "list_jobs"]
 
-PAGE: Final = 100
+PAGE_SIZE: Final = 100
 Sort = Literal["start", "expected", "promised", "job", "user", "queue", "walltime", "submitted"]
 SORTS: Final[tuple[Sort, ...]] = get_args(Sort)
 _Text = Annotated[str, Field(max_length=200)]
 
 
-class Wanted(BaseModel):
+class JobFilter(BaseModel):
     """Which jobs, in which order. An empty filter lets all through."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -35,7 +35,7 @@ class Wanted(BaseModel):
     queue: _Text = ""
     sort: Sort = "start"
     down: bool = False
-    most: int = Field(default=PAGE, ge=1, le=2_000)
+    most: int = Field(default=PAGE_SIZE, ge=1, le=2_000)
     columns: _Text = ""
     """Columns of the table, apart by commas; empty: the usual ones."""
     dense: bool = False
@@ -44,13 +44,13 @@ class Wanted(BaseModel):
     def address(self, **changes: Any) -> str:
         """The query of the same filter with changes; what is as usual is left out."""
         plain = {**self.model_dump(), **changes}
-        usual = Wanted().model_dump()
+        usual = JobFilter().model_dump()
         kept = {name: value for name, value in plain.items() if value != usual[name]}
         return "?" + urlencode({name: int(v) if isinstance(v, bool) else v for name, v in kept.items()})
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class JobList:
     """Rows, how many there would be without a limit, and how many stand where under the other filters."""
 
     rows: tuple[JobView, ...]
@@ -60,16 +60,16 @@ class Listing:
     queues: tuple[str, ...]
 
 
-def listed(
-    published: Published, visibility: JobVisibility, wanted: Wanted, most: int | None = None
-) -> Listing:
+def list_jobs(
+    published: Published, visibility: JobVisibility, wanted: JobFilter, most: int | None = None
+) -> JobList:
     """The jobs that the reader may see and wants, ``most`` or as many as are wanted."""
     words = wanted.q.lower().split()
     users: set[str] = set()
     queues: set[str] = set()
     fitting: list[tuple[JobRecord, int]] = []
     wholly: list[tuple[JobRecord, int]] = []
-    for record, start in _all(published):
+    for record, start in _all_rows(published):
         if not visibility.sees(record):
             continue
         facts = record.facts
@@ -78,10 +78,10 @@ def listed(
         queues.add(facts.queue)
         if wanted.user not in ("", user) or wanted.queue not in ("", facts.queue):
             continue
-        if words and not _has(record, words):
+        if words and not _matches_text(record, words):
             continue
         fitting.append((record, start))
-        if words and _is(record, words):
+        if words and _matches_state(record, words):
             wholly.append((record, start))
     states: Counter[str] = Counter()
     found: list[tuple[JobRecord, int]] = []
@@ -90,14 +90,14 @@ def listed(
         states[state] += 1
         if wanted.state in ("", state):
             found.append((record, start))
-    found.sort(key=_key(published, wanted.sort), reverse=wanted.down)
+    found.sort(key=_sort_key(published, wanted.sort), reverse=wanted.down)
     rows = tuple(
         visibility.view(view_of(published, record), published) for record, _ in found[: most or wanted.most]
     )
-    return Listing(rows, len(found), states, tuple(sorted(users)), tuple(sorted(queues)))
+    return JobList(rows, len(found), states, tuple(sorted(users)), tuple(sorted(queues)))
 
 
-def _all(published: Published) -> Iterator[tuple[JobRecord, int]]:
+def _all_rows(published: Published) -> Iterator[tuple[JobRecord, int]]:
     starts = published.starts.tolist()
     for record, start in zip(published.records, starts, strict=False):
         if record is not None:
@@ -106,20 +106,20 @@ def _all(published: Published) -> Iterator[tuple[JobRecord, int]]:
         yield record, -1
 
 
-def _has(record: JobRecord, words: list[str]) -> bool:
+def _matches_text(record: JobRecord, words: list[str]) -> bool:
     facts = record.facts
     text = f"{facts.id} {facts.name} {facts.owner} {facts.group} {facts.account} {facts.queue}".lower()
     return all(word in text for word in words)
 
 
-def _is(record: JobRecord, words: list[str]) -> bool:
+def _matches_state(record: JobRecord, words: list[str]) -> bool:
     facts = record.facts
     texts = (facts.id, facts.id.partition(".")[0], facts.name, facts.owner, facts.owner.partition("@")[0])
     whole = {text.lower() for text in (*texts, facts.group, facts.account, facts.queue)}
     return all(word in whole for word in words)
 
 
-def _key(published: Published, sort: Sort) -> Callable[[tuple[JobRecord, int]], Any]:
+def _sort_key(published: Published, sort: Sort) -> Callable[[tuple[JobRecord, int]], Any]:
     def start_of(row: tuple[JobRecord, int]) -> int:
         return row[1] if row[1] >= 0 else FOREVER
 

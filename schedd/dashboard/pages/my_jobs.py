@@ -5,43 +5,45 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from schedd.dashboard.ended import recently_ended
-from schedd.dashboard.listing import Wanted, listed
-from schedd.dashboard.rendering import page
-from schedd.dashboard.viewer import Cluster, Reader, Seen
+from schedd.dashboard.ended_jobs import recently_ended
+from schedd.dashboard.job_list import JobFilter, list_jobs
+from schedd.dashboard.rendering import render_page
+from schedd.dashboard.viewer import Cluster, Reader, Visibility
 
 __all__ = ["router"]
 
 router = APIRouter()
-_MOST: Final = 2_000
-_ENDED: Final = 50
+_MAX_JOBS: Final = 2_000
+_MAX_ENDED_JOBS: Final = 50
 
 
-@router.get("/{cluster}/mine")
-def mine(
+@router.get("/{cluster}/my-jobs")
+def show_my_jobs(
     request: Request,
     cluster: Cluster,
     viewer: Reader,
-    seen: Seen,
+    visibility: Visibility,
     user: Annotated[str, Query(max_length=200)] = "",
 ) -> Response:
     """The jobs of who looks, or of a ``user`` whose jobs are shown to who looks; and what ended of late."""
     own = viewer.bearer.name.partition("@")[0] if viewer.bearer.role == "user" else ""
     whose = user or own
-    found = listed(cluster.published, seen, Wanted(user=whose, sort="start", most=_MOST if whose else 1))
+    found = list_jobs(
+        cluster.published, visibility, JobFilter(user=whose, sort="start", most=_MAX_JOBS if whose else 1)
+    )
     ended = [
         one
         for one in recently_ended(request, cluster)
-        if whose and one.owner.partition("@")[0] == whose and seen.sees_owner(one.owner)
+        if whose and one.owner.partition("@")[0] == whose and visibility.sees_owner(one.owner)
     ]
-    return page(
+    return render_page(
         request,
-        "mine",
+        "my-jobs",
         viewer,
         cluster,
         whose=whose,
         own=own,
         found=found,
         rows=found.rows if whose else (),
-        ended=ended[:_ENDED],
+        ended=ended[:_MAX_ENDED_JOBS],
     )

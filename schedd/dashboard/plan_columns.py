@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from schedd.api.node_selection import match_nodes
-from schedd.dashboard.rows import Row, lined_up
+from schedd.dashboard.node_rows import ChartRow, build_rows
 from schedd.engine.facts.records import JobRecord
 from schedd.engine.show.job_view import Standing, expected_of, standing_of
 from schedd.engine.show.view import Published
@@ -21,24 +21,24 @@ from schedd.plan.columns import CPUS, Ints
 from schedd.store.records import JobHistory
 from schedd.wire import NodeFacts, Reserve
 
-__all__ = ["MOST", "PAST_S", "STATES", "Looked", "plan_columns"]
+__all__ = ["HISTORY_S", "MAX_JOBS", "STATES", "PlanViewport", "plan_columns"]
 
-MOST: Final = 20_000
+MAX_JOBS: Final = 20_000
 """Jobs in one chart; those that start later are left out, and counted."""
-PAST_S: Final = 86_400
+HISTORY_S: Final = 86_400
 """For so long what ended stays on the chart."""
 STATES: Final[tuple[Standing | str, ...]] = ("running", "starting", "planned", "ended")
 _ENDED: Final = 3
-_STEPS: Final = 160
+_LOAD_STEPS: Final = 160
 """Steps of a group's load."""
 _MAP_ROWS: Final = 60
 _MAP_COLUMNS: Final = 160
-_FOUND: Final = 500
-_LEVELS: Final = 9
+_MAX_MATCHES: Final = 500
+_LOAD_LEVELS: Final = 9
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class PlanViewport:
     """What is looked at: ``count`` rows from ``first`` on, of nodes that fit ``only``, by ``group``.
 
     With ``job`` the first row is chosen so that the job is among them. ``find`` names jobs, users or queues.
@@ -54,12 +54,12 @@ class Looked:
 
 
 @dataclass(frozen=True, slots=True)
-class _Scene:
+class _PlanRows:
     """All that is placed, once for every part of an answer."""
 
     published: Published
-    sees: Callable[[JobRecord], bool]
-    rows: list[Row]
+    visibility: Callable[[JobRecord], bool]
+    rows: list[ChartRow]
     groups: dict[str, list[str]]
     names: list[str]
     number: dict[str, int] = field(default_factory=dict)
@@ -71,8 +71,8 @@ class _Scene:
 
 def plan_columns(
     published: Published,
-    sees: Callable[[JobRecord], bool],
-    looked: Looked | None = None,
+    visibility: Callable[[JobRecord], bool],
+    looked: PlanViewport | None = None,
     past: Sequence[tuple[JobHistory, bool]] = (),
 ) -> dict[str, Any]:
     """What a chart of the plan needs to know, from the plan's own time on, and what ended before it.
@@ -85,12 +85,12 @@ def plan_columns(
     all nodes that fit have in use over time, ``map`` the load of all rows: a text of digits for each. Times
     are seconds after ``base``; of what is not known, or never, there is None.
     """
-    looked = looked or Looked(count=100_000)
+    looked = looked or PlanViewport(count=100_000)
     names = match_nodes(published.nodes, looked.only)
-    rows, groups = lined_up(names, published.nodes, looked.group, looked.opened, published.node_sets)
-    scene = _Scene(published, sees, rows, groups, names)
+    rows, groups = build_rows(names, published.nodes, looked.group, looked.opened, published.node_sets)
+    scene = _PlanRows(published, visibility, rows, groups, names)
     count = max(1, min(looked.count, 100_000))
-    first = _first(scene, looked, count)
+    first = _first_row(scene, looked, count)
     shown = rows[first : first + count]
     nodes = [name for kind, name in shown if kind == "node"]
     scene.number.update({name: i for i, name in enumerate(nodes)})
@@ -100,22 +100,22 @@ def plan_columns(
     everything = everything[np.argsort(starts[everything], kind="stable")]
     held = published.on_nodes(everything)
     all_nodes = {name: i for i, name in enumerate(names)}
-    load = _Load(
+    load = _CpuLoad(
         published,
         [published.nodes[name] for name in names],
         everything,
         held.owner,
-        _column(published, held.rows, all_nodes),
+        _node_positions(published, held.rows, all_nodes),
         held.amounts,
     )
     horizon = load.horizon
-    slots, left_out = _shown_jobs(
-        published, everything, held.owner, _column(published, held.rows, scene.number)
+    slots, left_out = _visible_jobs(
+        published, everything, held.owner, _node_positions(published, held.rows, scene.number)
     )
     records = [record for slot in slots.tolist() if (record := published.records[slot]) is not None]
     ended = [one for one in past if any(name in scene.number for name, _ in one[0].held)]
     facts = [published.nodes[name] for name in nodes]
-    shares = _shares(published, slots, scene.number)
+    shares = _share_columns(published, slots, scene.number)
     for i, (one, _) in enumerate(ended):
         for name, cpus in one.held:
             if name in scene.number:
@@ -144,27 +144,27 @@ def plan_columns(
                 "nodes": len(groups[name]),
                 "cpus": load.capacity([all_nodes[node] for node in groups[name]]),
                 "open": name in looked.opened,
-                **load.steps([all_nodes[node] for node in groups[name]], _STEPS),
+                **load.steps([all_nodes[node] for node in groups[name]], _LOAD_STEPS),
             }
             for kind, name in shown
             if kind == "group"
         ],
-        **_jobs(published, sees, slots, records, ended),
+        **_job_columns(published, visibility, slots, records, ended),
         "shares": shares,
-        "use": load.steps(range(len(names)), 4 * _STEPS),
+        "use": load.steps(range(len(names)), 4 * _LOAD_STEPS),
         "capacity": load.capacity(range(len(names))),
-        "map": load.map([[all_nodes[node] for node in part] for part in _parts(scene)]),
-        "reservations": _reservations(published, nodes, base),
-        "found": _found(scene, looked.find),
+        "map": load.map([[all_nodes[node] for node in part] for part in _overview_parts(scene)]),
+        "reservations": _reservation_columns(published, nodes, base),
+        "found": _find_jobs(scene, looked.find),
         "left_out": left_out,
     }
 
 
-def _first(scene: _Scene, looked: Looked, count: int) -> int:
+def _first_row(scene: _PlanRows, looked: PlanViewport, count: int) -> int:
     """The first row shown: as asked for, or so that the job is in sight."""
     last = max(0, len(scene.rows) - count)
     record = scene.published.ids.get(looked.job) if looked.job else None
-    if record is None or record.slot < 0 or not scene.sees(record):
+    if record is None or record.slot < 0 or not scene.visibility(record):
         return max(0, min(looked.first, last))
     on = {scene.published.names.get(entry.row, "") for entry in scene.published.held_by(record.slot)}
     groups = {name for name, members in scene.groups.items() if not on.isdisjoint(members)}
@@ -176,7 +176,7 @@ def _first(scene: _Scene, looked: Looked, count: int) -> int:
     return max(0, min(places[0] - min(2, count - 1), last))
 
 
-def _column(published: Published, rows: Ints, number: dict[str, int]) -> Ints:
+def _node_positions(published: Published, rows: Ints, number: dict[str, int]) -> Ints:
     """The places in ``number`` of the nodes of ``rows``; -1 where they are not among them."""
     node_of = np.full(max(published.names, default=0) + 1, -1, np.int64)
     for row, name in published.names.items():
@@ -185,15 +185,15 @@ def _column(published: Published, rows: Ints, number: dict[str, int]) -> Ints:
     return found
 
 
-def _shown_jobs(published: Published, slots: Ints, owner: Ints, node: Ints) -> tuple[Ints, int]:
+def _visible_jobs(published: Published, slots: Ints, owner: Ints, node: Ints) -> tuple[Ints, int]:
     """Those of ``slots`` that are jobs on shown nodes, by start, and how many more there are than shown."""
     there = np.zeros(slots.shape[0], np.bool_)
     there[owner[node >= 0]] = True
     found = [slot for slot in slots[there].tolist() if published.records[slot] is not None]
-    return np.array(found[:MOST], np.int64), max(0, len(found) - MOST)
+    return np.array(found[:MAX_JOBS], np.int64), max(0, len(found) - MAX_JOBS)
 
 
-class _Load:
+class _CpuLoad:
     """Cpus in use over time, of any nodes."""
 
     def __init__(
@@ -258,11 +258,11 @@ class _Load:
         cpus = np.array([max(1, sum(self._facts[i].cpus for i in members)) for members in parts])
         levels: npt.NDArray[np.int64] = np.zeros((0, _MAP_COLUMNS), np.int64)
         if parts:
-            levels = np.clip(np.ceil(_LEVELS * used / cpus[:, None]), 0, _LEVELS).astype(np.int64)
+            levels = np.clip(np.ceil(_LOAD_LEVELS * used / cpus[:, None]), 0, _LOAD_LEVELS).astype(np.int64)
         return {"to": self.horizon, "rows": ["".join(map(str, row)) for row in levels.tolist()]}
 
 
-def _parts(scene: _Scene) -> list[list[str]]:
+def _overview_parts(scene: _PlanRows) -> list[list[str]]:
     """All rows cut into as many parts as the small map has; of a closed group all of its nodes."""
     of_rows = [
         [name] if kind == "node" else ([] if _is_open(scene, i) else scene.groups[name])
@@ -272,11 +272,11 @@ def _parts(scene: _Scene) -> list[list[str]]:
     return [[node for row in of_rows[at : at + size] for node in row] for at in range(0, len(of_rows), size)]
 
 
-def _is_open(scene: _Scene, place: int) -> bool:
+def _is_open(scene: _PlanRows, place: int) -> bool:
     return place + 1 < len(scene.rows) and scene.rows[place + 1][0] == "node"
 
 
-def _found(scene: _Scene, text: str) -> list[list[Any]]:
+def _find_jobs(scene: _PlanRows, text: str) -> list[list[Any]]:
     """(id, start) of the jobs that ``text`` names, by start: whole ids, users and queues before parts."""
     words = text.strip().lower()
     if not words:
@@ -287,7 +287,7 @@ def _found(scene: _Scene, text: str) -> list[list[Any]]:
     order = np.argsort(published.starts, kind="stable")
     for slot in order[np.searchsorted(published.starts[order], 0) :].tolist():
         record = published.records[slot] if slot < len(published.records) else None
-        if record is None or not scene.sees(record):
+        if record is None or not scene.visibility(record):
             continue
         facts = record.facts
         names = (facts.id.lower(), facts.owner.partition("@")[0].lower(), facts.queue.lower())
@@ -295,14 +295,14 @@ def _found(scene: _Scene, text: str) -> list[list[Any]]:
             whole.append([record.id, int(published.starts[slot]) - scene.base])
         elif any(words in name for name in (*names, facts.name.lower())):
             partly.append([record.id, int(published.starts[slot]) - scene.base])
-    return (whole or partly)[:_FOUND]
+    return (whole or partly)[:_MAX_MATCHES]
 
 
-def _reservations(published: Published, nodes: Sequence[str], base: int) -> list[dict[str, Any]]:
+def _reservation_columns(published: Published, nodes: Sequence[str], base: int) -> list[dict[str, Any]]:
     return [
         {
             "name": one.name,
-            "nodes": [i for i, name in enumerate(nodes) if _holds(one, published.nodes[name])],
+            "nodes": [i for i, name in enumerate(nodes) if _reserves_node(one, published.nodes[name])],
             "start": one.start - base,
             "end": one.end - base if one.end is not None else None,
             "reason": one.reason,
@@ -311,7 +311,7 @@ def _reservations(published: Published, nodes: Sequence[str], base: int) -> list
     ]
 
 
-def _holds(reservation: Reserve, node: NodeFacts) -> bool:
+def _reserves_node(reservation: Reserve, node: NodeFacts) -> bool:
     """Whether the reservation is of this node."""
     features = reservation.features
     return (
@@ -321,9 +321,9 @@ def _holds(reservation: Reserve, node: NodeFacts) -> bool:
     )
 
 
-def _jobs(
+def _job_columns(
     published: Published,
-    sees: Callable[[JobRecord], bool],
+    visibility: Callable[[JobRecord], bool],
     slots: Ints,
     records: list[JobRecord],
     past: Sequence[tuple[JobHistory, bool]],
@@ -335,7 +335,7 @@ def _jobs(
     ids: list[str | None] = []
     user: list[int | None] = []
     queue: list[int | None] = []
-    of_all = [(one.id, one.facts.owner, one.facts.queue, sees(one)) for one in records]
+    of_all = [(one.id, one.facts.owner, one.facts.queue, visibility(one)) for one in records]
     of_all += [(one.id, one.owner, one.queue, shown) for one, shown in past]
     for job, owner, of_queue, shown in of_all:
         ids.append(job if shown else None)
@@ -368,9 +368,9 @@ def _jobs(
     }
 
 
-def _shares(published: Published, slots: Ints, number: dict[str, int]) -> dict[str, list[int]]:
+def _share_columns(published: Published, slots: Ints, number: dict[str, int]) -> dict[str, list[int]]:
     held = published.on_nodes(slots)
-    node = _column(published, held.rows, number)
+    node = _node_positions(published, held.rows, number)
     known = node >= 0
     return {
         "job": held.owner[known].tolist(),

@@ -6,7 +6,7 @@ from typing import Final
 
 from fastapi import Request
 
-from schedd.dashboard.columns import PAST_S
+from schedd.dashboard.plan_columns import HISTORY_S
 from schedd.service.cluster.loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.read.past_jobs import ended_jobs
@@ -15,8 +15,8 @@ from schedd.store.records import JobHistory
 
 __all__ = ["recently_ended"]
 
-_MOST: Final = 5_000
-_EVERY_S: Final = 5.0
+_MAX_JOBS: Final = 5_000
+_READ_INTERVAL_S: Final = 5.0
 
 
 def recently_ended(request: Request, cluster: PlanLoop) -> Sequence[JobHistory]:
@@ -24,10 +24,10 @@ def recently_ended(request: Request, cluster: PlanLoop) -> Sequence[JobHistory]:
     kept: dict[str, tuple[float, Clusters, Sequence[JobHistory]]] = request.app.state.ended
     clusters: Clusters = request.app.state.clusters
     known = kept.get(cluster.name)
-    if known is not None and known[1] is clusters and monotonic() - known[0] < _EVERY_S:
+    if known is not None and known[1] is clusters and monotonic() - known[0] < _READ_INTERVAL_S:
         return known[2]
     try:
-        found = ended_jobs(clusters, cluster, cluster.published.as_of - PAST_S, _MOST)
+        found = ended_jobs(clusters, cluster, cluster.published.as_of - HISTORY_S, _MAX_JOBS)
     except StoreError:
         found = ()
     kept[cluster.name] = monotonic(), clusters, found

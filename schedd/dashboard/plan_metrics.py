@@ -18,32 +18,37 @@ from schedd.store import Breach, StoreError
 from schedd.store.records import PublishedStart, StartAccuracy
 
 __all__ = [
-    "MOST_BROKEN",
-    "MOST_TOLD",
+    "MAX_BROKEN",
+    "MAX_STARTS",
     "PERIOD_S",
-    "Criteria",
-    "Kept",
-    "Share",
-    "criteria_of",
-    "kept_of",
-    "worth_columns",
+    "AccuracyReport",
+    "JobShare",
+    "PlanCriteria",
+    "metric_columns",
+    "plan_criteria",
+    "read_accuracy_report",
 ]
 
-_SHORTEST_S: Final = 10
+_MIN_RUN_S: Final = 10
 """Of the bounded slowdown: shorter jobs count as long as this."""
-_WAITS: Final = ((900, "up to 15 min"), (3600, "up to 1 h"), (14_400, "up to 4 h"), (86_400, "up to 1 day"))
-_SLACKS: Final = ((0, "none"), (900, "up to 15 min"), (7200, "up to 2 h"), (86_400, "up to 1 day"))
-MOST_TOLD: Final = 2_000
-MOST_BROKEN: Final = 100
-_SEARCHES: Final = 20
-_SEARCHES_SHOWN: Final = 500
-_POINTS: Final = 720
+_WAIT_LIMITS: Final = (
+    (900, "up to 15 min"),
+    (3600, "up to 1 h"),
+    (14_400, "up to 4 h"),
+    (86_400, "up to 1 day"),
+)
+_SLACK_LIMITS: Final = ((0, "none"), (900, "up to 15 min"), (7200, "up to 2 h"), (86_400, "up to 1 day"))
+MAX_STARTS: Final = 2_000
+MAX_BROKEN: Final = 100
+_MAX_SEARCHES: Final = 20
+_MAX_SEARCH_MARKS: Final = 500
+_MAX_POINTS: Final = 720
 PERIOD_S: Final = 30 * 86_400
 """Told starts are those of so long, unless another period is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class JobShare:
     """How many jobs are of one kind."""
 
     name: str
@@ -51,7 +56,7 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Criteria:
+class PlanCriteria:
     """Over the planned jobs: waits from submission to planned start, in seconds, and what follows with the
     lengths that the plan reckons with.
     """
@@ -61,14 +66,14 @@ class Criteria:
     wait_max: int
     response: float
     bounded_slowdown: float
-    waits: tuple[Share, ...]
-    slacks: tuple[Share, ...]
+    waits: tuple[JobShare, ...]
+    slacks: tuple[JobShare, ...]
     """By what is left between the planned and the promised start; the last are promised, and not planned."""
     promised: int
     """Over how many jobs ``slacks`` is."""
 
 
-def criteria_of(published: Published) -> Criteria:
+def plan_criteria(published: Published) -> PlanCriteria:
     """Of the plan as it is published."""
     slots = np.flatnonzero(published.states == PLANNED)
     records = [(slot, record) for slot in slots.tolist() if (record := published.records[slot]) is not None]
@@ -88,33 +93,33 @@ def criteria_of(published: Published) -> Criteria:
         and published.starts[record.slot] < 0
         for record in published.records
     )
-    slowdown = np.maximum((wait + length) / np.maximum(length, _SHORTEST_S), 1.0)
-    slacks = _shares(slack[slack >= 0], _SLACKS)
-    return Criteria(
+    slowdown = np.maximum((wait + length) / np.maximum(length, _MIN_RUN_S), 1.0)
+    slacks = _count_by_limit(slack[slack >= 0], _SLACK_LIMITS)
+    return PlanCriteria(
         jobs=n,
         wait=float(wait.mean()) if n else 0.0,
         wait_max=int(wait.max()) if n else 0,
         response=float((wait + length).mean()) if n else 0.0,
         bounded_slowdown=float(slowdown.mean()) if n else 0.0,
-        waits=_shares(wait, _WAITS),
+        waits=_count_by_limit(wait, _WAIT_LIMITS),
         slacks=(
-            Share("planned later (at risk)", int((slack < 0).sum())),
+            JobShare("planned later (at risk)", int((slack < 0).sum())),
             *slacks,
-            Share("no promise", n - int(known.sum())),
-            Share("no planned start (at risk)", unplanned),
+            JobShare("no promise", n - int(known.sum())),
+            JobShare("no planned start (at risk)", unplanned),
         ),
         promised=n + unplanned,
     )
 
 
-def _shares(values: Ints, limits: Sequence[tuple[int, str]]) -> tuple[Share, ...]:
+def _count_by_limit(values: Ints, limits: Sequence[tuple[int, str]]) -> tuple[JobShare, ...]:
     place = np.searchsorted(np.array([limit for limit, _ in limits]), values, side="left")
     counts = np.bincount(place, minlength=len(limits) + 1)
     names = [*(name for _, name in limits), "over 1 day"]
-    return tuple(Share(name, int(count)) for name, count in zip(names, counts, strict=True))
+    return tuple(JobShare(name, int(count)) for name, count in zip(names, counts, strict=True))
 
 
-def worth_columns(clusters: Clusters, loop: PlanLoop, seconds: int) -> dict[str, Any]:
+def metric_columns(clusters: Clusters, loop: PlanLoop, seconds: int) -> dict[str, Any]:
     """What the plan was worth in the last ``seconds``, in lists: ``time`` and, by criterion, ``values``, with
     their ``units``, none where no job was planned; and when ``searches`` moved jobs. Waits for the database.
 
@@ -122,8 +127,8 @@ def worth_columns(clusters: Clusters, loop: PlanLoop, seconds: int) -> dict[str,
     """
     track, now = clusters.tracks[loop.name], loop.now()
     begin = now - seconds
-    found = track.evaluations(begin, now + 1, _POINTS, max(1, seconds // _POINTS))
-    runs = track.searches(_SEARCHES_SHOWN).runs
+    found = track.evaluations(begin, now + 1, _MAX_POINTS, max(1, seconds // _MAX_POINTS))
+    runs = track.searches(_MAX_SEARCH_MARKS).runs
     return {
         "units": {criterion.value: unit for criterion, unit in UNITS.items()},
         "time": [one.time for one in found],
@@ -136,7 +141,7 @@ def worth_columns(clusters: Clusters, loop: PlanLoop, seconds: int) -> dict[str,
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class AccuracyReport:
     """What the database knows; ``why_none`` says why it knows nothing. ``searches`` are known without one,
     too, newest first.
     """
@@ -150,7 +155,7 @@ class Kept:
     why_none: str = ""
 
 
-def kept_of(
+def read_accuracy_report(
     clusters: Clusters,
     loop: PlanLoop,
     *,
@@ -158,16 +163,16 @@ def kept_of(
     seconds: int = PERIOD_S,
     queue: str = "",
     user: str = "",
-) -> Kept:
+) -> AccuracyReport:
     """Starts told in the last ``seconds`` against actual ones; of jobs in a queue, of a user, where they are
     given. ``singly``: each start told in them, too, and the promises broken last, of all jobs. Waits for the
     database.
     """
     try:
-        runs = clusters.tracks[loop.name].searches(_SEARCHES).runs
+        runs = clusters.tracks[loop.name].searches(_MAX_SEARCHES).runs
         if clusters.durable is None:
             none = "Without a database neither told starts nor broken promises are kept."
-            return Kept(searches=runs, why_none=none)
+            return AccuracyReport(searches=runs, why_none=none)
         store = clusters.durable.store
         cluster = store.find_cluster(loop.name) or 0
         now = loop.now()
@@ -175,8 +180,8 @@ def kept_of(
         accuracy = store.accuracy(cluster, begin, end, queue=queue, user=user)
         expected = rightness(store, cluster, begin, end, now, queue=queue, user=user)
         if not singly:
-            return Kept(accuracy, expected, searches=runs)
-        told = [one for one in store.published_starts(cluster, MOST_TOLD) if one.time >= begin]
-        return Kept(accuracy, expected, told, store.broken_promises(cluster, MOST_BROKEN), runs)
+            return AccuracyReport(accuracy, expected, searches=runs)
+        told = [one for one in store.published_starts(cluster, MAX_STARTS) if one.time >= begin]
+        return AccuracyReport(accuracy, expected, told, store.broken_promises(cluster, MAX_BROKEN), runs)
     except StoreError as error:
-        return Kept(why_none=f"Database unavailable: {error}")
+        return AccuracyReport(why_none=f"Database unavailable: {error}")

@@ -15,7 +15,7 @@ Open = Callable[..., Look]
 
 
 def test_a_user_lands_on_the_own_jobs_and_others_on_the_plan(look: Open, site: Site) -> None:
-    for role, lands in (("user", "mine"), ("reader", "plan")):
+    for role, lands in (("user", "my-jobs"), ("reader", "plan")):
         window = look()
         page = window.page
         page.goto(f"{site.url}/dashboard/")
@@ -25,7 +25,7 @@ def test_a_user_lands_on_the_own_jobs_and_others_on_the_plan(look: Open, site: S
 
 
 def test_a_user_sees_the_own_jobs_alone(look: Open, site: Site) -> None:
-    page = look("user").go("mine")
+    page = look("user").go("my-jobs")
     wanted = site.ask("/jobs?user=ann")["jobs"]
     assert [text.strip() for text in column(page, "#mine", 1)] == [one["id"] for one in wanted]
     planned = [one for one in wanted if one["state"] == "planned"]
@@ -39,29 +39,29 @@ def test_a_user_sees_the_own_jobs_alone(look: Open, site: Site) -> None:
 
 
 def test_whoever_sees_all_chooses_a_user(look: Open, site: Site) -> None:
-    page = look("reader").go("mine")
+    page = look("reader").go("my-jobs")
     expect(page.locator("main")).to_contain_text("Choose a user")
     page.locator("select[name=user]").select_option("bob")
-    page.wait_for_url("**/mine?user=bob")
+    page.wait_for_url("**/my-jobs?user=bob")
     expect(page.locator("#mine tbody tr")).to_have_count(2)
 
 
 def test_it_says_what_moved_since_one_last_looked(look: Open, site: Site) -> None:
     window = look("user")
-    page = window.go("mine")
+    page = window.go("my-jobs")
     moved = page.locator("#mine .moved")
     expect(moved).to_have_text([""] * 3)
     window.go("queue")
     last = [one for one in site.ask("/jobs?user=ann")["jobs"] if one["state"] == "planned"][-1]
     site.happen(JobDeleted(id=event_id(), time=T, job_id="2.server"), job("9.server", walltime="60"))
-    window.go("mine")
+    window.go("my-jobs")
     now = {one["id"]: one["planned_start"] for one in site.ask("/jobs?user=ann")["jobs"]}
     row = page.locator(f"tr[data-key='{last['id']}'] .moved")
     if now[last["id"]] != last["planned_start"]:
         expect(row).to_have_text(re.compile("earlier|later|was planned"))
     expect(page.locator("tr[data-key='9.server'] .moved")).to_have_text("new")
     window.go("queue")
-    window.go("mine")
+    window.go("my-jobs")
     expect(moved).to_have_text([""] * page.locator("#mine tbody tr").count())
 
 
@@ -73,7 +73,7 @@ def test_a_promise_at_risk_is_marked_and_told(look: Open, site: Site) -> None:
         Told.permission = "granted"; Told.requestPermission = async () => "granted";
         window.Notification = Told;"""
     )
-    page = window.go("mine")
+    page = window.go("my-jobs")
     page.get_by_role("button", name="Notify me").click()
     expect(page.locator("#notify-said")).to_contain_text("You get a notice")
     assert page.evaluate("window.told") == []
@@ -91,7 +91,7 @@ def test_it_works_without_scripts_and_axe_finds_nothing_serious(look: Open, site
     page = look("reader", java_script_enabled=False).go("mine?user=ann")
     assert page.locator("#mine tbody tr").count() == 3
     for size in ({"width": 1360, "height": 900}, {"width": 390, "height": 844}):
-        page = look("user", viewport=size).go("mine")
+        page = look("user", viewport=size).go("my-jobs")
         found = Axe().run(page, options=AXE).response["violations"]
         assert [one["id"] for one in found if one["impact"] in {"serious", "critical"}] == []
         wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")

@@ -7,7 +7,7 @@ from typing import Final
 
 from schedd.engine.show.job_view import Change
 
-__all__ = ["Fold", "folded"]
+__all__ = ["StartChangeGroup", "group_changes"]
 
 _CAUSES: Final[Mapping[str, str]] = {
     "altered": "it was altered",
@@ -19,7 +19,7 @@ _CAUSES: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Fold:
+class StartChangeGroup:
     """Moves by one cause, one after the other."""
 
     newest: Change
@@ -28,7 +28,7 @@ class Fold:
     words: str
 
 
-def folded(changes: Iterable[Change]) -> list[Fold]:
+def group_changes(changes: Iterable[Change]) -> list[StartChangeGroup]:
     """The rows; ``changes`` as the history has them, the newest first. Those that bring no other minute are
     left out.
     """
@@ -37,9 +37,9 @@ def folded(changes: Iterable[Change]) -> list[Fold]:
         moves = list(group)
         texts = {move.words or cause for move in moves}
         words = texts.pop() if len(texts) == 1 else _CAUSES.get(cause, cause)
-        found.append(Fold(moves[0], moves[-1], len(moves), words))
-    return [one for one in found if _minute(one.oldest.before) != _minute(one.newest.after)]
+        found.append(StartChangeGroup(moves[0], moves[-1], len(moves), words))
+    return [one for one in found if _to_minute(one.oldest.before) != _to_minute(one.newest.after)]
 
 
-def _minute(moment: int | None) -> int | None:
+def _to_minute(moment: int | None) -> int | None:
     return moment // 60 if moment is not None else None

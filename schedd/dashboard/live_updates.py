@@ -8,32 +8,32 @@ from fastapi import APIRouter, Request
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.responses import Response
 
-from schedd.dashboard.viewer import Cluster, Reader, session_of
+from schedd.dashboard.viewer import Cluster, Reader, find_session
 from schedd.service.cluster.bell import rung_or_late
 from schedd.service.cluster.loop import PlanLoop
 
-__all__ = ["router", "state_of"]
+__all__ = ["page_state", "router"]
 
 router = APIRouter()
-_PAUSE_S: Final = 0.5
+_POLL_S: Final = 0.5
 """Between two events: what changes in quick succession is told together."""
-_BEAT_S: Final = 15
+_HEARTBEAT_S: Final = 15
 
 
 @router.get("/{cluster}/live")
-async def live(request: Request, cluster: Cluster, viewer: Reader) -> Response:
+async def stream_updates(request: Request, cluster: Cluster, viewer: Reader) -> Response:
     """Events ``plan`` with what they are of: the generation, and whether the plan is stale or paused."""
 
     def known() -> bool:
-        found = session_of(request)
+        found = find_session(request)
         return viewer.session is None or (found is not None and found[1].at(cluster.name) is not None)
 
     return EventSourceResponse(
-        _news(cluster, known), ping=_BEAT_S, sep="\n", headers={"Cache-Control": "no-store"}
+        _next_update(cluster, known), ping=_HEARTBEAT_S, sep="\n", headers={"Cache-Control": "no-store"}
     )
 
 
-def state_of(cluster: PlanLoop) -> str:
+def page_state(cluster: PlanLoop) -> str:
     """What a page shows, in short: as long as it is the same there is nothing new to see."""
     shown = cluster.published
     trouble = cluster.failure or cluster.trouble or cluster.failing
@@ -42,14 +42,14 @@ def state_of(cluster: PlanLoop) -> str:
     return f"{shown.generation}.{what & 0xFFFF:x}"
 
 
-async def _news(cluster: PlanLoop, known: Callable[[], bool]) -> AsyncIterator[ServerSentEvent]:
+async def _next_update(cluster: PlanLoop, known: Callable[[], bool]) -> AsyncIterator[ServerSentEvent]:
     told = ""
     with cluster.feed.bell.heard() as rung:
         while not cluster.feed.bell.closed and known():
             rung.clear()
-            state = state_of(cluster)
+            state = page_state(cluster)
             if state != told:
                 told = state
                 yield ServerSentEvent(data=state, event="plan", retry=2_000, sep="\n")
-            await asyncio.sleep(_PAUSE_S)
+            await asyncio.sleep(_POLL_S)
             await rung_or_late(rung)

@@ -30,7 +30,7 @@ _LEFT: Final = 72
 """Pixels kept for the labels left of an axis, so that charts below each other are in line."""
 
 
-def _times() -> DatetimeTickFormatter:
+def _time_axis() -> DatetimeTickFormatter:
     return DatetimeTickFormatter(
         seconds="%H:%M:%S",
         minsec="%H:%M:%S",
@@ -48,7 +48,7 @@ def _times() -> DatetimeTickFormatter:
     )
 
 
-def _bare(**options: Any) -> Any:
+def _plain_figure(**options: Any) -> Any:
     found = figure(
         toolbar_location=None,
         tools="",
@@ -59,7 +59,7 @@ def _bare(**options: Any) -> Any:
         outline_line_color=None,
         **options,
     )
-    found.xaxis.formatter = _times()
+    found.xaxis.formatter = _time_axis()
     found.axis.axis_line_color = None
     found.axis.minor_tick_line_color = None
     found.axis.major_tick_line_color = None
@@ -67,22 +67,22 @@ def _bare(**options: Any) -> Any:
     return found
 
 
-def _source(name: str, *fields: str) -> ColumnDataSource:
+def _column_source(name: str, *fields: str) -> ColumnDataSource:
     return ColumnDataSource({field: [] for field in fields}, name=name)
 
 
-def _plan() -> Any:
+def _plan_figure() -> Any:
     """Nodes by time, and below it the cpus in use: they share their time axis."""
     times = Range1d(start=0, end=1, name="times")
     rows = Range1d(start=1, end=0, name="rows")
-    chart = _bare(name="chart", height=420, x_range=times, y_range=rows, x_axis_type="datetime")
+    chart = _plain_figure(name="chart", height=420, x_range=times, y_range=rows, x_axis_type="datetime")
     chart.yaxis.ticker = FixedTicker(ticks=[], name="row_ticks")
     chart.yaxis.name = "row_axis"
     chart.ygrid.grid_line_color = None
     edges = {"left": "left", "right": "right", "top": "top", "bottom": "bottom"}
     chart.quad(
         **edges,
-        source=_source("rows_away", *edges),
+        source=_column_source("rows_away", *edges),
         name="away",
         hatch_pattern="/",
         hatch_scale=8,
@@ -91,7 +91,7 @@ def _plan() -> Any:
     )
     groups = chart.quad(
         **edges,
-        source=_source("loads", *edges, "fill", "group", "used"),
+        source=_column_source("loads", *edges, "fill", "group", "used"),
         name="loads",
         fill_color="fill",
         fill_alpha=0.55,
@@ -100,7 +100,7 @@ def _plan() -> Any:
     )
     bars = chart.quad(
         **edges,
-        source=_source("bars", *edges, "fill", "job"),
+        source=_column_source("bars", *edges, "fill", "job"),
         name="bars",
         fill_color="fill",
         line_width=1,
@@ -113,7 +113,7 @@ def _plan() -> Any:
             "x",
             "y",
             "text",
-            source=_source(f"{name}_texts", "x", "y", "text"),
+            source=_column_source(f"{name}_texts", "x", "y", "text"),
             name=f"{name}_texts",
             text_color=ink,
             text_font_size="11px",
@@ -121,7 +121,7 @@ def _plan() -> Any:
         )
     chart.quad(
         **edges,
-        source=_source("reserved", *edges),
+        source=_column_source("reserved", *edges),
         name="reserved",
         hatch_pattern="\\",
         hatch_scale=8,
@@ -130,7 +130,7 @@ def _plan() -> Any:
     )
     chart.quad(
         **edges,
-        source=_source("expected", *edges),
+        source=_column_source("expected", *edges),
         name="expected",
         hatch_pattern="|",
         hatch_scale=5,
@@ -138,14 +138,20 @@ def _plan() -> Any:
         line_width=1.5,
     )
     chart.segment(
-        "x", "y0", "x", "y1", source=_source("promises", "x", "y0", "y1"), name="promises", line_width=2
+        "x",
+        "y0",
+        "x",
+        "y1",
+        source=_column_source("promises", "x", "y0", "y1"),
+        name="promises",
+        line_width=2,
     )
     chart.segment(
         "x0",
         "y",
         "x1",
         "y",
-        source=_source("slack", "x0", "x1", "y"),
+        source=_column_source("slack", "x0", "x1", "y"),
         name="slack",
         line_width=1.5,
         line_dash="dotted",
@@ -160,9 +166,9 @@ def _plan() -> Any:
     )
     chart.toolbar.active_drag = pan
     chart.toolbar.active_scroll = wheel
-    chart.add_layout(_now())
+    chart.add_layout(_now_line())
 
-    use = _bare(
+    use = _plain_figure(
         name="use",
         height=110,
         x_range=times,
@@ -174,25 +180,27 @@ def _plan() -> Any:
     use.yaxis.axis_label = "cpus planned"
     use.yaxis.formatter = NumeralTickFormatter(format="0,0")
     # Not a step glyph: Bokeh 3.9 paints an empty one for ever.
-    use.varea(x="time", y1="zero", y2="cpus", source=_source("use", "time", "zero", "cpus"), name="use")
+    use.varea(
+        x="time", y1="zero", y2="cpus", source=_column_source("use", "time", "zero", "cpus"), name="use"
+    )
     use.line(
         "time",
         "cpus",
-        source=_source("capacity", "time", "cpus"),
+        source=_column_source("capacity", "time", "cpus"),
         name="capacity",
         line_width=1.5,
     )
-    use.add_layout(_now())
+    use.add_layout(_now_line())
     return column(chart, use, sizing_mode="stretch_width", spacing=0)
 
 
-def _now() -> Any:
+def _now_line() -> Any:
     return Span(dimension="height", location=0, line_width=1.5, name="now")
 
 
-def _moves() -> Any:
+def _moves_figure() -> Any:
     """How a job's planned start moved: when it was decided, and to when."""
-    chart = _bare(
+    chart = _plain_figure(
         name="chart",
         height=220,
         x_range=Range1d(start=0, end=1, name="x"),
@@ -200,15 +208,15 @@ def _moves() -> Any:
         x_axis_type="datetime",
         y_axis_type="datetime",
     )
-    chart.yaxis.formatter = _times()
+    chart.yaxis.formatter = _time_axis()
     chart.yaxis.axis_label = "planned start"
-    moves = _source("moves", "time", "start")
+    moves = _column_source("moves", "time", "start")
     chart.step("time", "start", source=moves, name="moves", mode="after", line_width=2)
     chart.scatter("time", "start", source=moves, name="points", size=7)
     chart.line(
         "time",
         "start",
-        source=_source("promise", "time", "start"),
+        source=_column_source("promise", "time", "start"),
         name="promise",
         line_width=1.5,
         line_dash="dashed",
@@ -216,9 +224,9 @@ def _moves() -> Any:
     return chart
 
 
-def _errors() -> Any:
+def _errors_figure() -> Any:
     """How many hours later than told jobs started, by their start."""
-    chart = _bare(
+    chart = _plain_figure(
         name="chart",
         height=240,
         x_range=Range1d(start=0, end=1, name="x"),
@@ -227,13 +235,13 @@ def _errors() -> Any:
     )
     chart.yaxis.axis_label = "hours later (+), earlier (−)"
     chart.add_layout(Span(dimension="width", location=0, line_width=1.5, name="zero"))
-    chart.scatter("start", "late", source=_source("errors", "start", "late"), name="errors", size=6)
+    chart.scatter("start", "late", source=_column_source("errors", "start", "late"), name="errors", size=6)
     return chart
 
 
-def _worth() -> Any:
+def _metrics_figure() -> Any:
     """One criterion of the plan over time, and the searches that moved jobs."""
-    chart = _bare(
+    chart = _plain_figure(
         name="chart",
         height=240,
         x_range=Range1d(start=0, end=1, name="x"),
@@ -242,15 +250,20 @@ def _worth() -> Any:
     )
     chart.yaxis.name = "unit"
     chart.yaxis.axis_label = " "
-    values = _source("values", "time", "value")
+    values = _column_source("values", "time", "value")
     chart.line("time", "value", source=values, name="values", line_width=2)
     chart.scatter("time", "value", source=values, name="points", size=3)
-    marks = _source("searches", "time", "value")
+    marks = _column_source("searches", "time", "value")
     chart.scatter("time", "value", source=marks, name="searches", size=9, marker="triangle")
     return chart
 
 
-FIGURES: Final = {"plan": _plan, "moves": _moves, "errors": _errors, "worth": _worth}
+FIGURES: Final = {
+    "plan": _plan_figure,
+    "moves": _moves_figure,
+    "errors": _errors_figure,
+    "worth": _metrics_figure,
+}
 
 
 @cache

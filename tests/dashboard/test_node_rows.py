@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schedd.api.node_selection import match_nodes, select_nodes
-from schedd.dashboard.columns import MOST, Looked, plan_columns
-from schedd.dashboard.rows import groupings, lined_up
+from schedd.dashboard.node_rows import build_rows, list_groupings
+from schedd.dashboard.plan_columns import MAX_JOBS, PlanViewport, plan_columns
 from schedd.model import NodeSets
 from schedd.store.records import JobHistory
 from schedd.wire import NodeFacts
@@ -99,8 +99,8 @@ def test_whatever_is_typed_is_answered(text: str) -> None:
 def test_groups_take_the_place_of_their_nodes_until_they_are_opened() -> None:
     names = match_nodes(NODES, "")
     sets = NodeSets(named=(("island", frozenset({"ib"})),))
-    assert groupings(NODES.values(), sets) == ["rack", "set", "property", "class", "state"]
-    rows, groups = lined_up(names, NODES, "rack", ("rack=r9",), sets)
+    assert list_groupings(NODES.values(), sets) == ["rack", "set", "property", "class", "state"]
+    rows, groups = build_rows(names, NODES, "rack", ("rack=r9",), sets)
     assert rows == [
         ("group", "rack=r0"),
         ("group", "rack=r1"),
@@ -112,10 +112,10 @@ def test_groups_take_the_place_of_their_nodes_until_they_are_opened() -> None:
         ("node", "gpu10"),
     ]
     assert sum(map(len, groups.values())) == len(NODES)
-    assert [name for _, name in lined_up(names, NODES, "set", (), sets)[0]] == ["island", "none"]
-    assert [name for _, name in lined_up(names, NODES, "class", (), None)[0]] == ["16 cpus", "32 cpus"]
-    assert [name for _, name in lined_up(names, NODES, "state", (), None)[0]] == ["down", "draining", "up"]
-    assert [name for _, name in lined_up(names, NODES, "nonsense", (), None)[0]] == ["none"]
+    assert [name for _, name in build_rows(names, NODES, "set", (), sets)[0]] == ["island", "none"]
+    assert [name for _, name in build_rows(names, NODES, "class", (), None)[0]] == ["16 cpus", "32 cpus"]
+    assert [name for _, name in build_rows(names, NODES, "state", (), None)[0]] == ["down", "draining", "up"]
+    assert [name for _, name in build_rows(names, NODES, "nonsense", (), None)[0]] == ["none"]
 
 
 # ---- columns -----------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ def published() -> object:
 
 def test_a_window_of_rows_has_what_is_on_them_and_nothing_else(published) -> None:  # type: ignore[no-untyped-def]
     whole = plan_columns(published, lambda _: True)
-    part = plan_columns(published, lambda _: True, Looked(first=3, count=4))
+    part = plan_columns(published, lambda _: True, PlanViewport(first=3, count=4))
     assert (whole["rows"], whole["count"], part["rows"], part["first"], part["count"]) == (13, 13, 13, 3, 4)
     assert part["nodes"]["name"] == ["n03", "n04", "n05", "n06"]
     assert part["nodes"]["row"] == [0, 1, 2, 3]
@@ -152,11 +152,11 @@ def test_a_window_of_rows_has_what_is_on_them_and_nothing_else(published) -> Non
 
     assert bars(part) == {one for one in bars(whole) if one[1] in part["nodes"]["name"]}
     assert part["use"] == whole["use"], "what is below the chart is of all nodes that fit"
-    assert plan_columns(published, lambda _: True, Looked(first=999, count=4))["first"] == 9
+    assert plan_columns(published, lambda _: True, PlanViewport(first=999, count=4))["first"] == 9
 
 
 def test_a_group_s_load_is_the_sum_of_its_nodes(published) -> None:  # type: ignore[no-untyped-def]
-    columns = plan_columns(published, lambda _: True, Looked(group="rack"))
+    columns = plan_columns(published, lambda _: True, PlanViewport(group="rack"))
     assert [one["name"] for one in columns["groups"]] == ["rack=r0", "rack=r1", "rack=r2", "none"]
     assert [one["cpus"] for one in columns["groups"]] == [16, 16, 16, 0]
     assert columns["jobs"]["id"] == [], "closed groups have no bars"
@@ -170,7 +170,7 @@ def test_a_group_s_load_is_the_sum_of_its_nodes(published) -> None:  # type: ign
             if start <= moment < start + length:
                 wanted += sum(entry.amounts[0] for entry in published.held_by(slot) if not entry.of_pool)
         assert sum(of_groups) == wanted
-    opened = plan_columns(published, lambda _: True, Looked(group="rack", opened=("rack=r1",)))
+    opened = plan_columns(published, lambda _: True, PlanViewport(group="rack", opened=("rack=r1",)))
     assert opened["nodes"]["name"] == ["n04", "n05", "n06", "n07"]
     assert [one["row"] for one in opened["groups"]] == [0, 1, 6, 7]
 
@@ -186,25 +186,27 @@ def test_the_small_map_is_full_where_the_plan_is(published) -> None:  # type: ig
 
 def test_a_job_that_is_asked_for_is_brought_into_the_window(published) -> None:  # type: ignore[no-untyped-def]
     for name in ("0.s", "17.s", "39.s"):
-        columns = plan_columns(published, lambda _: True, Looked(count=2, job=name))
+        columns = plan_columns(published, lambda _: True, PlanViewport(count=2, job=name))
         assert name in columns["jobs"]["id"]
-    closed = plan_columns(published, lambda _: True, Looked(count=2, job="39.s", group="rack"))
+    closed = plan_columns(published, lambda _: True, PlanViewport(count=2, job="39.s", group="rack"))
     assert closed["groups"]
-    hidden = plan_columns(published, lambda _: False, Looked(count=2, job="39.s"))
+    hidden = plan_columns(published, lambda _: False, PlanViewport(count=2, job="39.s"))
     assert hidden["first"] == 0, "where a job of others is, is not told"
 
 
 def test_find_takes_what_is_wholly_so_before_parts(published) -> None:  # type: ignore[no-untyped-def]
     def found(text: str) -> list[str]:
-        return [name for name, _ in plan_columns(published, lambda _: True, Looked(find=text))["found"]]
+        return [name for name, _ in plan_columns(published, lambda _: True, PlanViewport(find=text))["found"]]
 
     assert found("1") == ["1.s"], "job 1, not 10 to 19"
     assert len(found("user1")) == 13
     assert len(found("user")) == 40
     assert found("nobody") == []
-    starts = [start for _, start in plan_columns(published, lambda _: True, Looked(find="user"))["found"]]
+    starts = [
+        start for _, start in plan_columns(published, lambda _: True, PlanViewport(find="user"))["found"]
+    ]
     assert all(a <= b for a, b in pairwise(starts))
-    assert plan_columns(published, lambda _: False, Looked(find="user"))["found"] == []
+    assert plan_columns(published, lambda _: False, PlanViewport(find="user"))["found"] == []
 
 
 def test_what_ended_stays_on_its_nodes(published) -> None:  # type: ignore[no-untyped-def]
@@ -226,7 +228,7 @@ def test_what_ended_stays_on_its_nodes(published) -> None:  # type: ignore[no-un
         )
 
     ended = [(past("90.s", "n01"), True), (past("91.s", "n02"), False), (past("92.s", "gone"), True)]
-    columns = plan_columns(published, lambda _: True, Looked(), ended)
+    columns = plan_columns(published, lambda _: True, PlanViewport(), ended)
     of = [i for i, state in enumerate(columns["jobs"]["state"]) if state == 3]
     assert [columns["jobs"]["id"][i] for i in of] == ["90.s", None]
     assert [(columns["jobs"]["start"][i], columns["jobs"]["length"][i]) for i in of] == [(-600, 540)] * 2
@@ -235,8 +237,8 @@ def test_what_ended_stays_on_its_nodes(published) -> None:  # type: ignore[no-un
 
 
 def test_there_are_never_more_jobs_than_a_browser_draws(monkeypatch: pytest.MonkeyPatch, published) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr("schedd.dashboard.columns.MOST", 10)
+    monkeypatch.setattr("schedd.dashboard.plan_columns.MAX_JOBS", 10)
     columns = plan_columns(published, lambda _: True)
     assert len(columns["jobs"]["id"]) == 10
     assert columns["left_out"] == 30
-    assert MOST == 20_000
+    assert MAX_JOBS == 20_000

@@ -8,11 +8,11 @@ from schedd.engine.show.view import Published
 from schedd.plan.columns import FIXED, PLANNED
 from schedd.service.read.reading import nodes
 
-__all__ = ["Load", "load_of"]
+__all__ = ["ClusterLoad", "measure_load"]
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class ClusterLoad:
     """Cpus in use and there on nodes that are up, and cpus of those that are not; nodes by state; when the
     last planned job ends.
     """
@@ -27,7 +27,7 @@ class Load:
     until: int | None
 
 
-def load_of(published: Published) -> Load:
+def measure_load(published: Published) -> ClusterLoad:
     """Counted over the nodes."""
     views = nodes(published)
     up = [node for node in views if node.state == "up"]
@@ -35,7 +35,7 @@ def load_of(published: Published) -> Load:
     placed = np.flatnonzero((published.states == PLANNED) | (published.states == FIXED))
     of_jobs = np.array([published.records[slot] is not None for slot in placed.tolist()], np.bool_)
     ends = (starts + published.durations)[placed[of_jobs]]
-    return Load(
+    return ClusterLoad(
         used=sum(node.cpus - node.free_cpus for node in up),
         cpus=sum(node.cpus for node in up),
         drain_cpus=sum(node.cpus for node in views if node.state == "drain"),

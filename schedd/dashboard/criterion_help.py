@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["MEANINGS", "meaning"]
+__all__ = ["CRITERION_HELP", "criterion_help"]
 
-MEANINGS: Final[Mapping[str, str]] = {
+CRITERION_HELP: Final[Mapping[str, str]] = {
     "makespan": "time until the last job of the plan ends",
     "utilisation": "share of the cpus in use until the last job ends",
     "weighted_utilisation": "utilisation, each cpu weighted by the speed of its node",
@@ -34,6 +34,6 @@ MEANINGS: Final[Mapping[str, str]] = {
 """By name: the criteria of searches, and the objectives of alternative plans."""
 
 
-def meaning(name: str) -> str:
+def criterion_help(name: str) -> str:
     """A line about one; empty for a name that is not known."""
-    return MEANINGS.get(name, "")
+    return CRITERION_HELP.get(name, "")

@@ -9,52 +9,52 @@ from typing import Any, Final
 
 from markupsafe import Markup, escape
 
-from schedd.dashboard.meanings import meaning
+from schedd.dashboard.criterion_help import criterion_help
 from schedd.service.questions.chain import Link, ahead_in_words
 
 __all__ = [
     "FILTERS",
-    "clock",
-    "due",
-    "kib",
-    "number",
-    "plural",
-    "relative",
-    "request",
-    "span",
-    "timed",
-    "when",
-    "worth",
+    "format_criterion",
+    "format_due",
+    "format_duration",
+    "format_memory",
+    "format_number",
+    "format_relative",
+    "format_request",
+    "format_time",
+    "localise_times",
+    "pluralise",
+    "time_element",
 ]
 
-_NAMED: Final = 3
-_APART: Final = frozenset({"walltime", "nodect"})
+_MAX_NAMES: Final = 3
+_SHOWN_APART: Final = frozenset({"walltime", "nodect"})
 _MINUTE: Final = 60
 _HOUR: Final = 3600
 _DAY: Final = 86_400
-_MOMENT: Final = re.compile(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d) UTC")
-_SHARES: Final = frozenset({"utilisation", "weighted_utilisation"})
+_TIME_PATTERN: Final = re.compile(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d) UTC")
+_SHARE_CRITERIA: Final = frozenset({"utilisation", "weighted_utilisation"})
 """Criteria that are shares of a whole."""
 _UNITS: Final = ("KiB", "MiB", "GiB", "TiB", "PiB")
 
 
-def clock(moment: int) -> str:
+def format_time(moment: int) -> str:
     """``Sat 21 Nov 16:30 UTC``, in another year ``Sat 21 Nov 2027 16:30 UTC``."""
     at = datetime.fromtimestamp(moment, UTC)
     return f"{at:%a %d %b}{'' if at.year == datetime.now(UTC).year else f' {at.year}'} {at:%H:%M} UTC"
 
 
-def when(moment: int | None) -> Markup:
+def time_element(moment: int | None) -> Markup:
     """A moment as a ``time`` element, which a script turns into the reader's zone; a dash for none."""
     if moment is None:
         return Markup('<span class="none">–</span>')
     iso = f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%dT%H:%M:%SZ}"
-    return Markup('<time datetime="{}">{}</time>').format(iso, clock(moment))
+    return Markup('<time datetime="{}">{}</time>').format(iso, format_time(moment))
 
 
-def timed(text: str) -> Markup:
+def localise_times(text: str) -> Markup:
     """A text whose moments (`2026-11-22 23:11:28 UTC`) a script turns into the reader's zone."""
-    parts = _MOMENT.split(text)
+    parts = _TIME_PATTERN.split(text)
     found = Markup("").join(
         Markup('<time datetime="{}T{}Z">{} {} UTC</time>{}').format(day, hour, day, hour, rest)
         for day, hour, rest in zip(parts[1::3], parts[2::3], parts[3::3], strict=True)
@@ -62,7 +62,7 @@ def timed(text: str) -> Markup:
     return escape(parts[0]) + found
 
 
-def span(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """A length of time in its two largest units: ``45 s``, ``12 min``, ``2 h 13 min``, ``3 d 4 h``."""
     left = abs(int(seconds))
     if left < _MINUTE:
@@ -76,19 +76,23 @@ def span(seconds: float) -> str:
     return f"{days} d" + (f" {rest // _HOUR} h" if rest >= _HOUR else "")
 
 
-def due(moment: int, now: int) -> str:
+def format_due(moment: int, now: int) -> str:
     """The same of what is still to happen: ``in 2 h``, ``now``, ``overdue by 5 min``."""
-    return f"overdue by {span(now - moment)}" if now - moment >= _MINUTE else relative(moment, now)
+    return (
+        f"overdue by {format_duration(now - moment)}"
+        if now - moment >= _MINUTE
+        else format_relative(moment, now)
+    )
 
 
-def relative(moment: int, now: int) -> str:
+def format_relative(moment: int, now: int) -> str:
     """How far off a moment is: ``in 2 h``, ``now``, ``5 min ago``."""
     if abs(moment - now) < _MINUTE:
         return "now"
-    return f"in {span(moment - now)}" if moment > now else f"{span(now - moment)} ago"
+    return f"in {format_duration(moment - now)}" if moment > now else f"{format_duration(now - moment)} ago"
 
 
-def kib(amount: int) -> str:
+def format_memory(amount: int) -> str:
     """An amount of memory: ``64 GiB``."""
     if not amount:
         return "0"
@@ -100,48 +104,48 @@ def kib(amount: int) -> str:
     return f"{value:.4g} {_UNITS[-1]}"
 
 
-def number(value: float) -> str:
+def format_number(value: float) -> str:
     """A number with its thousands apart by thin spaces."""
     return f"{value:,}".replace(",", "\u202f")
 
 
-def plural(count: int, one: str, more: str = "") -> str:
+def pluralise(count: int, one: str, more: str = "") -> str:
     """The word for so many: ``job`` for 1, else ``jobs`` or what ``more`` says."""
     return one if count == 1 else more or f"{one}s"
 
 
-def request(resources: Mapping[str, str]) -> str:
+def format_request(resources: Mapping[str, str]) -> str:
     """What a job asks for, without its walltime, as `qsub -l` takes it."""
-    return ", ".join(f"{name}={value}" for name, value in resources.items() if name not in _APART)
+    return ", ".join(f"{name}={value}" for name, value in resources.items() if name not in _SHOWN_APART)
 
 
-def worth(value: float, criterion: str, unit: str) -> str:
+def format_criterion(value: float, criterion: str, unit: str) -> str:
     """A criterion's value: a length of time, a share in percent, a count of jobs, or a plain number."""
     if unit == "s":
-        return span(value)
-    if criterion in _SHARES:
+        return format_duration(value)
+    if criterion in _SHARE_CRITERIA:
         return f"{100 * value:.3g} %"
     return f"{value:.4g}{' jobs' if unit == 'jobs' else ''}"
 
 
-def change(share: float) -> str:
+def format_change(share: float) -> str:
     """By how much something differs: ``+1.5 %``, ``-0.2 %``; ``0 %`` where that would be rounded away."""
     text = f"{100 * share:+.1f}"
     return "0 %" if text in {"+0.0", "-0.0"} else f"{text} %"
 
 
-def linked(link: Link) -> str:
+def describe_link(link: Link) -> str:
     """What holds a job's nodes for the length of a link of its chain, without times and ids of jobs; whether
     they run or are queued stands before it.
     """
-    on = ", ".join(link.nodes[:_NAMED])
-    if len(link.nodes) > _NAMED:
-        on += f" and {len(link.nodes) - _NAMED} more"
+    on = ", ".join(link.nodes[:_MAX_NAMES])
+    if len(link.nodes) > _MAX_NAMES:
+        on += f" and {len(link.nodes) - _MAX_NAMES} more"
     on = on or "a limit"
     if link.kind == "running":
-        return f"a job holds {on}" if link.count == 1 else f"{number(link.count)} jobs hold {on}"
+        return f"a job holds {on}" if link.count == 1 else f"{format_number(link.count)} jobs hold {on}"
     if link.kind == "queued":
-        many = "1 job is" if link.count == 1 else f"{number(link.count)} jobs are"
+        many = "1 job is" if link.count == 1 else f"{format_number(link.count)} jobs are"
         return f"{many} planned on {on}"
     if link.kind == "reservation":
         return f"{link.name} keeps {on}"
@@ -155,16 +159,16 @@ def linked(link: Link) -> str:
 
 
 FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
-    "change": change,
-    "timed": timed,
-    "when": when,
-    "span": span,
-    "kib": kib,
-    "number": number,
-    "plural": plural,
+    "change": format_change,
+    "timed": localise_times,
+    "when": time_element,
+    "span": format_duration,
+    "kib": format_memory,
+    "number": format_number,
+    "plural": pluralise,
     "ahead": ahead_in_words,
-    "linked": linked,
-    "request": request,
-    "meaning": meaning,
-    "worth": worth,
+    "linked": describe_link,
+    "request": format_request,
+    "meaning": criterion_help,
+    "worth": format_criterion,
 }

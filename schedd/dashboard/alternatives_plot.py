@@ -6,7 +6,7 @@ from typing import Final
 
 from schedd.service.background.choices import PlanSet
 
-__all__ = ["Axes", "Picture", "Point", "axes_of", "picture_of"]
+__all__ = ["AlternativesPlot", "PlanPoint", "PlotAxes", "build_plot", "choose_axes"]
 
 WIDTH: Final = 640
 HEIGHT: Final = 300
@@ -14,12 +14,12 @@ _LEFT: Final = 84
 _RIGHT: Final = 48
 _TOP: Final = 40
 _BOTTOM: Final = 46
-_RADII: Final = (9.0, 17.0)
+_POINT_RADII: Final = (9.0, 17.0)
 _TICKS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Axes:
+class PlotAxes:
     """The objectives that the picture is of; ``size``: of the points, empty: all are alike."""
 
     x: str
@@ -28,7 +28,7 @@ class Axes:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class PlanPoint:
     """One plan in the picture, in its pixels. Number 0 is the live plan."""
 
     number: int
@@ -39,10 +39,10 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class AlternativesPlot:
     """Points, and along each axis (place, value) of ticks. ``width`` and ``height`` in pixels."""
 
-    points: tuple[Point, ...]
+    points: tuple[PlanPoint, ...]
     across: tuple[tuple[float, float], ...]
     up: tuple[tuple[float, float], ...]
     width: int = WIDTH
@@ -51,23 +51,23 @@ class Picture:
     bottom: int = HEIGHT - _BOTTOM
 
 
-def axes_of(found: PlanSet, x: str, y: str, size: str) -> Axes:
+def choose_axes(found: PlanSet, x: str, y: str, size: str) -> PlotAxes:
     """The objectives that are wanted, as far as the set knows them; else its first ones."""
     names = list(found.weights)
     first = x if x in names else names[0]
     second = y if y in names else next((one for one in names if one != first), first)
-    return Axes(first, second, size if size in names else "")
+    return PlotAxes(first, second, size if size in names else "")
 
 
-def picture_of(found: PlanSet, axes: Axes) -> Picture:
+def build_plot(found: PlanSet, axes: PlotAxes) -> AlternativesPlot:
     """Where each plan stands."""
     rows: list[tuple[int, Mapping[str, float], int]] = [(0, found.live, 0)]
     rows += [(one.number, one.values, len(one.moves)) for one in found.plans]
-    across = _Scale([values[axes.x] for _, values, _ in rows], _LEFT + 14, WIDTH - _RIGHT)
-    up = _Scale([values[axes.y] for _, values, _ in rows], HEIGHT - _BOTTOM - 14, _TOP)
-    size = _Scale([values[axes.size] for _, values, _ in rows], *_RADII) if axes.size else None
+    across = _AxisScale([values[axes.x] for _, values, _ in rows], _LEFT + 14, WIDTH - _RIGHT)
+    up = _AxisScale([values[axes.y] for _, values, _ in rows], HEIGHT - _BOTTOM - 14, _TOP)
+    size = _AxisScale([values[axes.size] for _, values, _ in rows], *_POINT_RADII) if axes.size else None
     points = tuple(
-        Point(
+        PlanPoint(
             number,
             across.at(values[axes.x]),
             up.at(values[axes.y]),
@@ -77,10 +77,10 @@ def picture_of(found: PlanSet, axes: Axes) -> Picture:
         for number, values, moved in rows
     )
     # Small points are drawn over large ones.
-    return Picture(tuple(sorted(points, key=lambda one: -one.radius)), across.ticks(), up.ticks())
+    return AlternativesPlot(tuple(sorted(points, key=lambda one: -one.radius)), across.ticks(), up.ticks())
 
 
-class _Scale:
+class _AxisScale:
     """Values to pixels; where all values are the same they stand in the middle."""
 
     def __init__(self, values: Sequence[float], begin: float, end: float) -> None:

@@ -14,10 +14,10 @@ from schedd.api.policy import change_policy, run_policy_preview
 from schedd.api.problems import ProblemError
 from schedd.api.request_bodies import HoldRequest, ReservationRequest
 from schedd.api.reservations import reserve, run_reservation_preview
-from schedd.dashboard.admin import admin_page, back
-from schedd.dashboard.pages.admin import moment_of
+from schedd.dashboard.admin_page import redirect_to_admin, render_admin_page
+from schedd.dashboard.pages.admin import parse_form_time
 from schedd.dashboard.viewer import Administrator, Cluster, Form, Operator
-from schedd.dashboard.weights import changed
+from schedd.dashboard.weight_form import changed_policy
 from schedd.engine import EngineSettings
 from schedd.service.cluster.loop import PlanLoop
 from schedd.service.settings.site import SiteSettings
@@ -25,62 +25,62 @@ from schedd.service.settings.site import SiteSettings
 __all__ = ["router"]
 
 router = APIRouter(prefix="/{cluster}/admin")
-_KINDS: Final = ("node", "queue")
+_HOLD_KINDS: Final = ("node", "queue")
 
 
 @router.post("/hold")
-async def make_hold(request: Request, cluster: Cluster, viewer: Operator, form: Form) -> Response:
+async def set_hold(request: Request, cluster: Cluster, viewer: Operator, form: Form) -> Response:
     """Plan nothing new on a node, or of a queue; or show what would follow."""
-    kind, who, foresee = _kind(form), viewer.bearer.name, bool(form.get("preview"))
+    kind, who, foresee = _parse_kind(form), viewer.bearer.name, bool(form.get("preview"))
     try:
         given = form.get("hold_reason", "").strip()
         # What would follow can be seen before there is a reason.
         reason = HoldRequest(reason=given or ("preview" if foresee else "")).reason
-        names, window = _names(cluster, kind, form), _window(kind, form)
+        names, window = _parse_targets(cluster, kind, form), _parse_window(kind, form)
         if window is not None:
             body = ReservationRequest(nodes=tuple(names), start=window[0], end=window[1], reason=reason)
-            name = _free_name(cluster, window[0] if window[0] is not None else cluster.now())
+            name = _unused_name(cluster, window[0] if window[0] is not None else cluster.now())
             if not foresee:
                 await reserve(cluster, name, body, who)
-                return back(request, cluster.name, "drained")
+                return redirect_to_admin(request, cluster.name, "drained")
             found = await run_reservation_preview(request, cluster, name, body)
         elif not foresee:
             await hold_planning(cluster, kind, names, reason, who)
-            return back(request, cluster.name, "held" if kind == "node" else "queue")
+            return redirect_to_admin(request, cluster.name, "held" if kind == "node" else "queue")
         else:
             found = await preview_holds(request, cluster, kind, names, reason, who)
     except ValidationError:
         words = "Say why, in 1 to 200 characters on one line: users whose jobs wait see it."
-        return await admin_page(request, cluster, viewer, 422, unheld=words, form=form)
+        return await render_admin_page(request, cluster, viewer, 422, hold_error=words, form=form)
     except ProblemError as error:
         if error.kind != "invalid":
             raise
-        return await admin_page(
-            request, cluster, viewer, 422, unheld=error.detail.removeprefix("body."), form=form
+        return await render_admin_page(
+            request, cluster, viewer, 422, hold_error=error.detail.removeprefix("body."), form=form
         )
-    return await admin_page(request, cluster, viewer, held=found, named=names, form=form)
+    return await render_admin_page(request, cluster, viewer, hold_preview=found, hold_names=names, form=form)
 
 
 @router.post("/release")
-async def lift_hold(request: Request, cluster: Cluster, viewer: Operator, form: Form) -> Response:
+async def remove_hold(request: Request, cluster: Cluster, viewer: Operator, form: Form) -> Response:
     """Plan for it again; for nodes, for all of those that fit and are drained."""
-    kind, name = _kind(form), form.get("hold_name", "").strip()
+    kind, name = _parse_kind(form), form.get("hold_name", "").strip()
     held = {one.name for one in cluster.published.holds if one.kind == kind}
     try:
         names = [name]
         if kind == "node" and name not in held:
-            names = [one for one in _names(cluster, kind, form) if one in held]
+            names = [one for one in _parse_targets(cluster, kind, form) if one in held]
             if not names:
                 raise ProblemError("invalid", f"none of the nodes {name[:80]} is drained here")
         await release_planning(cluster, kind, names, viewer.bearer.name)
     except ProblemError as error:
         if error.kind != "invalid":
             raise
-        return await admin_page(request, cluster, viewer, 422, unreleased=error.detail)
-    return back(request, cluster.name, "released")
+        return await render_admin_page(request, cluster, viewer, 422, release_error=error.detail)
+    return redirect_to_admin(request, cluster.name, "released")
 
 
-def _names(cluster: PlanLoop, kind: HoldKind, form: Form) -> list[str]:
+def _parse_targets(cluster: PlanLoop, kind: HoldKind, form: Form) -> list[str]:
     """What the form names: a queue, or nodes by name, range, pattern, property. Raises ProblemError."""
     text = form.get("hold_name", "").strip()
     if kind == "queue":
@@ -94,9 +94,9 @@ def _names(cluster: PlanLoop, kind: HoldKind, form: Form) -> list[str]:
         raise ProblemError("invalid", str(error)) from None
 
 
-def _window(kind: HoldKind, form: Form) -> tuple[int | None, int | None] | None:
+def _parse_window(kind: HoldKind, form: Form) -> tuple[int | None, int | None] | None:
     """From when until when nodes are to be drained; None: from now on until they are released."""
-    start, end = moment_of(form, "start"), moment_of(form, "end")
+    start, end = parse_form_time(form, "start"), parse_form_time(form, "end")
     if start is None and end is None:
         return None
     if kind == "queue":
@@ -104,29 +104,29 @@ def _window(kind: HoldKind, form: Form) -> tuple[int | None, int | None] | None:
     return start, end
 
 
-def _free_name(cluster: PlanLoop, start: int) -> str:
+def _unused_name(cluster: PlanLoop, start: int) -> str:
     """A name for the reservation that drains nodes from ``start`` on, which no other has."""
     known = {one.name for one in cluster.published.reservations}
     base = f"drain-{datetime.fromtimestamp(start, UTC):%Y%m%d-%H%M}"
     return next(name for name in chain((base,), (f"{base}-{i}" for i in count(2))) if name not in known)
 
 
-def _kind(form: Form) -> HoldKind:
+def _parse_kind(form: Form) -> HoldKind:
     kind = form.get("hold_kind", "")
-    if kind not in _KINDS:
+    if kind not in _HOLD_KINDS:
         raise ProblemError("invalid", "hold_kind: node or queue")
     return cast("HoldKind", kind)
 
 
 @router.post("/weights/preview")
-async def try_weights(request: Request, cluster: Cluster, viewer: Operator, form: Form) -> Response:
+async def preview_weights(request: Request, cluster: Cluster, viewer: Operator, form: Form) -> Response:
     """What would follow if these weights were in force."""
     try:
-        site = _site(cluster.published.settings, form)
+        site = _parse_policy(cluster.published.settings, form)
     except ProblemError as error:
-        return await admin_page(request, cluster, viewer, 422, unweighed=error.detail, form=form)
+        return await render_admin_page(request, cluster, viewer, 422, weights_error=error.detail, form=form)
     found = await run_policy_preview(request, cluster, site, viewer.bearer.name)
-    return await admin_page(request, cluster, viewer, weighed=found, form=form)
+    return await render_admin_page(request, cluster, viewer, weights_preview=found, form=form)
 
 
 @router.post("/weights")
@@ -134,28 +134,28 @@ async def set_weights(request: Request, cluster: Cluster, viewer: Administrator,
     """Put these weights in force, in the policy as it was when the form was loaded."""
     published = cluster.published
     try:
-        site = _site(published.settings, form)
+        site = _parse_policy(published.settings, form)
         if form.get("version") != str(published.policy_version):
             raise ProblemError(
                 "invalid", "The policy was changed meanwhile: look at it again, then repeat this."
             )
     except ProblemError as error:
-        return await admin_page(request, cluster, viewer, 422, unweighed=error.detail, form=form)
+        return await render_admin_page(request, cluster, viewer, 422, weights_error=error.detail, form=form)
     await change_policy(cluster, published.policy_version + 1, site, viewer.bearer.name)
-    return back(request, cluster.name, "weighed")
+    return redirect_to_admin(request, cluster.name, "weighed")
 
 
 @router.post("/weights/withdraw")
-async def withdraw(request: Request, cluster: Cluster, viewer: Administrator, _: Form) -> Response:
+async def withdraw_policy(request: Request, cluster: Cluster, viewer: Administrator, _: Form) -> Response:
     """Let the policy of the settings be in force again."""
     await change_policy(cluster, 0, {}, viewer.bearer.name)
-    return back(request, cluster.name, "withdrawn")
+    return redirect_to_admin(request, cluster.name, "withdrawn")
 
 
-def _site(settings: EngineSettings, form: Form) -> dict[str, Any]:
+def _parse_policy(settings: EngineSettings, form: Form) -> dict[str, Any]:
     """The policy that the form wants. Raises ProblemError."""
     try:
-        return SiteSettings(**changed(settings, form)).plain
+        return SiteSettings(**changed_policy(settings, form)).plain
     except ValidationError as error:
         first = error.errors()[0]
         where = " ".join(str(one).replace("_", " ") for one in first["loc"])

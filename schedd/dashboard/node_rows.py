@@ -4,21 +4,21 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 from schedd.api.node_selection import natural_key
-from schedd.dashboard.words import kib
+from schedd.dashboard.filters import format_memory
 from schedd.model import NodeSets
 from schedd.wire import NodeFacts
 
-__all__ = ["Grouping", "Row", "groupings", "lined_up"]
+__all__ = ["ChartRow", "Grouping", "build_rows", "list_groupings"]
 
-_NONE: Final = "none"
+_NO_GROUPING: Final = "none"
 
 Grouping = str
 """`class`, `property`, `state`, `set` (the site's), or a resource of nodes such as `rack` or `switch`."""
-Row = tuple[str, str]
+ChartRow = tuple[str, str]
 """("group", its name) or ("node", its name)."""
 
 
-def groupings(nodes: Collection[NodeFacts], sets: NodeSets | None) -> list[Grouping]:
+def list_groupings(nodes: Collection[NodeFacts], sets: NodeSets | None) -> list[Grouping]:
     """By what these nodes can be told apart."""
     keys = {one.partition("=")[0] for node in nodes for one in node.properties if "=" in one}
     found = sorted(keys)
@@ -29,26 +29,26 @@ def groupings(nodes: Collection[NodeFacts], sets: NodeSets | None) -> list[Group
     return [*found, "class", "state"]
 
 
-def _group_of(by: Grouping, sets: NodeSets | None) -> Callable[[NodeFacts], str]:
+def _group_function(by: Grouping, sets: NodeSets | None) -> Callable[[NodeFacts], str]:
     def of_key(node: NodeFacts) -> str:
-        return next((one for one in node.properties if one.startswith(f"{by}=")), _NONE)
+        return next((one for one in node.properties if one.startswith(f"{by}=")), _NO_GROUPING)
 
     def of_set(node: NodeFacts) -> str:
         if sets is None:
-            return _NONE
+            return _NO_GROUPING
         if sets.by:
-            return next((one for one in node.properties if one.startswith(f"{sets.by}=")), _NONE)
+            return next((one for one in node.properties if one.startswith(f"{sets.by}=")), _NO_GROUPING)
         has = {node.name, *node.properties}
-        return next((name for name, features in sets.named if features & has), _NONE)
+        return next((name for name, features in sets.named if features & has), _NO_GROUPING)
 
     def of_class(node: NodeFacts) -> str:
         parts = [f"{node.cpus} cpus"]
-        parts += [kib(node.mem)] if node.mem else []
+        parts += [format_memory(node.mem)] if node.mem else []
         parts += [f"{node.gpus} gpus"] if node.gpus else []
         return ", ".join(parts)
 
     def of_property(node: NodeFacts) -> str:
-        return ", ".join(one for one in node.properties if "=" not in one) or _NONE
+        return ", ".join(one for one in node.properties if "=" not in one) or _NO_GROUPING
 
     known: dict[Grouping, Callable[[NodeFacts], str]] = {
         "set": of_set,
@@ -59,22 +59,22 @@ def _group_of(by: Grouping, sets: NodeSets | None) -> Callable[[NodeFacts], str]
     return known.get(by, of_key)
 
 
-def lined_up(
+def build_rows(
     names: Sequence[str],
     nodes: Mapping[str, NodeFacts],
     by: Grouping,
     opened: Collection[str],
     sets: NodeSets | None,
-) -> tuple[list[Row], dict[str, list[str]]]:
+) -> tuple[list[ChartRow], dict[str, list[str]]]:
     """The rows of a chart, and the nodes of each group: groups by name, those ``opened`` with their nodes."""
     if not by:
         return [("node", name) for name in names], {}
-    of = _group_of(by, sets)
+    of = _group_function(by, sets)
     groups: dict[str, list[str]] = {}
     for name in names:
         groups.setdefault(of(nodes[name]), []).append(name)
-    rows: list[Row] = []
-    for group in sorted(groups, key=lambda one: (one == _NONE, natural_key(one))):
+    rows: list[ChartRow] = []
+    for group in sorted(groups, key=lambda one: (one == _NO_GROUPING, natural_key(one))):
         rows.append(("group", group))
         if group in opened:
             rows += [("node", name) for name in groups[group]]

@@ -6,14 +6,24 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from schedd.api.problems import ProblemError
-from schedd.dashboard.meanings import meaning
+from schedd.dashboard.criterion_help import criterion_help
 from schedd.engine import EngineSettings
 from schedd.plan.evaluate import Criterion
 from schedd.service.settings.site import PrioritySettings
 
-__all__ = ["Weight", "changed", "criteria_of", "terms_of"]
+__all__ = ["Weight", "changed_policy", "criterion_weights", "priority_weights"]
 
-_TERMS: Final = ("queue", "class", "wish", "waiting", "size", "deadline", "fair_share", "licences", "short")
+_PRIORITY_TERMS: Final = (
+    "queue",
+    "class",
+    "wish",
+    "waiting",
+    "size",
+    "deadline",
+    "fair_share",
+    "licences",
+    "short",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,22 +36,22 @@ class Weight:
     about: str = ""
 
 
-def criteria_of(settings: EngineSettings, form: Mapping[str, str]) -> tuple[Weight, ...]:
+def criterion_weights(settings: EngineSettings, form: Mapping[str, str]) -> tuple[Weight, ...]:
     """What searches count; what the ``form`` says goes before what is in force."""
     now = settings.criteria
     return tuple(
         Weight(
             name,
             one.value.replace("_", " "),
-            form.get(name, _text(now.get(one.value, 0.0))),
-            meaning(one.value),
+            form.get(name, _format_number(now.get(one.value, 0.0))),
+            criterion_help(one.value),
         )
         for one in Criterion
         for name in (f"criteria.{one.value}",)
     )
 
 
-def terms_of(settings: EngineSettings, form: Mapping[str, str]) -> tuple[Weight, ...]:
+def priority_weights(settings: EngineSettings, form: Mapping[str, str]) -> tuple[Weight, ...]:
     """What jobs' priorities count."""
     now = settings.site.get("priority") or {}
     fields = {field.alias or name: field for name, field in PrioritySettings.model_fields.items()}
@@ -49,33 +59,33 @@ def terms_of(settings: EngineSettings, form: Mapping[str, str]) -> tuple[Weight,
         Weight(
             name := f"priority.{term}",
             term.replace("_", " "),
-            form.get(name, _text(now.get(term, fields[term].default))),
+            form.get(name, _format_number(now.get(term, fields[term].default))),
             " ".join((fields[term].description or "").replace("`", "").split()),
         )
-        for term in _TERMS
+        for term in _PRIORITY_TERMS
     )
 
 
-def changed(settings: EngineSettings, form: Mapping[str, str]) -> dict[str, Any]:
+def changed_policy(settings: EngineSettings, form: Mapping[str, str]) -> dict[str, Any]:
     """The site's policy in force with the weights of the form in the place of its own. Raises ProblemError.
 
     What has its default and was not set before stays unsaid.
     """
     site: dict[str, Any] = json.loads(json.dumps(dict(settings.site)))
-    criteria = {name: value for name, value in _said(form, "criteria.") if value}
+    criteria = {name: value for name, value in _form_values(form, "criteria.") if value}
     if criteria != {name: value for name, value in settings.criteria.items() if value}:
         site["criteria"] = criteria
     fields = {field.alias or name: field for name, field in PrioritySettings.model_fields.items()}
     priority = dict(site.get("priority") or {})
-    for term, value in _said(form, "priority."):
-        if term in priority or (term in _TERMS and value != fields[term].default):
+    for term, value in _form_values(form, "priority."):
+        if term in priority or (term in _PRIORITY_TERMS and value != fields[term].default):
             priority[term] = value
     if priority:
         site["priority"] = priority
     return site
 
 
-def _said(form: Mapping[str, str], prefix: str) -> Iterator[tuple[str, float]]:
+def _form_values(form: Mapping[str, str], prefix: str) -> Iterator[tuple[str, float]]:
     for name, text in form.items():
         if name.startswith(prefix):
             try:
@@ -85,5 +95,5 @@ def _said(form: Mapping[str, str], prefix: str) -> Iterator[tuple[str, float]]:
                 raise ProblemError("invalid", f"{label}: {text[:40]!r} is no number") from None
 
 
-def _text(value: float) -> str:
+def _format_number(value: float) -> str:
     return f"{value:.12g}"

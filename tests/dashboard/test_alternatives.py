@@ -35,11 +35,11 @@ def test_an_operator_looks_for_plans_and_puts_one_in_force(look: Open, site: Sit
     fill(site)
     before = starts(site)
     window = look("operator")
-    page = window.go("choices")
+    page = window.go("alternatives")
     expect(page.locator("main")).to_contain_text("No search since the daemon started")
     page.get_by_label("Search time, s").fill("1.5")
-    page.locator("#seek").get_by_label("wait", exact=True).fill("1")
-    page.locator("#seek").get_by_label("energy", exact=True).fill("1")
+    page.locator("#search-form").get_by_label("wait", exact=True).fill("1")
+    page.locator("#search-form").get_by_label("energy", exact=True).fill("1")
     page.get_by_role("button", name="Search", exact=True).click()
     expect(page.locator("main").get_by_role("status")).to_contain_text("Search finished")
     assert starts(site) == before
@@ -77,18 +77,18 @@ def test_a_plan_that_was_left_behind_is_refused_and_a_wrong_weight_is_said(look:
     expect(page.get_by_role("alert")).to_contain_text("of the jobs have come, gone or moved")
     form = {"seconds": "1", "w_wait": "0"}
     cookies = {one["name"]: one["value"] for one in window.context.cookies()}
-    csrf = page.locator("#seek input[name=csrf]").get_attribute("value") or ""
-    answer = _post(site, "seek", {**form, "csrf": csrf}, cookies)
+    csrf = page.locator("#search-form input[name=csrf]").get_attribute("value") or ""
+    answer = _post(site, "search", {**form, "csrf": csrf}, cookies)
     assert answer.status_code == 422
     assert "all weights are 0" in answer.text
-    answer = _post(site, "seek", {"seconds": "soon", "csrf": csrf}, cookies)
+    answer = _post(site, "search", {"seconds": "soon", "csrf": csrf}, cookies)
     assert (answer.status_code, "seconds: " in answer.text) == (422, True)
     assert _post(site, "apply", {"set": "1", "plan": "x", "csrf": csrf}, cookies).status_code == 422
     window.wrong.clear()  # the browser names answers that are not 200
 
 
 def _post(site: Site, act: str, form: dict[str, str], cookies: dict[str, str]) -> Any:
-    url = f"{site.url}/dashboard/main/choices/{act}"
+    url = f"{site.url}/dashboard/main/alternatives/{act}"
     headers = {"Origin": site.url, "Accept": "text/html"}
     return httpx2.post(url, data=form, cookies=cookies, headers=headers, timeout=30)
 
@@ -98,6 +98,6 @@ def test_the_page_is_for_operators(look: Open, site: Site) -> None:
     page = window.go("plan")
     expect(page.get_by_role("link", name="Alternatives")).to_have_count(0)
     cookies = {one["name"]: one["value"] for one in window.context.cookies()}
-    answer = httpx2.get(f"{site.url}/dashboard/main/choices", cookies=cookies)
+    answer = httpx2.get(f"{site.url}/dashboard/main/alternatives", cookies=cookies)
     assert answer.status_code == 403
     assert token("user") not in answer.text

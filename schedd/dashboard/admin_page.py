@@ -1,0 +1,100 @@
+"""The administrators' page: actions, health of the components, audit. Every action shows it again."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from fastapi import Request
+from starlette.responses import RedirectResponse, Response
+
+from schedd.api.node_selection import natural_key
+from schedd.api.policy import PolicyPreview, PreviewView
+from schedd.dashboard.calendar import calendar_entries
+from schedd.dashboard.health import check_components, format_act, latest_audit
+from schedd.dashboard.rendering import dashboard_path, render_page
+from schedd.dashboard.viewer import Viewer
+from schedd.dashboard.weight_form import criterion_weights, priority_weights
+from schedd.service.cluster.loop import PlanLoop
+from schedd.service.clusters import Clusters
+
+__all__ = ["redirect_to_admin", "render_admin_page"]
+
+_MAX_AUDIT_ROWS: Final = 100
+_DONE_MESSAGES: Final = {
+    "paused": "Dispatch is paused: no jobs are started. Planning continues.",
+    "resumed": "Dispatch is resumed: jobs are started again.",
+    "searching": "The search is still running. Its result will be on the page Plan metrics.",
+    "idle": "Nothing to search: fewer than two jobs can be moved.",
+    "searched": "The search found no better plan.",
+    "improved": "The search found a better plan, and it is in force. The page Plan metrics shows the gain.",
+    "reserved": "The reservation is in force. Planned jobs in its way have moved.",
+    "lifted": "The reservation is removed. Jobs are planned on its nodes again.",
+    "held": "Drained. No new jobs are planned there. Running jobs continue.",
+    "queue": "No new jobs are planned in the held queue. Running jobs continue.",
+    "drained": "The nodes are drained in that time, by a reservation. Planned jobs in its way have moved.",
+    "released": "Released: jobs are planned there again.",
+    "weighed": "The weights are in force.",
+    "withdrawn": "The policy of the settings file is in force again.",
+}
+
+
+def redirect_to_admin(request: Request, cluster: str, done: str) -> Response:
+    """Redirect to the page, which shows a message about the action."""
+    return RedirectResponse(f"{dashboard_path(request)}/{cluster}/admin?done={done}", 303)
+
+
+async def render_admin_page(
+    request: Request,
+    cluster: PlanLoop,
+    viewer: Viewer,
+    status: int = 200,
+    *,
+    done: str = "",
+    pause_error: str = "",
+    reservation_error: str = "",
+    hold_error: str = "",
+    release_error: str = "",
+    weights_error: str = "",
+    reservation_preview: PreviewView | None = None,
+    hold_preview: PreviewView | None = None,
+    hold_names: Sequence[str] = (),
+    weights_preview: PolicyPreview | None = None,
+    form: Mapping[str, str] | None = None,
+) -> Response:
+    """Render the page with errors (``pause_error``, …) or previews, and the form as it was filled in."""
+    clusters: Clusters = request.app.state.clusters
+    everywhere = viewer.whole or viewer.bearer
+    alone = not everywhere.may_everywhere("steer")
+    acts, why_none = await asyncio.to_thread(
+        latest_audit, clusters, cluster.name, _MAX_AUDIT_ROWS, alone=alone
+    )
+    published = cluster.published
+    filled = form or {}
+    return render_page(
+        request,
+        "admin",
+        viewer,
+        cluster,
+        status,
+        parts=check_components(clusters, cluster),
+        acts=[(act, *format_act(act.act, act.detail)) for act in acts],
+        why_none=why_none,
+        done=_DONE_MESSAGES.get(done, ""),
+        stopped=done == "paused",
+        pause_error=pause_error,
+        reservations=calendar_entries(published.reservations),
+        reservation_error=reservation_error,
+        reservation_preview=reservation_preview,
+        holds=sorted(published.holds, key=lambda one: (one.kind, natural_key(one.name))),
+        names=[*sorted(published.nodes, key=natural_key), *sorted(published.queues)],
+        hold_error=hold_error,
+        release_error=release_error,
+        hold_names=hold_names,
+        hold_preview=hold_preview,
+        criteria=criterion_weights(published.settings, filled),
+        terms=priority_weights(published.settings, filled),
+        policy_version=published.policy_version,
+        weights_error=weights_error,
+        weights_preview=weights_preview,
+        form=filled,
+    )
