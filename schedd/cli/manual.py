@@ -20,8 +20,11 @@ __all__ = [
 
 def command_parsers() -> dict[str, argparse.ArgumentParser]:
     """The parser of each command that asks the daemon: those with a bare name, then those of admins."""
+    asking = (".user.", ".features.")
     admins = [
-        name for name, (module, _) in COMMANDS.items() if ".user." in module and name not in BARE_COMMANDS
+        name
+        for name, (module, _) in COMMANDS.items()
+        if any(folder in module for folder in asking) and name not in BARE_COMMANDS
     ]
     return {
         name: import_module(COMMANDS[name][0]).make_parser(_display_name(name))

@@ -11,6 +11,7 @@ from docs.scripts.build import commands_page
 from schedd.cli.main import BARE_COMMANDS, COMMANDS, main
 from schedd.cli.manual import bash_completion, command_parsers, man_page, render_completion, render_man_page
 from schedd.cli.user.command_session import EXIT_CODES
+from schedd.feature_list import feature_commands
 from server_adapter.main import make_parser
 from tests.conftest import ROOT
 
@@ -140,6 +141,13 @@ def test_the_adapter_has_a_man_page_and_completion_for_its_package() -> None:
 def test_the_reference_is_that_of_the_commands() -> None:
     page = (ROOT / "docs" / "reference" / "commands.md").read_text("utf-8")
     assert page == commands_page(), "run `make docs`"
+
+
+def test_the_reference_has_the_commands_of_features() -> None:
+    page = commands_page()
+    names = feature_commands()
+    assert names
+    assert [name for name in names if f"\n## schedd {name}\n" not in page] == []
 
 
 def test_the_exit_codes_are_on_the_page() -> None:
