@@ -260,6 +260,7 @@ def _state(header: dict[str, Any], arrays: dict[str, Ints], settings: EngineSett
     for record in load_records(header["records"], arrays_of("records", arrays)):
         state.records[record.id] = record
         state.numbers.add(record.id)
+        state.note_array(None, record)
         if record.slot >= 0:
             state.by_slot[record.slot] = record
             state.array_of[record.slot] = array_number(record.facts.array)  # older ones do not have it

@@ -53,6 +53,7 @@ REBUILT: Final = frozenset(
         *("plan", "records", "numbers", "by_slot", "slotless", "unheard", "ranks", "applicants"),
         *("promise", "bound", "told", "told_when", "tell_due", "changed", "last_move", "born", "expected"),
         *("expected_by", "rank", "waits_since", "due_by", "whole_end", "array_of", "owner_of"),
+        *("array_members", "dependents"),
         *("chained", "homeless", "queue", "assumed", "out", "risks", "ends", "capped", "costs_due"),
         *("node_facts", "counted", "uncounted", "queues", "server", "reservations", "gates"),
         *("down_since", "blocked", "standing_due"),

@@ -20,6 +20,7 @@ from schedd.engine.facts.booking import BOOKINGS, Booking
 from schedd.engine.facts.bookkeeping import Bookkeeping
 from schedd.engine.facts.books import BOOKS, AccountBook
 from schedd.engine.facts.calm import back
+from schedd.engine.facts.dependents import Dependents
 from schedd.engine.facts.foresight import foresee
 from schedd.engine.facts.intake import Intake, Understood, as_planned, holds_resources, why_stopped
 from schedd.engine.facts.kept_jobs import KEPT_JOBS, KeptJob
@@ -344,6 +345,12 @@ class EngineState:
     engine began."""
     nevers: dict[Request, Never | None] = declared(How(lambda _: {}, saved=False), make=dict)
     """Which requests the nodes as they are now can never meet, and why; as far as it was asked."""
+    array_members: dict[str, dict[str, None]] = declared(
+        How(lambda value: {array: dict(jobs) for array, jobs in value.items()}, saved=False), make=dict
+    )
+    """The known jobs of each array, by its name."""
+    dependents: Dependents = declared(How(lambda _: Dependents(), saved=False), make=Dependents)
+    """Which jobs wait for others, and which of them are to be examined; a copy examines all of them once."""
     bare: Plan | None = declared(MOMENT, default=None)
     """An empty plan of all nodes as if they were up: what does not fit there never can. Made when needed."""
 
@@ -383,6 +390,9 @@ class EngineState:
         if before is None:
             self.numbers.add(record.facts.id)
         self.records[record.facts.id] = record
+        if before is None or before.facts.array != record.facts.array:
+            self.note_array(before, record)
+        self.dependents.note_record(before, record)
         if record.risk is not None:
             self.risks[record.facts.id] = None
         elif self.risks:
@@ -402,6 +412,16 @@ class EngineState:
             with Bookkeeping(self, record.id, "its predicted run time"):
                 foresee(self, self.outlook, before, record)
         return record
+
+    def note_array(self, before: JobRecord | None, record: JobRecord | None) -> None:
+        """Keep ``array_members`` right: a record was added, removed, or changed its array."""
+        if before is not None and before.facts.array:
+            members = self.array_members.get(before.facts.array, {})
+            members.pop(before.id, None)
+            if not members:
+                self.array_members.pop(before.facts.array, None)
+        if record is not None and record.facts.array:
+            self.array_members.setdefault(record.facts.array, {})[record.id] = None
 
     def describe(self, record: JobRecord) -> None:
         """Note in the columns what an evaluation must know of a job that has a slot."""
@@ -527,6 +547,8 @@ class EngineState:
         self.capped.pop(job_id, None)
         if record is None:
             return None
+        self.note_array(record, None)
+        self.dependents.note_record(record, None)
         self.numbers.drop(job_id)
         self.homeless.pop(job_id, None)
         self.chained.pop(job_id, None)

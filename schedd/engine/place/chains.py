@@ -78,6 +78,21 @@ def ready_after(state: "EngineState", links: tuple[Link, ...]) -> int:
     return max((moment for moment in moments if moment is not None), default=0)
 
 
+def again_at(state: "EngineState", links: tuple[Link, ...]) -> int | None:
+    """When ``ready_after`` becomes another moment though nothing changes: jobs run beyond their walltimes.
+    None: never.
+    """
+    ends = [
+        (one.run.started if one.phase is Phase.RUNNING else state.plan.start(one.slot))
+        + one.understood.walltime
+        for link in links
+        if link.kind != Until.STARTED
+        for one in _jobs(state, link)
+        if one.slot >= 0
+    ]
+    return min((max(end, state.now + 1) for end in ends), default=None)
+
+
 def without_start(state: "EngineState", links: tuple[Link, ...]) -> bool:
     """Whether a job that is waited for has no start as planned now: nobody knows when its link is met."""
     return any(moment(state, link.kind, one) is None for link in links for one in _jobs(state, link))
@@ -112,7 +127,7 @@ def _jobs(state: "EngineState", link: Link) -> list[JobRecord]:
     if one is not None:
         return [one]
     if "[]" in link.job:
-        return [record for record in state.records.values() if record.facts.array == link.job]
+        return [state.records[name] for name in state.array_members.get(link.job, ())]
     return []
 
 

@@ -199,38 +199,48 @@ def _must_wait(state: EngineState, record: JobRecord) -> WaitingFor | Never | No
 
 def follow_chains(state: EngineState, event: str) -> None:
     """Let jobs move with those that they wait for, and be planned as soon as these have a start."""
-    for job_id in list(state.chained):
+    index = state.dependents
+    index.take_over(state.records[job_id] for job_id in state.chained)
+    index.note_plan(state.plan, state.by_slot)
+    for job_id in index.due(state.now, list(state.chained)):
         with Concerning(state, job_id, event):
-            _follow_chain(state, state.records[job_id], event)
+            if _follow_chain(state, state.records[job_id], event):
+                index.note_plan(state.plan, state.by_slot)
 
 
-def _follow_chain(state: EngineState, record: JobRecord, event: str) -> None:
+def _follow_chain(state: EngineState, record: JobRecord, event: str) -> bool:
+    """Returns whether the job was planned anew."""
     slot = record.slot
     if record.phase not in (Phase.WAITING, Phase.BLOCKED):
-        return  # it is about to start: what becomes of that is seen first
+        return False  # it is about to start: what becomes of that is seen first
+    state.dependents.examined(
+        record.id, planned=bool(record.behind), again_at=chains.again_at(state, record.behind)
+    )
     if not record.behind:
         found = chains.behind(state, record)
         if not isinstance(found, WaitingFor):
             replan(state, record, event, Cause.CHAIN, "what it waits for has a start")
-        elif found != record.answer:
+            return True
+        if found != record.answer:
             tell_of(state, record, found)
             state.put(after(record, Step.ANSWERED, answer=found))
-        return
+        return False
     if state.plan.state(slot) != PLANNED:
-        return
+        return False
     if chains.without_start(state, record.behind):
         replan(state, record, event, Cause.CHAIN, "what it waits for has no start any more")
-        return
+        return True
     ready = chains.ready_after(state, record.behind)
-    ready = max(ready, record.facts.not_before or 0, record.back_off.until)
+    ready = max(ready, record.facts.not_before or 0, record.back_off.until, state.now)
     if ready > state.plan.start(slot) and ready > state.now:
         replan(state, record, event, Cause.CHAIN, "what it waits for was moved")
-    elif (
-        ready < state.plan.ready(slot)
-        and state.now < state.plan.start(slot)
-        and record.id not in state.capped
-    ):
-        state.plan.set_ready(slot, max(state.now, ready))
+        return True
+    if ready < state.plan.ready(slot) and state.now < state.plan.start(slot):
+        if record.id in state.capped:
+            state.dependents.examined(record.id, planned=True, again_at=state.now + 1)
+        else:
+            state.plan.set_ready(slot, ready)
+    return False
 
 
 # ---- making room, filling it --------------------------------------------------------------------
@@ -394,13 +404,19 @@ def lift_chain(state: EngineState, job_id: str) -> tuple[Ints, Ints]:
 
     Returns their slots and the starts they had: see ``displace``.
     """
-    found: list[int] = []
+    state.dependents.take_over(state.records[name] for name in state.chained)
+    found: dict[int, None] = {}
     heads = {job_id}
-    chained = [state.records[name] for name in state.chained]
+    order: dict[str, int] = {}
     while heads:
-        waiting = [r for r in chained if r.slot not in found and any(link.job in heads for link in r.behind)]
-        found += [record.slot for record in waiting]
-        heads = {record.id for record in waiting}
+        names = {name for head in heads for name in state.dependents.waiting_for(head)}
+        if names and not order:
+            order = {name: i for i, name in enumerate(state.chained)}
+        waiting = [state.records[name] for name in sorted(names, key=lambda name: order[name])]
+        waiting = [one for one in waiting if one.slot not in found]
+        waiting = [one for one in waiting if any(link.job in heads for link in one.behind)]
+        found |= dict.fromkeys(one.slot for one in waiting)
+        heads = {one.id for one in waiting}
     slots = np.array([slot for slot in found if state.plan.state(slot) == PLANNED], np.int64)
     old = state.plan.starts(slots)
     for slot in slots.tolist():
