@@ -20,7 +20,7 @@ class _All(Dependents):
 
 
 def _submit(cluster: Cluster, job: str, depend: str = "", **more: Any) -> None:
-    held = {"depend": depend, "state": "H", "holds": "s"} if depend else {}
+    held: dict[str, Any] = {"depend": depend, "state": "H", "holds": "s"} if depend else {}
     cluster.submit(job, **held, **more)
 
 
