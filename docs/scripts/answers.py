@@ -29,7 +29,7 @@ ROOMS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
             "RunTimeView",
             "ArrayView",
             "PlanUpdate",
-            "Counts",
+            "JobCounts",
         ),
     ),
     "plan": (
@@ -49,7 +49,10 @@ ROOMS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         "Bookings: cores reserved by users for a time.",
         ("BookingsView", "BookingView", "BookingResult", "BookingOrdersView"),
     ),
-    "alternatives": ("Alternative plans.", ("AlternativesView", "PlanSet", "AppliedPlan", "SearchStopped")),
+    "alternatives": (
+        "Alternative plans.",
+        ("AlternativesView", "AlternativeSet", "AppliedPlan", "SearchStopped"),
+    ),
     "transfers": (
         "Jobs transferred by a federation, and leased licences.",
         ("TransfersView", "TransferResult", "LicenceLeaseView"),

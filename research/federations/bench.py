@@ -35,7 +35,7 @@ from schedd.federation.events import LoggedEvent
 from schedd.federation.routing.events import AttemptReleased, ClusterChosen
 from schedd.federation.state.federation_state import FederationState
 from schedd.federation.workers.cluster_worker import ClusterWorker
-from schedd.service.garbage import Garbage
+from schedd.service.garbage_collector import GarbageCollectorTuning
 
 __all__ = ["bench_federation"]
 
@@ -112,7 +112,7 @@ def bench_federation(
         began = time.perf_counter()
         federation = FederationState(settings, log, dict.fromkeys(names, TOKEN))
         log_s = time.perf_counter() - began
-        garbage = Garbage()
+        garbage = GarbageCollectorTuning()
         garbage.begin()  # as the daemon does
         stopping = threading.Event()
         peers = [

@@ -29,7 +29,7 @@ from schedd.model import Node
 from schedd.service.access.roles import Bearer
 from schedd.service.access.tokens import Tokens
 from schedd.service.cluster.clock import SystemClock
-from schedd.service.cluster.loop import PlanLoop
+from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.warmup import warm_up
 from schedd.wire import (
@@ -93,13 +93,13 @@ class _Server(threading.Thread):
             if time.monotonic() - heard > _HEAR_S:
                 heard = time.monotonic()
                 for loop in self._loops:
-                    loop.hear(0.0)
+                    loop.record_adapter_request(0.0)
             for loop in self._loops:
-                if loop.decisions.last != self._places[loop.name]:
+                if loop.decisions.last_id != self._places[loop.name]:
                     self._serve(loop)
 
     def _serve(self, loop: PlanLoop) -> None:
-        page = loop.decisions.after(self._places[loop.name], 100_000)
+        page = loop.decisions.page_after(self._places[loop.name], 100_000)
         self._places[loop.name] = page.last
         events: list[ClusterEvent] = []
         for decision in page.decisions:

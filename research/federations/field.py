@@ -15,7 +15,7 @@ from schedd.federation.routing.policies import RoutingCandidate, RoutingPolicy
 from schedd.federation.routing.priorities import Backlog
 from schedd.model import StartKnown
 from schedd.replay.floor import Defect, Floor
-from schedd.service.questions.forks import Fork, Many, fork
+from schedd.service.questions.plan_fork import PlanFork, TasksEnd, fork_plan
 from schedd.wire import (
     Decision,
     Event,
@@ -114,7 +114,7 @@ class Place:
         self.floor = Floor(spec.nodes)
         self.ends: list[tuple[int, int]] = []
         self.backlog = Backlog()
-        self._fork: Fork | None = None
+        self._fork: PlanFork | None = None
 
     @property
     def next_moment(self) -> int | None:
@@ -129,15 +129,15 @@ class Place:
         answer = self.copy().what_if(facts, now).answer
         return (answer.placement.start, answer.placement.end) if isinstance(answer, StartKnown) else None
 
-    def many(self, facts: JobFacts, tasks: Sequence[int], now: int) -> tuple[Many, ...]:
+    def many(self, facts: JobFacts, tasks: Sequence[int], now: int) -> tuple[TasksEnd, ...]:
         """When so many such jobs would have ended by this plan, as the daemon's what-if says it."""
         return self.copy().what_if(facts, now, tasks=tasks).many
 
-    def copy(self) -> Fork:
+    def copy(self) -> PlanFork:
         """Its plan as it is now, for questions."""
         state = self.engine.state
         if self._fork is None or self._fork.generation != state.generation:
-            self._fork = fork(state, publish(state), state.plan.fork())
+            self._fork = fork_plan(state, publish(state), state.plan.fork())
         return self._fork
 
 

@@ -11,7 +11,7 @@ from schedd.engine import Engine
 from schedd.engine.facts.booking import LIVE
 from schedd.engine.show.view import publish
 from schedd.model import Never, StartKnown
-from schedd.service.questions.forks import Fork
+from schedd.service.questions.plan_fork import PlanFork
 from schedd.wire import (
     Act,
     BookingStep,
@@ -36,7 +36,7 @@ class EngineWire:
         engine: Engine,
         tell: Callable[[Event], None],
         fresh_id: Callable[[], str],
-        copy: Callable[[], Fork],
+        copy: Callable[[], PlanFork],
         now: Callable[[], int],
     ) -> None:
         self._engine = engine

@@ -12,11 +12,11 @@ from starlette.concurrency import run_in_threadpool
 from schedd.api.cost_metering import COST_KEY
 from schedd.api.problems import Fault, ProblemError
 from schedd.service.access.callers import Callers, UnknownUser
-from schedd.service.access.identity import IdentityError, Provider
+from schedd.service.access.identity import IdentityError, IdentityProvider
 from schedd.service.access.munge import MungeError
 from schedd.service.access.roles import RIGHTS, Bearer, Right
 from schedd.service.cluster.errors import UnknownCluster
-from schedd.service.cluster.loop import PlanLoop
+from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.read.job_visibility import JobVisibility, visibility_for
 
@@ -59,10 +59,10 @@ def get_daemon(request: Request) -> Clusters:
     """All clusters, when the daemon can answer for them. Raises ProblemError."""
     clusters: Clusters = request.app.state.clusters
     if not clusters.ready:
-        what = f"it is getting ready: {clusters.getting_ready}"
+        what = f"it is getting ready: {clusters.startup_progress}"
         if clusters.stopping:
             what = "it is shutting down"
-        elif clusters.waits_for:
+        elif clusters.startup_trouble:
             what = "it is starting and waits for its database; the log says why"
         raise ProblemError(
             "not-ready", what, hint="GET /readyz tells when it is ready", headers={"Retry-After": "2"}
@@ -81,7 +81,7 @@ def resolve_scope(request: Request, caller: Bearer, cluster: str | None = None) 
     name: str | None = cluster if cluster is not None else request.path_params.get("cluster")
     if name is None:
         return caller
-    found = caller.at(name)
+    found = caller.on_cluster(name)
     if found is None or name not in request.app.state.clusters:
         names = ", ".join(loop.name for loop in visible_clusters(request, caller)) or "none"
         raise UnknownCluster(f"no cluster {name!r}; there is {names}")
@@ -91,7 +91,7 @@ def resolve_scope(request: Request, caller: Bearer, cluster: str | None = None) 
 def visible_clusters(request: Request, caller: Bearer, right: Right = "ask") -> list[PlanLoop]:
     """The clusters on which the caller has this right."""
     clusters: Clusters = request.app.state.clusters
-    return [loop for loop in clusters if (one := caller.at(loop.name)) is not None and one.may(right)]
+    return [loop for loop in clusters if (one := caller.on_cluster(loop.name)) is not None and one.may(right)]
 
 
 async def authenticate(request: Request) -> Bearer:
@@ -102,11 +102,11 @@ async def authenticate(request: Request) -> Bearer:
         caller = await _identify_caller(request, callers)
     except ProblemError as error:
         if error.kind == "no-token":
-            _check_rate(callers.wait_refused(address), f"requests of {address} without a valid token")
+            _check_rate(callers.count_refused(address), f"requests of {address} without a valid token")
         raise
-    _check_rate(callers.wait(caller, address), f"requests of {caller.name}")
-    payer = callers.payer(caller, address)
-    _check_rate(callers.wait_cost(payer), f"costly requests of {caller.name}")
+    _check_rate(callers.count_request(caller, address), f"requests of {caller.name}")
+    payer = callers.cost_key(caller, address)
+    _check_rate(callers.cost_wait_s(payer), f"costly requests of {caller.name}")
     if (cost := request.scope.get(COST_KEY)) is not None:
         cost.key = payer
     trust: Callable[[], None] | None = getattr(request.state, TRUST_KEY, None)
@@ -129,7 +129,7 @@ async def _identify_caller(request: Request, callers: Callers) -> Bearer:
     uid: int | None = getattr(request.state, PEER_UID_KEY, None)
     if uid is not None:
         try:
-            return await run_in_threadpool(callers.local, uid)
+            return await run_in_threadpool(callers.authenticate_local, uid)
         except UnknownUser as error:
             _reject_credentials(str(error))
     if callers.tokens.anonymous is None:
@@ -137,7 +137,7 @@ async def _identify_caller(request: Request, callers: Callers) -> Bearer:
     return callers.tokens.anonymous
 
 
-async def _authenticate_id_token(provider: Provider, token: str) -> Bearer:
+async def _authenticate_id_token(provider: IdentityProvider, token: str) -> Bearer:
     """By an ID token of the site's identity provider."""
     try:
         identity = await provider.identity(token)
@@ -169,7 +169,7 @@ def _authenticate_token(request: Request, callers: Callers, token: str) -> Beare
     if len(users) != 1:
         _reject_credentials(f"a proxy must name the user for whom it asks in one header {header}")
     try:
-        return callers.user(users[0]).within(caller.clusters)
+        return callers.authenticate_user(users[0]).restricted_to(caller.clusters)
     except UnknownUser as error:
         _reject_credentials(f"{header}: {error}")
 
@@ -195,7 +195,7 @@ def check_same_site(request: Request) -> None:
 
 async def _authenticate_munge(callers: Callers, credential: str) -> Bearer:
     try:
-        return await run_in_threadpool(callers.munge, credential)
+        return await run_in_threadpool(callers.authenticate_munge, credential)
     except UnknownUser as error:
         _reject_credentials(str(error))
     except MungeError as error:
@@ -219,9 +219,9 @@ def credential_check(request: Request) -> Callable[[], bool]:
     def counts() -> bool:
         found = callers.tokens.bearer(credential.strip())
         if found is None and callers.oidc is not None:
-            identity = callers.oidc.known(credential.strip())
+            identity = callers.oidc.cached_identity(credential.strip())
             found = callers.oidc.bearer(identity) if identity is not None else None
-        return found is not None and found.at(cluster) is not None
+        return found is not None and found.on_cluster(cluster) is not None
 
     return counts
 

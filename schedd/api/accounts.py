@@ -20,7 +20,7 @@ from schedd.api.views import SnapshotAnswer, snapshot_fields
 from schedd.engine.show.view import Published
 from schedd.policy.accounts import SCALE, Account, Period, Unit
 from schedd.policy.site import economy_of
-from schedd.service.cluster.loop import PlanLoop
+from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.read.job_visibility import JobVisibility
 from schedd.store.records import ChargeTotal, LedgerRow
@@ -286,7 +286,7 @@ async def get_report(
     def read() -> Sequence[ChargeTotal]:
         with database_errors():
             end = until if until is not None else _MAX_TIME
-            return ledger.charged(since, end, by.split(","), account=account, user=user)
+            return ledger.charges(since, end, by.split(","), account=account, user=user)
 
     found = await run_in_threadpool(read)
     return reply(request, AccountReport(rows=tuple(_charge_summary(one, cluster.published) for one in found)))
@@ -313,19 +313,19 @@ def _describe_account(event: AccountSet, body: AccountRequest) -> str:
 
 def _readable_user(visibility: JobVisibility, user: str) -> str:
     """Of whose jobs somebody may read who asks for those of ``user``. Raises ProblemError."""
-    if visibility.whose is None:
+    if visibility.viewer is None:
         return user
-    if user and not visibility.sees_owner(user):
-        raise _invalid("query.user", f"you may not see what {user} used", visibility.whose.name)
-    return user or visibility.whose.name
+    if user and not visibility.shows_owner(user):
+        raise _invalid("query.user", f"you may not see what {user} used", visibility.viewer.name)
+    return user or visibility.viewer.name
 
 
 def visible_accounts(published: Published, who: str, visibility: JobVisibility) -> tuple[AccountView, ...]:
     """The accounts that somebody may see, by name."""
     user = who.partition("@")[0]
-    found = [one for one in published.accounts.values() if visibility.whose is None or one.lets(user)]
+    found = [one for one in published.accounts.values() if visibility.viewer is None or one.lets(user)]
     found.sort(key=lambda one: one.name)
-    return tuple(_account_view(one, published, all_users=visibility.whose is None) for one in found)
+    return tuple(_account_view(one, published, all_users=visibility.viewer is None) for one in found)
 
 
 def visible_charges(
@@ -335,7 +335,7 @@ def visible_charges(
     it. Waits for the database.
     """
     with database_errors():
-        rows = clusters.ledgers[cluster.name].charged(
+        rows = clusters.ledgers[cluster.name].charges(
             since, _MAX_TIME, ["month", "account", "user"], account="", user=_readable_user(visibility, "")
         )
     found = [_charge_summary(one, cluster.published) for one in rows]

@@ -9,8 +9,8 @@ from schedd.api.problems import problem_responses
 from schedd.api.replies import documented, reply
 from schedd.api.views import SnapshotAnswer, snapshot_fields
 from schedd.engine.facts.alerts import OpenAlert
-from schedd.service.cluster.alarms import FOR_USERS
-from schedd.service.cluster.loop import PlanLoop
+from schedd.service.cluster.open_alerts import FOR_USERS
+from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.read.job_visibility import JobVisibility
 
 __all__ = ["alerts_for", "router"]
@@ -42,10 +42,12 @@ async def get_alerts(request: Request, cluster: Cluster, visibility: Visibility,
 
 def alerts_for(cluster: PlanLoop, visibility: JobVisibility, *, everything: bool) -> tuple[OpenAlert, ...]:
     """All alerts that are open, or those for users, without ids of jobs that are not ``visibility``."""
-    found = cluster.alarms.open
+    found = cluster.alerts.current
     if everything:
         return found
     published = cluster.published
     return tuple(
-        replace(one, text=visibility.words(one.text, published)) for one in found if one.kind in FOR_USERS
+        replace(one, text=visibility.redact_text(one.text, published))
+        for one in found
+        if one.kind in FOR_USERS
     )

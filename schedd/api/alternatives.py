@@ -13,8 +13,15 @@ from schedd.api.access import Cluster, Daemon, Operator
 from schedd.api.audit import audit_act
 from schedd.api.problems import Fault, ProblemError, problem_responses
 from schedd.api.replies import documented, reply
-from schedd.service.background.choices import Busy, MovedOn, NoSuchPlan, OfferedMove, OfferedPlan, PlanSet
-from schedd.service.cluster.loop import PlanLoop
+from schedd.service.background.alternatives import (
+    AlternativeSet,
+    LivePlanChanged,
+    NoSuchPlan,
+    OfferedMove,
+    OfferedPlan,
+    SearchInProgress,
+)
+from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.questions.objectives import ObjectiveChange
 
@@ -25,7 +32,7 @@ from schedd.api.unicode_text import UnicodeRoute
 router = APIRouter(prefix="/v1/clusters/{cluster}/alternatives", tags=["plan"], route_class=UnicodeRoute)
 _T = TypeVar("_T")
 _ACT_PROBLEMS: Final = ("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid")
-for _view_class in (OfferedMove, OfferedPlan, PlanSet):
+for _view_class in (OfferedMove, OfferedPlan, AlternativeSet):
     documented(_view_class)
 
 
@@ -80,7 +87,7 @@ class ApplyRequest(BaseModel):
 class AlternativesView:
     """Alternatives to the live plan."""
 
-    set: PlanSet | None
+    set: AlternativeSet | None
     """Null before the first were sought since the daemon was started."""
     drift: float
     """Jobs that came, went or moved since they were found, as a share of those that could be moved."""
@@ -114,7 +121,7 @@ def get_alternatives(request: Request, cluster: Cluster, daemon: Daemon, _: Oper
     """The latest alternatives to the live plan, with which jobs each moves. Needs the role `operator` or
     `admin`.
     """
-    choices = daemon.choices[cluster.name]
+    choices = daemon.alternatives[cluster.name]
     found = choices.latest
     drift = choices.drift(found.number) if found is not None else 0.0
     return reply(request, AlternativesView(found, drift))
@@ -143,7 +150,7 @@ def stop_alternatives_search(
     request: Request, cluster: Cluster, daemon: Daemon, caller: Operator
 ) -> Response:
     """Let the run under way end at once, with what it found. Needs the role `operator` or `admin`."""
-    stopped = daemon.choices[cluster.name].stop()
+    stopped = daemon.alternatives[cluster.name].stop()
     what = "the search for alternative plans is ended" if stopped else "refused: no search is under way"
     cluster.audit(caller.name, "alternatives", what)
     return reply(request, SearchStopped(stopped))
@@ -173,12 +180,12 @@ async def post_apply(
 
 async def search_alternatives(
     cluster: PlanLoop, daemon: Clusters, body: AlternativesRequest, who: str
-) -> PlanSet:
+) -> AlternativeSet:
     """Look for alternatives, and note who asked. Raises ProblemError, PlannerStopped."""
     cluster.check_leads()
     async with audit_act(cluster, who, "alternatives", "alternative plans are sought"):
         how = ParetoSettings(body.seconds, body.evaluations, body.population, body.seed, body.plans)
-        return await _call_search(lambda: daemon.choices[cluster.name].seek(how, body.weights, who))
+        return await _call_search(lambda: daemon.alternatives[cluster.name].search(how, body.weights, who))
 
 
 async def apply_alternative(
@@ -188,7 +195,7 @@ async def apply_alternative(
     cluster.check_leads()
     async with audit_act(cluster, who, "apply alternative", f"plan {plan} of set {number}") as act:
         count, changes = await _call_search(
-            lambda: daemon.choices[cluster.name].apply(number, plan, who, tolerance)
+            lambda: daemon.alternatives[cluster.name].apply(number, plan, who, tolerance)
         )
         act.detail += f": {count} jobs moved"
     return AppliedPlan(count, changes)
@@ -197,7 +204,7 @@ async def apply_alternative(
 async def _call_search(call: Callable[[], _T]) -> _T:
     try:
         return await run_in_threadpool(call)
-    except Busy as error:
+    except SearchInProgress as error:
         hint = "wait for it, or DELETE what is under way"
         raise ProblemError("not-ready", str(error), hint=hint, headers={"Retry-After": "5"}) from None
     except TimeoutError:
@@ -207,7 +214,7 @@ async def _call_search(call: Callable[[], _T]) -> _T:
         raise ProblemError("not-installed", str(error)) from None
     except NoSuchPlan as error:
         raise ProblemError("unknown-plan", str(error)) from None
-    except MovedOn as error:
+    except LivePlanChanged as error:
         raise ProblemError("moved-on", str(error), hint="seek alternatives to the present plan") from None
     except ValueError as error:
         fault = Fault(where="body.weights", what=str(error))

@@ -54,10 +54,10 @@ from schedd.api.request_metrics import RequestMetrics
 from schedd.api.security_headers import SecurityHeaders
 from schedd.feature_list import feature_modules
 from schedd.service.access.callers import Callers
-from schedd.service.access.costs import RequestCost, charged
+from schedd.service.access.request_costs import RequestCost, charge_cpu_time
 from schedd.service.access.tokens import Tokens
 from schedd.service.clusters import Clusters
-from schedd.service.outward.notices import Notifier
+from schedd.service.notifications.notices import Notifier
 
 __all__ = ["Lifespan", "create_app"]
 
@@ -179,14 +179,14 @@ def create_app(
     app.add_middleware(RequestMetrics, registry=app.state.request_metrics)
 
     def spend(cost: RequestCost) -> None:  # the callers of the moment
-        app.state.callers.spend(cost)
+        app.state.callers.charge_cost(cost)
 
     app.add_middleware(CostMetering, spend=spend)
     app.state.render_queue = RenderQueue()
     for route in app.routes:
         if isinstance(route, APIRoute) and not iscoroutinefunction(route.endpoint):
             assert route.dependant.call is not None
-            route.dependant.call = charged(route.dependant.call)
+            route.dependant.call = charge_cpu_time(route.dependant.call)
     app.openapi = lambda: _build_openapi(app)  # type: ignore[method-assign]
     return app
 

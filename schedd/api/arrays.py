@@ -12,7 +12,7 @@ from schedd.api.problems import ProblemError, problem_responses
 from schedd.api.replies import documented, reply
 from schedd.api.views import SnapshotAnswer, snapshot_fields
 from schedd.service.clusters import Clusters
-from schedd.service.read.arrays import array_as_a_whole, full_name, spread_of
+from schedd.service.read.arrays import full_array_id, spread_of, summarise_array
 from schedd.service.read.past_jobs import jobs_of_array
 
 __all__ = ["ArrayView", "router"]
@@ -63,11 +63,11 @@ async def get_array(
     """A job array as a whole: how its jobs stand, when the first and the last of them end."""
     clusters: Clusters = request.app.state.clusters
     published = cluster.published
-    name = full_name(published, array)
+    name = full_array_id(published, array)
     with database_errors():
         past = await run_in_threadpool(jobs_of_array, clusters, cluster, name, _MOST)
-    found = array_as_a_whole(published, name, past)
-    if found is None or not visibility.sees_owner(found.owner):
+    found = summarise_array(published, name, past)
+    if found is None or not visibility.shows_owner(found.owner):
         raise ProblemError("unknown-job", f"cluster {cluster.name} knows no job array {array}")
     spread = spread_of(found.submitted, found.first_end, found.last_end)
     view = ArrayView(

@@ -8,7 +8,7 @@ from typing import Final
 
 from schedd.api.problems import ProblemError
 from schedd.service.cluster.errors import PlannerStopped
-from schedd.service.cluster.loop import PlanLoop
+from schedd.service.cluster.plan_loop import PlanLoop
 
 __all__ = ["AuditEntry", "audit_act"]
 

@@ -13,9 +13,9 @@ from typing import Any, Final, ParamSpec
 from fastapi import Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from schedd.service.access.costs import charged
-from schedd.service.cluster.loop import PlanLoop
-from schedd.service.read.pacing import breathe, pacing
+from schedd.service.access.request_costs import charge_cpu_time
+from schedd.service.cluster.plan_loop import PlanLoop
+from schedd.service.read.pacing import pacing, yield_to_planner
 from schedd.supervision import run_in_thread
 
 __all__ = ["RenderQueue", "rendered_in_background"]
@@ -48,7 +48,7 @@ def rendered_in_background(endpoint: Callable[_P, Response]) -> Callable[_P, Cor
         make = partial(endpoint, *args, **kwargs)
         limit, request, cluster = kwargs.get("limit"), kwargs["request"], kwargs["cluster"]
         if isinstance(limit, int) and limit <= _INLINE_MAX_ROWS:
-            return await run_in_threadpool(charged(make))
+            return await run_in_threadpool(charge_cpu_time(make))
         assert isinstance(request, Request)
         assert isinstance(cluster, PlanLoop)
         return await _render_in_queue(request, cluster, make)
@@ -72,7 +72,9 @@ async def _render_in_queue(request: Request, cluster: PlanLoop, make: Callable[[
     queue: RenderQueue = request.app.state.render_queue
     async with queue.lock:
         context = copy_context()
-        return await asyncio.wrap_future(run_in_thread("rendering", partial(context.run, charged(work))))
+        return await asyncio.wrap_future(
+            run_in_thread("rendering", partial(context.run, charge_cpu_time(work)))
+        )
 
 
 def _compress(answer: Response) -> None:
@@ -82,7 +84,7 @@ def _compress(answer: Response) -> None:
     parts = []
     for at in range(0, len(body), _COMPRESS_CHUNK_BYTES):
         parts.append(packer.compress(body[at : at + _COMPRESS_CHUNK_BYTES]))
-        breathe()
+        yield_to_planner()
     answer.body = b"".join((*parts, packer.flush()))
     answer.headers["Content-Encoding"] = "gzip"
     answer.headers["Content-Length"] = str(len(answer.body))

@@ -13,7 +13,7 @@ from schedd.api.replies import documented, reply
 from schedd.api.views import SnapshotAnswer, snapshot_fields
 from schedd.engine import Engine
 from schedd.policy.bookings import Order
-from schedd.service.questions.orders import by_order
+from schedd.service.questions.booking_orders import booking_order_figures
 
 __all__ = ["BookingOrderView", "BookingOrdersView", "router"]
 
@@ -66,8 +66,10 @@ async def compare_booking_orders(request: Request, cluster: Cluster, _: Operator
     On copies of the plan all bookings that may still move, and those that were refused lately, are booked
     anew in the order of asking. Jobs and frozen bookings stay where they are, and nothing is changed.
     """
-    engine = await await_planner(cluster.at_rest(Engine.fork), _PLANNER_TIMEOUT_S, "ask again in a moment")
-    found = await run_question(request, by_order, engine, cluster.now())
+    engine = await await_planner(
+        cluster.call_between_batches(Engine.fork), _PLANNER_TIMEOUT_S, "ask again in a moment"
+    )
+    found = await run_question(request, booking_order_figures, engine, cluster.now())
     published = cluster.published
     rows = tuple(BookingOrderView(**asdict(one)) for one in found)
     view = BookingOrdersView(

@@ -19,9 +19,9 @@ from schedd.api.views import SnapshotAnswer, snapshot_fields
 from schedd.engine.facts.booking import LIVE, Booking, BookingPhase, Option, key_for, key_of
 from schedd.engine.show.view import Published
 from schedd.plan.columns import CPUS, GPUS, MEM
-from schedd.service.access.costs import charge
+from schedd.service.access.request_costs import add_cpu_time
 from schedd.service.access.roles import Bearer
-from schedd.service.cluster.loop import PlanLoop
+from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.wire import Act, Book, BookingStep, ShareFacts
 
 __all__ = ["BookingRequest", "BookingView", "BookingsView", "may_see_booking", "router"]
@@ -277,7 +277,9 @@ async def book_cores(
         act.detail = f"{name}: {body.duration} s for {owner}"
         now = cluster.now()
         event = body.event(id=f"api:{secrets.token_hex(8)}", now=now, name=name, owner=owner, by=caller.name)
-        charge((await await_planner(cluster.submit([event], order=True), _PLANNER_TIMEOUT_S, _HINT)).spent)
+        add_cpu_time(
+            (await await_planner(cluster.submit([event], order=True), _PLANNER_TIMEOUT_S, _HINT)).spent
+        )
         return _booking_outcome(request, cluster, key_for(cluster.published.bookings, event))
 
 
@@ -351,7 +353,9 @@ async def _act_on_booking(
             option=option,
             by=caller.name,
         )
-        charge((await await_planner(cluster.submit([event], order=True), _PLANNER_TIMEOUT_S, _HINT)).spent)
+        add_cpu_time(
+            (await await_planner(cluster.submit([event], order=True), _PLANNER_TIMEOUT_S, _HINT)).spent
+        )
         answer = _booking_outcome if act == "accept" else _booking_reply
         return answer(request, cluster, booking.name)
 

@@ -11,14 +11,14 @@ from schedd.api.planner_calls import database_errors
 from schedd.api.problems import Fault, ProblemError, problem_responses
 from schedd.api.replies import documented, reply
 from schedd.api.unicode_text import UnicodeRoute
-from schedd.service.cluster.loop import PlanLoop
+from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
-from schedd.service.read.report import (
+from schedd.service.read.cluster_report import (
     ClusterReport,
     LicenceReport,
     QueueReport,
     TooManyError,
-    report,
+    report_clusters,
 )
 
 __all__ = ["ClusterReports", "router"]
@@ -86,7 +86,7 @@ def _read_reports(
 ) -> tuple[ClusterReport, ...]:
     with database_errors():
         try:
-            return report(daemon, sorted(loops, key=lambda loop: loop.name), since, until)
+            return report_clusters(daemon, sorted(loops, key=lambda loop: loop.name), since, until)
         except TooManyError as error:
             hint = "ask for a shorter period, or for one cluster"
             raise ProblemError("invalid", str(error), hint=hint) from None

@@ -12,8 +12,8 @@ from schedd.api.problems import problem_responses
 from schedd.api.replies import reply
 from schedd.api.request_bodies import PauseRequest
 from schedd.api.views import ClustersView, ClusterView, DispatchState
-from schedd.service.cluster.loop import PlanLoop
-from schedd.service.read.reading import counts
+from schedd.service.cluster.plan_loop import PlanLoop
+from schedd.service.read.plan_lists import count_jobs
 
 __all__ = ["cluster_view", "router", "set_dispatch"]
 
@@ -83,18 +83,20 @@ def cluster_view(loop: PlanLoop) -> ClusterView:
         halted=published.halted,
         stale=published.stale,
         trouble=loop.failure or loop.trouble or loop.failing,
-        jobs=counts(published),
+        jobs=count_jobs(published),
         nodes=len(published.nodes),
         cpus=sum(node.cpus for node in published.nodes.values()),
         events_waiting=loop.pending,
         arriving=published.arriving,
         breaches=published.breaches,
         at_risk=published.at_risk,
-        alerts=len(loop.alarms.open),
-        heard=loop.hearing.at or None,
-        adapter_version=loop.hearing.version,
-        adapter_ahead=round(loop.hearing.ahead, 1) if loop.hearing.ahead is not None else None,
-        clocks=next((one.text for one in loop.alarms.open if one.kind == "clock"), ""),
+        alerts=len(loop.alerts.current),
+        heard=loop.adapter_contact.at or None,
+        adapter_version=loop.adapter_contact.version,
+        adapter_ahead=round(loop.adapter_contact.clock_lead_s, 1)
+        if loop.adapter_contact.clock_lead_s is not None
+        else None,
+        clocks=next((one.text for one in loop.alerts.current if one.kind == "clock"), ""),
         server=published.server,
         end_allowance=published.settings.end_allowance,
     )

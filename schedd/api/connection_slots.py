@@ -92,7 +92,7 @@ class ConnectionSlots:
         if one.privileged and not one.local:  # the daemon's own
             self._admit(one)
             return True
-        if self._count_by_owner[one.owner] >= limits.connections_one and not self._evict_idlest(own):
+        if self._count_by_owner[one.owner] >= limits.connections_per_address and not self._evict_idlest(own):
             return False
         # Those that are known have all places, others leave some free.
         open_to_all = limits.connections - limits.connections // _RESERVED_SLOT_FRACTION

@@ -1,7 +1,7 @@
 """Measures what each request costs in processor time, and takes it from its user's budget.
 
 A request runs in steps between others in the event loop: each step is measured by itself. What it lets other
-threads do is added by those (`schedd.service.access.costs`).
+threads do is added by those (`schedd.service.access.request_costs`).
 """
 
 import time
@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from schedd.service.access.costs import RequestCost, of_request
+from schedd.service.access.request_costs import RequestCost, collect_cost
 
 __all__ = ["COST_KEY", "CostMetering"]
 
@@ -31,7 +31,7 @@ class CostMetering:
             await self._app(scope, receive, send)
             return
         cost = scope[COST_KEY] = RequestCost()
-        with of_request(cost):
+        with collect_cost(cost):
             try:
                 await _MeteredAwaitable(self._app(scope, receive, send), cost)
             finally:

@@ -15,11 +15,11 @@ from fastapi import FastAPI
 from schedd.api.app import Lifespan
 from schedd.api.self_probe import SelfProbe
 from schedd.service.access.callers import Callers
-from schedd.service.cluster.loop import PlanLoop
+from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
-from schedd.service.notify import notify, watchdog_interval
-from schedd.service.outward.notices import Notifier
-from schedd.service.outward.webhooks import Hook, follow
+from schedd.service.notifications.notices import Notifier
+from schedd.service.notifications.webhooks import Webhook, run_webhook
+from schedd.service.systemd_notify import notify, watchdog_interval
 from schedd.store import StoreError
 from schedd.supervision import SupervisedTask, run_in_thread
 
@@ -40,7 +40,7 @@ def lifespan(
     callers: Callers,
     reload: Callable[[], Awaitable[None]],
     give_up: Callable[[BaseException], None],
-    hooks: Sequence[Hook] = (),
+    hooks: Sequence[Webhook] = (),
     notifiers: Sequence[Notifier] = (),
     probe: SelfProbe | None = None,
 ) -> Lifespan:
@@ -85,10 +85,10 @@ def lifespan(
     return lived
 
 
-async def _run_webhook(cluster: PlanLoop, hook: Hook) -> None:
+async def _run_webhook(cluster: PlanLoop, hook: Webhook) -> None:
     """Tell a hook of the moves in a cluster."""
     async with httpx2.AsyncClient(follow_redirects=False) as client:
-        await follow(cluster, hook, client)
+        await run_webhook(cluster, hook, client)
 
 
 async def _refresh_tokens(clusters: Clusters, callers: Callers) -> None:
@@ -96,7 +96,7 @@ async def _refresh_tokens(clusters: Clusters, callers: Callers) -> None:
     while clusters.durable is not None:
         if clusters.durable.opened.is_set():
             with contextlib.suppress(StoreError):  # it is told by who asks
-                callers.tokens.keep(await asyncio.to_thread(clusters.durable.tokens))
+                callers.tokens.set_stored(await asyncio.to_thread(clusters.durable.tokens))
         await asyncio.sleep(_TOKEN_REFRESH_S if callers.tokens.complete else 0.05)
 
 
@@ -135,7 +135,7 @@ async def _await_planners(clusters: Clusters) -> None:
     # In a thread that need not end before the process does: compiling takes a while.
     starting = asyncio.wrap_future(run_in_thread("start", clusters.start))
     while not (await asyncio.wait({starting}, timeout=_STATUS_INTERVAL_S))[0]:
-        if why := clusters.waits_for:
+        if why := clusters.startup_trouble:
             notify(f"STATUS=waiting: {why}", f"EXTEND_TIMEOUT_USEC={_EXTEND_TIMEOUT_US}")
     await starting
 

@@ -13,7 +13,7 @@ from schedd.api.replies import reply
 from schedd.api.request_bodies import Delivery, find_out_of_range
 from schedd.api.reservations import audit_reservation
 from schedd.api.views import DecisionBatch, EventsAccepted
-from schedd.service.cluster.loop import PlanLoop
+from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.wire import Reserve, Unreserve
 
 __all__ = ["router"]
@@ -63,7 +63,7 @@ async def post_events(
     if not delivery.events:
         return reply(request, EventsAccepted(0, (), cluster.published.generation))
     _check_adapter(cluster, adapter, host)
-    cluster.hear()
+    cluster.record_adapter_request()
     if int(request.headers.get("content-length", LARGE_BODY_BYTES)) < LARGE_BODY_BYTES:
         faults = find_out_of_range(delivery.events)
     else:  # others are not to wait for a look at a whole cluster
@@ -145,11 +145,11 @@ async def get_decisions(
     one takes its place.
     """
     _check_adapter(cluster, adapter, host)
-    cluster.hear(schedd_read_age)
-    cluster.learn(schedd_version, schedd_clock, schedd_uncalled)
+    cluster.record_adapter_request(schedd_read_age)
+    cluster.record_adapter_report(schedd_version, schedd_clock, schedd_uncalled)
     cluster.check_leads()
-    cluster.was_read(after)
+    cluster.record_read_position(after)
     # Who waits is heard of again in time.
     wait = min(wait, cluster.published.settings.adapter_silence / 2)
-    page = await cluster.decisions.wait_after(after, wait, limit)
+    page = await cluster.decisions.wait_for_page(after, wait, limit)
     return reply(request, DecisionBatch(page.decisions, page.last, page.missed))

@@ -25,8 +25,8 @@ from schedd.federation.workers.booking_worker import BookingWorker
 from schedd.federation.workers.cluster_worker import ClusterWorker
 from schedd.federation.workers.coallocation_worker import CoAllocationWorker
 from schedd.service.access.tokens import Tokens, read_token_file
-from schedd.service.garbage import Garbage
-from schedd.service.notify import notify
+from schedd.service.garbage_collector import GarbageCollectorTuning
+from schedd.service.systemd_notify import notify
 from schedd.store import StoreError
 from schedd.supervision import Supervisor, run_in_thread
 
@@ -123,7 +123,7 @@ def _lead_federation(
     """Waits until it leads, then works until it is to stop or another one leads."""
     log = FederationLog(settings.store.url, settings.store.named, settings.store.lease, supervisor)
     peers: list[ClusterWorker] = []
-    garbage = Garbage()
+    garbage = GarbageCollectorTuning()
     try:
         said = False
         while not log.leadership.try_acquire():

@@ -26,12 +26,12 @@ class FederationUsers:
 
     def __init__(self, settings: FederationSettings, provider: ProviderSettings, **more: Any) -> None:
         """``more`` are arguments of ``IdTokens``. Raises SettingsError of the daemon's settings."""
-        from schedd.service.access.oidc import IdTokens, authorities  # noqa: PLC0415  (an extra)
+        from schedd.service.access.oidc import IdTokenVerifier, ca_context  # noqa: PLC0415  (an extra)
 
         self._provider = provider
         self._claims = {name: one.claim for name, one in settings.clusters.items() if one.claim}
-        tls = authorities(provider, "oidc")
-        self._tokens = IdTokens(provider, tls, claims=sorted(set(self._claims.values())), **more)
+        tls = ca_context(provider, "oidc")
+        self._tokens = IdTokenVerifier(provider, tls, claims=sorted(set(self._claims.values())), **more)
 
     async def authenticate(self, token: str) -> FederationUser:
         """Whose ID token this is. Raises ProblemError where it does not count, or he may do nothing here."""

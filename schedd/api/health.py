@@ -13,7 +13,7 @@ from schedd.api.problems import ProblemError, problem_responses
 from schedd.api.replies import reply
 from schedd.api.views import HealthView, ReadinessView
 from schedd.service.cluster.errors import PlannerStopped, StandingBy
-from schedd.service.read.gauges import Only, StateOf
+from schedd.service.read.cluster_gauges import ClusterGauges, FilteredCollector
 
 __all__ = ["router"]
 
@@ -38,8 +38,8 @@ async def get_readiness(request: Request) -> Response:
     remarks = [
         words
         for words, applies in (
-            ("clocks differ", any(loop.clocks for loop in clusters)),
-            ("a server does not call its scheduler", any(loop.uncalled for loop in clusters)),
+            ("clocks differ", any(loop.clock_problem for loop in clusters)),
+            ("a server does not call its scheduler", any(loop.scheduler_not_called for loop in clusters)),
         )
         if applies
     ]
@@ -93,10 +93,10 @@ def get_metrics(request: Request, daemon: Daemon, caller: Reader) -> Response:
     """
     shown = visible_clusters(request, caller, "see all")
     state = CollectorRegistry()
-    state.register(StateOf(daemon, shown))
+    state.register(ClusterGauges(daemon, shown))
     ProcessCollector(registry=state)
-    counted: Collector = daemon.meters.registry
+    counted: Collector = daemon.metrics.registry
     if len(shown) < len(list(daemon)):
-        counted = Only(counted, frozenset(loop.name for loop in shown))
+        counted = FilteredCollector(counted, frozenset(loop.name for loop in shown))
     registries = (counted, request.app.state.request_metrics, state)
     return Response(b"".join(map(generate_latest, registries)), media_type=CONTENT_TYPE_LATEST)

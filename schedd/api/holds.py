@@ -19,7 +19,7 @@ from schedd.api.replies import documented, reply
 from schedd.api.request_bodies import HoldRequest
 from schedd.api.views import SnapshotAnswer, snapshot_fields
 from schedd.engine.show.view import Published
-from schedd.service.cluster.loop import PlanLoop
+from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.wire import PlanningHeld, PlanningReleased
 
 __all__ = [

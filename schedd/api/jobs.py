@@ -15,14 +15,14 @@ from schedd.api.views import EndedJobView, JobColumns, JobMoment, JobPage, Start
 from schedd.engine.facts.records import JobRecord
 from schedd.engine.show.job_view import JobView, Standing, job_history, view_of
 from schedd.engine.show.view import Published
-from schedd.service.cluster.loop import PlanLoop
+from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.questions.explain import Explanation, explain
 from schedd.service.read.job_columns import PLAIN, columns
 from schedd.service.read.job_visibility import JobVisibility
 from schedd.service.read.pacing import paced
 from schedd.service.read.past_jobs import PastJob, past_job
-from schedd.service.read.reading import alike, find, jobs
+from schedd.service.read.plan_lists import find_record, matching_jobs, page_of_jobs
 
 __all__ = ["find_job", "find_past_job", "job_reply", "router"]
 
@@ -81,12 +81,12 @@ def list_jobs(
     """
     only = parse_field_selection(fields, JobView)
     published = cluster.published
-    page = jobs(
+    page = page_of_jobs(
         published,
         state=state,
         owner=user,
         queue=queue,
-        sees=visibility.sees if visibility.whose is not None else None,
+        sees=visibility.shows if visibility.viewer is not None else None,
         cursor=cursor,
         limit=limit,
     )
@@ -97,7 +97,7 @@ def list_jobs(
         rows = [dict(zip(plain, row, strict=True)) for row in zip(*plain.values(), strict=True)]
         return reply_rows(request, rows, "jobs", page.next, published)
     views = tuple(
-        visibility.view(view_of(published, record, only), published) for record in paced(page.records)
+        visibility.redact_view(view_of(published, record, only), published) for record in paced(page.records)
     )
     found = JobPage(jobs=views, next=page.next, **snapshot_fields(published))
     if form == "columns":
@@ -131,14 +131,16 @@ def get_history(
     Of a job that has ended or was deleted, the database tells what became of it (`past`).
     """
     published = cluster.published
-    record = find(published, job)
-    if record is None or not visibility.sees(record):
+    record = find_record(published, job)
+    if record is None or not visibility.shows(record):
         past = find_past_job(daemon, cluster, job, visibility)
         return reply(request, _past_job_history(past, published), published)
     view = view_of(published, record)
     found = StartHistory(
         job=record.id,
-        changes=tuple(visibility.change(one, published) for one in job_history(published, record, limit)),
+        changes=tuple(
+            visibility.redact_change(one, published) for one in job_history(published, record, limit)
+        ),
         promised_start=view.promised_start,
         at_risk=record.risk,
         breaches=record.breaches,
@@ -165,7 +167,7 @@ async def get_explanation(
     found = await run_question(request, explain, copy, record.id, cluster.now())
     if found is None:  # it went meanwhile
         raise ProblemError("unknown-job", f"cluster {cluster.name} has no job {record.id}")
-    shown = visibility.explanation(found, copy.published)
+    shown = visibility.redact_explanation(found, copy.published)
     return reply(request, shown, copy.published)
 
 
@@ -200,8 +202,8 @@ def _past_job_history(past: PastJob, published: Published) -> StartHistory:
             ended=job.ended,
             exit_status=job.exit_status,
             how=cast("Literal['', 'ended', 'deleted', 'gone']", job.how),
-            displayed_start=past.told,
-            promised_start=past.promised,
+            displayed_start=past.published_start,
+            promised_start=past.promised_start,
             moments=tuple(
                 JobMoment(one.time, one.kind, one.text, one.start, one.decision) for one in past.moments
             ),
@@ -213,14 +215,16 @@ def _past_job_history(past: PastJob, published: Published) -> StartHistory:
 def job_reply(request: Request, cluster: PlanLoop, visibility: JobVisibility, job: str) -> Response:
     """One job, as ``get_job`` says. Raises ProblemError."""
     published = cluster.published
-    view = visibility.view(view_of(published, find_job(cluster.name, published, visibility, job)), published)
+    view = visibility.redact_view(
+        view_of(published, find_job(cluster.name, published, visibility, job)), published
+    )
     return reply(request, view, published)
 
 
 def find_job(cluster: str, published: Published, visibility: JobVisibility, job: str) -> JobRecord:
     """The job of this id, which may be abbreviated. Raises ProblemError."""
-    record = find(published, job)
-    if record is None or not visibility.sees(record):
+    record = find_record(published, job)
+    if record is None or not visibility.shows(record):
         raise _unknown_job(cluster, published, visibility, job, "if it ended, its history tells")
     return record
 
@@ -228,7 +232,7 @@ def find_job(cluster: str, published: Published, visibility: JobVisibility, job:
 def _unknown_job(
     cluster: str, published: Published, visibility: JobVisibility, job: str, otherwise: str
 ) -> ProblemError:
-    alikes = filter(visibility.sees, alike(published, job.partition(".")[0]))
+    alikes = filter(visibility.shows, matching_jobs(published, job.partition(".")[0]))
     near = [one.id for one in islice(alikes, _MAX_SUGGESTIONS)]
     hint = f"did you mean {' or '.join(near)}?" if near else otherwise
     return ProblemError("unknown-job", f"cluster {cluster} has no job {job[:80]}", hint=hint)

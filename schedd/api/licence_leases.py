@@ -18,7 +18,7 @@ from schedd.api.views import SnapshotAnswer
 from schedd.engine import Engine
 from schedd.engine.facts.records import Phase
 from schedd.engine.rank.priorities import applicant_of
-from schedd.service.cluster.loop import PlanLoop
+from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.wire import Counted
 
 __all__ = ["LicenceLeaseView", "router"]
@@ -110,7 +110,7 @@ async def _apply_lease(cluster: PlanLoop, name: str, body: LicenceLease) -> Lice
             number=body.number,
         )
         await await_planner(cluster.submit([event]), _PLANNER_TIMEOUT_S, _HINT)
-    return await await_planner(cluster.at_rest(_read_lease(name)), _PLANNER_TIMEOUT_S, _HINT)
+    return await await_planner(cluster.call_between_batches(_read_lease(name)), _PLANNER_TIMEOUT_S, _HINT)
 
 
 def _read_lease(name: str) -> Callable[[Engine], LicenceLeaseView]:

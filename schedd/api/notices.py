@@ -15,9 +15,9 @@ from schedd.api.problems import Fault, ProblemError, problem_responses
 from schedd.api.replies import documented, reply
 from schedd.api.unicode_text import UnicodeRoute
 from schedd.service.access.roles import Bearer
-from schedd.service.cluster.loop import PlanLoop
-from schedd.service.outward.notices import Notifier, TooManyWishes
-from schedd.service.read.reading import find
+from schedd.service.cluster.plan_loop import PlanLoop
+from schedd.service.notifications.notices import Notifier, TooManySubscriptions
+from schedd.service.read.plan_lists import find_record
 from schedd.store import StoreError
 from schedd.store.records import NoticeSubscription
 
@@ -113,8 +113,8 @@ async def add_notice(
         known = act.who = _known_user(request, caller)
         job = ""
         if body.job:
-            record = find(cluster.published, body.job)
-            if record is None or not visibility.sees(record):
+            record = find_record(cluster.published, body.job)
+            if record is None or not visibility.shows(record):
                 raise ProblemError("unknown-job", f"no job {body.job[:80]}")
             if not (caller.owns(record.facts.owner) or caller.may("see all")):
                 raise ProblemError("not-allowed", f"job {record.id} is another user's")
@@ -126,7 +126,7 @@ async def add_notice(
         cluster.check_leads()
         try:
             kept = await _call_store(lambda: notifier.add(wish))
-        except TooManyWishes as error:
+        except TooManySubscriptions as error:
             raise ProblemError("invalid", str(error)) from None
         act.detail = f"{kept.number}: {job or 'all own jobs'}, {body.way}"
     return await _notices_reply(request, cluster, caller)
@@ -185,7 +185,7 @@ async def _notices_reply(request: Request, cluster: PlanLoop, caller: Bearer) ->
     notifier: Notifier | None = request.app.state.notifiers.get(cluster.name)
     if notifier is None:
         return reply(request, NoticesView(notices=(), domains=(), commands=()))
-    wishes = await _call_store(lambda: notifier.wishes(caller.name))
+    wishes = await _call_store(lambda: notifier.subscriptions(caller.name))
     rows = tuple(
         NoticeView(
             number=one.number,

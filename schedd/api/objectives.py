@@ -12,7 +12,7 @@ from schedd.api.problems import problem_responses
 from schedd.api.question_runner import run_question
 from schedd.api.replies import documented, reply
 from schedd.api.views import SnapshotAnswer, snapshot_fields
-from schedd.service.questions.objectives import NodeCost, cost_of, known, measured
+from schedd.service.questions.objectives import NodeCost, job_cost, known_values, measure_fork
 
 __all__ = ["JobCostView", "ObjectiveValue", "ObjectivesView", "router"]
 
@@ -80,9 +80,11 @@ async def get_objectives(request: Request, cluster: Cluster, _: Visibility) -> R
     predicted, `expected` has the values of the plan in which each job runs as long as half of its like do.
     """
     copy = await get_plan_fork(cluster)
-    found = await run_question(request, measured, copy)
-    latest = request.app.state.clusters.foretellers[cluster.name].latest
-    soon = known(await run_question(request, measured, latest.medians)) if latest is not None else {}
+    found = await run_question(request, measure_fork, copy)
+    latest = request.app.state.clusters.expected_start_workers[cluster.name].latest
+    soon = (
+        known_values(await run_question(request, measure_fork, latest.medians)) if latest is not None else {}
+    )
     values = tuple(
         ObjectiveValue(one.objective.value, one.value, one.unit, one.why, soon.get(one.objective.value))
         for one in found
@@ -109,7 +111,7 @@ def get_job_cost(
     """What a job costs as it runs or is planned, node by node, against the limit of its owner."""
     published = cluster.published
     record = find_job(cluster.name, published, visibility, job)
-    found = cost_of(published, record)
+    found = job_cost(published, record)
     start = int(published.starts[record.slot]) if record.slot >= 0 else -1
     view = JobCostView(
         job=record.id,

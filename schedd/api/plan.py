@@ -12,8 +12,8 @@ from schedd.api.replies import parse_field_selection, reply
 from schedd.api.reservations import reservation_view
 from schedd.api.views import GapsView, NodePage, PlanPage, snapshot_fields
 from schedd.engine.show.view import Published
-from schedd.service.read.gaps import gaps
-from schedd.service.read.reading import Bar, NodeView, nodes, window
+from schedd.service.read.gaps import find_gaps
+from schedd.service.read.plan_lists import Bar, NodeView, bars_in_window, node_views
 from schedd.wire.facts import NodeStateName
 
 __all__ = ["router"]
@@ -60,7 +60,7 @@ def list_nodes(
     )
     page = frozenset(names[:limit])
     following = names[limit - 1] if len(names) > limit else None
-    rows = nodes(published, page.__contains__, visibility.sees)
+    rows = node_views(published, page.__contains__, visibility.shows)
     found = NodePage(nodes=rows, next=following, **snapshot_fields(published))
     return reply(request, found, published, "nodes", only)
 
@@ -84,7 +84,7 @@ def get_plan(
     only = parse_field_selection(fields, Bar)
     published = cluster.published
     first, last = _resolve_window(published, begin, end)
-    page = window(published, first, last, sees=visibility.sees, cursor=cursor, limit=limit)
+    page = bars_in_window(published, first, last, sees=visibility.shows, cursor=cursor, limit=limit)
     found = PlanPage(
         begin=first,
         end=last,
@@ -127,7 +127,7 @@ def get_gaps(
     """
     published = cluster.published
     first, last = _resolve_window(published, begin, end)
-    found = gaps(
+    found = find_gaps(
         published,
         first,
         last,

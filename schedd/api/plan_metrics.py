@@ -22,10 +22,10 @@ from schedd.api.result_views import (
 from schedd.api.views import snapshot_fields
 from schedd.plan.evaluate import UNITS
 from schedd.policy.site import economy_of
-from schedd.service.cluster.loop import PlanLoop
+from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
-from schedd.service.questions.summaries import evaluated, users
-from schedd.service.read.accuracy import Rightness, rightness
+from schedd.service.questions.summaries import evaluate_criteria, summarise_users
+from schedd.service.read.estimate_accuracy import EstimateAccuracy, estimate_accuracy
 from schedd.store.records import StartAccuracy, StartErrorStatistics
 
 __all__ = ["router"]
@@ -51,7 +51,7 @@ _READ_RESPONSES: Final = {
 def get_users(request: Request, cluster: Cluster, visibility: Visibility) -> Response:
     """Each user's jobs, counted: running, planned and when next, waiting and for how long."""
     published = cluster.published
-    found = tuple(one for one in users(published) if visibility.sees_owner(one.user))
+    found = tuple(one for one in summarise_users(published) if visibility.shows_owner(one.user))
     return reply(request, UsersView(users=found, **snapshot_fields(published)), published)
 
 
@@ -62,7 +62,7 @@ async def get_evaluation(request: Request, cluster: Cluster, _: Visibility) -> R
     Waits and slowdowns are those that the plan comes to if every job uses its walltime in full.
     """
     copy = await get_plan_fork(cluster)
-    found = await run_question(request, evaluated, copy)
+    found = await run_question(request, evaluate_criteria, copy)
     view = EvaluationView(criteria=found, walltime_use=copy.walltime_use, **snapshot_fields(copy.published))
     return reply(request, view, copy.published)
 
@@ -94,7 +94,7 @@ def get_evaluations(
     begin = since if since is not None else cluster.now() - DAY_S
     end = until if until is not None else MAX_TIME
     with database_errors():
-        found = daemon.tracks[cluster.name].evaluations(begin, end, limit + 1, every)
+        found = daemon.metrics_logs[cluster.name].metrics(begin, end, limit + 1, every)
     views = tuple(EvaluationSample(one.time, one.generation, one.jobs, one.values) for one in found[:limit])
     # What is older than the next one of them was said.
     following = found[limit - 1].time + 1 if len(found) > limit else None
@@ -135,7 +135,7 @@ async def get_accuracy(
     and `expected_since` say from when on, where there were more. A daemon without a database keeps none. What
     was told is noted some minutes later.
     """
-    if user and not visibility.sees_owner(user):
+    if user and not visibility.shows_owner(user):
         what = f"you may not see jobs of {user}"
         raise ProblemError("invalid", what, errors=[Fault(where="query.user", what=what)])
     now = cluster.now()
@@ -160,13 +160,13 @@ async def get_accuracy(
 
 def _read_accuracy(
     daemon: Clusters, cluster: PlanLoop, since: int, until: int, now: int, queue: str, user: str
-) -> tuple[StartAccuracy, Rightness] | None:
+) -> tuple[StartAccuracy, EstimateAccuracy] | None:
     if daemon.durable is None:
         return None
     with database_errors():
         store = daemon.durable.store
         number = store.find_cluster(cluster.name) or 0
-        right = rightness(store, number, since, until, now, queue=queue, user=user)
+        right = estimate_accuracy(store, number, since, until, now, queue=queue, user=user)
         return store.accuracy(number, since, until, queue=queue, user=user), right
 
 

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import Final, TypeVar
 
 from schedd.api.problems import ProblemError
-from schedd.service.cluster.loop import PlanLoop
-from schedd.service.questions.forks import Fork
+from schedd.service.cluster.plan_loop import PlanLoop
+from schedd.service.questions.plan_fork import PlanFork
 from schedd.store import StoreError
 
 __all__ = ["await_planner", "call_planner_or_cancel", "database_errors", "get_plan_fork"]
@@ -17,7 +17,7 @@ _T = TypeVar("_T")
 _FORK_TIMEOUT_S: Final = 0.5
 
 
-async def get_plan_fork(cluster: PlanLoop) -> Fork:
+async def get_plan_fork(cluster: PlanLoop) -> PlanFork:
     """A copy of the plan to put questions to: an older one where the planner is busy for long.
 
     Raises ProblemError.

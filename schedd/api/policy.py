@@ -20,10 +20,10 @@ from schedd.api.views import SnapshotAnswer, snapshot_fields
 from schedd.engine import Engine
 from schedd.engine.facts.settings import EngineSettings
 from schedd.engine.preview import InTheWay, Moved, Preview, preview
-from schedd.service.background.searching import trial
-from schedd.service.background.track import SearchRun
-from schedd.service.cluster.loop import PlanLoop
-from schedd.service.questions.asking import tried_in
+from schedd.service.background.plan_metrics_log import SearchRun
+from schedd.service.background.search_worker import trial_search
+from schedd.service.cluster.plan_loop import PlanLoop
+from schedd.service.questions.open_questions import cancellation_check
 from schedd.service.settings.site import SiteSettings
 from schedd.wire import Event, PolicyChanged
 
@@ -185,13 +185,15 @@ async def _run_preview(
     request: Request, cluster: PlanLoop, events: Sequence[Event], search: EngineSettings | None = None
 ) -> tuple[Preview, SearchRun | None]:
     """What ``events`` would do, and what a search with these settings would find after them."""
-    engine = await await_planner(cluster.at_rest(Engine.fork), _PLANNER_TIMEOUT_S, "ask again in a moment")
+    engine = await await_planner(
+        cluster.call_between_batches(Engine.fork), _PLANNER_TIMEOUT_S, "ask again in a moment"
+    )
 
     def on_a_copy() -> tuple[Preview, SearchRun | None]:
-        go_on = tried_in(engine.state.plan)
+        go_on = cancellation_check(engine.state.plan)
         found = preview(engine, events, cluster.now(), go_on)
         go_on()
-        return found, trial(engine, search) if search is not None else None
+        return found, trial_search(engine, search) if search is not None else None
 
     return await run_question(request, on_a_copy)
 

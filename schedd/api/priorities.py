@@ -18,7 +18,7 @@ from schedd.engine.rank.fair_use import fair_shares
 from schedd.engine.rank.priorities import applicant_of, breakdown_of, demand_now
 from schedd.policy.fair_share import ShareRow
 from schedd.policy.protocol import Breakdown, Term
-from schedd.service.cluster.loop import PlanLoop
+from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.read.job_visibility import JobVisibility
 
 __all__ = ["FairShareView", "PriorityView", "fetch_fair_share", "fetch_priority", "router"]
@@ -155,18 +155,22 @@ async def get_fair_share(request: Request, cluster: Cluster, visibility: Visibil
 async def fetch_priority(cluster: PlanLoop, job: str) -> PriorityView | None:
     """The priority of the job with this id; None when it is not known. Raises ProblemError."""
     return await await_planner(
-        cluster.at_rest(lambda engine: _priority_view(engine, job)), _PLANNER_TIMEOUT_S, _RETRY_HINT
+        cluster.call_between_batches(lambda engine: _priority_view(engine, job)),
+        _PLANNER_TIMEOUT_S,
+        _RETRY_HINT,
     )
 
 
 async def fetch_fair_share(cluster: PlanLoop, visibility: JobVisibility) -> FairShareView:
     """The tree of shares, as far as it is shown to who asks. Raises ProblemError."""
-    found = await await_planner(cluster.at_rest(_fair_share_view), _PLANNER_TIMEOUT_S, _RETRY_HINT)
+    found = await await_planner(
+        cluster.call_between_batches(_fair_share_view), _PLANNER_TIMEOUT_S, _RETRY_HINT
+    )
     at = found.levels.index("user") if "user" in found.levels else len(found.levels)
     shown = tuple(
         place
         for place in found.places
-        if len(names := place.path.split("/")) <= at or visibility.sees_owner(names[at])
+        if len(names := place.path.split("/")) <= at or visibility.shows_owner(names[at])
     )
     return replace(found, places=shown)
 
@@ -183,7 +187,7 @@ def _fair_share_view(engine: Engine) -> FairShareView:
 @router.get("/licences", response_model=LicencesView, responses=_READ)
 async def get_licences(request: Request, cluster: Cluster, visibility: Visibility) -> Response:  # noqa: ARG001  (any role)
     """How many of each licence there are, are held, and are waited for, and how old the count is."""
-    found = await await_planner(cluster.at_rest(_licences_view), _PLANNER_TIMEOUT_S, _RETRY_HINT)
+    found = await await_planner(cluster.call_between_batches(_licences_view), _PLANNER_TIMEOUT_S, _RETRY_HINT)
     return reply(request, found)
 
 

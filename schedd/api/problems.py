@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from schedd.plan.plan import WorkSpent
 from schedd.service.cluster.errors import Overloaded, PlannerStopped, UnknownCluster
-from schedd.service.read.reading import CursorError
+from schedd.service.read.plan_lists import CursorError
 from schedd.store import StoreError
 
 __all__ = [

@@ -7,7 +7,7 @@ from typing import Final, ParamSpec, TypeVar
 from fastapi import Request
 from starlette.concurrency import run_in_threadpool
 
-from schedd.service.access.costs import charged
+from schedd.service.access.request_costs import charge_cpu_time
 from schedd.service.clusters import Clusters
 
 __all__ = ["QUESTION_TIMEOUT_S", "run_question"]
@@ -23,10 +23,10 @@ async def run_question(
 ) -> _T:
     """What ``call`` answers, in a thread. Raises WorkSpent when it took too long, or the daemon stops."""
     clusters: Clusters = request.app.state.clusters
-    with clusters.questions.one() as question:
+    with clusters.questions.open_question() as question:
         late = asyncio.get_running_loop().call_later(QUESTION_TIMEOUT_S, question.end)
         try:
-            return await run_in_threadpool(charged(call), *args, **kwargs)
+            return await run_in_threadpool(charge_cpu_time(call), *args, **kwargs)
         except asyncio.CancelledError:
             question.end()
             raise

@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from schedd.api.problems import Fault, ProblemError
 from schedd.engine.show.view import Published
-from schedd.service.read.pacing import breathe
+from schedd.service.read.pacing import yield_to_planner
 
 __all__ = [
     "all_documented",
@@ -99,7 +99,7 @@ def _dump_json(value: Any, rows: str, only: AbstractSet[str] | None) -> bytes:
     pieces = []
     for at in range(0, len(listed), _ROWS_PER_CHUNK):
         pieces.append(some.dump_json(list(listed[at : at + _ROWS_PER_CHUNK]), include=include)[1:-1])
-        breathe()
+        yield_to_planner()
     place = f'"{rows}":[]'.encode()
     before, _, after = around.partition(place)
     return b"".join((before, place[:-1], b",".join(pieces), b"]", after))

@@ -19,7 +19,7 @@ from schedd.api.request_bodies import ReservationRequest
 from schedd.api.result_views import ReservationResult, ReservationsView
 from schedd.api.views import ReservationView, snapshot_fields
 from schedd.engine.show.view import Published
-from schedd.service.cluster.loop import PlanLoop
+from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.wire import Reserve, Unreserve
 
 __all__ = [

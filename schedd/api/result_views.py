@@ -11,11 +11,11 @@ from schedd.api.views import ReservationView, SnapshotAnswer
 from schedd.engine.searching import Why
 from schedd.plan.views import Window
 from schedd.predict import AccuracyFigures
-from schedd.service.background.track import SearchRun
-from schedd.service.questions.cheapest import Cheapest
-from schedd.service.questions.forks import Many
+from schedd.service.background.plan_metrics_log import SearchRun
+from schedd.service.questions.cheapest_start import CheapestStart
 from schedd.service.questions.objectives import ObjectiveChange
-from schedd.service.questions.smaller import Smaller
+from schedd.service.questions.plan_fork import TasksEnd
+from schedd.service.questions.smaller_requests import SmallerRequest
 from schedd.service.questions.summaries import CriterionValue, UserSummary
 from schedd.wire import ShareFacts
 
@@ -37,7 +37,14 @@ __all__ = [
     "search_view",
 ]
 
-_VIEWS: tuple[type, ...] = (Cheapest, Smaller, Window, UserSummary, CriterionValue, ObjectiveChange)
+_VIEWS: tuple[type, ...] = (
+    CheapestStart,
+    SmallerRequest,
+    Window,
+    UserSummary,
+    CriterionValue,
+    ObjectiveChange,
+)
 for _view_class in _VIEWS:
     documented(_view_class)
 
@@ -215,14 +222,14 @@ class WhatIfResult(WhatIfVariantResult):
 
     windows: tuple[Window, ...]
     """Where it could start, from the earliest on."""
-    changes: tuple[Smaller, ...]
+    changes: tuple[SmallerRequest, ...]
     """Changes that let it start at once, each by itself, in no order of merit."""
-    cheapest: Cheapest | None
+    cheapest: CheapestStart | None
     """Where it would cost least and end by `cheapest_by`; null where that was not asked or cannot be, and
     where the site has no prices."""
     variants: tuple[WhatIfVariantResult, ...]
     """In the order of the question."""
-    tasks: tuple[Many, ...]
+    tasks: tuple[TasksEnd, ...]
     """When so many such jobs would all have ended, each placed by itself; numbers for which there is no room,
     or whose answer takes too long, are left out."""
     as_of: int

@@ -14,7 +14,7 @@ from schedd.api.replies import documented, reply
 from schedd.api.views import SnapshotAnswer, snapshot_fields
 from schedd.service.clusters import Clusters
 from schedd.service.read.past_jobs import ended_jobs
-from schedd.service.read.run_times import PastError, RateOn, past_error, run_time_of
+from schedd.service.read.run_times import PastError, RateOn, past_error, predicted_run_time
 
 __all__ = ["RunTimeView", "router"]
 
@@ -67,8 +67,8 @@ async def get_run_time(
     clusters: Clusters = request.app.state.clusters
     published = cluster.published
     record = find_job(cluster.name, published, visibility, job)
-    latest = clusters.foretellers[cluster.name].latest
-    found = run_time_of(published, record, latest.found if latest is not None else None)
+    latest = clusters.expected_start_workers[cluster.name].latest
+    found = predicted_run_time(published, record, latest.found if latest is not None else None)
     past = None
     if found.units is not None and clusters.durable is not None:
         with database_errors():

@@ -12,8 +12,8 @@ from schedd.api.planner_calls import await_planner, database_errors
 from schedd.api.problems import problem_responses
 from schedd.api.replies import reply
 from schedd.api.result_views import SearchesView, SearchResult, search_view
-from schedd.service.background.track import SearchRun
-from schedd.service.cluster.loop import PlanLoop
+from schedd.service.background.plan_metrics_log import SearchRun
+from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 
 __all__ = ["router", "start_search"]
@@ -45,7 +45,7 @@ def list_searches(
 ) -> Response:
     """Searches for a better plan and what became of them, newest first, as long as they are kept."""
     with database_errors():
-        page = daemon.tracks[cluster.name].searches(limit, cursor)
+        page = daemon.metrics_logs[cluster.name].searches(limit, cursor)
     following = str(page.following) if page.following is not None else None
     return reply(request, SearchesView(tuple(map(search_view, page.runs)), following))
 
@@ -69,4 +69,4 @@ async def start_search(cluster: PlanLoop, daemon: Clusters, who: str) -> "Future
     cluster.check_leads()
     async with audit_act(cluster, who, "search"):
         _log.info("a search was asked for", cluster=cluster.name, by=who)
-        return daemon.searchers[cluster.name].ask()
+        return daemon.search_workers[cluster.name].search_now()

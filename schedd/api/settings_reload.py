@@ -14,10 +14,10 @@ from schedd.api.settings_resources import SettingsResources, load_resources
 from schedd.service.access.callers import Callers
 from schedd.service.cluster.errors import PlannerStopped
 from schedd.service.clusters import Clusters
-from schedd.service.logs import set_up
-from schedd.service.notify import notify
-from schedd.service.settings.changes import compare
+from schedd.service.logs import configure_logging
+from schedd.service.settings.changes import compare_settings
 from schedd.service.settings.file import Settings, SettingsError
+from schedd.service.systemd_notify import notify
 from schedd.store import StoreError
 
 __all__ = ["SettingsReloader"]
@@ -62,10 +62,10 @@ class SettingsReloader:
 
     async def _reload(self) -> str:
         new, parts = await asyncio.to_thread(self._checked)
-        changes = compare(self.settings, new)
+        changes = compare_settings(self.settings, new)
         before, self.settings = self.settings, changes.settings
-        set_up(new.log)
-        self._askers.take_over(parts.tokens, new.auth, new.limits, parts.oidc)
+        configure_logging(new.log)
+        self._askers.replace_settings(parts.tokens, new.auth, new.limits, parts.oidc)
         if self._tls is not None:
             load_certificate(self._tls, self.settings.server)
             warn_of_certificate_fault(self._tls, self.settings.server)

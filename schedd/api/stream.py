@@ -15,10 +15,10 @@ from schedd.api.views import PlanUpdate, snapshot_fields
 from schedd.engine.facts.alerts import OpenAlert
 from schedd.engine.show.view import Published
 from schedd.service.access.callers import Callers
-from schedd.service.cluster.bell import rung_or_late
-from schedd.service.cluster.feed import Wanted, line_of
-from schedd.service.cluster.loop import PlanLoop
-from schedd.service.read.reading import counts, of_owner
+from schedd.service.cluster.plan_feed import JobFilter, summarise_job
+from schedd.service.cluster.plan_loop import PlanLoop
+from schedd.service.cluster.thread_signal import wait_for_signal
+from schedd.service.read.plan_lists import count_jobs, matches_owner
 
 __all__ = ["router"]
 
@@ -68,8 +68,8 @@ async def stream_plan(
     since = int(place) if known == life and place.isdecimal() and len(place) < 20 else None
 
     def is_wanted(its_id: str, owner: str) -> bool:
-        selected = (job is None or its_id == job) and (user is None or of_owner(owner, user))
-        return selected and visibility.sees_owner(owner)
+        selected = (job is None or its_id == job) and (user is None or matches_owner(owner, user))
+        return selected and visibility.shows_owner(owner)
 
     visibility, counts = job_visibility(request, caller, cluster), credential_check(request)
 
@@ -100,14 +100,14 @@ async def _stream_events(
     cluster: PlanLoop,
     life: str,
     since: int | None,
-    is_wanted: Wanted,
+    is_wanted: JobFilter,
     open_alerts: Callable[[], tuple[OpenAlert, ...]],
     goes_on: Callable[[], bool],
 ) -> AsyncIterator[ServerSentEvent]:
     state: object = None
     last_sent: Published | None = None
-    with cluster.feed.bell.heard() as rung:
-        while not cluster.feed.bell.closed and goes_on():
+    with cluster.feed.signal.subscribe() as rung:
+        while not cluster.feed.signal.closed and goes_on():
             rung.clear()
             published = cluster.published
             alerts = open_alerts()
@@ -123,18 +123,18 @@ async def _stream_events(
                     yield event
                 since, state, last_sent = published.generation, now, published
                 await asyncio.sleep(_MIN_INTERVAL_S)
-            await rung_or_late(rung)
+            await wait_for_signal(rung)
 
 
 def _make_event(
     cluster: PlanLoop,
     published: Published,
     since: int | None,
-    is_wanted: Wanted,
+    is_wanted: JobFilter,
     alerts: tuple[OpenAlert, ...],
     always: bool,
 ) -> ServerSentEvent | None:
-    found = cluster.feed.since(published, since, is_wanted) if since is not None else None
+    found = cluster.feed.changes_since(published, since, is_wanted) if since is not None else None
     reset = found is None or len(found[0]) > _MAX_JOBS_PER_EVENT
     changed, gone = found if found is not None and not reset else ([], [])
     if not (reset or always or changed or gone):
@@ -143,8 +143,8 @@ def _make_event(
         paused=published.paused,
         halted=published.halted,
         alerts=alerts,
-        jobs=counts(published),
-        changed=tuple(line_of(published, record) for record in changed),
+        jobs=count_jobs(published),
+        changed=tuple(summarise_job(published, record) for record in changed),
         gone=tuple(gone),
         **snapshot_fields(published),
     )

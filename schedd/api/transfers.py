@@ -23,7 +23,7 @@ from schedd.engine.show.job_view import JobView, record_of, view_of
 from schedd.engine.show.view import Published
 from schedd.model import FOREVER
 from schedd.plan.columns import FIXED, PLANNED, VACANT, Ints
-from schedd.service.cluster.loop import PlanLoop
+from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.wire import (
     TRANSFER_ATTRIBUTES,
     BagEndReported,

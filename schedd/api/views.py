@@ -11,11 +11,11 @@ from schedd.engine.facts.alerts import OpenAlert
 from schedd.engine.facts.records import Breach, Ended, Risk
 from schedd.engine.show.job_view import Change, JobView
 from schedd.engine.show.view import Published
-from schedd.service.cluster.feed import JobLine
-from schedd.service.questions.chain import Ahead, Link, LinkJob
-from schedd.service.questions.explain import Blocker, Explanation, On
-from schedd.service.read.gaps import Gap, Step
-from schedd.service.read.reading import Bar, Counts, NodeView
+from schedd.service.cluster.plan_feed import JobSummary
+from schedd.service.questions.explain import BlockedResource, Blocker, Explanation
+from schedd.service.questions.explanation_chain import ChainJob, ChainLink, JobsAhead
+from schedd.service.read.gaps import CapacityStep, Gap
+from schedd.service.read.plan_lists import Bar, JobCounts, NodeView
 from schedd.wire import Decision, ServerFacts
 
 __all__ = [
@@ -40,8 +40,8 @@ __all__ = [
 ]
 
 _VIEWS: tuple[type, ...] = (
-    *(JobView, Change, Breach, Ended, Risk, JobLine, Bar, Counts, NodeView, Step, Gap),
-    *(On, Blocker, Ahead, LinkJob, Link, Explanation),
+    *(JobView, Change, Breach, Ended, Risk, JobSummary, Bar, JobCounts, NodeView, CapacityStep, Gap),
+    *(BlockedResource, Blocker, JobsAhead, ChainJob, ChainLink, Explanation),
 )
 for _view_class in _VIEWS:
     documented(_view_class)
@@ -103,7 +103,7 @@ class ClusterView:
     """Why the plan may not show the server's present state; empty when it does."""
     trouble: str
     """Why the planner stopped or waits; empty while it works."""
-    jobs: Counts
+    jobs: JobCounts
     nodes: int
     cpus: int
     events_waiting: int
@@ -254,8 +254,8 @@ class PlanUpdate(SnapshotAnswer):
     """Why no jobs are started, for whatever reason; empty when they are."""
     alerts: tuple[OpenAlert, ...]
     """All that are open, as far as they concern who follows."""
-    jobs: Counts
-    changed: tuple[JobLine, ...]
+    jobs: JobCounts
+    changed: tuple[JobSummary, ...]
     """Jobs of which anything changed, and new ones."""
     gone: tuple[str, ...]
     """Ids of jobs that ended or were deleted."""
@@ -311,7 +311,7 @@ class GapsView(PagedAnswer):
 
     begin: int
     end: int
-    totals: tuple[Step, ...]
+    totals: tuple[CapacityStep, ...]
     """All nodes together, on every page."""
     gaps: tuple[Gap, ...]
     """Node by node."""

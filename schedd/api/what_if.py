@@ -26,9 +26,14 @@ from schedd.model import FOREVER, Never, StartKnown, WaitingFor
 from schedd.policy.site import economy_of
 from schedd.service.access.roles import Bearer
 from schedd.service.questions.admission import Admission, admit, over_limit
-from schedd.service.questions.expecting import UNKNOWN, Expectation, Expecting, promise_of
-from schedd.service.questions.forks import Asked, Fork, NotUnderstood
+from schedd.service.questions.expectations import (
+    UNKNOWN,
+    Expectation,
+    ExpectationSource,
+    hypothetical_promise,
+)
 from schedd.service.questions.objectives import placement_cost
+from schedd.service.questions.plan_fork import NotUnderstood, PlanFork, WhatIfAnswer
 from schedd.wire import JobFacts, ShareFacts
 
 __all__ = ["answer_what_if", "router", "stopped_queues"]
@@ -78,14 +83,14 @@ async def post_what_if(
         if job.phase in (Phase.RUNNING, Phase.DISPATCHED):
             what = f"job {job.id} runs already"
             raise ProblemError("invalid", what, errors=[Fault(where="body.job", what=what)])
-    expecting = request.app.state.clusters.foretellers[cluster.name].latest
+    expecting = request.app.state.clusters.expected_start_workers[cluster.name].latest
     found = await run_question(
         request, answer_what_if, copy, expecting, question, job, cluster.now(), caller.name
     )
     return reply(request, found)
 
 
-def _booking_keys(copy: Fork, names: tuple[str, ...], caller: Bearer) -> tuple[str, ...]:
+def _booking_keys(copy: PlanFork, names: tuple[str, ...], caller: Bearer) -> tuple[str, ...]:
     """Their keys. Raises ProblemError for a booking of somebody else's, or one that there is not."""
     keys = []
     for name in names:
@@ -99,8 +104,8 @@ def _booking_keys(copy: Fork, names: tuple[str, ...], caller: Bearer) -> tuple[s
 
 
 def answer_what_if(
-    copy: Fork,
-    expecting: Expecting | None,
+    copy: PlanFork,
+    expecting: ExpectationSource | None,
     question: WhatIfRequest,
     job: JobRecord | None,
     now: int,
@@ -121,7 +126,7 @@ def answer_what_if(
         changes: bool = False,
         cheapest_by: int | None = None,
         tasks: tuple[int, ...] = (),
-    ) -> tuple[Asked, dict[str, Any]]:
+    ) -> tuple[WhatIfAnswer, dict[str, Any]]:
         request_facts = question.facts(now, facts, variant)
         if not request_facts.owner and read_advres(request_facts.resources):
             request_facts = replace(request_facts, owner=who)  # a booking is its owner's
@@ -142,10 +147,10 @@ def answer_what_if(
         except NotUnderstood as error:
             fault = Fault(where=where, what=str(error))
             raise ProblemError("invalid", f"{where}: {error}", errors=[fault]) from None
-        promise = promise_of(copy, outcome, request_facts.queue)
+        promise = hypothetical_promise(copy, outcome, request_facts.queue)
         expected = UNKNOWN
         if expecting is not None:
-            expected = expecting.of(
+            expected = expecting.expect_start(
                 replace(request_facts, owner=request_facts.owner or who),
                 outcome,
                 promise,
@@ -200,7 +205,7 @@ def stopped_queues(published: Published) -> dict[str, str]:
     return {name: why for name in names if (why := why_stopped(published.queues.get(name), held.get(name)))}
 
 
-def _check_admission(copy: Fork, facts: JobFacts, known: Mapping[str, str], instead_of: str) -> Admission:
+def _check_admission(copy: PlanFork, facts: JobFacts, known: Mapping[str, str], instead_of: str) -> Admission:
     """What the server would do with the job; of one that is in a queue only what is altered is judged.
 
     Raises NotUnderstood.
@@ -208,7 +213,7 @@ def _check_admission(copy: Fork, facts: JobFacts, known: Mapping[str, str], inst
     published = copy.published
     if ":" in facts.queue:  # an adapter asks for a reservation, which no queue's limits concern
         return Admission(facts)
-    request = copy.read(facts).request
+    request = copy.understand(facts).request
     if not instead_of:
         return admit(facts, request, published.queues, published.server)
     altered = {name: text for name, text in facts.resources.items() if known.get(name) != text}
@@ -217,7 +222,7 @@ def _check_admission(copy: Fork, facts: JobFacts, known: Mapping[str, str], inst
     return Admission(facts, f"qalter refuses it: {over}" if over else "")
 
 
-def _stopped_queue_notes(published: Published, queue: str, outcome: Asked) -> Iterator[str]:
+def _stopped_queue_notes(published: Published, queue: str, outcome: WhatIfAnswer) -> Iterator[str]:
     """Where a start is told for a job without a queue: the queues that it does not hold for."""
     starts = isinstance(outcome.answer, StartKnown)
     stopped = stopped_queues(published) if starts and not queue else {}
@@ -227,7 +232,7 @@ def _stopped_queue_notes(published: Published, queue: str, outcome: Asked) -> It
         yield f"nor for {len(stopped) - _MAX_QUEUES_NAMED} more queues that start nothing"
 
 
-def _common_fields(outcome: Asked, expected: Expectation, promise: int) -> dict[str, Any]:
+def _common_fields(outcome: WhatIfAnswer, expected: Expectation, promise: int) -> dict[str, Any]:
     """The fields of every answer."""
     start = end = None
     nodes: tuple[ShareFacts, ...] = ()
@@ -262,7 +267,7 @@ def _common_fields(outcome: Asked, expected: Expectation, promise: int) -> dict[
     }
 
 
-def _deadline_fields(outcome: Asked, deadline: int | None) -> dict[str, Any]:
+def _deadline_fields(outcome: WhatIfAnswer, deadline: int | None) -> dict[str, Any]:
     """Until when it is to end, and by how much later it would."""
     late = None
     if deadline is not None and isinstance(outcome.answer, StartKnown):
@@ -270,7 +275,7 @@ def _deadline_fields(outcome: Asked, deadline: int | None) -> dict[str, Any]:
     return {"deadline": deadline, "late_by": late}
 
 
-def _cost_fields(copy: Fork, outcome: Asked, limit: float | None) -> dict[str, Any]:
+def _cost_fields(copy: PlanFork, outcome: WhatIfAnswer, limit: float | None) -> dict[str, Any]:
     """What a place costs."""
     found = None
     if isinstance(outcome.answer, StartKnown):

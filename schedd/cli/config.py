@@ -17,8 +17,8 @@ from schedd.cli.installation import (
     load_daemon_settings,
     preserving_owner,
 )
-from schedd.service.settings.advice import advice
-from schedd.service.settings.effective import effective
+from schedd.service.settings.advice import settings_advice
+from schedd.service.settings.effective import effective_settings
 from schedd.service.settings.file import Settings
 from schedd.service.settings.reference import by_feature, needed
 from schedd.store import StoreError
@@ -62,7 +62,7 @@ def check(
     """
     with exit_on_error("config"):
         settings = load_daemon_settings(config)
-        said = [*_check_resources(settings), *advice(settings)]
+        said = [*_check_resources(settings), *settings_advice(settings)]
         if database:
             _check_database(settings.store.url)
     for line in said:
@@ -78,7 +78,7 @@ def show(config: _Config = None) -> None:
     """Print the settings in force as TOML, each with where it comes from; secrets are left out."""
     with exit_on_error("config"):
         settings = load_daemon_settings(config)
-        for line in effective(settings, find_config_file(config)):
+        for line in effective_settings(settings, find_config_file(config)):
             typer.echo(line)
 
 

@@ -24,7 +24,7 @@ from schedd.cli.server_facts import (
 )
 from schedd.dialect.errors import RequestError
 from schedd.dialect.units import format_size, parse_size
-from schedd.service.settings.file import SettingsError, load
+from schedd.service.settings.file import SettingsError, read_settings_file
 from schedd.service.settings.reference import DECIDE, Decision
 from server_adapter.settings import ServerSettings, load_settings
 from server_adapter.settings import Settings as AdapterSettings
@@ -303,7 +303,7 @@ def _write_files(files: list[Path], texts: tuple[str, ...], force: bool) -> None
             path.unlink(missing_ok=True)
             with open(path, "w", encoding="utf-8", opener=_open_private) as out:
                 out.write(text)
-        load(fresh[0])
+        read_settings_file(fresh[0])
         load_settings(fresh[1], {})
         for path, owner in zip(fresh, ("schedd", "pbs-adapter", "pbs-adapter"), strict=True):
             _change_owner(path, owner)

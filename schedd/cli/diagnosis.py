@@ -21,8 +21,8 @@ from schedd.cli.installation import find_config_file, load_daemon_settings
 from schedd.client import Client, ClientError, Endpoint, Refused, Unreachable, find_endpoint
 from schedd.client.answers import ClusterView, OpenAlert
 from schedd.plan.compiled import cache_dir
-from schedd.service.access.identity import IdentityError, Provider
-from schedd.service.settings.advice import advice
+from schedd.service.access.identity import IdentityError, IdentityProvider
+from schedd.service.settings.advice import settings_advice
 from schedd.service.settings.file import Settings, SettingsError
 from schedd.store import StoreError
 from schedd.store.connections import parse_database_url
@@ -69,7 +69,7 @@ def check_host(config: Path | None) -> Iterator[CheckResult]:
             yield CheckResult("settings", "bad", line, "fix it; `schedd config check` checks it again")
         return
     yield CheckResult("settings", "good", f"{path} can be used")
-    for line in advice(settings):
+    for line in settings_advice(settings):
         yield CheckResult(
             "settings", "warn", line, "see docs/reference/configuration.md; leave it if it is intended"
         )
@@ -83,7 +83,7 @@ def check_host(config: Path | None) -> Iterator[CheckResult]:
         yield _check_provider(parts.oidc)
 
 
-def _check_provider(oidc: Provider) -> CheckResult:
+def _check_provider(oidc: IdentityProvider) -> CheckResult:
     part = "identity provider"
     try:
         asyncio.run(oidc.begin())

@@ -30,7 +30,7 @@ def run(argv: Sequence[str]) -> int:
     from schedd.api.federation_users import load_federation_users  # noqa: PLC0415
     from schedd.api.listening_sockets import ListenError, listen_tcp  # noqa: PLC0415
     from schedd.federation.settings import FederationSettingsError, load  # noqa: PLC0415
-    from schedd.service.logs import set_up  # noqa: PLC0415
+    from schedd.service.logs import configure_logging  # noqa: PLC0415
     from schedd.service.settings import file as of_daemon  # noqa: PLC0415
 
     try:
@@ -43,7 +43,7 @@ def run(argv: Sequence[str]) -> int:
     if args.check:
         print(f"{args.config}: {len(settings.clusters)} clusters: {', '.join(settings.clusters)}")
         return 0
-    set_up(of_daemon.LogSettings())
+    configure_logging(of_daemon.LogSettings())
     try:
         server = listen_tcp(settings.server.host, settings.server.port)
     except ListenError as error:

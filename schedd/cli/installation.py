@@ -9,7 +9,7 @@ from typing import Final
 
 import typer
 
-from schedd.service.settings.file import Settings, SettingsError, load
+from schedd.service.settings.file import Settings, SettingsError, read_settings_file
 from schedd.store import Store, StoreError
 from schedd.store.connections import parse_database_url
 from schedd.store.default_location import default_url
@@ -99,7 +99,7 @@ def database_url(config: Path | None, named: str = "") -> str:
 
 def load_daemon_settings(config: Path | None) -> Settings:
     """The settings of the installed daemon. Raises SettingsError."""
-    return load(find_config_file(config))
+    return read_settings_file(find_config_file(config))
 
 
 def invoking_user() -> str:

@@ -17,7 +17,7 @@ from schedd.cli.installation import (
     invoking_user,
     preserving_owner,
 )
-from schedd.store import AuditEntry, Leadership, Store, StoreError
+from schedd.store import AuditRecord, Leadership, Store, StoreError
 from schedd.store.database import Database
 
 __all__ = ["command"]
@@ -72,7 +72,7 @@ def _migrate(database: Database, action: Action, to: str) -> None:
         change = f"from version {before or 'none'} to {after or 'none'}"
         typer.echo(f"{database.name}: {change}")
         if after == needed:
-            Store(database).audit(AuditEntry(int(time.time()), invoking_user(), "migrate", change))
+            Store(database).audit(AuditRecord(int(time.time()), invoking_user(), "migrate", change))
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from schedd.replay.compare import GROUPS, POLICIES
 from schedd.replay.driver import BACKFILL_POLICY, PLACEMENTS, PLANNING_POLICY
 from schedd.replay.searching import SEARCH_POLICY, Searching
 from schedd.replay.workload import TraceError
-from schedd.service.settings.file import SettingsError, load
+from schedd.service.settings.file import SettingsError, read_settings_file
 
 __all__ = [
     "SiteRun",
@@ -146,7 +146,7 @@ def load_site_run(path: Path | None, bounds: dict[str, Any]) -> SiteRun | None:
     if path is None:
         return None
     try:
-        loaded = load(path, auth={"anonymous": "reader"})
+        loaded = read_settings_file(path, auth={"anonymous": "reader"})
         name, cluster = next(iter(loaded.clusters.items()))
         settings = cluster.engine
         searching = Searching.of(settings, SearchSettings(**bounds)) if settings.search_every else None

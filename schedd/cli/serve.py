@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from schedd.cli.arguments import OneLineErrorParser
-from schedd.service.settings.readable import why_not_readable
+from schedd.service.settings.readable import toml_error
 
 __all__ = ["make_parser", "run"]
 
@@ -29,7 +29,7 @@ def make_parser() -> argparse.ArgumentParser:
 def run(argv: Sequence[str]) -> int:
     """Serve as the arguments say; 0 after a clean end, 2 for bad settings, 1 for what else went wrong."""
     args = make_parser().parse_args(argv)
-    if args.config is not None and (why := why_not_readable(args.config)):  # before all else is loaded
+    if args.config is not None and (why := toml_error(args.config)):  # before all else is loaded
         print(f"schedd serve: {args.config}: {why}", file=sys.stderr)
         return 2
     # What the parser refuses is to be answered at once, without loading all this.
@@ -39,19 +39,19 @@ def run(argv: Sequence[str]) -> int:
     from schedd.api.settings_resources import load_resources  # noqa: PLC0415
     from schedd.cli.serving import serve  # noqa: PLC0415
     from schedd.service.cluster.clock import SystemClock  # noqa: PLC0415
-    from schedd.service.logs import set_up  # noqa: PLC0415
-    from schedd.service.settings.file import Settings, SettingsError, load  # noqa: PLC0415
+    from schedd.service.logs import configure_logging  # noqa: PLC0415
+    from schedd.service.settings.file import Settings, SettingsError, read_settings_file  # noqa: PLC0415
 
     asked: dict[str, Any] = {"host": args.host, "port": args.port}
     server = {key: value for key, value in asked.items() if value is not None}
 
     def read() -> Settings:
-        return load(args.config, **({"server": server} if server else {}))
+        return read_settings_file(args.config, **({"server": server} if server else {}))
 
     try:
         settings = read()
         parts = load_resources(settings)
-        set_up(settings.log)
+        configure_logging(settings.log)
         if args.config is None:
             structlog.get_logger(__name__).info(_NO_FILE)
         port = listen_tcp(settings.server.host, settings.server.port)

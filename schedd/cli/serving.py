@@ -23,16 +23,16 @@ from schedd.api.self_probe import SelfProbe
 from schedd.api.settings_reload import SettingsReloader
 from schedd.dashboard import add_dashboard
 from schedd.service.access.callers import Callers
-from schedd.service.access.identity import Provider
+from schedd.service.access.identity import IdentityProvider
 from schedd.service.access.tokens import Tokens
-from schedd.service.cluster.clock import Clock
-from schedd.service.cluster.durable import Durable
-from schedd.service.cluster.incidents import Incidents
+from schedd.service.cluster.clock import ClusterClock
+from schedd.service.cluster.daemon_store import DaemonStore
+from schedd.service.cluster.incidents import IncidentFiles
 from schedd.service.clusters import Clusters
-from schedd.service.notify import notify
-from schedd.service.outward.notices import Notifier
-from schedd.service.outward.webhooks import Hook
+from schedd.service.notifications.notices import Notifier
+from schedd.service.notifications.webhooks import Webhook
 from schedd.service.settings.file import Settings
+from schedd.service.systemd_notify import notify
 from schedd.store import StoreError
 from schedd.store.default_location import state_folder
 
@@ -48,7 +48,7 @@ _SHUTDOWN_GRACE_S = 10
 def serve(
     settings: Settings,
     tokens: Tokens,
-    clock: Clock,
+    clock: ClusterClock,
     server: socket.socket,
     *,
     local: socket.socket | None = None,
@@ -56,8 +56,8 @@ def serve(
     read: Callable[[], Settings] | None = None,
     login_keys: Mapping[str, bytes] | None = None,
     keys_last: bool = False,
-    hooks: Sequence[Hook] = (),
-    oidc: Provider | None = None,
+    hooks: Sequence[Webhook] = (),
+    oidc: IdentityProvider | None = None,
 ) -> bool:
     """Serve on ``server``, by ``tls`` where it is given, and on the UNIX socket ``local``, until SIGTERM or
     SIGINT; True when it ended cleanly. On SIGHUP the settings that ``read`` gives are taken. ``hooks`` are
@@ -68,14 +68,14 @@ def serve(
     holder of the token with that SHA-256; where ``keys_last``, so is everybody who opens it later.
     """
     sys.setswitchinterval(_THREAD_SWITCH_S)
-    durable = Durable(settings.store) if settings.store.url != "memory" else None
+    durable = DaemonStore(settings.store) if settings.store.url != "memory" else None
     folder = settings.store.incidents or (state_folder() / "incidents" if durable is not None else None)
     clusters = Clusters(
         {name: one.engine for name, one in settings.clusters.items()},
         clock,
         durable=durable,
-        incidents=Incidents(folder) if folder is not None else None,
-        evaluate_every=settings.store.evaluate_every,
+        incidents=IncidentFiles(folder) if folder is not None else None,
+        plan_metrics_every=settings.store.plan_metrics_every,
     )
     clusters.supervisor.watch_threads()
     failed: list[BaseException] = []

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from schedd.cli.installation import ConfigFile, database_url, exit_on_error, open_store
-from schedd.service.read.shadow import DUE_S, ShadowReport, report, swf
+from schedd.service.read.shadow_report import DUE_S, ShadowReport, report_shadow, swf_lines
 from schedd.service.settings.file import SettingsError
 
 __all__ = ["command"]
@@ -35,10 +35,10 @@ def command(
             raise SettingsError(f"the database knows no cluster {cluster!r}")
         since = int(time.time() - days * 86_400)
         jobs = store.jobs_started_since(number, since)
-        found = report(jobs, store.last_published_starts(number, since))
+        found = report_shadow(jobs, store.last_published_starts(number, since))
         cpus = store.total_cpus(number)
     if log is not None:
-        log.write_text("".join(f"{line}\n" for line in swf(jobs, cpus)), encoding="utf-8")
+        log.write_text("".join(f"{line}\n" for line in swf_lines(jobs, cpus)), encoding="utf-8")
     if as_json:
         typer.echo(json.dumps(asdict(found), indent=2))
         return

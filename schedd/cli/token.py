@@ -17,7 +17,7 @@ from schedd.cli.installation import (
     open_store,
 )
 from schedd.service.settings.file import NAME_OF_TOKEN
-from schedd.store import AuditEntry, Role, Store, Token
+from schedd.store import AuditRecord, Role, Store, Token
 
 __all__ = ["app"]
 
@@ -124,7 +124,7 @@ def revoke(
 
 def _audit_token(store: Store, act: str, token: Token) -> None:
     about = f"{token.id}: {token.name}, role {token.role}{_scope_suffix(token)}"
-    store.audit(AuditEntry(int(time.time()), invoking_user(), act, about))
+    store.audit(AuditRecord(int(time.time()), invoking_user(), act, about))
 
 
 def _scope_suffix(token: Token) -> str:

@@ -14,7 +14,7 @@ from schedd.dashboard.health import check_components, format_act, latest_audit
 from schedd.dashboard.rendering import dashboard_path, render_page
 from schedd.dashboard.viewer import Viewer
 from schedd.dashboard.weight_form import criterion_weights, priority_weights
-from schedd.service.cluster.loop import PlanLoop
+from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 
 __all__ = ["redirect_to_admin", "render_admin_page"]

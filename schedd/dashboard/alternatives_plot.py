@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from schedd.service.background.choices import PlanSet
+from schedd.service.background.alternatives import AlternativeSet
 
 __all__ = ["AlternativesPlot", "PlanPoint", "PlotAxes", "build_plot", "choose_axes"]
 
@@ -51,7 +51,7 @@ class AlternativesPlot:
     bottom: int = HEIGHT - _BOTTOM
 
 
-def choose_axes(found: PlanSet, x: str, y: str, size: str) -> PlotAxes:
+def choose_axes(found: AlternativeSet, x: str, y: str, size: str) -> PlotAxes:
     """The objectives that are wanted, as far as the set knows them; else its first ones."""
     names = list(found.weights)
     first = x if x in names else names[0]
@@ -59,7 +59,7 @@ def choose_axes(found: PlanSet, x: str, y: str, size: str) -> PlotAxes:
     return PlotAxes(first, second, size if size in names else "")
 
 
-def build_plot(found: PlanSet, axes: PlotAxes) -> AlternativesPlot:
+def build_plot(found: AlternativeSet, axes: PlotAxes) -> AlternativesPlot:
     """Where each plan stands."""
     rows: list[tuple[int, Mapping[str, float], int]] = [(0, found.live, 0)]
     rows += [(one.number, one.values, len(one.moves)) for one in found.plans]

@@ -6,7 +6,7 @@ import numpy as np
 
 from schedd.engine.show.view import Published
 from schedd.plan.columns import FIXED, PLANNED
-from schedd.service.read.reading import nodes
+from schedd.service.read.plan_lists import node_views
 
 __all__ = ["ClusterLoad", "measure_load"]
 
@@ -29,7 +29,7 @@ class ClusterLoad:
 
 def measure_load(published: Published) -> ClusterLoad:
     """Counted over the nodes."""
-    views = nodes(published)
+    views = node_views(published)
     up = [node for node in views if node.state == "up"]
     starts = published.starts
     placed = np.flatnonzero((published.states == PLANNED) | (published.states == FIXED))

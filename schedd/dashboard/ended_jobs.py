@@ -7,7 +7,7 @@ from typing import Final
 from fastapi import Request
 
 from schedd.dashboard.plan_columns import HISTORY_S
-from schedd.service.cluster.loop import PlanLoop
+from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.read.past_jobs import ended_jobs
 from schedd.store import StoreError

@@ -10,7 +10,7 @@ from typing import Any, Final
 from markupsafe import Markup, escape
 
 from schedd.dashboard.criterion_help import criterion_help
-from schedd.service.questions.chain import Link, ahead_in_words
+from schedd.service.questions.explanation_chain import ChainLink, describe_jobs_ahead
 
 __all__ = [
     "FILTERS",
@@ -134,7 +134,7 @@ def format_change(share: float) -> str:
     return "0 %" if text in {"+0.0", "-0.0"} else f"{text} %"
 
 
-def describe_link(link: Link) -> str:
+def describe_link(link: ChainLink) -> str:
     """What holds a job's nodes for the length of a link of its chain, without times and ids of jobs; whether
     they run or are queued stands before it.
     """
@@ -166,7 +166,7 @@ FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "kib": format_memory,
     "number": format_number,
     "plural": pluralise,
-    "ahead": ahead_in_words,
+    "ahead": describe_jobs_ahead,
     "linked": describe_link,
     "request": format_request,
     "meaning": criterion_help,

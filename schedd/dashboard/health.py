@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from schedd.dashboard.filters import format_duration, pluralise
-from schedd.service.cluster.durable import Durable
-from schedd.service.cluster.loop import PlanLoop
+from schedd.service.cluster.daemon_store import DaemonStore
+from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
-from schedd.store import AuditEntry, StoreError
+from schedd.store import AuditRecord, StoreError
 
 __all__ = ["ComponentHealth", "check_components", "format_act", "latest_audit"]
 
@@ -47,17 +47,21 @@ def _check_server(loop: PlanLoop) -> ComponentHealth:
 def _check_adapter(loop: PlanLoop) -> ComponentHealth:
     published = loop.published
     waiting = f"; {loop.pending} {pluralise(loop.pending, 'event')} waiting" if loop.pending else ""
-    why = loop.silence or (published.stale if not loop.doubt else "")
+    why = loop.silence or (published.stale if not loop.stale_reason else "")
     if why:
         return ComponentHealth("Adapter", "bad", why + waiting)
     if loop.standing_by:
         return ComponentHealth("Adapter", "good", "connected to the leader")
-    heard = f"last contact {format_duration(loop.hearing.age)} ago" if loop.hearing.at else "no contact yet"
+    heard = (
+        f"last contact {format_duration(loop.adapter_contact.age_s)} ago"
+        if loop.adapter_contact.at
+        else "no contact yet"
+    )
     age = max(0, loop.now() - published.as_of)
     return ComponentHealth("Adapter", "good", f"{heard}; the plan is {format_duration(age)} old{waiting}")
 
 
-def _check_database(durable: Durable | None) -> ComponentHealth:
+def _check_database(durable: DaemonStore | None) -> ComponentHealth:
     if durable is None:
         return ComponentHealth("Database", "warn", "none: a restart loses everything, and there is no audit")
     if durable.trouble:
@@ -101,7 +105,7 @@ def format_act(act: str, detail: str) -> tuple[str, str]:
 
 def latest_audit(
     clusters: Clusters, cluster: str, most: int, *, alone: bool
-) -> tuple[Sequence[AuditEntry], str]:
+) -> tuple[Sequence[AuditRecord], str]:
     """The latest acts on this cluster, unless ``alone`` also on none, newest first; and why there are none to
     be had. Waits for the database.
     """

@@ -70,7 +70,7 @@ def list_jobs(
     fitting: list[tuple[JobRecord, int]] = []
     wholly: list[tuple[JobRecord, int]] = []
     for record, start in _all_rows(published):
-        if not visibility.sees(record):
+        if not visibility.shows(record):
             continue
         facts = record.facts
         user = facts.owner.partition("@")[0]
@@ -92,7 +92,8 @@ def list_jobs(
             found.append((record, start))
     found.sort(key=_sort_key(published, wanted.sort), reverse=wanted.down)
     rows = tuple(
-        visibility.view(view_of(published, record), published) for record, _ in found[: most or wanted.most]
+        visibility.redact_view(view_of(published, record), published)
+        for record, _ in found[: most or wanted.most]
     )
     return JobList(rows, len(found), states, tuple(sorted(users)), tuple(sorted(queues)))
 

@@ -9,8 +9,8 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.responses import Response
 
 from schedd.dashboard.viewer import Cluster, Reader, find_session
-from schedd.service.cluster.bell import rung_or_late
-from schedd.service.cluster.loop import PlanLoop
+from schedd.service.cluster.plan_loop import PlanLoop
+from schedd.service.cluster.thread_signal import wait_for_signal
 
 __all__ = ["page_state", "router"]
 
@@ -26,7 +26,7 @@ async def stream_updates(request: Request, cluster: Cluster, viewer: Reader) -> 
 
     def known() -> bool:
         found = find_session(request)
-        return viewer.session is None or (found is not None and found[1].at(cluster.name) is not None)
+        return viewer.session is None or (found is not None and found[1].on_cluster(cluster.name) is not None)
 
     return EventSourceResponse(
         _next_update(cluster, known), ping=_HEARTBEAT_S, sep="\n", headers={"Cache-Control": "no-store"}
@@ -37,19 +37,19 @@ def page_state(cluster: PlanLoop) -> str:
     """What a page shows, in short: as long as it is the same there is nothing new to see."""
     shown = cluster.published
     trouble = cluster.failure or cluster.trouble or cluster.failing
-    alerts = tuple((alert.kind, alert.about) for alert in cluster.alarms.open)
+    alerts = tuple((alert.kind, alert.about) for alert in cluster.alerts.current)
     what = hash((shown.stale, shown.paused, shown.halted, trouble, alerts))
     return f"{shown.generation}.{what & 0xFFFF:x}"
 
 
 async def _next_update(cluster: PlanLoop, known: Callable[[], bool]) -> AsyncIterator[ServerSentEvent]:
     told = ""
-    with cluster.feed.bell.heard() as rung:
-        while not cluster.feed.bell.closed and known():
+    with cluster.feed.signal.subscribe() as rung:
+        while not cluster.feed.signal.closed and known():
             rung.clear()
             state = page_state(cluster)
             if state != told:
                 told = state
                 yield ServerSentEvent(data=state, event="plan", retry=2_000, sep="\n")
             await asyncio.sleep(_POLL_S)
-            await rung_or_late(rung)
+            await wait_for_signal(rung)

@@ -35,7 +35,7 @@ async def log_in(request: Request) -> Response:
     given = fields.get("token", "").strip()
     bearer = callers.tokens.bearer(given)
     if bearer is None or not bearer.may("ask"):
-        wait = callers.wait_refused(request.client.host if request.client is not None else "")
+        wait = callers.count_refused(request.client.host if request.client is not None else "")
         if wait:
             raise ProblemError("too-often", "too many logins were refused", hint="try again in a moment")
         _log.warning("a login was refused")

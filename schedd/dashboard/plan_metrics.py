@@ -10,11 +10,11 @@ from schedd.engine.show.view import Published
 from schedd.model import FOREVER
 from schedd.plan.columns import PLANNED, Ints
 from schedd.plan.evaluate import UNITS, Criterion
-from schedd.service.background.track import SearchRun
-from schedd.service.cluster.loop import PlanLoop
+from schedd.service.background.plan_metrics_log import SearchRun
+from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
-from schedd.service.read.accuracy import Rightness, rightness
-from schedd.store import Breach, StoreError
+from schedd.service.read.estimate_accuracy import EstimateAccuracy, estimate_accuracy
+from schedd.store import PromiseBreach, StoreError
 from schedd.store.records import PublishedStart, StartAccuracy
 
 __all__ = [
@@ -125,9 +125,9 @@ def metric_columns(clusters: Clusters, loop: PlanLoop, seconds: int) -> dict[str
 
     Raises StoreError.
     """
-    track, now = clusters.tracks[loop.name], loop.now()
+    track, now = clusters.metrics_logs[loop.name], loop.now()
     begin = now - seconds
-    found = track.evaluations(begin, now + 1, _MAX_POINTS, max(1, seconds // _MAX_POINTS))
+    found = track.metrics(begin, now + 1, _MAX_POINTS, max(1, seconds // _MAX_POINTS))
     runs = track.searches(_MAX_SEARCH_MARKS).runs
     return {
         "units": {criterion.value: unit for criterion, unit in UNITS.items()},
@@ -147,10 +147,10 @@ class AccuracyReport:
     """
 
     accuracy: StartAccuracy | None = None
-    expected: Rightness | None = None
+    expected: EstimateAccuracy | None = None
     """Both of the period, the queue and the user asked for."""
     told: Sequence[PublishedStart] = ()
-    breaches: Sequence[Breach] = ()
+    breaches: Sequence[PromiseBreach] = ()
     searches: Sequence[SearchRun] = ()
     why_none: str = ""
 
@@ -169,7 +169,7 @@ def read_accuracy_report(
     database.
     """
     try:
-        runs = clusters.tracks[loop.name].searches(_MAX_SEARCHES).runs
+        runs = clusters.metrics_logs[loop.name].searches(_MAX_SEARCHES).runs
         if clusters.durable is None:
             none = "Without a database neither told starts nor broken promises are kept."
             return AccuracyReport(searches=runs, why_none=none)
@@ -178,7 +178,7 @@ def read_accuracy_report(
         now = loop.now()
         begin, end = now - seconds, now + 1
         accuracy = store.accuracy(cluster, begin, end, queue=queue, user=user)
-        expected = rightness(store, cluster, begin, end, now, queue=queue, user=user)
+        expected = estimate_accuracy(store, cluster, begin, end, now, queue=queue, user=user)
         if not singly:
             return AccuracyReport(accuracy, expected, searches=runs)
         told = [one for one in store.published_starts(cluster, MAX_STARTS) if one.time >= begin]

@@ -14,7 +14,7 @@ from schedd.dashboard.assets import asset_path
 from schedd.dashboard.filters import FILTERS, format_due, format_relative
 from schedd.dashboard.live_updates import page_state
 from schedd.dashboard.viewer import Viewer
-from schedd.service.cluster.loop import PlanLoop
+from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.read.job_visibility import visibility_for
 
 __all__ = ["dashboard_path", "render_page", "render_plain_page"]

@@ -17,7 +17,7 @@ from schedd.dashboard.login import safe_redirect_path, set_session
 from schedd.dashboard.rendering import dashboard_path, render_plain_page
 from schedd.dashboard.sessions import Sessions
 from schedd.service.access.callers import Callers
-from schedd.service.access.identity import Beginning, IdentityError, Provider
+from schedd.service.access.identity import IdentityError, IdentityProvider, PendingLogin
 
 __all__ = ["PendingLogins", "router"]
 
@@ -30,7 +30,7 @@ _MAX_PENDING: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class _PendingLogin:
-    began: Beginning
+    began: PendingLogin
     following: str
     until: float
 
@@ -42,13 +42,13 @@ class PendingLogins:
         self._clock = clock
         self._away: dict[str, _PendingLogin] = {}
 
-    def begin(self, began: Beginning, following: str) -> None:
+    def begin(self, began: PendingLogin, following: str) -> None:
         """Remember one."""
         if len(self._away) >= _MAX_PENDING:
             del self._away[next(iter(self._away))]
         self._away[began.state] = _PendingLogin(began, following, self._clock() + _LIFETIME_S)
 
-    def end(self, state: str) -> tuple[Beginning, str] | None:
+    def end(self, state: str) -> tuple[PendingLogin, str] | None:
         """The one with this state, this once, unless it took too long."""
         found = self._away.pop(state, None)
         if found is None or found.until <= self._clock():
@@ -124,7 +124,7 @@ async def finish_login(
     return answer
 
 
-def _provider(request: Request) -> Provider:
+def _provider(request: Request) -> IdentityProvider:
     callers: Callers = request.app.state.callers
     if callers.oidc is None:
         raise ProblemError("unknown-path", "there is no such page")
@@ -133,7 +133,7 @@ def _provider(request: Request) -> Provider:
 
 def _check_rate(request: Request) -> None:
     callers: Callers = request.app.state.callers
-    if callers.wait_refused(client_address(request)):
+    if callers.count_refused(client_address(request)):
         raise ProblemError("too-often", "too many logins were refused", hint="try again in a moment")
 
 

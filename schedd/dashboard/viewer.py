@@ -12,7 +12,7 @@ from schedd.api.problems import ProblemError
 from schedd.dashboard.sessions import COOKIE, Session, Sessions
 from schedd.service.access.callers import Callers
 from schedd.service.access.roles import Bearer
-from schedd.service.cluster.loop import PlanLoop
+from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.read.job_visibility import JobVisibility, visibility_for
 
 __all__ = [
@@ -93,7 +93,7 @@ async def identify_viewer(request: Request) -> Viewer | None:
                 raise
             return None
     callers: Callers = request.app.state.callers
-    wait = callers.wait(found[1], request.client.host if request.client is not None else "")
+    wait = callers.count_request(found[1], request.client.host if request.client is not None else "")
     if wait:
         headers = {"Retry-After": str(math.ceil(wait))}
         raise ProblemError("too-often", f"too many requests of {found[1].name}", headers=headers)

@@ -7,27 +7,36 @@ from schedd.engine import Engine, EngineSettings
 from schedd.plan.compiled import compiled
 from schedd.policy.fair_share import Usage
 from schedd.predict import RunTimes
-from schedd.service.background.bookkeeper import Bookkeeper, Ledger, MemoryLedger, StoredLedger
-from schedd.service.background.choices import Choices
-from schedd.service.background.chooser import Chooser
-from schedd.service.background.foretelling import Foreteller
-from schedd.service.background.polling import Poller
-from schedd.service.background.sampling import Sampler
-from schedd.service.background.searching import Searcher
-from schedd.service.background.track import MemoryTrack, StoredTrack, Track
-from schedd.service.cluster.alarms import Watch
-from schedd.service.cluster.clock import Clock
-from schedd.service.cluster.durable import Durable
+from schedd.service.background.accounts_worker import (
+    AccountsLedger,
+    AccountsWorker,
+    MemoryLedger,
+    StoredLedger,
+)
+from schedd.service.background.alternatives import PlanAlternatives
+from schedd.service.background.automatic_alternatives import AutomaticAlternatives
+from schedd.service.background.expected_starts import ExpectedStartWorker
+from schedd.service.background.licence_polling import LicencePoller
+from schedd.service.background.plan_metrics_log import (
+    MemoryPlanMetricsLog,
+    PlanMetricsLog,
+    StoredPlanMetricsLog,
+)
+from schedd.service.background.plan_metrics_sampler import PlanMetricsSampler
+from schedd.service.background.search_worker import SearchWorker
+from schedd.service.cluster.clock import ClusterClock
+from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.cluster.errors import UnknownCluster
-from schedd.service.cluster.incidents import Incidents
-from schedd.service.cluster.loop import PlanLoop
-from schedd.service.cluster.meters import Meters
+from schedd.service.cluster.incidents import IncidentFiles
+from schedd.service.cluster.metrics import PlannerMetrics
+from schedd.service.cluster.open_alerts import AlertMonitor
 from schedd.service.cluster.past_runs import past_runs
-from schedd.service.cluster.past_use import past_use
-from schedd.service.garbage import Garbage
-from schedd.service.questions.asking import Questions
-from schedd.service.warmup import told, warm_up
-from schedd.store import AuditEntry, Journal, MemoryJournal
+from schedd.service.cluster.past_usage import past_usage
+from schedd.service.cluster.plan_loop import PlanLoop
+from schedd.service.garbage_collector import GarbageCollectorTuning
+from schedd.service.questions.open_questions import OpenQuestions
+from schedd.service.warmup import log_compilation, warm_up
+from schedd.store import AuditRecord, BatchJournal, MemoryJournal
 from schedd.supervision import Supervisor
 
 __all__ = ["Clusters", "new_engine"]
@@ -47,8 +56,8 @@ def new_engine(
     return Engine(settings, now, decided=now * _IDS_A_SECOND, used=used, learned=learned)
 
 
-def _begun(settings: EngineSettings, name: str, now: int) -> Engine:
-    return new_engine(settings, now, past_use(settings, name, now), past_runs(settings, name, now))
+def _engine_with_history(settings: EngineSettings, name: str, now: int) -> Engine:
+    return new_engine(settings, now, past_usage(settings, name, now), past_runs(settings, name, now))
 
 
 class Clusters:
@@ -57,50 +66,60 @@ class Clusters:
     def __init__(
         self,
         settings: Mapping[str, EngineSettings],
-        clock: Clock,
-        journal: Callable[[], Journal] = MemoryJournal,
-        durable: Durable | None = None,
-        incidents: Incidents | None = None,
-        evaluate_every: float = 0,
+        clock: ClusterClock,
+        journal: Callable[[], BatchJournal] = MemoryJournal,
+        durable: DaemonStore | None = None,
+        incidents: IncidentFiles | None = None,
+        plan_metrics_every: float = 0,
     ) -> None:
         now = int(clock.now())
         self.durable = durable
         self.supervisor = durable.supervisor if durable is not None else Supervisor()
         """Of all background work of the daemon."""
-        self.questions = Questions()
-        self.meters = Meters()
+        self.questions = OpenQuestions()
+        self.metrics = PlannerMetrics()
         self._loops = {
             name: PlanLoop(
                 name,
                 # With a store another engine takes the place of this one: the one that is recovered.
-                _begun(chosen, name, now) if durable is None else new_engine(chosen, now),
+                _engine_with_history(chosen, name, now) if durable is None else new_engine(chosen, now),
                 journal(),
                 clock,
-                succession=durable.succession(name, chosen) if durable is not None else None,
+                succession=durable.failover(name, chosen) if durable is not None else None,
                 incidents=incidents,
-                meters=self.meters.of(name),
+                meters=self.metrics.for_cluster(name),
                 supervisor=self.supervisor,
             )
             for name, chosen in settings.items()
         }
-        self.ledgers: dict[str, Ledger] = {
+        self.ledgers: dict[str, AccountsLedger] = {
             name: StoredLedger(durable, name) if durable is not None else MemoryLedger()
             for name in self._loops
         }
-        self.bookkeepers = {name: Bookkeeper(loop, self.ledgers[name]) for name, loop in self._loops.items()}
-        self._pollers = [Poller(loop) for loop in self._loops.values()]
-        self.tracks: dict[str, Track] = {
-            name: StoredTrack(durable, name) if durable is not None else MemoryTrack() for name in self._loops
+        self.accounts_workers = {
+            name: AccountsWorker(loop, self.ledgers[name]) for name, loop in self._loops.items()
         }
-        self.searchers = {name: Searcher(loop, self.tracks[name]) for name, loop in self._loops.items()}
-        self.choices = {name: Choices(loop) for name, loop in self._loops.items()}
-        self._choosers = [Chooser(loop, self.choices[name]) for name, loop in self._loops.items()]
-        self._samplers = [
-            Sampler(loop, self.tracks[name], evaluate_every) for name, loop in self._loops.items()
+        self._licence_pollers = [LicencePoller(loop) for loop in self._loops.values()]
+        self.metrics_logs: dict[str, PlanMetricsLog] = {
+            name: StoredPlanMetricsLog(durable, name) if durable is not None else MemoryPlanMetricsLog()
+            for name in self._loops
+        }
+        self.search_workers = {
+            name: SearchWorker(loop, self.metrics_logs[name]) for name, loop in self._loops.items()
+        }
+        self.alternatives = {name: PlanAlternatives(loop) for name, loop in self._loops.items()}
+        self._automatic_alternatives = [
+            AutomaticAlternatives(loop, self.alternatives[name]) for name, loop in self._loops.items()
         ]
-        self.foretellers = {name: Foreteller(loop) for name, loop in self._loops.items()}
-        self._garbage = Garbage()
-        self._watch = Watch((loop.alarms.look for loop in self._loops.values()), self.supervisor)
+        self._metrics_samplers = [
+            PlanMetricsSampler(loop, self.metrics_logs[name], plan_metrics_every)
+            for name, loop in self._loops.items()
+        ]
+        self.expected_start_workers = {name: ExpectedStartWorker(loop) for name, loop in self._loops.items()}
+        self._garbage_collector = GarbageCollectorTuning()
+        self._alert_monitor = AlertMonitor(
+            (loop.alerts.update for loop in self._loops.values()), self.supervisor
+        )
         self.ready = False
         self.stopping = False
         self._warm = False
@@ -108,7 +127,7 @@ class Clusters:
     def start(self, *, warm: bool = True) -> None:
         """Compile the kernels (seconds, or a minute when none are kept on disk) and start the planners."""
         if warm:
-            with told():
+            with log_compilation():
                 warm_up()
         self._warm = True
         if self.stopping:
@@ -119,31 +138,31 @@ class Clusters:
             loop.start()
         for loop in self._loops.values():
             loop.recovered.wait()
-        self._garbage.begin()
+        self._garbage_collector.begin()
         if self.durable is not None and not self.stopping:
-            self.durable.seek(self._loops.values())
-            self.durable.sought.wait()
+            self.durable.start_election(self._loops.values())
+            self.durable.election_tried.wait()
             for loop in self._loops.values():
                 loop.await_lead()
-        for poller in self._pollers:
+        for poller in self._licence_pollers:
             poller.start()
-        for bookkeeper in self.bookkeepers.values():
+        for bookkeeper in self.accounts_workers.values():
             bookkeeper.start()
-        for searcher in self.searchers.values():
+        for searcher in self.search_workers.values():
             searcher.start()
-        for sampler in self._samplers:
+        for sampler in self._metrics_samplers:
             sampler.start()
-        for chooser in self._choosers:
+        for chooser in self._automatic_alternatives:
             chooser.start()
-        for foreteller in self.foretellers.values():
+        for foreteller in self.expected_start_workers.values():
             foreteller.start()
-        self._watch.start()
+        self._alert_monitor.start()
         self.ready = True
 
     def audit(self, who: str, act: str, detail: str) -> None:
         """Keep who did what, of no cluster alone, where anything is kept. Raises StoreError."""
         if self.durable is not None and self.durable.opened.is_set():
-            self.durable.store.audit(AuditEntry(int(time.time()), who, act, detail))
+            self.durable.store.audit(AuditRecord(int(time.time()), who, act, detail))
 
     def end_polls(self) -> None:
         """Let all go who wait for decisions or follow a plan: the daemon is about to stop."""
@@ -155,25 +174,25 @@ class Clusters:
     def stop(self) -> None:
         """End the planners, each after the batch at hand."""
         self.end_polls()
-        self._watch.stop()
-        for poller in self._pollers:
+        self._alert_monitor.stop()
+        for poller in self._licence_pollers:
             poller.stop()
-        for bookkeeper in self.bookkeepers.values():
+        for bookkeeper in self.accounts_workers.values():
             bookkeeper.stop()
         if self.durable is not None:
-            self.durable.stop_seeking()
-        for sampler in self._samplers:
+            self.durable.stop_election()
+        for sampler in self._metrics_samplers:
             sampler.end()
-        for chooser in self._choosers:
+        for chooser in self._automatic_alternatives:
             chooser.stop()
-        for searcher in self.searchers.values():
+        for searcher in self.search_workers.values():
             searcher.stop()
-        for foreteller in self.foretellers.values():
+        for foreteller in self.expected_start_workers.values():
             foreteller.stop()
-        self._garbage.end()
+        self._garbage_collector.end()
         for loop in self._loops.values():
             loop.stop()
-        for sampler in self._samplers:
+        for sampler in self._metrics_samplers:
             sampler.join()
         if self.durable is not None:
             self.durable.close()
@@ -192,7 +211,7 @@ class Clusters:
         return iter(self._loops.values())
 
     @property
-    def getting_ready(self) -> str:
+    def startup_progress(self) -> str:
         """What the daemon does before it is ready, in one line."""
         if self._warm:
             return "the plan is recovered"
@@ -200,7 +219,7 @@ class Clusters:
         return f"{done} of {of} kernels are compiled; then the plan is recovered"
 
     @property
-    def waits_for(self) -> str:
+    def startup_trouble(self) -> str:
         """Why the database is unavailable before the daemon is ready, in one line; empty when it works."""
         opening = self.durable.trouble if self.durable is not None else ""
         return opening or "; ".join(loop.trouble for loop in self if loop.trouble)

@@ -9,10 +9,10 @@ from structlog.typing import Processor
 
 from schedd.service.settings.file import LogSettings
 
-__all__ = ["set_up"]
+__all__ = ["configure_logging"]
 
 
-def set_up(settings: LogSettings) -> None:
+def configure_logging(settings: LogSettings) -> None:
     """Send all messages, those of libraries too, to standard error in the form that is wanted."""
     level = getattr(logging, settings.level.upper())
     common: list[Processor] = [

@@ -21,8 +21,8 @@ from schedd.plan.places import allocation_of
 from schedd.plan.rebase import rebase
 from schedd.plan.startable import startable
 from schedd.predict.run_times import RunTimes
-from schedd.service.questions.forks import fork
-from schedd.service.questions.summaries import evaluated
+from schedd.service.questions.plan_fork import fork_plan
+from schedd.service.questions.summaries import evaluate_criteria
 from schedd.supervision import run_in_thread
 from schedd.wire import (
     Event,
@@ -39,7 +39,7 @@ from schedd.wire import (
     Unreserve,
 )
 
-__all__ = ["told", "warm_up"]
+__all__ = ["log_compilation", "warm_up"]
 
 _log = structlog.get_logger(__name__)
 
@@ -61,7 +61,7 @@ def _node(name: str, state: str = "up", cpus: int = 4) -> NodeChanged:
 
 
 @contextmanager
-def told(every_s: float = 10.0) -> Iterator[None]:
+def log_compilation(every_s: float = 10.0) -> Iterator[None]:
     """While this lasts the log says now and then how many kernels are compiled. What is quick is not told."""
     ended = threading.Event()
     begun = time.monotonic()
@@ -100,7 +100,13 @@ def _with_policy() -> None:
             (0, [_node("a"), _node("b")]),
             (0, [_queued(i, nodes="1:ppn=4", walltime=str(600 + i)) for i in range(6)]),
             (0, [_queued(20, nodes="2:ppn=1", walltime="60"), _queued(21, procs="3", walltime="60")]),
-            (1, [JobAltered(id=f"p{i}", time=_T, job=replace(_asked(i), priority=9)) for i in (4, 20, 21)]),
+            (
+                1,
+                [
+                    JobAltered(id=f"p{i}", time=_T, job=replace(_queued_job(i), priority=9))
+                    for i in (4, 20, 21)
+                ],
+            ),
             (2, [staff]),
             (9, [JobDeleted(id="d", time=_T, job_id="0")]),
             (300, []),
@@ -108,7 +114,7 @@ def _with_policy() -> None:
     )
 
 
-def _asked(number: int) -> JobFacts:
+def _queued_job(number: int) -> JobFacts:
     """A job of those above, as it was queued."""
     if number < 20:
         return _job(number, nodes="1:ppn=4", walltime=str(600 + number))
@@ -144,9 +150,9 @@ def _without_policy() -> None:
     ]
     _run(engine, steps)
     RunTimes().grow()
-    copy = fork(engine.state, publish(engine.state))
+    copy = fork_plan(engine.state, publish(engine.state))
     copy.what_if(_job(1000, nodes="1:ppn=2", walltime="60"), _T + 200)
-    evaluated(copy)
+    evaluate_criteria(copy)
     state = engine.state
     given = outset(state)
     assert given is not None

@@ -1,16 +1,16 @@
 """The durable side: the event log, decisions, checkpoints, told starts, promises, tokens, audit."""
 
 from schedd.store.errors import NotLeader, StoreError
-from schedd.store.journal import DurableJournal, Journal, MemoryJournal
+from schedd.store.journal import BatchJournal, DurableJournal, MemoryJournal
 from schedd.store.leadership import Leadership
 from schedd.store.log_watermark import LogWatermark, LogWatermarkFile
 from schedd.store.records import (
     RESUME_FROM_CHECKPOINT,
-    AuditEntry,
-    Breach,
+    AuditRecord,
     EventBatch,
     LogPosition,
     Promise,
+    PromiseBreach,
     PromisedJob,
     PublishedStart,
     RecoveryPoint,
@@ -22,11 +22,10 @@ from schedd.store.store import Store
 
 __all__ = [
     "RESUME_FROM_CHECKPOINT",
-    "AuditEntry",
-    "Breach",
+    "AuditRecord",
+    "BatchJournal",
     "DurableJournal",
     "EventBatch",
-    "Journal",
     "Leadership",
     "LogPosition",
     "LogWatermark",
@@ -34,6 +33,7 @@ __all__ = [
     "MemoryJournal",
     "NotLeader",
     "Promise",
+    "PromiseBreach",
     "PromisedJob",
     "PublishedStart",
     "RecoveryPoint",

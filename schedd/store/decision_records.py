@@ -14,8 +14,8 @@ from sqlalchemy.engine import Row
 
 from schedd.store.codec import decode_decision, encode_decision, replace_nul
 from schedd.store.records import (
-    Breach,
     Promise,
+    PromiseBreach,
     PromisedJob,
     PublishedStart,
     StartAccuracy,
@@ -119,7 +119,7 @@ def insert_promises(connection: Connection, cluster: int, batch: int, made: Iter
     )
 
 
-def insert_breaches(connection: Connection, cluster: int, batch: int, found: Iterable[Breach]) -> None:
+def insert_breaches(connection: Connection, cluster: int, batch: int, found: Iterable[PromiseBreach]) -> None:
     """Write the promises that were broken, put at risk or found to be kept in a batch."""
     _insert_new(
         connection,
@@ -303,16 +303,16 @@ def open_job_promises(connection: Connection, cluster: int) -> Mapping[str, Prom
     for row in connection.execute(query.order_by(breaches.c.batch, breaches.c.place)):
         one = found.get(row.job)
         if one is not None:
-            breach = Breach(row.job, row.time, row.event, row.cause, row.promised, row.planned)
+            breach = PromiseBreach(row.job, row.time, row.event, row.cause, row.promised, row.planned)
             found[row.job] = replace(one, breaches=(*one.breaches, breach))
     return found
 
 
-def broken_promises(connection: Connection, cluster: int, limit: int) -> Sequence[Breach]:
+def broken_promises(connection: Connection, cluster: int, limit: int) -> Sequence[PromiseBreach]:
     """The promises broken last, newest first."""
     query = select(breaches).where(breaches.c.cluster == cluster, breaches.c.kind == "broken")
     rows = connection.execute(query.order_by(breaches.c.batch.desc(), breaches.c.place.desc()).limit(limit))
-    return [Breach(r.job, r.time, r.event, r.cause, r.promised, r.planned) for r in rows]
+    return [PromiseBreach(r.job, r.time, r.event, r.cause, r.promised, r.planned) for r in rows]
 
 
 def count_broken_promises(

@@ -17,11 +17,11 @@ from schedd.store.checkpoint_writer import CheckpointWriter, FrozenState
 from schedd.store.errors import LeaseExpired, StoreError
 from schedd.store.leadership import Leadership
 from schedd.store.log_watermark import LogWatermark, LogWatermarkFile
-from schedd.store.records import Breach, EventBatch, LogPosition, Promise, RetentionLimits
+from schedd.store.records import EventBatch, LogPosition, Promise, PromiseBreach, RetentionLimits
 from schedd.store.store import Store
 from schedd.wire import Decision, Event
 
-__all__ = ["DurableJournal", "Journal", "MemoryJournal"]
+__all__ = ["BatchJournal", "DurableJournal", "MemoryJournal"]
 
 _DELIVERIES = 200_000
 _PENDING = 1_000
@@ -33,7 +33,7 @@ _REST = 4
 _NO_MORE = object()
 
 
-class Journal(Protocol):
+class BatchJournal(Protocol):
     """One cluster's."""
 
     def use_settings(self, settings: str) -> None:
@@ -60,7 +60,7 @@ class Journal(Protocol):
         batch: EventBatch,
         decisions: Sequence[Decision],
         promises: Sequence[Promise] = (),
-        breaches: Sequence[Breach] = (),
+        breaches: Sequence[PromiseBreach] = (),
         state: bytes = b"",
     ) -> tuple[Decision, ...]:
         """Keep what followed from ``batch``; returns the decisions as they may be heard of, with the term.
@@ -128,7 +128,7 @@ class MemoryJournal:
         batch: EventBatch,  # noqa: ARG002
         decisions: Sequence[Decision],
         promises: Sequence[Promise] = (),  # noqa: ARG002
-        breaches: Sequence[Breach] = (),  # noqa: ARG002
+        breaches: Sequence[PromiseBreach] = (),  # noqa: ARG002
         state: bytes = b"",  # noqa: ARG002
     ) -> tuple[Decision, ...]:
         """Nothing to do."""
@@ -241,7 +241,7 @@ class DurableJournal:
         batch: EventBatch,
         decisions: Sequence[Decision],
         promises: Sequence[Promise] = (),
-        breaches: Sequence[Breach] = (),
+        breaches: Sequence[PromiseBreach] = (),
         state: bytes = b"",
     ) -> tuple[Decision, ...]:
         """Durable when it returns. Raises StoreError; it is to be called again then before all else.

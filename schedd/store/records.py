@@ -8,8 +8,7 @@ from schedd.wire import Event
 
 __all__ = [
     "RESUME_FROM_CHECKPOINT",
-    "AuditEntry",
-    "Breach",
+    "AuditRecord",
     "EventBatch",
     "ExpectedStartRecord",
     "JobHistory",
@@ -19,6 +18,7 @@ __all__ = [
     "PeriodUsage",
     "PlanMetricsSample",
     "Promise",
+    "PromiseBreach",
     "PromisedJob",
     "PublishedStart",
     "RecoveryPoint",
@@ -100,7 +100,7 @@ class Promise:
 
 
 @dataclass(frozen=True, slots=True)
-class Breach:
+class PromiseBreach:
     """A promise that was not kept, and why; ``planned`` None: no start is known any more.
 
     ``kind`` `risk`: as planned from then on it could not be kept; `kept`: it could be again.
@@ -122,7 +122,7 @@ class PromisedJob:
     """
 
     promise: Promise
-    breaches: tuple[Breach, ...] = ()
+    breaches: tuple[PromiseBreach, ...] = ()
     owner: str = ""
     submitted: int = -1
     queue: str = ""
@@ -394,7 +394,7 @@ class ChargeTotal:
 
 
 @dataclass(frozen=True, slots=True)
-class AuditEntry:
+class AuditRecord:
     """What an admin, or whoever had the right, did."""
 
     time: int

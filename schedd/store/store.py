@@ -24,8 +24,7 @@ from schedd.store.history_writer import HistoryWriter
 from schedd.store.log_gaps import LogGaps
 from schedd.store.records import (
     RESUME_FROM_CHECKPOINT,
-    AuditEntry,
-    Breach,
+    AuditRecord,
     ChargeTotal,
     EventBatch,
     ExpectedStartRecord,
@@ -40,6 +39,7 @@ from schedd.store.records import (
     PeriodUsage,
     PlanMetricsSample,
     Promise,
+    PromiseBreach,
     PromisedJob,
     PublishedStart,
     RecoveryPoint,
@@ -165,7 +165,7 @@ class Store:
         decisions: Iterable[Decision],
         *,
         promises: Iterable[Promise] = (),
-        breaches: Iterable[Breach] = (),
+        breaches: Iterable[PromiseBreach] = (),
         pending: Iterable[EventBatch] = (),
         state: bytes = b"",
     ) -> None:
@@ -315,7 +315,7 @@ class Store:
         with self.database.read() as connection:
             return decision_records.published_starts(connection, cluster, limit)
 
-    def broken_promises(self, cluster: int, limit: int = 1_000) -> Sequence[Breach]:
+    def broken_promises(self, cluster: int, limit: int = 1_000) -> Sequence[PromiseBreach]:
         """The promises broken last, newest first."""
         with self.database.read() as connection:
             return decision_records.broken_promises(connection, cluster, limit)
@@ -508,13 +508,13 @@ class Store:
         with self.database.write() as connection:
             return tokens_and_audit.revoke_token(connection, token, now)
 
-    def audit(self, entry: AuditEntry) -> None:
+    def audit(self, entry: AuditRecord) -> None:
         """Keep what somebody did."""
         with self.database.write() as connection:
             cluster = connection.scalar(select(clusters.c.id).where(clusters.c.name == entry.cluster))
             tokens_and_audit.insert_audit_entry(connection, entry, cluster)
 
-    def audit_entries(self, since: int = 0, limit: int = 1_000) -> Sequence[AuditEntry]:
+    def audit_entries(self, since: int = 0, limit: int = 1_000) -> Sequence[AuditRecord]:
         """What was done at ``since`` or later, newest first."""
         with self.database.read() as connection:
             return tokens_and_audit.audit_entries(connection, since, limit)

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, insert, select, update
 
 from schedd.store.codec import replace_nul
-from schedd.store.records import AuditEntry, Role, Token
+from schedd.store.records import AuditRecord, Role, Token
 from schedd.store.tables import audit, clusters, tokens
 
 __all__ = ["add_token", "audit_entries", "find_token", "insert_audit_entry", "list_tokens", "revoke_token"]
@@ -76,7 +76,7 @@ def revoke_token(connection: Connection, token: int, now: int) -> bool:
     return done.rowcount > 0
 
 
-def insert_audit_entry(connection: Connection, entry: AuditEntry, cluster: int | None) -> None:
+def insert_audit_entry(connection: Connection, entry: AuditRecord, cluster: int | None) -> None:
     """Keep what somebody did."""
     connection.execute(
         insert(audit).values(
@@ -89,8 +89,8 @@ def insert_audit_entry(connection: Connection, entry: AuditEntry, cluster: int |
     )
 
 
-def audit_entries(connection: Connection, since: int, limit: int) -> Sequence[AuditEntry]:
+def audit_entries(connection: Connection, since: int, limit: int) -> Sequence[AuditRecord]:
     """What was done at ``since`` or later, newest first."""
     query = select(audit, clusters.c.name.label("of")).join_from(audit, clusters, isouter=True)
     rows = connection.execute(query.where(audit.c.time >= since).order_by(audit.c.id.desc()).limit(limit))
-    return [AuditEntry(row.time, row.who, row.act, row.detail, row.of) for row in rows]
+    return [AuditRecord(row.time, row.who, row.act, row.detail, row.of) for row in rows]

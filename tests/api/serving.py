@@ -9,7 +9,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from schedd.api.listening_sockets import listen_tcp
-from schedd.service.cluster.loop import PlanLoop
+from schedd.service.cluster.plan_loop import PlanLoop
 
 WAIT = 120
 
@@ -31,7 +31,7 @@ def serving(app: FastAPI, clusters: Iterable[PlanLoop], path: Path | None = None
             yield f"unix:{path}"
     finally:
         for loop in clusters:
-            loop.feed.bell.ring()
+            loop.feed.signal.notify()
         server.should_exit = True
         thread.join(WAIT)
         assert not thread.is_alive()

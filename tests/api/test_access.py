@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 
 from schedd.service.access.callers import Callers
 from schedd.service.access.roles import Bearer
-from schedd.service.cluster.loop import PlanLoop
+from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.read.job_visibility import JobVisibility
 from schedd.service.settings.file import AuthSettings, LimitSettings
 from tests.api.conftest import EVENTS, token, tokens
@@ -107,8 +107,8 @@ def test_other_peoples_jobs_are_a_number_in_what_is_said(busy_cluster: TestClien
         ("jobs 8[3].server, 9.a.b", "2 jobs of other users"),
         ("node n1, which is down", "node n1, which is down"),
     ):
-        assert ann.words(said, loop.published) == told
-        assert JobVisibility().words(said, loop.published) == said
+        assert ann.redact_text(said, loop.published) == told
+        assert JobVisibility().redact_text(said, loop.published) == said
 
 
 def test_a_proxy_asks_for_the_user_that_it_names_and_for_nobody_else(app: FastAPI, ask: As) -> None:

@@ -7,7 +7,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from schedd.service.access.callers import Callers
-from schedd.service.cluster.loop import PlanLoop
+from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.settings.auth import AuthSettings
 from schedd.wire import JobEnded, JobStarted, PolicyChanged, ShareFacts
 from tests.api.conftest import token, tokens

@@ -121,4 +121,4 @@ def test_without_the_library_it_says_what_to_install(
 def test_nothing_under_way_is_nothing_to_stop(mixed: TestClient, the_app: FastAPI) -> None:
     assert mixed.delete(PARETO).json() == {"stopped": False}
     clusters: Clusters = the_app.state.clusters
-    assert clusters.choices["main"].latest is None
+    assert clusters.alternatives["main"].latest is None

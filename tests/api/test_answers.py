@@ -6,7 +6,7 @@ import pytest
 from fastapi.testclient import TestClient
 from pydantic import TypeAdapter
 
-from schedd.service.cluster.loop import PlanLoop
+from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.read.job_columns import PLAIN
 from schedd.wire import Decision, Run
 from server_adapter.bridge.messages import decode_decisions

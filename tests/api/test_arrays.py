@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 
 from schedd.cli.main import main
 from schedd.engine import EngineSettings
-from schedd.service.cluster.durable import Durable
+from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.clusters import Clusters
 from schedd.service.settings.file import StoreSettings
 from tests.api.conftest import EVENTS, token
@@ -65,7 +65,7 @@ def test_no_array_and_that_of_somebody_else_are_not_known(client: TestClient) ->
 
 
 def test_jobs_that_ended_count_as_the_database_has_them(the_app: FastAPI, tmp_path: Path) -> None:
-    kept = Durable(StoreSettings(url=f"sqlite:///{tmp_path}/schedd.sqlite"))
+    kept = DaemonStore(StoreSettings(url=f"sqlite:///{tmp_path}/schedd.sqlite"))
     clusters = Clusters({"main": EngineSettings()}, StillClock(), durable=kept)
     clusters.start(warm=False)
     the_app.state.clusters = clusters
@@ -94,7 +94,7 @@ def test_jobs_that_ended_count_as_the_database_has_them(the_app: FastAPI, tmp_pa
     clusters.stop()
 
 
-def _note(kept: Durable) -> None:
+def _note(kept: DaemonStore) -> None:
     """What the daemon does every few minutes."""
     cluster = kept.store.find_cluster("main")
     assert cluster is not None

@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from schedd.engine import EngineSettings
-from schedd.service.cluster.durable import Durable
+from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.clusters import Clusters
 from schedd.service.settings.daemon import StoreSettings
 from tests.api.conftest import token
@@ -27,7 +27,7 @@ SCRIPT = {"user": "ann", "script": "#!/bin/sh\n", "resources": {"nodes": "1"}}
 
 @pytest.fixture
 def clusters(tmp_path: Path) -> Iterator[Clusters]:
-    durable = Durable(StoreSettings(url=f"sqlite:///{tmp_path}/schedd.sqlite"))
+    durable = DaemonStore(StoreSettings(url=f"sqlite:///{tmp_path}/schedd.sqlite"))
     found = Clusters({"main": EngineSettings(site=RULES)}, StillClock(), durable=durable)
     found.start(warm=False)
     while found["main"].standing_by:

@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from schedd.engine import EngineSettings
-from schedd.service.cluster.durable import Durable
+from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.clusters import Clusters
 from schedd.service.settings.file import StoreSettings
 from tests.api.conftest import token
@@ -23,12 +23,12 @@ LICENCE = {"licences": {"matlab": {"copies": 2}}}
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> Durable:
-    return Durable(StoreSettings(url=f"sqlite:///{tmp_path}/schedd.sqlite"))
+def kept(tmp_path: Path) -> DaemonStore:
+    return DaemonStore(StoreSettings(url=f"sqlite:///{tmp_path}/schedd.sqlite"))
 
 
 @pytest.fixture
-def durable(the_app: FastAPI, kept: Durable) -> Iterator[TestClient]:
+def durable(the_app: FastAPI, kept: DaemonStore) -> Iterator[TestClient]:
     settings = {"north": EngineSettings(site=LICENCE), "south": EngineSettings()}
     clusters = Clusters(settings, StillClock(), durable=kept)
     clusters.start(warm=False)
@@ -59,7 +59,7 @@ def ran(name: str, start: int, end: int | None, cpus: int) -> list[dict[str, Any
     return [began] if end is None else [began, over]
 
 
-def told(client: TestClient, kept: Durable, cluster: str, events: Sequence[dict[str, Any]]) -> None:
+def told(client: TestClient, kept: DaemonStore, cluster: str, events: Sequence[dict[str, Any]]) -> None:
     """The cluster hears of these, and they are noted in the database."""
     for number, event in enumerate(events):
         named = {**event, "id": f"{cluster}:{number}"}
@@ -79,7 +79,7 @@ def report(client: TestClient, **query: str | int) -> dict[str, Any]:
 
 
 @pytest.fixture
-def busy(durable: TestClient, kept: Durable) -> TestClient:
+def busy(durable: TestClient, kept: DaemonStore) -> TestClient:
     """In the north, of four cpus, two jobs one after the other, and one that waits; one in the south."""
     queues = [{"type": "queue_changed", "time": BEGIN, "queue": {"name": name}} for name in ("batch", "long")]
     due = str(BEGIN + 2 * HOUR)
@@ -156,14 +156,16 @@ def test_waits_are_told_by_queue(busy: TestClient) -> None:
     assert 'schedd_longest_wait_seconds{cluster="north",queue="batch"} 0.0' in metrics
 
 
-def test_nodes_that_were_down_are_not_there(durable: TestClient, kept: Durable) -> None:
+def test_nodes_that_were_down_are_not_there(durable: TestClient, kept: DaemonStore) -> None:
     told(durable, kept, "south", [node(BEGIN, 8), node(BEGIN + 2 * HOUR, 8, "down")])
     _, south = report(durable, since=BEGIN, until=T)["clusters"]
     assert (south["cpus"], south["processors"], south["work"]) == (4.0, None, 0.0)
     assert (south["share"], south["optimal"]) == (None, 1.0)
 
 
-def test_a_cluster_that_is_known_for_a_moment_has_all_its_cpus(durable: TestClient, kept: Durable) -> None:
+def test_a_cluster_that_is_known_for_a_moment_has_all_its_cpus(
+    durable: TestClient, kept: DaemonStore
+) -> None:
     """In the mean over a day it would have had none yet."""
     told(durable, kept, "south", [node(T - 60, 8)])
     south = report(durable, since=T - 86_400, until=T, cluster="south")["clusters"][0]
@@ -198,7 +200,7 @@ def test_a_cluster_that_is_not_there_has_no_report(durable: TestClient) -> None:
 
 
 def test_too_many_jobs_are_refused(busy: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("schedd.service.read.report.MOST_RUNS", 2)
+    monkeypatch.setattr("schedd.service.read.cluster_report.MOST_RUNS", 2)
     refused = problem(busy.get("/v1/report", params={"since": BEGIN}), "invalid")
     assert refused["hint"] == "ask for a shorter period, or for one cluster"
     assert report(busy, since=BEGIN, cluster="south")["clusters"][0]["ended"] == 1

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from schedd.api.connection_slots import ConnectionSlots
 from schedd.service.settings.file import LimitSettings
 
-LIMITS = LimitSettings(connections=40, connections_one=10)
+LIMITS = LimitSettings(connections=40, connections_per_address=10)
 
 
 @dataclass(eq=False)
@@ -73,7 +73,7 @@ def test_the_last_descriptors_are_kept_for_those_who_are_known_and_for_files() -
 def test_there_are_never_more_than_allowed_and_all_are_given_back(
     steps: list[tuple[str, int, int]],
 ) -> None:
-    limits = LimitSettings(connections=8, connections_one=3)
+    limits = LimitSettings(connections=8, connections_per_address=3)
     slots = ConnectionSlots()
     held: list[Held] = []
     for owner, idleness, act in steps:

@@ -11,11 +11,18 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from schedd.service.access.callers import Callers
-from schedd.service.access.costs import BURST_S, Budgets, RequestCost, charge, charged, of_request
+from schedd.service.access.request_costs import (
+    BURST_S,
+    CpuTimeBudgets,
+    RequestCost,
+    add_cpu_time,
+    charge_cpu_time,
+    collect_cost,
+)
 from schedd.service.access.roles import Bearer
 from schedd.service.access.tokens import Tokens
-from schedd.service.cluster.loop import PlanLoop
-from schedd.service.read.pacing import breathe, pacing
+from schedd.service.cluster.plan_loop import PlanLoop
+from schedd.service.read.pacing import pacing, yield_to_planner
 from schedd.service.settings.file import LimitSettings
 from tests.api.test_answers import MAIN
 from tests.service.build import job, node, planner
@@ -23,15 +30,15 @@ from tests.service.test_loop import WAIT, busy
 
 
 def test_a_budget_is_refilled_at_its_rate_and_holds_ten_seconds_of_it() -> None:
-    budgets = Budgets()
-    assert budgets.wait("ann", 0.1, 0) == 0
+    budgets = CpuTimeBudgets()
+    assert budgets.wait_s("ann", 0.1, 0) == 0
     budgets.spend("ann", 1.5, 0.1, 0)  # it held 1
-    assert budgets.wait("ann", 0.1, 0) == pytest.approx(5)
-    assert budgets.wait("ann", 0.1, 4) == pytest.approx(1)
-    assert budgets.wait("bob", 0.1, 4) == 0
-    assert budgets.wait("ann", 0.1, 5.1) == 0
+    assert budgets.wait_s("ann", 0.1, 0) == pytest.approx(5)
+    assert budgets.wait_s("ann", 0.1, 4) == pytest.approx(1)
+    assert budgets.wait_s("bob", 0.1, 4) == 0
+    assert budgets.wait_s("ann", 0.1, 5.1) == 0
     budgets.spend("ann", 2 * BURST_S, 0.1, 1_000)
-    assert budgets.wait("ann", 0.1, 1_000) == pytest.approx(190)
+    assert budgets.wait_s("ann", 0.1, 1_000) == pytest.approx(190)
 
 
 def test_work_is_charged_to_the_request_that_caused_it() -> None:
@@ -39,10 +46,10 @@ def test_work_is_charged_to_the_request_that_caused_it() -> None:
         return sum(range(200_000))
 
     cost = RequestCost()
-    with of_request(cost):
-        charged(work)()
-        charge(0.5)
-    charge(1.0)  # of no request
+    with collect_cost(cost):
+        charge_cpu_time(work)()
+        add_cpu_time(0.5)
+    add_cpu_time(1.0)  # of no request
     assert 0.5 < cost.seconds < 1.5
 
 
@@ -63,7 +70,7 @@ def test_a_user_over_the_budget_is_refused_for_a_while_and_others_are_not(
         assert callers._budgets._buckets["user ann"][0] < before  # whichever way it was answered
     cost = RequestCost()
     cost.key, cost.seconds = "user ann", 0.2
-    callers.spend(cost)
+    callers.charge_cost(cost)
     refused = ask(users["ann"])
     assert refused.status_code == 429
     assert 1 <= int(refused.headers["Retry-After"]) <= 20
@@ -103,14 +110,14 @@ def test_work_for_readers_waits_while_the_planner_is_at_work() -> None:
         return looks[-1]
 
     with pacing(at_work):
-        breathe()  # nothing was done yet
+        yield_to_planner()  # nothing was done yet
         assert looks == []
         while not looks:
             sum(range(10_000))
-            breathe()
+            yield_to_planner()
     assert looks == [True] * 5 + [False]
     sum(range(500_000))
-    breathe()  # outside of it: nothing
+    yield_to_planner()  # outside of it: nothing
     assert len(looks) == 6
 
 

@@ -14,7 +14,7 @@ from schedd.engine import EngineSettings
 from schedd.service.access.callers import Callers
 from schedd.service.access.tokens import Tokens
 from schedd.service.cluster.errors import PlannerStopped
-from schedd.service.cluster.loop import PlanLoop
+from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 from tests.service.build import StillClock, node
 from tests.service.test_loop import WAIT, busy
@@ -34,7 +34,7 @@ def test_a_planner_that_hangs_is_not_called_alive(clusters: Clusters, loop: Plan
 
 
 def test_a_planner_that_stopped_is_not_alive_either(clusters: Clusters, loop: PlanLoop) -> None:
-    loop._planner.batch = None  # type: ignore[method-assign, assignment]
+    loop._planner.handle_batch = None  # type: ignore[method-assign, assignment]
     with pytest.raises(PlannerStopped):
         loop.submit([node("n1")]).result(WAIT)
     assert loop.failure

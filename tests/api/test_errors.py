@@ -13,9 +13,9 @@ from schedd.api.app import create_app
 from schedd.api.problems import PROBLEM_KINDS
 from schedd.engine import EngineSettings
 from schedd.service.access.tokens import Bearer
-from schedd.service.cluster.loop import PlanLoop
+from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
-from schedd.service.questions import asking
+from schedd.service.questions import open_questions
 from schedd.wire import Event
 from tests.api.conftest import EVENTS, MAX_BODY, token, tokens
 from tests.service.build import StillClock, T
@@ -249,7 +249,7 @@ def test_a_pause_that_cannot_take_effect_at_once_fails_and_never_does(
     with busy(loop):
         said = problem(client.post(f"{MAIN}/pause", json={"reason": "x"}), "not-ready")
         assert said["detail"].startswith("starting jobs was not paused: the planner is busy")
-    loop.at_rest(lambda _: None).result(WAIT)
+    loop.call_between_batches(lambda _: None).result(WAIT)
     assert client.get(MAIN).json()["paused"] == ""
     loop._retries.trouble = "schedd.sqlite: database or disk is full"
     for act, done in (("pause", "paused"), ("resume", "resumed")):
@@ -315,7 +315,7 @@ def test_another_scheduler_is_told_by_the_readiness_check_and_a_pause_is_not(cli
 def test_a_silent_adapter_is_told_by_every_answer_and_by_the_readiness_check(
     client: TestClient, loop: PlanLoop
 ) -> None:
-    loop.hearing.last -= 61
+    loop.adapter_contact.last -= 61
     words = "no contact with an adapter since the daemon started"
     assert problem(client.get("/readyz"), "not-ready")["detail"] == f"main: {words}"
     assert client.get("/leadz").status_code == 200  # an adapter must be able to reach it
@@ -332,8 +332,8 @@ def test_open_alerts_are_listed_for_those_who_see_all_and_for_users_as_far_as_th
 ) -> None:
     stranger = {"type": "job_started", "time": T, "shares": [{"node": "n1", "cpus": 1}]}
     client.post(f"{MAIN}/events", json={"events": [{**stranger, "id": "x:1", "job_id": "9.server"}]})
-    loop.hearing.last -= 61
-    loop.alarms.look()
+    loop.adapter_contact.last -= 61
+    loop.alerts.update()
     found = client.get(f"{MAIN}/alerts").json()["alerts"]
     assert [one["kind"] for one in found] == ["adapter", "unknown_job"]
     assert found[1]["text"] == "job 9.server started, but no event had announced it"
@@ -341,7 +341,7 @@ def test_open_alerts_are_listed_for_those_who_see_all_and_for_users_as_far_as_th
     shown = client.get(f"{MAIN}/alerts", headers=bearer("user")).json()["alerts"]
     assert [one["kind"] for one in shown] == ["adapter"]
     client.get(f"{MAIN}/decisions")
-    loop.alarms.look()
+    loop.alerts.update()
     assert client.get(MAIN).json()["alerts"] == 1
 
 
@@ -362,7 +362,7 @@ def test_before_it_is_ready_and_after_its_end_it_says_so() -> None:
 
 
 def test_a_planner_that_stopped_is_told_by_the_readiness_check(client: TestClient, loop: PlanLoop) -> None:
-    loop._planner.batch = None  # type: ignore[method-assign, assignment]
+    loop._planner.handle_batch = None  # type: ignore[method-assign, assignment]
     problem(client.post(f"{MAIN}/events", json={"events": EVENTS}), "not-ready")
     assert "main: the planner stopped" in problem(client.get("/readyz"), "not-ready")["detail"]
     for headers in ({"Authorization": ""}, {"Authorization": "Bearer wrong"}):  # strangers
@@ -379,7 +379,7 @@ def test_a_defect_is_a_problem_too(client: TestClient, monkeypatch: pytest.Monke
     def broken(*_: object) -> None:
         raise RuntimeError("secret")
 
-    monkeypatch.setattr("schedd.api.plan.window", broken)
+    monkeypatch.setattr("schedd.api.plan.bars_in_window", broken)
     found = problem(client.get(f"{MAIN}/plan"), "defect")
     assert "secret" not in json.dumps(found)
     assert client.get(MAIN).json()["now"] == T
@@ -388,7 +388,7 @@ def test_a_defect_is_a_problem_too(client: TestClient, monkeypatch: pytest.Monke
 def test_a_question_that_takes_too_much_work_is_answered_with_what_to_do(
     busy_cluster: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asking, "QUESTION_WORK", 1)
+    monkeypatch.setattr(open_questions, "QUESTION_WORK", 1)
     question = {"resources": {"nodes": "2:ppn=4+1:ppn=1", "walltime": "60"}}
     answer = busy_cluster.post(f"{MAIN}/what-if", json=question)
     assert "more segments of the plan" in problem(answer, "too-hard")["detail"]

@@ -92,7 +92,7 @@ def test_how_scarce_licences_are_is_told_where_priorities_look_at_it(
 
 
 def test_a_silent_adapter_is_counted(client: TestClient, clusters: Clusters) -> None:
-    clusters["main"].hearing.last -= 61
+    clusters["main"].adapter_contact.last -= 61
     found = scrape(client)
     assert value(found, "schedd_adapter_age_seconds") > 60
     assert (value(found, "schedd_stale"), value(found, "schedd_halted")) == (1, 1)

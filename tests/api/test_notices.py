@@ -9,8 +9,8 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from schedd.service.access.roles import Bearer
-from schedd.service.cluster.loop import PlanLoop
-from schedd.service.outward.notices import Notifier
+from schedd.service.cluster.plan_loop import PlanLoop
+from schedd.service.notifications.notices import Notifier
 from schedd.service.settings.file import NotifySettings
 from schedd.store import Store
 from tests.api.conftest import token

@@ -123,7 +123,7 @@ def test_a_search_tells_what_the_plan_was_worth_before_and_after(priced: TestCli
 
 def test_objectives_are_kept_with_the_past_of_the_plan(priced: TestClient, the_app: FastAPI) -> None:
     clusters: Clusters = the_app.state.clusters
-    clusters._samplers[0].turn()
+    clusters._metrics_samplers[0].sample()
     found = get(priced, "/plan/evaluation/history")
     (one,) = found["evaluations"]
     assert one["values"]["cost"] == pytest.approx(10)
@@ -211,7 +211,7 @@ def test_the_plan_is_told_with_predicted_run_times_where_there_are_any(priced: T
     assert found["expected_as_of"] is None
     assert {one["expected"] for one in found["objectives"]} == {None}
     assert isinstance(priced.app, FastAPI)
-    priced.app.state.clusters.foretellers["main"].turn()
+    priced.app.state.clusters.expected_start_workers["main"].run_once()
     found = get(priced, "/plan/objectives")
     assert found["expected_as_of"] == T
     # Nothing was learned yet: jobs are taken to need their walltimes.
@@ -227,7 +227,7 @@ def test_a_client_that_has_the_objectives_hears_when_the_expected_plan_is_newer(
     first = ask()
     assert ask(first.headers["etag"]).status_code == 304
     assert isinstance(priced.app, FastAPI)
-    priced.app.state.clusters.foretellers["main"].turn()
+    priced.app.state.clusters.expected_start_workers["main"].run_once()
     newer = ask(first.headers["etag"])
     assert (newer.status_code, newer.json()["expected_as_of"]) == (200, T)
     live = [[one["value"] for one in answer.json()["objectives"]] for answer in (first, newer)]

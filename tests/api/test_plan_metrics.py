@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from schedd.engine import EngineSettings
-from schedd.service.cluster.durable import Durable
+from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.clusters import Clusters
 from schedd.service.settings.file import StoreSettings
 from schedd.store.records import PlanMetricsSample
@@ -65,7 +65,7 @@ def test_the_past_of_the_plan_is_told_a_page_at_a_time(busy_cluster: TestClient,
     path = "/plan/evaluation/history"
     assert get(busy_cluster, path)["evaluations"] == []
     for before in (90_000, 120, 90, 60):
-        clusters.tracks["main"].note_evaluation(PlanMetricsSample(T - before, 3, 5, {"wait": 7.0}))
+        clusters.metrics_logs["main"].record_metrics(PlanMetricsSample(T - before, 3, 5, {"wait": 7.0}))
     found = get(busy_cluster, path)
     assert [one["time"] for one in found["evaluations"]] == [T - 120, T - 90, T - 60]
     assert found["evaluations"][0] == {"time": T - 120, "generation": 3, "jobs": 5, "values": {"wait": 7.0}}
@@ -85,7 +85,7 @@ def test_without_a_database_nothing_is_kept(busy_cluster: TestClient) -> None:
 
 @pytest.fixture
 def durable(the_app: FastAPI, tmp_path: Path) -> Iterator[TestClient]:
-    kept = Durable(StoreSettings(url=f"sqlite:///{tmp_path}/schedd.sqlite"))
+    kept = DaemonStore(StoreSettings(url=f"sqlite:///{tmp_path}/schedd.sqlite"))
     clusters = Clusters({"main": EngineSettings(predict=True)}, StillClock(), durable=kept)
     clusters.start(warm=False)
     the_app.state.clusters = clusters
@@ -167,13 +167,13 @@ def test_a_period_without_a_second_in_it_is_refused(busy_cluster: TestClient) ->
 def test_searches_and_the_past_of_the_plan_outlive_the_daemon(durable: TestClient, the_app: FastAPI) -> None:
     assert durable.post(f"{MAIN}/events", json={"events": EVENTS}).status_code == 200
     before: Clusters = the_app.state.clusters
-    before._samplers[0].turn()
+    before._metrics_samplers[0].sample()
     run = durable.post(f"{MAIN}/searches").json()["search"]
     made = get(durable, "/plan/evaluation/history")["evaluations"]
     assert made[0]["jobs"] == 3
     before.stop()
     assert before.durable is not None
-    again = Clusters({"main": EngineSettings()}, StillClock(), durable=Durable(before.durable.settings))
+    again = Clusters({"main": EngineSettings()}, StillClock(), durable=DaemonStore(before.durable.settings))
     the_app.state.clusters = again
     assert durable.get(f"{MAIN}/searches").status_code == 503  # it has not opened the database yet
     again.start(warm=False)

@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from schedd.cli.main import main
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.show.view import publish
-from schedd.service.cluster.durable import Durable
+from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.clusters import Clusters
 from schedd.service.read.run_times import PastError, past_error
 from schedd.service.settings.file import StoreSettings
@@ -42,7 +42,7 @@ def events() -> list[dict[str, Any]]:
 
 @pytest.fixture(params=[False, True], ids=["without a database", "with one"])
 def site(the_app: FastAPI, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[TestClient]:
-    kept = Durable(StoreSettings(url=f"sqlite:///{tmp_path}/schedd.sqlite")) if request.param else None
+    kept = DaemonStore(StoreSettings(url=f"sqlite:///{tmp_path}/schedd.sqlite")) if request.param else None
     clusters = Clusters({"main": EngineSettings(predict=True, site=SITE)}, StillClock(), durable=kept)
     clusters.start(warm=False)
     the_app.state.clusters = clusters
@@ -52,7 +52,7 @@ def site(the_app: FastAPI, tmp_path: Path, request: pytest.FixtureRequest) -> It
             assert time.monotonic() < end
             time.sleep(0.02)
         assert client.post(f"{MAIN}/events", json={"events": events()}).status_code == 200
-        clusters.foretellers["main"].turn()
+        clusters.expected_start_workers["main"].run_once()
         yield client
     clusters.stop()
 
@@ -153,7 +153,7 @@ def test_checkjob_shows_it(
         monkeypatch.setenv("SCHEDD_URL", url)
         client = TestClient(the_app, headers={"Authorization": f"Bearer {token('admin')}"})
         assert client.post(f"{MAIN}/events", json={"events": events()}).status_code == 200
-        clusters.foretellers["main"].turn()
+        clusters.expected_start_workers["main"].run_once()
         assert run(["checkjob", "4"]) == 0
         shown = capsys.readouterr().out
         assert run(["checkjob", "1"]) == 0

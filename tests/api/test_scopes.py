@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 
 from schedd.api.access import credential_check
 from schedd.service.access.callers import Callers
-from schedd.service.access.roles import Bearer, Grant, Role, granted
+from schedd.service.access.roles import Bearer, Role, RoleGrant, bearer_with_grants
 from schedd.service.access.tokens import Tokens
 from schedd.service.clusters import Clusters
 from schedd.service.settings.file import AuthSettings, GrantSettings, LimitSettings
@@ -195,15 +195,18 @@ def test_a_stream_ends_when_the_scope_does(app: FastAPI, scoped: TestClient) -> 
 
 
 def test_roles_are_joined_by_the_highest() -> None:
-    assert granted("ann", ()) is None
-    here = granted("ann", [Grant("reader", ("a",)), Grant("admin", ("a", "b"))])
+    assert bearer_with_grants("ann", ()) is None
+    here = bearer_with_grants("ann", [RoleGrant("reader", ("a",)), RoleGrant("admin", ("a", "b"))])
     assert here is not None
-    assert [here.at(name) and here.at(name).role for name in ("a", "b", "c")] == ["admin", "admin", None]  # type: ignore[union-attr]
+    found = [here.on_cluster(name) for name in ("a", "b", "c")]
+    assert [one and one.role for one in found] == ["admin", "admin", None]
     assert not here.may_everywhere("ask")
-    both = granted("ann", [Grant("operator"), Grant("reader", ("a",)), Grant("admin", ("b",))])
+    both = bearer_with_grants(
+        "ann", [RoleGrant("operator"), RoleGrant("reader", ("a",)), RoleGrant("admin", ("b",))]
+    )
     assert both is not None
-    assert [both.at(name).role for name in ("a", "b", "c")] == ["operator", "admin", "operator"]  # type: ignore[union-attr]
-    inside = both.within(frozenset({"b", "c"}))
-    assert inside.at("a") is None
-    assert inside.at("b") is not None
-    assert inside.at("b").role == "admin"  # type: ignore[union-attr]
+    assert [both.on_cluster(name).role for name in ("a", "b", "c")] == ["operator", "admin", "operator"]  # type: ignore[union-attr]
+    inside = both.restricted_to(frozenset({"b", "c"}))
+    assert inside.on_cluster("a") is None
+    assert inside.on_cluster("b") is not None
+    assert inside.on_cluster("b").role == "admin"  # type: ignore[union-attr]

@@ -11,7 +11,7 @@ import pytest
 from fastapi import FastAPI
 
 from schedd.service.access.tokens import Tokens
-from schedd.service.cluster.loop import PlanLoop
+from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.settings.file import LimitSettings
 from schedd.wire import JobDeleted, JobHeld
@@ -136,7 +136,7 @@ def test_a_stream_ends_with_its_token(url: str, app: FastAPI, loop: PlanLoop) ->
 def test_a_stream_ends_with_its_token_though_nothing_changes(
     url: str, app: FastAPI, loop: PlanLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("schedd.service.cluster.bell._LATE_S", 0.1)
+    monkeypatch.setattr("schedd.service.cluster.thread_signal._LATE_S", 0.1)
     loop.submit([node("n1")]).result(WAIT)
     with follow(url) as events:
         events.next()
@@ -172,13 +172,13 @@ def test_an_alert_is_told_when_it_opens_and_when_it_closes(url: str, loop: PlanL
     with follow(url) as followed:
         kind, news = followed.next()
         assert (kind, news["alerts"], news["halted"]) == ("reset", [], "")
-        loop.hearing.last -= 61
-        loop.alarms.look()
+        loop.adapter_contact.last -= 61
+        loop.alerts.update()
         kind, news = followed.next()
         assert (kind, [one["kind"] for one in news["alerts"]]) == ("changes", ["adapter"])
         assert news["stale"] == news["halted"] == "no contact with an adapter since the daemon started"
-        loop.hear()
-        loop.alarms.look()
+        loop.record_adapter_request()
+        loop.alerts.update()
         kind, news = followed.next()
         while news["alerts"]:  # the silence ended first
             kind, news = followed.next()

@@ -6,7 +6,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from schedd.service.cluster.loop import PlanLoop
+from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.wire import TransferDecision
 from tests.api.conftest import token
 from tests.api.test_errors import MAIN, problem
@@ -27,7 +27,9 @@ def fed(app: FastAPI) -> TestClient:
 
 def outcome(client: TestClient, loop: PlanLoop, done: bool = True, job: str = "9.server") -> None:
     """An adapter that carries out the last decision."""
-    decision = [one for one in loop.decisions.after("").decisions if isinstance(one, TransferDecision)][-1]
+    decision = [one for one in loop.decisions.page_after("").decisions if isinstance(one, TransferDecision)][
+        -1
+    ]
     event = {
         "type": "transfer_step_done",
         "id": f"a:{decision.id}",
@@ -51,14 +53,14 @@ def test_a_job_is_handed_over_held_let_run_and_seen_in_the_plan(
     assert first.status_code == 200
     assert first.json()["transfer"]["phase"] == "submitting"
     assert fed.put(f"{HERE}/f.1.1", json=JOB).json()["transfer"]["phase"] == "submitting"
-    sent = [one for one in loop.decisions.after("").decisions if isinstance(one, TransferDecision)]
+    sent = [one for one in loop.decisions.page_after("").decisions if isinstance(one, TransferDecision)]
     assert len(sent) == 1
     assert sent[0].submission is not None
     assert sent[0].submission.script == "sleep 1\n"
     early = problem(fed.post(f"{HERE}/f.1.1/release"), "not-now")
     assert "submitting" in early["detail"]
     outcome(busy_cluster, loop)
-    assert not [one for one in loop.decisions.after("").decisions if isinstance(one, TransferDecision)]
+    assert not [one for one in loop.decisions.page_after("").decisions if isinstance(one, TransferDecision)]
     assert fed.get(f"{HERE}/f.1.1").json()["transfer"]["phase"] == "held"
     job = {
         "id": "9.server",
@@ -92,7 +94,7 @@ def test_a_refusal_is_told_with_its_reason(fed: TestClient, client: TestClient, 
 def test_a_handover_taken_back_before_it_came_stays_away(fed: TestClient, loop: PlanLoop) -> None:
     assert fed.delete(f"{HERE}/f.3.1").json()["transfer"]["phase"] == "withdrawn"
     assert fed.put(f"{HERE}/f.3.1", json=JOB).json()["transfer"]["phase"] == "withdrawn"
-    assert not [one for one in loop.decisions.after("").decisions if isinstance(one, TransferDecision)]
+    assert not [one for one in loop.decisions.page_after("").decisions if isinstance(one, TransferDecision)]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from schedd.cli.main import main
-from schedd.service.settings.file import load
+from schedd.service.settings.file import read_settings_file
 from schedd.service.settings.reference import SECTIONS
 from schedd.store.database import Database
 
@@ -164,7 +164,7 @@ def test_what_is_shown_can_be_read_again_and_says_where_it_comes_from(
     assert shown["auth"]["tokens"][0]["name"] == "portal"
     again = tmp_path / "again.toml"
     again.write_text(out.replace('"***"', f'"{"ab" * 32}"').replace(":***@", ":secret@"))
-    assert load(again).model_dump() == load(path).model_dump()
+    assert read_settings_file(again).model_dump() == read_settings_file(path).model_dump()
 
 
 def test_no_password_is_shown_wherever_in_the_url_it_stands(

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from schedd.cli.config import app
 from schedd.cli.main import main
-from schedd.service.settings.file import load
+from schedd.service.settings.file import read_settings_file
 from server_adapter.settings import load_settings, read_token
 
 QUIET = ["--yes", "--server", ""]
@@ -42,7 +42,7 @@ def test_options_alone_make_files_that_both_programs_take(
 ) -> None:
     more = ["--slack", "2h", "--memory-per-core", "2gb", "--admins", "ann, bob", "--default-walltime", "12h"]
     assert init(tmp_path, *QUIET, *more, "--cluster", "east", "--mode", "adviser") == 0
-    settings = load(tmp_path / "schedd.toml")
+    settings = read_settings_file(tmp_path / "schedd.toml")
     cluster = settings.clusters["east"]
     assert (cluster.slack, cluster.mem_per_core, cluster.default_walltime) == ("2h", 2 << 20, 43_200)
     assert settings.auth.admins == ("ann", "bob")
@@ -77,7 +77,7 @@ def test_each_decision_is_asked_with_what_hangs_on_it(tmp_path: Path) -> None:
     ):
         assert words in done.output
     assert "May users see each other's jobs?" not in done.output
-    settings = load(tmp_path / "schedd.toml")
+    settings = read_settings_file(tmp_path / "schedd.toml")
     assert settings.auth.others == "none"
     assert settings.clusters["main"].node_rule == "pack"
     assert settings.clusters["main"].default_walltime == 28_800
@@ -93,7 +93,7 @@ def test_the_server_says_what_memory_there_is_and_what_to_look_at(
     server: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert init(tmp_path, "--yes", "--server", server, "--auth", "none") == 0
-    assert load(tmp_path / "schedd.toml").clusters["main"].mem_per_core == 4 << 20
+    assert read_settings_file(tmp_path / "schedd.toml").clusters["main"].mem_per_core == 4 << 20
     said = capsys.readouterr().out
     assert "4 nodes" in said
     assert "scheduling is True" in said
@@ -112,7 +112,7 @@ def test_what_an_import_wrote_is_taken_in(tmp_path: Path, capsys: pytest.Capture
     (tmp_path / "maui.cfg").write_text("QUEUETIMEWEIGHT 2\nUSERCFG[ann] MAXJOB=4\nJOBMAXOVERRUN 0:10:00\n")
     assert main(["import", str(tmp_path / "maui.cfg"), "-o", str(tmp_path / "site.toml")]) == 0
     assert init(tmp_path, *QUIET, "--policy", str(tmp_path / "site.toml"), "--cluster", "east") == 0
-    cluster = load(tmp_path / "schedd.toml").clusters["east"]
+    cluster = read_settings_file(tmp_path / "schedd.toml").clusters["east"]
     assert (cluster.node_rule, cluster.end_allowance) == ("pack", 600)
     assert cluster.site.priority.waiting == 120
     assert [limit.amount for limit in cluster.site.limits] == [4]

@@ -18,7 +18,7 @@ from schedd import __version__
 from schedd.api.app import create_app
 from schedd.cli.main import main
 from schedd.engine import EngineSettings
-from schedd.service.cluster.loop import PlanLoop
+from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.warmup import warm_up
 from schedd.store import Store
@@ -70,7 +70,7 @@ def loop(app: FastAPI, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Itera
         found = clusters["main"]
         server = ServerFacts(version="6.1.3", defaults={"walltime": "01:00:00"})
         found.submit([ServerChanged(id=event_id(), time=T, server=server), node("n1")]).result(WAIT)
-        found.hear()
+        found.record_adapter_request()
         yield found
     clusters.stop()
 
@@ -170,14 +170,14 @@ def test_the_servers_limits_and_who_sees_what_are_told(doctor: Doctor, loop: Pla
 
 
 def test_a_silent_adapter_is_bad_until_it_is_heard_of(doctor: Doctor, loop: PlanLoop) -> None:
-    loop.hearing.last -= 61
-    loop.hearing.at -= 61
+    loop.adapter_contact.last -= 61
+    loop.adapter_contact.at -= 61
     code, found = doctor()
     assert code == 2
     state, words, do = found["adapter"][0]
     assert (state, "systemctl status pbs-adapter" in do) == ("bad", True)
     assert "main: no contact with the adapter since " in words
-    loop.hear()
+    loop.record_adapter_request()
     assert doctor()[1]["adapter"][0][0] == "good"
 
 

@@ -5,7 +5,7 @@ from typing import Any, cast
 import pytest
 
 from schedd.cli.user.job_text import describe_link
-from schedd.client.answers import Link
+from schedd.client.answers import ChainLink
 
 
 @pytest.mark.parametrize(
@@ -18,4 +18,4 @@ from schedd.client.answers import Link
 )
 def test_one_job_holds_and_several_hold(jobs: list[str], said: str) -> None:
     link: Any = {"kind": "running", "nodes": ["n1"], "jobs": [{"id": job} for job in jobs], "count": 1}
-    assert describe_link(cast("Link", link)) == said
+    assert describe_link(cast("ChainLink", link)) == said

@@ -36,7 +36,7 @@ def test_a_token_is_shown_once_counts_and_is_revoked_by_its_name(
     assert re.match(r"token 1 of portal, role reader: counts within 2 seconds, until \d{4}-", made.err)
     kept = store(config)
     tokens = Tokens(())
-    tokens.keep(kept.tokens())
+    tokens.set_stored(kept.tokens())
     found = tokens.bearer(token)
     assert found is not None
     assert (found.name, found.role) == ("portal", "reader")
@@ -52,7 +52,7 @@ def test_a_token_is_shown_once_counts_and_is_revoked_by_its_name(
     assert token not in listed
     assert main(["token", "revoke", "portal"]) == 0
     assert capsys.readouterr().out == "revoked token 1 of portal, role reader\n"
-    tokens.keep(kept.tokens())
+    tokens.set_stored(kept.tokens())
     assert tokens.bearer(token) is None
     assert main(["token", "revoke", "1"]) == 1
     assert "no token '1' that counts" in capsys.readouterr().err
@@ -87,10 +87,10 @@ def test_a_token_for_one_cluster_says_so_and_counts_there_alone(
     assert made.err.startswith("token 1 of theo, role operator on a, b: counts within")
     kept = store(config)
     tokens = Tokens(())
-    tokens.keep(kept.tokens())
+    tokens.set_stored(kept.tokens())
     found = tokens.bearer(made.out.strip())
     assert found is not None
-    assert [found.at(cluster) is not None for cluster in "abc"] == [True, True, False]
+    assert [found.on_cluster(cluster) is not None for cluster in "abc"] == [True, True, False]
     assert main(["token", "list"]) == 0
     assert re.search(r"^1 +theo +operator +a,b +\d{4}", capsys.readouterr().out, re.MULTILINE)
     assert main(["token", "list", "--json"]) == 0

@@ -80,7 +80,7 @@ def test_questions_are_answered(client: Client) -> None:
 
 def test_the_past_of_the_plan_is_read_page_by_page(client: Client, clusters: Clusters) -> None:
     for time in range(T, T + 1_600):
-        clusters.tracks["main"].note_evaluation(PlanMetricsSample(time, 1, 0, {}))
+        clusters.metrics_logs["main"].record_metrics(PlanMetricsSample(time, 1, 0, {}))
     found = [one["time"] for one in client.evaluations(since=0)]
     assert found == list(range(T + 160, T + 1_600))  # memory keeps 1,440
     assert [one["time"] for one in client.evaluations(since=T, until=T + 200)] == list(

@@ -21,7 +21,7 @@ from schedd.engine import EngineSettings
 from schedd.service.access.callers import Callers
 from schedd.service.access.roles import Bearer, Role
 from schedd.service.access.tokens import Tokens
-from schedd.service.cluster.loop import PlanLoop
+from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.settings.file import AuthSettings
 from schedd.service.warmup import warm_up

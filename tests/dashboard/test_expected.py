@@ -20,7 +20,7 @@ SECONDS = (4_000, 9_000), (2_000, 5_000)
 @pytest.fixture
 def told(site: Site) -> list[str]:
     """The two planned jobs that have expected starts, by planned start; the later one is expected sooner."""
-    site.app.state.clusters.foretellers["main"].stop()
+    site.app.state.clusters.expected_start_workers["main"].stop()
     planned = [one["id"] for one in site.ask("/jobs?state=planned")["jobs"]]
     jobs = [planned[0], planned[-1]]
     facts = [

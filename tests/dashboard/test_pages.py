@@ -11,7 +11,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 from schedd.dashboard.filters import format_duration
-from schedd.service.background.sampling import Sampler
+from schedd.service.background.plan_metrics_sampler import PlanMetricsSampler
 from schedd.wire import JobDeleted, PlanningHeld, QueueChanged, QueueFacts, Reserve
 from tests.dashboard.conftest import Look, Site
 from tests.service.build import T, event_id, job, node
@@ -248,14 +248,14 @@ def test_quality_counts_what_the_api_lists(look: Open, site: Site) -> None:
 
 def test_quality_draws_the_criteria_over_time(look: Open, site: Site) -> None:
     clusters = site.app.state.clusters
-    sampler = Sampler(site.loop, clusters.tracks["main"], 60)
+    sampler = PlanMetricsSampler(site.loop, clusters.metrics_logs["main"], 60)
     window = look("reader")
     page = window.go("plan-metrics")
     expect(page.locator("#worth-none")).to_be_visible()
-    sampler.turn()
+    sampler.sample()
     site.clock.moment += 300
     site.happen(job("60.server", walltime="900"))
-    sampler.turn()
+    sampler.sample()
     page = window.go("plan-metrics")
     expect(page.locator("#worth")).to_have_attribute("data-points", "2")
     page.locator("#criterion").select_option("bounded_slowdown")
@@ -265,7 +265,7 @@ def test_quality_draws_the_criteria_over_time(look: Open, site: Site) -> None:
     assert len(kept) == 2
     site.clock.moment += 300
     nothing_planned(site)
-    sampler.turn()
+    sampler.sample()
     page = window.go("plan-metrics")
     expect(page.locator("#worth")).to_have_attribute("data-points", "2")
     drawn_values = page.evaluate(f"[...{model('values', 'ColumnDataSource')}.data.value].map(String)")

@@ -28,7 +28,7 @@ from schedd.service.access.identity import IdentityError
 from schedd.service.access.tokens import Tokens
 from schedd.service.clusters import Clusters
 from schedd.service.settings.auth import OidcSettings
-from schedd.service.settings.file import SettingsError, load
+from schedd.service.settings.file import SettingsError, read_settings_file
 from schedd.service.warmup import warm_up
 from tests.conftest import ROOT
 from tests.dashboard.conftest import Look, Site
@@ -254,7 +254,7 @@ def test_an_expired_token_is_refused_and_one_of_another_issuer(issuer: str) -> N
     late = oidc.OidcProvider(settings(issuer), clock=lambda: time.time() + 3 * 3600)
     with pytest.raises(IdentityError, match="expired"):
         asyncio.run(late.identity(token))
-    assert late.known(token) is None
+    assert late.cached_identity(token) is None
     # The same provider under another of its names: the keys are right, the issuer is not.
     other = oidc.OidcProvider(settings(issuer.replace("127.0.0.1", "localhost")))
     with pytest.raises(IdentityError, match="iss"):
@@ -286,8 +286,8 @@ def test_a_new_key_of_the_provider_is_found(issuer: str) -> None:
         token = id_token(issuer, "2")
         with pytest.raises(IdentityError, match="signature"):
             await provider.identity(token)  # the keys were looked at a moment ago
-        about = provider._about
-        provider._about = oidc._About(about.authorize, about.token, about.keys, about.then - 61)
+        about = provider._metadata
+        provider._metadata = oidc._ProviderMetadata(about.authorize, about.token, about.keys, about.then - 61)
         assert (await provider.identity(token)).name == "bob"
 
     asyncio.run(walk())
@@ -354,7 +354,7 @@ def test_settings_that_make_no_sense_are_refused(tmp_path: Path, line: str, said
     path = tmp_path / "schedd.toml"
     path.write_text("[auth.oidc]\n" + "\n".join([*lines, line]) + "\n")
     with pytest.raises(SettingsError, match=re.escape(said)):
-        load_resources(load(path))
+        load_resources(read_settings_file(path))
 
 
 def test_a_secret_that_others_may_read_is_refused(tmp_path: Path, issuer: str) -> None:
@@ -362,6 +362,6 @@ def test_a_secret_that_others_may_read_is_refused(tmp_path: Path, issuer: str) -
     secret.write_text("0123456789")
     secret.chmod(0o640)
     with pytest.raises(SettingsError, match="chmod 0600"):
-        oidc.provider_of(settings(issuer, client_secret_file=secret))
+        oidc.create_oidc_provider(settings(issuer, client_secret_file=secret))
     secret.chmod(0o600)
-    oidc.provider_of(settings(issuer, client_secret_file=secret))
+    oidc.create_oidc_provider(settings(issuer, client_secret_file=secret))

@@ -23,7 +23,7 @@ from schedd.dashboard.start_changes import group_changes
 from schedd.engine import EngineSettings
 from schedd.engine.show.job_view import Change
 from schedd.service.access.callers import Callers
-from schedd.service.cluster.durable import Durable
+from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.clusters import Clusters
 from schedd.service.settings.file import AuthSettings, StoreSettings
 from schedd.wire import (
@@ -71,7 +71,7 @@ def blank(server: tuple[str, FastAPI]) -> Iterator[Site]:
 @pytest.fixture
 def kept(server: tuple[str, FastAPI], tmp_path: Path) -> Iterator[Site]:
     """A cluster whose daemon has a database, with a job that has started as it was told."""
-    durable = Durable(StoreSettings(url=f"sqlite:///{tmp_path}/main.sqlite"))
+    durable = DaemonStore(StoreSettings(url=f"sqlite:///{tmp_path}/main.sqlite"))
     clock = StillClock()
     clusters = Clusters({"main": EngineSettings()}, clock, durable=durable)
     clusters.start(warm=False)
@@ -79,7 +79,7 @@ def kept(server: tuple[str, FastAPI], tmp_path: Path) -> Iterator[Site]:
         time.sleep(0.01)
     site = put(server, clusters, clock)
     site.happen(node("n1"), job("1.server"))
-    found = site.loop.decisions.after("", 100).decisions
+    found = site.loop.decisions.page_after("", 100).decisions
     run = next(one for one in found if isinstance(one, Run))
     site.happen(
         RunAccepted(id=event_id(), time=T, decision_id=run.id, job_id="1.server"),
@@ -134,22 +134,22 @@ def test_every_page_says_that_the_adapter_is_silent_and_then_no_more(site: Site,
     with httpx2.Client(base_url=f"{site.url}/dashboard", headers={"Accept": "text/html"}) as client:
         client.post("/login", data={"token": token("admin")})
         assert "No contact with an adapter" not in client.get(f"/main/{path}").text
-        site.loop.hearing.last -= 61
+        site.loop.adapter_contact.last -= 61
         answer = client.get(f"/main/{path}").text
         words = "and no jobs are started.</strong> no contact with an adapter"
         assert words in answer
         assert path != "admin" or '<span class="dot bad"></span>' in answer
-        site.loop.hear()
+        site.loop.record_adapter_request()
         assert words not in client.get(f"/main/{path}").text
 
 
 def test_a_page_that_is_open_shows_by_itself_that_the_adapter_is_silent(look: Open, site: Site) -> None:
     page = look("reader").go("queue")
     expect(page.locator("#pulse")).to_contain_text("Live")
-    site.loop.hearing.last -= 61
+    site.loop.adapter_contact.last -= 61
     expect(page.locator("#pulse")).to_contain_text("Stale", timeout=WAIT_MS)
     expect(page.locator("#alerts")).to_contain_text("no contact with an adapter")
-    site.loop.hear()
+    site.loop.record_adapter_request()
     expect(page.locator("#pulse")).to_contain_text("Live", timeout=WAIT_MS)
 
 
@@ -328,7 +328,7 @@ def test_acts_are_in_the_audit_and_told_starts_on_the_page_of_quality(kept: Site
         assert client.post("/main/admin/weights", data=weights).status_code == 303
         page = client.get("/main/admin").text
         quality = client.get("/main/plan-metrics").text
-    acts = kept.app.state.clusters.durable.store.audited()
+    acts = kept.app.state.clusters.durable.store.audit_entries()
     assert {act.who for act in acts} == {"our-admin"}
     assert sorted((act.act, act.detail) for act in acts) == [
         ("hold", "node n1: new memory"),
@@ -372,7 +372,7 @@ def test_the_page_of_quality_tells_told_starts_of_a_period_a_queue_and_a_user(
             assert none in page
             assert "<b>nobody" not in page
             assert 'id="errors"' not in page, "that chart is of all jobs"
-        for module in ("schedd.store.expected_starts", "schedd.service.read.accuracy"):
+        for module in ("schedd.store.expected_starts", "schedd.service.read.estimate_accuracy"):
             monkeypatch.setattr(f"{module}.MOST", 1)
         page = client.get("/main/plan-metrics").text
         assert re.search(

@@ -77,7 +77,7 @@ def test_a_draining_node_says_by_when_it_is_empty(site: Site, client: httpx2.Cli
 def test_an_expected_start_that_has_passed_is_now_and_tables_say_as_of_when(
     site: Site, client: httpx2.Client
 ) -> None:
-    site.app.state.clusters.foretellers["main"].stop()
+    site.app.state.clusters.expected_start_workers["main"].stop()
     # On a slow machine it has told something of each job by now: these expectations take the place of that.
     waiting = [one["id"] for one in site.ask("/jobs?state=planned")["jobs"]]
     facts = [ExpectedFacts(job, T + 60, T + 3000, T + 3600, "submission") for job in waiting]

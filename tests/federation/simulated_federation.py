@@ -28,7 +28,7 @@ from schedd.federation.state.federation_state import ClusterReport, FederationSt
 from schedd.federation.workers.bag_worker import BagWorker
 from schedd.federation.workers.booking_worker import BookingWorker
 from schedd.federation.workers.coallocation_worker import CoAllocationWorker
-from schedd.service.questions.forks import Fork
+from schedd.service.questions.plan_fork import PlanFork
 from schedd.wire import (
     Act,
     BagEndReported,
@@ -181,9 +181,9 @@ class SimulatedConnection(EngineWire):
             self._region.after[what] -= 1
             raise Unreachable("the answer is lost")
 
-    def _fork(self) -> Fork:
+    def _fork(self) -> PlanFork:
         state = self._at.engine.state
-        return Fork(state.plan.fork(), publish(state), state.limits.copy(), state.columns)
+        return PlanFork(state.plan.fork(), publish(state), state.limits.copy(), state.columns)
 
     def do_with_booking(self, name: str, act: Act) -> dict[str, Any]:
         if act == self._region.lost:

@@ -9,7 +9,7 @@ from fastapi import FastAPI
 
 from schedd.api.federation_daemon import _lead_federation
 from schedd.federation.settings import FederationSettings
-from schedd.service.garbage import Garbage
+from schedd.service.garbage_collector import GarbageCollectorTuning
 from schedd.supervision import Supervisor
 
 
@@ -38,4 +38,4 @@ def test_leader_freezes_old_objects_for_garbage_collection(tmp_path: Path) -> No
 
 
 def _set_aside() -> int:
-    return sum(isinstance(getattr(one, "__self__", None), Garbage) for one in gc.callbacks)
+    return sum(isinstance(getattr(one, "__self__", None), GarbageCollectorTuning) for one in gc.callbacks)

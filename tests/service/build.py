@@ -10,11 +10,11 @@ import structlog
 from schedd.engine import EngineSettings
 from schedd.engine.show.job_view import JobView, view_of
 from schedd.engine.show.view import Published
-from schedd.service.cluster.incidents import Incidents
-from schedd.service.cluster.loop import PlanLoop
+from schedd.service.cluster.incidents import IncidentFiles
+from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import new_engine
-from schedd.service.read.reading import Page, jobs
-from schedd.store import Journal, MemoryJournal
+from schedd.service.read.plan_lists import Page, page_of_jobs
+from schedd.store import BatchJournal, MemoryJournal
 from schedd.wire import JobFacts, JobQueued, NodeChanged, NodeFacts
 
 # What is logged in tests is plain: the default draws pictures of tracebacks, which takes seconds.
@@ -58,10 +58,10 @@ def node(name: str, cpus: int = 4, **facts: object) -> NodeChanged:
 
 @contextmanager
 def planner(
-    journal: Journal | None = None,
+    journal: BatchJournal | None = None,
     *,
     most_pending: int = 200_000,
-    incidents: Incidents | None = None,
+    incidents: IncidentFiles | None = None,
     **settings: float | bool | str | dict[str, Any],
 ) -> Iterator[PlanLoop]:
     """A planner at work, on a clock that stands still."""
@@ -83,5 +83,5 @@ def planner(
 
 def views(published: Published, **options: Any) -> Page[JobView]:
     """A page of jobs in full."""
-    page = jobs(published, **options)
+    page = page_of_jobs(published, **options)
     return Page(tuple(view_of(published, record) for record in page.records), page.next)

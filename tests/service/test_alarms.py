@@ -1,7 +1,7 @@
 """Alerts that open and close: counted, listed, told to who follows and to webhooks."""
 
 from schedd.engine.facts.alerts import FADES
-from schedd.service.cluster.loop import PlanLoop
+from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.wire import JobStarted, ShareFacts, Snapshot
 from tests.service.build import StillClock, T, event_id, job, node, planner
 
@@ -14,37 +14,37 @@ def cut_short(loop: PlanLoop) -> None:
 
 
 def raised(loop: PlanLoop, kind: str) -> float:
-    return float(loop.meters._alerts[kind]._value.get())
+    return float(loop.metrics._alerts[kind]._value.get())
 
 
 def test_alerts_of_the_engine_and_of_what_is_around_it_are_open_together() -> None:
     with planner() as loop:
         cut_short(loop)
-        loop.hearing.last -= 61
-        loop.alarms.look()
-        assert [(one.kind, one.since) for one in loop.alarms.open] == [("adapter", T), ("snapshot", T)]
+        loop.adapter_contact.last -= 61
+        loop.alerts.update()
+        assert [(one.kind, one.since) for one in loop.alerts.current] == [("adapter", T), ("snapshot", T)]
         assert (raised(loop, "adapter"), raised(loop, "snapshot"), raised(loop, "database")) == (1, 1, 0)
-        loop.hear()
-        loop.alarms.look()
-        assert [one.kind for one in loop.alarms.open] == ["snapshot"]
+        loop.record_adapter_request()
+        loop.alerts.update()
+        assert [one.kind for one in loop.alerts.current] == ["snapshot"]
         assert raised(loop, "adapter") == 1
 
 
 def test_who_follows_is_woken_when_an_alert_opens_or_closes_and_not_else() -> None:
     with planner() as loop:
         loop.submit([node("n1"), job("1")]).result(WAIT)
-        loop.alarms.look()
+        loop.alerts.update()
         rung: list[int] = []
-        loop.alarms._changed = lambda: rung.append(len(loop.alarms.open))
-        loop.alarms.look()
+        loop.alerts._changed = lambda: rung.append(len(loop.alerts.current))
+        loop.alerts.update()
         assert rung == []
         started = JobStarted(id=event_id(), time=T, job_id="x", shares=(ShareFacts("n1", 1),))
         loop.submit([started]).result(WAIT)
-        loop.alarms.look()
-        loop.alarms.look()
+        loop.alerts.update()
+        loop.alerts.update()
         assert rung == [1]
         clock = loop._clock
         assert isinstance(clock, StillClock)
         clock.moment += FADES
-        loop.alarms.look()
+        loop.alerts.update()
         assert rung == [1, 0]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedd.service.access.callers import Callers, UnknownUser
-from schedd.service.access.rates import Rates
+from schedd.service.access.rate_limiter import RequestRateLimiter
 from schedd.service.access.roles import Bearer
 from schedd.service.access.tokens import Tokens
 from schedd.service.settings.file import AuthSettings, LimitSettings
@@ -22,20 +22,20 @@ def test_tokens_of_the_store_count_until_they_are_revoked_or_expire(tmp_path: Pa
     tokens = Tokens((), complete=False)
     good, old = store.add_token("portal", "reader", 1), store.add_token("old", "admin", 1, 2)
     assert tokens.bearer(good) is None
-    tokens.keep(store.tokens())
+    tokens.set_stored(store.tokens())
     assert tokens.complete
     assert tokens.bearer(good) == Bearer("portal", "reader")
     assert tokens.bearer(old) is None
     assert tokens.bearer(good + "x") is None
     store.revoke_token(store.tokens()[0].id, 9)
-    tokens.keep(store.tokens())
+    tokens.set_stored(store.tokens())
     assert tokens.bearer(good) is None
     store.close()
 
 
 def test_only_what_hashes_to_a_kept_digest_counts() -> None:
     tokens = Tokens([(Bearer("a", "admin"), hashlib.sha256(b"x" * 32).digest())])
-    tokens.keep([Token(1, hashlib.sha256(b"y" * 32).digest(), "b", "reader", 1, None, None)])
+    tokens.set_stored([Token(1, hashlib.sha256(b"y" * 32).digest(), "b", "reader", 1, None, None)])
     assert tokens.bearer("x" * 32) == Bearer("a", "admin")
     assert tokens.bearer("y" * 32) == Bearer("b", "reader")
     for digest in (hashlib.sha256(b"x" * 32).hexdigest(), "y" * 31, "\udcff"):
@@ -44,23 +44,23 @@ def test_only_what_hashes_to_a_kept_digest_counts() -> None:
 
 def test_users_have_the_role_that_the_settings_give_them() -> None:
     callers = Callers(Tokens(()), AuthSettings(admins=("ann",), operators=("bob",)))
-    assert [callers.user(name).role for name in ("ann", "bob", "eve", "root")] == [
+    assert [callers.authenticate_user(name).role for name in ("ann", "bob", "eve", "root")] == [
         *("admin", "operator", "user", "user")
     ]
     for name in ("", "a b", "a\nb", "-x", "x" * 200, "é"):
         with pytest.raises(UnknownUser):
-            callers.user(name)
+            callers.authenticate_user(name)
 
 
 def test_on_the_socket_root_and_the_daemons_own_user_are_admins(monkeypatch: pytest.MonkeyPatch) -> None:
     callers = Callers(Tokens(()))
-    assert callers.local(0) == Bearer("root", "admin")
+    assert callers.authenticate_local(0) == Bearer("root", "admin")
     daemon = next(entry for entry in pwd.getpwall() if entry.pw_uid)
-    assert callers.local(daemon.pw_uid) == Bearer(daemon.pw_name, "user")
+    assert callers.authenticate_local(daemon.pw_uid) == Bearer(daemon.pw_name, "user")
     monkeypatch.setattr(os, "geteuid", lambda: daemon.pw_uid)
-    assert callers.local(daemon.pw_uid) == Bearer(daemon.pw_name, "admin")
+    assert callers.authenticate_local(daemon.pw_uid) == Bearer(daemon.pw_name, "admin")
     with pytest.raises(UnknownUser, match="has no name"):
-        callers.local(4_000_000_000)
+        callers.authenticate_local(4_000_000_000)
 
 
 @given(
@@ -69,29 +69,29 @@ def test_on_the_socket_root_and_the_daemons_own_user_are_admins(monkeypatch: pyt
 def test_nobody_gets_more_than_the_rate_and_two_seconds_worth(
     rate: float, gaps: list[float], keys: int
 ) -> None:
-    rates, now, granted = Rates(), 0.0, [0] * keys
+    rates, now, granted = RequestRateLimiter(), 0.0, [0] * keys
     for i, gap in enumerate(gaps):
         now += gap
-        wait = rates.take(i % keys, rate, now)
+        wait = rates.take_token(i % keys, rate, now)
         granted[i % keys] += not wait
         if wait:
             # What it says of the next one is true.
-            assert rates.take(i % keys, rate, now + wait * 1.001 + 1e-9) == 0
+            assert rates.take_token(i % keys, rate, now + wait * 1.001 + 1e-9) == 0
             now += wait * 1.001 + 1e-9
             granted[i % keys] += 1
     assert all(count <= max(1, 2 * rate) + rate * now + 1e-6 for count in granted)
 
 
 def test_of_many_who_ask_those_of_long_ago_are_forgotten() -> None:
-    rates = Rates(most=10)
+    rates = RequestRateLimiter(most=10)
     for key in range(100):
-        rates.take(key, 1, 0.0)
+        rates.take_token(key, 1, 0.0)
     assert len(rates._buckets) == 10
 
 
 def test_a_rate_of_zero_is_no_limit_and_users_are_counted_one_by_one() -> None:
     callers = Callers(Tokens(()), limits=LimitSettings(user_rate=1, token_rate=0))
     ann, bob = Bearer("ann", "user"), Bearer("bob", "user")
-    assert [bool(callers.wait(ann, "h")) for _ in range(3)] == [False, False, True]
-    assert not callers.wait(bob, "h")
-    assert not any(callers.wait(Bearer("p", "reader"), "h") for _ in range(99))
+    assert [bool(callers.count_request(ann, "h")) for _ in range(3)] == [False, False, True]
+    assert not callers.count_request(bob, "h")
+    assert not any(callers.count_request(Bearer("p", "reader"), "h") for _ in range(99))

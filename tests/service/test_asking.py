@@ -9,28 +9,28 @@ from schedd.engine import Engine, EngineSettings
 from schedd.engine.show.view import publish
 from schedd.model import Never, StartKnown
 from schedd.plan.plan import WorkSpent
-from schedd.service.questions.asking import Questions
-from schedd.service.questions.forks import Fork, fork
+from schedd.service.questions.open_questions import OpenQuestions
+from schedd.service.questions.plan_fork import PlanFork, fork_plan
 from schedd.wire import JobFacts, NodeChanged, NodeFacts
 
 T = 1_000_000
 
 
-def copy_of(*nodes: NodeFacts) -> Fork:
+def copy_of(*nodes: NodeFacts) -> PlanFork:
     engine = Engine(EngineSettings(), T)
     engine.handle([NodeChanged(id=node.name, time=T, node=node) for node in nodes], T)
-    return fork(engine.state, publish(engine.state))
+    return fork_plan(engine.state, publish(engine.state))
 
 
-def ask(copy: Fork, select: str = "1:ncpus=1") -> object:
+def ask(copy: PlanFork, select: str = "1:ncpus=1") -> object:
     resources = {"select": select, "walltime": "60"}
     facts = JobFacts(id="x", owner="u", queue="q", family="openpbs", submitted=T, resources=resources)
     return copy.what_if(facts, T).answer
 
 
 def test_a_question_that_was_ended_searches_no_more_and_the_next_is_answered() -> None:
-    copy, questions = copy_of(NodeFacts(name="a", cpus=8)), Questions()
-    with questions.one() as question:
+    copy, questions = copy_of(NodeFacts(name="a", cpus=8)), OpenQuestions()
+    with questions.open_question() as question:
         assert isinstance(ask(copy), StartKnown)
         question.end()
         with pytest.raises(WorkSpent, match="given up"):
@@ -39,11 +39,11 @@ def test_a_question_that_was_ended_searches_no_more_and_the_next_is_answered() -
 
 
 def test_one_that_is_ended_while_it_works_ends_at_its_next_search() -> None:
-    copy, questions = copy_of(NodeFacts(name="a", cpus=8)), Questions()
+    copy, questions = copy_of(NodeFacts(name="a", cpus=8)), OpenQuestions()
     working, go_on = threading.Event(), threading.Event()
 
     def work() -> object:
-        with questions.one():
+        with questions.open_question():
             ask(copy)
             working.set()
             assert go_on.wait(60)

@@ -10,8 +10,8 @@ import pytest
 
 from schedd.dialect.accounting import parse_ended_run, shares_of
 from schedd.engine import EngineSettings
-from schedd.service.background.bookkeeper import MemoryLedger
-from schedd.service.cluster.durable import Durable
+from schedd.service.background.accounts_worker import MemoryLedger
+from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.clusters import Clusters
 from schedd.service.settings.file import StoreSettings
 from schedd.store.records import LedgerRow
@@ -32,7 +32,7 @@ class Daemon:
         self._start()
 
     def _start(self) -> None:
-        durable = Durable(StoreSettings(url=self._url))
+        durable = DaemonStore(StoreSettings(url=self._url))
         self.clusters = Clusters({"main": self._settings}, self.clock, durable=durable)
         self.clusters.start(warm=False)
 
@@ -86,7 +86,7 @@ def test_entries_come_into_the_ledger_once_whatever_ends_in_between(daemon: Call
     one.again()
     assert (one.balance(), one.clusters["main"].published.ledger) == (9760, ())
     # What a daemon entered that was killed before it could say so is entered again.
-    one.clusters.ledgers["main"].put(one.rows())
+    one.clusters.ledgers["main"].add_rows(one.rows())
     one.clock.moment += 1
     one.tell(account(reason="a gift", overdraft=5))
     until(lambda: len(one.rows()) == 3)
@@ -150,8 +150,8 @@ def test_without_a_database_the_last_entries_are_kept() -> None:
         LedgerRow(i, T, "2023-11", "phys", "money", "charge", -1, 0, "", "1", "a@b", "a", 1, 2, 4, 0, "", "")
         for i in range(10_002)
     ]
-    ledger.put(rows)
+    ledger.add_rows(rows)
     found = ledger.rows(0, MOST, 20_000, account="phys", user="a", before=None)
     assert (len(found), found[0].number) == (10_000, 10_001)
-    (sums,) = ledger.charged(0, MOST, ("user",), account="", user="")
+    (sums,) = ledger.charges(0, MOST, ("user",), account="", user="")
     assert (sums.user, sums.month, sums.jobs, sums.amount) == ("a", "", 1, 10_000)

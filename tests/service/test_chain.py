@@ -13,10 +13,10 @@ from schedd.engine.show.view import publish
 from schedd.plan.places import Allocation, free_at
 from schedd.plan.views import chain
 from schedd.service.access.roles import Bearer
-from schedd.service.cluster.loop import PlanLoop
-from schedd.service.questions.chain import ahead_in_words
+from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.questions.explain import Explanation, explain
-from schedd.service.questions.forks import Fork, fork
+from schedd.service.questions.explanation_chain import describe_jobs_ahead
+from schedd.service.questions.plan_fork import PlanFork, fork_plan
 from schedd.service.read.job_visibility import JobVisibility
 from schedd.wire import (
     Event,
@@ -72,7 +72,7 @@ def busy(draw: st.DrawFn) -> list[Event]:
     return events
 
 
-def could_start(copy: Fork, job_id: str, moments: list[int]) -> list[bool]:
+def could_start(copy: PlanFork, job_id: str, moments: list[int]) -> list[bool]:
     """Whether a job finds the nodes on which it is planned free at each of the moments, itself taken away."""
     record = record_of(copy.published, job_id)
     assert record is not None
@@ -111,7 +111,7 @@ def test_the_chain_covers_every_moment_between_now_and_the_start(events: list[Ev
             _is_true(copy, record.id, one)
 
 
-def _is_true(copy: Fork, job_id: str, link: Any) -> None:
+def _is_true(copy: PlanFork, job_id: str, link: Any) -> None:
     """What the link names is on a planned node of the job, or within a limit of it, at that time."""
     published = copy.published
     record = record_of(published, job_id)
@@ -185,7 +185,7 @@ def test_a_running_job_then_those_who_came_earlier() -> None:
         (f"{i}.s", "bob@login", T + 3600 + 600 * (i - 1), "earlier") for i in (2, 3, 4)
     ]
     assert [(one.right, one.count) for one in found.ahead] == [("earlier", 3)]
-    assert ahead_in_words(found.ahead) == "3 earlier jobs go first"
+    assert describe_jobs_ahead(found.ahead) == "3 earlier jobs go first"
     assert found.why == (
         "job 1.s holds n1 until 2023-11-14 23:13:20 UTC; then 3 queued jobs are planned on n1 until "
         "2023-11-14 23:43:20 UTC: 3 came earlier (jobs 2.s, 3.s, 4.s)"
@@ -197,7 +197,7 @@ def test_other_peoples_jobs_are_a_number() -> None:
         a_line(loop)
         found = explained(loop, "5.s")
         published = loop.published
-        seen = JobVisibility(Bearer("ann", "user")).explanation(found, published)
+        seen = JobVisibility(Bearer("ann", "user")).redact_explanation(found, published)
     assert [one.id for one in seen.chain[0].jobs] == ["1.s"]
     assert (seen.chain[1].jobs, seen.chain[1].count) == ((), 3)
     assert seen.chain[1].words.endswith("3 came earlier (3 jobs of other users)")
@@ -236,7 +236,7 @@ def test_a_refused_start_is_told_with_the_moment_of_the_next_try() -> None:
     [run] = [one for one in cluster.decisions if isinstance(one, Run)]
     cluster.tell(*cluster.server.refuse(run, 15043, "hook says no"))
     state = cluster.engine.state
-    found = explain(fork(state, publish(state)), "1", T)
+    found = explain(fork_plan(state, publish(state)), "1", T)
     assert found is not None
     assert found.planned_start is not None
     assert "refused by the server (code 15043): hook says no; the next try is not due before" in found.why
@@ -247,7 +247,7 @@ def test_a_limit_is_a_link_whoever_uses_it() -> None:
     cluster = Cluster(nodes=2, site=quota(4, 0, 4 * 3600))
     cluster.submit("1", "2:ppn=4", walltime=3600)
     state = cluster.engine.state
-    found = explain(fork(state, publish(state)), "1", T)
+    found = explain(fork_plan(state, publish(state)), "1", T)
     assert found is not None
     assert [(one.kind, one.start, one.until) for one in found.chain] == [("limit", T, T + 14_400)]
     assert found.chain[0].name.startswith("at most 4 cpus of user ann at once")
@@ -268,7 +268,7 @@ def test_a_plan_that_is_not_tight_says_that_it_is_being_repaired() -> None:
     cluster.submit("1", "1:ppn=4", walltime=600)
     cluster.submit("2", "1:ppn=4", walltime=600)
     state = cluster.engine.state
-    copy = fork(state, publish(state))
+    copy = fork_plan(state, publish(state))
     record = record_of(copy.published, "2")
     assert record is not None
     plan = copy.copy()

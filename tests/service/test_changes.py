@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from schedd.service.settings.changes import compare
+from schedd.service.settings.changes import compare_settings
 from schedd.service.settings.file import ClusterSettings, Settings
 
 BASE = Settings(auth={"anonymous": "reader"})  # type: ignore[arg-type]
@@ -34,13 +34,13 @@ SECTIONS = [name for name in Settings.model_fields if name not in ("clusters", "
 )
 def test_every_setting_counts_at_once_or_waits_for_a_restart(section: str, field: str) -> None:
     new = with_other(section, field)
-    found = compare(BASE, new)
+    found = compare_settings(BASE, new)
     name = f"{section}.{field}"
     waits = section in ("server", "store", "notify")
     assert (found.now, found.restart) == (((), (name,)) if waits else ((name,), ()))
     assert getattr(found.settings, section) == getattr(BASE if waits else new, section)
     # What waits is said again with the next reload; what counts is not.
-    again = compare(found.settings, new)
+    again = compare_settings(found.settings, new)
     assert (again.now, again.restart) == ((), found.restart)
 
 
@@ -48,7 +48,7 @@ def test_every_setting_counts_at_once_or_waits_for_a_restart(section: str, field
 def test_every_setting_of_a_cluster_too(field: str) -> None:
     before = BASE.clusters["main"]
     changed = before.model_copy(update={field: other(getattr(before, field))})
-    found = compare(BASE, BASE.model_copy(update={"clusters": {"main": changed}}))
+    found = compare_settings(BASE, BASE.model_copy(update={"clusters": {"main": changed}}))
     name = f"clusters.main.{ClusterSettings.model_fields[field].alias or field}"
     if field == "policy":
         assert (found.now, found.restart) == ((), (name,))
@@ -62,17 +62,17 @@ def test_every_setting_of_a_cluster_too(field: str) -> None:
 
 def test_clusters_that_come_or_go_wait_for_a_restart() -> None:
     new = BASE.model_copy(update={"clusters": {"east": ClusterSettings()}})
-    found = compare(BASE, new)
+    found = compare_settings(BASE, new)
     assert (found.now, found.restart) == ((), ("clusters.east", "clusters.main"))
     assert found.settings == BASE
 
 
 def test_what_is_said_of_changes_has_no_secrets() -> None:
     new = BASE.model_copy(update={"auth": BASE.auth.model_copy(update={"tokens": ("geheim",)})})
-    assert compare(BASE, new).now == ("auth.tokens",)
+    assert compare_settings(BASE, new).now == ("auth.tokens",)
     store = BASE.store.model_copy(update={"url": "postgresql://x:geheim@y/z"})
-    assert compare(BASE, BASE.model_copy(update={"store": store})).restart == ("store.url",)
+    assert compare_settings(BASE, BASE.model_copy(update={"store": store})).restart == ("store.url",)
 
 
 def test_without_a_change_there_is_nothing_to_say() -> None:
-    assert (compare(BASE, BASE).now, compare(BASE, BASE).restart) == ((), ())
+    assert (compare_settings(BASE, BASE).now, compare_settings(BASE, BASE).restart) == ((), ())

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedd.plan.views import Window
-from schedd.service.questions.cheapest import moments
-from schedd.service.questions.forks import Asked
+from schedd.service.questions.cheapest_start import candidate_starts
+from schedd.service.questions.plan_fork import WhatIfAnswer
 from tests.service.build import T, job, node, planner
 
 DAY = 86_400
@@ -27,7 +27,7 @@ SITE: dict[str, Any] = {
 }
 
 
-def ask(site: dict[str, Any], by: int, *, cpus: int = 4, walltime: int = 3600) -> Asked:
+def ask(site: dict[str, Any], by: int, *, cpus: int = 4, walltime: int = 3600) -> WhatIfAnswer:
     with planner(site=site, end_allowance=0, tell=False) as loop:
         loop.submit([node("n1"), job("1", walltime="7200")]).result(30)
         facts = job("what-if", nodes=f"1:ppn={cpus}", walltime=str(walltime)).job
@@ -79,6 +79,6 @@ def test_no_other_start_of_a_window_costs_less(
     for edge, amount in zip(edges, prices, strict=False):
         price[edge:] = amount
     cost = [price[start : start + walltime].sum() for start in range(first, first + length + 1)]
-    tried = moments([Window(first, first + length)], edges, walltime)
+    tried = candidate_starts([Window(first, first + length)], edges, walltime)
     assert all(first <= start <= first + length for start in tried)
     assert min(cost[start - first] for start in tried) == min(cost)

@@ -12,10 +12,17 @@ import pytest
 from schedd.alternatives.pareto_search import ParetoSettings
 from schedd.engine import EngineSettings
 from schedd.engine.show.job_view import JobView, job_history, job_view, record_of
-from schedd.service.background.choices import Busy, Choices, MovedOn, NoSuchPlan, OfferedPlan, PlanSet
-from schedd.service.background.chooser import Chooser, best_of
-from schedd.service.cluster.durable import Durable
-from schedd.service.cluster.loop import PlanLoop
+from schedd.service.background.alternatives import (
+    AlternativeSet,
+    LivePlanChanged,
+    NoSuchPlan,
+    OfferedPlan,
+    PlanAlternatives,
+    SearchInProgress,
+)
+from schedd.service.background.automatic_alternatives import AutomaticAlternatives, best_acceptable_plan
+from schedd.service.cluster.daemon_store import DaemonStore
+from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.settings.file import StoreSettings
 from schedd.wire import JobDeleted
@@ -30,14 +37,14 @@ HOW = ParetoSettings(seconds=None, evaluations=60)
 
 
 @contextmanager
-def cluster(**settings: Any) -> Iterator[tuple[PlanLoop, Choices]]:
+def cluster(**settings: Any) -> Iterator[tuple[PlanLoop, PlanAlternatives]]:
     """Two nodes, the second thrifty, with a job on each; behind them wait a long job, then short ones."""
     settings = {"slack": 10**6, "search_every": 0, "end_allowance": 0, "site": SITE, **settings}
     with planner(tell=False, **settings) as loop:
         loop.submit([node("n1"), node("n2", properties=("thrifty",)), job("1"), job("2")]).result(WAIT)
         loop.submit([job("3", nodes="2:ppn=4", walltime="36000")]).result(WAIT)
         loop.submit([job(f"{i}", walltime=f"{i * 600}") for i in range(4, 10)]).result(WAIT)
-        yield loop, Choices(loop)
+        yield loop, PlanAlternatives(loop)
 
 
 def view(loop: PlanLoop, job_id: str) -> JobView:
@@ -53,7 +60,7 @@ def starts(loop: PlanLoop) -> dict[str, int | None]:
 def test_a_set_is_found_and_the_live_plan_stays_until_a_plan_is_put_in_force() -> None:
     with cluster() as (loop, choices):
         before, generation = starts(loop), loop.published.generation
-        found = choices.seek(HOW, None, "ann")
+        found = choices.search(HOW, None, "ann")
         assert choices.latest == found
         assert (starts(loop), loop.published.generation) == (before, generation)
         assert (found.number, found.by, found.jobs, found.as_of) == (1, "ann", 7, T)
@@ -87,7 +94,7 @@ def test_the_same_seed_gives_the_same_set() -> None:
     sets = []
     for _ in range(2):
         with cluster() as (loop, choices):
-            found = choices.seek(HOW, {"wait": 1, "energy": 3}, "ann")
+            found = choices.search(HOW, {"wait": 1, "energy": 3}, "ann")
             sets.append((found.plans, found.tried, found.live))
             assert loop.alive
     assert sets[0] == sets[1]
@@ -95,12 +102,12 @@ def test_the_same_seed_gives_the_same_set() -> None:
 
 def test_a_plan_that_has_moved_on_too_far_takes_no_alternative() -> None:
     with cluster() as (loop, choices):
-        found = choices.seek(HOW, None, "ann")
+        found = choices.search(HOW, None, "ann")
         assert choices.drift(1) == 0
         loop.submit([job("10"), job("11")]).result(WAIT)
         assert choices.drift(1) == pytest.approx(2 / 7)
         before = starts(loop)
-        with pytest.raises(MovedOn, match="29% of the jobs have come, gone or moved"):
+        with pytest.raises(LivePlanChanged, match="29% of the jobs have come, gone or moved"):
             choices.apply(1, 1, "ann", 0.1)
         assert starts(loop) == before
         assert choices.apply(1, 1, "ann", 0.5)[0] > 0
@@ -111,7 +118,7 @@ def test_a_plan_that_has_moved_on_too_far_takes_no_alternative() -> None:
 
 def test_what_is_gone_by_then_is_left_out_and_the_others_are_moved() -> None:
     with cluster() as (loop, choices):
-        gone = choices.seek(HOW, None, "ann").plans[0].moves[0].job
+        gone = choices.search(HOW, None, "ann").plans[0].moves[0].job
         loop.submit([JobDeleted(id=event_id(), time=T, job_id=gone)]).result(WAIT)
         choices.apply(1, 1, "ann", 1.0)
         assert job_view(loop.published, gone) is None
@@ -121,8 +128,8 @@ def test_only_the_latest_set_is_kept() -> None:
     with cluster() as (_, choices):
         with pytest.raises(NoSuchPlan, match="none was sought yet"):
             choices.apply(1, 1, "ann", 0.1)
-        assert choices.seek(HOW, None, "ann").number == 1
-        found = choices.seek(HOW, None, "ann")
+        assert choices.search(HOW, None, "ann").number == 1
+        found = choices.search(HOW, None, "ann")
         with pytest.raises(NoSuchPlan, match="the latest is 2"):
             choices.apply(1, 1, "ann", 0.1)
         with pytest.raises(NoSuchPlan, match=f"no plan {len(found.plans) + 1}"):
@@ -131,21 +138,21 @@ def test_only_the_latest_set_is_kept() -> None:
 
 def test_what_the_site_cannot_know_may_not_be_asked_for() -> None:
     with cluster(site={}) as (_, choices):
-        assert list(choices.seek(HOW, None, "ann").weights) == ["wait", "makespan"]
+        assert list(choices.search(HOW, None, "ann").weights) == ["wait", "makespan"]
         with pytest.raises(ValueError, match=r"energy is not known here: .*site\.power"):
-            choices.seek(HOW, {"energy": 1}, "ann")
+            choices.search(HOW, {"energy": 1}, "ann")
         with pytest.raises(ValueError, match="no objective 'speed'"):
-            choices.seek(HOW, {"speed": 1}, "ann")
+            choices.search(HOW, {"speed": 1}, "ann")
 
 
 def test_the_weights_of_the_site_are_those_unless_others_are_named() -> None:
     with cluster(site={**SITE, "objectives": {"cost": 1, "wait_max": 2, "energy": 0}}) as (_, choices):
-        assert choices.seek(HOW, None, "ann").weights == {"cost": 1, "wait_max": 2}
+        assert choices.search(HOW, None, "ann").weights == {"cost": 1, "wait_max": 2}
 
 
 def test_promises_are_kept() -> None:
     with cluster(slack=0) as (loop, choices):
-        found = choices.seek(HOW, None, "ann")
+        found = choices.search(HOW, None, "ann")
         before = starts(loop)
         for plan in found.plans:
             assert all(move.after <= move.before for move in plan.moves)
@@ -156,20 +163,20 @@ def test_a_run_is_stopped_and_only_one_runs_at_a_time() -> None:
     with cluster() as (_, choices):
         found: list[Any] = []
         long = ParetoSettings(seconds=600.0)
-        thread = threading.Thread(target=lambda: found.append(choices.seek(long, None, "ann")))
+        thread = threading.Thread(target=lambda: found.append(choices.search(long, None, "ann")))
         thread.start()
         end = time.monotonic() + WAIT
         while choices._running is None:
             assert time.monotonic() < end
             time.sleep(0.01)
-        with pytest.raises(Busy):
-            choices.seek(HOW, None, "bob")
+        with pytest.raises(SearchInProgress):
+            choices.search(HOW, None, "bob")
         assert choices.stop()
         thread.join(WAIT)
         assert not thread.is_alive(), "it waited for its time"
         assert found[0].stopped
         assert not choices.stop(), "nothing is under way"
-        assert not choices.seek(HOW, None, "ann").stopped
+        assert not choices.search(HOW, None, "ann").stopped
 
 
 CHOOSE: dict[str, Any] = {"every": 600, "seconds": 1.0}
@@ -178,25 +185,25 @@ CHOOSE: dict[str, Any] = {"every": 600, "seconds": 1.0}
 def test_the_best_plan_is_put_in_force_by_itself_when_it_is_due() -> None:
     site = {**SITE, "choose": CHOOSE}
     with cluster(site=site) as (loop, choices):
-        chooser = Chooser(loop, choices)
+        chooser = AutomaticAlternatives(loop, choices)
         before = starts(loop)
-        assert chooser.turn()
+        assert chooser.run_once()
         assert starts(loop) != before
         assert choices.latest is not None
         assert choices.latest.by == "schedd"
         record = record_of(loop.published, "4")
         assert record is not None
         assert "schedd chose another plan" in str(job_history(loop.published, record))
-        assert not chooser.turn(), "it is not due again"
+        assert not chooser.run_once(), "it is not due again"
 
 
 def test_nothing_is_chosen_where_nobody_said_so_or_somebody_looks_at_a_set() -> None:
     with cluster() as (loop, choices):
-        assert not Chooser(loop, choices).turn()
+        assert not AutomaticAlternatives(loop, choices).run_once()
         assert choices.latest is None
     with cluster(site={**SITE, "choose": CHOOSE}) as (loop, choices):
-        found = choices.seek(HOW, None, "ann")
-        assert not Chooser(loop, choices).turn()
+        found = choices.search(HOW, None, "ann")
+        assert not AutomaticAlternatives(loop, choices).run_once()
         assert choices.latest == found
 
 
@@ -204,8 +211,8 @@ def offered(number: int, **values: float) -> OfferedPlan:
     return OfferedPlan(number, values, ())
 
 
-def of(live: dict[str, float], *plans: OfferedPlan) -> PlanSet:
-    return PlanSet(
+def of(live: dict[str, float], *plans: OfferedPlan) -> AlternativeSet:
+    return AlternativeSet(
         number=1,
         by="schedd",
         as_of=T,
@@ -229,20 +236,20 @@ def test_of_a_set_the_best_is_chosen_that_keeps_the_limits_and_gains_enough() ->
     live = {"wait": 100.0, "energy": 10.0}
     thrifty, quick = offered(1, wait=110, energy=6), offered(2, wait=80, energy=9.9)
     found = of(live, thrifty, quick)
-    assert best_of(found, {}, 0.02) == thrifty
-    assert best_of(found, {"wait": 105}, 0.02) == quick
-    assert best_of(found, {"wait": 110}, 0.02) == thrifty
-    assert best_of(found, {"wait": 50}, 0.02) == quick, "the live plan is beyond it, too"
-    assert best_of(found, {"makespan": 1}, 0.02) == thrifty, "of what the set does not know"
-    assert best_of(found, {"wait": 105}, 0.2) is None
-    assert best_of(of(live), {}, 0.0) is None
+    assert best_acceptable_plan(found, {}, 0.02) == thrifty
+    assert best_acceptable_plan(found, {"wait": 105}, 0.02) == quick
+    assert best_acceptable_plan(found, {"wait": 110}, 0.02) == thrifty
+    assert best_acceptable_plan(found, {"wait": 50}, 0.02) == quick, "the live plan is beyond it, too"
+    assert best_acceptable_plan(found, {"makespan": 1}, 0.02) == thrifty, "of what the set does not know"
+    assert best_acceptable_plan(found, {"wait": 105}, 0.2) is None
+    assert best_acceptable_plan(of(live), {}, 0.0) is None
 
 
 def test_a_plan_that_was_put_in_force_is_so_after_a_restart(tmp_path: Path) -> None:
     settings = EngineSettings(slack=10**6, search_every=0, end_allowance=0, tell=False, site=SITE)
 
     def daemon() -> Clusters:
-        durable = Durable(StoreSettings(url=f"sqlite:///{tmp_path}/a.sqlite"))
+        durable = DaemonStore(StoreSettings(url=f"sqlite:///{tmp_path}/a.sqlite"))
         found = Clusters({"main": settings}, StillClock(), durable=durable)
         found.start(warm=False)
         return found
@@ -254,8 +261,8 @@ def test_a_plan_that_was_put_in_force_is_so_after_a_restart(tmp_path: Path) -> N
         loop.submit([job("3", nodes="2:ppn=4", walltime="36000")]).result(WAIT)
         loop.submit([job(f"{i}", walltime=f"{i * 600}") for i in range(4, 10)]).result(WAIT)
         before = starts(loop)
-        found = first.choices["main"].seek(HOW, None, "ann")
-        count, _ = first.choices["main"].apply(1, found.plans[0].number, "ann", 0.1)
+        found = first.alternatives["main"].search(HOW, None, "ann")
+        count, _ = first.alternatives["main"].apply(1, found.plans[0].number, "ann", 0.1)
         chosen = starts(loop)
         assert count
         assert chosen != before
@@ -267,6 +274,6 @@ def test_a_plan_that_was_put_in_force_is_so_after_a_restart(tmp_path: Path) -> N
         record = record_of(again["main"].published, found.plans[0].moves[0].job)
         assert record is not None
         assert "ann chose another plan" in str(job_history(again["main"].published, record))
-        assert again.choices["main"].latest is None, "the set itself is kept in memory alone"
+        assert again.alternatives["main"].latest is None, "the set itself is kept in memory alone"
     finally:
         again.stop()

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from schedd.service.cluster.loop import PlanLoop
+from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.wire import JobQueued
 from tests.service.build import job, node, planner
 
@@ -12,8 +12,8 @@ WAIT = 120
 
 
 def said(loop: PlanLoop) -> list[str]:
-    loop.alarms.look()
-    return [one.text for one in loop.alarms.open if one.kind == "clock"]
+    loop.alerts.update()
+    return [one.text for one in loop.alerts.current if one.kind == "clock"]
 
 
 def submitted(number: int, after: int) -> JobQueued:
@@ -28,26 +28,26 @@ def submitted(number: int, after: int) -> JobQueued:
 def test_an_adapter_whose_clock_is_apart_is_an_alert_until_it_is_right(ahead: float, words: str) -> None:
     with planner() as loop:
         for _ in range(3):
-            loop.learn("1.0", loop.now() + ahead)
+            loop.record_adapter_report("1.0", loop.now() + ahead)
         (text,) = said(loop)
         assert text == f"the clock of the adapter's host is {words}: starts are early or late by as much"
         for _ in range(3):
-            loop.learn("1.0", loop.now() + 0.5)
+            loop.record_adapter_report("1.0", loop.now() + 0.5)
         assert said(loop) == []
 
 
 def test_one_answer_that_came_late_is_no_alert() -> None:
     with planner() as loop:
         for late in (0.0, 40.0, 40.0):
-            loop.learn("1.0", loop.now() - late)
+            loop.record_adapter_report("1.0", loop.now() - late)
         assert said(loop) == []
 
 
 def test_how_far_is_a_setting_and_who_stands_by_does_not_know() -> None:
     with planner(clock_apart=60) as loop:
-        loop.learn("1.0", loop.now() + 50)
+        loop.record_adapter_report("1.0", loop.now() + 50)
         assert said(loop) == []
-        loop.learn("1.0", loop.now() + 70)
+        loop.record_adapter_report("1.0", loop.now() + 70)
         assert len(said(loop)) == 1
         loop.standing_by = True
         assert said(loop) == []
@@ -65,12 +65,12 @@ def test_a_server_that_stamps_jobs_in_the_future_is_ahead() -> None:
 
 def test_a_server_that_does_not_call_its_scheduler_is_an_alert_until_it_does() -> None:
     def calls(loop: PlanLoop) -> list[str]:
-        loop.alarms.look()
-        return [one.text for one in loop.alarms.open if one.kind == "calls"]
+        loop.alerts.update()
+        return [one.text for one in loop.alerts.current if one.kind == "calls"]
 
     with planner() as loop:
-        loop.hear()
-        loop.learn("1.0", None, "pbs_server does not call its scheduler")
+        loop.record_adapter_request()
+        loop.record_adapter_report("1.0", None, "pbs_server does not call its scheduler")
         assert calls(loop) == ["pbs_server does not call its scheduler"]
-        loop.learn("1.0", None)
+        loop.record_adapter_report("1.0", None)
         assert calls(loop) == []

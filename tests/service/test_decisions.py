@@ -3,7 +3,7 @@
 import asyncio
 import threading
 
-from schedd.service.cluster.decisions import DecisionLog
+from schedd.service.cluster.decision_log import DecisionLog
 from schedd.wire import Alert, JobStarted, Run, RunAccepted, Snapshot, Tell
 
 NOBODY = ()
@@ -31,7 +31,7 @@ def alert(number: int) -> Alert:
 
 
 def ids(log: DecisionLog, after: str = "", most: int = 1_000) -> list[str]:
-    return [decision.id for decision in log.after(after, most).decisions]
+    return [decision.id for decision in log.page_after(after, most).decisions]
 
 
 def test_decisions_are_read_in_order_and_again() -> None:
@@ -40,8 +40,8 @@ def test_decisions_are_read_in_order_and_again() -> None:
     assert ids(log) == ids(log) == ["d001", "d002", "d003"]
     assert ids(log, "d001") == ["d002", "d003"]
     assert ids(log, "d003") == []
-    page = log.after("", 2)
-    assert (page.last, [d.id for d in log.after(page.last).decisions]) == ("d002", ["d003"])
+    page = log.page_after("", 2)
+    assert (page.last, [d.id for d in log.page_after(page.last).decisions]) == ("d002", ["d003"])
 
 
 def test_outcomes_and_newer_decisions_take_decisions_out() -> None:
@@ -55,7 +55,7 @@ def test_outcomes_and_newer_decisions_take_decisions_out() -> None:
     assert ids(log) == ["d002"]
     log.acknowledge([JobStarted(id="e", time=0, job_id="b", shares=())])
     assert len(log) == 0
-    assert log.after("d001").missed is False
+    assert log.page_after("d001").missed is False
 
 
 def test_a_snapshot_ends_decisions_about_jobs_that_are_gone() -> None:
@@ -68,7 +68,7 @@ def test_a_snapshot_ends_decisions_about_jobs_that_are_gone() -> None:
 def test_a_reader_from_another_life_begins_anew_and_is_told() -> None:
     log = DecisionLog()
     log.append([run(1)])
-    page = log.after("d999")
+    page = log.page_after("d999")
     assert page.missed
     assert [decision.id for decision in page.decisions] == ["d001"]
 
@@ -76,9 +76,9 @@ def test_a_reader_from_another_life_begins_anew_and_is_told() -> None:
 def test_readers_are_told_when_the_log_had_to_drop_something() -> None:
     log = DecisionLog(most=10)
     log.append([run(i, str(i)) for i in range(1, 8)])
-    assert log.after("d001").missed is False
+    assert log.page_after("d001").missed is False
     log.append([run(i, str(i)) for i in range(8, 20)])
-    assert log.after("d001").missed
+    assert log.page_after("d001").missed
     assert len(log) <= 10
     assert ids(log)[-1] == "d019"
 
@@ -93,7 +93,7 @@ def test_a_poll_ends_when_something_comes() -> None:
     log = DecisionLog()
 
     async def read() -> list[str]:
-        waiting = asyncio.create_task(log.wait_after("", 30))
+        waiting = asyncio.create_task(log.wait_for_page("", 30))
         await asyncio.sleep(0)
         writer = threading.Thread(target=log.append, args=([run(1)],))
         writer.start()
@@ -107,10 +107,10 @@ def test_a_poll_ends_when_something_comes() -> None:
 def test_a_poll_ends_empty_when_its_time_is_over_or_the_daemon_stops() -> None:
     log = DecisionLog()
     log.append([run(1)])
-    assert asyncio.run(log.wait_after("d001", 0)).decisions == ()
+    assert asyncio.run(log.wait_for_page("d001", 0)).decisions == ()
 
     async def close() -> bool:
-        waiting = asyncio.create_task(log.wait_after("d001", 30))
+        waiting = asyncio.create_task(log.wait_for_page("d001", 30))
         await asyncio.sleep(0)
         log.close()
         return (await waiting).decisions == ()

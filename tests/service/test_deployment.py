@@ -13,8 +13,8 @@ import yaml
 
 from schedd.cli.installation import DEFAULT_CONFIG
 from schedd.cli.main import COMMANDS
-from schedd.service.cluster.meters import Meters
-from schedd.service.settings.file import Settings, load
+from schedd.service.cluster.metrics import PlannerMetrics
+from schedd.service.settings.file import Settings, read_settings_file
 from server_adapter.settings import load_settings
 from tests.conftest import ROOT
 from tests.service.promtool import HOW, promtool
@@ -61,7 +61,7 @@ def test_the_users_and_directories_are_those_of_the_units(tmp_path: Path) -> Non
 def from_environment(monkeypatch: pytest.MonkeyPatch, values: dict[str, str]) -> Settings:
     for name, value in values.items():
         monkeypatch.setenv(name, value)
-    return load(None)
+    return read_settings_file(None)
 
 
 def test_the_units_environment_is_understood(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,7 +193,7 @@ def test_dashboard_and_alarms_ask_for_numbers_that_there_are() -> None:
     asked += [rule["expr"] for rule in rules]
     series = {name for expr in asked for name in re.findall(r"schedd_\w+", expr)}
     # A histogram has no number of its own name.
-    assert not series & {one.name for one in Meters().registry.collect() if one.type == "histogram"}
+    assert not series & {one.name for one in PlannerMetrics().registry.collect() if one.type == "histogram"}
     names = {re.sub(r"_(bucket|count)$", "", name) for name in series}
     assert names <= documented
     # What an admin should see is shown: all but the version and what other numbers say better.

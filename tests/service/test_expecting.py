@@ -9,10 +9,15 @@ from schedd.engine import Engine
 from schedd.engine.show.job_view import JobView, job_view
 from schedd.model import FOREVER, StartKnown
 from schedd.predict import JobFeatures
-from schedd.service.background.foretelling import Foreteller
-from schedd.service.cluster.loop import PlanLoop
-from schedd.service.questions.expecting import UNKNOWN, Expectation, Expecting, promise_of
-from schedd.service.questions.forks import Asked
+from schedd.service.background.expected_starts import ExpectedStartWorker
+from schedd.service.cluster.plan_loop import PlanLoop
+from schedd.service.questions.expectations import (
+    UNKNOWN,
+    Expectation,
+    ExpectationSource,
+    hypothetical_promise,
+)
+from schedd.service.questions.plan_fork import WhatIfAnswer
 from schedd.wire import JobFacts, QueueChanged, QueueFacts
 from tests.service.build import T, job, node, planner
 
@@ -31,7 +36,7 @@ def taught(loop: PlanLoop, *users: str) -> None:
                 outlook.learner.record_start(f"{user}{i}", T - 10_000 + 61 * i)
                 outlook.learner.record_end(f"{user}{i}", T - 10_000 + 61 * i + 60)
 
-    loop.at_rest(teach).result(WAIT)
+    loop.call_between_batches(teach).result(WAIT)
 
 
 def asks(user: str = "ann", **resources: str) -> JobFacts:
@@ -39,11 +44,13 @@ def asks(user: str = "ann", **resources: str) -> JobFacts:
 
 
 def ask(
-    loop: PlanLoop, latest: Expecting, facts: JobFacts, instead_of: str = ""
-) -> tuple[Asked, Expectation]:
+    loop: PlanLoop, latest: ExpectationSource, facts: JobFacts, instead_of: str = ""
+) -> tuple[WhatIfAnswer, Expectation]:
     copy = loop.fork().result(WAIT)
     asked = copy.what_if(facts, T, instead_of=instead_of)
-    return asked, latest.of(facts, asked, promise_of(copy, asked, facts.queue), instead_of=instead_of)
+    return asked, latest.expect_start(
+        facts, asked, hypothetical_promise(copy, asked, facts.queue), instead_of=instead_of
+    )
 
 
 def view(loop: PlanLoop, name: str) -> JobView:
@@ -68,20 +75,20 @@ def test_a_what_if_says_what_the_job_is_told_when_it_comes(
         loop.submit([node("n1"), job("0")]).result(WAIT)
         for i, length in enumerate(lengths):
             loop.submit([job(str(i + 1), walltime=str(length))]).result(WAIT)
-        teller = Foreteller(loop)
-        teller.turn()
+        teller = ExpectedStartWorker(loop)
+        teller.run_once()
         assert teller.latest is not None
         assert (teller.latest.found.scene.rule is not None) == (backfill == "shortest")
         resources = {"nodes": f"1:ppn={cpus}", "walltime": str(walltime)}
         asked, found = ask(loop, teller.latest, asks(user, **resources))
         loop.submit([job("new", user=user, **resources)]).result(WAIT)
-        teller.turn()
+        teller.run_once()
         new = view(loop, "new")
         assert isinstance(asked.answer, StartKnown)
         assert asked.answer.placement.start == new.planned_start
         assert (found.start, found.by) == (new.expected_start, new.expected_by)
         assert found.as_of == T
-        assert promise_of(loop.fork().result(WAIT), asked, "batch") == new.promised_start
+        assert hypothetical_promise(loop.fork().result(WAIT), asked, "batch") == new.promised_start
 
 
 def test_where_all_are_of_one_priority_a_what_if_is_given_free_room_like_them() -> None:
@@ -91,12 +98,12 @@ def test_where_all_are_of_one_priority_a_what_if_is_given_free_room_like_them() 
         loop.submit([QueueChanged(id="queue", time=T, queue=queue), node("n1"), job("0")]).result(WAIT)
         for i, length in enumerate(("7000", "6000", "5000")):
             loop.submit([job(str(i + 1), user="bob", walltime=length)]).result(WAIT)
-        teller = Foreteller(loop)
-        teller.turn()
+        teller = ExpectedStartWorker(loop)
+        teller.run_once()
         assert teller.latest is not None
         _, found = ask(loop, teller.latest, asks(nodes="1:ppn=4", walltime="600"))
         loop.submit([job("new", walltime="600")]).result(WAIT)
-        teller.turn()
+        teller.run_once()
         # It is by far the shortest, and goes next.
         assert found.start == view(loop, "new").expected_start == T + 60
 
@@ -105,8 +112,8 @@ def test_predicted_run_times_are_those_of_who_asks() -> None:
     with planner(end_allowance=0, tell=False, predict=True) as loop:
         taught(loop, "ann")
         loop.submit([node("n1"), job("1"), job("2")]).result(WAIT)
-        teller = Foreteller(loop)
-        teller.turn()
+        teller = ExpectedStartWorker(loop)
+        teller.run_once()
         assert teller.latest is not None
         asked, found = ask(loop, teller.latest, asks())
         assert isinstance(asked.answer, StartKnown)
@@ -120,28 +127,28 @@ def test_predicted_run_times_are_those_of_who_asks() -> None:
 
 
 def view_facts(loop: PlanLoop, name: str) -> JobFacts:
-    facts: JobFacts = loop.at_rest(lambda engine: engine.state.records[name].facts).result(WAIT)
+    facts: JobFacts = loop.call_between_batches(lambda engine: engine.state.records[name].facts).result(WAIT)
     return facts
 
 
 def test_what_starts_at_once_never_starts_or_is_not_predicted() -> None:
     with planner(end_allowance=0, tell=False, predict=True) as loop:
         loop.submit([node("n1"), node("n2"), job("1")]).result(WAIT)
-        teller = Foreteller(loop)
-        teller.turn()
+        teller = ExpectedStartWorker(loop)
+        teller.run_once()
         assert teller.latest is not None
         _, found = ask(loop, teller.latest, asks())
         assert (found.start, found.by) == (T, T)
         asked, found = ask(loop, teller.latest, asks(nodes="1:ppn=5"))
         assert found == UNKNOWN
-        assert promise_of(loop.fork().result(WAIT), asked, "batch") == FOREVER
+        assert hypothetical_promise(loop.fork().result(WAIT), asked, "batch") == FOREVER
 
 
 def test_a_run_time_that_cannot_be_had_soon_is_the_walltime() -> None:
     with planner(end_allowance=0, tell=False, predict=True) as loop:
         loop.submit([node("n1"), job("1")]).result(WAIT)
-        teller = Foreteller(loop)
-        teller.turn()
+        teller = ExpectedStartWorker(loop)
+        teller.run_once()
         assert teller.latest is not None
         busy = replace(teller.latest, predict=lambda _: None)
         _, found = ask(loop, busy, asks())
@@ -155,4 +162,4 @@ def test_where_slack_is_off_nothing_would_be_promised() -> None:
         copy = loop.fork().result(WAIT)
         asked = copy.what_if(asks(), T)
         assert isinstance(asked.answer, StartKnown)
-        assert promise_of(copy, asked, "batch") == FOREVER
+        assert hypothetical_promise(copy, asked, "batch") == FOREVER

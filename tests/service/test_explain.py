@@ -12,9 +12,9 @@ from schedd.engine.show.view import publish
 from schedd.model import StartKnown
 from schedd.plan.evaluate import JobColumns
 from schedd.plan.kernels.layout import USABLE
-from schedd.service.cluster.loop import PlanLoop
-from schedd.service.questions.explain import Blocker, Explanation, On, explain
-from schedd.service.questions.forks import Fork, fork
+from schedd.service.cluster.plan_loop import PlanLoop
+from schedd.service.questions.explain import BlockedResource, Blocker, Explanation, explain
+from schedd.service.questions.plan_fork import PlanFork, fork_plan
 from schedd.wire import (
     Event,
     JobHeld,
@@ -35,7 +35,7 @@ WAIT = 120
 SHAPES = ["1:ppn=1", "1:ppn=3", "1:ppn=4", "2:ppn=1", "2:ppn=4", "1:ppn=2+1:ppn=4"]
 
 
-def what_if_without(fork: Fork, job_id: str, gone: Iterable[Blocker]) -> int | None:
+def what_if_without(fork: PlanFork, job_id: str, gone: Iterable[Blocker]) -> int | None:
     """When a job like this one would start if these, and itself, were not there."""
     published = fork.published
     plan = fork.copy()
@@ -53,7 +53,7 @@ def what_if_without(fork: Fork, job_id: str, gone: Iterable[Blocker]) -> int | N
             assert one.kind == "node"
             plan.tables.rows[plan.row_of[one.name], USABLE] = 1
     answer = (
-        Fork(plan, published, LimitBook(), JobColumns.blank(plan.tables.jobs.shape[1]))
+        PlanFork(plan, published, LimitBook(), JobColumns.blank(plan.tables.jobs.shape[1]))
         .what_if(record.facts, T)
         .answer
     )
@@ -163,7 +163,7 @@ def test_a_reservation_for_others_is_told_from_one_for_nobody() -> None:
         loop.submit([node("n1"), reserve, job("1", user="bob")]).result(WAIT)
         found = explained(loop, "1")
     assert [(one.kind, one.name, one.on) for one in found.blockers] == [
-        ("reservation", "course", (On("n1", ("access",)),))
+        ("reservation", "course", (BlockedResource("n1", ("access",)),))
     ]
     assert found.blockers[0].words == "reservation course keeps others off n1 until 2023-11-14 22:21:40 UTC"
     assert (found.planned_start, found.earliest, found.without) == (T + 500, T, T)
@@ -228,7 +228,7 @@ def test_a_quota_that_leaves_no_room_is_named_though_nobody_uses_it() -> None:
     cluster = Cluster(nodes=2, site=quota(4, 0, 4 * 3600))
     cluster.submit("1", "2:ppn=4", walltime=3600)
     state = cluster.engine.state
-    found = explain(fork(state, publish(state)), "1", T)
+    found = explain(fork_plan(state, publish(state)), "1", T)
     assert found is not None
     assert (found.planned_start, found.earliest, found.blockers) == (T + 14_400, T + 14_400, ())
     assert found.why.startswith("at most 4 cpus of user ann at once from ")

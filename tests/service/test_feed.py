@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schedd.engine.show.view import Published
-from schedd.service.cluster.feed import Feed, JobLine, line_of
-from schedd.service.cluster.loop import PlanLoop
+from schedd.service.cluster.plan_feed import JobSummary, PlanFeed, summarise_job
+from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.wire import Event, JobDeleted, JobHeld, JobReleased
 from tests.service.build import T, event_id, job, node, planner
 
@@ -13,20 +13,20 @@ WAIT = 120
 ALL = lambda _id, _owner: True  # noqa: E731
 
 
-def lines(published: Published) -> dict[str, JobLine]:
+def lines(published: Published) -> dict[str, JobSummary]:
     records = (*published.records, *published.slotless.values())
-    return {record.id: line_of(published, record) for record in records if record is not None}
+    return {record.id: summarise_job(published, record) for record in records if record is not None}
 
 
-def apply(loop: PlanLoop, known: dict[str, JobLine], generation: int) -> int:
+def apply(loop: PlanLoop, known: dict[str, JobSummary], generation: int) -> int:
     """Take over what the feed says of the time after ``generation``."""
     published = loop.published
-    found = loop.feed.since(published, generation, ALL)
+    found = loop.feed.changes_since(published, generation, ALL)
     assert found is not None
     changed, gone = found
     for job_id in gone:
         known.pop(job_id, None)  # it may have come and gone since
-    known.update((record.id, line_of(published, record)) for record in changed)
+    known.update((record.id, summarise_job(published, record)) for record in changed)
     return published.generation
 
 
@@ -66,7 +66,7 @@ def test_changes_lead_to_the_same_jobs_as_reading_anew(
 ) -> None:
     with planner(tell=False) as loop:
         loop.submit([node("n1"), node("n2")]).result(WAIT)
-        known: dict[str, JobLine] = {}
+        known: dict[str, JobSummary] = {}
         generation = loop.published.generation
         for i, step in enumerate(steps):
             loop.submit([event(*one) for one in step]).result(WAIT)
@@ -78,14 +78,14 @@ def test_changes_lead_to_the_same_jobs_as_reading_anew(
 
 def test_who_stayed_away_too_long_must_read_anew() -> None:
     with planner(tell=False) as loop:
-        loop._publisher.feed = Feed(loop.published, most=3)
+        loop._publisher.feed = PlanFeed(loop.published, most=3)
         loop.submit([node("n1")]).result(WAIT)
         first = loop.published.generation
         for name in "abcd":
             loop.submit([job(name)]).result(WAIT)
             loop.submit([JobDeleted(id=event_id(), time=T, job_id=name)]).result(WAIT)
-        assert loop.feed.since(loop.published, first, ALL) is None
-        found = loop.feed.since(loop.published, loop.published.generation - 1, ALL)
+        assert loop.feed.changes_since(loop.published, first, ALL) is None
+        found = loop.feed.changes_since(loop.published, loop.published.generation - 1, ALL)
         assert found is not None
         assert found[1] == ["d"]
 
@@ -98,7 +98,7 @@ def test_only_wanted_jobs_are_told() -> None:
         second = loop.published.generation
         deleted = [JobDeleted(id=event_id(), time=T, job_id=name) for name in "123"]
         loop.submit(deleted).result(WAIT)
-        found = loop.feed.since(loop.published, second, lambda _, owner: owner.startswith("bob"))
+        found = loop.feed.changes_since(loop.published, second, lambda _, owner: owner.startswith("bob"))
         assert found == ([], ["2", "3"])
         # What came and went again is told as gone, for it may have been seen meanwhile.
-        assert loop.feed.since(loop.published, first, lambda name, _: name == "1") == ([], ["1"])
+        assert loop.feed.changes_since(loop.published, first, lambda name, _: name == "1") == ([], ["1"])

@@ -8,11 +8,11 @@ import pytest
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.show.job_view import job_view
 from schedd.predict import RunTimePredictor
-from schedd.service.background import foretelling
-from schedd.service.background.foretelling import Foreteller
+from schedd.service.background import expected_starts
+from schedd.service.background.expected_starts import ExpectedStartWorker
 from schedd.service.cluster.errors import PlannerStopped
-from schedd.service.cluster.loop import PlanLoop
-from schedd.service.questions.objectives import known, measured
+from schedd.service.cluster.plan_loop import PlanLoop
+from schedd.service.questions.objectives import known_values, measure_fork
 from schedd.wire import JobEnded, JobStarted, ShareFacts
 from tests.service.build import T, job, node, planner
 
@@ -42,19 +42,19 @@ def test_a_round_tells_the_engine_which_shows_it_to_all_who_follow() -> None:
     with planner(end_allowance=0, tell=False, predict=True) as loop:
         fill(loop)
         before = loop.published.generation
-        found = Foreteller(loop).turn()
+        found = ExpectedStartWorker(loop).run_once()
         assert found is not None
         assert found.starts == {"2": T + 3600, "3": T + 7200}
         assert (expected(loop, "2"), expected(loop, "3")) == (T + 3600, T + 7200)
-        changed, _ = loop.feed.since(loop.published, before, lambda *_: True) or ([], [])
+        changed, _ = loop.feed.changes_since(loop.published, before, lambda *_: True) or ([], [])
         assert {record.id for record in changed} == {"2", "3"}
 
 
 def test_rounds_begin_by_themselves_when_jobs_came(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(foretelling, "_LOOK_S", 0.02)
-    monkeypatch.setattr(foretelling, "_SOON_S", 0.1)
+    monkeypatch.setattr(expected_starts, "_LOOK_S", 0.02)
+    monkeypatch.setattr(expected_starts, "_SOON_S", 0.1)
     with planner(end_allowance=0, tell=False, predict=True) as loop:
-        teller = Foreteller(loop)
+        teller = ExpectedStartWorker(loop)
         teller.start()
         try:
             fill(loop)
@@ -72,19 +72,19 @@ def test_rounds_begin_by_themselves_when_jobs_came(monkeypatch: pytest.MonkeyPat
 def test_where_prediction_is_off_or_nobody_waits_nothing_is_worked_out() -> None:
     with planner(predict=False) as loop:
         fill(loop)
-        teller = Foreteller(loop)
+        teller = ExpectedStartWorker(loop)
         assert not teller._due(time.monotonic())
-        assert teller.turn() is None
+        assert teller.run_once() is None
         assert teller.latest is None
     with planner(predict=True) as loop:
         loop.submit([node("n1"), job("1")]).result(WAIT)
-        assert not Foreteller(loop)._due(time.monotonic())
+        assert not ExpectedStartWorker(loop)._due(time.monotonic())
 
 
 def test_a_round_takes_a_tenth_of_the_time_at_most() -> None:
     with planner(predict=True) as loop:
         fill(loop)
-        teller = Foreteller(loop)
+        teller = ExpectedStartWorker(loop)
         teller._took, teller._ended = 30.0, 1000.0
         assert not teller._due(1299.0)
         assert teller._due(1301.0)
@@ -93,12 +93,12 @@ def test_a_round_takes_a_tenth_of_the_time_at_most() -> None:
 def test_a_round_under_way_ends_when_the_daemon_stops() -> None:
     with planner(predict=True, tell=False) as loop:
         fill(loop)
-        teller = Foreteller(loop)
+        teller = ExpectedStartWorker(loop)
         teller.stop()
-        assert teller.turn() is None
+        assert teller.run_once() is None
         assert expected(loop, "2") is None
     with pytest.raises(PlannerStopped):
-        teller.turn()
+        teller.run_once()
 
 
 def test_what_was_learned_is_rebuilt_from_the_log() -> None:
@@ -108,9 +108,9 @@ def test_what_was_learned_is_rebuilt_from_the_log() -> None:
     calls = []
     with planner(end_allowance=0, tell=False, predict=True) as loop:
         fill(loop)
-        Foreteller(loop).turn()
-        calls = loop.at_rest(lambda engine: list(engine.log)).result(WAIT)
-        live = loop.at_rest(lambda engine: _saved(engine.state.outlook)).result(WAIT)
+        ExpectedStartWorker(loop).run_once()
+        calls = loop.call_between_batches(lambda engine: list(engine.log)).result(WAIT)
+        live = loop.call_between_batches(lambda engine: _saved(engine.state.outlook)).result(WAIT)
     for i, call in enumerate(calls):
         for engine in engines:
             engine.handle(call.events, call.now)
@@ -136,10 +136,10 @@ def test_the_expected_plan_is_worth_what_predicted_run_times_make_of_it() -> Non
             loop.submit([JobStarted(id=f"s{i}", time=at, job_id=f"past{i}", shares=share)]).result(WAIT)
             loop.submit([JobEnded(id=f"e{i}", time=at + 360, job_id=f"past{i}")]).result(WAIT)
         loop.submit([job("1"), job("2"), job("3")]).result(WAIT)
-        teller = Foreteller(loop)
-        assert teller.turn() is not None
+        teller = ExpectedStartWorker(loop)
+        assert teller.run_once() is not None
         assert teller.latest is not None
-        expected_ = known(measured(teller.latest.medians))
-        planned = known(measured(loop.fork().result(WAIT)))
+        expected_ = known_values(measure_fork(teller.latest.medians))
+        planned = known_values(measure_fork(loop.fork().result(WAIT)))
         assert expected_["makespan"] < 0.3 * planned["makespan"]
         assert expected_["wait"] < 0.3 * planned["wait"]

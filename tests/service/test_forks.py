@@ -8,22 +8,22 @@ from schedd.engine import Engine, EngineSettings
 from schedd.engine.show.view import publish
 from schedd.model import Never, StartKnown, WaitingFor
 from schedd.plan.plan import WorkSpent
-from schedd.service.questions import asking
-from schedd.service.questions.forks import Fork, fork
+from schedd.service.questions import open_questions
+from schedd.service.questions.plan_fork import PlanFork, fork_plan
 from schedd.wire import JobFacts, NodeChanged, NodeFacts
 
 T = 1_000_000
 
 
-def ask(copy: Fork, nodes: str) -> object:
+def ask(copy: PlanFork, nodes: str) -> object:
     facts = JobFacts(id="x", owner="u", queue="q", submitted=T, resources={"nodes": nodes, "walltime": "60"})
     return copy.what_if(facts, T).answer
 
 
-def copy_of(*nodes: NodeFacts) -> Fork:
+def copy_of(*nodes: NodeFacts) -> PlanFork:
     engine = Engine(EngineSettings(), T)
     engine.handle([NodeChanged(id=node.name, time=T, node=node) for node in nodes], T)
-    return fork(engine.state, publish(engine.state))
+    return fork_plan(engine.state, publish(engine.state))
 
 
 def test_parts_that_fit_one_by_one_but_never_together_are_never_planned() -> None:
@@ -56,7 +56,7 @@ def test_a_question_that_takes_too_much_work_ends_and_the_next_is_answered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     copy = copy_of(*(NodeFacts(name=f"n{i}", cpus=2) for i in range(20)))
-    monkeypatch.setattr(asking, "QUESTION_WORK", 1)
+    monkeypatch.setattr(open_questions, "QUESTION_WORK", 1)
     with pytest.raises(WorkSpent, match="more segments"):
         ask(copy, "20:ppn=2+1:ppn=1")
     plan = copy.copy()

@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schedd.service.read.gaps import gaps, gaps_on
-from schedd.service.read.reading import window
+from schedd.service.read.gaps import find_gaps, gaps_on
+from schedd.service.read.plan_lists import bars_in_window
 from schedd.wire import JobQueued, NodeChanged, NodeFacts, PlanningHeld, Reserve
 from tests.service.build import GIB, T, event_id, job, node, planner
 
@@ -32,11 +32,11 @@ def test_free_and_taken_make_up_the_node_at_every_moment(
     with planner(tell=False) as loop:
         loop.submit(events).result(WAIT)
         published = loop.published
-    found = gaps(published, begin, end)
+    found = find_gaps(published, begin, end)
     assert list(gaps_on(published, begin, end, published.nodes.keys())) == list(found.gaps)
     some = {"n0", "n2", "unknown"}
     assert list(gaps_on(published, begin, end, some)) == [gap for gap in found.gaps if gap.node in some]
-    placed = window(published, begin, end, limit=10_000).rows
+    placed = bars_in_window(published, begin, end, limit=10_000).rows
     machines: list[NodeFacts] = [facts for facts in published.nodes.values() if facts.state == "up"]
     edges = {gap.start for gap in found.gaps} | {bar.start for bar in placed} | {bar.end for bar in placed}
     for moment in sorted({t for t in edges | {begin, end - 1} if max(begin, T) <= t < end}):
@@ -65,11 +65,11 @@ def test_what_is_free_from_the_begin_on_is_the_first_unbroken_gaps_of_each_node(
         loop.submit(events).result(WAIT)
         published = loop.published
     expected, reached = [], dict.fromkeys(published.nodes, begin)
-    for gap in gaps(published, begin, end, cpus=cpus).gaps:
+    for gap in find_gaps(published, begin, end, cpus=cpus).gaps:
         if gap.start == reached[gap.node]:
             expected.append(gap)
             reached[gap.node] = gap.end
-    found = gaps(published, begin, end, cpus=cpus, from_begin=True)
+    found = find_gaps(published, begin, end, cpus=cpus, from_begin=True)
     assert list(found.gaps) == expected
     assert (found.totals, found.next) == ((), None)
 
@@ -81,7 +81,7 @@ def test_gaps_come_node_by_node_and_go_on_from_the_cursor() -> None:
     seen = []
     cursor: str | None = ""
     while cursor is not None:
-        page = gaps(published, T, T + 60, cursor=cursor, limit=2)
+        page = find_gaps(published, T, T + 60, cursor=cursor, limit=2)
         seen.append([gap.node for gap in page.gaps])
         assert page.totals[0].idle_nodes == 5
         cursor = page.next
@@ -94,21 +94,21 @@ def test_reserved_and_blocked_nodes_have_no_gap() -> None:
         held = PlanningHeld(id=event_id(), time=T, kind="node", name="n2", reason="a fan")
         loop.submit([node("n1"), node("n2"), reserve, held]).result(WAIT)
         published = loop.published
-    found = gaps(published, T, T + 300)
+    found = find_gaps(published, T, T + 300)
     assert [(gap.node, gap.start - T, gap.end - T) for gap in found.gaps] == [
         ("n1", 0, 100),
         ("n1", 200, 300),
     ]
     assert [(step.start - T, step.cpus) for step in found.totals] == [(0, 4), (100, 0), (200, 4)]
-    now = gaps(published, T, T + 300, from_begin=True)
+    now = find_gaps(published, T, T + 300, from_begin=True)
     assert [(gap.node, gap.start - T, gap.end - T) for gap in now.gaps] == [("n1", 0, 100)]
-    assert gaps(published, T + 150, T + 300, from_begin=True).gaps == ()
+    assert find_gaps(published, T + 150, T + 300, from_begin=True).gaps == ()
 
 
 def test_small_pieces_can_be_left_out() -> None:
     with planner(tell=False) as loop:
         loop.submit([node("n1"), job("1", nodes="1:ppn=3", mem="8gb")]).result(WAIT)
         published = loop.published
-    assert [gap.cpus for gap in gaps(published, T, T + 9000).gaps] == [1, 4]
-    assert [gap.mem for gap in gaps(published, T, T + 9000).gaps] == [0, 8 * GIB]
-    assert [gap.cpus for gap in gaps(published, T, T + 9000, cpus=2).gaps] == [4]
+    assert [gap.cpus for gap in find_gaps(published, T, T + 9000).gaps] == [1, 4]
+    assert [gap.mem for gap in find_gaps(published, T, T + 9000).gaps] == [0, 8 * GIB]
+    assert [gap.cpus for gap in find_gaps(published, T, T + 9000, cpus=2).gaps] == [4]

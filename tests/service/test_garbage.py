@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from schedd.service.garbage import Garbage
+from schedd.service.garbage_collector import GarbageCollectorTuning
 
 
 class _Thing:
@@ -22,7 +22,7 @@ def no_looks() -> Iterator[None]:
 
 @pytest.mark.usefixtures("no_looks")
 def test_what_a_thorough_look_leaves_is_set_aside_until_the_end() -> None:
-    garbage = Garbage()
+    garbage = GarbageCollectorTuning()
     garbage.begin()
     try:
         # Not by the count of what is set aside: that falls when others' objects go.
@@ -40,7 +40,7 @@ def test_what_a_thorough_look_leaves_is_set_aside_until_the_end() -> None:
 
 @pytest.mark.usefixtures("no_looks")
 def test_cycles_that_were_set_aside_in_use_go_in_the_end() -> None:
-    garbage = Garbage(whole=0.0)  # every other look is at all
+    garbage = GarbageCollectorTuning(whole=0.0)  # every other look is at all
     garbage.begin()
     try:
         one = _Thing()

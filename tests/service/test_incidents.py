@@ -9,7 +9,7 @@ from schedd.engine.incident import read, rerun
 from schedd.engine.show.job_view import job_view
 from schedd.plan.kernels.layout import DUR
 from schedd.plan.plan import Plan
-from schedd.service.cluster.incidents import Incidents
+from schedd.service.cluster.incidents import IncidentFiles
 from schedd.service.clusters import new_engine
 from schedd.wire import Run
 from tests.service.build import T, job, node, planner
@@ -20,7 +20,7 @@ WAIT = 120
 
 def test_what_led_to_a_call_that_failed_is_kept_and_can_be_run_again(tmp_path: Path) -> None:
     folder = tmp_path / "incidents"
-    with planner(incidents=Incidents(folder, most=2)) as loop:
+    with planner(incidents=IncidentFiles(folder, most=2)) as loop:
         loop.submit([node("n1"), job("1")]).result(WAIT)
 
         def broken(engine: Engine) -> None:
@@ -29,7 +29,7 @@ def test_what_led_to_a_call_that_failed_is_kept_and_can_be_run_again(tmp_path: P
 
             engine.handle = fail  # type: ignore[assignment, method-assign]
 
-        loop.at_rest(broken).result(WAIT)
+        loop.call_between_batches(broken).result(WAIT)
         assert loop.submit([job("2")]).result(WAIT).accepted == 1
         assert loop.alive
     (file,) = folder.iterdir()
@@ -50,7 +50,7 @@ def test_a_job_that_makes_the_planner_fail_leaves_an_incident_once_a_minute(
         return place(plan, slot, *rest)
 
     monkeypatch.setattr(Plan, "place", fail)
-    with planner(incidents=Incidents(tmp_path), end_allowance=0) as loop:
+    with planner(incidents=IncidentFiles(tmp_path), end_allowance=0) as loop:
         loop.submit([node("n1"), job("1", walltime="13")]).result(WAIT)
         loop.submit([job("2", walltime="13"), job("3")]).result(WAIT)
         answers = [job_view(loop.published, number) for number in "123"]
@@ -65,12 +65,12 @@ def test_a_job_that_makes_the_planner_fail_leaves_an_incident_once_a_minute(
 def test_a_folder_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     incident = new_engine(EngineSettings(), T).incident()
-    assert Incidents(tmp_path / "file").keep("main", "stopped", incident, T) is None
+    assert IncidentFiles(tmp_path / "file").write("main", "stopped", incident, T) is None
 
 
 def test_old_incidents_make_way(tmp_path: Path) -> None:
-    incidents, incident = Incidents(tmp_path, most=2), new_engine(EngineSettings(), T).incident()
-    kept = [incidents.keep("main", "stopped", incident, T + i) for i in range(4)]
+    incidents, incident = IncidentFiles(tmp_path, most=2), new_engine(EngineSettings(), T).incident()
+    kept = [incidents.write("main", "stopped", incident, T + i) for i in range(4)]
     assert (
         {file for file in kept if file is not None and file.exists()}
         == set(tmp_path.iterdir())

@@ -11,11 +11,11 @@ import pytest
 
 from schedd.engine import Engine
 from schedd.engine.show.job_view import job_view
-from schedd.service.cluster.deliveries import Handled, PendingDelivery, batches
+from schedd.service.cluster.deliveries import DeliveryResult, PendingDelivery, cut_batches
 from schedd.service.cluster.errors import Overloaded, PlannerStopped
-from schedd.service.cluster.loop import PlanLoop
-from schedd.service.read.gaps import gaps
-from schedd.service.read.reading import counts, nodes, window
+from schedd.service.cluster.plan_loop import PlanLoop
+from schedd.service.read.gaps import find_gaps
+from schedd.service.read.plan_lists import bars_in_window, count_jobs, node_views
 from schedd.store import EventBatch, MemoryJournal
 from schedd.store.errors import DatabaseUnavailable, StatementRejected
 from schedd.wire import Event, JobEnded, JobFacts, JobQueued, Run, RunAccepted, Snapshot
@@ -34,7 +34,7 @@ def busy(loop: PlanLoop) -> Iterator[None]:
         at_it.set()
         assert go_on.wait(WAIT)
 
-    done = loop.at_rest(work)
+    done = loop.call_between_batches(work)
     assert at_it.wait(WAIT)
     try:
         yield
@@ -65,7 +65,7 @@ def test_an_answer_comes_when_the_published_plan_holds_the_events() -> None:
         handled = loop.submit([node("n1"), *(job(str(i)) for i in range(450))]).result(WAIT)
         assert handled.accepted == 451
         assert loop.published.generation >= handled.generation
-        assert counts(loop.published).planned + counts(loop.published).starting == 450
+        assert count_jobs(loop.published).planned + count_jobs(loop.published).starting == 450
 
 
 def test_reading_does_not_wait_for_a_busy_planner() -> None:
@@ -74,13 +74,13 @@ def test_reading_does_not_wait_for_a_busy_planner() -> None:
         with busy(loop):
             waiting = loop.submit([job("3")])
             published = loop.published
-            assert counts(published).planned == 1
+            assert count_jobs(published).planned == 1
             assert job_view(published, "2") is not None
             assert job_view(published, "3") is None
             assert [view.id for view in views(published).rows] == ["1", "2"]
-            assert [view.name for view in nodes(published)] == ["n1"]
-            assert [bar.job for bar in window(published, T, T + 86_400).rows] == ["1", "2"]
-            assert gaps(published, T, T + 86_400).gaps
+            assert [view.name for view in node_views(published)] == ["n1"]
+            assert [bar.job for bar in bars_in_window(published, T, T + 86_400).rows] == ["1", "2"]
+            assert find_gaps(published, T, T + 86_400).gaps
             assert not waiting.done()
         assert waiting.result(WAIT).accepted == 1
         assert job_view(loop.published, "3") is not None
@@ -109,12 +109,12 @@ def test_a_snapshot_is_not_reordered_among_the_events_around_it() -> None:
 def test_due_jobs_are_decided_and_outcomes_end_the_decision() -> None:
     with planner(tell=False) as loop:
         loop.submit([node("n1"), job("1")]).result(WAIT)
-        (run,) = loop.decisions.after("").decisions
+        (run,) = loop.decisions.page_after("").decisions
         assert isinstance(run, Run)
         assert run.job_id == "1"
         accepted = RunAccepted(id=event_id(), time=T, decision_id=run.id, job_id="1")
         loop.submit([accepted]).result(WAIT)
-        assert loop.decisions.after("").decisions == ()
+        assert loop.decisions.page_after("").decisions == ()
 
 
 def test_while_paused_nothing_is_started_and_resuming_starts_what_is_due() -> None:
@@ -122,10 +122,10 @@ def test_while_paused_nothing_is_started_and_resuming_starts_what_is_due() -> No
         loop.pause("the disks are full").result(WAIT)
         loop.submit([node("n1"), job("1")]).result(WAIT)
         assert loop.published.paused == "the disks are full"
-        assert loop.decisions.after("").decisions == ()
+        assert loop.decisions.page_after("").decisions == ()
         loop.resume().result(WAIT)
         assert loop.published.paused == ""
-        assert [decision.type for decision in loop.decisions.after("").decisions] == ["run"]
+        assert [decision.type for decision in loop.decisions.page_after("").decisions] == ["run"]
 
 
 def test_a_copy_of_the_plan_is_shared_until_something_happens() -> None:
@@ -192,15 +192,15 @@ def test_a_planner_without_a_database_goes_on_after_an_error_of_its_own_and_want
 ) -> None:
     with planner(tell=False) as loop:
         loop.submit([node("n1"), job("1")]).result(WAIT)
-        (run,) = loop.decisions.after("").decisions
-        take, errors = loop._inbox.take, [MemoryError()]
+        (run,) = loop.decisions.page_after("").decisions
+        take, errors = loop._inbox.next_deliveries, [MemoryError()]
 
         def failing() -> list[PendingDelivery]:
             if errors:
                 raise errors.pop()
             return take()
 
-        monkeypatch.setattr(loop._inbox, "take", failing)
+        monkeypatch.setattr(loop._inbox, "next_deliveries", failing)
         with pytest.raises(PlannerStopped, match="MemoryError"):
             loop.submit([job("2")]).result(WAIT)
         end = time.monotonic() + WAIT
@@ -208,7 +208,7 @@ def test_a_planner_without_a_database_goes_on_after_an_error_of_its_own_and_want
             assert time.monotonic() < end
             time.sleep(0.01)
         assert loop.pending == 0
-        assert run in loop.decisions.after("").decisions  # it is still to be carried out
+        assert run in loop.decisions.page_after("").decisions  # it is still to be carried out
         assert "part of the log" in loop.published.stale  # what it missed, a snapshot brings
         assert loop.submit([job("3")]).result(WAIT).accepted == 1
         assert {"1", "3"} <= set(loop.published.ids)
@@ -219,7 +219,7 @@ def test_decisions_of_a_later_life_are_numbered_above_those_of_an_earlier_one() 
     for _ in range(2):
         with planner(tell=False) as loop:
             loop.submit([node("n1"), job("1")]).result(WAIT)
-            ids.append(loop.decisions.after("").last)
+            ids.append(loop.decisions.page_after("").last)
     assert ids[0] == ids[1]  # the clock stood still
     assert int(ids[0][1:]) > T
 
@@ -239,7 +239,7 @@ def test_one_jobs_unreadable_request_is_that_jobs_own_trouble() -> None:
 
 def test_many_senders_at_once_are_all_answered() -> None:
     with planner() as loop:
-        answers: list[Future[Handled]] = []
+        answers: list[Future[DeliveryResult]] = []
 
         def send(sender: int) -> None:
             answers.append(loop.submit([job(f"{sender}.{k}") for k in range(20)]))
@@ -265,7 +265,7 @@ def test_a_job_as_it_is_shown_is_what_was_sent() -> None:
 
 def _sizes(*deliveries: Sequence[Event]) -> list[list[int]]:
     waiting = [PendingDelivery(events, Future()) for events in deliveries]
-    found = [list(parts) for parts in batches(waiting)]
+    found = [list(parts) for parts in cut_batches(waiting)]
     # Nothing is lost or reordered, and each delivery has exactly one last part.
     sent = [event for events in deliveries for event in events]
     assert [event for parts in found for part in parts for event in part.events] == sent

@@ -5,7 +5,7 @@ from typing import Final
 from prometheus_client import generate_latest
 
 from schedd.predict import EstimateKind
-from schedd.service.cluster.meters import Meters
+from schedd.service.cluster.metrics import PlannerMetrics
 from schedd.wire import ExpectedFacts, JobStarted, ShareFacts, StartsExpected
 from tests.engine.cluster import Cluster, T
 
@@ -13,7 +13,7 @@ HOUR = 3600
 TOLD: Final[tuple[tuple[EstimateKind, int], ...]] = (("submission", 600), ("waiting", 900))
 
 
-def sums(meters: Meters) -> dict[str, tuple[float, float]]:
+def sums(meters: PlannerMetrics) -> dict[str, tuple[float, float]]:
     """By when they were told: how many, and their sum in seconds."""
 
     def value(kind: str, part: str) -> float:
@@ -26,14 +26,14 @@ def sums(meters: Meters) -> dict[str, tuple[float, float]]:
 
 def test_the_error_of_expected_starts_is_of_those_told_first() -> None:
     cluster = Cluster(predict=True)
-    meters = Meters()
-    counted = meters.of("main")
+    meters = PlannerMetrics()
+    counted = meters.for_cluster("main")
     cluster.submit("runs", walltime=HOUR)
     cluster.submit("waits", walltime=HOUR)
     for kind, at in TOLD:
         told = ExpectedFacts("waits", T + at, T + HOUR, T + HOUR, kind, -1)
         cluster.tell(StartsExpected(id=kind, time=T, jobs=(told,)))
-    counted.before(
+    counted.observe_events(
         cluster.engine, [JobStarted(id="s", time=T + 1_000, job_id="waits", shares=(ShareFacts("n1", 4),))]
     )
     assert sums(meters) == {"submission": (1, 400), "waiting": (1, 100), "hour": (0, 0)}
@@ -42,9 +42,9 @@ def test_the_error_of_expected_starts_is_of_those_told_first() -> None:
 
 def test_without_predictions_nothing_is_counted() -> None:
     cluster = Cluster()
-    meters = Meters()
+    meters = PlannerMetrics()
     cluster.submit("a", walltime=HOUR)
-    meters.of("main").before(
+    meters.for_cluster("main").observe_events(
         cluster.engine, [JobStarted(id="s", time=T, job_id="a", shares=(ShareFacts("n1", 4),))]
     )
     assert sums(meters) == {"submission": (0, 0), "waiting": (0, 0), "hour": (0, 0)}

@@ -122,7 +122,7 @@ def test_over_http_the_user_has_the_role_of_the_settings(munged: Path, app: Fast
 
 def test_who_vouches_is_asked_for_the_user(munged: Path) -> None:
     callers = Callers(Tokens(()), AuthSettings(munge=True, munge_socket=munged))
-    assert callers.munge(credential(munged)) == Bearer(ME, "user")
+    assert callers.authenticate_munge(credential(munged)) == Bearer(ME, "user")
 
 
 def test_the_client_shows_a_credential_with_each_request(munged: Path, tmp_path: Path) -> None:

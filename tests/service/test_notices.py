@@ -16,10 +16,10 @@ from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import AuthResult
 from pydantic import ValidationError
 
-from schedd.service.cluster.loop import PlanLoop
-from schedd.service.outward.notice_rule import due
-from schedd.service.outward.notices import Notifier, TooManyWishes
-from schedd.service.outward.relay import relay_of
+from schedd.service.cluster.plan_loop import PlanLoop
+from schedd.service.notifications.mail_relay import load_relay
+from schedd.service.notifications.notice_rule import decide_notice
+from schedd.service.notifications.notices import Notifier, TooManySubscriptions
 from schedd.service.settings.file import NotifySettings, SettingsError
 from schedd.store import Store
 from schedd.store.records import LastNotice, NoticeSubscription
@@ -96,33 +96,33 @@ def sooner(loop: PlanLoop) -> None:
 def test_what_is_due() -> None:
     both = wish(ahead=900)
     # First sight: only what comes soon is news.
-    assert due(both, None, "2", T + 5000, T) == (LastNotice(T + 5000), None)
-    mark, notice = due(both, None, "2", T + 900, T)
+    assert decide_notice(both, None, "2", T + 5000, T) == (LastNotice(T + 5000), None)
+    mark, notice = decide_notice(both, None, "2", T + 900, T)
     assert notice is not None
     assert (mark, notice.kind, notice.start) == (LastNotice(T + 900, T + 900), "soon", T + 900)
     # A small move is none; small moves add up.
     known = LastNotice(T + 5000)
-    assert due(both, known, "2", T + 5600, T) == (known, None)
-    mark, notice = due(both, known, "2", T + 5601, T)
+    assert decide_notice(both, known, "2", T + 5600, T) == (known, None)
+    mark, notice = decide_notice(both, known, "2", T + 5601, T)
     assert notice is not None
     assert (mark, notice.kind, notice.before) == (LastNotice(T + 5601), "moved", T + 5000)
     # A start that is lost, and one that comes back.
-    mark, notice = due(both, known, "2", -1, T)
+    mark, notice = decide_notice(both, known, "2", -1, T)
     assert notice is not None
     assert (mark, notice.start) == (LastNotice(-1), -1)
-    assert due(both, LastNotice(-1), "2", T + 9000, T)[1] is not None
+    assert decide_notice(both, LastNotice(-1), "2", T + 9000, T)[1] is not None
     # That it comes soon is told once, and again when it was put off by more than that.
     soon = LastNotice(T + 900, T + 900)
-    assert due(wish(moved=None, ahead=900), soon, "2", T + 1200, T + 400)[1] is None
-    assert due(wish(moved=None, ahead=900), soon, "2", T + 1801, T + 1000)[1] is not None
-    assert due(both, LastNotice(T - 10), "2", T - 10, T)[1] is None  # it is over
+    assert decide_notice(wish(moved=None, ahead=900), soon, "2", T + 1200, T + 400)[1] is None
+    assert decide_notice(wish(moved=None, ahead=900), soon, "2", T + 1801, T + 1000)[1] is not None
+    assert decide_notice(both, LastNotice(T - 10), "2", T - 10, T)[1] is None  # it is over
 
 
 def test_a_lost_deadline_is_told_once_a_loss_and_before_all_else() -> None:
     asked = wish(moved=600, ahead=900, lost=True)
 
     def told_now(last: LastNotice | None, told: int, lost: int) -> tuple[LastNotice, tuple[Any, ...]]:
-        mark, notice = due(asked, last, "2", told, T, lost=lost, walltime=300)
+        mark, notice = decide_notice(asked, last, "2", told, T, lost=lost, walltime=300)
         return mark, (notice.kind, notice.start, notice.deadline, notice.end) if notice is not None else ()
 
     mark, said = told_now(None, T + 500, T + 200)
@@ -139,7 +139,10 @@ def test_a_lost_deadline_is_told_once_a_loss_and_before_all_else() -> None:
     mark, said = told_now(mark, -1, -1)
     assert (mark.lost, said) == (-1, ())
     assert told_now(mark, -1, T + 200)[1][:1] == ("lost",)
-    assert due(wish(), LastNotice(T), "2", T, T, lost=T + 200, walltime=300) == (LastNotice(T), None)
+    assert decide_notice(wish(), LastNotice(T), "2", T, T, lost=T + 200, walltime=300) == (
+        LastNotice(T),
+        None,
+    )
 
 
 # ---- mail ----------------------------------------------------------------------------------------
@@ -152,13 +155,13 @@ def test_a_start_that_moved_is_told_by_mail_once_also_over_a_restart(
     with busy() as loop:
         desk = Notifier(loop, mail(relay), lambda: store)
         kept = desk.add(wish("2"))
-        desk.look()
+        desk.find_due()
         before = start(loop, "2")
         sooner(loop)
         # Another daemon goes on before this one told anything: what is due is not lost.
         desk = Notifier(loop, mail(relay), lambda: store)
         assert start(loop, "2") < before - 600
-        desk.look()
+        desk.find_due()
         desk.send()
         (letter,) = office.letters
         assert letter["To"] == "ann@example.org"
@@ -167,7 +170,7 @@ def test_a_start_that_moved_is_told_by_mail_once_also_over_a_restart(
         assert letter["Subject"].startswith(f"[{loop.name}] job 2: its start moved to ")
         assert f"schedd notify remove {kept.number}" in str(letter.get_payload())
         for _ in range(2):  # nor is it told again, by this one or the next
-            desk.look()
+            desk.find_due()
             desk.send()
             desk = Notifier(loop, mail(relay), lambda: store)
         assert len(office.letters) == 1
@@ -181,9 +184,9 @@ def test_a_job_id_with_a_line_feed_ends_no_notices(post: tuple[Post, str], store
         loop.submit([node("n1"), *jobs]).result(WAIT)
         desk = Notifier(loop, mail(relay), lambda: store)
         desk.add(wish())
-        desk.look()
+        desk.find_due()
         sooner(loop)
-        desk.look()
+        desk.find_due()
         desk.send()
         told = sorted(str(letter["Subject"]) for letter in office.letters)
         assert [subject.partition(":")[0] for subject in told] == ["[main] job 2?Bcc", "[main] job 3"]
@@ -199,9 +202,9 @@ def test_an_error_over_one_notice_or_one_job_holds_up_no_other(
         loop.submit([node("n1"), *jobs]).result(WAIT)
         desk = Notifier(loop, mail(relay), lambda: store)
         desk.add(wish())
-        desk.look()
+        desk.find_due()
         sooner(loop)
-        find, write = desk._due, desk._messenger._letter
+        find, write = desk._decide, desk._messenger._compose_mail
 
         def no_finding(published: Any, one: NoticeSubscription, record: Any, now: int) -> Any:
             if record.id == "2":
@@ -213,9 +216,9 @@ def test_an_error_over_one_notice_or_one_job_holds_up_no_other(
                 raise MemoryError
             return write(notice)
 
-        monkeypatch.setattr(desk, "_due", no_finding)
-        monkeypatch.setattr(desk._messenger, "_letter", no_writing)
-        desk.look()
+        monkeypatch.setattr(desk, "_decide", no_finding)
+        monkeypatch.setattr(desk._messenger, "_compose_mail", no_writing)
+        desk.find_due()
         desk.send()
         assert [letter["Subject"].partition(":")[0] for letter in office.letters] == ["[main] job 4"]
         assert loop.supervisor.record("notices", "main").failures == 2
@@ -236,14 +239,14 @@ def test_a_lost_deadline_is_told_by_mail_once_also_over_a_restart(
         loop.submit([node("n1"), job("1", user="bob"), mine]).result(WAIT)
         desk = Notifier(loop, mail(relay), lambda: store)
         kept = desk.add(wish(moved=None, lost=True))
-        assert desk.wishes("ann") == [kept]
-        desk.look()
+        assert desk.subscriptions("ann") == [kept]
+        desk.find_due()
         clock.moment += 101
         loop.submit([job("3", user="bob")]).result(WAIT)
         for _ in range(2):  # a daemon that goes on tells what is due, and no more than once
             desk = Notifier(loop, mail(relay), lambda: store)
-            desk.look()
-            desk.look()
+            desk.find_due()
+            desk.find_due()
             desk.send()
         (letter,) = office.letters
         assert letter["Subject"].startswith(f"[{loop.name}] job 2: its deadline is lost, ")
@@ -255,7 +258,7 @@ def test_all_own_jobs_are_told_of_and_nobody_elses(post: tuple[Post, str], store
     with busy() as loop:
         desk = Notifier(loop, mail(relay), lambda: store)
         desk.add(wish(ahead=90_000, moved=None))
-        desk.look()
+        desk.find_due()
         desk.send()
         assert [letter["Subject"].split(":")[0] for letter in office.letters] == [f"[{loop.name}] job 2"]
 
@@ -267,7 +270,7 @@ def test_a_relay_that_is_away_is_tried_again(post: tuple[Post, str], store: Stor
         desk = Notifier(loop, mail(relay), lambda: store, clock=lambda: moment[0])
         desk.add(wish(ahead=90_000, moved=None))
         office.away = True
-        desk.look()
+        desk.find_due()
         desk.send()
         assert office.letters == []
         office.away = False
@@ -280,7 +283,7 @@ def test_a_relay_that_is_away_is_tried_again(post: tuple[Post, str], store: Stor
 
 
 def counted(loop: PlanLoop) -> dict[str, float]:
-    found = {name: one._value.get() for name, one in loop.meters._notices.items()}
+    found = {name: one._value.get() for name, one in loop.metrics._notices.items()}
     return {name: count for name, count in found.items() if count}
 
 
@@ -298,17 +301,17 @@ def test_only_so_many_an_hour_are_told_and_the_rest_then_also_over_a_restart(
         desk = new(loop)
         desk.add(wish(ahead=90_000, moved=None))
         for _ in range(3):
-            desk.look()
+            desk.find_due()
             desk.send()
         assert len(office.letters) == 2
         assert counted(loop) == {"sent": 2, "limited": 1}
         moment[0] += 3599
         desk = new(loop)  # a daemon that goes on
-        desk.look()
+        desk.find_due()
         desk.send()
         assert len(office.letters) == 2
         moment[0] += 1
-        desk.look()
+        desk.find_due()
         desk.send()
         assert len(office.letters) == 3
         assert store.notified_users(store.register_cluster(loop.name, T), 0) == [
@@ -325,9 +328,9 @@ def test_an_hour_does_not_last_longer_when_the_clock_is_set_back(
         loop.submit([job("4")]).result(WAIT)
         desk = Notifier(loop, mail(relay, hourly=1), lambda: store, wall=lambda: moment[0])
         desk.add(wish(ahead=90_000, moved=None))
-        desk.look()
+        desk.find_due()
         moment[0] -= 86_400
-        desk.look()
+        desk.find_due()
         desk.send()
         assert len(office.letters) == 2
 
@@ -337,13 +340,13 @@ def test_a_notice_that_is_given_up_or_too_late_is_counted(store: Store) -> None:
     with busy() as loop:
         desk = Notifier(loop, mail("127.0.0.1:9"), lambda: store, clock=lambda: moment[0])
         desk.add(wish("2", ahead=90_000, moved=None))
-        desk.look()
+        desk.find_due()
         for _ in range(6):
             desk.send()
             moment[0] += 300.0
         assert counted(loop) == {"failed": 6, "given_up": 1}
         desk.add(wish("3", ahead=90_000, moved=None, to="bob@example.org"))
-        desk.look()
+        desk.find_due()
         clock = loop._clock
         assert isinstance(clock, StillClock)
         clock.moment += 90_000
@@ -407,7 +410,7 @@ def told(store: Store, settings: NotifySettings) -> dict[str, float]:
     with busy() as loop:
         desk = Notifier(loop, settings, lambda: store)
         desk.add(wish(ahead=90_000, moved=None))
-        desk.look()
+        desk.find_due()
         desk.send()
         return counted(loop)
 
@@ -451,10 +454,10 @@ def test_a_password_that_others_may_read_is_refused(tmp_path: Path) -> None:
         secret.write_text(text)
         secret.chmod(mode)
         with pytest.raises(SettingsError, match=said):
-            relay_of(about)
+            load_relay(about)
     secret.unlink()
     with pytest.raises(SettingsError, match="cannot read the relay's password"):
-        relay_of(about)
+        load_relay(about)
 
 
 # ---- who is told ---------------------------------------------------------------------------------
@@ -468,14 +471,14 @@ def test_who_stands_by_and_a_plan_that_is_out_of_date_tell_nothing(
         desk = Notifier(loop, mail(relay), lambda: store)
         desk.add(wish(ahead=90_000, moved=None))
         loop.standing_by = True
-        desk.look()
+        desk.find_due()
         loop.standing_by = False
-        loop.hearing.last -= 1_000
-        desk.look()
+        loop.adapter_contact.last -= 1_000
+        desk.find_due()
         desk.send()
         assert office.letters == []
-        loop.hear()
-        desk.look()
+        loop.record_adapter_request()
+        desk.find_due()
         desk.send()
         assert len(office.letters) == 1
 
@@ -490,7 +493,7 @@ def test_a_command_gets_the_notice_as_json_and_no_arguments(tmp_path: Path, stor
     with busy() as loop:
         desk = Notifier(loop, NotifySettings(commands={"sms": (str(script),)}), lambda: store)
         desk.add(wish("2", ahead=90_000, way="command", to="sms"))
-        desk.look()
+        desk.find_due()
         desk.send()
         told = json.loads((tmp_path / "said").read_text())
         assert told == {
@@ -511,13 +514,13 @@ def test_wishes_are_kept_counted_and_removed_by_who_has_them(store: Store) -> No
     with busy() as loop:
         desk = Notifier(loop, mail("127.0.0.1:9", most=1), lambda: store)
         kept = desk.add(wish("2"))
-        assert Notifier(loop, mail("127.0.0.1:9"), lambda: store).wishes("ann") == [kept]
-        with pytest.raises(TooManyWishes):
+        assert Notifier(loop, mail("127.0.0.1:9"), lambda: store).subscriptions("ann") == [kept]
+        with pytest.raises(TooManySubscriptions):
             desk.add(wish())
-        desk.look()
+        desk.find_due()
         assert desk.remove("bob", kept.number) is None
         assert desk.remove("ann", kept.number) == kept
-        assert desk.wishes("ann") == []
+        assert desk.subscriptions("ann") == []
         assert store.last_notices(store.register_cluster(loop.name, T)) == {}
 
 

@@ -126,8 +126,8 @@ def test_one_key_needs_no_name(provider: Any) -> None:
 
 def later(client: Any, seconds: float) -> None:
     """As if the provider had been asked so long before."""
-    about = client._about
-    client._about = oidc._About(about.authorize, about.token, about.keys, about.then - seconds)
+    about = client._metadata
+    client._metadata = oidc._ProviderMetadata(about.authorize, about.token, about.keys, about.then - seconds)
 
 
 def test_both_keys_count_while_they_change_and_the_old_one_no_longer(provider: Any) -> None:

@@ -18,12 +18,12 @@ from schedd.engine.run import dispatch, rereading
 from schedd.engine.run.dispatch import dispatch_due
 from schedd.engine.run.running import overruns
 from schedd.engine.show.job_view import JobView, job_view
-from schedd.service.cluster.calls import CallFailed, Watch, _OutOfTime
-from schedd.service.cluster.errors import NotKept
-from schedd.service.cluster.incidents import Incidents
-from schedd.service.cluster.loop import PlanLoop
-from schedd.service.cluster.passing import Passing
-from schedd.service.cluster.retries import Retries
+from schedd.service.cluster.batch_skipping import BatchSkipper
+from schedd.service.cluster.engine_calls import CallWatchdog, EngineCallFailed, _CallTimedOut
+from schedd.service.cluster.errors import EventsNotStorable
+from schedd.service.cluster.incidents import IncidentFiles
+from schedd.service.cluster.plan_loop import PlanLoop
+from schedd.service.cluster.retries import StoreRetries
 from schedd.store import EventBatch
 from schedd.wire import Alert, JobStarted, NodeFacts, QueueFacts, Run
 from tests.conftest import ROOT
@@ -35,7 +35,7 @@ WAIT = 120
 
 
 def alerts(loop: PlanLoop, kind: str) -> list[str]:
-    page = loop.decisions.after("")
+    page = loop.decisions.page_after("")
     return [one.text for one in page.decisions if isinstance(one, Alert) and one.kind == kind]
 
 
@@ -77,7 +77,7 @@ def once(work: Callable[..., Any], *, hangs: bool = False, times: int = 1) -> Ca
 def test_a_batch_over_which_the_engine_fails_is_passed_over_and_a_snapshot_asked_for(
     hangs: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    with planner(incidents=Incidents(tmp_path), batch_limit=1 if hangs else 30) as loop:
+    with planner(incidents=IncidentFiles(tmp_path), batch_limit=1 if hangs else 30) as loop:
         loop.submit([node("n1", 8), job("1")]).result(WAIT)
         monkeypatch.setattr(settle, "dispatch_due", once(dispatch_due, hangs=hangs))
         assert loop.submit([job("2")]).result(WAIT).accepted == 1
@@ -101,7 +101,7 @@ def test_own_starts_are_nobody_elses_where_an_error_was_met_on_the_way_through_t
     """The engine that is rebuilt did not start them; three of them stopped the cluster."""
     with planner() as loop:
         loop.submit([node("n1", 16), job("1"), job("2"), job("3")]).result(WAIT)
-        runs = [one for one in loop.decisions.after("").decisions if isinstance(one, Run)]
+        runs = [one for one in loop.decisions.page_after("").decisions if isinstance(one, Run)]
         assert len(runs) == 3
         loop.submit([started(run) for run in runs]).result(WAIT)
         monkeypatch.setattr(dispatch, "waits_for_booking", once(waits_for_booking, times=times))
@@ -117,7 +117,7 @@ def test_own_starts_are_nobody_elses_where_an_error_was_met_on_the_way_through_t
         assert isinstance(loop._clock, StillClock)
         loop._clock.moment += 1_000
         loop.submit([job("5")]).result(WAIT)
-        last = [one for one in loop.decisions.after("").decisions if isinstance(one, Run)][-1]
+        last = [one for one in loop.decisions.page_after("").decisions if isinstance(one, Run)][-1]
         assert (last.job_id, loop.published.halted) == ("5", "")
 
 
@@ -134,10 +134,10 @@ def test_a_step_that_fails_is_left_out_for_a_while_and_then_done_again(
         monkeypatch.setattr(settle, "dispatch_due", once(dispatch_due))
         loop.submit([job("0")]).result(WAIT)
         loop.submit([job("1")]).result(WAIT)
-        assert not [one for one in loop.decisions.after("").decisions if isinstance(one, Run)]
+        assert not [one for one in loop.decisions.page_after("").decisions if isinstance(one, Run)]
         loop._clock.moment += 61
         loop.submit([job("2")]).result(WAIT)
-        runs = [one for one in loop.decisions.after("").decisions if isinstance(one, Run)]
+        runs = [one for one in loop.decisions.page_after("").decisions if isinstance(one, Run)]
         assert [run.job_id for run in runs] == ["1"]
 
 
@@ -182,7 +182,7 @@ def test_when_everything_fails_the_planner_tries_again_and_goes_on_as_soon_as_it
         monkeypatch.setattr("schedd.engine.engine.apply_all", fails)
         answer = loop.submit([job("3")])
         until = time.monotonic() + WAIT
-        while loop._planner._passing._row < 3:
+        while loop._planner._skipper._failures_in_row < 3:
             assert time.monotonic() < until
             time.sleep(0.01)
         assert "planner could not handle batch" in loop.trouble
@@ -209,7 +209,8 @@ def test_what_concerns_the_whole_cluster_is_tried_again_with_a_snapshot(
         loop.submit([server.snapshot()]).result(WAIT)
         assert loop.published.queues["batch"].limits == {"max_running": "1"}
         assert [
-            limit.amount for limit in loop.at_rest(lambda e: e.state.limits.queues["batch"]).result(WAIT)
+            limit.amount
+            for limit in loop.call_between_batches(lambda e: e.state.limits.queues["batch"]).result(WAIT)
         ] == [1]
 
 
@@ -221,15 +222,15 @@ def beside_fails(loop: PlanLoop, monkeypatch: pytest.MonkeyPatch, where: str, wo
     with monkeypatch.context() as patched:
         patched.setattr(where, once(lambda *_: None, times=1_000_000))
         assert loop.submit([job("2")]).result(WAIT).accepted == 1
-        runs = [one.job_id for one in loop.decisions.after("").decisions if isinstance(one, Run)]
+        runs = [one.job_id for one in loop.decisions.page_after("").decisions if isinstance(one, Run)]
         assert runs == ["1", "2"]
         until = time.monotonic() + WAIT
         while words not in loop.failing:
             assert time.monotonic() < until
             time.sleep(0.01)
         assert words in loop.published.stale
-        loop.alarms.look()
-        assert [alert.kind for alert in loop.alarms.open] == ["planner"]
+        loop.alerts.update()
+        assert [alert.kind for alert in loop.alerts.current] == ["planner"]
         assert loop.alive
     loop.submit([job("3", nodes="1:ppn=8")]).result(WAIT)
     assert (loop.alive, loop.failing, loop.published.stale) == (True, "", "")
@@ -288,7 +289,7 @@ def test_events_that_cannot_be_written_down_are_refused_and_others_are_taken(
         journal = loop._planner.journal
         monkeypatch.setattr(journal, "commit_events", once(journal.commit_events))
         many = [job(str(number)) for number in range(100, 350)]  # more than one batch
-        with pytest.raises(NotKept, match="cannot be kept"):
+        with pytest.raises(EventsNotStorable, match="cannot be kept"):
             loop.submit(many).result(WAIT)
         assert loop.pending == 0
         assert loop.submit([job("2")]).result(WAIT).accepted == 1
@@ -297,35 +298,35 @@ def test_events_that_cannot_be_written_down_are_refused_and_others_are_taken(
 
 
 def test_calls_get_more_time_after_some_that_did_not_return_and_soon_less_again() -> None:
-    watch = Watch()
-    passing = Passing("main", Retries("main"), watch)
+    watch = CallWatchdog()
+    passing = BatchSkipper("main", StoreRetries("main"), watch)
     engine = Engine(EngineSettings(), T)
-    late = CallFailed(engine, EventBatch(number=1, now=T, last_event=0), 0, _OutOfTime(), 30)
+    late = EngineCallFailed(engine, EventBatch(number=1, now=T, last_event=0), 0, _CallTimedOut(), 30)
     found = []
     for _ in range(2):
-        passing.note(late)
-        found.append(watch.times)
+        passing.record_failure(late)
+        found.append(watch.limit_factor)
     assert found == [2, 4]
-    watch.times = 8
-    passing.note(late)
-    assert watch.times == 8  # a cluster is not to stand for half an hour
+    watch.limit_factor = 8
+    passing.record_failure(late)
+    assert watch.limit_factor == 8  # a cluster is not to stand for half an hour
     for times in (8, 4, 2, 1):
-        assert watch.times == times
+        assert watch.limit_factor == times
         for _ in range(10):
-            passing.went_well()
+            passing.record_success()
 
 
 def test_a_thread_whose_call_was_ended_can_be_profiled() -> None:
     """In a process of its own: where the exception was called back, Python 3.11 never returned from this."""
     script = """if True:
         import sys, time
-        from schedd.service.cluster.calls import Watch, _OutOfTime
+        from schedd.service.cluster.engine_calls import Watch, _CallTimedOut
         watch = Watch()
         try:
             with watch.limit(0.01):
                 while True:
                     pass
-        except _OutOfTime:
+        except _CallTimedOut:
             print("ended")
         with watch.limit(30):
             sys.setprofile(lambda *_: None)

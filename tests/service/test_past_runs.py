@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from schedd.engine import EngineSettings
 from schedd.predict import JobFeatures, RunTimes
 from schedd.service.cluster.clock import SystemClock
-from schedd.service.cluster.follow import Follower
+from schedd.service.cluster.log_follower import LogFollower
 from schedd.service.cluster.past_runs import past_runs
 from schedd.service.clusters import Clusters
 from schedd.store import Store
@@ -100,7 +100,7 @@ def test_a_daemon_reads_the_logs_when_it_starts_for_the_first_time(tmp_path: Pat
     log.write_text("".join(record(now - DAY + 100 * i) for i in range(30)))
     plain = Clusters({"main": settings(log)}, SystemClock())["main"]._planner.engine.state.outlook
     store = Store.open(f"sqlite:///{tmp_path / 'a.sqlite'}")
-    recovered = Follower(store, "main", settings(log), now).engine.state.outlook
+    recovered = LogFollower(store, "main", settings(log), now).engine.state.outlook
     assert plain is not None
     assert recovered is not None
     told = plain.learner.run_times.predict(ASK).quantiles.tolist()

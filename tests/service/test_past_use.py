@@ -11,8 +11,8 @@ from schedd.engine import Engine, EngineSettings
 from schedd.engine.rank.fair_use import fair_shares
 from schedd.policy.fair_share import FairShare, Held, Usage
 from schedd.service.cluster.clock import SystemClock
-from schedd.service.cluster.follow import Follower
-from schedd.service.cluster.past_use import past_use
+from schedd.service.cluster.log_follower import LogFollower
+from schedd.service.cluster.past_usage import past_usage
 from schedd.service.clusters import Clusters
 from schedd.store import Store
 
@@ -50,7 +50,7 @@ def test_runs_of_the_days_that_count_are_read_also_when_packed(tmp_path: Path) -
     packed.write_bytes(gzip.compress(record(older, cpus=2).encode()))
     daily(tmp_path, old).write_text(record(recent))  # of a day that no longer counts: not even opened
     (tmp_path / "notes").write_text(record(recent))
-    found = used(past_use(settings(tmp_path), "main", NOW))
+    found = used(past_usage(settings(tmp_path), "main", NOW))
     assert found == {("phys", "ann"): (6 * 3600.0, 200.0), ("phys", "bob"): (4 * 3600.0, 100.0)}
 
 
@@ -61,7 +61,7 @@ def test_reading_comes_to_the_same_as_hearing_of_the_ends(tmp_path: Path) -> Non
     heard = Usage(DAY)
     for end in ends:
         heard.book(Held(("phys", "ann"), 4, end - 5 * 3600, end, 100))
-    read = past_use(settings(log), "main", NOW)
+    read = past_usage(settings(log), "main", NOW)
     assert read is not None
     assert read.saved() == heard.saved()
 
@@ -70,31 +70,31 @@ def test_malformed_lines_and_missing_files_are_told_and_passed_over(tmp_path: Pa
     log = tmp_path / "log"
     log.write_text(record(NOW - 60) + "04/14/2024 12:00:03;E;5.head;user=x start=no end=1\n;E;\n")
     with capture_logs() as said:
-        assert used(past_use(settings(log), "main", NOW)) == {("phys", "ann"): (4 * 3600.0, 100.0)}
+        assert used(past_usage(settings(log), "main", NOW)) == {("phys", "ann"): (4 * 3600.0, 100.0)}
     assert said[-1]["malformed"] == 2
     with capture_logs() as said:
-        assert used(past_use(settings(tmp_path / "none"), "main", NOW)) == {}
+        assert used(past_usage(settings(tmp_path / "none"), "main", NOW)) == {}
     assert "an accounting log cannot be read" in str(said)
     empty = tmp_path / "empty"
     empty.mkdir()
     with capture_logs() as said:
-        assert used(past_use(settings(empty), "main", NOW)) == {}
+        assert used(past_usage(settings(empty), "main", NOW)) == {}
     assert "no accounting log (YYYYMMDD)" in str(said)
     broken = tmp_path / "20231114.gz"
     broken.write_bytes(gzip.compress(record(NOW - 60).encode())[:-20])
-    assert used(past_use(settings(broken), "main", NOW)) is not None
+    assert used(past_usage(settings(broken), "main", NOW)) is not None
 
 
 def test_without_fair_share_or_logs_nothing_is_read(tmp_path: Path) -> None:
-    assert past_use(EngineSettings(), "main", NOW) is None
-    assert past_use(EngineSettings(site={"fair_share": {}}), "main", NOW) is None
+    assert past_usage(EngineSettings(), "main", NOW) is None
+    assert past_usage(EngineSettings(site={"fair_share": {}}), "main", NOW) is None
 
 
 def test_the_engine_begins_with_what_was_used_and_keeps_it(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text(record(NOW - 60))
     chosen = settings(log)
-    engine = Engine(chosen, NOW, used=past_use(chosen, "main", NOW))
+    engine = Engine(chosen, NOW, used=past_usage(chosen, "main", NOW))
     leaf = {row.path: row.used for row in fair_shares(engine.state)}["phys", "ann"]
     assert leaf == 4 * 3600
     again = Engine.restore(engine.checkpoint())
@@ -107,7 +107,7 @@ def test_a_daemon_reads_the_logs_when_it_starts_for_the_first_time(tmp_path: Pat
     log.write_text(record(now - 60))
     plain = Clusters({"main": settings(log)}, SystemClock())["main"]._planner.engine.state.usage
     store = Store.open(f"sqlite:///{tmp_path / 'a.sqlite'}")
-    recovered = Follower(store, "main", settings(log), now).engine.state.usage
+    recovered = LogFollower(store, "main", settings(log), now).engine.state.usage
     assert plain is not None
     assert recovered is not None
     assert plain.saved() == recovered.saved()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from schedd.engine import EngineSettings
-from schedd.service.background.polling import Poller, PollError, ask
+from schedd.service.background.licence_polling import LicencePoller, PollError, read_count
 from schedd.service.cluster.clock import SystemClock
 from schedd.service.clusters import Clusters
 
@@ -37,7 +37,7 @@ def clusters(count: Path) -> Iterator[Clusters]:
 
 
 def copies(clusters: Clusters) -> dict[str, int]:
-    return clusters["main"].at_rest(lambda engine: engine.state.limits.copies).result(10)
+    return clusters["main"].call_between_batches(lambda engine: engine.state.limits.copies).result(10)
 
 
 def wait_for(clusters: Clusters, amount: int) -> None:
@@ -48,8 +48,8 @@ def wait_for(clusters: Clusters, amount: int) -> None:
 
 
 def test_the_number_on_the_first_line_is_taken(tmp_path: Path) -> None:
-    assert ask(script(tmp_path / "s", "echo ' 12 '; echo 13")) == 12
-    assert ask(["echo", "0"]) == 0
+    assert read_count(script(tmp_path / "s", "echo ' 12 '; echo 13")) == 12
+    assert read_count(["echo", "0"]) == 0
 
 
 @pytest.mark.parametrize(
@@ -68,19 +68,19 @@ def test_what_is_no_count_is_an_error_that_says_why(
     tmp_path: Path, text: str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if "sleep" in text:
-        monkeypatch.setattr("schedd.service.background.polling._PATIENCE", 0.2)
+        monkeypatch.setattr("schedd.service.background.licence_polling._PATIENCE", 0.2)
     with pytest.raises(PollError, match=said):
-        ask(script(tmp_path / "s", text))
+        read_count(script(tmp_path / "s", text))
 
 
 def test_a_program_that_is_not_there_is_named() -> None:
     with pytest.raises(PollError, match=r"/no/program: No such file"):
-        ask(["/no/program"])
+        read_count(["/no/program"])
 
 
 def test_the_daemons_environment_is_not_the_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SCHEDD_SECRET", "1")
-    assert ask(["sh", "-c", "echo ${SCHEDD_SECRET:-0}"]) == 0
+    assert read_count(["sh", "-c", "echo ${SCHEDD_SECRET:-0}"]) == 0
 
 
 def test_what_a_program_says_counts_in_the_plan(clusters: Clusters) -> None:
@@ -91,17 +91,17 @@ def test_an_answer_that_fails_leaves_the_last_count_and_is_told(
     clusters: Clusters, count: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wait_for(clusters, 7)
-    poller = Poller(clusters["main"])
+    poller = LicencePoller(clusters["main"])
     now = time.monotonic() + 1000
     count.write_text("9\n")
-    poller.turn(now)
+    poller.poll_due(now)
     wait_for(clusters, 9)
     count.unlink()
-    poller.turn(now + 1)  # not due yet
+    poller.poll_due(now + 1)  # not due yet
     assert "was not counted" not in capsys.readouterr().out
-    poller.turn(now + 5)
+    poller.poll_due(now + 5)
     assert "a licence was not counted" in capsys.readouterr().out
-    poller.turn(now + 10)
-    poller.turn(now + 15)
+    poller.poll_due(now + 10)
+    poller.poll_due(now + 15)
     assert capsys.readouterr().out.count("the count of a licence is old") == 1
     assert copies(clusters) == {"matlab": 9}

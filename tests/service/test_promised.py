@@ -1,7 +1,7 @@
 """What the journal hears of promises: each made once, each broken once."""
 
 from schedd.engine import Engine, EngineSettings
-from schedd.service.cluster.promised import Promised
+from schedd.service.cluster.promise_tracker import PromiseTracker
 from schedd.wire import (
     Event,
     JobDeleted,
@@ -27,22 +27,24 @@ def job(number: int) -> JobQueued:
     return JobQueued(id=f"j{number}", time=T, job=facts)
 
 
-def looked(engine: Engine, promised: Promised, events: list[Event], now: int) -> tuple[list[str], list[str]]:
+def looked(
+    engine: Engine, promised: PromiseTracker, events: list[Event], now: int
+) -> tuple[list[str], list[str]]:
     engine.handle(events, now)
-    made, broken = promised.news(engine)
+    made, broken = promised.changes(engine)
     return [promise.job for promise in made], [one.job for one in broken if one.kind == "broken"]
 
 
 def test_a_promise_is_news_once_and_a_breach_is_news_once() -> None:
     engine = Engine(EngineSettings(node_grace=10), T)
-    promised = Promised()
-    promised.begin(engine)
+    promised = PromiseTracker()
+    promised.reset(engine)
     assert looked(engine, promised, [node("a"), node("b")], T) == ([], [])
     made, broken = looked(engine, promised, [job(n) for n in range(6)], T)
     assert (sorted(made), broken) == ([f"{n}.s" for n in range(6)], [])
     assert looked(engine, promised, [], T + 1) == ([], [])
     engine.handle([node("b", "down")], T + 2)
-    assert promised.news(engine) == ([], [])
+    assert promised.changes(engine) == ([], [])
     assert looked(engine, promised, [], T + 13) == ([], [])
     late = 1 + min(
         int(engine.state.promise[engine.state.records[job_id].slot]) for job_id in engine.state.risks
@@ -56,15 +58,15 @@ def test_a_promise_is_news_once_and_a_breach_is_news_once() -> None:
 def test_what_was_promised_before_the_first_look_is_no_news() -> None:
     engine = Engine(EngineSettings(), T)
     engine.handle([node("a"), job(1), job(2)], T)
-    promised = Promised()
-    promised.begin(engine)
-    assert promised.news(engine) == ([], [])
+    promised = PromiseTracker()
+    promised.reset(engine)
+    assert promised.changes(engine) == ([], [])
 
 
 def test_a_slot_that_is_used_again_tells_of_its_new_job() -> None:
     engine = Engine(EngineSettings(), T)
-    promised = Promised()
-    promised.begin(engine)
+    promised = PromiseTracker()
+    promised.reset(engine)
     looked(engine, promised, [node("a"), job(1), job(2)], T)
     looked(engine, promised, [JobDeleted(id="d", time=T, job_id="2.s")], T + 1)
     made, _ = looked(engine, promised, [job(3)], T + 2)
@@ -73,8 +75,8 @@ def test_a_slot_that_is_used_again_tells_of_its_new_job() -> None:
 
 def test_the_same_second_promised_to_another_job_in_the_same_slot_is_news() -> None:
     engine = Engine(EngineSettings(), T)
-    promised = Promised()
-    promised.begin(engine)
+    promised = PromiseTracker()
+    promised.reset(engine)
     looked(engine, promised, [node("a"), job(1), job(2)], T)
     slot = engine.state.records["2.s"].slot
     before = int(engine.state.promise[slot])
@@ -85,13 +87,13 @@ def test_the_same_second_promised_to_another_job_in_the_same_slot_is_news() -> N
 
 def test_a_promise_at_risk_is_news_once_and_so_is_its_rescue_and_its_breach() -> None:
     engine = Engine(EngineSettings(slack=100), T)
-    promised = Promised()
-    promised.begin(engine)
+    promised = PromiseTracker()
+    promised.reset(engine)
     looked(engine, promised, [node("a"), job(1), job(2)], T)
 
     def heard(events: list[Event], now: int) -> list[tuple[str, str, str, int | None]]:
         engine.handle(events, now)
-        return [(one.job, one.kind, one.cause, one.planned) for one in promised.news(engine)[1]]
+        return [(one.job, one.kind, one.cause, one.planned) for one in promised.changes(engine)[1]]
 
     away = Reserve(id="r", time=T, name="r", nodes=("a",), start=T + 700, end=T + 5000)
     why = "reservation made by an admin"

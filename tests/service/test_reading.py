@@ -3,7 +3,7 @@
 import pytest
 
 from schedd.engine.show.view import Published
-from schedd.service.read.reading import CursorError, counts, nodes, window
+from schedd.service.read.plan_lists import CursorError, bars_in_window, count_jobs, node_views
 from schedd.wire import JobStarted, ShareFacts
 from tests.service.build import T, event_id, job, node, planner, views
 
@@ -69,20 +69,20 @@ def test_a_cursor_that_no_page_gave_out_is_refused(published: Published, cursor:
     with pytest.raises(CursorError):
         views(published, cursor=cursor)
     with pytest.raises(CursorError):
-        window(published, T, T + 10, cursor=cursor)
+        bars_in_window(published, T, T + 10, cursor=cursor)
 
 
 def test_a_window_shows_what_touches_it(published: Published) -> None:
-    assert [bar.job for bar in window(published, T, T + 1).rows] == ["1", "4"]
-    assert [bar.job for bar in window(published, T + 3600, T + 3601).rows] == ["2"]
-    first = window(published, T, T + 86_400, limit=3)
-    rest = window(published, T, T + 86_400, limit=3, cursor=first.next)
+    assert [bar.job for bar in bars_in_window(published, T, T + 1).rows] == ["1", "4"]
+    assert [bar.job for bar in bars_in_window(published, T + 3600, T + 3601).rows] == ["2"]
+    first = bars_in_window(published, T, T + 86_400, limit=3)
+    rest = bars_in_window(published, T, T + 86_400, limit=3, cursor=first.next)
     assert [bar.job for bar in first.rows + rest.rows] == ["1", "4", "2", "3"]
 
 
 def test_counts_and_nodes_agree_with_the_jobs(published: Published) -> None:
-    found = counts(published)
+    found = count_jobs(published)
     assert (found.running, found.starting, found.planned, found.without_start) == (1, 1, 2, 2)
-    first, second = nodes(published)
+    first, second = node_views(published)
     assert (first.name, first.free_cpus, first.jobs) == ("n1", 0, ("1",))
     assert (second.name, second.free_cpus, second.jobs) == ("n2", 0, ("4",))

@@ -10,10 +10,10 @@ import pytest
 
 from schedd.engine.show.job_view import JobView, job_history, job_view, record_of
 from schedd.optimize import PlanSearch, SearchEndReason
-from schedd.service.background.searching import Searcher
-from schedd.service.background.track import MemoryTrack, SearchRun
+from schedd.service.background.plan_metrics_log import MemoryPlanMetricsLog, SearchRun
+from schedd.service.background.search_worker import SearchWorker
 from schedd.service.cluster.errors import PlannerStopped
-from schedd.service.cluster.loop import PlanLoop
+from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.wire import JobEnded
 from tests.service.build import T, event_id, job, node, planner
 
@@ -22,10 +22,10 @@ WAIT = 120
 
 
 @contextmanager
-def searching(**settings: Any) -> Iterator[tuple[PlanLoop, Searcher]]:
+def searching(**settings: Any) -> Iterator[tuple[PlanLoop, SearchWorker]]:
     """A planner whose one node runs job 1; behind it wait a long job and then a short one."""
     with planner(end_allowance=0, tell=False, **settings) as loop:
-        searcher = Searcher(loop, MemoryTrack())
+        searcher = SearchWorker(loop, MemoryPlanMetricsLog())
         searcher.start()
         loop.submit([node("n1"), job("1")]).result(WAIT)
         loop.submit([job("2", walltime="36000")]).result(WAIT)
@@ -43,14 +43,14 @@ def view(loop: PlanLoop, job_id: str) -> JobView:
 
 
 def effects(loop: PlanLoop) -> dict[str, float]:
-    return {effect: counter._value.get() for effect, counter in loop.meters._searches.items()}
+    return {effect: counter._value.get() for effect, counter in loop.metrics._searches.items()}
 
 
-def runs(searcher: Searcher) -> tuple[SearchRun, ...]:
+def runs(searcher: SearchWorker) -> tuple[SearchRun, ...]:
     return searcher._track.searches(1000).runs
 
 
-def until_there_is_a_run(searcher: Searcher) -> None:
+def until_there_is_a_run(searcher: SearchWorker) -> None:
     end = time.monotonic() + WAIT
     while not runs(searcher):
         assert time.monotonic() < end, "no search began"
@@ -60,7 +60,7 @@ def until_there_is_a_run(searcher: Searcher) -> None:
 def test_a_search_lets_a_short_job_go_first_where_the_promise_of_the_long_one_allows_it() -> None:
     with searching(slack=300, search_seconds=0.2) as (loop, searcher):
         assert (view(loop, "2").planned_start, view(loop, "3").planned_start) == (T + 3600, T + 39600)
-        run = searcher.ask().result(WAIT)
+        run = searcher.search_now().result(WAIT)
         assert run is not None
         assert (run.why, run.taken, run.report.moved) == ("asked for", 2, 2)
         assert run.report.gain > 0
@@ -76,7 +76,7 @@ def test_a_search_lets_a_short_job_go_first_where_the_promise_of_the_long_one_al
 
 def test_a_search_moves_nobody_past_a_promise() -> None:
     with searching(slack=59, search_seconds=0.2) as (loop, searcher):
-        run = searcher.ask().result(WAIT)
+        run = searcher.search_now().result(WAIT)
         assert run is not None
         assert (run.taken, run.report.moved) == (0, 0)
         assert effects(loop) == {"taken": 0, "none": 1}
@@ -85,14 +85,14 @@ def test_a_search_moves_nobody_past_a_promise() -> None:
 
 def test_there_is_nothing_to_search_for_where_one_job_waits() -> None:
     with planner() as loop:
-        searcher = Searcher(loop, MemoryTrack())
+        searcher = SearchWorker(loop, MemoryPlanMetricsLog())
         searcher.start()
         loop.submit([node("n1"), job("1"), job("2")]).result(WAIT)
-        assert searcher.ask().result(WAIT) is None
+        assert searcher.search_now().result(WAIT) is None
         assert runs(searcher) == ()
         searcher.stop()
         with pytest.raises(PlannerStopped):
-            searcher.ask()
+            searcher.search_now()
 
 
 def test_searches_begin_by_themselves_when_the_plan_changed() -> None:
@@ -140,15 +140,15 @@ def test_a_job_that_came_is_tried_in_front_of_others_before_the_next_search() ->
         assert (view(loop, "2").planned_start, view(loop, "3").planned_start) == (T + 3660, T + 3600)
         # This one may go in front of nobody: it is tried, and there is nothing to tell of it.
         loop.submit([job("4", walltime="36000")]).result(WAIT)
-        newest = searcher._seen.newest
+        newest = searcher._history.newest
         end = time.monotonic() + WAIT
-        while searcher._seen.newest == newest:
+        while searcher._history.newest == newest:
             assert time.monotonic() < end
             time.sleep(0.02)
         time.sleep(1.5)
         assert len(runs(searcher)) == 1
         # And a search of the whole plan is as near as it was.
-        assert searcher._seen.whole < searcher._seen.tried - 1
+        assert searcher._history.whole < searcher._history.tried - 1
 
 
 def test_who_fits_into_room_that_came_back_early_is_tried_before_the_next_search() -> None:
@@ -157,9 +157,9 @@ def test_who_fits_into_room_that_came_back_early_is_tried_before_the_next_search
         loop.submit([node("n1"), job("1", nodes="1:ppn=2"), job("2", nodes="1:ppn=2")]).result(WAIT)
         loop.submit([job("3", walltime="36000"), job("4", nodes="1:ppn=2", walltime="4000")]).result(WAIT)
         assert (view(loop, "3").planned_start, view(loop, "4").planned_start) == (T + 3600, T + 39600)
-        searcher = Searcher(loop, MemoryTrack())
-        newest = loop.at_rest(lambda engine: engine.state.change_number).result(WAIT)
-        searcher._seen = replace(searcher._seen, newest=newest)
+        searcher = SearchWorker(loop, MemoryPlanMetricsLog())
+        newest = loop.call_between_batches(lambda engine: engine.state.change_number).result(WAIT)
+        searcher._history = replace(searcher._history, newest=newest)
         searcher.start()
         time.sleep(2.5)
         assert runs(searcher) == (), "nobody came, nothing came back"
@@ -187,7 +187,7 @@ def test_none_begins_where_searches_are_off() -> None:
 
 def test_the_end_of_the_daemon_ends_a_search() -> None:
     with searching(slack=300, search_seconds=600) as (_, searcher):
-        answer = searcher.ask()
+        answer = searcher.search_now()
         end = time.monotonic() + WAIT
         while searcher._search is None:
             assert time.monotonic() < end

@@ -15,8 +15,8 @@ from schedd.policy.limits import Limit
 from schedd.policy.priority import JobClass
 from schedd.policy.site import site_policy
 from schedd.service.access.tokens import Tokens, read_token_file
-from schedd.service.settings.effective import effective
-from schedd.service.settings.file import AuthSettings, SettingsError, load
+from schedd.service.settings.effective import effective_settings
+from schedd.service.settings.file import AuthSettings, SettingsError, read_settings_file
 
 AUTH = '[auth]\nanonymous = "reader"\n'
 LIMIT = AUTH + "[[clusters.main.site.limits]]\namount = 1\n"
@@ -102,17 +102,17 @@ def write(path: Path, text: str, mode: int = 0o600) -> Path:
 def test_a_bad_file_is_refused_with_its_name_and_what_is_wrong(tmp_path: Path, text: str, said: str) -> None:
     path = write(tmp_path / "schedd.toml", text)
     with pytest.raises(SettingsError) as refused:
-        load(path)
+        read_settings_file(path)
     assert str(path) in str(refused.value)
     assert said in str(refused.value) or said in str(refused.value).lower()
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"none\.toml: no such file"):
-        load(tmp_path / "none.toml")
+        read_settings_file(tmp_path / "none.toml")
 
 
-@pytest.mark.parametrize("load_", [load, lambda path: serve(["--config", str(path)])])
+@pytest.mark.parametrize("load_", [read_settings_file, lambda path: serve(["--config", str(path)])])
 def test_a_directory_or_a_torn_file_is_named_as_such(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], load_: Callable[[Path], object]
 ) -> None:
@@ -134,22 +134,22 @@ def test_the_environment_goes_before_the_file_and_the_caller_before_both(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write(tmp_path / "schedd.toml", AUTH + "[server]\nport = 1\nmax_body_mib = 3")
-    assert load(path).server.port == 1
+    assert read_settings_file(path).server.port == 1
     monkeypatch.setenv("SCHEDD_SERVER__PORT", "2")
-    assert load(path).server.port == 2
-    chosen = load(path, server={"port": 3}).server
+    assert read_settings_file(path).server.port == 2
+    chosen = read_settings_file(path, server={"port": 3}).server
     assert (chosen.port, chosen.max_body_mib) == (3, 3)
 
 
 def test_with_tls_or_an_override_other_machines_may_reach_it(tmp_path: Path) -> None:
     path = tmp_path / "schedd.toml"
     for text in ('tls_certificate = "c"', "allow_remote = true"):
-        assert not load(write(path, f'[server]\nhost = "0.0.0.0"\n{text}')).server.local
+        assert not read_settings_file(write(path, f'[server]\nhost = "0.0.0.0"\n{text}')).server.local
 
 
 def test_the_engine_gets_what_the_cluster_says(tmp_path: Path) -> None:
     path = write(tmp_path / "schedd.toml", AUTH + "[clusters.main]\nslack = 7\nvalidate = true")
-    engine = load(path).clusters["main"].engine
+    engine = read_settings_file(path).clusters["main"].engine
     assert (engine.slack, engine.validate) == (7, True)
 
 
@@ -165,7 +165,7 @@ def test_the_engine_gets_what_the_cluster_says(tmp_path: Path) -> None:
 def test_a_setting_that_moved_is_refused_with_its_new_home(tmp_path: Path, line: str, said: str) -> None:
     path = write(tmp_path / "schedd.toml", AUTH + f"[clusters.main]\n{line}\n")
     with pytest.raises(SettingsError) as refused:
-        load(path)
+        read_settings_file(path)
     assert said in str(refused.value)
 
 
@@ -184,39 +184,39 @@ waiting_most = "5d"
 """
     path = write(tmp_path / "schedd.toml", AUTH + text)
     monkeypatch.setenv("SCHEDD_CLUSTERS__MAIN__SERVER_GRACE", "2m")
-    settings = load(path)
+    settings = read_settings_file(path)
     cluster = settings.clusters["main"]
     assert (settings.store.lease, settings.store.keep_events) == (3.0, 0.5)
     assert (cluster.end_allowance, cluster.search_seconds, cluster.node_grace) == (5400, 0.5, 90)
     assert (cluster.engine.slack, cluster.engine.slack_share, cluster.server_grace) == (1800, 0.5, 120)
     assert cluster.site.priority.waiting_most == 120
-    shown = "\n".join(effective(settings, path))
+    shown = "\n".join(effective_settings(settings, path))
     assert 'end_allowance = "90m"\n' in shown
     assert 'keep_events = "12h"\n' in shown
     path.write_text(AUTH + "[clusters.main]\nnode_grace = 'soon'\n")
     with pytest.raises(SettingsError, match="node_grace: a time such as 30s, 5m, 4h, 7d"):
-        load(path)
+        read_settings_file(path)
 
 
 def test_a_rate_of_0_tells_nothing(tmp_path: Path) -> None:
     path = write(tmp_path / "schedd.toml", AUTH + "[clusters.main]\ntell_rate = 0\n")
-    assert load(path).clusters["main"].engine.silent
+    assert read_settings_file(path).clusters["main"].engine.silent
 
 
 def test_a_cluster_may_promise_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path / "schedd.toml", AUTH + "[clusters.main]\nslack = 'off'")
-    settings = load(path)
+    settings = read_settings_file(path)
     engine = settings.clusters["main"].engine
     assert Slack(engine.slack, engine.slack_share) == OFF
     assert Slack(engine.slack, engine.slack_share).latest(10, 10) == FOREVER
-    assert 'slack = "off"' in list(effective(settings, path))
+    assert 'slack = "off"' in list(effective_settings(settings, path))
     monkeypatch.setenv("SCHEDD_CLUSTERS__MAIN__SLACK", "600")
-    assert load(path).clusters["main"].engine.slack == 600
+    assert read_settings_file(path).clusters["main"].engine.slack == 600
 
 
 def test_tokens_of_a_file_are_known_by_their_role_and_name(tmp_path: Path) -> None:
     path = write(tmp_path / "tokens", f"# who\n\nadapter pbs1 {TOKEN}\nadmin ann {TOKEN[::-1]}\n")
-    tokens = Tokens.of(AuthSettings(token_file=path))
+    tokens = Tokens.from_settings(AuthSettings(token_file=path))
     found = tokens.bearer(TOKEN)
     assert found is not None
     assert (found.role, found.name) == ("adapter", "pbs1")
@@ -228,7 +228,7 @@ def test_tokens_of_a_file_are_known_by_their_role_and_name(tmp_path: Path) -> No
 def test_tokens_can_stand_in_the_configuration_as_hashes(tmp_path: Path) -> None:
     digest = hashlib.sha256(TOKEN.encode()).hexdigest().upper()
     text = f'[[auth.tokens]]\nname = "portal"\nrole = "reader"\nsha256 = "{digest}"\n'
-    found = Tokens.of(load(write(tmp_path / "c.toml", text)).auth).bearer(TOKEN)
+    found = Tokens.from_settings(read_settings_file(write(tmp_path / "c.toml", text)).auth).bearer(TOKEN)
     assert found is not None
     assert (found.role, found.name) == ("reader", "portal")
 
@@ -262,9 +262,9 @@ def test_a_bad_token_file_is_refused_and_no_token_is_shown(
 
 def test_a_token_file_gives_tokens_for_some_clusters(tmp_path: Path) -> None:
     path = write(tmp_path / "tokens", "operator theo 0123456789abcdef theory,test\n", 0o600)
-    found = Tokens.of(AuthSettings(token_file=path)).bearer("0123456789abcdef")
+    found = Tokens.from_settings(AuthSettings(token_file=path)).bearer("0123456789abcdef")
     assert found is not None
-    assert [found.at(name) is not None for name in ("theory", "test", "main")] == [True, True, False]
+    assert [found.on_cluster(name) is not None for name in ("theory", "test", "main")] == [True, True, False]
     with pytest.raises(SettingsError, match="single commas"):
         read_token_file(write(tmp_path / "bad", "operator theo 0123456789abcdef theory,,test\n", 0o600))
 
@@ -278,7 +278,7 @@ def test_a_token_file_gives_tokens_for_some_clusters(tmp_path: Path) -> None:
 )
 def test_a_scope_names_clusters_that_are_there(tmp_path: Path, text: str) -> None:
     with pytest.raises(SettingsError, match=r"auth\.(tokens|grants).*: no cluster 'nain'; there is main"):
-        load(write(tmp_path / "s.toml", text))
+        read_settings_file(write(tmp_path / "s.toml", text))
 
 
 def test_a_token_file_that_is_not_there_is_named(tmp_path: Path) -> None:
@@ -303,7 +303,7 @@ def test_the_engine_gets_what_the_site_wants_and_nothing_else(tmp_path: Path) ->
         who = "user"
         amount = 64
         """
-    engine = load(write(tmp_path / "schedd.toml", AUTH + text)).clusters["main"].engine
+    engine = read_settings_file(write(tmp_path / "schedd.toml", AUTH + text)).clusters["main"].engine
     site = site_policy(engine.site)
     assert (site.weights.class_, site.weights.waiting, site.weights.queue) == (2.0, 10.0, 1.0)
     assert site.weights.queues == {"urgent": 500.0}
@@ -311,11 +311,11 @@ def test_the_engine_gets_what_the_site_wants_and_nothing_else(tmp_path: Path) ->
     assert site.fair_share == FairShare(("account", "user"), {("chem",): 3.0, ("chem", "ann"): 2.0})
     assert site.limits == (Limit(amount=64, what="cpus", who="user"),)
     assert json.loads(json.dumps(engine.site)) == engine.site
-    assert load(write(tmp_path / "schedd.toml", AUTH)).clusters["main"].engine.site == {}
+    assert read_settings_file(write(tmp_path / "schedd.toml", AUTH)).clusters["main"].engine.site == {}
 
 
 def test_a_wait_for_accepted_starts_by_which_a_job_could_start_twice_is_refused(tmp_path: Path) -> None:
     text = AUTH + "[clusters.main]\nstart_wait = 89\n"
     with pytest.raises(SettingsError, match=r"start_wait = 89: .* = 90, or a job could start twice"):
-        load(write(tmp_path / "schedd.toml", text))
-    load(write(tmp_path / "schedd.toml", text.replace("89", "90")))
+        read_settings_file(write(tmp_path / "schedd.toml", text))
+    read_settings_file(write(tmp_path / "schedd.toml", text.replace("89", "90")))

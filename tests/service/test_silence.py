@@ -2,7 +2,7 @@
 
 import structlog
 
-from schedd.service.cluster.loop import PlanLoop
+from schedd.service.cluster.plan_loop import PlanLoop
 from tests.service.build import job, node, planner
 
 WAIT = 120
@@ -10,13 +10,13 @@ WAIT = 120
 
 def silent(loop: PlanLoop, seconds: float) -> None:
     """As if it were so many seconds longer that the adapter was heard of."""
-    loop.hearing.last -= seconds
+    loop.adapter_contact.last -= seconds
 
 
 def test_after_a_while_of_silence_the_plan_is_out_of_date_until_the_adapter_is_heard_of_again() -> None:
     with planner() as loop:
         loop.submit([node("n1"), job("1"), job("2")]).result(WAIT)
-        loop.hear()
+        loop.record_adapter_request()
         silent(loop, 40)
         assert (loop.published.stale, loop.published.halted) == ("", "")
         silent(loop, 21)
@@ -24,7 +24,7 @@ def test_after_a_while_of_silence_the_plan_is_out_of_date_until_the_adapter_is_h
         assert shown.stale == "no contact with the adapter since 2023-11-14 22:13:20 UTC"
         assert shown.halted == shown.stale
         assert set(shown.ids) == {"1", "2"}
-        loop.hear()
+        loop.record_adapter_request()
         assert (loop.published.stale, loop.published.halted) == ("", "")
 
 
@@ -69,15 +69,15 @@ def test_who_stands_by_expects_no_adapter() -> None:
 
 def test_the_log_says_when_the_silence_began_and_when_it_was_over() -> None:
     with planner() as loop, structlog.testing.capture_logs() as said:
-        loop.alarms.look()
+        loop.alerts.update()
         silent(loop, 61)
-        loop.alarms.look()
-        loop.alarms.look()
-        (alert,) = loop.alarms.open
+        loop.alerts.update()
+        loop.alerts.update()
+        (alert,) = loop.alerts.current
         assert (alert.kind, alert.text) == ("adapter", "no contact with an adapter since the daemon started")
-        loop.hear()
-        loop.alarms.look()
-        assert loop.alarms.open == ()
+        loop.record_adapter_request()
+        loop.alerts.update()
+        assert loop.alerts.current == ()
     assert [(line["log_level"], line["event"]) for line in said if "kind" in line] == [
         ("error", "no contact with an adapter since the daemon started"),
         ("info", "an alert is over"),
@@ -87,20 +87,20 @@ def test_the_log_says_when_the_silence_began_and_when_it_was_over() -> None:
 def test_who_follows_the_plan_is_woken_when_the_silence_begins_and_ends() -> None:
     with planner() as loop:
         rung: list[str] = []
-        loop.feed.bell.ring = lambda: rung.append(loop.published.stale)  # type: ignore[method-assign]
+        loop.feed.signal.notify = lambda: rung.append(loop.published.stale)  # type: ignore[method-assign]
         silent(loop, 61)
-        loop.alarms.look()
-        loop.hear()
+        loop.alerts.update()
+        loop.record_adapter_request()
         assert rung == ["no contact with an adapter since the daemon started", ""]
 
 
 def test_an_adapter_that_does_not_reach_the_server_is_as_good_as_silent() -> None:
     with planner() as loop:
-        loop.hear(read_age=30)
+        loop.record_adapter_request(read_age=30)
         assert loop.published.stale == ""
-        loop.hear(read_age=61)
+        loop.record_adapter_request(read_age=61)
         assert loop.published.stale == "the adapter has not reached the server since 2023-11-14 22:12:19 UTC"
-        loop.hear()  # events alone say nothing of the server
+        loop.record_adapter_request()  # events alone say nothing of the server
         assert loop.published.stale
-        loop.hear(read_age=1)
+        loop.record_adapter_request(read_age=1)
         assert loop.published.stale == ""

@@ -15,9 +15,9 @@ import httpx2
 import pytest
 from pydantic import ValidationError
 
-from schedd.service.outward.webhooks import Hook, _post, _send
+from schedd.service.notifications.webhooks import Webhook, _post, _send
 from schedd.service.settings.file import WebhookSettings
-from schedd.service.settings.targets import TargetRefused, is_of_the_world, targets_of
+from schedd.service.settings.targets import TargetRefused, is_public, resolve_targets
 
 # fmt: off
 INSIDE = (
@@ -73,7 +73,9 @@ def listening(
 
 def post(url: str, *allow: str) -> bool:
     """Whether the hook took it, or need not be asked again."""
-    hook = Hook(WebhookSettings(url=url, secret_file=Path("unused"), allow=allow), b"a-secret-for-the-tests")
+    hook = Webhook(
+        WebhookSettings(url=url, secret_file=Path("unused"), allow=allow), b"a-secret-for-the-tests"
+    )
 
     async def asked() -> bool:
         async with httpx2.AsyncClient(trust_env=False, follow_redirects=True) as client:
@@ -86,12 +88,12 @@ def post(url: str, *allow: str) -> bool:
 def test_addresses_of_this_host_of_a_link_of_a_site_and_ways_to_them_are_not_of_the_world(
     address: str,
 ) -> None:
-    assert not is_of_the_world(ipaddress.ip_address(address))
+    assert not is_public(ipaddress.ip_address(address))
 
 
 @pytest.mark.parametrize("address", WORLD)
 def test_others_are(address: str) -> None:
-    assert is_of_the_world(ipaddress.ip_address(address))
+    assert is_public(ipaddress.ip_address(address))
 
 
 @pytest.mark.parametrize(
@@ -129,11 +131,11 @@ def test_a_name_that_is_another_address_the_next_moment_leads_to_the_one_that_wa
 
     async def told() -> None:
         async with httpx2.AsyncClient(trust_env=False) as client:
-            targets = await targets_of(url, ["127.0.0.1/32"], rebinding)
+            targets = await resolve_targets(url, ["127.0.0.1/32"], rebinding)
             answer = await _send(targets, client, b"{}", {})
             assert answer.status_code == 200
             with pytest.raises(TargetRefused, match=r"rebind\.test is 127\.0\.0\.2"):
-                await targets_of(url, ["127.0.0.1/32"], rebinding)
+                await resolve_targets(url, ["127.0.0.1/32"], rebinding)
 
     with ExitStack() as stack:
         port, asked = stack.enter_context(listening("127.0.0.1"))
@@ -149,7 +151,7 @@ def test_of_several_addresses_only_good_ones_are_asked_and_the_next_when_one_doe
         return ["127.0.0.3", "10.0.0.1", "127.0.0.1"]
 
     async def told() -> None:
-        targets = await targets_of(f"http://many.test:{port}/hook", ["127.0.0.0/8"], several)
+        targets = await resolve_targets(f"http://many.test:{port}/hook", ["127.0.0.0/8"], several)
         assert len(targets) == 2
         async with httpx2.AsyncClient(trust_env=False) as client:
             assert (await _send(targets, client, b"{}", {})).is_success
@@ -171,7 +173,7 @@ def test_the_certificate_must_be_that_of_the_name_though_an_address_is_asked(tmp
 
     async def told(name: str) -> int:
         trusted = ssl.create_default_context(cafile=str(tmp_path / "cert.pem"))
-        targets = await targets_of(f"https://{name}:{port}/hook", ["127.0.0.1/32"], here)
+        targets = await resolve_targets(f"https://{name}:{port}/hook", ["127.0.0.1/32"], here)
         async with httpx2.AsyncClient(trust_env=False, verify=trusted) as client:
             return (await _send(targets, client, b"{}", {})).status_code
 
@@ -187,7 +189,7 @@ def test_what_a_proxy_reaches_is_the_proxy_s_matter(monkeypatch: pytest.MonkeyPa
         raise AssertionError("the proxy resolves it")
 
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
-    (target,) = asyncio.run(targets_of("http://hook.test/x", (), never))
+    (target,) = asyncio.run(resolve_targets("http://hook.test/x", (), never))
     assert (target.url, target.extensions) == ("http://hook.test/x", {})
 
 
@@ -195,7 +197,7 @@ def test_what_user_and_port_the_address_has_stays_with_it() -> None:
     async def six(_host: str, _port: int) -> Sequence[str]:
         return ["2606:4700::1111"]
 
-    (target,) = asyncio.run(targets_of("https://me:pw@hook.test:8443/x?y=1", (), six))
+    (target,) = asyncio.run(resolve_targets("https://me:pw@hook.test:8443/x?y=1", (), six))
     assert target.url == "https://me:pw@[2606:4700::1111]:8443/x?y=1"
     assert (target.headers, target.extensions) == ({"Host": "hook.test:8443"}, {"sni_hostname": "hook.test"})
 

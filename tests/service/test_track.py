@@ -11,9 +11,14 @@ from schedd.optimize import SearchEndReason, SearchReport
 from schedd.optimize.search_report import CriterionDelta
 from schedd.optimize.settings import Kind
 from schedd.plan.evaluate import Criterion
-from schedd.service.background.sampling import Sampler
-from schedd.service.background.track import MemoryTrack, SearchRun, StoredTrack, Track
-from schedd.service.cluster.durable import Durable
+from schedd.service.background.plan_metrics_log import (
+    MemoryPlanMetricsLog,
+    PlanMetricsLog,
+    SearchRun,
+    StoredPlanMetricsLog,
+)
+from schedd.service.background.plan_metrics_sampler import PlanMetricsSampler
+from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.settings.file import StoreSettings
 from schedd.store import StoreError
 from schedd.store.records import PlanMetricsSample, SearchRecord
@@ -41,8 +46,8 @@ def run(number: int) -> SearchRun:
 
 
 @pytest.fixture
-def durable(tmp_path: Path) -> Iterator[Durable]:
-    opened = Durable(StoreSettings(url=f"sqlite:///{tmp_path}/a.sqlite"))
+def durable(tmp_path: Path) -> Iterator[DaemonStore]:
+    opened = DaemonStore(StoreSettings(url=f"sqlite:///{tmp_path}/a.sqlite"))
     opened.open()
     opened.store.register_cluster("main", T)
     yield opened
@@ -50,16 +55,16 @@ def durable(tmp_path: Path) -> Iterator[Durable]:
 
 
 @pytest.fixture(params=["memory", "store"])
-def track(request: pytest.FixtureRequest) -> Track:
+def track(request: pytest.FixtureRequest) -> PlanMetricsLog:
     if request.param == "memory":
-        return MemoryTrack()
-    return StoredTrack(request.getfixturevalue("durable"), "main")
+        return MemoryPlanMetricsLog()
+    return StoredPlanMetricsLog(request.getfixturevalue("durable"), "main")
 
 
-def test_searches_come_back_as_they_were_page_by_page(track: Track) -> None:
+def test_searches_come_back_as_they_were_page_by_page(track: PlanMetricsLog) -> None:
     assert (track.last_search(), track.searches(5).runs) == (0, ())
     for number in (1, 2, 3):
-        track.note_search(run(number))
+        track.record_search(run(number))
     assert track.last_search() == 3
     page = track.searches(2)
     assert (page.runs, page.following) == ((run(3), run(2)), 2)
@@ -68,29 +73,29 @@ def test_searches_come_back_as_they_were_page_by_page(track: Track) -> None:
     assert track.searches(3).following is None
 
 
-def test_evaluations_come_back_thinned_where_that_is_asked(track: Track) -> None:
+def test_evaluations_come_back_thinned_where_that_is_asked(track: PlanMetricsLog) -> None:
     made = [PlanMetricsSample(at, 1, 5, {"wait": at / 7}) for at in (60, 90, 120, 121, 200)]
     for one in made:
-        track.note_evaluation(one)
-    track.note_evaluation(replace(made[-1], generation=2))
+        track.record_metrics(one)
+    track.record_metrics(replace(made[-1], generation=2))
     made[-1] = replace(made[-1], generation=2)
-    assert track.evaluations(0, 1000, 10) == made
-    assert track.evaluations(60, 200, 2) == made[:2]
-    assert track.evaluations(0, 1000, 10, 60) == [made[1], made[3], made[4]]
+    assert track.metrics(0, 1000, 10) == made
+    assert track.metrics(60, 200, 2) == made[:2]
+    assert track.metrics(0, 1000, 10, 60) == [made[1], made[3], made[4]]
 
 
-def test_what_another_version_wrote_is_left_out(durable: Durable) -> None:
-    track = StoredTrack(durable, "main")
-    track.note_search(run(1))
+def test_what_another_version_wrote_is_left_out(durable: DaemonStore) -> None:
+    track = StoredPlanMetricsLog(durable, "main")
+    track.record_search(run(1))
     durable.store.save_search(1, SearchRecord(2, T, '{"kind": "of a later version"}'))
-    track.note_search(run(3))
+    track.record_search(run(3))
     assert track.searches(9).runs == (run(3), run(1))
     assert track.searches(1, 3).following == 2  # a page may be empty, and is not the last
 
 
 def test_before_the_database_is_open_it_says_so(tmp_path: Path) -> None:
-    track = StoredTrack(Durable(StoreSettings(url=f"sqlite:///{tmp_path}/a.sqlite")), "main")
-    for call in (lambda: track.searches(1), lambda: track.evaluations(0, 1, 1), track.last_search):
+    track = StoredPlanMetricsLog(DaemonStore(StoreSettings(url=f"sqlite:///{tmp_path}/a.sqlite")), "main")
+    for call in (lambda: track.searches(1), lambda: track.metrics(0, 1, 1), track.last_search):
         with pytest.raises(StoreError, match="not opened yet"):
             call()
 
@@ -103,33 +108,33 @@ def until(found: Callable[[], bool]) -> None:
 
 
 def test_a_plan_is_evaluated_while_it_goes_on() -> None:
-    track = MemoryTrack()
+    track = MemoryPlanMetricsLog()
     with planner(end_allowance=0) as loop:
-        sampler = Sampler(loop, track, 0.02)
+        sampler = PlanMetricsSampler(loop, track, 0.02)
         loop.submit([node("n1"), job("1"), job("2")]).result(WAIT)
         sampler.start()
-        until(lambda: bool(track.evaluations(0, 2 * T, 9)))
-        (one,) = track.evaluations(0, 2 * T, 9)
+        until(lambda: bool(track.metrics(0, 2 * T, 9)))
+        (one,) = track.metrics(0, 2 * T, 9)
         assert (one.time, one.generation, one.jobs) == (T, loop.published.generation, 1)
         assert one.values["wait"] == 3600.0
         loop.submit([job("3")]).result(WAIT)
-        until(lambda: track.evaluations(0, 2 * T, 9)[-1].jobs == 2)
+        until(lambda: track.metrics(0, 2 * T, 9)[-1].jobs == 2)
         sampler.end()
         sampler.join()
         assert not sampler._thread.is_alive()
 
 
 def test_nothing_is_evaluated_while_nothing_goes_on_or_another_leads() -> None:
-    track = MemoryTrack()
+    track = MemoryPlanMetricsLog()
     with planner() as loop:
         loop.submit([node("n1"), job("1")]).result(WAIT)
-        sampler = Sampler(loop, track, 60)
+        sampler = PlanMetricsSampler(loop, track, 60)
         loop.standing_by = True
-        sampler.turn()
-        assert track.evaluations(0, 2 * T, 9) == []
+        sampler.sample()
+        assert track.metrics(0, 2 * T, 9) == []
         loop.standing_by = False
-        sampler.turn()
-        made = track.evaluations(0, 2 * T, 9)
+        sampler.sample()
+        made = track.metrics(0, 2 * T, 9)
         assert len(made) == 1
-        sampler.turn()
-        assert track.evaluations(0, 2 * T, 9)[0] is made[0]
+        sampler.sample()
+        assert track.metrics(0, 2 * T, 9)[0] is made[0]

@@ -23,9 +23,9 @@ import pytest
 import structlog
 
 from schedd.engine.show.job_view import job_view
-from schedd.service.cluster.loop import PlanLoop
-from schedd.service.logs import set_up
-from schedd.service.outward.webhooks import SIGNATURE, Hook, follow, hook_of, signature
+from schedd.service.cluster.plan_loop import PlanLoop
+from schedd.service.logs import configure_logging
+from schedd.service.notifications.webhooks import SIGNATURE, Webhook, load_webhook, run_webhook, signature
 from schedd.service.settings.file import LogSettings, SettingsError, WebhookSettings
 from schedd.wire import JobDeleted, JobHeld, JobReleased
 from tests.service.build import T, event_id, job, node, planner
@@ -109,7 +109,8 @@ def following(loop: PlanLoop, url: str, **settings: Any) -> Iterator[None]:
     async def told() -> None:
         async with httpx2.AsyncClient(trust_env=False) as client:
             await asyncio.gather(
-                follow(loop, Hook(chosen, SECRET), client, pause=0.02, wait=lambda _tries: 0.05), first_look()
+                run_webhook(loop, Webhook(chosen, SECRET), client, pause=0.02, wait=lambda _tries: 0.05),
+                first_look(),
             )
 
     async def first_look() -> None:
@@ -268,7 +269,7 @@ def log() -> Iterator[Callable[[], str]]:
     handlers, level = root.handlers[:], root.level
     said = io.StringIO()
     with contextlib.redirect_stderr(said):
-        set_up(LogSettings())
+        configure_logging(LogSettings())
     yield said.getvalue
     root.handlers[:] = handlers
     root.setLevel(level)
@@ -343,7 +344,7 @@ def _settings(path: Path) -> WebhookSettings:
 
 def test_the_secret_is_read_and_must_be_kept(tmp_path: Path) -> None:
     path = tmp_path / "secret"
-    check: Callable[[], Hook] = lambda: hook_of(_settings(path))  # noqa: E731
+    check: Callable[[], Webhook] = lambda: load_webhook(_settings(path))  # noqa: E731
     with pytest.raises(SettingsError, match="cannot read the webhook's secret"):
         check()
     path.write_text("0123456789abcdef\n")
@@ -374,14 +375,14 @@ def test_alerts_are_told_when_they_open_and_close_to_those_who_want_them(
 ) -> None:
     receiver.statuses += statuses
     with following(loop, receiver.url, alerts=True, moves=False):
-        loop.hearing.last -= 61
-        loop.alarms.look()
+        loop.adapter_contact.last -= 61
+        loop.alerts.update()
         (first,) = alerts_told(receiver, 1)
         assert [one["kind"] for one in first["opened"]] == ["adapter"]
         assert first["closed"] == []
         delete(loop, "1")  # of moves nothing is told
-        loop.hear()
-        loop.alarms.look()
+        loop.record_adapter_request()
+        loop.alerts.update()
         second = alerts_told(receiver, 2)[1]
     assert (second["opened"], [one["kind"] for one in second["closed"]]) == ([], ["adapter"])
     assert {told["type"] for told in receiver.taken} == {"alerts"}
@@ -390,8 +391,8 @@ def test_alerts_are_told_when_they_open_and_close_to_those_who_want_them(
 
 def test_alerts_are_not_told_to_those_who_do_not_ask(loop: PlanLoop, receiver: Receiver) -> None:
     with following(loop, receiver.url, threshold=60):
-        loop.hearing.last -= 61
-        loop.alarms.look()
+        loop.adapter_contact.last -= 61
+        loop.alerts.update()
         delete(loop, "1")
         receiver.moves(2)
     assert {told["type"] for told in receiver.taken} == {"planned_start_moved"}

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schedd.model import Chunk, Place, Request, StartKnown, WaitingFor
-from schedd.service.cluster.loop import PlanLoop
+from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.questions.explain import explain
-from schedd.service.questions.forks import Asked, Fork
-from schedd.service.questions.smaller import smaller
+from schedd.service.questions.plan_fork import PlanFork, WhatIfAnswer
+from schedd.service.questions.smaller_requests import smaller_requests
 from schedd.wire import (
     AccountSet,
     Event,
@@ -30,11 +30,11 @@ def asking(resources: dict[str, str]) -> JobFacts:
     return JobFacts(id="x", owner="u", queue="q", submitted=T, resources=resources)
 
 
-def fork(loop: PlanLoop) -> Fork:
+def fork(loop: PlanLoop) -> PlanFork:
     return loop.fork().result(WAIT)
 
 
-def start(asked: Asked) -> int | None:
+def start(asked: WhatIfAnswer) -> int | None:
     return asked.answer.placement.start if isinstance(asked.answer, StartKnown) else None
 
 
@@ -98,7 +98,9 @@ def test_nothing_nearer_to_what_was_asked_for_would_do(
         wanted = (seconds, chunk.cpus, chunk.mem // 1024, chunk.count)
         return all(n <= limit for n, limit in zip(wanted, most, strict=True))
 
-    found: dict[str, int | None] = {one.change: one.value for one in smaller(request, walltime, fits)}
+    found: dict[str, int | None] = {
+        one.change: one.value for one in smaller_requests(request, walltime, fits)
+    }
     asked = (walltime, cpus, mem, count)
     for i, (change, unit) in enumerate([("walltime", 1), ("cpus", 1), ("mem", 1024), ("nodes", 1)]):
         others = all(n <= limit for k, (n, limit) in enumerate(zip(asked, most, strict=True)) if k != i)
@@ -234,6 +236,6 @@ def test_of_many_jobs_those_numbers_are_told_that_were_worked_out(
 ) -> None:
     with planner(tell=False, end_allowance=0) as loop:
         loop.submit([node("n1", 2)]).result(WAIT)
-        monkeypatch.setattr("schedd.service.questions.asking.QUESTION_WORK", 2_000)
+        monkeypatch.setattr("schedd.service.questions.open_questions.QUESTION_WORK", 2_000)
         asked = fork(loop).what_if(asking({"nodes": "1:ppn=2", "walltime": "100"}), T, tasks=(1, 5, 5000))
         assert [(one.tasks, one.end - T) for one in asked.many] == [(1, 100), (5, 500)]

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import pytest
 
 from schedd.predict import ESTIMATE_KINDS
-from schedd.service.read.accuracy import rightness
-from schedd.store import Breach, EventBatch, RetentionLimits, Store
+from schedd.service.read.estimate_accuracy import estimate_accuracy
+from schedd.store import EventBatch, PromiseBreach, RetentionLimits, Store
 from schedd.store.records import ExpectedStartRecord
 from schedd.wire import Event, ExpectedFacts, JobEnded, JobQueued, Snapshot, StartsExpected
 from tests.store.build import deleted, facts, queued, snapshot, started
@@ -95,7 +95,7 @@ def test_a_miss_counts_when_its_moment_passes_and_who_was_deleted_before_says_no
     appended(store, started(10, "1.srv", 1450), deleted(11, 2, 1900))
     appended(store, JobEnded(id="epoch:12", time=2300, job_id="1.srv"), deleted(13, 3, 2200))
     noted(store)
-    found = rightness(store, 1, 0, MOST, now).of("submission")
+    found = estimate_accuracy(store, 1, 0, MOST, now).figures_of_kind("submission")
     # 1 started in time; 2 was deleted before its moment; 3 after it; 4 waits.
     assert found.count == (3 if now > 2000 else 2)
     assert found.p90_coverage == pytest.approx(1 / 3 if now > 2000 else 1 / 2)
@@ -105,13 +105,13 @@ def test_a_miss_counts_when_its_moment_passes_and_who_was_deleted_before_says_no
 
 def test_broken_promises_are_counted_of_a_period_a_queue_and_a_user(store: Store) -> None:
     batch = appended(store, queued(1), queued(2))
-    made = [Breach(f"{i}.srv", 1000 + i, "e", "freed", 1500, 2000) for i in (1, 2)]
+    made = [PromiseBreach(f"{i}.srv", 1000 + i, "e", "freed", 1500, 2000) for i in (1, 2)]
     store.record_decisions(1, batch, (), breaches=made)
     noted(store)
-    assert rightness(store, 1, 0, MOST, 3000).breaches == 2
-    assert rightness(store, 1, 1002, MOST, 3000).breaches == 1
-    assert rightness(store, 1, 0, MOST, 3000, user="ann", queue="q").breaches == 2
-    assert rightness(store, 1, 0, MOST, 3000, user="bob").breaches == 0
+    assert estimate_accuracy(store, 1, 0, MOST, 3000).breaches == 2
+    assert estimate_accuracy(store, 1, 1002, MOST, 3000).breaches == 1
+    assert estimate_accuracy(store, 1, 0, MOST, 3000, user="ann", queue="q").breaches == 2
+    assert estimate_accuracy(store, 1, 0, MOST, 3000, user="bob").breaches == 0
 
 
 def test_where_only_the_latest_count_it_is_known_from_when_on(
@@ -121,9 +121,9 @@ def test_where_only_the_latest_count_it_is_known_from_when_on(
     for i in range(1, 5):
         appended(store, told(i, 1000 + i, expected(i, 1500, 2000, 4000)))
     noted(store)
-    assert rightness(store, 1, 0, MOST, 3000).since is None
-    for module in ("schedd.store.expected_starts", "schedd.service.read.accuracy"):
+    assert estimate_accuracy(store, 1, 0, MOST, 3000).since is None
+    for module in ("schedd.store.expected_starts", "schedd.service.read.estimate_accuracy"):
         monkeypatch.setattr(f"{module}.MAX_ROWS", 3)
-    found = rightness(store, 1, 0, MOST, 3000)
-    assert (found.since, found.of("submission").count) == (1002, 3)
-    assert rightness(store, 1, 1003, MOST, 3000).since is None
+    found = estimate_accuracy(store, 1, 0, MOST, 3000)
+    assert (found.since, found.figures_of_kind("submission").count) == (1002, 3)
+    assert estimate_accuracy(store, 1, 1003, MOST, 3000).since is None

@@ -10,9 +10,9 @@ import pytest
 
 from schedd.engine import Engine, EngineSettings
 from schedd.plan.kernels.layout import ALLOC, ALLOCS
-from schedd.service.cluster.calls import CallFailed, call
-from schedd.service.cluster.durable import Durable
-from schedd.service.cluster.follow import Follower, in_the_log
+from schedd.service.cluster.daemon_store import DaemonStore
+from schedd.service.cluster.engine_calls import EngineCallFailed, call_engine
+from schedd.service.cluster.log_follower import LogFollower, settings_to_json
 from schedd.service.settings.file import StoreSettings
 from schedd.store import DurableJournal, Store
 from schedd.wire import Event, JobFacts, NodeFacts, Run
@@ -47,7 +47,7 @@ class Life:
     def under(self, settings: EngineSettings) -> None:
         """As after a reload."""
         self.engine = Engine.restore(self.engine.checkpoint(), settings)
-        self.journal.use_settings(in_the_log(settings))
+        self.journal.use_settings(settings_to_json(settings))
         self.woke(self.server.now)
 
     def work(self, numbers: range) -> None:
@@ -103,7 +103,7 @@ def assert_alike(found: Engine, expected: Engine) -> None:
 
 def test_the_log_is_followed_under_the_settings_under_which_it_was_written(store: Store) -> None:
     life = worked(store)
-    found = Follower(store, "c", NEW, T)
+    found = LogFollower(store, "c", NEW, T)
     assert found.engine.state.settings == OLD
     assert_alike(found.engine, life.engine)
 
@@ -113,7 +113,7 @@ def test_who_takes_over_goes_on_under_its_own_settings_and_the_log_says_so(
     store: Store, settings: EngineSettings
 ) -> None:
     life = worked(store)
-    found = Follower(store, "c", settings, T)
+    found = LogFollower(store, "c", settings, T)
     life.journal = DurableJournal(store, "c", T)
     found.take_over(life.journal)
     assert found.engine.state.settings == settings
@@ -121,7 +121,7 @@ def test_who_takes_over_goes_on_under_its_own_settings_and_the_log_says_so(
     life.engine = found.engine
     life.work(range(30, 40))
     life.journal.close()
-    again = Follower(store, "c", EngineSettings(), T)
+    again = LogFollower(store, "c", EngineSettings(), T)
     assert again.engine.state.settings == settings
     assert_alike(again.engine, found.engine)
 
@@ -129,7 +129,7 @@ def test_who_takes_over_goes_on_under_its_own_settings_and_the_log_says_so(
 @pytest.mark.parametrize("kept", ["", "before", "after"])
 def test_a_standby_goes_on_under_the_settings_that_its_leader_takes(store: Store, kept: str) -> None:
     life = worked(store)
-    beside = Follower(store, "c", OLD, T)
+    beside = LogFollower(store, "c", OLD, T)
     if kept == "before":
         life.checkpoint()
     life.under(SITE)
@@ -137,7 +137,7 @@ def test_a_standby_goes_on_under_the_settings_that_its_leader_takes(store: Store
         life.checkpoint()
     life.work(range(30, 45))
     beside.catch_up()
-    for follower in (beside, Follower(store, "c", OLD, T)):
+    for follower in (beside, LogFollower(store, "c", OLD, T)):
         assert follower.engine.state.settings == SITE
         assert_alike(follower.engine, life.engine)
     assert beside.engine.state.limits.pools.keys() == life.engine.state.limits.pools.keys() != set()
@@ -148,22 +148,22 @@ def test_limits_of_the_site_that_came_with_a_reload_hold_though_the_daemon_was_k
 ) -> None:
     life = worked(store)
     life.engine = Engine.restore(life.engine.checkpoint(), SITE)
-    life.journal.use_settings(in_the_log(SITE))
+    life.journal.use_settings(settings_to_json(SITE))
     life.checkpoint()  # before anything was planned under them
     life.work(range(30, 45))
-    assert_alike(Follower(store, "c", SITE, T).engine, life.engine)
+    assert_alike(LogFollower(store, "c", SITE, T).engine, life.engine)
 
 
 def test_settings_that_another_version_wrote_are_replaced_by_ours(store: Store) -> None:
     life = worked(store)
     life.journal.use_settings('{"of a later version": 1}')
     life.work(range(30, 31))
-    assert Follower(store, "c", NEW, T).engine.state.settings == NEW
+    assert LogFollower(store, "c", NEW, T).engine.state.settings == NEW
 
 
 def test_a_standby_that_was_there_before_the_first_leader_follows_it(store: Store) -> None:
     store.register_cluster("c", T)
-    beside = Follower(store, "c", NEW, T - 100)
+    beside = LogFollower(store, "c", NEW, T - 100)
     life = worked(store)
     assert beside.catch_up()
     assert beside.engine.state.settings == OLD
@@ -172,12 +172,12 @@ def test_a_standby_that_was_there_before_the_first_leader_follows_it(store: Stor
 
 def test_a_new_cluster_has_a_checkpoint_before_its_first_event(store: Store) -> None:
     store.register_cluster("c", T)
-    found = Follower(store, "c", OLD, T)
+    found = LogFollower(store, "c", OLD, T)
     journal = DurableJournal(store, "c", T)
     found.take_over(journal)
     journal.close()
     assert store.latest_checkpoint(1) is not None
-    assert Follower(store, "c", NEW, T).engine.state.settings == OLD
+    assert LogFollower(store, "c", NEW, T).engine.state.settings == OLD
 
 
 def test_the_first_batch_of_a_log_names_its_settings_though_a_daemon_was_killed_before_it(
@@ -185,7 +185,7 @@ def test_the_first_batch_of_a_log_names_its_settings_though_a_daemon_was_killed_
 ) -> None:
     killed, journal = DurableJournal(store, "c", T), DurableJournal(store, "c", T)
     for one in (killed, journal):
-        Follower(store, "c", OLD, T).take_over(one)
+        LogFollower(store, "c", OLD, T).take_over(one)
     killed.close()
     assert json.loads(journal.add_wakeup(T).settings)["slack"] == OLD.slack
     journal.close()
@@ -203,13 +203,13 @@ def test_a_checkpoint_whose_settings_nobody_knows_is_read_under_ours(
         return restore(Engine, data, settings)  # type: ignore[no-any-return]
 
     monkeypatch.setattr(Engine, "restore", without_its_own)
-    assert Follower(store, "c", NEW, T).engine.state.settings == NEW
+    assert LogFollower(store, "c", NEW, T).engine.state.settings == NEW
 
 
 def test_a_log_without_a_checkpoint_is_followed_from_when_its_first_engine_was_made(store: Store) -> None:
-    life = Life(store, Follower(store, "c", OLD, T - 20).engine)
+    life = Life(store, LogFollower(store, "c", OLD, T - 20).engine)
     life.work(range(30))
-    found = Follower(store, "c", OLD, T + 9999).engine
+    found = LogFollower(store, "c", OLD, T + 9999).engine
     assert found.forgotten == life.engine.forgotten
     assert_alike(found, life.engine)
 
@@ -219,7 +219,7 @@ def test_a_log_over_which_the_engine_fails_now_here_now_there_is_gone_through_in
 ) -> None:
     """Whoever leads passes over a batch that fails three times; here no batch fails twice in a row."""
     worked(store).journal.close()
-    durable = Durable(StoreSettings(url=url, marks=tmp_path))
+    durable = DaemonStore(StoreSettings(url=url, marks=tmp_path))
     assert durable.open()
     assert durable.lead.try_acquire()
     calls, fails = 0, 13
@@ -229,20 +229,20 @@ def test_a_log_over_which_the_engine_fails_now_here_now_there_is_gone_through_in
         calls += 1
         if calls == fails:
             calls, fails = 0, 25 - fails
-            raise CallFailed(args[0], args[1], 0, RuntimeError("on purpose"), 0)
-        return call(*args)
+            raise EngineCallFailed(args[0], args[1], 0, RuntimeError("on purpose"), 0)
+        return call_engine(*args)
 
-    monkeypatch.setattr("schedd.service.cluster.follow.call", unwell)
-    succession = durable.succession("c", OLD)
+    monkeypatch.setattr("schedd.service.cluster.log_follower.call_engine", unwell)
+    succession = durable.failover("c", OLD)
     passed = 0
     try:
         for _ in range(60):
             try:
                 succession.follow(T)
                 break
-            except CallFailed as failed:
+            except EngineCallFailed as failed:
                 calls = 0
-                passed += succession.fail(failed)
+                passed += succession.record_failure(failed)
         else:
             raise AssertionError("the log is gone through again and again")
     finally:
@@ -259,30 +259,30 @@ def test_a_log_over_which_the_engine_fails_at_each_batch_is_given_up_after_a_few
     life.batch(life.server.ends(), life.server.now)
     assert life.runs
     life.journal.close()
-    durable = Durable(StoreSettings(url=url, marks=tmp_path))
+    durable = DaemonStore(StoreSettings(url=url, marks=tmp_path))
     assert durable.open()
     assert durable.lead.try_acquire()
 
     def fails(*args: Any) -> Any:
-        raise CallFailed(args[0], args[1], 0, RuntimeError("on purpose"), 0)
+        raise EngineCallFailed(args[0], args[1], 0, RuntimeError("on purpose"), 0)
 
-    succession = durable.succession("c", OLD)
+    succession = durable.failover("c", OLD)
     found: Engine | None = None
     try:
         with monkeypatch.context() as patch:
-            patch.setattr("schedd.service.cluster.follow.call", fails)
+            patch.setattr("schedd.service.cluster.log_follower.call_engine", fails)
             for _ in range(9):
                 try:
                     found = succession.follow(T)[0]
-                except CallFailed as failed:
-                    succession.fail(failed)
+                except EngineCallFailed as failed:
+                    succession.record_failure(failed)
         assert found is not None, "the log is gone through again and again"
-        reign = succession.lead(T)
+        reign = succession.try_take_over(T)
         assert reign is not None
         assert (reign.failed is not None, reign.anew) == (True, True)
         assert set(life.runs) <= set(reign.decisions)  # they may still be carried out
         reign.journal.close()
     finally:
         durable.close()
-    again = Follower(store, "c", OLD, T)
+    again = LogFollower(store, "c", OLD, T)
     assert set(again.engine.state.records) == set(found.state.records)

@@ -9,7 +9,15 @@ from zlib import compress
 import pytest
 
 from schedd.cli.main import main
-from schedd.store import Breach, DurableJournal, EventBatch, Promise, RetentionLimits, Store, history_writer
+from schedd.store import (
+    DurableJournal,
+    EventBatch,
+    Promise,
+    PromiseBreach,
+    RetentionLimits,
+    Store,
+    history_writer,
+)
 from schedd.store.records import JobHistory, NodeHistory
 from schedd.store.retention import ROWS_PER_TRANSACTION
 from schedd.wire import (
@@ -230,7 +238,7 @@ def test_what_happened_to_a_job_is_told_in_order(store: Store) -> None:
         batch,
         [tell(1, "1.srv", 2000), run(2, "1.srv", 1990), run(3, "2.srv", 1991)],
         promises=[Promise("1.srv", 1000, 2600, weak=True)],
-        breaches=[Breach("1.srv", 1400, "epoch:7", "node lost", 2600, 2700)],
+        breaches=[PromiseBreach("1.srv", 1400, "epoch:7", "node lost", 2600, 2700)],
     )
     appended(store, JobHeld(id="h", time=1200, job_id="1.srv", holds="u"))
     appended(store, accepted(3, run(2, "1.srv").id, "1.srv", 1992), started(4, "1.srv", 1993))

@@ -9,7 +9,7 @@ import pytest
 
 from schedd.cli.main import main
 from schedd.replay.swf import read_swf
-from schedd.service.read.shadow import report, swf
+from schedd.service.read.shadow_report import report_shadow, swf_lines
 from schedd.store import Store
 from schedd.wire import Event, JobDeleted, JobEnded, NodeChanged, NodeFacts
 from tests.store.build import facts, queued, started, tell
@@ -47,7 +47,7 @@ def watched(store: Store) -> Store:
 
 def test_starts_are_compared_with_what_was_told_last(watched: Store) -> None:
     since = BEGAN - 3_600
-    found = report(watched.jobs_started_since(1, since), watched.last_published_starts(1, since))
+    found = report_shadow(watched.jobs_started_since(1, since), watched.last_published_starts(1, since))
     assert (found.started, found.told, found.due, found.earlier, found.later) == (4, 3, 1, 1, 1)
     assert found.error_mean == pytest.approx((-30 - 1_000 + 500) / 3)
     assert found.error_median_absolute == 500
@@ -61,7 +61,7 @@ def test_starts_are_compared_with_what_was_told_last(watched: Store) -> None:
 def test_the_window_can_be_replayed(watched: Store, tmp_path: Path) -> None:
     path = tmp_path / "window.swf"
     path.write_text(
-        "\n".join(swf(watched.jobs_started_since(1, BEGAN - 3_600), watched.total_cpus(1))) + "\n"
+        "\n".join(swf_lines(watched.jobs_started_since(1, BEGAN - 3_600), watched.total_cpus(1))) + "\n"
     )
     trace = read_swf(path, strict=True)
     assert (trace.max_procs, len(trace.jobs), trace.faults) == (7, 3, ())
@@ -73,14 +73,14 @@ def test_the_window_can_be_replayed(watched: Store, tmp_path: Path) -> None:
 def test_a_job_that_ended_within_its_first_second_is_replayed_too(store: Store, tmp_path: Path) -> None:
     appended(store, queued(1), started(2, "1.srv", BEGAN), ends(3, "1.srv", BEGAN))
     path = tmp_path / "window.swf"
-    path.write_text("\n".join(swf(noted(store).jobs_started_since(1, BEGAN), 4)) + "\n")
+    path.write_text("\n".join(swf_lines(noted(store).jobs_started_since(1, BEGAN), 4)) + "\n")
     assert [job.run for job in read_swf(path, strict=True).jobs] == [1]
 
 
 def test_without_any_job_there_is_nothing_to_say() -> None:
-    empty = report([], {})
+    empty = report_shadow([], {})
     assert (empty.started, empty.error_mean, empty.wait_p95) == (0, None, None)
-    assert list(swf([], 0))[-1] == "; MaxProcs: 0"
+    assert list(swf_lines([], 0))[-1] == "; MaxProcs: 0"
 
 
 def test_the_command_says_it_in_words_and_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,9 +9,17 @@ from zlib import compress
 import pytest
 from sqlalchemy import func, select
 
-from schedd.store import Breach, DurableJournal, EventBatch, Promise, RetentionLimits, Store, StoreError
+from schedd.store import (
+    DurableJournal,
+    EventBatch,
+    Promise,
+    PromiseBreach,
+    RetentionLimits,
+    Store,
+    StoreError,
+)
 from schedd.store.errors import BadCheckpoint, DatabaseUnavailable, SchemaOlder
-from schedd.store.records import AuditEntry, LogPosition
+from schedd.store.records import AuditRecord, LogPosition
 from schedd.store.tables import breaches, decisions, metadata, promises, told
 from schedd.wire import Decision, Event
 from tests.store.build import (
@@ -81,7 +89,7 @@ def test_what_was_decided_is_kept_once_and_in_order(store: Store) -> None:
     batch = appended(store, cluster, queued(1))
     made: list[Decision] = [run(1, "1.srv"), tell(2, "2.srv", 5000), alert(3)]
     promised = [Promise("2.srv", 1000, 5000, weak=True)]
-    broken = [Breach("2.srv", 1000, "epoch:1", "node lost", 5000, None)] * 2
+    broken = [PromiseBreach("2.srv", 1000, "epoch:1", "node lost", 5000, None)] * 2
     for _ in range(2):
         store.record_decisions(cluster, batch, made, promises=promised, breaches=broken)
     assert store.decisions_after(cluster, "") == made
@@ -152,9 +160,9 @@ def test_the_error_of_told_starts_is_reported_by_lead(store: Store, monkeypatch:
 def test_broken_promises_are_told_newest_first(store: Store) -> None:
     cluster, other = store.register_cluster("c", 1000), store.register_cluster("d", 1000)
     found = [
-        Breach("a", 1000, "e:1", "node lost", 900, 1900),
-        Breach("b", 1000, "e:1", "node lost", 800, None),
-        Breach("a", 2000, "e:2", "overrun ahead", 1900, 2900),
+        PromiseBreach("a", 1000, "e:1", "node lost", 900, 1900),
+        PromiseBreach("b", 1000, "e:1", "node lost", 800, None),
+        PromiseBreach("a", 2000, "e:2", "overrun ahead", 1900, 2900),
     ]
     store.record_decisions(cluster, appended(store, cluster, queued(1)), [], breaches=found[:2])
     store.record_decisions(cluster, appended(store, cluster, queued(2)), [], breaches=found[2:])
@@ -230,7 +238,7 @@ def test_old_rows_go_in_slices_but_nothing_a_recovery_needs(store: Store) -> Non
         )
         if n in (3, 5):
             store.save_checkpoint(cluster, store.last_position(cluster), 1000 + n, compress(b"%d" % n))
-    store.audit(AuditEntry(1000, "root", "pause", "", "c"))
+    store.audit(AuditRecord(1000, "root", "pause", "", "c"))
     store.add_token("t", "user", 900, 950)
     short = RetentionLimits(events=10, decisions=10, start_estimates=10, promises=10, audit=10, tokens=10)
     assert store.purge(short, 1000) == {"tokens": 1}
@@ -317,7 +325,7 @@ def test_a_token_is_known_by_its_digest_until_it_is_revoked_or_expires(store: St
 
 def test_the_audit_tells_who_did_what_newest_first(store: Store) -> None:
     store.register_cluster("c", 1)
-    entries = [AuditEntry(5, "ann", "pause", "lunch", "c"), AuditEntry(6, "bob", "token", "made 1")]
+    entries = [AuditRecord(5, "ann", "pause", "lunch", "c"), AuditRecord(6, "bob", "token", "made 1")]
     for entry in entries:
         store.audit(entry)
     assert store.audit_entries() == entries[::-1]

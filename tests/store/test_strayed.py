@@ -11,19 +11,19 @@ import pytest
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.place import places
 from schedd.engine.show.job_view import job_view
-from schedd.service.cluster.calls import CallFailed, call
-from schedd.service.cluster.durable import Durable
-from schedd.service.cluster.follow import Follower
-from schedd.service.cluster.loop import PlanLoop
+from schedd.service.cluster.daemon_store import DaemonStore
+from schedd.service.cluster.engine_calls import EngineCallFailed, call_engine
+from schedd.service.cluster.log_follower import LogFollower
+from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import new_engine
 from schedd.service.settings.file import StoreSettings
 from schedd.store import (
     RESUME_FROM_CHECKPOINT,
-    Breach,
     DurableJournal,
     EventBatch,
     MemoryJournal,
     Promise,
+    PromiseBreach,
     Store,
 )
 from schedd.wire import Alert, Decision, JobFacts, NodeFacts
@@ -45,7 +45,7 @@ class Seen(DurableJournal):
         batch: EventBatch,
         decisions: Sequence[Decision],
         promises: Sequence[Promise] = (),
-        breaches: Sequence[Breach] = (),
+        breaches: Sequence[PromiseBreach] = (),
         state: bytes = b"",
     ) -> tuple[Decision, ...]:
         self.look()
@@ -82,7 +82,7 @@ def broken(number: str, before: Callable[[Any], object] = lambda _: None) -> Cal
 
 
 def engine_of(loop: PlanLoop) -> Engine:
-    return loop.at_rest(lambda engine: Engine.restore(engine.fork().checkpoint())).result(WAIT)
+    return loop.call_between_batches(lambda engine: Engine.restore(engine.fork().checkpoint())).result(WAIT)
 
 
 def set_aside(engine: Engine, number: str) -> bool:
@@ -90,7 +90,7 @@ def set_aside(engine: Engine, number: str) -> bool:
 
 
 def alerts(loop: PlanLoop, kind: str) -> list[str]:
-    page = loop.decisions.after("")
+    page = loop.decisions.page_after("")
     return [one.text for one in page.decisions if isinstance(one, Alert) and one.kind == kind]
 
 
@@ -98,14 +98,14 @@ def test_who_follows_knows_an_error_that_the_leader_alone_met(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with leading(store) as (loop, _):
-        standby = Follower(store, "c", SETTINGS, T)
+        standby = LogFollower(store, "c", SETTINGS, T)
         with monkeypatch.context() as patch:
             patch.setattr(places, "_seat", broken("3"))
             loop.submit([job("3"), job("4")]).result(WAIT)
         assert alerts(loop, "quarantine")
         loop.submit([job("5")]).result(WAIT)
         standby.catch_up()
-        restarted = Follower(store, "c", SETTINGS, T)
+        restarted = LogFollower(store, "c", SETTINGS, T)
         for found in (standby.engine, restarted.engine):
             assert "an admin: planning it failed" in str(found.state.records["3"].answer)
             assert_alike(found, engine_of(loop))
@@ -115,7 +115,7 @@ def test_a_standby_that_was_ahead_of_the_leaders_error_takes_it_over(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with leading(store) as (loop, journal):
-        standby = Follower(store, "c", SETTINGS, T)
+        standby = LogFollower(store, "c", SETTINGS, T)
         with monkeypatch.context() as patch:
             patch.setattr(places, "_seat", broken("3"))
 
@@ -139,7 +139,7 @@ def test_a_standby_that_met_an_error_alone_finds_back(
     store: Store, monkeypatch: pytest.MonkeyPatch, ahead: bool
 ) -> None:
     with leading(store) as (loop, _):
-        standby = Follower(store, "c", SETTINGS, T)
+        standby = LogFollower(store, "c", SETTINGS, T)
         loop.submit([job("3"), job("4")]).result(WAIT)
         with monkeypatch.context() as patch:
             patch.setattr(places, "_seat", broken("3"))
@@ -160,7 +160,7 @@ def test_an_error_that_who_takes_over_meets_each_time_is_kept_with_the_log(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with leading(store) as (loop, journal):
-        standby = Follower(store, "c", SETTINGS, T)
+        standby = LogFollower(store, "c", SETTINGS, T)
         loop.stop()
         journal.commit_events([job("3"), job("4")], T)  # and the leader is gone
         with monkeypatch.context() as patch:
@@ -170,7 +170,7 @@ def test_an_error_that_who_takes_over_meets_each_time_is_kept_with_the_log(
             mine.close()
         tail = store.last_position(mine.cluster)
         assert store.batch_calls(mine.cluster, tail.batch) == RESUME_FROM_CHECKPOINT
-        again = Follower(store, "c", SETTINGS, T)
+        again = LogFollower(store, "c", SETTINGS, T)
         assert set_aside(again.engine, "3")
         assert again.engine.state.unsure > T  # the leader may have decided otherwise
         assert_alike(again.engine, standby.engine)
@@ -195,7 +195,7 @@ def test_a_state_that_an_error_left_unsound_is_not_gone_on_from(
         assert loop.failure == ""
         found = [job_view(loop.published, number) for number in ("1", "4", "5")]
         assert [view.answer for view in found if view is not None] == ["start_known"] * 3
-        assert_alike(Follower(store, "c", SETTINGS, T).engine, engine_of(loop))
+        assert_alike(LogFollower(store, "c", SETTINGS, T).engine, engine_of(loop))
 
 
 def test_without_the_state_that_was_kept_a_part_of_the_log_counts_as_lost(
@@ -207,7 +207,7 @@ def test_without_the_state_that_was_kept_a_part_of_the_log_counts_as_lost(
             loop.submit([job("3"), job("4")]).result(WAIT)
         loop.stop()
         store.save_checkpoint(journal.cluster, store.last_position(journal.cluster), T, b"no checkpoint")
-        standby = Follower(store, "c", SETTINGS, T)
+        standby = LogFollower(store, "c", SETTINGS, T)
         mine = DurableJournal(store, "c", T)
         standby.take_over(mine)
         mine.close()
@@ -219,14 +219,14 @@ def test_a_log_that_cannot_be_gone_through_any_more_is_given_up_after_eight_fail
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To pass over one batch after the other stopped the cluster for three tries at each of them."""
-    durable = Durable(StoreSettings(url=url, marks=tmp_path, checkpoint=3600))
+    durable = DaemonStore(StoreSettings(url=url, marks=tmp_path, checkpoint=3600))
     assert durable.open()
     loop = PlanLoop(
         "c",
         new_engine(SETTINGS, T),
         MemoryJournal(),
         StillClock(),
-        succession=durable.succession("c", SETTINGS),
+        succession=durable.failover("c", SETTINGS),
     )
     loop.start()
     tries = 0
@@ -234,11 +234,11 @@ def test_a_log_that_cannot_be_gone_through_any_more_is_given_up_after_eight_fail
     def fails(*args: Any) -> Any:
         nonlocal tries
         tries += 1
-        raise CallFailed(args[0], args[1], 0, RuntimeError("on purpose"), 0)
+        raise EngineCallFailed(args[0], args[1], 0, RuntimeError("on purpose"), 0)
 
     server = Server(T)
     try:
-        durable.seek([loop])
+        durable.start_election([loop])
         until = time.monotonic() + WAIT
         while loop.standing_by:
             assert time.monotonic() < until
@@ -250,8 +250,8 @@ def test_a_log_that_cannot_be_gone_through_any_more_is_given_up_after_eight_fail
             )
             loop.submit(server.submit(facts, 50)).result(WAIT)
         with monkeypatch.context() as patch:
-            patch.setattr("schedd.service.cluster.follow.call", fails)
-            patch.setattr("schedd.service.cluster.planner.call", once(call))
+            patch.setattr("schedd.service.cluster.log_follower.call_engine", fails)
+            patch.setattr("schedd.service.cluster.planner.call_engine", once(call_engine))
             loop.submit([*server.hold("39.s")]).result(WAIT)
         assert tries < 30, "the log is gone through again and again"
         assert (loop.alive, loop.failure, loop.trouble) == (True, "", "")
@@ -272,7 +272,7 @@ def once(work: Callable[..., Any]) -> Callable[..., Any]:
 
     def fails(*args: Any) -> Any:
         if left.pop() if left else False:
-            raise CallFailed(args[0], args[1], 0, RuntimeError("on purpose"), 0)
+            raise EngineCallFailed(args[0], args[1], 0, RuntimeError("on purpose"), 0)
         return work(*args)
 
     return fails

@@ -21,12 +21,12 @@ from schedd.engine import EngineSettings
 from schedd.service.access.callers import Callers
 from schedd.service.access.tokens import Tokens
 from schedd.service.cluster.clock import SystemClock
-from schedd.service.cluster.durable import Durable
-from schedd.service.cluster.loop import PlanLoop
+from schedd.service.cluster.daemon_store import DaemonStore
+from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
-from schedd.service.outward.notices import Notifier
-from schedd.service.outward.webhooks import Hook
-from schedd.service.read.gauges import StateOf
+from schedd.service.notifications.notices import Notifier
+from schedd.service.notifications.webhooks import Webhook
+from schedd.service.read.cluster_gauges import ClusterGauges
 from schedd.service.settings.file import NotifySettings, StoreSettings, WebhookSettings
 from schedd.store import Leadership
 from schedd.store import lease as leases
@@ -64,17 +64,17 @@ class Daemon:
         monkeypatch.setenv("NOTIFY_SOCKET", str(folder / f"{name}.notify"))
         monkeypatch.setenv("WATCHDOG_USEC", "1000000")
         monkeypatch.delenv("WATCHDOG_PID", raising=False)
-        self.durable = Durable(StoreSettings(url=url, holder=name, lease=LEASE, marks=folder))
+        self.durable = DaemonStore(StoreSettings(url=url, holder=name, lease=LEASE, marks=folder))
         site = {"licences": {"abaqus": {"command": ["/bin/true"], "every": 60}}}
         self.clusters = Clusters(
             {"main": EngineSettings(slack=60, site=site)},
             SystemClock(),
             durable=self.durable,
-            evaluate_every=0.2,
+            plan_metrics_every=0.2,
         )
         self.loop: PlanLoop = self.clusters["main"]
         self.callers = Callers(Tokens([], complete=False))
-        hook = Hook(WebhookSettings(url=away, secret_file=secret, allow=("127.0.0.1",)), b"x" * 32)
+        hook = Webhook(WebhookSettings(url=away, secret_file=secret, allow=("127.0.0.1",)), b"x" * 32)
         notify = NotifySettings(relay="127.0.0.1:9", sender="schedd@example.org", domains=("example.org",))
         self.desk = Notifier(self.loop, notify, self.durable.opened_store)
         self._events = asyncio.new_event_loop()
@@ -115,12 +115,12 @@ class Daemon:
     @property
     def metrics(self) -> str:
         registry = CollectorRegistry()
-        registry.register(StateOf(self.clusters, list(self.clusters)))
+        registry.register(ClusterGauges(self.clusters, list(self.clusters)))
         return generate_latest(registry).decode()
 
     @property
     def alerts(self) -> str:
-        return "".join(one.text for one in self.loop.alarms.open if one.kind == "background")
+        return "".join(one.text for one in self.loop.alerts.current if one.kind == "background")
 
     def submit(self, *events: Any) -> None:
         self.loop.submit(events).result(WAIT)
@@ -136,7 +136,7 @@ class Daemon:
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(
                     ctypes.c_ulong(thread.ident), ctypes.py_object(MemoryError)
                 )
-                until(lambda: record.failures, self.loop._inbox.ring)
+                until(lambda: record.failures, self.loop._inbox.wake)
                 return
         self._events.call_soon_threadsafe(self._fail_task, title)
         until(lambda: record.failures)
@@ -165,7 +165,7 @@ def daemon(
     found = Daemon(url, folder, name, monkeypatch).start()
     try:
         until(lambda: found.clusters.ready)
-        assert found.loop.leads is leads
+        assert found.loop.is_leader is leads
         yield found
     finally:
         found.stop()
@@ -221,7 +221,7 @@ def test_an_exception_in_any_thread_or_task_of_the_daemon_ends_nothing_and_is_to
         until(lambda: readiness(one).startswith("no snapshot") or not readiness(one))
         one.submit(job("3"))  # it plans, keeps what it decides, and leads
         assert set(one.loop.published.ids) == {"1", "2", "3"}
-        assert one.loop.leads
+        assert one.loop.is_leader
         assert not one.gave_up
 
 
@@ -273,7 +273,7 @@ def test_an_error_while_the_lease_is_renewed_does_not_end_the_lease(
         monkeypatch.setattr(leases, "renew", failing)
         until(lambda: not errors)
         term, ends = one.durable.lead.term, time.monotonic() + 3 * LEASE
-        until(lambda: one.loop.leads)
+        until(lambda: one.loop.is_leader)
         while time.monotonic() < ends:  # longer than the lease lasts by itself
             one.submit(node(f"n{event_id()}"))
         assert one.durable.lead.term == term
@@ -289,7 +289,7 @@ def test_a_lease_that_cannot_be_renewed_makes_the_daemon_not_ready(
 
         monkeypatch.setattr(leases, "renew", failing)
         until(lambda: "lease" in readiness(one))
-        until(lambda: not one.loop.leads)
+        until(lambda: not one.loop.is_leader)
         assert "lease" in readiness(one)
 
 
@@ -301,7 +301,7 @@ def test_a_standby_takes_over_though_an_error_comes_in_between(
         standby = Daemon(url, tmp_path, "a", monkeypatch).start()
         try:
             until(lambda: standby.clusters.ready)
-            assert not standby.loop.leads
+            assert not standby.loop.is_leader
             take, errors = Leadership.try_acquire, [MemoryError(), ValueError("no")]
 
             def failing(lead: Leadership) -> bool:
@@ -314,7 +314,7 @@ def test_a_standby_takes_over_though_an_error_comes_in_between(
             monkeypatch.setattr(Leadership, "try_acquire", failing)
             until(lambda: "leadership: " in readiness(standby) or not errors)
             leader.durable.lead.release()
-            until(lambda: standby.loop.leads)
+            until(lambda: standby.loop.is_leader)
             standby.submit(job("2"))
             assert set(standby.loop.published.ids) == {"1", "2"}
         finally:
@@ -326,17 +326,17 @@ def test_an_error_in_the_planner_itself_is_followed_by_a_restart_from_the_store(
 ) -> None:
     with daemon(url, tmp_path, monkeypatch) as one:
         one.submit(node("n1"), job("1"))
-        take, errors = one.loop._inbox.take, [MemoryError()]
+        take, errors = one.loop._inbox.next_deliveries, [MemoryError()]
 
         def failing() -> Any:
             if errors:
                 raise errors.pop()
             return take()
 
-        monkeypatch.setattr(one.loop._inbox, "take", failing)
+        monkeypatch.setattr(one.loop._inbox, "next_deliveries", failing)
         lost = one.loop.submit([job("2")])
         assert lost.exception(WAIT) is not None  # the adapter sends it again
-        until(lambda: one.loop.alive and one.loop.leads)
+        until(lambda: one.loop.alive and one.loop.is_leader)
         one.submit(job("3"))
         assert set(one.loop.published.ids) == {"1", "3"}
         assert one.loop.pending == 0

@@ -13,8 +13,8 @@ from sqlalchemy import insert, select, text, update
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.checkpoint import FORMAT
 from schedd.model import FOREVER
-from schedd.service.cluster.follow import Follower
-from schedd.service.cluster.promised import Promised
+from schedd.service.cluster.log_follower import LogFollower
+from schedd.service.cluster.promise_tracker import PromiseTracker
 from schedd.store import DurableJournal, EventBatch, Store, StoreError, downgrade_checks, schema_version
 from schedd.store.checkpoint_envelope import CheckpointRow, seal
 from schedd.store.records import LogPosition
@@ -45,11 +45,11 @@ class Daemon:
     def __init__(self, store: Store, server: Server) -> None:
         self.server = server
         self.store = store
-        self.follower = Follower(store, "c", SETTINGS, server.now)
+        self.follower = LogFollower(store, "c", SETTINGS, server.now)
         self.journal = DurableJournal(store, "c", server.now, every=3600)
         self.follower.take_over(self.journal)
         self.engine: Engine = self.follower.engine
-        self.promised: Promised = self.follower.promised
+        self.promised: PromiseTracker = self.follower.promised
         self.alerts: list[str] = []
         if self.follower.lost is not None:
             self.batch([self.follower.lost])
@@ -62,7 +62,7 @@ class Daemon:
     def _handle(self, number: int, events: tuple[Event, ...]) -> None:
         now, outcomes = self.server.now, list[Event]()
         made = self.engine.handle(events, now).decisions
-        news = self.promised.news(self.engine)
+        news = self.promised.changes(self.engine)
         last = self.journal._tail
         batch = replace(_BATCH, number=number, now=now, last_event=last.event)
         self.journal.commit_decisions(batch, made, *news)
@@ -252,7 +252,7 @@ def test_starts_that_another_version_decided_are_not_taken_for_another_scheduler
     before.stop()
     of_another_format(store, facts=False)
     monkeypatch.setattr("schedd.engine.run.dispatch._dispatch", lambda *_: None)  # it decides other starts
-    follower = Follower(store, "c", SETTINGS, before.server.now)
+    follower = LogFollower(store, "c", SETTINGS, before.server.now)
     state = follower.engine.state
     assert sum(record.phase.value == "running" for record in state.records.values()) >= 1
     assert state.foreign == ""

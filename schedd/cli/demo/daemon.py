@@ -14,7 +14,7 @@ from schedd.api.listening_sockets import ListenError, listen_tcp
 from schedd.cli.serving import serve
 from schedd.service.access.tokens import Tokens
 from schedd.service.cluster.clock import ScaledClock
-from schedd.service.logs import set_up
+from schedd.service.logs import configure_logging
 from schedd.service.settings.file import ServerSettings, Settings
 
 __all__ = ["main"]
@@ -24,7 +24,7 @@ def main() -> int:
     """Serve as the first line of input says."""
     told = json.loads(sys.stdin.readline())
     settings = Settings(**told["settings"])
-    set_up(settings.log)
+    configure_logging(settings.log)
     clock = ScaledClock(told["start"], told["speed"], told["began"])
     try:
         server = _listen(settings.server, told["any_port"])
@@ -38,7 +38,11 @@ def main() -> int:
     threading.Thread(target=_end_with_input, daemon=True).start()
     keys = {told["login_key"]: bytes.fromhex(told["login_as"])}
     return (
-        0 if serve(settings, Tokens.of(settings.auth), clock, server, login_keys=keys, keys_last=True) else 1
+        0
+        if serve(
+            settings, Tokens.from_settings(settings.auth), clock, server, login_keys=keys, keys_last=True
+        )
+        else 1
     )
 
 

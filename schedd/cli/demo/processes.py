@@ -110,7 +110,7 @@ def start_daemon(clock: ScaledClock, port: int | None, directory: Path) -> tuple
         "store": {
             "url": f"sqlite:///{directory}/demo.sqlite",
             "checkpoint": 5,
-            "evaluate_every": 2,
+            "plan_metrics_every": 2,
         },
         "log": {"level": "warning", "format": "text"},
         "auth": {

@@ -13,7 +13,7 @@ from schedd.cli.user.formatting import (
     natural_key,
 )
 from schedd.client import ClientError
-from schedd.client.answers import AlternativesView, AppliedPlan, OfferedMove, PlanSet
+from schedd.client.answers import AlternativeSet, AlternativesView, AppliedPlan, OfferedMove
 
 __all__ = ["make_parser", "run"]
 
@@ -122,11 +122,11 @@ def _alternatives_text(found: AlternativesView, now: int) -> str:
     return f"{head}\n\n{_plans_table(kept)}"
 
 
-def _discarded_text(kept: PlanSet) -> str:
+def _discarded_text(kept: AlternativeSet) -> str:
     return f"{kept['homeless']} left a job without a place in time, {kept['worse']} are worse by the weights"
 
 
-def _plans_table(kept: PlanSet) -> str:
+def _plans_table(kept: AlternativeSet) -> str:
     if not kept["plans"]:
         return "no plan is better by any objective and as good by the weights"
     names, units, live = list(kept["units"]), kept["units"], kept["live"]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from schedd.cli.user.formatting import format_duration, format_later_time, format_time, shorten_list
-from schedd.client.answers import Blocker, Change, Explanation, Link, On, ShareFacts
+from schedd.client.answers import BlockedResource, Blocker, ChainLink, Change, Explanation, ShareFacts
 
 __all__ = [
     "describe_blocker",
@@ -83,7 +83,7 @@ def describe_blocker(one: Blocker, now: int) -> str:
     return one["words"]
 
 
-def _describe_holdings(on: list[On]) -> str:
+def _describe_holdings(on: list[BlockedResource]) -> str:
     """`cpus of n1, n2; mem of n3`."""
     by_what: dict[tuple[str, ...], list[str]] = {}
     for one in on:
@@ -133,7 +133,7 @@ def explanation_rows(found: Explanation, now: int) -> Iterator[tuple[str, str]]:
         yield name, f"{len(links) - _MAX_LINKS} more steps until {format_time(links[-1]['until'], now)}"
 
 
-def describe_link(link: Link) -> str:
+def describe_link(link: ChainLink) -> str:
     """What keeps a job off its nodes until the end of the link."""
     on, jobs = shorten_list(link["nodes"]) or "a limit", shorten_list([one["id"] for one in link["jobs"]])
     if link["kind"] == "running":

@@ -19,10 +19,10 @@ from schedd.cli.user.job_text import (
 from schedd.cli.user.reservation import parse_time
 from schedd.client import ClientError, Refused
 from schedd.client.answers import (
-    Cheapest,
+    CheapestStart,
     Explanation,
     JobView,
-    Smaller,
+    SmallerRequest,
     WhatIfResult,
     WhatIfVariantResult,
     Window,
@@ -260,7 +260,7 @@ def _note_rows(found: WhatIfVariantResult) -> Iterator[tuple[str, str]]:
         yield "note", f"no walltime was named: {format_duration(found['walltime'])} is assumed"
 
 
-def _format_cheapest(found: Cheapest | None, now: int) -> str:
+def _format_cheapest(found: CheapestStart | None, now: int) -> str:
     if found is None:
         return "no start ends in time, or the site has no prices"
     return f"{found['cost']:,.2f} at {format_time(found['start'], now)} on {shorten_list(found['nodes'])}"
@@ -279,7 +279,7 @@ def _window_rows(windows: list[Window], now: int) -> Iterator[tuple[str, str]]:
         yield name, "in later windows, too"
 
 
-def _change_rows(changes: list[Smaller]) -> Iterator[tuple[str, str]]:
+def _change_rows(changes: list[SmallerRequest]) -> Iterator[tuple[str, str]]:
     name = "at once if"
     nouns = {"walltime": "walltime", "cpus": "cpus a node", "mem": "memory a node", "nodes": "nodes"}
     singular = {"cpus": "cpu a node", "nodes": "node"}

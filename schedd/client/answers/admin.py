@@ -5,7 +5,7 @@ Written by ``make docs`` from the API's description, which says what each field 
 
 from typing import Any, Literal, TypedDict
 
-from schedd.client.answers.jobs import Counts, OpenAlert
+from schedd.client.answers.jobs import JobCounts, OpenAlert
 from schedd.client.answers.plan import ReservationView
 
 __all__ = [
@@ -78,7 +78,7 @@ class ClusterView(TypedDict):
     halted: str
     stale: str
     trouble: str
-    jobs: Counts
+    jobs: JobCounts
     nodes: int
     cpus: int
     events_waiting: int

@@ -7,7 +7,7 @@ from typing import TypedDict
 
 from schedd.client.answers.admin import ObjectiveChange
 
-__all__ = ["AlternativesView", "AppliedPlan", "OfferedMove", "OfferedPlan", "PlanSet", "SearchStopped"]
+__all__ = ["AlternativeSet", "AlternativesView", "AppliedPlan", "OfferedMove", "OfferedPlan", "SearchStopped"]
 
 
 class OfferedMove(TypedDict):
@@ -31,7 +31,7 @@ class OfferedPlan(TypedDict):
     moves: list[OfferedMove]
 
 
-class PlanSet(TypedDict):
+class AlternativeSet(TypedDict):
     """What came of one run; the latest is kept. ``weights`` and ``units`` by objective, ``live`` the values
     of the live plan at ``as_of``.
     """
@@ -57,7 +57,7 @@ class PlanSet(TypedDict):
 class AlternativesView(TypedDict):
     """Alternatives to the live plan."""
 
-    set: PlanSet | None
+    set: AlternativeSet | None
     drift: float
 
 

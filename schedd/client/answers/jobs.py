@@ -6,23 +6,23 @@ Written by ``make docs`` from the API's description, which says what each field 
 from typing import Any, Literal, TypedDict
 
 __all__ = [
-    "Ahead",
     "ArrayView",
+    "BlockedResource",
     "Blocker",
     "Breach",
+    "ChainJob",
+    "ChainLink",
     "Change",
-    "Counts",
     "Ended",
     "EndedJobView",
     "Explanation",
     "JobColumns",
-    "JobLine",
+    "JobCounts",
     "JobMoment",
     "JobPage",
+    "JobSummary",
     "JobView",
-    "Link",
-    "LinkJob",
-    "On",
+    "JobsAhead",
     "OpenAlert",
     "PastError",
     "PlanUpdate",
@@ -200,7 +200,7 @@ class StartHistory(TypedDict):
     past: EndedJobView | None
 
 
-class On(TypedDict):
+class BlockedResource(TypedDict):
     """What a blocker holds where the job lacks it."""
 
     name: str
@@ -216,12 +216,12 @@ class Blocker(TypedDict):
     state: Literal["running", "starting", "planned", "waiting", "never"] | None
     start: int | None
     until: int | None
-    on: list[On]
+    on: list[BlockedResource]
     sooner: bool
     words: str
 
 
-class LinkJob(TypedDict):
+class ChainJob(TypedDict):
     """A job of a link."""
 
     id: str
@@ -230,7 +230,7 @@ class LinkJob(TypedDict):
     right: Literal["priority", "earlier", "promise", "placement"] | None
 
 
-class Link(TypedDict):
+class ChainLink(TypedDict):
     """From `start` to before `until` this keeps the job off its planned nodes. Each link meets the next."""
 
     kind: Literal["eligible", "running", "queued", "reservation", "limit", "node", "free"]
@@ -238,12 +238,12 @@ class Link(TypedDict):
     until: int
     nodes: list[str]
     name: str
-    jobs: list[LinkJob]
+    jobs: list[ChainJob]
     count: int
     words: str
 
 
-class Ahead(TypedDict):
+class JobsAhead(TypedDict):
     """How many planned jobs hold nodes of this one before it starts, by what right they go first."""
 
     right: Literal["priority", "earlier", "promise", "placement"]
@@ -270,8 +270,8 @@ class Explanation(TypedDict):
     has_room_sooner: bool
     blockers: list[Blocker]
     hidden: int
-    chain: list[Link]
-    ahead: list[Ahead]
+    chain: list[ChainLink]
+    ahead: list[JobsAhead]
     why: str
     last_change: Change | None
     as_of: int
@@ -350,7 +350,7 @@ class OpenAlert(TypedDict):
     until: int | None
 
 
-class Counts(TypedDict):
+class JobCounts(TypedDict):
     """How many jobs stand where."""
 
     running: int
@@ -359,7 +359,7 @@ class Counts(TypedDict):
     without_start: int
 
 
-class JobLine(TypedDict):
+class JobSummary(TypedDict):
     """A job in short: enough for a row of a table or a bar of a chart."""
 
     id: str
@@ -385,6 +385,6 @@ class PlanUpdate(TypedDict):
     paused: str
     halted: str
     alerts: list[OpenAlert]
-    jobs: Counts
-    changed: list[JobLine]
+    jobs: JobCounts
+    changed: list[JobSummary]
     gone: list[str]

@@ -9,17 +9,17 @@ from schedd.client.answers.jobs import ShareFacts
 
 __all__ = [
     "Bar",
-    "Cheapest",
+    "CapacityStep",
+    "CheapestStart",
     "Gap",
     "GapsView",
-    "Many",
     "NodePage",
     "NodeView",
     "PlanPage",
     "ReservationView",
     "ReservationsView",
-    "Smaller",
-    "Step",
+    "SmallerRequest",
+    "TasksEnd",
     "WhatIfResult",
     "WhatIfVariantResult",
     "Window",
@@ -98,7 +98,7 @@ class PlanPage(TypedDict):
     reservations: list[ReservationView]
 
 
-class Step(TypedDict):
+class CapacityStep(TypedDict):
     """Over `[start, end)` so much is free on all usable nodes together."""
 
     start: int
@@ -127,7 +127,7 @@ class GapsView(TypedDict):
     next: str | None
     begin: int
     end: int
-    totals: list[Step]
+    totals: list[CapacityStep]
     gaps: list[Gap]
 
 
@@ -138,7 +138,7 @@ class Window(TypedDict):
     last: int
 
 
-class Smaller(TypedDict):
+class SmallerRequest(TypedDict):
     """The smallest change of this kind that lets the job start at once."""
 
     change: Literal["walltime", "cpus", "mem", "nodes", "feature"]
@@ -147,7 +147,7 @@ class Smaller(TypedDict):
     value: int | None
 
 
-class Cheapest(TypedDict):
+class CheapestStart(TypedDict):
     """The place that costs least, of several the first: a start, what it costs, and the nodes."""
 
     start: int
@@ -181,7 +181,7 @@ class WhatIfVariantResult(TypedDict):
     notes: list[str]
 
 
-class Many(TypedDict):
+class TasksEnd(TypedDict):
     """So many such jobs, each placed by itself, have all ended by then."""
 
     tasks: int
@@ -213,10 +213,10 @@ class WhatIfResult(TypedDict):
     walltime_assumed: bool
     notes: list[str]
     windows: list[Window]
-    changes: list[Smaller]
-    cheapest: Cheapest | None
+    changes: list[SmallerRequest]
+    cheapest: CheapestStart | None
     variants: list[WhatIfVariantResult]
-    tasks: list[Many]
+    tasks: list[TasksEnd]
     as_of: int
     generation: int
 

@@ -38,7 +38,7 @@ async def show_accounts(
         accounts=visible_accounts(cluster.published, viewer.bearer.name, visibility),
         charged=charged[:_MAX_ACCOUNTS_SHOWN],
         more=max(0, len(charged) - _MAX_ACCOUNTS_SHOWN),
-        all_seen=visibility.whose is None,
+        all_seen=visibility.viewer is None,
         last=site.accounts.empty == "last",
     )
 

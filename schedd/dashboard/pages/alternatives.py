@@ -1,4 +1,4 @@
-"""Choices: alternatives to the live plan, as a picture and one by one; seek them, put one in force."""
+"""Alternatives to the live plan, as a picture and one by one; seek them, put one in force."""
 
 import asyncio
 from typing import Annotated, Final
@@ -14,10 +14,10 @@ from schedd.dashboard.alternatives_plot import build_plot, choose_axes
 from schedd.dashboard.rendering import dashboard_path, render_page
 from schedd.dashboard.viewer import Cluster, Form, Operator, Viewer
 from schedd.policy.site import site_policy
-from schedd.service.background.choices import Choices
-from schedd.service.cluster.loop import PlanLoop
+from schedd.service.background.alternatives import PlanAlternatives
+from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
-from schedd.service.questions.objectives import measured
+from schedd.service.questions.objectives import measure_fork
 
 __all__ = ["router"]
 
@@ -94,9 +94,9 @@ async def apply_plan(request: Request, cluster: Cluster, viewer: Operator, form:
     return _redirect(request, cluster, "applied")
 
 
-def _alternative_search(request: Request, cluster: PlanLoop) -> Choices:
+def _alternative_search(request: Request, cluster: PlanLoop) -> PlanAlternatives:
     clusters: Clusters = request.app.state.clusters
-    return clusters.choices[cluster.name]
+    return clusters.alternatives[cluster.name]
 
 
 def _redirect(request: Request, cluster: PlanLoop, done: str) -> Response:
@@ -118,7 +118,7 @@ async def _render(
     chosen = _alternative_search(request, cluster)
     found = chosen.latest
     wanted = axes or {"x": "", "y": "", "size": ""}
-    known = await asyncio.to_thread(measured, await get_plan_fork(cluster))
+    known = await asyncio.to_thread(measure_fork, await get_plan_fork(cluster))
     site = cluster.published.settings.site
     shown = choose_axes(found, **wanted) if found is not None else None
     opened = next((one for one in found.plans if one.number == plan), None) if found is not None else None

@@ -19,7 +19,7 @@ from schedd.dashboard.pages.admin import parse_form_time
 from schedd.dashboard.viewer import Administrator, Cluster, Form, Operator
 from schedd.dashboard.weight_form import changed_policy
 from schedd.engine import EngineSettings
-from schedd.service.cluster.loop import PlanLoop
+from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.settings.site import SiteSettings
 
 __all__ = ["router"]

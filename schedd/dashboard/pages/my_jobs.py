@@ -34,7 +34,7 @@ def show_my_jobs(
     ended = [
         one
         for one in recently_ended(request, cluster)
-        if whose and one.owner.partition("@")[0] == whose and visibility.sees_owner(one.owner)
+        if whose and one.owner.partition("@")[0] == whose and visibility.shows_owner(one.owner)
     ]
     return render_page(
         request,

@@ -16,11 +16,11 @@ from schedd.dashboard.rendering import render_page
 from schedd.dashboard.viewer import Cluster, Reader, Visibility
 from schedd.engine.show.job_view import JobView, view_of
 from schedd.plan.columns import FIXED, PLANNED
-from schedd.service.cluster.loop import PlanLoop
+from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.read.gaps import Gap, gaps_on
 from schedd.service.read.job_visibility import JobVisibility
-from schedd.service.read.reading import NodeView, nodes
+from schedd.service.read.plan_lists import NodeView, node_views
 from schedd.store import StoreError
 
 __all__ = ["router"]
@@ -58,7 +58,7 @@ def show_nodes(
 ) -> Response:
     """All nodes as a map, and those that fit the filter as a table."""
     published = cluster.published
-    views = sorted(nodes(published, sees=visibility.sees), key=lambda view: natural_key(view.name))
+    views = sorted(node_views(published, sees=visibility.shows), key=lambda view: natural_key(view.name))
     words = q.lower().split()
     found = [
         view
@@ -90,7 +90,7 @@ async def show_node(
     published = cluster.published
     if name not in published.nodes:
         raise ProblemError("unknown-path", f"cluster {cluster.name} has no node {name[:80]}")
-    (view,) = nodes(published, lambda other: other == name, sees=visibility.sees)
+    (view,) = node_views(published, lambda other: other == name, sees=visibility.shows)
     here, hidden = await run_in_threadpool(_jobs_on, cluster, visibility, name)
     past = await run_in_threadpool(_node_history, request, cluster, name)
     ended = await run_in_threadpool(recently_ended, request, cluster)
@@ -103,7 +103,7 @@ async def show_node(
         runs=[job for job in here if job.state in ("running", "starting")],
         comes=[job for job in here if job.state == "planned"],
         hidden=hidden,
-        ended=[job for job in ended if name in dict(job.held) and visibility.sees_owner(job.owner)][
+        ended=[job for job in ended if name in dict(job.held) and visibility.shows_owner(job.owner)][
             :_MAX_ENDED_JOBS
         ],
         past=past,
@@ -118,9 +118,9 @@ def _jobs_on(cluster: PlanLoop, visibility: JobVisibility, name: str) -> tuple[l
     rows = [row for row, other in published.names.items() if other == name]
     on = np.unique(slots[held.owner[np.isin(held.rows, rows)]]).tolist()
     records = [record for slot in on if (record := published.records[slot]) is not None]
-    shown = [record for record in records if visibility.sees(record)]
+    shown = [record for record in records if visibility.shows(record)]
     shown.sort(key=lambda record: int(published.starts[record.slot]))
-    views = [visibility.view(view_of(published, record), published) for record in shown[:_MAX_JOBS]]
+    views = [visibility.redact_view(view_of(published, record), published) for record in shown[:_MAX_JOBS]]
     return views, len(records) - len(shown)
 
 

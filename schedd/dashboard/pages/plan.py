@@ -60,7 +60,7 @@ def get_columns(
     published = cluster.published
     asked = hashlib.blake2b(view.model_dump_json().encode(), digest_size=6).hexdigest()
     version = f"{published.generation}-{published.as_of}"
-    tag = f'W/"{request.app.state.instance_id}-{cluster.name}-{version}-{asked}{visibility.tag}"'
+    tag = f'W/"{request.app.state.instance_id}-{cluster.name}-{version}-{asked}{visibility.cache_tag}"'
     headers = {"ETag": tag, "Cache-Control": "no-cache"}
     if request.headers.get("if-none-match") == tag:
         return Response(None, 304, headers)
@@ -73,8 +73,8 @@ def get_columns(
         find=view.find,
         job=view.job,
     )
-    past = [(one, visibility.sees_owner(one.owner)) for one in recently_ended(request, cluster)]
-    body = json.dumps(plan_columns(published, visibility.sees, looked, past), separators=(",", ":"))
+    past = [(one, visibility.shows_owner(one.owner)) for one in recently_ended(request, cluster)]
+    body = json.dumps(plan_columns(published, visibility.shows, looked, past), separators=(",", ":"))
     return Response(body, 200, headers, media_type="application/json")
 
 

@@ -22,7 +22,7 @@ from schedd.dashboard.rendering import render_page
 from schedd.dashboard.viewer import Cluster, Reader, Visibility
 from schedd.plan.evaluate import Criterion
 from schedd.service.clusters import Clusters
-from schedd.service.questions.summaries import evaluated
+from schedd.service.questions.summaries import evaluate_criteria
 from schedd.service.read.job_visibility import ALL_JOBS
 
 __all__ = ["router"]
@@ -64,7 +64,7 @@ async def show_plan_metrics(
     copy = await get_plan_fork(cluster) if not quick else None
     published = copy.published if copy is not None else cluster.published
     user, queue = user.strip(), queue.strip()
-    of_others = bool(user) and not visibility.sees_owner(user)
+    of_others = bool(user) and not visibility.shows_owner(user)
     kept = await run_in_threadpool(
         read_accuracy_report,
         clusters,
@@ -90,7 +90,7 @@ async def show_plan_metrics(
         most_told=MAX_STARTS,
         most_broken=MAX_BROKEN,
         queues=sorted({*published.queues, *([queue] if queue else [])}),
-        criteria=await run_in_threadpool(evaluated, copy) if copy is not None else (),
+        criteria=await run_in_threadpool(evaluate_criteria, copy) if copy is not None else (),
         searches=[search_view(run) for run in kept.searches],
         shares=await fetch_fair_share(cluster, visibility) if not quick else None,
         counted=[name for name, weight in cluster.published.settings.criteria.items() if weight],

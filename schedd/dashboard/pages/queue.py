@@ -18,7 +18,7 @@ from schedd.dashboard.viewer import Cluster, Reader, Visibility
 from schedd.engine.facts.records import Phase
 from schedd.engine.show.job_view import job_history, view_of
 from schedd.service.questions.explain import explain
-from schedd.service.read.reading import find
+from schedd.service.read.plan_lists import find_record
 
 __all__ = ["router"]
 
@@ -73,8 +73,8 @@ async def show_job(
     ``quick``: without the search for what is in its way, which the page does not repeat by itself.
     """
     published = cluster.published
-    record = find(published, job)
-    if record is None or not visibility.sees(record):
+    record = find_record(published, job)
+    if record is None or not visibility.shows(record):
         past = await run_in_threadpool(find_past_job, request.app.state.clusters, cluster, job, visibility)
         return render_page(request, "ended-job", viewer, cluster, past=past, job=past.job)
     explained = priority = None
@@ -82,15 +82,15 @@ async def show_job(
         priority = await fetch_priority(cluster, record.id)
         copy = await get_plan_fork(cluster)
         found = await run_question(request, explain, copy, record.id, cluster.now())
-        explained = visibility.explanation(found, copy.published) if found is not None else None
+        explained = visibility.redact_explanation(found, copy.published) if found is not None else None
     moves = await run_in_threadpool(job_history, published, record)
-    history = [visibility.change(one, published) for one in moves]
+    history = [visibility.redact_change(one, published) for one in moves]
     return render_page(
         request,
         "job",
         viewer,
         cluster,
-        job=visibility.view(view_of(published, record), published),
+        job=visibility.redact_view(view_of(published, record), published),
         history=history,
         folds=group_changes(history),
         ended=record.ended,

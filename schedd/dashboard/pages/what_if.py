@@ -18,7 +18,7 @@ from schedd.dashboard.rendering import render_page
 from schedd.dashboard.viewer import Cluster, Reader, Visibility
 from schedd.dialect.units import format_walltime
 from schedd.engine.show.job_view import JobView, view_of
-from schedd.service.cluster.loop import PlanLoop
+from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.read.job_visibility import JobVisibility
 
 __all__ = ["WhatIfForm", "router"]
@@ -139,7 +139,7 @@ async def _run_question(
     job = find_job(cluster.name, copy.published, visibility, asked.job) if asked.job else None
     if job is not None and job.run.started >= 0:
         raise ProblemError("invalid", f"job {job.id} runs already")
-    expecting = request.app.state.clusters.foretellers[cluster.name].latest
+    expecting = request.app.state.clusters.expected_start_workers[cluster.name].latest
     found = await run_question(request, answer_what_if, copy, expecting, question, job, cluster.now(), who)
-    view = visibility.view(view_of(copy.published, job), copy.published) if job is not None else None
+    view = visibility.redact_view(view_of(copy.published, job), copy.published) if job is not None else None
     return found, view

@@ -17,7 +17,7 @@ from schedd.api.unicode_text import UnicodeRoute
 from schedd.api.views import SnapshotAnswer, snapshot_fields
 from schedd.engine.show.view import Published
 from schedd.features.power.state import PowerAim, PowerPhase, PublishedPower
-from schedd.service.cluster.loop import PlanLoop
+from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.wire import PowerWish, WattsRead
 
 __all__ = ["NodePowerMeasurement", "NodePowerView", "PowerView", "node_power_views", "router"]

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from schedd.service.access.costs import Budgets, RequestCost
-from schedd.service.access.identity import Provider
+from schedd.service.access.identity import IdentityProvider
 from schedd.service.access.munge import decode
-from schedd.service.access.rates import Rates
-from schedd.service.access.roles import Bearer, Grant, Role, granted
+from schedd.service.access.rate_limiter import RequestRateLimiter
+from schedd.service.access.request_costs import CpuTimeBudgets, RequestCost
+from schedd.service.access.roles import Bearer, Role, RoleGrant, bearer_with_grants
 from schedd.service.access.tokens import Tokens
 from schedd.service.settings.file import AuthSettings, LimitSettings
 
@@ -36,25 +36,25 @@ class Callers:
         tokens: Tokens,
         auth: AuthSettings | None = None,
         limits: LimitSettings | None = None,
-        oidc: Provider | None = None,
+        oidc: IdentityProvider | None = None,
     ) -> None:
         self.tokens = tokens
         self.auth = auth or AuthSettings()
         self.limits = limits or LimitSettings()
         self.oidc = oidc
-        self._rates = Rates()
-        self._budgets = Budgets()
+        self._rates = RequestRateLimiter()
+        self._budgets = CpuTimeBudgets()
         self._names: dict[int, tuple[str, float]] = {}
         self._streams: Counter[str] = Counter()
 
-    def take_over(
-        self, tokens: Tokens, auth: AuthSettings, limits: LimitSettings, oidc: Provider | None = None
+    def replace_settings(
+        self, tokens: Tokens, auth: AuthSettings, limits: LimitSettings, oidc: IdentityProvider | None = None
     ) -> None:
         """Go on with these."""
         tokens.go_on_from(self.tokens)
         self.tokens, self.auth, self.limits, self.oidc = tokens, auth, limits, oidc
 
-    def user(self, name: str) -> Bearer:
+    def authenticate_user(self, name: str) -> Bearer:
         """A user of the site by name. Raises UnknownUser."""
         if not _USER.fullmatch(name):
             raise UnknownUser("the user's name has letters, digits, '.', '_', '@' and '-'")
@@ -62,55 +62,55 @@ class Callers:
         if name in auth.admins:
             return Bearer(name, "admin")
         own: Role = "operator" if name in auth.operators else "user"
-        grants = (Grant(one.role, one.clusters) for one in auth.grants if name in one.users)
-        return granted(name, (Grant(own), *grants)) or Bearer(name, own)
+        grants = (RoleGrant(one.role, one.clusters) for one in auth.grants if name in one.users)
+        return bearer_with_grants(name, (RoleGrant(own), *grants)) or Bearer(name, own)
 
-    def local(self, uid: int) -> Bearer:
+    def authenticate_local(self, uid: int) -> Bearer:
         """Who is at the other end of the UNIX socket: root, and the daemon's own user, are admins.
 
         May wait for the directory of users. Raises UnknownUser.
         """
         name = self._name(uid)
-        return Bearer(name, "admin") if uid in (0, os.geteuid()) else self.user(name)
+        return Bearer(name, "admin") if uid in (0, os.geteuid()) else self.authenticate_user(name)
 
-    def munge(self, credential: str) -> Bearer:
+    def authenticate_munge(self, credential: str) -> Bearer:
         """Who made a MUNGE credential. Waits for munged. Raises MungeError and UnknownUser."""
-        return self.user(self._name(decode(credential, self.auth.munge_socket)))
+        return self.authenticate_user(self._name(decode(credential, self.auth.munge_socket)))
 
-    def wait(self, caller: Bearer, address: str) -> float:
+    def count_request(self, caller: Bearer, address: str) -> float:
         """Counts a request; in how many seconds this one may come again, 0 when it may now."""
         if caller.role == "user":
-            return self._take(("user", caller.name), self.limits.user_rate)
+            return self._take_token(("user", caller.name), self.limits.user_rate)
         if caller is self.tokens.anonymous:
-            return self._take(("address", address), self.limits.user_rate)
-        return self._take((caller.role, caller.name), self.limits.token_rate)
+            return self._take_token(("address", address), self.limits.user_rate)
+        return self._take_token((caller.role, caller.name), self.limits.token_rate)
 
-    def payer(self, caller: Bearer, address: str) -> str:
+    def cost_key(self, caller: Bearer, address: str) -> str:
         """From whose budget the costs of this one's requests are taken; empty: from nobody's."""
-        return self._follower(caller, address)
+        return self._accounting_key(caller, address)
 
-    def wait_cost(self, payer: str) -> float:
+    def cost_wait_s(self, payer: str) -> float:
         """In how many seconds this budget of processor time is not overdrawn any more, 0 when it is not."""
         rate = self.limits.user_cpu
-        return self._budgets.wait(payer, rate, time.monotonic()) if payer and rate else 0.0
+        return self._budgets.wait_s(payer, rate, time.monotonic()) if payer and rate else 0.0
 
-    def spend(self, cost: RequestCost) -> None:
+    def charge_cost(self, cost: RequestCost) -> None:
         """Take the cost of a request from the budget of its user."""
         if rate := self.limits.user_cpu:
             self._budgets.spend(cost.key, cost.seconds, rate, time.monotonic())
 
-    def wait_refused(self, address: str) -> float:
+    def count_refused(self, address: str) -> float:
         """Counts a request from ``address`` that showed nothing that counts."""
-        return self._take(("refused", address), self.limits.refused_rate)
+        return self._take_token(("refused", address), self.limits.refused_rate)
 
     def may_stream(self, caller: Bearer, address: str) -> bool:
         """Whether this one may follow one more stream of events."""
-        return self._streams[self._follower(caller, address)] < self.limits.streams
+        return self._streams[self._accounting_key(caller, address)] < self.limits.streams
 
     @contextmanager
     def streaming(self, caller: Bearer, address: str) -> Iterator[None]:
         """While it does."""
-        key = self._follower(caller, address)
+        key = self._accounting_key(caller, address)
         self._streams[key] += bool(key)
         try:
             yield
@@ -119,14 +119,14 @@ class Callers:
             if not self._streams[key]:
                 del self._streams[key]
 
-    def _follower(self, caller: Bearer, address: str) -> str:
+    def _accounting_key(self, caller: Bearer, address: str) -> str:
         """Under whose name streams and costs are counted; empty: they are not."""
         if caller is self.tokens.anonymous:
             return f"address {address}"
         return f"user {caller.name}" if caller.role == "user" else ""
 
-    def _take(self, key: tuple[str, str], rate: float) -> float:
-        return self._rates.take(key, rate, time.monotonic()) if rate else 0.0
+    def _take_token(self, key: tuple[str, str], rate: float) -> float:
+        return self._rates.take_token(key, rate, time.monotonic()) if rate else 0.0
 
     def _name(self, uid: int) -> str:
         name, then = self._names.get(uid, ("", 0.0))

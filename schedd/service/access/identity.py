@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from schedd.service.access.roles import Bearer, Grant, granted
+from schedd.service.access.roles import Bearer, RoleGrant, bearer_with_grants
 from schedd.service.settings.auth import OidcGrantSettings
 
-__all__ = ["Beginning", "Identity", "IdentityError", "Provider", "bearer_of"]
+__all__ = ["Identity", "IdentityError", "IdentityProvider", "PendingLogin", "bearer_from_grants"]
 
 
 class IdentityError(Exception):
@@ -32,7 +32,7 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
-class Beginning:
+class PendingLogin:
     """A login that began: what only this daemon knows of it until the browser comes back."""
 
     state: str
@@ -40,17 +40,17 @@ class Beginning:
     verifier: str
 
 
-class Provider(Protocol):
+class IdentityProvider(Protocol):
     """An identity provider, as the daemon asks it."""
 
     session: int
     """Seconds that a login lasts."""
 
-    async def begin(self) -> tuple[str, Beginning]:
+    async def begin(self) -> tuple[str, PendingLogin]:
         """Where a browser is to go for a login, and what is to be remembered. Raises IdentityError."""
         ...
 
-    async def finish(self, code: str, began: Beginning) -> Identity:
+    async def finish(self, code: str, began: PendingLogin) -> Identity:
         """Who comes back from there with a code. Raises IdentityError."""
         ...
 
@@ -58,7 +58,7 @@ class Provider(Protocol):
         """Whose ID token this is. Raises IdentityError."""
         ...
 
-    def known(self, token: str) -> Identity | None:
+    def cached_identity(self, token: str) -> Identity | None:
         """The same by the keys at hand; None where it does not count now."""
         ...
 
@@ -67,12 +67,12 @@ class Provider(Protocol):
         ...
 
 
-def bearer_of(identity: Identity, grants: Iterable[OidcGrantSettings]) -> Bearer | None:
+def bearer_from_grants(identity: Identity, grants: Iterable[OidcGrantSettings]) -> Bearer | None:
     """The roles that the grants give; None where no grant names this one or a group of theirs."""
-    return granted(
+    return bearer_with_grants(
         identity.name,
         (
-            Grant(one.role, one.clusters)
+            RoleGrant(one.role, one.clusters)
             for one in grants
             if identity.name in one.users or not identity.groups.isdisjoint(one.groups)
         ),

@@ -27,12 +27,12 @@ from joserfc import jwt
 from joserfc.errors import ExpiredTokenError, JoseError
 from joserfc.jwk import KeySet, KeySetSerialization
 
-from schedd.service.access.identity import Beginning, Identity, IdentityError, bearer_of
+from schedd.service.access.identity import Identity, IdentityError, PendingLogin, bearer_from_grants
 from schedd.service.access.roles import Bearer
 from schedd.service.settings.auth import IdTokenSettings, OidcSettings, is_secure
 from schedd.service.settings.file import SettingsError
 
-__all__ = ["IdTokens", "OidcProvider", "authorities", "provider_of"]
+__all__ = ["IdTokenVerifier", "OidcProvider", "ca_context", "create_oidc_provider"]
 
 _log = structlog.get_logger(__name__)
 _ALGORITHMS: Final = (
@@ -64,7 +64,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@-]{0,127}")
 
 
 @dataclass(frozen=True, slots=True)
-class _About:
+class _ProviderMetadata:
     """What the provider says of itself, and its keys, as of ``then`` (monotonic)."""
 
     authorize: str
@@ -75,7 +75,7 @@ class _About:
     """It takes the client's secret in a header, not in the form."""
 
 
-class IdTokens:
+class IdTokenVerifier:
     """ID tokens of the provider of the settings, which is asked when somebody first needs it.
 
     ``claims`` are those that are handed on with each identity, beside name and groups.
@@ -88,11 +88,11 @@ class IdTokens:
         clock: Callable[[], float] = time.time,
         claims: Iterable[str] = (),
     ) -> None:
-        self._asked = settings
+        self._token_settings = settings
         self._tls = tls
         self._clock = clock
         self._claims = tuple(claims)
-        self._about: _About | None = None
+        self._metadata: _ProviderMetadata | None = None
         self._failed: tuple[float, str] | None = None
         self._lock = asyncio.Lock()
 
@@ -100,24 +100,24 @@ class IdTokens:
         """Whose ID token this is. Raises IdentityError."""
         return await self._identity(token, None)
 
-    def known(self, token: str) -> Identity | None:
+    def cached_identity(self, token: str) -> Identity | None:
         """The same by the keys at hand; None where it does not count now."""
-        if self._about is None:
+        if self._metadata is None:
             return None
         try:
-            return self._read(token, self._about.keys, None)
+            return self._read(token, self._metadata.keys, None)
         except IdentityError:
             return None
 
     async def _identity(self, token: str, nonce: str | None) -> Identity:
-        about = await self._ask_about()
+        about = await self._provider_metadata()
         try:
             return self._read(token, about.keys, nonce)
         except _BadSignature:
             # The provider may have a new key. Whoever sends nonsense has us look once a minute.
             if time.monotonic() < about.then + _AGAIN_S:
                 raise
-        about = await self._ask_about(newer_than=about.then)
+        about = await self._provider_metadata(newer_than=about.then)
         return self._read(token, about.keys, nonce)
 
     def _read(self, token: str, keys: KeySet, nonce: str | None) -> Identity:
@@ -125,7 +125,7 @@ class IdTokens:
             claims = jwt.decode(token, keys, algorithms=_ALGORITHMS).claims
         except (JoseError, ValueError, TypeError, KeyError) as error:
             raise _BadSignature(f"the ID token's signature does not count: {error}") from None
-        asked = self._asked
+        asked = self._token_settings
         registry = jwt.JWTClaimsRegistry(
             now=int(self._clock()),
             leeway=_LEEWAY_S,
@@ -147,42 +147,42 @@ class IdTokens:
             given = claims.get("nonce")
             if not isinstance(given, str) or not hmac.compare_digest(given.encode(), nonce.encode()):
                 raise IdentityError("the ID token is of another login")
-        return self._named(claims)
+        return self._identity_from_claims(claims)
 
-    def _named(self, claims: Mapping[str, Any]) -> Identity:
-        asked = self._asked
-        name = _at(claims, asked.user_claim)
+    def _identity_from_claims(self, claims: Mapping[str, Any]) -> Identity:
+        asked = self._token_settings
+        name = _claim(claims, asked.user_claim)
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise IdentityError(f"the ID token has no user's name in {asked.user_claim}")
-        groups = _at(claims, asked.groups_claim)
+        groups = _claim(claims, asked.groups_claim)
         listed = [groups] if isinstance(groups, str) else groups if isinstance(groups, list) else []
         names = frozenset(one for one in listed if isinstance(one, str))
-        more = {path: found for path in self._claims if (found := _at(claims, path)) is not None}
+        more = {path: found for path in self._claims if (found := _claim(claims, path)) is not None}
         return Identity(str(claims["sub"]), name, names, int(claims["exp"]) + _LEEWAY_S, more)
 
-    async def _ask_about(self, newer_than: float = -math.inf) -> _About:
+    async def _provider_metadata(self, newer_than: float = -math.inf) -> _ProviderMetadata:
         """What the provider says of itself, from after ``newer_than``. Raises IdentityError."""
         async with self._lock:
-            about = self._about
+            about = self._metadata
             now = time.monotonic()
             if about is not None and about.then > newer_than and now < about.then + _FRESH_S:
                 return about
             if self._failed is None or now >= self._failed[0] + _PAUSE_S:
                 try:
-                    self._about = await self._discover()
+                    self._metadata = await self._discover()
                 except IdentityError as error:
                     # From when it failed: whoever waited for the same silence is not to wait anew.
                     self._failed = (time.monotonic(), str(error))
                     _log.warning("the identity provider cannot be asked", why=str(error))
                 else:
                     self._failed = None
-                    return self._about
+                    return self._metadata
             if about is not None and about.then > newer_than and now < about.then + _KEPT_S:
                 return about
             raise IdentityError(self._failed[1], ours=True)
 
-    async def _discover(self) -> _About:
-        issuer = self._asked.issuer
+    async def _discover(self) -> _ProviderMetadata:
+        issuer = self._token_settings.issuer
         found = await self._fetch("GET", f"{issuer.rstrip('/')}/.well-known/openid-configuration")
         if found.get("issuer") != issuer:
             raise IdentityError(f"{issuer} says that it is {str(found.get('issuer'))[:200]!r}", ours=True)
@@ -196,7 +196,7 @@ class IdTokens:
         ways = found.get("token_endpoint_auth_methods_supported")
         basic = not isinstance(ways, list) or "client_secret_basic" in ways
         leave, token = places["authorization_endpoint"], places["token_endpoint"]
-        return _About(leave, token, known, time.monotonic(), basic)
+        return _ProviderMetadata(leave, token, known, time.monotonic(), basic)
 
     async def _fetch(
         self,
@@ -218,9 +218,9 @@ class IdTokens:
                     )
         except (httpx2.HTTPError, TimeoutError, OSError) as error:
             why = str(error) or type(error).__name__
-            raise IdentityError(f"{_place(url)} does not answer: {why}", ours=True) from None
+            raise IdentityError(f"{_display_url(url)} does not answer: {why}", ours=True) from None
         if len(answer.content) > _MOST:
-            raise IdentityError(f"{_place(url)} answers with more than {_MOST} bytes", ours=True)
+            raise IdentityError(f"{_display_url(url)} answers with more than {_MOST} bytes", ours=True)
         try:
             found = answer.json()
         except ValueError:
@@ -228,14 +228,14 @@ class IdTokens:
         if answer.status_code != 200:
             said = found.get("error") if isinstance(found, dict) else None
             refused = method == "POST" and answer.status_code in (400, 401)
-            words = f"{_place(url)} answered {answer.status_code}" + (f" ({said})" if said else "")
+            words = f"{_display_url(url)} answered {answer.status_code}" + (f" ({said})" if said else "")
             raise IdentityError(words, ours=not refused)
         if not isinstance(found, dict):
-            raise IdentityError(f"{_place(url)} answered no JSON object", ours=True)
+            raise IdentityError(f"{_display_url(url)} answered no JSON object", ours=True)
         return found
 
 
-class OidcProvider(IdTokens):
+class OidcProvider(IdTokenVerifier):
     """The same, where people log in, too."""
 
     def __init__(
@@ -250,10 +250,10 @@ class OidcProvider(IdTokens):
         self._secret = secret
         self.session = settings.session
 
-    async def begin(self) -> tuple[str, Beginning]:
+    async def begin(self) -> tuple[str, PendingLogin]:
         """Where a browser is to go for a login, and what is to be remembered. Raises IdentityError."""
-        about = await self._ask_about()
-        began = Beginning(secrets.token_urlsafe(32), secrets.token_urlsafe(32), secrets.token_urlsafe(48))
+        about = await self._provider_metadata()
+        began = PendingLogin(secrets.token_urlsafe(32), secrets.token_urlsafe(32), secrets.token_urlsafe(48))
         digest = hashlib.sha256(began.verifier.encode()).digest()
         asked = {
             "response_type": "code",
@@ -268,9 +268,9 @@ class OidcProvider(IdTokens):
         joint = "&" if urlsplit(about.authorize).query else "?"
         return f"{about.authorize}{joint}{urlencode(asked)}", began
 
-    async def finish(self, code: str, began: Beginning) -> Identity:
+    async def finish(self, code: str, began: PendingLogin) -> Identity:
         """Who comes back from there with a code. Raises IdentityError."""
-        about = await self._ask_about()
+        about = await self._provider_metadata()
         form = {
             "grant_type": "authorization_code",
             "code": code,
@@ -293,14 +293,14 @@ class OidcProvider(IdTokens):
 
     def bearer(self, identity: Identity) -> Bearer | None:
         """What this one may do here; None: nothing."""
-        return bearer_of(identity, self._settings.grants)
+        return bearer_from_grants(identity, self._settings.grants)
 
 
 class _BadSignature(IdentityError):
     """It may be of a key that is not known yet."""
 
 
-def _at(claims: Mapping[str, Any], path: str) -> Any:
+def _claim(claims: Mapping[str, Any], path: str) -> Any:
     """A claim; where there is none of this name, one within others: ``realm_access.roles``."""
     if path in claims:
         return claims[path]
@@ -326,12 +326,12 @@ def _keys(issuer: str, found: Mapping[str, Any]) -> KeySet:
     return KeySet(known)
 
 
-def _place(url: str) -> str:
+def _display_url(url: str) -> str:
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}{parts.path}"
 
 
-def authorities(settings: IdTokenSettings, where: str) -> ssl.SSLContext | None:
+def ca_context(settings: IdTokenSettings, where: str) -> ssl.SSLContext | None:
     """Whose certificates count for the provider; None: the system's. Raises SettingsError, which names the
     table ``where`` they stand.
     """
@@ -343,9 +343,9 @@ def authorities(settings: IdTokenSettings, where: str) -> ssl.SSLContext | None:
         raise SettingsError(f"{where}.ca_file: {settings.ca_file}: {error}") from None
 
 
-def provider_of(settings: OidcSettings) -> OidcProvider:
+def create_oidc_provider(settings: OidcSettings) -> OidcProvider:
     """The provider, with the client's secret. Raises SettingsError."""
-    tls = authorities(settings, "auth.oidc")
+    tls = ca_context(settings, "auth.oidc")
     secret = ""
     path = settings.client_secret_file
     if path is not None:

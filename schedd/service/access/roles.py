@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 from schedd.store import Role
 
-__all__ = ["RIGHTS", "Bearer", "Grant", "Right", "Role", "granted"]
+__all__ = ["RIGHTS", "Bearer", "Right", "Role", "RoleGrant", "bearer_with_grants"]
 
 Right = Literal["ask", "see all", "exchange", "steer", "administer", "transfer jobs"]
 """``ask``: read and put questions; ``see all``: every job in full; ``exchange``: events in, decisions out;
@@ -29,7 +29,7 @@ _RANK: Final[Mapping[Role, int]] = {"user": 0, "reader": 1, "operator": 2, "admi
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
+class RoleGrant:
     """A role of somebody: on these ``clusters``, or on all where there are none."""
 
     role: Role
@@ -56,7 +56,7 @@ class Bearer:
         """Whether it has this right on every cluster."""
         return self.clusters is None and right in RIGHTS[self.role]
 
-    def at(self, cluster: str) -> "Bearer | None":
+    def on_cluster(self, cluster: str) -> "Bearer | None":
         """The same with the role on this cluster alone; None where there is none."""
         if self.clusters is None and not self.instead:
             return self
@@ -67,7 +67,7 @@ class Bearer:
             role = self.role
         return Bearer(self.name, role, frozenset({cluster}))
 
-    def within(self, clusters: frozenset[str] | None) -> "Bearer":
+    def restricted_to(self, clusters: frozenset[str] | None) -> "Bearer":
         """The same, but on these clusters alone; None: everywhere."""
         if clusters is None:
             return self
@@ -79,7 +79,7 @@ class Bearer:
         return self.name in (owner, owner.partition("@")[0])
 
 
-def granted(name: str, grants: Iterable[Grant]) -> Bearer | None:
+def bearer_with_grants(name: str, grants: Iterable[RoleGrant]) -> Bearer | None:
     """Who has these roles, the highest on each cluster; None where there are none."""
     everywhere: Role | None = None
     here: dict[str, Role] = {}

@@ -39,7 +39,7 @@ class Tokens:
         self.complete = complete
 
     @classmethod
-    def of(cls, settings: AuthSettings, *, complete: bool = True) -> "Tokens":
+    def from_settings(cls, settings: AuthSettings, *, complete: bool = True) -> "Tokens":
         """Those of the configuration and of its token file. Raises SettingsError."""
         entries = [
             (Bearer(t.name, t.role, _scope(t.clusters)), bytes.fromhex(t.sha256)) for t in settings.tokens
@@ -67,7 +67,7 @@ class Tokens:
                 return bearer
         return None
 
-    def keep(self, tokens: Iterable[Token]) -> None:
+    def set_stored(self, tokens: Iterable[Token]) -> None:
         """Count the store's tokens: these and no others."""
         self._kept = {token.digest: token for token in tokens if token.revoked is None}
         self.complete = True

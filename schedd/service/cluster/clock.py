@@ -3,10 +3,10 @@
 import time
 from typing import Protocol
 
-__all__ = ["Clock", "ScaledClock", "SystemClock"]
+__all__ = ["ClusterClock", "ScaledClock", "SystemClock"]
 
 
-class Clock(Protocol):
+class ClusterClock(Protocol):
     """A clock whose seconds may be shorter than real ones."""
 
     def now(self) -> float:

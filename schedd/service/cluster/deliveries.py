@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 from schedd.wire import Event, Snapshot
 
-__all__ = ["DeliveryPart", "Handled", "PendingDelivery", "batches"]
+__all__ = ["DeliveryPart", "DeliveryResult", "PendingDelivery", "cut_batches"]
 
 _MOST = 200
 """Events at most in one batch: about 50 ms of work."""
 
 
 @dataclass(frozen=True, slots=True)
-class Handled:
+class DeliveryResult:
     """The answer to a delivery: how many events were new, which were known, the generation that holds all.
 
     ``taken``: how many jobs moved by what a search found, or by a plan that was chosen, where it brought one.
@@ -33,7 +33,7 @@ class PendingDelivery:
     """Events of one sender, and what became of those handled so far; ``answer`` when all are."""
 
     events: Sequence[Event]
-    answer: "Future[Handled]"
+    answer: "Future[DeliveryResult]"
     accepted: int = 0
     duplicates: list[str] = field(default_factory=list)
     taken: int = 0
@@ -53,7 +53,7 @@ class DeliveryPart:
     last: bool
 
 
-def batches(deliveries: Sequence[PendingDelivery]) -> Iterator[Sequence[DeliveryPart]]:
+def cut_batches(deliveries: Sequence[PendingDelivery]) -> Iterator[Sequence[DeliveryPart]]:
     """In order, in batches of bounded size. A snapshot stands alone: what it says must not be reordered."""
     batch: list[DeliveryPart] = []
     size = 0

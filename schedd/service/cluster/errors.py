@@ -1,6 +1,6 @@
 """What can go wrong between a request and the planner."""
 
-__all__ = ["NotKept", "Overloaded", "PlannerStopped", "StandingBy", "UnknownCluster"]
+__all__ = ["EventsNotStorable", "Overloaded", "PlannerStopped", "StandingBy", "UnknownCluster"]
 
 
 class PlannerStopped(RuntimeError):
@@ -11,7 +11,7 @@ class StandingBy(PlannerStopped):
     """Another daemon leads; this one follows, and answers what can be read."""
 
 
-class NotKept(RuntimeError):
+class EventsNotStorable(RuntimeError):
     """Events that cannot be written down, by a defect of ours: they are refused, and the planner goes on."""
 
 

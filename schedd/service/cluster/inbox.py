@@ -7,9 +7,9 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from schedd.engine import Engine
-from schedd.service.cluster.deliveries import DeliveryPart, Handled, PendingDelivery
+from schedd.service.cluster.deliveries import DeliveryPart, DeliveryResult, PendingDelivery
 from schedd.service.cluster.errors import Overloaded, PlannerStopped, StandingBy
-from schedd.service.cluster.meters import ClusterMeters
+from schedd.service.cluster.metrics import ClusterMetrics
 from schedd.store import EventBatch, NotLeader
 from schedd.wire import Event
 
@@ -22,8 +22,8 @@ _Call = tuple[Callable[[Engine], Any], "Future[Any]"]
 class Inbox:
     """Any thread puts something in, one takes it out and answers; ``turn`` rings when there is something."""
 
-    def __init__(self, meters: ClusterMeters, most_pending: int) -> None:
-        self.turn = threading.Condition()
+    def __init__(self, meters: ClusterMetrics, most_pending: int) -> None:
+        self.condition = threading.Condition()
         self.pending = 0
         """Events that are not answered yet."""
         self.most_pending = most_pending
@@ -38,38 +38,38 @@ class Inbox:
 
     def deliver(
         self, events: Sequence[Event], check: Callable[[], None], *, order: bool = False
-    ) -> "Future[Handled]":
+    ) -> "Future[DeliveryResult]":
         """Hand in events. Raises Overloaded, and what ``check`` raises when it is called in turn.
 
         ``order``: it waits until no others do.
         """
-        answer: Future[Handled] = Future()
-        with self.turn:
+        answer: Future[DeliveryResult] = Future()
+        with self.condition:
             check()
             if self.pending and self.pending + len(events) > self.most_pending:
                 raise Overloaded(f"{self.pending} events wait to be handled; send them again later")
             self.pending += len(events)
             (self._orders if order else self._deliveries).append(PendingDelivery(events, answer))
-            self.turn.notify()
+            self.condition.notify()
         return answer
 
     def call(self, call: Callable[[Engine], _T], check: Callable[[], None]) -> "Future[_T]":
         """Ask for a call. Raises what ``check`` raises."""
         answer: Future[_T] = Future()
-        with self.turn:
+        with self.condition:
             check()
             self.calls.append((call, answer))
-            self.turn.notify()
+            self.condition.notify()
         return answer
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         """Let the thread look around."""
-        with self.turn:
-            self.turn.notify()
+        with self.condition:
+            self.condition.notify()
 
-    def take(self) -> list[PendingDelivery]:
+    def next_deliveries(self) -> list[PendingDelivery]:
         """All deliveries that wait and are no orders; where there are none, the next order."""
-        with self.turn:
+        with self.condition:
             if self._deliveries:
                 taken = list(self._deliveries)
                 self._deliveries.clear()
@@ -99,12 +99,12 @@ class Inbox:
                     delivery.duplicates.append(event.id)
             if not part.last:
                 continue
-            with self.turn:
+            with self.condition:
                 self.pending -= len(delivery.events)
-            self._meters.answered(delivery.accepted, delivery.came)
+            self._meters.count_events(delivery.accepted, delivery.came)
             if delivery.answer.set_running_or_notify_cancel():
                 delivery.answer.set_result(
-                    Handled(
+                    DeliveryResult(
                         delivery.accepted,
                         tuple(delivery.duplicates),
                         generation,
@@ -120,7 +120,7 @@ class Inbox:
             if delivery.failed:
                 continue
             delivery.failed = True
-            with self.turn:
+            with self.condition:
                 self.pending -= len(delivery.events)
             if delivery.answer.set_running_or_notify_cancel():
                 delivery.answer.set_exception(error)
@@ -142,7 +142,7 @@ class Inbox:
                 answer.set_exception(error)
 
     def _next(self) -> PendingDelivery | None:
-        with self.turn:
+        with self.condition:
             waiting = self._deliveries or self._orders
             return waiting.popleft() if waiting else None
 

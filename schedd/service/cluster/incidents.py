@@ -9,13 +9,13 @@ import structlog
 from schedd.engine.incident import dump
 from schedd.engine.log import Incident
 
-__all__ = ["Incidents"]
+__all__ = ["IncidentFiles"]
 
 _log = structlog.get_logger(__name__)
 _EVERY_S = 60.0
 
 
-class Incidents:
+class IncidentFiles:
     """The files of one daemon, ``most`` of them; the oldest make way."""
 
     def __init__(self, folder: Path, most: int = 20) -> None:
@@ -23,14 +23,14 @@ class Incidents:
         self._most = most
         self._last: dict[str, float] = {}
 
-    def note(self, cluster: str, why: str, incident: Callable[[], Incident], now: int) -> None:
+    def record(self, cluster: str, why: str, incident: Callable[[], Incident], now: int) -> None:
         """Keep an incident, unless the cluster's last one is less than a minute old: many in a row do not
         drown the first. That of a planner which ``stopped`` is kept in any case.
         """
         if why == "stopped" or time.monotonic() >= self._last.get(cluster, -_EVERY_S) + _EVERY_S:
-            self.keep(cluster, why, incident(), now)
+            self.write(cluster, why, incident(), now)
 
-    def keep(self, cluster: str, why: str, incident: Incident, now: int) -> Path | None:
+    def write(self, cluster: str, why: str, incident: Incident, now: int) -> Path | None:
         """Write ``incident``, for the daemon's user alone; None, and a line in the log, when it cannot be."""
         self._last[cluster] = time.monotonic()
         path = self.folder / f"{cluster}-{now}-{why}.jsonl"

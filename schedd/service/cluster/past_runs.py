@@ -31,7 +31,7 @@ def past_runs(settings: EngineSettings, cluster: str, now: int) -> RunTimes | No
         return None
     runs = []
     for run in ended_runs(Path(settings.predict_from), now - _OLDEST, cluster, "how long jobs ran"):
-        ask = _ask(run)
+        ask = _job_features(run)
         if (
             ask is not None
             and not run.lost
@@ -55,7 +55,7 @@ def past_runs(settings: EngineSettings, cluster: str, now: int) -> RunTimes | No
     return learner.run_times
 
 
-def _ask(run: EndedRun) -> JobFeatures | None:
+def _job_features(run: EndedRun) -> JobFeatures | None:
     """What the job asked for; None where the log does not say for how long."""
     values = run.values
     try:

@@ -6,21 +6,27 @@ from contextlib import contextmanager
 import structlog
 
 from schedd.engine import Engine, EngineSettings
-from schedd.service.cluster.calls import CallFailed, Watch, call, following, gone_on
-from schedd.service.cluster.clock import Clock
-from schedd.service.cluster.clock_watch import MOST_BEHIND_S
-from schedd.service.cluster.decisions import DecisionLog
-from schedd.service.cluster.durable import TRIES, Reign, Succession
-from schedd.service.cluster.errors import NotKept, PlannerStopped
-from schedd.service.cluster.follow import in_the_log
-from schedd.service.cluster.incidents import Incidents
-from schedd.service.cluster.meters import ClusterMeters
-from schedd.service.cluster.passing import Passing, rebuilt
-from schedd.service.cluster.promised import Promised
+from schedd.service.cluster.batch_skipping import BatchSkipper, rebuild_engine
+from schedd.service.cluster.clock import ClusterClock
+from schedd.service.cluster.clock_monitor import MOST_BEHIND_S
+from schedd.service.cluster.daemon_store import MAX_BATCH_TRIES, Failover, TakeoverState
+from schedd.service.cluster.decision_log import DecisionLog
+from schedd.service.cluster.decision_logging import log_decisions
+from schedd.service.cluster.engine_calls import (
+    CallWatchdog,
+    EngineCallFailed,
+    attribute_errors,
+    call_engine,
+    restart_from_state,
+)
+from schedd.service.cluster.errors import EventsNotStorable, PlannerStopped
+from schedd.service.cluster.incidents import IncidentFiles
+from schedd.service.cluster.log_follower import settings_to_json
+from schedd.service.cluster.metrics import ClusterMetrics
+from schedd.service.cluster.promise_tracker import PromiseTracker
 from schedd.service.cluster.publisher import Publisher
-from schedd.service.cluster.retries import Retries
-from schedd.service.cluster.spoken import speak_of
-from schedd.store import EventBatch, Journal, NotLeader, StoreError
+from schedd.service.cluster.retries import StoreRetries
+from schedd.store import BatchJournal, EventBatch, NotLeader, StoreError
 from schedd.supervision import Supervisor
 from schedd.wire import Alert, ClockSet, Event, Run
 
@@ -38,13 +44,13 @@ class Planner:
         self,
         name: str,
         engine: Engine,
-        journal: Journal,
-        clock: Clock,
-        meters: ClusterMeters,
-        retries: Retries,
+        journal: BatchJournal,
+        clock: ClusterClock,
+        meters: ClusterMetrics,
+        retries: StoreRetries,
         publisher: Publisher,
-        incidents: Incidents | None,
-        succession: Succession | None = None,
+        incidents: IncidentFiles | None,
+        succession: Failover | None = None,
         supervisor: Supervisor | None = None,
     ) -> None:
         self.engine = engine
@@ -55,83 +61,83 @@ class Planner:
         """Of the batch handled last: by event, how many jobs a search's result or a chosen plan moved."""
         self._name = name
         self._clock = clock
-        self._meters = meters
+        self._metrics = meters
         self._retries = retries
         self._publisher = publisher
         self._incidents = incidents
-        self._promised: Promised | None = None
+        self._promised: PromiseTracker | None = None
         self._succession = succession
-        self.watch = succession.watch if succession is not None else Watch(supervisor, name)
-        self._passing = Passing(name, retries, self.watch)
+        self.watchdog = succession.watchdog if succession is not None else CallWatchdog(supervisor, name)
+        self._skipper = BatchSkipper(name, retries, self.watchdog)
         self._failing: dict[str, str] = {}
         """What beside the plan itself fails, with why; it is tried again and again."""
 
     @property
     def trouble(self) -> str:
         """Over what the engine failed, while it is rebuilt; empty while it works."""
-        return self._passing.trouble
+        return self._skipper.trouble
 
     @property
     def failing(self) -> str:
         """What fails beside the plan itself, which goes on; empty while all works."""
         return "; ".join(self._failing.copy().values())
 
-    def show(self, engine: Engine) -> None:
+    def publish(self, engine: Engine) -> None:
         """Make this engine's plan the one that is seen."""
         self.engine = engine
-        with self._beside("the plan cannot be shown"):
+        with self._contain_errors("the plan cannot be shown"):
             self._publisher.publish(engine)
 
     @property
-    def wake(self) -> int | None:
+    def next_wake(self) -> int | None:
         """When the engine is to be called though nothing happened; None: not before the next event."""
         try:
             wake = self.engine.next_wake
         except Exception as error:
-            self._fails(_WAKE, error)
+            self._record_error(_WAKE, error)
             return self.engine.state.now + 1
         self._failing.pop(_WAKE, None)
         return wake
 
     @contextmanager
-    def _beside(self, what: str) -> Iterator[None]:
+    def _contain_errors(self, what: str) -> Iterator[None]:
         """Work without which the planner goes on: an error in it is said, and ends nothing."""
         try:
             yield
         except Exception as error:
-            self._fails(what, error)
+            self._record_error(what, error)
         else:
             self._failing.pop(what, None)
 
-    def _fails(self, what: str, error: Exception) -> None:
+    def _record_error(self, what: str, error: Exception) -> None:
         if what not in self._failing:
             _log.error(what, cluster=self._name, exc_info=error)
         self._failing[what] = f"{what}: {error!r}"
 
-    def take_over(self, reign: Reign) -> None:
+    def take_over(self, reign: TakeoverState) -> None:
         """Go on with what was led to so far."""
         self.journal, self._promised = reign.journal, reign.promised
         if reign.engine is not self.engine:
-            self.show(reign.engine)
+            self.publish(reign.engine)
         self.decisions = DecisionLog(last=reign.last)
         self.decisions.append(reign.decisions)
         if reign.failed is not None:
-            self._passing.note(reign.failed)
+            self._skipper.record_failure(reign.failed)
             try:
-                self._go_on_without(reign.failed, anew=reign.anew)
-            except CallFailed as again:
-                self._pass_over(again)
+                self._report_skip(reign.failed, anew=reign.anew)
+            except EngineCallFailed as again:
+                self._skip_batch(again)
         if reign.lost is not None:
-            self.batch([reign.lost])
+            self.handle_batch([reign.lost])
             self.checkpoint(must=True)
 
     def reopen_decisions(self) -> None:
         """Offer the decisions that are open in a new log, after the old one was closed."""
         before = self.decisions
-        self.decisions = DecisionLog(last=before.last)
-        self.decisions.append(before.after("", most=1_000_000).decisions)
+        self.decisions = DecisionLog(last=before.last_id)
+        self.decisions.append(before.page_after("", most=1_000_000).decisions)
 
-    def batch(self, events: Sequence[Event], *, resumed: bool = False) -> EventBatch | None:
+    def handle_batch(self, events: Sequence[Event], *, resumed: bool = False) -> EventBatch | None:
         """Kept, handled, kept what follows, shown: in this order; None when none of the events is new.
 
         All of it is durable when it returns: the events are synced together with the decisions, or by
@@ -141,34 +147,36 @@ class Planner:
         now, paused = int(self._clock.now()), self.engine.state.paused
         batch: EventBatch | None
         if events:
-            with self._meters.timed("keep"):
-                batch = self._kept(events, now, paused)
+            with self._metrics.time_part("keep"):
+                batch = self._commit_events(events, now, paused)
         else:
             batch = self.journal.add_wakeup(now, paused, resumed=resumed)
         if batch is not None:
-            failed: CallFailed | None = None
+            failed: EngineCallFailed | None = None
             try:
                 self._handle(batch)
-            except CallFailed as error:
+            except EngineCallFailed as error:
                 failed = error
             if failed is not None:
-                self._pass_over(failed)
+                self._skip_batch(failed)
         if events:
-            with self._meters.timed("record"):
-                self._retries.insist(self.journal.sync_events)
+            with self._metrics.time_part("record"):
+                self._retries.retry(self.journal.sync_events)
         return batch
 
-    def _kept(self, events: Sequence[Event], now: int, paused: str) -> EventBatch | None:
-        """The batch of those events that are new. Raises NotKept of such as cannot be written down."""
+    def _commit_events(self, events: Sequence[Event], now: int, paused: str) -> EventBatch | None:
+        """The batch of those events that are new. Raises EventsNotStorable of such as cannot be written
+        down.
+        """
         try:
-            return self._retries.insist(lambda: self.journal.commit_events(events, now, paused))
+            return self._retries.retry(lambda: self.journal.commit_events(events, now, paused))
         except (StoreError, PlannerStopped):
             raise
         except Exception as error:
-            raise NotKept(f"these events cannot be kept: {error!r}") from error
+            raise EventsNotStorable(f"these events cannot be kept: {error!r}") from error
 
     @property
-    def set_back(self) -> bool:
+    def clock_set_back(self) -> bool:
         """Whether the clock was set back by more than can be waited for."""
         return self.engine.state.now - self._clock.now() > MOST_BEHIND_S
 
@@ -176,33 +184,33 @@ class Planner:
         """Go on at the time to which the clock was set back; a snapshot is asked for."""
         now, before = int(self._clock.now()), self.engine.state.now
         _log.error("the clock was set back; the plan is made anew", cluster=self._name, by=before - now)
-        self.batch([ClockSet(id=f"clock:{before}:{now}:{self.engine.state.generation}", time=now)])
+        self.handle_batch([ClockSet(id=f"clock:{before}:{now}:{self.engine.state.generation}", time=now)])
         self.checkpoint(must=True)
 
     def _handle(self, batch: EventBatch) -> None:
-        engine, meters, publisher = self.engine, self._meters, self._publisher
-        with self._beside("batches cannot be counted"):
-            meters.before(engine, batch.events)
-        with meters.timed("plan"):
-            outcome = call(engine, batch, batch.events, batch.calls - 1, self.watch)
-        self._passing.went_well()
+        engine, meters, publisher = self.engine, self._metrics, self._publisher
+        with self._contain_errors("batches cannot be counted"):
+            meters.observe_events(engine, batch.events)
+        with meters.time_part("plan"):
+            outcome = call_engine(engine, batch, batch.events, batch.calls - 1, self.watchdog)
+        self._skipper.record_success()
         decisions, self.taken = outcome.decisions, outcome.taken
         set_aside = any(isinstance(one, Alert) and one.kind == "quarantine" for one in decisions)
         if set_aside or engine.strayed:
-            self.keep_incident("quarantine" if set_aside else "error")
-        with self._beside("moves cannot be counted"):
-            meters.after(outcome.moves, publisher.latest)
-        with following(engine, batch):
-            promises, breaches = self._promised.news(engine) if self._promised is not None else ((), ())
+            self.record_incident("quarantine" if set_aside else "error")
+        with self._contain_errors("moves cannot be counted"):
+            meters.count_moves(outcome.moves, publisher.latest)
+        with attribute_errors(engine, batch):
+            promises, breaches = self._promised.changes(engine) if self._promised is not None else ((), ())
         state = b""
         if engine.strayed:
             # The same calls may lead elsewhere: who follows, and this daemon, go on from the state itself.
-            engine, state = gone_on(engine, batch)
+            engine, state = restart_from_state(engine, batch)
             self.engine = engine
             if self._promised is not None:
-                self._promised.begin(engine)
-        with meters.timed("record"), following(engine, batch):
-            made = self._retries.insist(
+                self._promised.reset(engine)
+        with meters.time_part("record"), attribute_errors(engine, batch):
+            made = self._retries.retry(
                 lambda: self.journal.commit_decisions(batch, decisions, promises, breaches, state)
             )
         publisher.behind = True
@@ -210,43 +218,43 @@ class Planner:
             self.batches += 1
             self.decisions.acknowledge(batch.events)
         # A repair that goes on slice by slice shows its progress now and then.
-        if batch.events or made or not engine.state.plan.freed or publisher.lapsed:
-            self.show(engine)
+        if batch.events or made or not engine.state.plan.freed or publisher.is_overdue:
+            self.publish(engine)
         if made:
             self.decisions.append(made)
-            speak_of(self._name, made)
+            log_decisions(self._name, made)
             for decision in made:
                 if isinstance(decision, Alert):
-                    meters.alerted(decision.kind)
+                    meters.count_alert(decision.kind)
         self.checkpoint()
 
-    def _pass_over(self, failed: CallFailed) -> None:
+    def _skip_batch(self, failed: EngineCallFailed) -> None:
         """Go on without a batch over which the engine failed; it and what follows may fail again."""
         while True:
-            self._passing.note(failed)
-            self.keep_failed(failed)
+            self._skipper.record_failure(failed)
+            self.record_failed_call(failed)
             passed = failed.batch
-            self._retries.insist(lambda: self.journal.skip_batch(passed))  # noqa: B023
+            self._retries.retry(lambda: self.journal.skip_batch(passed))  # noqa: B023
             try:
-                self.engine, self._promised, anew = self._rebuilt(failed)
-                self._go_on_without(failed, anew=anew)
-            except CallFailed as again:
+                self.engine, self._promised, anew = self._rebuild(failed)
+                self._report_skip(failed, anew=anew)
+            except EngineCallFailed as again:
                 if again.batch.number:  # else it is one of those that were handled before: all the same
                     failed = again
             else:
                 return
 
-    def _rebuilt(self, failed: CallFailed) -> tuple[Engine, Promised | None, bool]:
+    def _rebuild(self, failed: EngineCallFailed) -> tuple[Engine, PromiseTracker | None, bool]:
         """The engine without what failed, and whether it knows nothing of what was since its checkpoint.
 
         An error met on the way may not have been met before, and leads elsewhere: then it is tried again, as
-        where a batch fails. Raises CallFailed where one does again and again.
+        where a batch fails. Raises EngineCallFailed where one does again and again.
         """
-        for left in reversed(range(TRIES)):
+        for left in reversed(range(MAX_BATCH_TRIES)):
             try:
-                found, promised = self._through_the_log(failed)
-            except CallFailed:
-                if not left and (self._succession is not None or not self._passing.hopeless):
+                found, promised = self._replay_log(failed)
+            except EngineCallFailed:
+                if not left and (self._succession is not None or not self._skipper.needs_new_plan):
                     raise
                 continue
             if found is None:
@@ -256,32 +264,34 @@ class Planner:
         state = self.engine.state
         return Engine(state.settings, state.now), None, True
 
-    def _through_the_log(self, failed: CallFailed) -> tuple[Engine | None, Promised | None]:
-        """From the last checkpoint; no engine where the calls since are not known. Raises CallFailed."""
-        succession, now, bare = self._succession, int(self._clock.now()), self._passing.hopeless
+    def _replay_log(self, failed: EngineCallFailed) -> tuple[Engine | None, PromiseTracker | None]:
+        """From the last checkpoint; no engine where the calls since are not known. Raises
+        EngineCallFailed.
+        """
+        succession, now, bare = self._succession, int(self._clock.now()), self._skipper.needs_new_plan
         if succession is None:
-            return rebuilt(self.engine, failed, self.watch), None
-        return self._retries.insist(lambda: succession.rebuild(now, without_log=bare))
+            return rebuild_engine(self.engine, failed, self.watchdog), None
+        return self._retries.retry(lambda: succession.rebuild(now, without_log=bare))
 
-    def _go_on_without(self, failed: CallFailed, *, anew: bool = False) -> None:
-        """Tell the engine what to set aside, in a batch of its own. Raises CallFailed."""
+    def _report_skip(self, failed: EngineCallFailed, *, anew: bool = False) -> None:
+        """Tell the engine what to set aside, in a batch of its own. Raises EngineCallFailed."""
         now = int(self._clock.now())
-        page = self.decisions.after("", most=1_000_000)
+        page = self.decisions.page_after("", most=1_000_000)
         runs = [one for one in page.decisions if isinstance(one, Run)]
-        word = self._passing.word(failed, now, runs, page.last, anew=anew)
+        word = self._skipper.skip_event(failed, now, runs, page.last, anew=anew)
         paused = self.engine.state.paused
-        batch = self._retries.insist(lambda: self.journal.commit_events([word], now, paused))
+        batch = self._retries.retry(lambda: self.journal.commit_events([word], now, paused))
         if batch is not None:
             self._handle(batch)
-        self._passing.done()
+        self._skipper.finish_skip()
 
-    def switch(self, paused: str) -> int:
+    def set_paused(self, paused: str) -> int:
         """Pause for a reason, or resume; jobs that are due start at once. Returns the generation."""
         if paused:
             self.engine.pause(paused)
         else:
             self.engine.resume()
-        self.batch((), resumed=not paused)
+        self.handle_batch((), resumed=not paused)
         self._publisher.catch_up(self.engine)
         return self._publisher.latest.generation
 
@@ -289,9 +299,9 @@ class Planner:
         """From the next batch on, which says so in the log."""
         self.engine = Engine.restore(self.engine.checkpoint(), settings)
         if self._promised is not None:
-            self._promised.begin(self.engine)
-        self.journal.use_settings(in_the_log(settings))
-        self.batch(())
+            self._promised.reset(self.engine)
+        self.journal.use_settings(settings_to_json(settings))
+        self.handle_batch(())
         self._publisher.catch_up(self.engine)
 
     def checkpoint(self, *, must: bool = False) -> None:
@@ -304,18 +314,18 @@ class Planner:
         except NotLeader:
             raise
         except Exception as error:
-            self._fails(_CHECKPOINT, error)
+            self._record_error(_CHECKPOINT, error)
         else:
             if kept:
                 self._failing.pop(_CHECKPOINT, None)
 
-    def keep_failed(self, failed: CallFailed) -> None:
+    def record_failed_call(self, failed: EngineCallFailed) -> None:
         """Keep what led to a call that failed as a file."""
         if self._incidents is not None:
             now = int(self._clock.now())
-            self._incidents.note(self._name, "passed-over", failed.engine.incident, now)
+            self._incidents.record(self._name, "passed-over", failed.engine.incident, now)
 
-    def keep_incident(self, why: str) -> None:
+    def record_incident(self, why: str) -> None:
         """Keep what led to this as a file."""
         if self._incidents is not None:
-            self._incidents.note(self._name, why, self.engine.incident, int(self._clock.now()))
+            self._incidents.record(self._name, why, self.engine.incident, int(self._clock.now()))

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from schedd.engine import Engine
 from schedd.engine.show.view import Published, publish
-from schedd.service.cluster.feed import Feed
-from schedd.service.cluster.meters import ClusterMeters
+from schedd.service.cluster.metrics import ClusterMetrics
+from schedd.service.cluster.plan_feed import PlanFeed
 
 __all__ = ["Publisher"]
 
@@ -20,9 +20,9 @@ class Publisher:
     ``feed`` knows what changed up to ``latest``.
     """
 
-    def __init__(self, engine: Engine, meters: ClusterMeters) -> None:
+    def __init__(self, engine: Engine, meters: ClusterMetrics) -> None:
         self.latest: Published = publish(engine.state)
-        self.feed = Feed(self.latest)
+        self.feed = PlanFeed(self.latest)
         self.behind = False
         """Whether the engine went on since."""
         self._meters = meters
@@ -31,17 +31,17 @@ class Publisher:
         """The last one that was given out as out of date: as it was published, and as it was given out."""
 
     @property
-    def lapsed(self) -> bool:
+    def is_overdue(self) -> bool:
         """Whether the last publication is so long ago that the progress of a repair is to be shown."""
         return time.monotonic() - self._at > _OFTEN_S
 
     def publish(self, engine: Engine) -> None:
         """Show the plan as it is now."""
-        with self._meters.timed("publish"):
+        with self._meters.time_part("publish"):
             published = publish(engine.state)
-            self.feed.note(self.latest, published)
+            self.feed.record_change(self.latest, published)
         self.latest = published
-        self.feed.bell.ring()
+        self.feed.signal.notify()
         self._at = time.monotonic()
         self.behind = False
 
@@ -50,7 +50,7 @@ class Publisher:
         if self.behind:
             self.publish(engine)
 
-    def doubted(self, why: str) -> Published:
+    def as_stale(self, why: str) -> Published:
         """The latest one, out of date for a reason that the engine cannot know. Any thread may ask.
 
         The same object is returned for as long as neither changes.

@@ -9,7 +9,7 @@ import structlog
 from schedd.service.cluster.errors import PlannerStopped
 from schedd.store import StoreError
 
-__all__ = ["Retries"]
+__all__ = ["StoreRetries"]
 
 _T = TypeVar("_T")
 _log = structlog.get_logger(__name__)
@@ -17,7 +17,7 @@ _WAITS = (0.1, 0.2, 0.5, 1.0, 2.0)
 """Seconds between tries; the last one for as long as the database fails."""
 
 
-class Retries:
+class StoreRetries:
     """One cluster's. ``trouble`` says why it waits; empty while all is well."""
 
     def __init__(self, cluster: str) -> None:
@@ -25,7 +25,7 @@ class Retries:
         self._cluster = cluster
         self._stop = threading.Event()
 
-    def insist(self, call: Callable[[], _T]) -> _T:
+    def retry(self, call: Callable[[], _T]) -> _T:
         """What ``call`` returns, asked for until it does. Raises PlannerStopped when told to end."""
         tries = 0
         while True:
@@ -34,7 +34,7 @@ class Retries:
             except StoreError as error:
                 if not error.retryable:
                     raise
-                self.say("the journal fails", str(error))
+                self.report("the journal fails", str(error))
                 if self._stop.wait(_WAITS[min(tries, len(_WAITS) - 1)]):
                     raise PlannerStopped("the daemon is shutting down") from error
                 tries += 1
@@ -44,12 +44,12 @@ class Retries:
                     self.trouble = ""
                 return answer
 
-    def rest(self, seconds: float) -> None:
+    def wait(self, seconds: float) -> None:
         """Wait a while. Raises PlannerStopped when told to end."""
         if self._stop.wait(seconds):
             raise PlannerStopped("the daemon is shutting down")
 
-    def say(self, what: str, why: str) -> None:
+    def report(self, what: str, why: str) -> None:
         """Something fails: the log has the first of several in a row."""
         if not self.trouble:
             _log.error(what, cluster=self._cluster, why=why)

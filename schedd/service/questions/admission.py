@@ -40,11 +40,11 @@ def admit(
     """
     name = facts.queue.partition("@")[0]
     if not name or not queues:
-        return Admission(facts, _refused(over_limit(facts.resources, request, None, server)))
+        return Admission(facts, _refusal_text(over_limit(facts.resources, request, None, server)))
     notes: list[str] = []
-    taker, refusal = _taker(name, facts, request, queues, server, _DEEP)
+    taker, refusal = _accepting_queue(name, facts, request, queues, server, _DEEP)
     if refusal:
-        return Admission(facts, _refused(refusal))
+        return Admission(facts, _refusal_text(refusal))
     if taker != name:
         notes.append(f"queue {name} routes it to queue {taker}")
         facts = replace(facts, queue=taker)
@@ -77,11 +77,11 @@ def over_limit(
     return ""
 
 
-def _refused(why: str) -> str:
+def _refusal_text(why: str) -> str:
     return f"qsub refuses it: {why}" if why else ""
 
 
-def _taker(
+def _accepting_queue(
     name: str,
     facts: JobFacts,
     request: Request | None,
@@ -109,7 +109,7 @@ def _taker(
         if "@" in route:
             reasons.append(f"{route}: another server, which is not known here")
             continue
-        taker, why = _taker(route, facts, request, queues, server, deep - 1)
+        taker, why = _accepting_queue(route, facts, request, queues, server, deep - 1)
         if taker:
             return taker, ""
         reasons.append(f"{route}: {why}")

@@ -16,16 +16,22 @@ from schedd.plan.plan import Plan
 from schedd.plan.shapes import GATE
 from schedd.plan.views import Blockers, Item, blockers
 from schedd.policy.limits import in_words
-from schedd.service.questions.chain import Ahead, Link, NotYet, in_short, links_of
-from schedd.service.questions.forks import Fork
+from schedd.service.questions.explanation_chain import (
+    ChainLink,
+    JobsAhead,
+    StartBarrier,
+    explanation_chain,
+    summarise_chain,
+)
+from schedd.service.questions.plan_fork import PlanFork
 
-__all__ = ["Blocker", "Explanation", "On", "explain"]
+__all__ = ["BlockedResource", "Blocker", "Explanation", "explain"]
 
 _NAMED: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class On:
+class BlockedResource:
     """What a blocker holds where the job lacks it."""
 
     name: str
@@ -52,7 +58,7 @@ class Blocker:
     """Of a job or a reservation: from when it holds its nodes."""
     until: int | None
     """Until when, as planned now."""
-    on: tuple[On, ...]
+    on: tuple[BlockedResource, ...]
     sooner: bool
     """Whether it is one of those without which the job would start earlier than it is planned."""
     words: str
@@ -85,10 +91,10 @@ class Explanation:
     blockers: tuple[Blocker, ...]
     hidden: int
     """How many more are jobs of other users, which you may not see."""
-    chain: tuple[Link, ...]
+    chain: tuple[ChainLink, ...]
     """What holds the nodes that it will use, from now until its planned start; each link meets the next.
     Empty without a planned start in the future."""
-    ahead: tuple[Ahead, ...]
+    ahead: tuple[JobsAhead, ...]
     """How many queued jobs go before it on these nodes, by what right."""
     why: str
     """All this in short."""
@@ -99,7 +105,7 @@ class Explanation:
     stale: str
 
 
-def explain(fork: Fork, job_id: str, now: int) -> Explanation | None:
+def explain(fork: PlanFork, job_id: str, now: int) -> Explanation | None:
     """Why a job does not start before its planned start, asked at ``now``; None when it is not known."""
     published = fork.published
     record = record_of(published, job_id)
@@ -110,28 +116,28 @@ def explain(fork: Fork, job_id: str, now: int) -> Explanation | None:
     standing = standing_of(record, start)
     found: tuple[Blocker, ...] = ()
     earliest, without, because = -1, -1, ""
-    links: tuple[Link, ...] = ()
-    ahead: tuple[Ahead, ...] = ()
+    links: tuple[ChainLink, ...] = ()
+    ahead: tuple[JobsAhead, ...] = ()
     reason = ""
     if standing in ("running", "starting"):
         why = "it runs" if standing == "running" else "it is being started"
         earliest = start
     elif isinstance(record.answer, Never):
         why = str(record.answer)
-    elif (found := tuple(_waits(published, record))) or record.slot < 0:
+    elif (found := tuple(_preconditions(published, record))) or record.slot < 0:
         why = "it waits for " + " and for ".join(one.name for one in found)
-        without = _afterwards(fork, record, now)
+        without = _start_once_eligible(fork, record, now)
     else:
         plan = fork.copy()
         takes = plan.takes(record.slot)
         plan.lift(record.slot, now)
         ready = max(now, plan.ready(record.slot))
-        not_yet = _not_yet(record, ready, now)
+        not_yet = _start_barrier(record, ready, now)
         because = not_yet.words if not_yet is not None else ""
-        links, ahead = links_of(fork, plan, record, takes, start, now, not_yet)
-        _as_it_is_planned(plan, record.slot, start, now)
+        links, ahead = explanation_chain(fork, plan, record, takes, start, now, not_yet)
+        _fix_node_set_choice(plan, record.slot, start, now)
         blocking = blockers(plan, record.slot, now, now + HORIZON)
-        found = tuple(_named(published, plan, item) for item in blocking.items)
+        found = tuple(_describe_blocker(published, plan, item) for item in blocking.items)
         earliest, without = blocking.earliest, blocking.without
         if earliest > ready:
             because = _scarce(published, plan, record) or because
@@ -139,9 +145,9 @@ def explain(fork: Fork, job_id: str, now: int) -> Explanation | None:
         if reason:
             why = f"it could start sooner, but {reason}"
         elif links and (blocking.start < 0 or blocking.start >= start):
-            why = in_short(links)
+            why = summarise_chain(links)
         else:
-            why = _why(found, blocking, start, now, because)
+            why = _summarise(found, blocking, start, now, because)
     expected = expected_of(published, record)
     return Explanation(
         job=record.id,
@@ -165,7 +171,7 @@ def explain(fork: Fork, job_id: str, now: int) -> Explanation | None:
     )
 
 
-def _as_it_is_planned(plan: Plan, slot: int, start: int, now: int) -> None:
+def _fix_node_set_choice(plan: Plan, slot: int, start: int, now: int) -> None:
     """Ask for one set of nodes alone, or for any nodes, as the job is planned now: what is in its way is
     asked of the one or of the other.
     """
@@ -181,7 +187,7 @@ def _as_it_is_planned(plan: Plan, slot: int, start: int, now: int) -> None:
 # ---- what stands before any plan -----------------------------------------------------------------
 
 
-def _waits(published: Published, record: JobRecord) -> list[Blocker]:
+def _preconditions(published: Published, record: JobRecord) -> list[Blocker]:
     """What must happen before the job may be planned at all."""
     found = waits(record.facts, published.why_stopped(record.facts.queue))
     if record.behind:
@@ -195,10 +201,10 @@ def _waits(published: Published, record: JobRecord) -> list[Blocker]:
     if not found and published.settings.policy != "conservative":
         policy = published.settings.policy
         found.append(("policy", f"its turn under the policy {policy}, which plans no starts"))
-    return [_waiting(kind, words) for kind, words in found]
+    return [_precondition(kind, words) for kind, words in found]
 
 
-def _waiting(kind: str, words: str) -> Blocker:
+def _precondition(kind: str, words: str) -> Blocker:
     return Blocker(
         kind=kind,
         name=words,
@@ -212,7 +218,7 @@ def _waiting(kind: str, words: str) -> Blocker:
     )
 
 
-def _afterwards(fork: Fork, record: JobRecord, now: int) -> int:
+def _start_once_eligible(fork: PlanFork, record: JobRecord, now: int) -> int:
     """When a job that may not be planned yet would start if it might; -1: not known."""
     if record.slot < 0 or fork.published.settings.policy != "conservative":
         return -1
@@ -221,33 +227,35 @@ def _afterwards(fork: Fork, record: JobRecord, now: int) -> int:
     return plan.probe(record.slot, now, now + HORIZON)
 
 
-def _not_yet(record: JobRecord, ready: int, now: int) -> NotYet | None:
+def _start_barrier(record: JobRecord, ready: int, now: int) -> StartBarrier | None:
     if ready <= now:
         return None
     if record.behind:
         links = " and ".join(f"{link.kind}:{link.job}" for link in record.behind)
-        return NotYet(f"its dependency {links}", f"its dependency {links} allows no start")
+        return StartBarrier(f"its dependency {links}", f"its dependency {links} allows no start")
     if (record.facts.not_before or 0) >= ready:
-        return NotYet("its owner", "its owner allows no start")
+        return StartBarrier("its owner", "its owner allows no start")
     if record.back_off.until >= ready:
         refused = f"its last start was refused by {record.back_off.refusal or 'the server'}"
-        return NotYet(refused, f"{refused}; the next try is not due")
-    return NotYet("a start is tried again", "no start is tried")
+        return StartBarrier(refused, f"{refused}; the next try is not due")
+    return StartBarrier("a start is tried again", "no start is tried")
 
 
 # ---- what is in the way --------------------------------------------------------------------------
 
 
-def _named(published: Published, plan: Plan, item: Item) -> Blocker:
+def _describe_blocker(published: Published, plan: Plan, item: Item) -> Blocker:
     if item.slot < 0:
-        return _node(published, plan.name_of[item.row], item.sooner)
+        return _node_blocker(published, plan.name_of[item.row], item.sooner)
     columns = {c: "access" if n.startswith(GATE) else n for n, c in plan.resource_columns.items()}
     pools = {row: name for name, row in plan.pools.items()}
     names = {SHARE: "node"}
     on = tuple(
-        On(in_words(published.limits[hold.row]) if hold.row in published.limits else pools[hold.row], ())
+        BlockedResource(
+            in_words(published.limits[hold.row]) if hold.row in published.limits else pools[hold.row], ()
+        )
         if hold.row in pools
-        else On(plan.name_of[hold.row], tuple(names.get(c) or columns[c] for c in hold.columns))
+        else BlockedResource(plan.name_of[hold.row], tuple(names.get(c) or columns[c] for c in hold.columns))
         for hold in item.holds
     )
     start, end = plan.start(item.slot), plan.end(item.slot)
@@ -256,7 +264,8 @@ def _named(published: Published, plan: Plan, item: Item) -> Blocker:
         name = published.blocks.get(item.slot, "")
         open_ended = end - published.as_of >= HORIZON
         does = "keeps others off" if any("access" in one.what for one in on) else "keeps free"
-        words = f"reservation {name} {does} {_places(on)} {'' if open_ended else 'until ' + _time(end)}"
+        until = "" if open_ended else f"until {_format_time(end)}"
+        words = f"reservation {name} {does} {_name_places(on)} {until}"
         return Blocker(
             kind="reservation",
             name=name,
@@ -270,7 +279,7 @@ def _named(published: Published, plan: Plan, item: Item) -> Blocker:
         )
     standing = standing_of(other, start)
     does = "is planned" if standing == "planned" else "runs" if standing == "running" else "is being started"
-    since = f" from {_time(start)}" if standing == "planned" else ""
+    since = f" from {_format_time(start)}" if standing == "planned" else ""
     return Blocker(
         kind="job",
         name=other.id,
@@ -280,11 +289,11 @@ def _named(published: Published, plan: Plan, item: Item) -> Blocker:
         until=end,
         on=on,
         sooner=item.sooner,
-        words=f"job {other.id} {does}{since} until {_time(end)} and holds {_held(on)}",
+        words=f"job {other.id} {does}{since} until {_format_time(end)} and holds {_describe_held(on)}",
     )
 
 
-def _node(published: Published, name: str, sooner: bool) -> Blocker:
+def _node_blocker(published: Published, name: str, sooner: bool) -> Blocker:
     facts = published.nodes.get(name)
     state = {"down": "down", "drain": "offline"}.get(facts.state if facts is not None else "", "not used")
     state = published.closed.get(name, state)
@@ -308,33 +317,33 @@ def _scarce(published: Published, plan: Plan, record: JobRecord) -> str:
     return f"{' and '.join(words)}: that leaves no room" if words else ""
 
 
-def _why(found: tuple[Blocker, ...], blocking: Blockers, start: int, now: int, because: str) -> str:
+def _summarise(found: tuple[Blocker, ...], blocking: Blockers, start: int, now: int, because: str) -> str:
     if blocking.start >= 0 and (start < 0 or blocking.start < start):
-        return f"it can start at {_time(blocking.start)}; the plan is being repaired"
+        return f"it can start at {_format_time(blocking.start)}; the plan is being repaired"
     if not found:
         if blocking.start < 0:
             return "no node that can take it is in use"
         if because:
-            return f"{because} before {_time(blocking.start)}"
+            return f"{because} before {_format_time(blocking.start)}"
         return (
             "it can start at once"
             if blocking.start <= now
-            else f"the plan has no room before {_time(blocking.start)}"
+            else f"the plan has no room before {_format_time(blocking.start)}"
         )
-    moment = f"at {_time(blocking.earliest)}" if blocking.earliest > now else "now"
+    moment = f"at {_format_time(blocking.earliest)}" if blocking.earliest > now else "now"
     words = [one.words for one in found[:_NAMED]]
     more = f"; and {len(found) - _NAMED} more are in its way" if len(found) > _NAMED else ""
     return f"it cannot start {moment}: " + "; ".join(words) + more
 
 
-def _held(on: tuple[On, ...]) -> str:
+def _describe_held(on: tuple[BlockedResource, ...]) -> str:
     """`cpus and mem of n1, n2`, by what is held."""
-    by_what: dict[tuple[str, ...], list[On]] = {}
+    by_what: dict[tuple[str, ...], list[BlockedResource]] = {}
     for one in on:
         by_what.setdefault(one.what, []).append(one)
     parts = []
     for what, places in by_what.items():
-        where = _places(tuple(places))
+        where = _name_places(tuple(places))
         if what == ("node",):
             parts.append(f"all of {where}")
         else:
@@ -342,11 +351,11 @@ def _held(on: tuple[On, ...]) -> str:
     return ", ".join(parts) or "what it needs"
 
 
-def _places(on: tuple[On, ...]) -> str:
+def _name_places(on: tuple[BlockedResource, ...]) -> str:
     names = [one.name for one in on]
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more
 
 
-def _time(moment: int) -> str:
+def _format_time(moment: int) -> str:
     return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d %H:%M:%S} UTC"

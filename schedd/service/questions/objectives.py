@@ -16,21 +16,21 @@ from schedd.policy.accounts import SCALE, Portion, paid
 from schedd.policy.economy import Economy
 from schedd.policy.reliability import failure_rates
 from schedd.policy.site import economy_of, reliability_of
-from schedd.service.questions.forks import Fork
+from schedd.service.questions.plan_fork import PlanFork
 
 __all__ = [
     "JobCost",
     "NodeCost",
     "ObjectiveChange",
-    "books_of",
     "cost_between",
-    "cost_of",
     "economy_in_force",
-    "facts_of",
-    "known",
-    "measured",
-    "moved",
-    "rates_of",
+    "job_cost",
+    "known_values",
+    "measure_fork",
+    "node_economics",
+    "node_failure_rates",
+    "objective_changes",
+    "objective_input",
 ]
 
 
@@ -76,11 +76,11 @@ class JobCost:
         return self.cost is not None and self.limit is not None and self.cost > self.limit
 
 
-def books_of(published: Published, begin: int) -> NodeEconomics:
+def node_economics(published: Published, begin: int) -> NodeEconomics:
     """The watts and prices of the site, from ``begin`` to the last planned end."""
     placed = published.starts >= 0
     end = int((published.starts[placed] + published.durations[placed]).max(initial=begin))
-    failing = rates_of(published) if published.lives else None
+    failing = node_failure_rates(published) if published.lives else None
     return NodeEconomics.from_economy(
         economy_in_force(published), published.names, published.nodes, begin, end, failing
     )
@@ -91,17 +91,17 @@ def economy_in_force(published: Published) -> Economy:
     return replace(economy_of(published.settings.site), measured=published.measured_draws)
 
 
-def rates_of(published: Published) -> dict[str, float]:
+def node_failure_rates(published: Published) -> dict[str, float]:
     """How often nodes fail in a second, by what was seen of them."""
     half_life = reliability_of(published.settings.site).half_life
     return failure_rates(published.lives, published.as_of, half_life)
 
 
-def facts_of(fork: Fork) -> ObjectiveInput:
+def objective_input(fork: PlanFork) -> ObjectiveInput:
     """What an evaluation of the objectives must know."""
     published = fork.published
     begin = int(min(published.as_of, published.starts[published.starts >= 0].min(initial=published.as_of)))
-    return ObjectiveInput(fork.columns, books_of(published, begin), _limits(published))
+    return ObjectiveInput(fork.columns, node_economics(published, begin), _limits(published))
 
 
 def _limits(published: Published) -> npt.NDArray[np.float64]:
@@ -112,12 +112,12 @@ def _limits(published: Published) -> npt.NDArray[np.float64]:
     return found
 
 
-def measured(fork: Fork) -> ObjectiveVector:
+def measure_fork(fork: PlanFork) -> ObjectiveVector:
     """The objective vector of the plan that was copied."""
-    return measure_objectives(fork.copy(), facts_of(fork), fork.as_of)
+    return measure_objectives(fork.copy(), objective_input(fork), fork.as_of)
 
 
-def moved(before: ObjectiveVector, after: ObjectiveVector) -> tuple[ObjectiveChange, ...]:
+def objective_changes(before: ObjectiveVector, after: ObjectiveVector) -> tuple[ObjectiveChange, ...]:
     """What changed from one vector to another."""
     return tuple(
         ObjectiveChange(one.objective.value, one.unit, one.value, other.value)
@@ -126,7 +126,7 @@ def moved(before: ObjectiveVector, after: ObjectiveVector) -> tuple[ObjectiveCha
     )
 
 
-def known(vector: ObjectiveVector) -> dict[str, float]:
+def known_values(vector: ObjectiveVector) -> dict[str, float]:
     """The values that are known, by name."""
     return {one.objective.value: one.value for one in vector if one.value is not None}
 
@@ -144,7 +144,7 @@ def placement_cost(published: Published, placement: Placement) -> float | None:
     return paid("money", held, placement.start, placement.end, economy, 0.0) / SCALE["money"]
 
 
-def cost_of(published: Published, record: JobRecord) -> JobCost:
+def job_cost(published: Published, record: JobRecord) -> JobCost:
     """What a job that runs or is planned costs; without a start nothing is known of it."""
     limit = read_cost_limit(record.facts.resources)
     start = int(published.starts[record.slot]) if record.slot >= 0 else -1
@@ -152,7 +152,7 @@ def cost_of(published: Published, record: JobRecord) -> JobCost:
         return JobCost(None, None, None, limit, economy_of(published.settings.site).currency, ())
     end = start + record.understood.walltime
     held = published.on_nodes(np.array([record.slot], np.int64))
-    return cost_between(published, books_of(published, start), held, start, end, limit)
+    return cost_between(published, node_economics(published, start), held, start, end, limit)
 
 
 def cost_between(

@@ -6,9 +6,9 @@ from schedd.engine.facts.records import JobRecord
 from schedd.engine.show.job_view import standing_of
 from schedd.engine.show.view import Published
 from schedd.plan.evaluate import UNITS, Criterion, Evaluation
-from schedd.service.questions.forks import Fork
+from schedd.service.questions.plan_fork import PlanFork
 
-__all__ = ["CriterionValue", "UserSummary", "evaluated", "users"]
+__all__ = ["CriterionValue", "UserSummary", "evaluate_criteria", "summarise_users"]
 
 
 @dataclass(slots=True)
@@ -50,7 +50,7 @@ def _jobs(published: Published) -> list[JobRecord]:
     return [record for record in records if record is not None]
 
 
-def users(published: Published) -> tuple[UserSummary, ...]:
+def summarise_users(published: Published) -> tuple[UserSummary, ...]:
     """All users with jobs, by name."""
     found: dict[str, UserSummary] = {}
     for record in _jobs(published):
@@ -76,7 +76,7 @@ def users(published: Published) -> tuple[UserSummary, ...]:
     return tuple(found[name] for name in sorted(found))
 
 
-def evaluated(fork: Fork) -> tuple[CriterionValue, ...]:
+def evaluate_criteria(fork: PlanFork) -> tuple[CriterionValue, ...]:
     """The plan's value by each criterion, over the jobs that are planned."""
     values = Evaluation(fork.copy(), fork.columns, fork.as_of).values()
     return tuple(CriterionValue(one.value, float(values[one]), UNITS[one]) for one in Criterion)

@@ -12,7 +12,7 @@ from schedd.engine.show.view import Published
 from schedd.plan.columns import FIXED, PLANNED, VACANT
 from schedd.store.records import JobHistory
 
-__all__ = ["Array", "Spread", "array_as_a_whole", "full_name", "spread_of"]
+__all__ = ["Array", "Spread", "full_array_id", "spread_of", "summarise_array"]
 
 
 class Spread(NamedTuple):
@@ -50,7 +50,7 @@ class Array:
     last_end: int | None
 
 
-def full_name(published: Published, wanted: str) -> str:
+def full_array_id(published: Published, wanted: str) -> str:
     """The id of an array in the plan that may lack its brackets or the server's name; else what was asked
     for, with brackets.
     """
@@ -59,20 +59,20 @@ def full_name(published: Published, wanted: str) -> str:
     if wanted in known:
         return wanted
     number, _, server = wanted.partition(".")
-    like = [name for name in known if _means(name, number, server)]
+    like = [name for name in known if _matches(name, number, server)]
     if len(like) == 1:
         return like[0]
     return wanted if "[]" in wanted else wanted.replace(number, f"{number}[]", 1)
 
 
-def _means(name: str, number: str, server: str) -> bool:
+def _matches(name: str, number: str, server: str) -> bool:
     its, _, where = name.partition(".")
     return its in (number, f"{number}[]") and (
         not server or where == server or where.startswith(f"{server}.")
     )
 
 
-def array_as_a_whole(published: Published, array: str, past: Sequence[JobHistory]) -> Array | None:
+def summarise_array(published: Published, array: str, past: Sequence[JobHistory]) -> Array | None:
     """Of its jobs in the plan, and of ``past`` ones; None where there are none."""
     own = published.array_of == array_number(array)
     slots = np.flatnonzero(own & (published.states != VACANT))

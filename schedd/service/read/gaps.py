@@ -10,13 +10,13 @@ from schedd.engine.show.view import Published
 from schedd.plan.columns import CPUS, GPUS, MEM, SHARE, Ints
 from schedd.wire import NodeFacts
 
-__all__ = ["Gap", "Gaps", "Step", "gaps", "gaps_on"]
+__all__ = ["CapacityStep", "Gap", "Gaps", "find_gaps", "gaps_on"]
 
 _USED = 4  # cpus, shares, memory, gpus
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class CapacityStep:
     """Over `[start, end)` so much is free on all usable nodes together."""
 
     start: int
@@ -42,12 +42,12 @@ class Gap:
 class Gaps:
     """Totals over the whole window, and the gaps of some nodes; ``next`` is the cursor of the nodes left."""
 
-    totals: tuple[Step, ...]
+    totals: tuple[CapacityStep, ...]
     gaps: tuple[Gap, ...]
     next: str | None
 
 
-def gaps(
+def find_gaps(
     published: Published,
     begin: int,
     end: int,
@@ -69,9 +69,9 @@ def gaps(
         return Gaps((), (), None)
     usable = [(name, facts) for name, facts in sorted(published.nodes.items()) if facts.state == "up"]
     if from_begin:  # most nodes are full then: it need not be known when they are free again
-        taken = _taken(published, begin)
+        taken = _cpus_in_use(published, begin)
         usable = [(name, facts) for name, facts in usable if facts.cpus - taken.get(name, 0) >= cpus]
-    held = _held(published, begin, end)
+    held = _usage_changes(published, begin, end)
     moments: list[Ints] = []
     changes: list[Ints] = []
     found: list[Gap] = []
@@ -90,8 +90,8 @@ def gaps(
             following = last
             continue
         last = name
-        here = _of_node(name, facts, starts, used, end, cpus)
-        found += _unbroken(here, begin) if from_begin else here
+        here = _gaps_of_node(name, facts, starts, used, end, cpus)
+        found += _contiguous_gaps(here, begin) if from_begin else here
     return Gaps(_totals(moments, changes, end), tuple(found), following)
 
 
@@ -100,14 +100,14 @@ def gaps_on(published: Published, begin: int, end: int, names: AbstractSet[str])
     begin = max(begin, published.as_of)
     if begin >= end:
         return
-    held = _held(published, begin, end, names)
+    held = _usage_changes(published, begin, end, names)
     for name in sorted(names & published.nodes.keys()):
         facts = published.nodes[name]
         if facts.state == "up":
-            yield from _of_node(name, facts, *_steps(begin, held.get(name)), end, 1)
+            yield from _gaps_of_node(name, facts, *_steps(begin, held.get(name)), end, 1)
 
 
-def _unbroken(found: list[Gap], begin: int) -> Iterator[Gap]:
+def _contiguous_gaps(found: list[Gap], begin: int) -> Iterator[Gap]:
     """The first gaps of a node, as far as each begins where the one before it ends."""
     for gap in found:
         if gap.start != begin:
@@ -116,7 +116,7 @@ def _unbroken(found: list[Gap], begin: int) -> Iterator[Gap]:
         begin = gap.end
 
 
-def _taken(published: Published, moment: int) -> dict[str, int]:
+def _cpus_in_use(published: Published, moment: int) -> dict[str, int]:
     """By node, the cpus that are taken at a moment."""
     starts, durations = published.starts, published.durations
     held = published.on_nodes(
@@ -128,7 +128,7 @@ def _taken(published: Published, moment: int) -> dict[str, int]:
     return {names[row]: n for row, n in zip(nodes.tolist(), sums.tolist(), strict=True) if row in names}
 
 
-def _held(
+def _usage_changes(
     published: Published, begin: int, end: int, names: AbstractSet[str] | None = None
 ) -> dict[str, Ints]:
     """By node: (5, n) moments in order and what is taken from there on, more or less than before.
@@ -174,7 +174,7 @@ def _steps(begin: int, held: Ints | None) -> tuple[Ints, Ints]:
     return times, used
 
 
-def _of_node(name: str, facts: NodeFacts, starts: Ints, used: Ints, end: int, cpus: int) -> list[Gap]:
+def _gaps_of_node(name: str, facts: NodeFacts, starts: Ints, used: Ints, end: int, cpus: int) -> list[Gap]:
     free = np.maximum(np.array([[facts.cpus], [facts.mem], [facts.gpus]]) - used[[0, 2, 3]], 0)
     ends = np.append(starts[1:], end)
     # Neighbours between which nothing changes are one gap.
@@ -195,7 +195,7 @@ def _of_node(name: str, facts: NodeFacts, starts: Ints, used: Ints, end: int, cp
     ]
 
 
-def _totals(moments: list[Ints], changes: list[Ints], end: int) -> tuple[Step, ...]:
+def _totals(moments: list[Ints], changes: list[Ints], end: int) -> tuple[CapacityStep, ...]:
     if not moments:
         return ()
     times, at = np.unique(np.concatenate(moments), return_inverse=True)
@@ -208,4 +208,4 @@ def _totals(moments: list[Ints], changes: list[Ints], end: int) -> tuple[Step, .
     first = np.flatnonzero(np.append(True, (np.diff(totals, axis=1) != 0).any(axis=0)))
     edges = [*times[first].tolist(), end]
     rows = totals[:, first].T.tolist()
-    return tuple(Step(edges[i], edges[i + 1], cpus, idle) for i, (cpus, idle) in enumerate(rows))
+    return tuple(CapacityStep(edges[i], edges[i + 1], cpus, idle) for i, (cpus, idle) in enumerate(rows))

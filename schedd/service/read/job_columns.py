@@ -8,7 +8,7 @@ from schedd.engine.facts.records import JobRecord
 from schedd.engine.show.job_view import expected_of, standing_of, told_of
 from schedd.engine.show.view import Published
 from schedd.model import FOREVER
-from schedd.service.read.reading import Listed
+from schedd.service.read.plan_lists import JobListing
 
 __all__ = ["PLAIN", "columns"]
 
@@ -45,7 +45,7 @@ PLAIN: Final = _COLUMNS.keys()
 """Fields of a job's view that can be had so."""
 
 
-def columns(published: Published, listed: Listed, only: AbstractSet[str]) -> dict[str, list[Any]]:
+def columns(published: Published, listed: JobListing, only: AbstractSet[str]) -> dict[str, list[Any]]:
     """These fields, all of them plain, of the jobs that are listed: the values in order."""
     found = _COLUMNS.items()
     return {name: of(published, listed.records, listed.starts) for name, of in found if name in only}

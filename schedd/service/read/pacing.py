@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final, TypeVar
 
-__all__ = ["breathe", "paced", "pacing"]
+__all__ = ["paced", "pacing", "yield_to_planner"]
 
 _T = TypeVar("_T")
 _PIECE_S: Final = 0.001
@@ -31,7 +31,7 @@ def pacing(busy: Callable[[], bool]) -> Iterator[None]:
         _present.busy = None
 
 
-def breathe() -> None:
+def yield_to_planner() -> None:
     """Let the planner go first, if this thread worked for a while. Without ``pacing`` it does nothing."""
     busy: Callable[[], bool] | None = getattr(_present, "busy", None)
     if busy is None or time.thread_time() - _present.worked < _PIECE_S:
@@ -47,4 +47,4 @@ def paced(items: Iterable[_T]) -> Iterator[_T]:
     """The same items, with a breath after each."""
     for one in items:
         yield one
-        breathe()
+        yield_to_planner()

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from schedd.service.cluster.loop import PlanLoop
+from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.read.job_visibility import JobVisibility
 from schedd.store.records import JobHistory, TimelineEntry
@@ -22,12 +22,12 @@ class PastJob:
     left_out: int
 
     @property
-    def told(self) -> int | None:
+    def published_start(self) -> int | None:
         """The start that was told last."""
         return next((one.start for one in reversed(self.moments) if one.kind == "told"), None)
 
     @property
-    def promised(self) -> int | None:
+    def promised_start(self) -> int | None:
         """The start that was promised last."""
         return next((one.start for one in reversed(self.moments) if one.kind == "promise"), None)
 
@@ -41,10 +41,10 @@ def past_job(clusters: Clusters, loop: PlanLoop, wanted: str, seen: JobVisibilit
     store = clusters.durable.store
     cluster = store.find_cluster(loop.name)
     past = store.job_history(cluster, wanted) if cluster is not None else None
-    if cluster is None or past is None or not seen.sees_owner(past.owner):
+    if cluster is None or past is None or not seen.shows_owner(past.owner):
         return None
     told = dict.fromkeys(store.job_timeline(cluster, past.id))  # events may be told twice
-    moments = [_shown(one, seen, loop) for one in told]
+    moments = [_redact_entry(one, seen, loop) for one in told]
     return PastJob(past, tuple(moments[-_MOST:]), max(0, len(moments) - _MOST))
 
 
@@ -70,9 +70,9 @@ def jobs_of_array(clusters: Clusters, loop: PlanLoop, array: str, most: int) -> 
     return store.ended_subjobs(cluster, array, most) if cluster is not None else ()
 
 
-def _shown(moment: TimelineEntry, seen: JobVisibility, loop: PlanLoop) -> TimelineEntry:
+def _redact_entry(moment: TimelineEntry, seen: JobVisibility, loop: PlanLoop) -> TimelineEntry:
     """With other people's jobs as a number; events name jobs, too."""
     words = moment.text
-    if moment.kind in ("breach", "risk") and seen.whose is not None:
+    if moment.kind in ("breach", "risk") and seen.viewer is not None:
         words = words.partition(", by ")[0]
-    return replace(moment, text=seen.words(words, loop.published))
+    return replace(moment, text=seen.redact_text(words, loop.published))

@@ -15,7 +15,7 @@ from schedd.engine.show.view import Published
 from schedd.policy.site import SitePolicy, site_policy
 from schedd.store.records import JobHistory
 
-__all__ = ["PastError", "RateOn", "RunTime", "past_error", "run_time_of"]
+__all__ = ["PastError", "RateOn", "RunTime", "past_error", "predicted_run_time"]
 
 _PLAUSIBLE: Final = 1 << 36
 
@@ -61,11 +61,11 @@ class RunTime:
     on: tuple[RateOn, ...]
 
 
-def run_time_of(published: Published, record: JobRecord, found: Foretold | None) -> RunTime:
+def predicted_run_time(published: Published, record: JobRecord, found: Foretold | None) -> RunTime:
     """By the latest round of predictions; what the job would need on each kind of nodes is known at once."""
     work = read_work(record.facts.resources)
     site = site_policy(published.settings.site)
-    on = tuple(_kinds(published, work, site)) if work is not None else ()
+    on = tuple(_rates_by_kind(published, work, site)) if work is not None else ()
     prediction = found.predictions.get(record.id) if found is not None else None
     longest = found.measured.get(record.id) if found is not None else None
     by = "throughput" if longest is not None else "templates"
@@ -79,9 +79,9 @@ def run_time_of(published: Published, record: JobRecord, found: Foretold | None)
     )
 
 
-def _kinds(published: Published, work: Work, site: SitePolicy) -> Iterable[RateOn]:
+def _rates_by_kind(published: Published, work: Work, site: SitePolicy) -> Iterable[RateOn]:
     by_rate: dict[float, list[str]] = {}
-    for name, kind in kinds_of(published, site).items():
+    for name, kind in node_kinds(published, site).items():
         rate = rate_on(work, kind, site.throughput)
         if rate is not None:
             by_rate.setdefault(rate, []).append(name)
@@ -90,7 +90,7 @@ def _kinds(published: Published, work: Work, site: SitePolicy) -> Iterable[RateO
         yield RateOn(rate, seconds, len(names), tuple(sorted(names)[:10]))
 
 
-def kinds_of(published: Published, site: SitePolicy) -> Mapping[str, Kind]:
+def node_kinds(published: Published, site: SitePolicy) -> Mapping[str, Kind]:
     """Name, properties and speed of each node."""
     return {
         name: (name, one.properties, site.speed(name, one.properties, one.speed))
@@ -103,7 +103,7 @@ def past_error(published: Published, owner: str, past: Sequence[JobHistory]) -> 
     beside what that says of the nodes on which they ran.
     """
     site = site_policy(published.settings.site)
-    kinds = kinds_of(published, site)
+    kinds = node_kinds(published, site)
     errors = []
     for one in past:
         work = read_work(one.resources) if one.owner == owner and one.how == "ended" else None

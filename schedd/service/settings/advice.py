@@ -7,10 +7,10 @@ from shutil import which
 from schedd.service.settings.file import Settings
 from schedd.service.settings.site import SiteSettings
 
-__all__ = ["advice"]
+__all__ = ["settings_advice"]
 
 
-def advice(settings: Settings) -> Iterator[str]:
+def settings_advice(settings: Settings) -> Iterator[str]:
     """One line for each thing that an admin should have decided and not overlooked."""
     server, auth = settings.server, settings.auth
     if not server.local and server.tls_certificate is None:

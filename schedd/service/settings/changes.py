@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from schedd.service.settings.file import ClusterSettings, Settings
 from schedd.wire.times import written
 
-__all__ = ["Changes", "compare"]
+__all__ = ["SettingsChanges", "compare_settings"]
 
 _LIVE: Final = ("auth", "limits", "log")
 _AT_START: Final = frozenset({"policy"})
@@ -17,7 +17,7 @@ _AT_START: Final = frozenset({"policy"})
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class SettingsChanges:
     """``settings`` are those in force from now on: the new ones, but for what needs a ``restart``."""
 
     settings: Settings
@@ -27,7 +27,7 @@ class Changes:
     """Names of settings that wait for a restart."""
 
 
-def compare(old: Settings, new: Settings) -> Changes:
+def compare_settings(old: Settings, new: Settings) -> SettingsChanges:
     """What changes where ``new`` are read while ``old`` are in force."""
     now: list[str] = []
     restart = [
@@ -54,7 +54,7 @@ def compare(old: Settings, new: Settings) -> Changes:
                 now.append(f"clusters.{name}.{field} {words}")
     updates = {"server": old.server, "store": old.store, "webhooks": old.webhooks}
     updates |= {"notify": old.notify, "clusters": clusters}
-    return Changes(new.model_copy(update=updates), tuple(now), tuple(restart))
+    return SettingsChanges(new.model_copy(update=updates), tuple(now), tuple(restart))
 
 
 def _different(old: BaseModel, new: BaseModel) -> Iterator[tuple[str, str]]:

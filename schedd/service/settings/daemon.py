@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from schedd.service.settings.section import Section
-from schedd.service.settings.targets import networks_of
+from schedd.service.settings.targets import parse_allowed
 from schedd.store import RetentionLimits, StoreError
 from schedd.store.connections import parse_database_url
 from schedd.wire.times import Days, FloatSeconds, Seconds
@@ -90,7 +90,7 @@ class LimitSettings(Section):
     connections: int = Field(default=1_000, ge=1, le=100_000)
     """Simultaneous connections; a quarter is reserved for known users. At the limit an idle connection is
     closed for a new one; if none is idle, the new one gets 503."""
-    connections_one: int = Field(default=250, ge=1, le=100_000)
+    connections_per_address: int = Field(default=250, ge=1, le=100_000)
     """Of these, from one address; on the UNIX socket, of one user. A proxy counts as one address."""
 
 
@@ -119,7 +119,7 @@ class WebhookSettings(Section):
     @field_validator("allow")
     @classmethod
     def _allow_what_can_be_read(cls, allow: tuple[str, ...]) -> tuple[str, ...]:
-        networks_of(allow)
+        parse_allowed(allow)
         return allow
 
 
@@ -200,7 +200,7 @@ class StoreSettings(Section):
     """Folder of the marks: files with the position of the event log, by which a database with lost data is
     detected. Default: the folder of the SQLite file, else `marks` in the state directory. Best on another
     disk."""
-    evaluate_every: FloatSeconds = Field(default=60.0, ge=0, le=86_400)
+    plan_metrics_every: FloatSeconds = Field(default=60.0, ge=0, le=86_400)
     """Time between two stored evaluations of the plan, while it changes; 0: none. With `memory` the last
     1,440 are kept."""
     incidents: Path | None = None
@@ -210,9 +210,9 @@ class StoreSettings(Section):
     """How long events, and the planner's calls, are kept."""
     keep_decisions: Days = Field(default=90, gt=0, le=3660)
     """How long decisions and their outcomes are kept."""
-    keep_told: Days = Field(default=400, gt=0, le=3660)
+    keep_history: Days = Field(default=400, gt=0, le=3660)
     """How long published starts, promises and the history of jobs and nodes are kept."""
-    keep_quality: Days = Field(default=90, gt=0, le=3660)
+    keep_plan_metrics: Days = Field(default=90, gt=0, le=3660)
     """How long evaluations of the plan and reports of searches are kept."""
     keep_audit: Days = Field(default=400, gt=0, le=3660)
     """How long the audit is kept."""
@@ -233,10 +233,10 @@ class StoreSettings(Section):
         return RetentionLimits(
             events=int(self.keep_events * _DAY),
             decisions=int(self.keep_decisions * _DAY),
-            start_estimates=int(self.keep_told * _DAY),
-            promises=int(self.keep_told * _DAY),
-            jobs=int(self.keep_told * _DAY),
-            plan_metrics=int(self.keep_quality * _DAY),
+            start_estimates=int(self.keep_history * _DAY),
+            promises=int(self.keep_history * _DAY),
+            jobs=int(self.keep_history * _DAY),
+            plan_metrics=int(self.keep_plan_metrics * _DAY),
             audit=int(self.keep_audit * _DAY),
         )
 

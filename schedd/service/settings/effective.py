@@ -16,12 +16,12 @@ from schedd.service.settings.file import Settings
 from schedd.store.connections import redacted_url
 from schedd.wire.times import written
 
-__all__ = ["effective"]
+__all__ = ["effective_settings"]
 
 _PREFIX: Final = "SCHEDD_"
 
 
-def effective(settings: Settings, path: Path | None) -> Iterator[str]:
+def effective_settings(settings: Settings, path: Path | None) -> Iterator[str]:
     """Lines of TOML. Passwords and the hashes of tokens are not shown; what is not set and has no value is
     left out.
     """

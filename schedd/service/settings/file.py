@@ -30,7 +30,7 @@ from schedd.service.settings.daemon import (
     StoreSettings,
     WebhookSettings,
 )
-from schedd.service.settings.readable import why_not_readable
+from schedd.service.settings.readable import toml_error
 
 __all__ = [
     "NAME_OF_TOKEN",
@@ -46,7 +46,7 @@ __all__ = [
     "StoreSettings",
     "TokenSettings",
     "WebhookSettings",
-    "load",
+    "read_settings_file",
 ]
 
 
@@ -147,12 +147,12 @@ class Settings(BaseSettings):
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
 
 
-def load(path: Path | None, **overrides: Any) -> Settings:
+def read_settings_file(path: Path | None, **overrides: Any) -> Settings:
     """The settings of the file ``path`` (None: the defaults), the environment on top, then ``overrides``.
 
     Raises SettingsError, one line for each thing that is wrong.
     """
-    if path is not None and (why := why_not_readable(path)):
+    if path is not None and (why := toml_error(path)):
         raise SettingsError(f"{path}: {why}")
 
     class Of(Settings):
@@ -162,12 +162,12 @@ def load(path: Path | None, **overrides: Any) -> Settings:
         return Of(**overrides)
     except ValidationError as error:
         where = f"{path}: " if path is not None else ""
-        raise SettingsError("\n".join(where + line for line in _in_words(error))) from None
+        raise SettingsError("\n".join(where + line for line in _error_lines(error))) from None
     except ValueError as error:  # a variable of the environment is no JSON where a table is wanted
         raise SettingsError(f"{path}: {error}" if path is not None else str(error)) from None
 
 
-def _in_words(error: ValidationError) -> Iterator[str]:
+def _error_lines(error: ValidationError) -> Iterator[str]:
     for problem in error.errors(include_url=False):
         loc = ".".join(map(str, problem["loc"]))
         if problem["type"] == "extra_forbidden":
@@ -184,13 +184,13 @@ def _hint(problem: ErrorDetails) -> str:
     *path, name = problem["loc"]
     section: type[BaseModel] | None = Settings
     for step in path:
-        section = _below(section, str(step))
+        section = _section_of(section, str(step))
     names = [field.alias or key for key, field in section.model_fields.items()] if section else []
     near = get_close_matches(str(name), names, 1)
     return f"; did you mean {near[0]}?" if near else f"; there is {', '.join(names)}"
 
 
-def _below(section: type[BaseModel] | None, step: str) -> type[BaseModel] | None:
+def _section_of(section: type[BaseModel] | None, step: str) -> type[BaseModel] | None:
     """The section that is meant by ``step`` in ``section``; itself for a key of its tables or lists."""
     field = section.model_fields.get(step) if section is not None else None
     if field is None:

@@ -3,10 +3,10 @@
 import tomllib
 from pathlib import Path
 
-__all__ = ["why_not_readable"]
+__all__ = ["toml_error"]
 
 
-def why_not_readable(path: Path) -> str:
+def toml_error(path: Path) -> str:
     """What keeps the file from being read, in words; empty where nothing does."""
     try:
         if path.is_dir():

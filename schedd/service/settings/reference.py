@@ -290,7 +290,7 @@ def table(section: type[BaseModel]) -> str:
 
 
 def _row(name: str, field: FieldInfo) -> str:
-    return f"| `{name}` | {_may_be(field)} | {_default(field)} | {_about(field)} |"
+    return f"| `{name}` | {_allowed_values(field)} | {_default(field)} | {_about(field)} |"
 
 
 def _about(field: FieldInfo) -> str:
@@ -309,7 +309,7 @@ def _default(field: FieldInfo) -> str:
     return f"`{json.dumps(list(value) if isinstance(value, tuple) else value)}`"
 
 
-def _may_be(field: FieldInfo) -> str:
+def _allowed_values(field: FieldInfo) -> str:
     kind = field.annotation
     for mark in field.metadata:
         if isinstance(mark, InWords):
@@ -323,9 +323,9 @@ def _may_be(field: FieldInfo) -> str:
     if get_origin(kind) is Annotated:
         kind = get_args(kind)[0]
     if get_origin(kind) is Literal:
-        return _words(kind)
+        return _quoted_choices(kind)
     if get_origin(kind) in (Union, UnionType) and any(get_origin(part) is Literal for part in get_args(kind)):
-        return ", or ".join(_may_be(FieldInfo.from_annotation(part)) for part in get_args(kind))
+        return ", or ".join(_allowed_values(FieldInfo.from_annotation(part)) for part in get_args(kind))
     if kind is bool:
         return "`true`, `false`"
     bounds = dict(_bounds(field))
@@ -348,11 +348,11 @@ def _may_be(field: FieldInfo) -> str:
     if get_origin(kind) is tuple and parts[1] is date:
         return "list of dates"
     if get_origin(kind) is tuple:
-        return f"list of {_words(parts[1])}" if get_origin(parts[1]) is Literal else "list of texts"
+        return f"list of {_quoted_choices(parts[1])}" if get_origin(parts[1]) is Literal else "list of texts"
     return "path" if Path in parts else "text"
 
 
-def _words(kind: Any) -> str:
+def _quoted_choices(kind: Any) -> str:
     return ", ".join(f"`{word}`" for word in get_args(kind))
 
 

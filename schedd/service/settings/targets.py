@@ -12,7 +12,7 @@ from typing import Final
 from urllib.parse import SplitResult, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-__all__ = ["Address", "Target", "TargetRefused", "is_of_the_world", "networks_of", "targets_of"]
+__all__ = ["Address", "RequestTarget", "TargetRefused", "is_public", "parse_allowed", "resolve_targets"]
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -26,7 +26,7 @@ class TargetRefused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class RequestTarget:
     """A request's URL with the address for the name, and what tells the server the name all the same."""
 
     url: str
@@ -34,18 +34,18 @@ class Target:
     extensions: dict[str, str] = field(default_factory=dict)
 
 
-def is_of_the_world(address: Address) -> bool:
+def is_public(address: Address) -> bool:
     """Whether it is none of this host, of its link, of a private or a reserved range, nor a way to one."""
     if isinstance(address, ipaddress.IPv6Address):
         inner = address.ipv4_mapped or address.sixtofour
         if inner is None and address in _NAT64:
             inner = ipaddress.IPv4Address(address.packed[-4:])
         if inner is not None:
-            return is_of_the_world(inner)
+            return is_public(inner)
     return address.is_global and not address.is_multicast and not address.is_reserved
 
 
-def networks_of(allowed: Sequence[str]) -> tuple[tuple[Network, ...], frozenset[str]]:
+def parse_allowed(allowed: Sequence[str]) -> tuple[tuple[Network, ...], frozenset[str]]:
     """The networks and the names among what is allowed. Raises ValueError: a network with host bits set."""
     networks: list[Network] = []
     names: set[str] = set()
@@ -63,7 +63,9 @@ async def _resolve(host: str, port: int) -> Sequence[str]:
     return [str(address[0]).partition("%")[0] for *_, address in found]
 
 
-async def targets_of(url: str, allowed: Sequence[str], resolve: Resolve = _resolve) -> tuple[Target, ...]:
+async def resolve_targets(
+    url: str, allowed: Sequence[str], resolve: Resolve = _resolve
+) -> tuple[RequestTarget, ...]:
     """What to send to, the first address first. A host that a proxy reaches is the proxy's matter.
 
     Raises TargetRefused, and OSError where the name is not known.
@@ -71,14 +73,14 @@ async def targets_of(url: str, allowed: Sequence[str], resolve: Resolve = _resol
     parts = urlsplit(url)
     host = (parts.hostname or "").rstrip(".")
     if _literal(host) is not None or _proxied(parts.scheme, host):
-        return (Target(url),)
-    networks, names = networks_of(allowed)
+        return (RequestTarget(url),)
+    networks, names = parse_allowed(allowed)
     port = parts.port or _PORTS[parts.scheme]
     found = list(dict.fromkeys(ipaddress.ip_address(one) for one in await resolve(host, port)))
     good = [
         one
         for one in found
-        if host.lower() in names or is_of_the_world(one) or any(one in network for network in networks)
+        if host.lower() in names or is_public(one) or any(one in network for network in networks)
     ]
     if not good:
         told = ", ".join(map(str, found)) or "nothing"
@@ -102,9 +104,9 @@ def _proxied(scheme: str, host: str) -> bool:
     return (scheme in proxies or "all" in proxies) and not proxy_bypass(host)
 
 
-def _target(parts: SplitResult, host: str, address: Address) -> Target:
+def _target(parts: SplitResult, host: str, address: Address) -> RequestTarget:
     user, at, _ = parts.netloc.rpartition("@")
     port = f":{parts.port}" if parts.port is not None else ""
     written = f"[{address}]" if address.version == 6 else str(address)
     url = parts._replace(netloc=f"{user}{at}{written}{port}").geturl()
-    return Target(url, {"Host": f"{host}{port}"}, {"sni_hostname": host})
+    return RequestTarget(url, {"Host": f"{host}{port}"}, {"sni_hostname": host})

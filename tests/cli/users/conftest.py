@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from schedd.api.app import create_app
 from schedd.cli.main import main
 from schedd.engine import EngineSettings
-from schedd.service.cluster.loop import PlanLoop
+from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.warmup import warm_up
 from schedd.wire import (

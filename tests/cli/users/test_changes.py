@@ -10,8 +10,8 @@ import pytest
 from fastapi import FastAPI
 
 from schedd.cli.user.reservation import parse_time
-from schedd.service.cluster.loop import PlanLoop
-from schedd.service.outward.notices import Notifier
+from schedd.service.cluster.plan_loop import PlanLoop
+from schedd.service.notifications.notices import Notifier
 from schedd.service.settings.file import NotifySettings
 from schedd.store import Store
 from schedd.wire import (

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from schedd.service.cluster.loop import PlanLoop
+from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.wire import PolicyChanged
 from tests.api.conftest import token
 from tests.api.serving import WAIT

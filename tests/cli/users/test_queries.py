@@ -15,7 +15,7 @@ from schedd.cli.user.showplan import chart
 from schedd.cli.user.showstart import expand_shorthand
 from schedd.client import ClientError
 from schedd.client.answers import AccuracyFigures, Gap, HorizonAccuracy
-from schedd.service.cluster.loop import PlanLoop
+from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.wire import (
     ExpectedFacts,
@@ -206,7 +206,7 @@ def test_showq_shows_who_runs_is_planned_or_waits(run: Run) -> None:
 
 
 def test_showq_sorts_planned_jobs_by_expected_start(run: Run, loop: PlanLoop, clusters: Clusters) -> None:
-    clusters.foretellers["main"].stop()
+    clusters.expected_start_workers["main"].stop()
     loop.submit([job(f"{i}.srv.site", walltime="3600", nodes="2:ppn=8") for i in (5, 6, 7)]).result(WAIT)
     told = [
         ExpectedFacts(f"{i}.srv.site", T + at, T + at + 600, T + 9000, "submission")
@@ -226,7 +226,7 @@ def test_showq_sorts_planned_jobs_by_expected_start(run: Run, loop: PlanLoop, cl
 def test_expected_starts_stand_beside_planned_and_promised_ones(
     run: Run, loop: PlanLoop, clusters: Clusters, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    clusters.foretellers["main"].stop()  # else its own numbers come, sooner or later
+    clusters.expected_start_workers["main"].stop()  # else its own numbers come, sooner or later
     told = ExpectedFacts("2.srv.site", T + 1800, T + 3000, T + 3600, "submission")
     loop.submit([StartsExpected(id=event_id(), time=T, jobs=(told,))]).result(WAIT)
     said = run("showstart", "2")[1]

@@ -13,7 +13,7 @@ from fastapi import FastAPI
 
 from schedd.cli.main import BARE_COMMANDS, main
 from schedd.cli.user.formatting import format_duration, format_table, natural_key, shorten_list
-from schedd.service.cluster.loop import PlanLoop
+from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.wire import (
     JobStarted,
@@ -108,13 +108,13 @@ def test_every_command_says_that_the_adapter_is_silent_and_then_no_more(
     run: Run, loop: PlanLoop, args: tuple[str, ...]
 ) -> None:
     assert run(*args)[2] == ""
-    loop.hear()
-    loop.hearing.last -= 61
+    loop.record_adapter_request()
+    loop.adapter_contact.last -= 61
     words = (
         "no jobs are started, and the plan may be out of date: no contact with the adapter since 2023-11-14"
     )
     assert words in run(*args)[2]
-    loop.hear()
+    loop.record_adapter_request()
     assert run(*args)[2] == ""
 
 
@@ -124,8 +124,8 @@ def test_every_command_says_once_that_clocks_are_apart_and_then_no_more(
 ) -> None:
     for ahead, said in ((90, 1), (0, 0)):
         for _ in range(3):
-            loop.learn("1.0", loop.now() + ahead)
-        loop.alarms.look()
+            loop.record_adapter_report("1.0", loop.now() + ahead)
+        loop.alerts.update()
         _, out, err = run(*args)
         words = "times may be wrong: the clock of the adapter's host is 90 s ahead of the daemon's"
         assert (err.count(words), "clock" in out) == (said, False)

@@ -1,0 +1,286 @@
+"""Keeps the books of a cluster: entries go to the ledger, and what the server's logs know is charged, too."""
+
+import secrets
+import threading
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, Protocol
+from zoneinfo import ZoneInfo
+
+import structlog
+
+from schedd.dialect.accounting import EndedRun, shares_of
+from schedd.engine.facts.books import Entry
+from schedd.engine.rank.accounts import account_of
+from schedd.policy.site import site_policy
+from schedd.service.cluster.accounting_logs import ended_runs
+from schedd.service.cluster.daemon_store import DaemonStore
+from schedd.service.cluster.errors import Overloaded, PlannerStopped
+from schedd.service.cluster.plan_loop import PlanLoop
+from schedd.store import StoreError
+from schedd.store.records import ChargeTotal, LedgerRow
+from schedd.wire import LedgerKept, RunFacts, RunsRead, ShareFacts
+
+__all__ = ["AccountsLedger", "AccountsWorker", "MemoryLedger", "StoredLedger"]
+
+_log = structlog.get_logger(__name__)
+_LOOK: Final = 1.0
+_EVERY: Final = 600
+"""Seconds between two readings of the server's logs."""
+_BACK: Final = 86_400
+"""They are read again from so long before the last time: their files may be late."""
+_LATE: Final = 60
+"""Runs that ended within so many seconds are left for the next time: their events may be on the way."""
+_MOST: Final = 500
+_PATIENCE: Final = 30.0
+_IN_MEMORY: Final = 10_000
+
+
+class AccountsLedger(Protocol):
+    """Where entries are kept for good. Any thread may call; every method may raise StoreError."""
+
+    def add_rows(self, new: Sequence[LedgerRow]) -> None:
+        """Keep entries; those that it has already stay as they are."""
+        ...
+
+    def rows(
+        self, since: int, until: int, limit: int, *, account: str, user: str, before: int | None
+    ) -> Sequence[LedgerRow]:
+        """Up to ``limit`` of those in ``[since, until)``, newest first."""
+        ...
+
+    def charges(
+        self, since: int, until: int, by: Sequence[str], *, account: str, user: str
+    ) -> Sequence[ChargeTotal]:
+        """What was charged in ``[since, until)``, summed up ``by`` month, account and user."""
+        ...
+
+
+class StoredLedger:
+    """In the daemon's database, for good."""
+
+    def __init__(self, durable: DaemonStore, cluster: str) -> None:
+        self._durable = durable
+        self._name = cluster
+
+    def add_rows(self, new: Sequence[LedgerRow]) -> None:
+        """See ``Ledger``."""
+        number = self._number()
+        if number is None:
+            raise StoreError(f"nobody has led cluster {self._name} yet")
+        self._durable.store.insert_ledger_rows(number, new)
+
+    def rows(
+        self, since: int, until: int, limit: int, *, account: str, user: str, before: int | None
+    ) -> Sequence[LedgerRow]:
+        """See ``Ledger``."""
+        number = self._number()
+        if number is None:
+            return ()
+        return self._durable.store.ledger_rows(
+            number, since, until, limit, account=account, user=user, before=before
+        )
+
+    def charges(
+        self, since: int, until: int, by: Sequence[str], *, account: str, user: str
+    ) -> Sequence[ChargeTotal]:
+        """See ``Ledger``."""
+        number = self._number()
+        if number is None:
+            return ()
+        return self._durable.store.charges(number, since, until, by, account=account, user=user)
+
+    def _number(self) -> int | None:
+        if not self._durable.opened.is_set():
+            raise StoreError("the database was not opened yet")
+        return self._durable.store.find_cluster(self._name)
+
+
+class MemoryLedger:
+    """Of a daemon without a database: the last 10,000, until it ends."""
+
+    def __init__(self) -> None:
+        self._rows: dict[int, LedgerRow] = {}
+        self._lock = threading.Lock()
+
+    def add_rows(self, new: Sequence[LedgerRow]) -> None:
+        """See ``Ledger``."""
+        with self._lock:
+            for one in new:
+                self._rows.setdefault(one.number, one)
+            for number in list(self._rows)[:-_IN_MEMORY]:
+                del self._rows[number]
+
+    def rows(
+        self, since: int, until: int, limit: int, *, account: str, user: str, before: int | None
+    ) -> Sequence[LedgerRow]:
+        """See ``Ledger``."""
+        with self._lock:
+            found = [
+                one
+                for number, one in self._rows.items()
+                if since <= one.time < until
+                and (not account or one.account == account)
+                and (not user or user in (one.owner, one.payer))
+                and (before is None or number < before)
+            ]
+        return found[::-1][:limit]
+
+    def charges(
+        self, since: int, until: int, by: Sequence[str], *, account: str, user: str
+    ) -> Sequence[ChargeTotal]:
+        """See ``Ledger``."""
+        found: dict[tuple[str, str, str, str], list[LedgerRow]] = {}
+        for one in self.rows(since, until, _IN_MEMORY, account=account, user=user, before=None):
+            if one.kind in ("charge", "correction"):
+                key = (
+                    one.month if "month" in by else "",
+                    one.account if "account" in by else "",
+                    one.payer if "user" in by else "",
+                    one.unit,
+                )
+                found.setdefault(key, []).append(one)
+        return [
+            ChargeTotal(
+                unit,
+                len({one.job for one in some}),
+                sum(one.cpu_seconds for one in some),
+                sum(one.gpu_seconds for one in some),
+                -sum(one.amount for one in some),
+                month,
+                name,
+                payer,
+            )
+            for (month, name, payer, unit), some in sorted(found.items())
+        ]
+
+
+class AccountsWorker:
+    """One cluster's, in a thread of its own. What the database does not take now waits in the planner, which
+    keeps it over a restart.
+    """
+
+    def __init__(self, loop: PlanLoop, ledger: AccountsLedger) -> None:
+        self._loop = loop
+        self._ledger = ledger
+        self._stop = threading.Event()
+        self._trouble = ""
+        self._thread = loop.supervisor.thread("accounts", self._run, cluster=loop.name)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after the work at hand."""
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self.run_once()
+            self._stop.wait(_LOOK)
+
+    def run_once(self) -> None:
+        """Do what is due, if this daemon leads."""
+        try:
+            self._loop.check_leads()
+            self.flush_entries()
+            published = self._loop.published
+            if published.accounts and self._loop.now() >= published.books_read + _EVERY:
+                self.read_logs()
+            self._trouble = ""
+        except (PlannerStopped, Overloaded, TimeoutError, StoreError) as error:
+            if self._trouble != repr(error):
+                self._trouble = repr(error)
+                _log.warning("the books wait", cluster=self._loop.name, why=self._trouble)
+
+    def flush_entries(self) -> None:
+        """Let the ledger have the entries that it does not have. Raises StoreError, PlannerStopped,
+        Overloaded and TimeoutError.
+        """
+        published = self._loop.published
+        if not published.ledger:
+            return
+        zone = site_policy(published.settings.site).accounts.zone
+        self._ledger.add_rows([_row(one, zone) for one in published.ledger])
+        number = published.ledger[-1].number
+        event = LedgerKept(id=f"books:{secrets.token_hex(8)}", time=self._loop.now(), number=number)
+        self._loop.submit([event]).result(_PATIENCE)
+
+    def read_logs(self) -> None:
+        """Compare the server's accounting logs with what was charged. Raises as ``keep`` does.
+
+        The first time nothing is charged: what ran before there were accounts is no affair of theirs.
+        """
+        loop = self._loop
+        published = loop.published
+        rules = site_policy(published.settings.site).accounts
+        if not rules.logs:
+            return
+        until, begin = loop.now() - _LATE, published.books_read
+        runs: list[RunFacts] = []
+        if begin:
+            known = loop.call_between_batches(lambda engine: dict(engine.state.books.runs)).result(_PATIENCE)
+            found = ended_runs(Path(rules.logs), begin - _BACK, loop.name, "what ran")
+            # A run lost to a rerun was charged as it happened; its end in the log may differ by seconds.
+            for one in (_run_of(run) for run in found if not run.lost):
+                account = published.accounts.get(account_of(rules, one))
+                if account is not None and account.created < one.end <= until and _differs(known, one):
+                    runs.append(one)
+        for first in range(0, max(len(runs), 1), _MOST):
+            some = tuple(runs[first : first + _MOST])
+            last = first + _MOST >= len(runs)
+            event = RunsRead(
+                id=f"books:{secrets.token_hex(8)}",
+                time=loop.now(),
+                runs=some,
+                until=until if last else begin,
+            )
+            loop.submit([event]).result(_PATIENCE)
+        if runs:
+            _log.info("runs of the server's logs were charged", cluster=loop.name, runs=len(runs))
+
+
+def _differs(known: Mapping[str, Sequence[tuple[int, int, int]]], run: RunFacts) -> bool:
+    """Whether a run was not charged, or over another time."""
+    return not any((start, end) == (run.start, run.end) for start, end, _ in known.get(run.id, ()))
+
+
+def _run_of(run: EndedRun) -> RunFacts:
+    values = run.values
+    return RunFacts(
+        id=run.id,
+        owner=values.get("owner") or values.get("user", ""),
+        start=run.start,
+        end=run.end,
+        group=values.get("group", ""),
+        account=values.get("account", ""),
+        project=values.get("project", ""),
+        shares=tuple(ShareFacts(node, cpus, 0, gpus) for node, cpus, gpus in shares_of(run)),
+    )
+
+
+def _row(one: Entry, zone: str) -> LedgerRow:
+    month = f"{datetime.fromtimestamp(one.time, UTC).astimezone(ZoneInfo(zone)):%Y-%m}"
+    return LedgerRow(
+        number=one.number,
+        time=one.time,
+        month=month,
+        account=one.account,
+        unit=one.unit,
+        kind=one.kind,
+        amount=one.amount,
+        balance=one.balance,
+        other=one.other,
+        job=one.job,
+        owner=one.owner,
+        payer=one.owner.partition("@")[0],
+        start=one.start,
+        end=one.end,
+        cpu_seconds=one.cpu_seconds,
+        gpu_seconds=one.gpu_seconds,
+        by=one.by,
+        reason=one.reason,
+    )

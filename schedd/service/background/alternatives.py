@@ -1,0 +1,397 @@
+"""Alternative plans of one cluster: found on a copy, kept to be looked at, and put in force."""
+
+import secrets
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import structlog
+
+from schedd.alternatives.chromosomes import ChromosomeDecoder
+from schedd.alternatives.objectives import Objective, ObjectiveInput, measure_objectives, parse_weights
+from schedd.alternatives.pareto_front import ObjectiveWeights
+from schedd.alternatives.pareto_search import ParetoSearch, ParetoSettings
+from schedd.alternatives.plan_archive import PlanArchive
+from schedd.alternatives.thrift_tiers import set_thrift_tiers
+from schedd.engine.facts.records import JobRecord, Phase
+from schedd.engine.improve import places_told
+from schedd.engine.place.chains import last_starts
+from schedd.engine.show.view import Published
+from schedd.model import FOREVER
+from schedd.optimize import PlanSearch, SearchInput, SearchSettings
+from schedd.plan.columns import PLANNED, Ints
+from schedd.plan.latest import latest_starts
+from schedd.plan.places import Allocation
+from schedd.plan.plan import Plan
+from schedd.service.cluster.plan_loop import PlanLoop
+from schedd.service.questions.objectives import (
+    ObjectiveChange,
+    measure_fork,
+    objective_changes,
+    objective_input,
+)
+from schedd.wire import PlaceFacts, PlanChosen
+
+__all__ = [
+    "AlternativeSet",
+    "LivePlanChanged",
+    "NoSuchPlan",
+    "OfferedMove",
+    "OfferedPlan",
+    "PlanAlternatives",
+    "SearchInProgress",
+]
+
+_log = structlog.get_logger(__name__)
+_PATIENCE_S: Final = 60.0
+_TABU: Final = 0.25
+"""Of the time, for a search by the site's criteria, from whose plan the others are bred, too."""
+_ARCHIVE: Final = 0.25
+"""Of that search's time, for looking at what it leaves behind."""
+_TABU_MOVES: Final = 200
+"""And so many moves at most, where the time is not what bounds a run."""
+_DEFAULT: Final = (Objective.WAIT, Objective.MAKESPAN, Objective.ENERGY, Objective.COST)
+_MOVED_S: Final = 60
+"""A start that is elsewhere by no more has not moved."""
+
+
+class SearchInProgress(RuntimeError):
+    """Alternative plans are sought already."""
+
+
+class NoSuchPlan(LookupError):
+    """No plan of this set and number is kept any more."""
+
+
+class LivePlanChanged(RuntimeError):
+    """The live plan is another than that for which the alternatives were found."""
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedMove:
+    """One job that an alternative plan puts elsewhere."""
+
+    job: str
+    owner: str
+    before: int
+    """Its planned start in the live plan then."""
+    after: int
+    nodes: tuple[str, ...]
+    promised: int | None
+    """No later than this; it is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedPlan:
+    """An alternative to the live plan; ``values`` by objective. Plans of a set are numbered from 1 on, the
+    best by the weights first.
+    """
+
+    number: int
+    values: Mapping[str, float]
+    moves: tuple[OfferedMove, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AlternativeSet:
+    """What came of one run; the latest is kept. ``weights`` and ``units`` by objective, ``live`` the values
+    of the live plan at ``as_of``.
+    """
+
+    number: int
+    by: str
+    as_of: int
+    generation: int
+    seed: int
+    weights: Mapping[str, float]
+    units: Mapping[str, str]
+    live: Mapping[str, float]
+    plans: tuple[OfferedPlan, ...]
+    jobs: int
+    """Jobs that could be moved."""
+    tried: int
+    homeless: int
+    """Plans that were no good, since some job had no place in time."""
+    worse: int
+    """Plans of the front that were left out, since they are worse than the live one by the weights."""
+    stopped: bool
+    seconds: float
+    hypervolume: float
+    """The share of the box up to 1.2 times the live plan's values that the set dominates; 1 would be a plan
+    that has nothing of anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class _StoredSet:
+    """A set with what is needed to put one of its plans in force."""
+
+    found: AlternativeSet
+    places: tuple[tuple[PlaceFacts, ...], ...]
+    starts: Mapping[str, int]
+    """Planned starts then, of all jobs that could be moved."""
+
+
+class PlanAlternatives:
+    """One cluster's. Any thread may call; a run takes as long as it is told to."""
+
+    def __init__(self, loop: PlanLoop) -> None:
+        self._loop = loop
+        self._lock = threading.Lock()
+        self._running: ParetoSearch | PlanSearch | None = None
+        self._stopping = False
+        self._stored: _StoredSet | None = None
+        self._number = 0
+
+    @property
+    def latest(self) -> AlternativeSet | None:
+        """The latest set; None before the first."""
+        return self._stored.found if self._stored is not None else None
+
+    def stop(self) -> bool:
+        """Let the run under way end at once; what it found is kept. Says whether there was one."""
+        running, self._stopping = self._running, True
+        if running is not None:
+            running.stop()
+        return self._lock.locked()
+
+    def search(self, how: ParetoSettings, weights: Mapping[str, float] | None, by: str) -> AlternativeSet:
+        """Look for alternatives to the live plan, which stays as it is.
+
+        ``weights`` by names of objectives, instead of the site's. Raises Busy, ValueError for weights that
+        make no sense or objectives that are not known here, PlannerStopped, TimeoutError and NoPymoo.
+        """
+        if not self._lock.acquire(blocking=False):
+            raise SearchInProgress("alternative plans are sought already")
+        try:
+            self._stopping = False
+            return self._search(how, weights, by)
+        finally:
+            self._running = None
+            self._lock.release()
+
+    def _search(self, how: ParetoSettings, wanted: Mapping[str, float] | None, by: str) -> AlternativeSet:
+        loop = self._loop
+        fork = loop.fork().result(_PATIENCE_S)
+        published, now = fork.published, fork.as_of
+        bound = loop.call_between_batches(lambda engine: last_starts(engine.state)).result(_PATIENCE_S)
+        plan = fork.copy()
+        plan.limit_work()
+        facts = objective_input(fork)
+        vector = {one.objective: one for one in measure_objectives(plan, facts, now)}
+        weights = _weights(wanted or published.settings.site.get("objectives"), vector)
+        slots = plan.planned()
+        slots = slots[plan.starts(slots) > now]
+        settings = published.settings
+        patience, use = settings.search_patience, fork.walltime_use
+        latest = latest_starts(plan, bound, fork.columns, now, patience, use)
+        known: list[Mapping[int, Allocation]] = []
+        if slots.shape[0] >= 2 and settings.policy == "conservative":
+            start = SearchInput(plan.fork(), bound, fork.columns, use, now)
+            archive = PlanArchive(
+                slots,
+                lambda one: _values(one, facts, now, weights),
+                share=_ARCHIVE if how.evaluations is None else None,
+            )
+            search = start.make_search(_tabu_settings(how), settings.criteria, patience, on_move=archive)
+            self._register_run(search)
+            known.append({place.slot: place for place in search.run().places})
+            known += archive.plans
+        if not _keeps_tiers(published):
+            set_thrift_tiers(plan, facts.economics, weights, now)
+        decoder = ChromosomeDecoder(plan, slots, latest, now, [places for places in known if places])
+        live = {one.value: vector[one].value or 0.0 for one in weights}
+        run = ParetoSearch(
+            decoder,
+            lambda one: _values(one, facts, now, weights),
+            ObjectiveWeights({one.value: weight for one, weight in weights.items()}, live),
+            how,
+            _initial_keys(plan, slots, facts),
+        )
+        self._register_run(run)
+        found = run.run()
+        self._number += 1
+        names = [one.value for one in weights]
+        offered = tuple(
+            OfferedPlan(
+                number, dict(zip(names, one.values, strict=True)), _moves(published, plan, one.places)
+            )
+            for number, one in enumerate(found.plans, 1)
+        )
+        jobs = {slot: record.id for slot, record in _records(published, slots)}
+        result = AlternativeSet(
+            number=self._number,
+            by=by,
+            as_of=now,
+            generation=fork.generation,
+            seed=how.seed,
+            weights={one.value: weight for one, weight in weights.items()},
+            units={one.value: vector[one].unit for one in weights},
+            live=dict(zip(names, found.live, strict=True)),
+            plans=offered,
+            jobs=slots.shape[0],
+            tried=found.tried,
+            homeless=found.unplaced,
+            worse=found.worse,
+            stopped=found.stopped,
+            seconds=round(found.elapsed_s, 3),
+            hypervolume=round(found.volume, 6),
+        )
+        starts = {job: int(plan.start(slot)) for slot, job in jobs.items()}
+        places = tuple(
+            places_told(plan, jobs, [place for place in one.places if place.slot in jobs])
+            for one in found.plans
+        )
+        self._stored = _StoredSet(result, places, starts)
+        _log.info(
+            "alternative plans were sought",
+            cluster=loop.name,
+            by=by,
+            plans=len(offered),
+            tried=found.tried,
+            jobs=result.jobs,
+            seconds=result.seconds,
+        )
+        return result
+
+    def _register_run(self, run: ParetoSearch | PlanSearch) -> None:
+        self._running = run
+        if self._stopping:
+            run.stop()
+
+    # ---- putting one in force -------------------------------------------------------------------
+
+    def drift(self, number: int) -> float:
+        """How far the live plan has moved on since the set was found: jobs whose planned start is another,
+        that came or went, as a share of those that could be moved. Raises NoSuchPlan.
+        """
+        kept = self._stored_set(number)
+        published = self._loop.published
+        now = published.as_of
+        waiting = {
+            record.id: int(published.starts[slot])
+            for slot, record in _records(published, np.flatnonzero(published.states == PLANNED))
+        }
+        changed = sum(
+            abs(waiting.get(job, -FOREVER) - start) > _MOVED_S for job, start in kept.starts.items()
+        )
+        came = sum(start > now and job not in kept.starts for job, start in waiting.items())
+        return (changed + came) / max(1, len(kept.starts))
+
+    def apply(
+        self, number: int, plan: int, by: str, tolerance: float
+    ) -> tuple[int, tuple[ObjectiveChange, ...]]:
+        """Put a plan of the set in force: all jobs of it that wait still are moved, or none. Returns how many
+        were moved, and what the plan was worth before and after.
+
+        Raises NoSuchPlan, LivePlanChanged where the plan has moved on by more than the share ``tolerance`` or
+        has no room for it any more, PlannerStopped and TimeoutError.
+        """
+        loop = self._loop
+        kept = self._stored_set(number)
+        if not 1 <= plan <= len(kept.places):
+            raise NoSuchPlan(f"set {number} has no plan {plan}; it has {len(kept.places)}")
+        drift = self.drift(number)
+        if drift > tolerance:
+            raise LivePlanChanged(
+                f"{drift:.0%} of the jobs have come, gone or moved since the plan was found, "
+                f"more than {tolerance:.0%}"
+            )
+        before = measure_fork(loop.fork().result(_PATIENCE_S))
+        name = f"choice:{secrets.token_hex(8)}"
+        event = PlanChosen(id=name, time=loop.now(), places=kept.places[plan - 1], by=by)
+        count = loop.submit([event]).result(_PATIENCE_S).taken
+        if not count:
+            raise LivePlanChanged("the live plan has no room for it any more, or is this plan already")
+        vector = measure_fork(loop.fork().result(_PATIENCE_S))
+        loop.metrics.set_objectives(vector)
+        changes = objective_changes(before, vector)
+        _log.warning(
+            "another plan was put in force",
+            cluster=loop.name,
+            by=by,
+            set=number,
+            plan=plan,
+            moved=count,
+            objectives={one.objective: [one.before, one.after] for one in changes},
+        )
+        return count, changes
+
+    def _stored_set(self, number: int) -> _StoredSet:
+        kept = self._stored
+        if kept is None or kept.found.number != number:
+            newest = f"; the latest is {kept.found.number}" if kept is not None else ": none was sought yet"
+            raise NoSuchPlan(f"set {number} is not kept{newest}")
+        return kept
+
+
+def _weights(wanted: Any, vector: Mapping[Objective, Any]) -> dict[Objective, float]:
+    """The weights in force; what cannot be known is left out where nobody named it. Raises ValueError."""
+    if not wanted:
+        return {one: 1.0 for one in _DEFAULT if vector[one].value is not None}
+    weights = parse_weights(wanted)
+    for one in weights:
+        if vector[one].value is None:
+            raise ValueError(f"{one.value} is not known here: {vector[one].why}")
+    return weights
+
+
+def _keeps_tiers(published: Published) -> bool:
+    """Whether repair keeps jobs on fast nodes: then tiers are those of speed, as in the live plan."""
+    site = published.settings.site
+    weighted = published.settings.criteria.get("weighted_utilisation", 0)
+    return site.get("placement", "first_gap") != "first_gap" and weighted > 0
+
+
+def _tabu_settings(how: ParetoSettings) -> SearchSettings:
+    """The search by the site's criteria that comes first."""
+    if how.evaluations is not None:
+        return SearchSettings(moves=_TABU_MOVES, seconds=None, seed=how.seed)
+    return SearchSettings(moves=None, seconds=_TABU * (how.seconds or 0.0), seed=how.seed)
+
+
+def _values(
+    plan: Plan, facts: ObjectiveInput, now: int, weights: Mapping[Objective, float]
+) -> npt.NDArray[np.float64]:
+    found = {one.objective: one.value for one in measure_objectives(plan, facts, now)}
+    return np.array([found[one] for one in weights], np.float64)
+
+
+def _initial_keys(plan: Plan, slots: Ints, facts: ObjectiveInput) -> list[npt.NDArray[np.float64]]:
+    """Keys of the first plans: the shortest, smallest, longest waiting, earliest deadline first."""
+    durations = plan.jobs.durations[slots].astype(np.float64)
+    keys = [durations, plan.cpus_of(slots) * durations, facts.columns.release[slots].astype(np.float64)]
+    due = facts.columns.due[slots]
+    if (due < FOREVER).any():
+        keys.append(due.astype(np.float64))
+    return keys
+
+
+def _records(published: Published, slots: Ints) -> list[tuple[int, JobRecord]]:
+    return [
+        (slot, record)
+        for slot in slots.tolist()
+        if (record := published.records[slot]) is not None and record.phase is Phase.WAITING
+    ]
+
+
+def _moves(published: Published, plan: Plan, places: tuple[Allocation, ...]) -> tuple[OfferedMove, ...]:
+    found = []
+    for place in places:
+        record = published.records[place.slot]
+        if record is None:
+            continue
+        promised = int(published.promise[place.slot])
+        found.append(
+            OfferedMove(
+                job=record.id,
+                owner=record.facts.owner,
+                before=int(published.starts[place.slot]),
+                after=place.start,
+                nodes=tuple(dict.fromkeys(plan.name_of[take.row] for take in place.takes)),
+                promised=promised if promised < FOREVER else None,
+            )
+        )
+    return tuple(found)

@@ -1,0 +1,119 @@
+"""Alternative plans are sought now and then; the best by the weights and limits is put in force."""
+
+import threading
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import structlog
+
+from schedd.alternatives.pareto_front import ObjectiveWeights
+from schedd.alternatives.pareto_search import ParetoSettings, PymooMissing
+from schedd.policy.choosing import Choosing
+from schedd.policy.site import site_policy
+from schedd.service.background.alternatives import (
+    AlternativeSet,
+    LivePlanChanged,
+    NoSuchPlan,
+    OfferedPlan,
+    PlanAlternatives,
+    SearchInProgress,
+)
+from schedd.service.cluster.errors import Overloaded, PlannerStopped
+from schedd.service.cluster.plan_loop import PlanLoop
+from schedd.store import StoreError
+
+__all__ = ["AUTOMATIC_ACTOR", "AutomaticAlternatives", "best_acceptable_plan"]
+
+_log = structlog.get_logger(__name__)
+AUTOMATIC_ACTOR: Final = "schedd"
+_LOOK: Final = 1.0
+_VIEWING_S: Final = 900
+"""Seconds for which a set that a person sought is not replaced: somebody may be about to choose from it."""
+
+
+class AutomaticAlternatives:
+    """One cluster's, in a thread of its own; as its settings say at the time, which a reload may change."""
+
+    def __init__(self, loop: PlanLoop, choices: PlanAlternatives) -> None:
+        self._loop = loop
+        self._alternatives = choices
+        self._stop = threading.Event()
+        self._last = 0
+        self._trouble = ""
+        self._thread = loop.supervisor.thread("alternatives", self._run, cluster=loop.name)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End; a run under way is ended."""
+        self._stop.set()
+        self._alternatives.stop()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self.run_once()
+            self._stop.wait(_LOOK)
+
+    def run_once(self) -> bool:
+        """Do what is due, if this daemon leads; whether another plan was put in force."""
+        loop = self._loop
+        choosing = site_policy(loop.published.settings.site).choosing
+        now, latest = loop.now(), self._alternatives.latest
+        looked_at = latest is not None and latest.by != AUTOMATIC_ACTOR and now < latest.as_of + _VIEWING_S
+        if not choosing.every or now < self._last + choosing.every or looked_at or loop.published.stale:
+            return False
+        self._last = now
+        try:
+            loop.check_leads()
+            done = self._search_and_apply(choosing)
+        except (SearchInProgress, LivePlanChanged, NoSuchPlan):
+            return False  # next time
+        except (PymooMissing, PlannerStopped, Overloaded, TimeoutError, StoreError, ValueError) as error:
+            if self._trouble != repr(error):
+                self._trouble = repr(error)
+                _log.warning("no plan was chosen", cluster=loop.name, why=str(error))
+            return False
+        self._trouble = ""
+        return done
+
+    def _search_and_apply(self, choosing: Choosing) -> bool:
+        how = ParetoSettings(seconds=choosing.seconds)
+        found = self._alternatives.search(how, None, AUTOMATIC_ACTOR)
+        best = best_acceptable_plan(found, choosing.limits, choosing.gain)
+        if best is None or self._stop.is_set():
+            return False
+        count, _ = self._alternatives.apply(found.number, best.number, AUTOMATIC_ACTOR, choosing.tolerance)
+        detail = f"plan {best.number} of set {found.number}: {count} jobs moved"
+        self._loop.audit(AUTOMATIC_ACTOR, "choose", detail)
+        return True
+
+
+def best_acceptable_plan(
+    found: AlternativeSet, limits: Mapping[str, float], gain: float
+) -> OfferedPlan | None:
+    """The best of a set by its weights that keeps the ``limits`` of objectives, or is no worse there than the
+    live plan, and is better than that by the share ``gain`` at least; None: there is none.
+    """
+    names = list(found.weights)
+    balance = ObjectiveWeights(found.weights, found.live)
+    live = balance.cost(_vector(found.live, names))
+
+    def kept(plan: OfferedPlan) -> bool:
+        return all(
+            plan.values[name] <= max(limit, found.live[name])
+            for name, limit in limits.items()
+            if name in plan.values
+        )
+
+    costs = [(balance.cost(_vector(one.values, names)), one.number, one) for one in found.plans if kept(one)]
+    best = min(costs, default=None, key=lambda one: one[:2])
+    return best[2] if best is not None and best[0] <= live * (1 - gain) else None
+
+
+def _vector(values: Mapping[str, float], names: list[str]) -> npt.NDArray[np.float64]:
+    return np.array([values[name] for name in names], np.float64)

@@ -1,0 +1,152 @@
+"""Working out when jobs are expected to start: on a copy, in a thread of its own, so that no event waits."""
+
+import threading
+import time
+from typing import Final
+
+import numpy as np
+import structlog
+
+from schedd.engine import Engine
+from schedd.engine.show.foretelling import Foretold, Outset, foretell, outset
+from schedd.engine.show.view import Published
+from schedd.plan.columns import PLANNED
+from schedd.plan.plan import Plan
+from schedd.predict import JobFeatures, Prediction
+from schedd.service.cluster.errors import Overloaded, PlannerStopped
+from schedd.service.cluster.plan_loop import PlanLoop
+from schedd.service.questions.expectations import ExpectationSource, expectation_source
+from schedd.service.questions.plan_fork import PlanFork
+
+__all__ = ["ExpectedStartWorker"]
+
+_log = structlog.get_logger(__name__)
+_LOOK_S: Final = 1.0
+_PATIENCE_S: Final = 60.0
+_ASK_S: Final = 0.5
+"""A question waits so long to hear how long its job would run."""
+_SOON_S: Final = 5.0
+"""For who was told nothing yet a round begins so long after the last one,"""
+_EVERY_S: Final = 60.0
+"""for all others so long after it;"""
+_SHARE: Final = 10
+"""and never before so many times what the last one took: a round takes a tenth of the time at most."""
+
+
+class ExpectedStartWorker:
+    """The expected starts of one cluster. Public methods may be called from any thread."""
+
+    def __init__(self, loop: PlanLoop) -> None:
+        self.latest: ExpectationSource | None = None
+        """What the last round found, to ask of further jobs."""
+        self._loop = loop
+        self._condition = threading.Condition()
+        self._stopping = False
+        self._plan: Plan | None = None
+        self._epoch = time.time_ns()
+        self._rounds = 0
+        self._ended = self._took = float("-inf")
+        self._generation = -1
+        self._thread = loop.supervisor.thread("expected starts", self._run, cluster=loop.name)
+
+    def start(self) -> None:
+        """Begin to work."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End at once; a round under way is given up."""
+        with self._condition:
+            self._stopping = True
+            if self._plan is not None:
+                self._plan.stop()
+            self._condition.notify()
+        self._thread.join(10)
+
+    # ---- the thread -----------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while True:
+            with self._condition:
+                if not self._stopping:
+                    self._condition.wait(_LOOK_S)
+                if self._stopping:
+                    return
+            try:
+                if self._due(time.monotonic()):
+                    self.run_once()
+            except (PlannerStopped, Overloaded, TimeoutError) as error:
+                if not self._stopping:
+                    _log.warning("no starts were expected", cluster=self._loop.name, why=str(error))
+            except Exception:
+                self._ended = time.monotonic()
+                raise
+
+    def _due(self, now: float) -> bool:
+        loop = self._loop
+        published = loop.published
+        if loop.standing_by or not published.settings.predict or not _has_queued_jobs(published):
+            return False
+        rest = max(_SHARE * self._took, 0.0)
+        if now < self._ended + max(_SOON_S, rest):
+            return False
+        return now >= self._ended + max(_EVERY_S, rest) or _has_new_jobs(published, self._generation)
+
+    def run_once(self) -> Foretold | None:
+        """One round: work out all expected starts, and let the engine hear of those that are to be told.
+
+        None where nothing is predicted, or this was stopped. Raises PlannerStopped, Overloaded and
+        TimeoutError.
+        """
+        loop, begun = self._loop, time.monotonic()
+        self._generation = loop.published.generation
+        begins = loop.call_between_batches(self._prepare).result(_PATIENCE_S)
+        if begins is None:
+            self.latest = None
+            return None
+        given, fork = begins
+        found = foretell(given, self._register_plan)
+        self._took = time.monotonic() - begun
+        loop.metrics.foretold.observe(self._took)
+        with self._condition:
+            self._plan = None
+            if self._stopping:
+                return None
+        self.latest = expectation_source(fork, found, self._predict)
+        self._rounds += 1
+        for event in found.events(f"expected:{self._epoch}:{self._rounds}"):
+            loop.submit([event]).result(_PATIENCE_S)
+        self._ended = time.monotonic()
+        return found
+
+    def _prepare(self, engine: Engine) -> tuple[Outset, PlanFork] | None:
+        given = outset(engine.state)
+        return (given, self._loop.wrap_fork(engine, given.plan)) if given is not None else None
+
+    def _predict(self, ask: JobFeatures) -> Prediction | None:
+        """How long a job would run, by what the engine has learned; None where it is busy for long."""
+
+        def predicted(engine: Engine) -> Prediction | None:
+            outlook = engine.state.outlook
+            return outlook.learner.run_times.predict(ask) if outlook is not None else None
+
+        try:
+            return self._loop.call_between_batches(predicted).result(_ASK_S)
+        except (PlannerStopped, TimeoutError):
+            return None
+
+    def _register_plan(self, plan: Plan) -> None:
+        with self._condition:
+            self._plan = plan
+            if self._stopping:
+                plan.stop()
+
+
+def _has_queued_jobs(published: Published) -> bool:
+    return bool((published.states == PLANNED).any()) or published.settings.policy != "conservative"
+
+
+def _has_new_jobs(published: Published, generation: int) -> bool:
+    """Whether jobs came or changed since that were told nothing yet."""
+    n = min(published.expected.shape[0], published.states.shape[0])
+    new = (published.expected[:n] < 0) & (published.states[:n] == PLANNED)
+    return bool(np.any(new & (published.changed[:n] > generation)))

@@ -1,0 +1,122 @@
+"""Licences whose counts a program says: it is run every so often, and what it says becomes an event."""
+
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import structlog
+
+from schedd.service.cluster.errors import Overloaded, PlannerStopped
+from schedd.service.cluster.plan_loop import PlanLoop
+from schedd.wire import Counted
+
+__all__ = ["LicencePoller", "PollError", "read_count"]
+
+_log = structlog.get_logger(__name__)
+_PATIENCE: Final = 10.0
+"""Seconds that a program has to answer."""
+_LOOK: Final = 1.0
+"""Seconds between two looks at the settings, which a reload may change, and at whether this daemon leads."""
+_MOST: Final = 1 << 40
+
+
+class PollError(Exception):
+    """A program did not say how much there is; the message says why."""
+
+
+def read_count(command: Sequence[str]) -> int:
+    """The whole number on the first line of what ``command`` prints. Raises PollError."""
+    try:
+        done = subprocess.run(  # the site's own command, without a shell
+            list(command),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_PATIENCE,
+            check=False,
+            env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"},
+        )
+    except subprocess.TimeoutExpired:
+        raise PollError(f"{command[0]} did not answer within {_PATIENCE:.0f} s") from None
+    except OSError as error:
+        raise PollError(f"{command[0]}: {error.strerror or error}") from None
+    said = done.stdout.decode("utf-8", "replace").strip().splitlines()[:1]
+    if done.returncode:
+        why = done.stderr.decode("utf-8", "replace").strip()[:200]
+        raise PollError(f"{command[0]} ended with {done.returncode}" + (f": {why}" if why else ""))
+    if not said or not said[0].strip().isdecimal() or int(said[0]) > _MOST:
+        raise PollError(f"{command[0]} said {''.join(said)[:80]!r}: a whole number is needed")
+    return int(said[0])
+
+
+class LicencePoller:
+    """Asks for the licences of one cluster, in a thread of its own, as its settings say at the time."""
+
+    def __init__(self, loop: PlanLoop) -> None:
+        self._loop = loop
+        self._stop = threading.Event()
+        self._next: dict[str, float] = {}
+        self._answered: dict[str, float] = {}
+        self._late: set[str] = set()
+        self._number = 0
+        self._life = f"{time.time_ns():x}"
+        self._thread = loop.supervisor.thread("licences", self._run, cluster=loop.name)
+
+    def start(self) -> None:
+        """Begin to ask."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask no more; a program that runs is waited for."""
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self.poll_due(time.monotonic())
+            due = min(self._next.values(), default=time.monotonic() + _LOOK)
+            self._stop.wait(min(_LOOK, max(0.05, due - time.monotonic())))
+
+    def poll_due(self, now: float) -> None:
+        """Ask for those licences that are due at ``now``, a moment of the monotonic clock, while this daemon
+        leads.
+        """
+        try:
+            self._loop.check_leads()
+        except PlannerStopped:
+            return
+        licences: Mapping[str, Any] = self._loop.published.settings.site.get("licences") or {}
+        polled = {name: one for name, one in licences.items() if one.get("command")}
+        self._next = {name: due for name, due in self._next.items() if name in polled}
+        for name, one in polled.items():
+            if self._stop.is_set() or now < self._next.get(name, now):
+                continue
+            self._next[name] = now + one.get("every", 60)
+            self._answered.setdefault(name, now)
+            try:
+                self._submit_count(name, read_count(one["command"]), free=one.get("free", False))
+            except (PollError, PlannerStopped, Overloaded) as error:
+                self._record_failure(name, str(error), now, one.get("stale", 600))
+            else:
+                self._answered[name] = now
+                self._late.discard(name)
+
+    def _submit_count(self, name: str, amount: int, *, free: bool) -> None:
+        self._number += 1
+        event = Counted(
+            id=f"licence:{self._life}:{self._number}",
+            time=self._loop.now(),
+            name=name,
+            amount=amount,
+            free=free,
+        )
+        self._loop.submit([event])
+
+    def _record_failure(self, name: str, why: str, now: float, stale: int) -> None:
+        age = int(now - self._answered[name])
+        _log.warning("a licence was not counted", cluster=self._loop.name, licence=name, why=why, age=age)
+        if age >= stale and name not in self._late:
+            self._late.add(name)
+            _log.error("the count of a licence is old", cluster=self._loop.name, licence=name, age=age)

@@ -1,0 +1,70 @@
+"""HistoryWriter every so often what a plan is worth, so that it can be seen how it went."""
+
+import threading
+from typing import Final
+
+import structlog
+
+from schedd.plan.columns import PLANNED
+from schedd.service.background.plan_metrics_log import PlanMetricsLog
+from schedd.service.cluster.errors import PlannerStopped
+from schedd.service.cluster.plan_loop import PlanLoop
+from schedd.service.questions.objectives import known_values, measure_fork
+from schedd.service.questions.summaries import evaluate_criteria
+from schedd.store import StoreError
+from schedd.store.records import PlanMetricsSample
+
+__all__ = ["PlanMetricsSampler"]
+
+_log = structlog.get_logger(__name__)
+_PATIENCE_S: Final = 60.0
+
+
+class PlanMetricsSampler:
+    """Evaluates one cluster's plan every ``every`` seconds (0: never) where it went on, in its own thread."""
+
+    def __init__(self, loop: PlanLoop, track: PlanMetricsLog, every: float) -> None:
+        self._loop = loop
+        self._track = track
+        self._every = every
+        self._generation = -1
+        self._stop = threading.Event()
+        self._thread = loop.supervisor.thread("plan values", self._run, cluster=loop.name)
+
+    def start(self) -> None:
+        """Begin to look."""
+        if self._every:
+            self._thread.start()
+
+    def end(self) -> None:
+        """Look no more."""
+        self._stop.set()
+        self._thread.end()
+
+    def join(self) -> None:
+        """Wait until it does not; its planner is to be stopped before, whom it may wait for."""
+        self._thread.join(10)
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._every):
+            try:
+                self.sample()
+            except (PlannerStopped, TimeoutError, StoreError) as error:
+                if not self._stop.is_set():
+                    _log.warning("the plan was not evaluated", cluster=self._loop.name, why=str(error))
+
+    def sample(self) -> None:
+        """Note what the plan is worth, if it went on since and this daemon leads.
+
+        Raises PlannerStopped, TimeoutError and StoreError.
+        """
+        loop = self._loop
+        if loop.standing_by or loop.published.generation == self._generation:
+            return
+        copy = loop.fork().result(_PATIENCE_S)
+        vector = measure_fork(copy)
+        loop.metrics.set_objectives(vector)
+        values = known_values(vector) | {one.criterion: one.value for one in evaluate_criteria(copy)}
+        planned = int((copy.published.states == PLANNED).sum())
+        self._track.record_metrics(PlanMetricsSample(copy.as_of, copy.generation, planned, values))
+        self._generation = copy.generation

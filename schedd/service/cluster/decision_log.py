@@ -1,0 +1,199 @@
+"""The log of decisions: written by the engine's thread, read again by adapters, awaited by long polls."""
+
+import asyncio
+import threading
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from schedd.service.cluster.thread_signal import ThreadSignal
+from schedd.wire import (
+    Alert,
+    Decision,
+    Event,
+    JobDeleted,
+    JobEnded,
+    JobStarted,
+    Run,
+    RunAccepted,
+    RunRefused,
+    Snapshot,
+    Switch,
+    Switched,
+    Tell,
+    TransferDecision,
+    TransferStepDone,
+)
+
+__all__ = ["DecisionLog", "DecisionPage"]
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionPage:
+    """Decisions in order; ``last`` is the place to go on from.
+
+    ``missed``: some behind the reader's place are gone unread, or the place is unknown.
+    """
+
+    decisions: tuple[Decision, ...]
+    last: str
+    missed: bool
+
+
+class DecisionLog:
+    """Decisions that still count, by growing id.
+
+    A run or a step of a transfer leaves the log when its outcome or the job's start or end is reported, a
+    told start when a newer one is told or its job starts or goes, an alert when ``alerts`` newer ones came;
+    so the log is about as long as there are jobs. Beyond ``most`` decisions the oldest are dropped, and
+    readers who had not come so far are told that they missed some. ``last`` is the last id of earlier logs,
+    which readers may know.
+    """
+
+    def __init__(self, most: int = 200_000, alerts: int = 1_000, last: str = "") -> None:
+        self._most = most
+        self._alerts: deque[str] = deque()
+        self._most_alerts = alerts
+        self._lock = threading.Lock()
+        self._ids: list[str] = []
+        self._items: list[Decision | None] = []
+        self._live = 0
+        self._of_job: dict[tuple[str, str], str] = {}
+        self._dropped = ""
+        self._last = last
+        self._signal = ThreadSignal()
+
+    # ---- the engine's thread --------------------------------------------------------------------
+
+    def acknowledge(self, events: Iterable[Event]) -> None:
+        """Drop what these events show to be done."""
+        with self._lock:
+            for event in events:
+                if isinstance(event, RunAccepted | RunRefused | TransferStepDone | Switched):
+                    self._drop_id(event.decision_id)
+                elif isinstance(event, JobStarted | JobEnded | JobDeleted):
+                    self._drop("run", event.job_id)
+                    self._drop("tell", event.job_id)
+                elif isinstance(event, Snapshot):
+                    there = {job.id for job in event.jobs if job.state not in ("R", "E", "C")}
+                    for kind, about in list(self._of_job):
+                        if kind not in ("transfer_decision", "switch") and about not in there:
+                            self._drop(kind, about)
+
+    def append(self, decisions: Iterable[Decision]) -> None:
+        """Keep new decisions, whose ids grow, and wake who waits for them."""
+        with self._lock:
+            before = self._last
+            for decision in decisions:
+                if isinstance(decision, Run):
+                    self._drop("tell", decision.job_id)
+                if not isinstance(decision, Alert):
+                    self._drop(*_subject(decision))
+                    self._of_job[_subject(decision)] = decision.id
+                else:
+                    self._alerts.append(decision.id)
+                    if len(self._alerts) > self._most_alerts:
+                        self._drop_id(self._alerts.popleft())
+                self._ids.append(decision.id)
+                self._items.append(decision)
+                self._live += 1
+                # After a restart the first are older than the last that readers may know.
+                self._last = max(self._last, decision.id)
+            self._trim()
+        if self._last != before:
+            self._signal.notify()
+
+    def close(self) -> None:
+        """Let nobody wait any longer."""
+        self._signal.close()
+
+    # ---- readers --------------------------------------------------------------------------------
+
+    @property
+    def last_id(self) -> str:
+        """The highest id of a decision so far; empty before the first."""
+        return self._last
+
+    def page_after(self, place: str, most: int = 1_000) -> DecisionPage:
+        """Up to ``most`` decisions behind ``place`` (an id; empty: from the beginning).
+
+        An id that was never given out comes from another life of the daemon: the reader begins anew.
+        """
+        with self._lock:
+            foreign = place > self._last
+            begin = 0 if foreign else bisect_right(self._ids, place)
+            found: list[Decision] = []
+            last = "" if foreign else place
+            for i in range(begin, len(self._ids)):
+                item = self._items[i]
+                if item is None:
+                    continue
+                if len(found) == most:
+                    break
+                found.append(item)
+                last = item.id
+            else:
+                last = self._last
+            missed = foreign or (bool(place) and place < self._dropped)
+            return DecisionPage(tuple(found), last, missed)
+
+    async def wait_for_page(self, place: str, seconds: float, most: int = 1_000) -> DecisionPage:
+        """The same, as soon as there are any, or after so many real seconds."""
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + seconds
+        with self._signal.subscribe() as rung:
+            while True:
+                rung.clear()
+                page = self.page_after(place, most)
+                left = deadline - clock()
+                if page.decisions or page.missed or left <= 0 or self._signal.closed:
+                    return page
+                try:
+                    await asyncio.wait_for(rung.wait(), left)
+                except TimeoutError:
+                    return self.page_after(place, most)
+
+    def __len__(self) -> int:
+        return self._live
+
+    # ---- with the lock held ---------------------------------------------------------------------
+
+    def _drop(self, kind: str, job_id: str) -> None:
+        decision_id = self._of_job.get((kind, job_id))
+        if decision_id is not None:
+            self._drop_id(decision_id)
+
+    def _drop_id(self, decision_id: str) -> None:
+        i = bisect_right(self._ids, decision_id) - 1
+        if i < 0 or self._ids[i] != decision_id:
+            return
+        item = self._items[i]
+        if item is None:
+            return
+        self._items[i] = None
+        self._live -= 1
+        if not isinstance(item, Alert) and self._of_job.get(_subject(item)) == item.id:
+            del self._of_job[_subject(item)]
+
+    def _trim(self) -> None:
+        if self._live > self._most:
+            live = [item.id for item in self._items if item is not None]
+            oldest = live[: self._live - self._most + self._most // 10]
+            for decision_id in oldest:
+                self._drop_id(decision_id)
+            self._dropped = oldest[-1]
+        if len(self._ids) > 2 * self._live + 1_000:
+            self._compact()
+
+    def _compact(self) -> None:
+        kept = [item for item in self._items if item is not None]
+        self._items = list(kept)
+        self._ids = [item.id for item in kept]
+
+
+def _subject(decision: Run | Tell | TransferDecision | Switch) -> tuple[str, str]:
+    """Of two decisions about the same only the newer one counts."""
+    if isinstance(decision, Switch):
+        return decision.type, decision.node
+    return decision.type, decision.transfer if isinstance(decision, TransferDecision) else decision.job_id

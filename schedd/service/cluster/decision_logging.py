@@ -1,0 +1,26 @@
+"""What the log says of decisions: each with the event that caused it, its *stimulus*."""
+
+from collections.abc import Iterable
+
+import structlog
+
+from schedd.wire import Alert, Decision, Run
+
+__all__ = ["log_decisions"]
+
+_log = structlog.get_logger(__name__)
+
+
+def log_decisions(cluster: str, decisions: Iterable[Decision]) -> None:
+    """Starts and alerts. Told starts are many, and kept in the database."""
+    for made in decisions:
+        match made:
+            case Run():
+                nodes = [share.node for share in made.shares]
+                about = {"decision": made.id, "stimulus": made.cause, "nodes": nodes}
+                _log.info("a job is to be started", cluster=cluster, job=made.job_id, **about)
+            case Alert():
+                about = {"decision": made.id, "stimulus": made.cause, "kind": made.kind}
+                _log.warning(made.text, cluster=cluster, **about)
+            case _:
+                pass

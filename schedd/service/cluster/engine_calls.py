@@ -1,0 +1,159 @@
+"""Calls of the engine that fail, or that do not return in time."""
+
+import ctypes
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+
+from schedd.engine import Engine, Outcome
+from schedd.service.cluster.errors import PlannerStopped
+from schedd.store import EventBatch, StoreError
+from schedd.supervision import SupervisedThread, Supervisor
+from schedd.wire import Event, Snapshot
+
+__all__ = ["CallWatchdog", "EngineCallFailed", "attribute_errors", "call_engine", "restart_from_state"]
+
+_LOOK_S = 0.2
+_ENDS_S = 10.0
+"""So long a call that was told to end may take until it does."""
+_JUMPS = 100
+"""Python looks for what was raised from outside at each jump back."""
+_EACH_S = 0.002
+"""So much longer a call may take for each job that is known, and each job and node of a snapshot."""
+
+
+class EngineCallFailed(Exception):
+    """The engine raised over a batch, or did not return from it; it is not to be used any more.
+
+    ``batch`` has as many ``calls`` as went well before; ``job`` and ``step`` are what the engine was at,
+    empty where that is not known. ``late``: it did not return.
+    """
+
+    def __init__(
+        self, engine: Engine, batch: EventBatch, call: int, error: BaseException, seconds: float
+    ) -> None:
+        self.late = isinstance(error, _CallTimedOut)
+        self.why = f"it did not return within {seconds:.0f} s" if self.late else repr(error)
+        self.batch = replace(batch, calls=call)
+        self.engine = engine
+        self.job, self.step = engine.state.at_job, engine.state.at_step
+        super().__init__(f"the planner could not handle batch {batch.number} of events: {self.why}")
+
+
+class _CallTimedOut(BaseException):
+    """Raised in the thread whose call does not return; no handler of errors takes it for one of its own."""
+
+
+class CallWatchdog:
+    """Ends calls that take too long, by raising in the thread that makes them; a kernel is not ended.
+
+    ``times`` is by how much longer than usual a call may take: more after each that did not return, so that
+    one which is large and not endless comes to its end.
+    """
+
+    def __init__(self, supervisor: Supervisor | None = None, cluster: str = "") -> None:
+        self.limit_factor = 1
+        self._supervisor = supervisor or Supervisor()
+        self._cluster = cluster
+        self._lock = threading.Lock()
+        self._until = self._fired = 0.0
+        self._whose = 0
+        self._ended = threading.Event()
+        self._thread: SupervisedThread | None = None
+
+    @property
+    def is_watching(self) -> bool:
+        """Whether a call goes on that may still end in its time, or has just been told to end."""
+        if self._fired:
+            return time.monotonic() < self._fired + _ENDS_S
+        return bool(self._until)
+
+    @contextmanager
+    def time_limit(self, seconds: float) -> Iterator[None]:
+        """What is done here is to end within so many seconds; 0: whenever it does."""
+        if not seconds:
+            yield
+            return
+        if self._thread is None:
+            self._thread = self._supervisor.thread("time limits", self._run, cluster=self._cluster)
+            self._thread.start()
+        self._whose = threading.get_ident()
+        self._fired = 0.0
+        try:
+            self._until = time.monotonic() + seconds
+            yield
+        finally:
+            with suppress(_CallTimedOut):
+                with self._lock:
+                    self._until = 0.0
+                if self._fired:
+                    # It may be on its way still, and is taken here. To call it back (by None) would leave
+                    # Python 3.11 looking for it for ever: a thread that is profiled then never returns.
+                    for _ in range(_JUMPS):
+                        pass
+            self._fired = 0.0
+
+    def end(self) -> None:
+        """Watch no more."""
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.end()
+
+    def _run(self) -> None:
+        while not self._ended.wait(_LOOK_S):
+            with self._lock:
+                if self._until and not self._fired and self._until < time.monotonic():
+                    self._fired = time.monotonic()
+                    ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                        ctypes.c_ulong(self._whose), ctypes.py_object(_CallTimedOut)
+                    )
+
+
+def call_engine(
+    engine: Engine, batch: EventBatch, events: Sequence[Event], number: int, watch: CallWatchdog
+) -> Outcome:
+    """Let the engine handle ``events``, the call ``number`` (from 0) of a batch. Raises EngineCallFailed.
+
+    With ``validate`` a broken invariant is raised as it is: who looks for such wants to see it.
+    """
+    settings = engine.state.settings
+    size = len(engine.state.records) + sum(
+        len(event.jobs) + len(event.nodes) for event in events if isinstance(event, Snapshot)
+    )
+    seconds = watch.limit_factor * (settings.batch_limit + _EACH_S * size) if settings.batch_limit else 0
+    try:
+        with watch.time_limit(seconds):
+            return engine.handle(events, batch.now)
+    except (Exception, _CallTimedOut) as error:
+        if settings.validate and isinstance(error, AssertionError):
+            raise
+        raise EngineCallFailed(engine, batch, number, error, seconds) from error
+
+
+@contextmanager
+def attribute_errors(engine: Engine, batch: EventBatch) -> Iterator[None]:
+    """What is done here follows from a batch that the engine handled: an error in it is one over that batch.
+
+    Raises EngineCallFailed; errors of the store, and the word to end, go through as they are.
+    """
+    try:
+        yield
+    except (StoreError, PlannerStopped):
+        raise
+    except Exception as error:
+        raise EngineCallFailed(engine, batch, max(0, batch.calls - 1), error, 0) from error
+
+
+def restart_from_state(engine: Engine, batch: EventBatch) -> tuple[Engine, bytes]:
+    """What goes on from the state of an engine that kept an error to itself over ``batch``, and that state as
+    bytes. Raises EngineCallFailed where work was left half done.
+    """
+    try:
+        new = engine.gone_on()
+    except Exception as error:
+        engine.state.at_job = next(iter(engine.state.strayed))
+        raise EngineCallFailed(engine, batch, max(0, batch.calls - 1), error, 0) from error
+    assert isinstance(new.base, bytes)
+    return new, new.base

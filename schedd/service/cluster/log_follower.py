@@ -1,0 +1,386 @@
+"""An engine that follows what the store has: a restarted daemon until it leads, a standby for as long.
+
+The engine is called with the very batches that the leader's was called with, under the settings of the
+checkpoint from which it goes on and then those that the batches name, so it comes to the same plan and the
+same decisions. When its daemon takes over, it goes on from there under the settings of this daemon.
+"""
+
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, replace
+
+import structlog
+
+from schedd.engine import Engine, EngineSettings
+from schedd.engine.component import awaits
+from schedd.engine.facts import records
+from schedd.engine.facts.kept_jobs import KeptJob
+from schedd.engine.facts.records import Phase
+from schedd.service.cluster.engine_calls import CallWatchdog, call_engine, restart_from_state
+from schedd.service.cluster.past_runs import past_runs
+from schedd.service.cluster.past_usage import past_usage
+from schedd.service.cluster.promise_tracker import PromiseTracker
+from schedd.store import (
+    RESUME_FROM_CHECKPOINT,
+    BatchJournal,
+    EventBatch,
+    LogPosition,
+    LogWatermark,
+    LogWatermarkFile,
+    Promise,
+    PromiseBreach,
+    PromisedJob,
+    RecoveryPoint,
+    Store,
+)
+from schedd.store.errors import BadCheckpoint
+from schedd.wire import Alert, Decision, LogLost, PassedOver, Run, Switch, TransferDecision
+
+__all__ = ["LogFollower", "settings_to_json"]
+
+_log = structlog.get_logger(__name__)
+_SHOWN = 5
+_TRIES = 3
+"""So often the log is gone through again when an error was met in it that its leader may not have met."""
+_UNREADABLE = (ValueError, LookupError, TypeError, AttributeError)
+
+
+def _kept_job(found: PromisedJob) -> KeptJob:
+    """A promise that the database has, as an engine takes it."""
+    one = found.promise
+    breaches = tuple(
+        records.Breach(
+            b.time, b.event, records.Cause(b.cause), b.promised, -1 if b.planned is None else b.planned
+        )
+        for b in found.breaches
+    )
+    return KeptJob(
+        promised=one.promised,
+        eligible_since=one.time,
+        weak=one.weak,
+        breaches=breaches,
+        owner=found.owner,
+        submitted=found.submitted,
+        queue=found.queue,
+    )
+
+
+def settings_to_json(settings: EngineSettings) -> str:
+    """Settings as a batch names them."""
+    return json.dumps(asdict(settings), separators=(",", ":"))
+
+
+class LogFollower:
+    """One cluster's. ``settings`` are this daemon's, which count when it leads. ``without_log``: what came
+    after the checkpoint is passed over for good, settings and pauses apart; only who leads may do that.
+
+    Every method raises StoreError when the database fails; it may be called again then. And EngineCallFailed
+    when the engine fails over a batch: then the follower is of no more use.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        cluster: str,
+        settings: EngineSettings,
+        now: int,
+        mark: LogWatermarkFile | None = None,
+        watch: CallWatchdog | None = None,
+        *,
+        without_log: bool = False,
+    ) -> None:
+        self._watermark = mark
+        self._damage: tuple[str, ...] = ()
+        self.lost: LogLost | None = None
+        """What of the log is missing; known when the daemon leads."""
+        self._store = store
+        self._name = cluster
+        self._number = store.register_cluster(cluster, now)
+        self.settings = settings
+        self._watch = watch or CallWatchdog()
+        self._at = self._before = LogPosition()
+        self._last: tuple[EventBatch, tuple[Decision, ...], list[Promise], list[PromiseBreach]] | None = None
+        self.promised = PromiseTracker()
+        self._tries = 0
+        self.rebuilt = ""
+        """Why the state was not read but rebuilt, and from what; empty: it was read."""
+        self._promises_since = 0
+        """Promises that were recorded before this are known to the rebuilt engine."""
+        self.kept = True
+        """Whether there is a checkpoint to go on from."""
+        self.engine: Engine
+        self._begin(now, without_log=without_log)
+
+    def _begin(self, now: int, *, without_log: bool = False) -> None:
+        """From the newest checkpoint that can be read, and the log after it."""
+        self.rebuilt, self._promises_since = "", 0
+        self.engine, batches = self._recover_engine(now)
+        if without_log:
+            self._store.skip_batches_after(self._number, self._at.batch)
+            batches = [replace(batch, calls=0) for batch in batches]
+        self.promised.reset(self.engine)
+        if self.rebuilt and batches:
+            # Another version wrote the log: starts that this one would not decide are no other scheduler's.
+            self.engine.state.unsure = max(batch.now for batch in batches)
+        self._apply(batches)
+        if self.rebuilt:
+            self.engine.state.lose_track()
+            self._restore_promises()
+        if not self.engine.strayed:
+            self._tries = 0
+
+    def _recover_engine(self, now: int) -> tuple[Engine, Sequence[EventBatch]]:
+        before: int | None = None
+        tries = 0
+        while True:
+            try:
+                found = self._store.recover(self._number, before)
+                without = [batch.number for batch in found.batches if batch.calls == RESUME_FROM_CHECKPOINT]
+                if without and before is None and tries < _TRIES:
+                    tries += 1  # its checkpoint may have been written between two of our looks
+                    continue
+                if found.checkpoint is None and self.rebuilt:
+                    from_facts = self._from_facts()
+                    if from_facts is not None:
+                        return from_facts
+                    self.rebuilt += "; the log was followed from its beginning"
+                engine = self._restore(found, now)
+                self._damage = found.damage
+                if without:
+                    self._damage += (
+                        f"the state after batch {without[-1]}, kept in place of it, is not there",
+                    )
+                return engine, found.batches
+            except BadCheckpoint as error:
+                _log.error("a checkpoint cannot be read", cluster=self._name, why=str(error))
+                self.rebuilt = str(error)
+                before = error.batch
+
+    def _from_facts(self) -> tuple[Engine, Sequence[EventBatch]] | None:
+        """The engine as the lasting facts beside a checkpoint have it, and the batches since; None where none
+        can be read.
+        """
+        for found in self._store.recover_facts(self._number):
+            try:
+                engine, unread = Engine.from_facts(found.facts, self.settings)
+            except _UNREADABLE as error:
+                _log.error("lasting facts cannot be read", cluster=self._name, why=repr(error))
+                continue
+            self.rebuilt += f"; the facts that were kept with the state after batch {found.after.batch} count"
+            if unread:
+                _log.error("some lasting facts cannot be read", cluster=self._name, which=unread)
+                self.rebuilt += f", but for {', '.join(unread)}"
+            self._at, self._damage, self.kept = found.after, found.damage, False
+            self._promises_since = engine.state.now
+            return engine, found.batches
+        return None
+
+    def _restore_promises(self) -> None:
+        """Put the promises that the database has in place of those that following the log led to."""
+        found = {
+            job: one
+            for job, one in self._store.open_job_promises(self._number).items()
+            if one.promise.time >= self._promises_since
+        }
+        self.engine.restore_promises({job: _kept_job(one) for job, one in found.items()})
+        self.promised.reset(self.engine)
+        if self._last is not None:
+            batch, made, _, _ = self._last
+            new = [one for one in self.promised.current_promises(self.engine) if one.job not in found]
+            self._last = (batch, made, new, [])
+
+    def _restore(self, found: RecoveryPoint, now: int) -> Engine:
+        self._at = found.after
+        self.kept = found.checkpoint is not None
+        if found.checkpoint is None:
+            used = past_usage(self.settings, self._name, now)
+            learned = past_runs(self.settings, self._name, now)
+            return Engine(self.settings, found.begun, used=used, learned=learned)
+        with suppress(*_UNREADABLE):
+            return Engine.restore(found.checkpoint)
+        # Its own settings may be such as this version does not know.
+        try:
+            return Engine.restore(found.checkpoint, self.settings)
+        except _UNREADABLE as error:
+            words = f"checkpoint after batch {found.after.batch}: {error!r}"
+            raise BadCheckpoint(found.after.batch, words) from error
+
+    def catch_up(self) -> bool:
+        """Handle what the leader has written since; whether there was anything."""
+        batches = self._store.events_after(self._number, self._at)
+        if batches and not self.kept:  # who led first kept a checkpoint before its first batch
+            self._begin(self.engine.state.now)
+        elif self._diverges(batches):
+            self._begin(self.engine.state.now)
+            return True
+        else:
+            self._apply(batches)
+        return bool(batches)
+
+    def _diverges(self, batches: Sequence[EventBatch]) -> bool:
+        """Whether the leader's state is another one than that to which these batches lead from here."""
+        if any(isinstance(event, PassedOver) for batch in batches for event in batch.events):
+            return True  # what it has passed over may have been handled here
+        if any(batch.calls == RESUME_FROM_CHECKPOINT for batch in batches):
+            return True
+        if self._last is not None and self._logged_calls() == RESUME_FROM_CHECKPOINT:
+            return True
+        if batches and self.engine.strayed and self._tries < _TRIES:
+            self._tries += 1  # the leader went on without such an error
+            return True
+        return False
+
+    def _apply(self, batches: Sequence[EventBatch]) -> None:
+        for batch in batches:
+            if batch.settings:
+                self._switch_settings(self._read_settings(batch))
+            engine = self.engine
+            if batch.resumed:
+                engine.resume()
+            elif engine.state.paused != batch.paused:
+                engine.pause(batch.paused)
+            made: list[Decision] = []
+            for number in range(batch.calls):
+                made += call_engine(
+                    engine, batch, batch.events if number == 0 else (), number, self._watch
+                ).decisions
+            self._before, self._at = self._at, LogPosition(batch.number, batch.last_event)
+            self._last = (batch, tuple(made), *self.promised.changes(engine))
+
+    def _read_settings(self, batch: EventBatch) -> EngineSettings:
+        """The settings that a batch names."""
+        try:
+            return EngineSettings(**json.loads(batch.settings))
+        except _UNREADABLE as error:  # another version's
+            _log.error("settings in the log cannot be read", cluster=self._name, why=repr(error))
+            return self.settings
+
+    def _switch_settings(self, settings: EngineSettings) -> None:
+        strayed = self.engine.state.strayed
+        self.engine = Engine.restore(self.engine.checkpoint(), settings)
+        self.engine.state.strayed = strayed
+        self.promised.reset(self.engine)
+
+    def take_over(self, journal: BatchJournal, *, passed: bool = False) -> tuple[Sequence[Decision], str]:
+        """The last step, when the daemon leads: what followed from the last batch is kept if it was not yet.
+
+        Returns the last decisions that may still matter, and the highest id of all. ``lost`` says what is
+        missing of the log. Where a batch was ``passed`` over, the engine may not know runs that are out.
+        """
+        self.catch_up()
+        if self._store.last_position(self._number).batch < self._at.batch:
+            self._begin(self.engine.state.now)  # who led before told us of more than there is now
+        elif self._last is not None and self._last[0].calls != self._logged_calls():
+            self._begin(self.engine.state.now)  # who led before could not say any more that it passed it over
+        while self.engine.strayed and self._tries < _TRIES:
+            self._tries += 1
+            self._begin(self.engine.state.now)
+        state = self._state_to_keep()
+        kept = self._store.last_decision(self._number)
+        self.lost = self._log_loss(kept)  # before the journal writes anything, its mark included
+        if self._last is not None:
+            batch, made, promises, breaches = self._last
+            new = [decision for decision in made if decision.id > kept]
+            if new or promises or breaches or state:
+                journal.commit_decisions(batch, new, promises, breaches, state)
+        number = int(kept[1:] or 0)
+        if number > self.engine.state.decision_number:
+            # Ids must not come twice. The decisions themselves the next snapshot will show.
+            if not passed:
+                _log.warning(
+                    "more decisions were kept than the log led to; another version made them",
+                    cluster=self._name,
+                    kept=number,
+                    found=self.engine.state.decision_number,
+                )
+            self.engine.state.decision_number = number
+        self._apply_own_settings(journal)
+        recent = [
+            decision
+            for decision in self._store.open_decisions(self._number)
+            if self._is_open(decision, passed)
+        ]
+        return recent, self._store.last_decision(self._number)
+
+    def _state_to_keep(self) -> bytes:
+        """The state that is to be kept since an error was met on the way to it; empty: none was.
+
+        Raises EngineCallFailed.
+        """
+        if self._last is None or not self.engine.strayed:
+            return b""
+        self.engine.state.lose_track()
+        self.engine, state = restart_from_state(self.engine, self._last[0])
+        self.promised.reset(self.engine)
+        return state
+
+    def _logged_calls(self) -> int:
+        """How often the engine is to be called for the last batch, as the log has it by now."""
+        return self._store.batch_calls(self._number, self._at.batch)
+
+    def _log_loss(self, last: str) -> LogLost | None:
+        """What is missing of the log, by itself and by what was remembered outside of it; None: nothing."""
+        marked = self._watermark.read() if self._watermark is not None else LogWatermark()
+        damage = list(self._damage)
+        at = self._store.last_position(self._number)
+        if marked.batch > at.batch:
+            damage.append(
+                f"it ends with batch {at.batch} and event {at.event}, and went on to batch {marked.batch} "
+                f"and event {marked.event}"
+            )
+        elif marked.last_decision > int(last[1:] or 0):
+            damage.append(
+                f"decisions up to number {marked.last_decision} were made, the last there is {last or 0}"
+            )
+        if marked.digest_batch and marked.digest_batch <= at.batch:
+            link = self._store.log_digest(self._number, marked.digest_batch)
+            if link is not None and link.hex() != marked.digest:
+                damage.append(f"up to batch {marked.digest_batch} it is another one than was written")
+        if not damage and not self.rebuilt:
+            return None
+        words = "; ".join(damage[:_SHOWN]) + ("; and more" if len(damage) > _SHOWN else "")
+        now, state_only = self.engine.state.now, not damage
+        if state_only:
+            words = self.rebuilt
+            _log.error("the planner's state was rebuilt", cluster=self._name, why=words)
+        else:
+            _log.critical("a part of the log is lost", cluster=self._name, why=words)
+        return LogLost(
+            id=f"lost:{at.batch}:{marked.count}",
+            time=now,
+            why=words,
+            decided=marked.last_decision,
+            state_only=state_only,
+        )
+
+    def _apply_own_settings(self, journal: BatchJournal) -> None:
+        """What is done from now on is done under this daemon's settings; the next batch says so."""
+        others = self.engine.state.settings != self.settings
+        if others:
+            _log.info("other settings than before", cluster=self._name)
+            self._switch_settings(self.settings)
+        if others or not self.kept or not self._at.batch:  # the log tells those of its beginning, too
+            journal.use_settings(settings_to_json(self.settings))
+        if not self.kept:
+            frozen = self.engine.freeze()
+            self.kept = journal.maybe_checkpoint(lambda: frozen, self.engine.state.now, must=True)
+
+    def _is_open(self, decision: Decision, passed: bool) -> bool:
+        """Whether a decision may still matter: a run that is out, a start told of a job that waits."""
+        if isinstance(decision, Alert):
+            return True
+        if isinstance(decision, TransferDecision):
+            transferred = self.engine.state.transfers.get(decision.transfer)
+            return transferred is not None and transferred.decision == decision.id
+        awaited = awaits(self.engine.state, decision)
+        if awaited is not None or isinstance(decision, Switch):
+            return bool(awaited)
+        if passed and isinstance(decision, Run) and decision.expires >= self.engine.state.now:
+            return True
+        record = self.engine.state.records.get(decision.job_id)
+        if record is None:
+            return False
+        if isinstance(decision, Run):
+            return record.attempt.decision == decision.id
+        return record.phase in (Phase.WAITING, Phase.BLOCKED)

@@ -1,0 +1,215 @@
+"""What a planner counts and times while it works, for Prometheus.
+
+Labels are few and of closed lists, so that the number of series does not grow with jobs, users or nodes.
+"""
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+import numpy as np
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
+
+from schedd.alternatives.objectives import Objective, ObjectiveVector
+from schedd.engine import Engine
+from schedd.engine.facts.alerts import alert_kinds
+from schedd.engine.facts.records import Cause, ChangeSet
+from schedd.engine.show.view import Published
+from schedd.predict import ESTIMATE_KINDS as TOLD
+from schedd.wire import Event, JobStarted, LogLost
+
+__all__ = ["ClusterMetrics", "PlannerMetrics"]
+
+disable_created_metrics()  # type: ignore[no-untyped-call]  # one more series for each, of no use here
+
+_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+_ROUNDS: Final = (0.01, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 15.0, 60.0)
+_PARTS: Final = ("keep", "plan", "record", "publish")
+_ERRORS: Final = (-86_400, -3_600, -600, -60, 0, 60, 600, 3_600, 21_600, 86_400)
+_APART: Final = (60, 300, 900, 3_600, 3 * 3_600, 6 * 3_600, 12 * 3_600, 86_400, 3 * 86_400)
+NOTICES: Final = ("sent", "failed", "given_up", "limited", "late")
+"""What becomes of a notice; ``failed`` is one try, after which another may follow."""
+
+
+class PlannerMetrics:
+    """Of all clusters of a daemon, in a registry of their own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        one = ["cluster"]
+        self.parts = Histogram(
+            "schedd_batch_seconds",
+            "A batch of events: to keep the events, to plan, to keep what follows, to publish",
+            [*one, "part"],
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self.lag = Histogram(
+            "schedd_event_lag_seconds",
+            "From the arrival of events until they are handled and acknowledged",
+            one,
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self.events = Counter("schedd_events", "Events that were handled", one, registry=self.registry)
+        self.moves = Counter(
+            "schedd_moves",
+            "Planned starts that moved, by why; first starts and lost ones are no moves",
+            [*one, "cause"],
+            registry=self.registry,
+        )
+        self.earlier = Counter(
+            "schedd_moves_earlier",
+            "Planned starts that moved to an earlier moment",
+            one,
+            registry=self.registry,
+        )
+        self.gaps = Counter(
+            "schedd_gaps_filled",
+            "Jobs whose first planned start is before that of a job planned earlier",
+            one,
+            registry=self.registry,
+        )
+        self.searches = Counter(
+            "schedd_searches",
+            "Searches for a better plan; `taken` where jobs of the live plan moved by them",
+            [*one, "effect"],
+            registry=self.registry,
+        )
+        self.foretold = Histogram(
+            "schedd_expected_starts_seconds",
+            "Working out when all waiting jobs are expected to start, beside the planner",
+            one,
+            buckets=_ROUNDS,
+            registry=self.registry,
+        )
+        self.losses = Counter(
+            "schedd_log_losses",
+            "Times that a part of the log was found to be missing, or not as it was written",
+            one,
+            registry=self.registry,
+        )
+        self.errors = Histogram(
+            "schedd_told_start_error_seconds",
+            "Actual start minus the last one told; above 0: later than told",
+            one,
+            buckets=_ERRORS,
+            registry=self.registry,
+        )
+        self.expected = Histogram(
+            "schedd_expected_start_error_seconds",
+            "Actual start from the expected one, either way, by when that was told first",
+            [*one, "told"],
+            buckets=_APART,
+            registry=self.registry,
+        )
+
+        self.objectives = Gauge(
+            "schedd_plan_objective",
+            "What the plan was last found to be worth, in the objective's unit; NaN where that is not known",
+            [*one, "objective"],
+            registry=self.registry,
+        )
+        self.notices = Counter(
+            "schedd_notices",
+            "Notices to users: sent, one try failed, given up, put off by the hourly limit, too late to send",
+            [*one, "outcome"],
+            registry=self.registry,
+        )
+        self.alerts = Counter(
+            "schedd_alerts", "Alerts that were raised, by kind", [*one, "kind"], registry=self.registry
+        )
+
+    def for_cluster(self, cluster: str) -> "ClusterMetrics":
+        """Those of one cluster."""
+        return ClusterMetrics(self, cluster)
+
+
+class ClusterMetrics:
+    """One cluster's; written by its planner's thread."""
+
+    def __init__(self, meters: PlannerMetrics, cluster: str) -> None:
+        self._parts = {part: meters.parts.labels(cluster, part) for part in _PARTS}
+        self._lag = meters.lag.labels(cluster)
+        self._events = meters.events.labels(cluster)
+        self._moves = {cause: meters.moves.labels(cluster, cause.value) for cause in Cause}
+        self._earlier = meters.earlier.labels(cluster)
+        self._gaps = meters.gaps.labels(cluster)
+        self._searches = {effect: meters.searches.labels(cluster, effect) for effect in ("taken", "none")}
+        self.foretold = meters.foretold.labels(cluster)
+        self._losses = meters.losses.labels(cluster)
+        self._errors = meters.errors.labels(cluster)
+        self._expected = {kind: meters.expected.labels(cluster, kind) for kind in TOLD}
+        self._objectives = {one: meters.objectives.labels(cluster, one.value) for one in Objective}
+        for gauge in self._objectives.values():
+            gauge.set(math.nan)
+        self._notices = {outcome: meters.notices.labels(cluster, outcome) for outcome in NOTICES}
+        self._alerts = {kind: meters.alerts.labels(cluster, kind) for kind in alert_kinds()}
+
+    def count_notice(self, outcome: str) -> None:
+        """A notice came to one of ``NOTICES``."""
+        self._notices[outcome].inc()
+
+    def count_alert(self, kind: str) -> None:
+        """An alert of one of the kinds of ``alert_kinds`` was raised."""
+        if kind in self._alerts:  # what counts must not end by what it counts
+            self._alerts[kind].inc()
+
+    @contextmanager
+    def time_part(self, part: str) -> Iterator[None]:
+        """Times a part of a batch."""
+        begun = time.perf_counter()
+        yield
+        self._parts[part].observe(time.perf_counter() - begun)
+
+    def count_events(self, count: int, came: float) -> None:
+        """Events that came at ``came`` (monotonic) are handled."""
+        self._events.inc(count)
+        self._lag.observe(time.monotonic() - came)
+
+    def count_search(self, moved: int) -> None:
+        """A search ended, by which so many jobs of the live plan moved."""
+        self._searches["taken" if moved else "none"].inc()
+
+    def set_objectives(self, vector: ObjectiveVector) -> None:
+        """The plan was found to be worth this."""
+        for one in vector:
+            self._objectives[one.objective].set(math.nan if one.value is None else one.value)
+
+    def observe_events(self, engine: Engine, events: Sequence[Event]) -> None:
+        """Sees losses and what told starts came to, before the engine handles these."""
+        state = engine.state
+        for event in events:
+            if isinstance(event, LogLost) and not event.state_only:
+                self._losses.inc()
+            if not isinstance(event, JobStarted):
+                continue
+            record = state.records.get(event.job_id)
+            if record is None or record.slot < 0:
+                continue
+            told = int(state.told[record.slot])
+            if told >= 0:
+                self._errors.observe(event.time - told)
+            if state.outlook is None:
+                continue
+            for kind, calibration in state.outlook.calibrations.items():
+                first = calibration.estimates.get(event.job_id)
+                if first is not None:
+                    self._expected[kind].observe(abs(event.time - first.expected.p50))
+
+    def count_moves(self, moves: Sequence[ChangeSet], published: Published) -> None:
+        """Counts ``moves``; ``published`` is the plan from before them."""
+        if not moves:
+            return
+        latest = int(published.starts.max(initial=-1))
+        for change in moves:
+            moved = (change.old >= 0) & (change.new >= 0)
+            count = int(moved.sum())
+            if count:
+                self._moves[change.cause].inc(count)
+                self._earlier.inc(int((moved & (change.new < change.old)).sum()))
+            first = (change.old < 0) & (change.new >= 0) & (change.new < latest)
+            if change.cause is Cause.ARRIVED:
+                self._gaps.inc(int(np.count_nonzero(first)))

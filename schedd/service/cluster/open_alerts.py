@@ -1,0 +1,101 @@
+"""Alerts that are open: those of a cluster's engine, and of its adapter, its database and its planner."""
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Final
+
+import structlog
+
+from schedd.engine.facts.alerts import OpenAlert
+from schedd.engine.show.view import Published
+from schedd.supervision import Supervisor
+
+__all__ = ["FOR_USERS", "AlertMonitor", "OpenAlerts"]
+
+_log = structlog.get_logger(__name__)
+_LOOK_S: Final = 1.0
+FOR_USERS: Final = frozenset({"adapter", "clock", "database", "foreign", "licence", "planner", "snapshot"})
+"""Kinds of alerts that matter to everybody who waits for a job."""
+
+
+class OpenAlerts:
+    """One cluster's. One thread calls ``look`` again and again; any may read ``open``."""
+
+    def __init__(
+        self,
+        cluster: str,
+        now: Callable[[], int],
+        around: Callable[[], Mapping[str, str]],
+        published: Callable[[], Published],
+        raised: Callable[[str], None],
+        changed: Callable[[], None],
+    ) -> None:
+        """``around`` says of each kind of trouble around the engine why it is there. ``raised`` is called
+        with the kind of each such alert that opens, ``changed`` when any alert opened or closed.
+        """
+        self._cluster = cluster
+        self._now = now
+        self._read_troubles = around
+        self._published = published
+        self._raised = raised
+        self._changed = changed
+        self._daemon_alerts: tuple[OpenAlert, ...] = ()
+        self._seen: frozenset[tuple[str, str]] = frozenset()
+
+    @property
+    def current(self) -> tuple[OpenAlert, ...]:
+        """All that are open, the oldest first."""
+        now = self._now()
+        engine = self._published().alerts
+        found = (*self._daemon_alerts, *(one for one in engine if one.until is None or now < one.until))
+        return tuple(sorted(found, key=lambda one: (one.since, one.kind, one.about)))
+
+    def update(self) -> None:
+        """See what began and what ended, and say so."""
+        now = self._now()
+        known = {alert.kind: alert for alert in self._daemon_alerts}
+        kept = []
+        for kind, text in self._read_troubles().items():
+            alert = known.pop(kind, None)
+            if alert is None:
+                alert = OpenAlert(kind, "", text, now, now)
+                _log.error(text, cluster=self._cluster, kind=kind)
+                self._raised(kind)
+            kept.append(alert if alert.text == text else replace(alert, text=text, last=now))
+        for alert in known.values():
+            _log.info("an alert is over", cluster=self._cluster, kind=alert.kind, text=alert.text)
+        self._daemon_alerts = tuple(kept)
+        seen = frozenset((alert.kind, alert.about) for alert in self.current)
+        if seen != self._seen:
+            self._seen = seen
+            self._changed()
+
+
+class AlertMonitor:
+    """Looks at the alarms of all clusters, in a thread of its own."""
+
+    def __init__(self, looks: Iterable[Callable[[], None]], supervisor: Supervisor | None = None) -> None:
+        self._looks = tuple(looks)
+        self._stop = threading.Event()
+        self._thread = (supervisor or Supervisor()).thread("alerts", self._run)
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.wait(_LOOK_S):
+            failed: Exception | None = None
+            for look in self._looks:
+                try:
+                    look()
+                except Exception as error:  # the other clusters are looked at all the same
+                    failed = error
+            if failed is not None:
+                raise failed

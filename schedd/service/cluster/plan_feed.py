@@ -1,0 +1,130 @@
+"""What changed between two publications: noted by the planner's thread, read by those who follow a plan."""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from schedd.engine.facts.records import JobRecord
+from schedd.engine.show.job_view import Standing, expected_of, record_of, shares_of, standing_of, told_of
+from schedd.engine.show.view import Published
+from schedd.model import FOREVER
+from schedd.plan.columns import UNPLACED, VACANT
+from schedd.service.cluster.thread_signal import ThreadSignal
+
+__all__ = ["JobFilter", "JobSummary", "PlanFeed", "summarise_job"]
+
+JobFilter = Callable[[str, str], bool]
+"""Chooses jobs by id and owner."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobSummary:
+    """A job in short: enough for a row of a table or a bar of a chart."""
+
+    id: str
+    name: str
+    owner: str
+    queue: str
+    state: Standing
+    planned_start: int | None
+    """Of a running job, when it started."""
+    displayed_start: int | None
+    """The same as people are to be shown it: it does not follow each move of the plan."""
+    planned_end: int | None
+    expected_start: int | None
+    """About when it starts, by how long jobs really run; null where that is not told."""
+    expected_by: int | None
+    """By when it starts in nine of ten cases."""
+    promised_start: int | None
+    nodes: tuple[str, ...]
+    """Where it runs or is planned."""
+
+
+def summarise_job(published: Published, record: JobRecord) -> JobSummary:
+    """The line of a job; ``record`` must be the published one."""
+    slot = record.slot
+    start = int(published.starts[slot]) if slot >= 0 else -1
+    promised = int(published.promise[slot]) if slot >= 0 else FOREVER
+    told = told_of(published, record, start)
+    expected = expected_of(published, record)
+    return JobSummary(
+        id=record.id,
+        name=record.facts.name,
+        owner=record.facts.owner,
+        queue=record.facts.queue,
+        state=standing_of(record, start),
+        planned_start=start if start >= 0 else None,
+        displayed_start=told if told >= 0 else None,
+        planned_end=start + record.understood.walltime if start >= 0 else None,
+        expected_start=expected.start,
+        expected_by=expected.by,
+        promised_start=promised if promised < FOREVER else None,
+        nodes=tuple(share.node for share in shares_of(published, record)) if start >= 0 else (),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Note:
+    """A job that columns cannot tell of: it is gone, or it has no slot."""
+
+    generation: int
+    job: str
+    owner: str
+
+
+class PlanFeed:
+    """Remembers which jobs went in which generation; ``bell`` rings at every publication.
+
+    Which jobs changed stands in the columns of the publication; beyond ``most`` notes the oldest are dropped,
+    and who had not come so far must read everything anew.
+    """
+
+    def __init__(self, published: Published, most: int = 20_000) -> None:
+        self.signal = ThreadSignal()
+        self._notes: deque[_Note] = deque()
+        self._most = most
+        self._since = published.generation
+
+    def record_change(self, before: Published, after: Published) -> None:
+        """``after`` takes the place of ``before``; to be called by the planner's thread."""
+        if after.generation < before.generation:  # another engine's
+            self._notes.clear()
+            self._since = after.generation
+            return
+        n = min(before.born.shape[0], after.born.shape[0])
+        states = after.states[:n]
+        went = (before.states[:n] != VACANT) & (after.changed[:n] > before.generation)
+        went &= (states == VACANT) | (states == UNPLACED) | (after.born[:n] != before.born[:n])
+        records = [before.records[slot] for slot in np.flatnonzero(went).tolist()]
+        records += [r for r in before.slotless.values() if after.slotless.get(r.id) is not r]
+        gone = [r for r in records if r is not None and r.id not in after.ids]
+        new = [r for r in after.slotless.values() if before.slotless.get(r.id) is not r]
+        for record in (*gone, *new):
+            self._notes.append(_Note(after.generation, record.id, record.facts.owner))
+        while len(self._notes) > self._most:
+            self._since = self._notes.popleft().generation
+
+    def changes_since(
+        self, published: Published, generation: int, wanted: JobFilter
+    ) -> tuple[list[JobRecord], list[str]] | None:
+        """The jobs that changed after ``generation`` and the ids of those that went; None: not known."""
+        notes = self._notes.copy()
+        if not self._since <= generation <= published.generation:
+            return None
+        changed: dict[str, JobRecord] = {}
+        gone: dict[str, None] = {}
+        for slot in np.flatnonzero(published.changed > generation).tolist():
+            record = published.records[slot]
+            if record is not None and wanted(record.id, record.facts.owner):
+                changed[record.id] = record
+        for note in notes:
+            if not generation < note.generation <= published.generation or not wanted(note.job, note.owner):
+                continue
+            record = record_of(published, note.job)
+            if record is None:
+                gone[note.job] = None
+            else:
+                changed[note.job] = record
+        return list(changed.values()), list(gone)

@@ -1,0 +1,548 @@
+"""The thread that owns one cluster's live plan: batches of events in, decisions and publications out."""
+
+import re
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import TypeVar
+
+import structlog
+
+from schedd.engine import Engine, EngineSettings
+from schedd.engine.show.view import Published
+from schedd.plan.plan import Plan
+from schedd.service.cluster.adapter_contact import AdapterContact
+from schedd.service.cluster.clock import ClusterClock
+from schedd.service.cluster.clock_monitor import ClockMonitor
+from schedd.service.cluster.daemon_store import Failover
+from schedd.service.cluster.decision_log import DecisionLog
+from schedd.service.cluster.deliveries import DeliveryResult, PendingDelivery, cut_batches
+from schedd.service.cluster.engine_calls import EngineCallFailed
+from schedd.service.cluster.errors import EventsNotStorable, PlannerStopped, StandingBy
+from schedd.service.cluster.inbox import Inbox
+from schedd.service.cluster.incidents import IncidentFiles
+from schedd.service.cluster.metrics import ClusterMetrics, PlannerMetrics
+from schedd.service.cluster.open_alerts import OpenAlerts
+from schedd.service.cluster.plan_feed import PlanFeed
+from schedd.service.cluster.planner import Planner
+from schedd.service.cluster.publisher import Publisher
+from schedd.service.cluster.retries import StoreRetries
+from schedd.service.cluster.shared_fork import SharedFork
+from schedd.service.questions.plan_fork import PlanFork, fork_plan
+from schedd.store import AuditRecord, BatchJournal, NotLeader, StoreError
+from schedd.supervision import Supervisor
+from schedd.wire import Event, LogLost
+
+__all__ = ["PlanLoop"]
+
+_T = TypeVar("_T")
+_log = structlog.get_logger(__name__)
+
+_LOOK_S = 60.0
+"""Look at the clock at least this often: it may have been set."""
+_SOON_S = 0.01
+_DECISION = re.compile(r"d[0-8]\d{11}")
+_FOLLOW_S = 0.5
+"""Between two looks at what the leader wrote."""
+
+
+class PlanLoop:
+    """One cluster's engine in a thread of its own. All public methods may be called from any thread.
+
+    ``failure`` says over which error the planner stopped, until it is started again; ``trouble`` why it waits
+    for its journal. Both are empty while it works.
+
+    With a ``succession`` it begins ``standing_by``: its engine follows what the store has, until this daemon
+    leads; then it goes on with the journal that it gets. When another daemon leads it stands by again.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        engine: Engine,
+        journal: BatchJournal,
+        clock: ClusterClock,
+        *,
+        succession: Failover | None = None,
+        incidents: IncidentFiles | None = None,
+        meters: ClusterMetrics | None = None,
+        most_pending: int = 200_000,
+        supervisor: Supervisor | None = None,
+    ) -> None:
+        self.name = name
+        self.supervisor = supervisor or Supervisor()
+        """Of the daemon's background work; that of this cluster belongs there, too."""
+        self.metrics = meters or PlannerMetrics().for_cluster(name)
+        self.failure = ""
+        self.standing_by = succession is not None
+        self.recovered = threading.Event()
+        self._clock = clock
+        self._succession = succession
+        self.adapter_contact = AdapterContact()
+        self._clock_watch = ClockMonitor(name, clock)
+        self._inbox = Inbox(self.metrics, most_pending)
+        self._retries = StoreRetries(name)
+        self._publisher = Publisher(engine, self.metrics)
+        self.alerts = OpenAlerts(
+            name,
+            self.now,
+            self._troubles,
+            lambda: self._publisher.latest,
+            self.metrics.count_alert,
+            self._ring,
+        )
+        self._planner = Planner(
+            name,
+            engine,
+            journal,
+            clock,
+            self.metrics,
+            self._retries,
+            self._publisher,
+            incidents,
+            succession,
+            self.supervisor,
+        )
+        self._shared_fork = SharedFork()
+        self._stopping = self._stepping_down = False
+        self._thread = self.supervisor.thread("plan", self._run, cluster=name, needed=True)
+        self._busy_since = 0.0
+
+    # ---- any thread -----------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to work."""
+        self.adapter_contact.reset()
+        self._thread.start()
+
+    def stop(self, timeout: float = 10.0) -> None:
+        """Finish the batch at hand and end the thread; what still waits is refused."""
+        self._stopping = True
+        self._inbox.wake()
+        self._retries.end()
+        self._planner.watchdog.end()
+        self._thread.join(timeout)
+        self.recovered.set()
+        self.end_polls()
+        self._inbox.refuse("the daemon is shutting down")
+        if not self._thread.is_alive():
+            self._planner.journal.close()
+
+    def end_polls(self) -> None:
+        """Let all go who wait for decisions or follow the plan."""
+        self.decisions.close()
+        self.feed.signal.close()
+
+    @property
+    def decisions(self) -> DecisionLog:
+        """What was decided and may still matter."""
+        return self._planner.decisions
+
+    @property
+    def published(self) -> Published:
+        """The latest publication, out of date while there is ``doubt``; reading it never waits."""
+        why = self.stale_reason
+        return self._publisher.as_stale(why) if why else self._publisher.latest
+
+    @property
+    def stale_reason(self) -> str:
+        """Why what is published may be out of date though the engine does not know it, if it may."""
+        if self.failure:
+            return self.failure
+        if self.trouble:
+            return f"the database is unavailable: {self.trouble}"
+        return self.failing or self.silence
+
+    @property
+    def silence(self) -> str:
+        """That the adapter is not heard of, and since when; empty while it is, and while another leads."""
+        if self.standing_by:
+            return ""
+        return self.adapter_contact.silence(self._publisher.latest.settings.adapter_silence)
+
+    @property
+    def clock_problem(self) -> str:
+        """Which clocks of server, adapter and daemon are too far apart; empty when none are known to be."""
+        if self.standing_by:
+            return ""
+        return self.adapter_contact.clock_problem(self._publisher.latest.settings.clock_apart)
+
+    @property
+    def scheduler_not_called(self) -> str:
+        """That the server does not call its scheduler, in words; empty while it does, or is not heard of."""
+        return "" if self.standing_by or self.silence else self.adapter_contact.scheduler_not_called
+
+    def _ring(self) -> None:
+        self.feed.signal.notify()
+
+    def _troubles(self) -> dict[str, str]:
+        found = {
+            "planner": self.failure or self._planner.failing,
+            "database": self.trouble,
+            "adapter": self.silence,
+            "calls": self.scheduler_not_called,
+        }
+        was_set = self._clock_watch.check(self._planner.engine.state.now)
+        found["clock"] = "; ".join(filter(None, (was_set, self.clock_problem)))
+        found["background"] = self.supervisor.trouble(self.name)
+        return {kind: why for kind, why in found.items() if why}
+
+    def record_adapter_request(self, read_age: float | None = None) -> None:
+        """The adapter is there; it read the server ``read_age`` seconds ago, where it said so."""
+        ends = bool(self.silence)
+        self.adapter_contact.record_request(self.now(), read_age)
+        if ends and not self.silence:
+            self.feed.signal.notify()
+
+    def refuse_adapter(self, adapter: str, host: str) -> str:
+        """Why this adapter is refused, since another one serves the cluster; empty where it is let in."""
+        return self.adapter_contact.refusal(adapter, host, self._publisher.latest.settings.adapter_silence)
+
+    def record_adapter_report(self, version: str, clock: float | None, uncalled: str = "") -> None:
+        """The adapter says its version, the time by its own clock, and that the server does not call it."""
+        self.adapter_contact.record_report(version, clock - self._clock.now() if clock is not None else None)
+        self.adapter_contact.scheduler_not_called = uncalled
+
+    @property
+    def feed(self) -> PlanFeed:
+        """What changed up to that."""
+        return self._publisher.feed
+
+    @property
+    def alive(self) -> bool:
+        """Whether the planner works."""
+        return self._thread.is_alive() and not self.failure
+
+    @property
+    def trouble(self) -> str:
+        """Why the planner waits for its journal, or would have to; empty while it works."""
+        found = self._retries.trouble or self._planner.trouble
+        return found or (self._succession.trouble if self._succession is not None else "")
+
+    @property
+    def failing(self) -> str:
+        """What fails beside the plan itself, which goes on; empty while all works."""
+        return self._planner.failing
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether what is decided here counts at this moment."""
+        return not self.standing_by and (self._succession is None or self._succession.is_leader)
+
+    @property
+    def unable_to_lead(self) -> str:
+        """Why this daemon, which leads by what it knows, may not decide now; empty while it may."""
+        if self.standing_by or self.is_leader:
+            return ""
+        return "this daemon's lease has expired and was not renewed"
+
+    @property
+    def busy_for(self) -> float:
+        """For how many real seconds the planner has been at its present piece of work.
+
+        0 when it rests, while it waits for its journal, and while a call that does not return will be ended:
+        nothing is gained by killing it then.
+        """
+        since = self._busy_since
+        spared = self.trouble or self._planner.watchdog.is_watching
+        return time.monotonic() - since if since and not spared else 0.0
+
+    @property
+    def at_work(self) -> bool:
+        """Whether the planner is at a piece of work, or has one waiting: readers let it go first."""
+        return bool(self._busy_since) or bool(self._inbox)
+
+    @property
+    def pending(self) -> int:
+        """How many events wait to be handled."""
+        return self._inbox.pending
+
+    def now(self) -> int:
+        """The present second by the cluster's clock."""
+        return int(self._clock.now())
+
+    def submit(self, events: Sequence[Event], *, order: bool = False) -> "Future[DeliveryResult]":
+        """Hand in events in the order in which they happened; the answer comes when all are handled.
+
+        An ``order`` is a user's: events of the server go first, and one order is handled at a time.
+        Raises Overloaded and PlannerStopped.
+        """
+        self.adapter_contact.record_job_stamps(events)
+        return self._inbox.deliver(events, self.check_leads, order=order)
+
+    def call_between_batches(self, call: Callable[[Engine], _T]) -> "Future[_T]":
+        """Let the planner's thread call ``call`` between two batches. Raises PlannerStopped."""
+        return self._inbox.call(call, self._check_open)
+
+    def step_down(self) -> None:
+        """Stop leading: another daemon does."""
+        with self._inbox.condition:
+            if not self.standing_by:
+                self._stepping_down = True
+                self._inbox.condition.notify()
+
+    def step_up(self) -> None:
+        """See at once that this daemon leads."""
+        self._inbox.wake()
+
+    def await_lead(self) -> None:
+        """Return when this planner has taken over, if its daemon leads."""
+        while self.standing_by and self.alive and not self._stopping:
+            if self._succession is None or not self._succession.is_leader:
+                return
+            time.sleep(_SOON_S)
+
+    def record_read_position(self, decision: str) -> None:
+        """Somebody has read up to this decision: if nothing here knows of it, a part of the log is lost.
+
+        Raises Overloaded and PlannerStopped.
+        """
+        known = self.decisions.last_id
+        if self._succession is None or decision <= known or not _DECISION.fullmatch(decision):
+            return
+        why = f"the adapter has read decisions up to {decision}, the last there is {known or 0}"
+        lost = LogLost(id=f"lost:{decision}", time=self.now(), why=why, decided=int(decision[1:]))
+        _log.critical("a part of the log is lost", cluster=self.name, why=why)
+        self.submit([lost])
+
+    def check_leads(self) -> None:
+        """Raise StandingBy when another daemon leads, PlannerStopped when there is no planner."""
+        self._check_open()
+        if self.standing_by:
+            raise StandingBy("this daemon stands by; ask the one that leads")
+        if self._succession is not None and not self._succession.is_leader:
+            raise StandingBy("this daemon's lease has expired, and the database is unavailable to renew it")
+
+    def pause(self, why: str) -> "Future[int]":
+        """Start no jobs until ``resume``; answers with the generation from then on. Raises PlannerStopped."""
+        return self.call_between_batches(lambda _: self._set_paused(why or "an admin's order"))
+
+    def resume(self) -> "Future[int]":
+        """Start jobs again; answers with the generation from then on. Raises PlannerStopped."""
+        return self.call_between_batches(lambda _: self._set_paused(""))
+
+    def reconfigure(self, settings: EngineSettings) -> "Future[None]":
+        """Go on under other settings, as after a restart. Raises PlannerStopped."""
+        return self.call_between_batches(lambda _: self._reconfigure(settings))
+
+    def audit(self, who: str, act: str, detail: str) -> None:
+        """Keep who did what, where anything is kept. Raises PlannerStopped when the database fails."""
+        if self._succession is None:
+            return
+        try:
+            self._succession.audit(AuditRecord(self.now(), who, act, detail, self.name))
+        except StoreError as error:
+            raise PlannerStopped(f"it was done, but could not be noted who did it: {error}") from error
+
+    @property
+    def last_fork(self) -> PlanFork | None:
+        """The latest copy that anybody asked for."""
+        return self._shared_fork.last
+
+    def fork(self) -> "Future[PlanFork]":
+        """A copy of the plan that holds all events handled so far; shared with others who ask now."""
+        return self.call_between_batches(
+            lambda engine: self._shared_fork.get(engine, self._publisher, self._planner.batches)
+        )
+
+    def wrap_fork(self, engine: Engine, plan: Plan) -> PlanFork:
+        """``plan``, a copy of the engine's own, to put questions to. The planner's thread may call it."""
+        self._publisher.catch_up(engine)
+        return fork_plan(engine.state, self._publisher.latest, plan)
+
+    def _check_open(self) -> None:
+        if self.failure or self._stopping:
+            raise PlannerStopped(self.failure or "the daemon is shutting down")
+
+    # ---- the planner's thread -------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            if self.failure:
+                self._start_again()
+            while self._await_lead():
+                try:
+                    self._recover()
+                    self._work()
+                except NotLeader as error:
+                    self._stand_down(str(error))
+                else:
+                    self._planner.checkpoint(must=True)
+                    return
+        except PlannerStopped:
+            self._inbox.refuse("the daemon is shutting down")
+        except BaseException as error:
+            self.failure = "the planner stopped"  # at once: what follows needs memory
+            self.failure = f"the planner stopped: {error!r}"
+            self._planner.record_incident("stopped")
+            self._refuse_all()
+            raise  # the supervisor starts it again
+        finally:
+            self._busy_since = 0.0
+            self.recovered.set()
+
+    def _refuse_all(self) -> None:
+        """Answer everybody who waits: the planner stopped over an error."""
+        self.feed.signal.notify()
+        self.decisions.close()
+        self._inbox.refuse(self.failure)
+        with self._inbox.condition:
+            self._inbox.pending = 0
+
+    def _start_again(self) -> None:
+        """Begin after an error: with a store, from what it has; without one, with the engine as it is.
+
+        An error in a call of the engine does not come here: that engine is replaced at once.
+        """
+        self._refuse_all()
+        if self._succession is None:
+            self._planner.reopen_decisions()
+            return
+        with self._inbox.condition:
+            self.standing_by, self._stepping_down = True, False
+        self._retries.trouble = ""
+        self._shared_fork.clear()
+        self._planner.journal.close()
+        self._succession.reset()
+
+    def _log_loss_events(self) -> list[Event]:
+        """Without a store: events may have been noted as known and not handled, so a snapshot is needed."""
+        last, now = self._planner.decisions.last_id, self.now()
+        name = f"lost:restart:{now}:{self.supervisor.record('plan', self.name).failures}"
+        number = int(last[1:]) if _DECISION.fullmatch(last) else 0
+        return [LogLost(id=name, time=now, why=self.failure, decided=number)]
+
+    def _recover(self) -> None:
+        """After an error: see that a batch can be handled, then take in events again."""
+        if self.failure:
+            self._planner.handle_batch(self._log_loss_events() if self._succession is None else ())
+            self.failure = ""
+            self.feed.signal.notify()
+            _log.info("the planner works again", cluster=self.name)
+
+    def _work(self) -> None:
+        while self._await_work():
+            self._busy_since = time.monotonic()
+            if self._planner.clock_set_back:
+                self._planner.follow_clock()
+            self._inbox.answer_calls(lambda: self._planner.engine)
+            deliveries = self._inbox.next_deliveries()
+            if deliveries:
+                self._handle_deliveries(deliveries)
+            elif self._due():
+                self._planner.handle_batch(())
+            self._busy_since = 0.0
+
+    def _await_lead(self) -> bool:
+        """Follow what the store has until this daemon leads; False when it is to stop."""
+        while not self._stopping:
+            if self._succession is None or self._follow_and_take_over(self._succession):
+                self.recovered.set()
+                return True
+            with self._inbox.condition:
+                if not self._inbox.calls:
+                    self._inbox.condition.wait(_FOLLOW_S)
+            self._inbox.answer_calls(lambda: self._planner.engine)
+        return False
+
+    def _follow_and_take_over(self, succession: Failover) -> bool:
+        """Bring the engine up to what the store has; whether this daemon leads now."""
+        try:
+            engine, news = succession.follow(self.now())
+            if news or engine is not self._planner.engine:
+                self._planner.publish(engine)
+            self.recovered.set()
+            reign = succession.try_take_over(self.now())
+            if reign is not None:
+                self._planner.take_over(reign)
+        except EngineCallFailed as failed:
+            self._engine_failed_on_log(succession, failed)
+            return False
+        except StoreError as error:
+            if not error.retryable and not isinstance(error, NotLeader):
+                raise
+            self._retries.report("the log cannot be followed", str(error))
+            return False
+        self._retries.trouble = ""
+        if reign is None:
+            return False
+        self.adapter_contact.reset()
+        self.standing_by = False
+        _log.info("planning", cluster=self.name, jobs=len(self._planner.engine.state.records))
+        return True
+
+    def _engine_failed_on_log(self, succession: Failover, failed: EngineCallFailed) -> None:
+        """The engine failed over the log: again, from the store, without the batch where it fails always."""
+        self.recovered.set()
+        self._retries.report("the engine failed over the log", str(failed))
+        self._planner.record_failed_call(failed)
+        if succession.record_failure(failed):
+            _log.error("a batch of the log is passed over", cluster=self.name, batch=failed.batch.number)
+        self._retries.wait(_FOLLOW_S)
+
+    def _stand_down(self, why: str) -> None:
+        """Another daemon leads: what waits is its business, and the engine may be ahead of what was kept."""
+        _log.warning("not leading any more", cluster=self.name, why=why)
+        with self._inbox.condition:
+            self.standing_by, self._stepping_down = True, False
+        self.decisions.close()
+        self._inbox.refuse("another daemon leads")
+        with self._inbox.condition:
+            self._inbox.pending = 0
+        self._retries.trouble = ""
+        self._shared_fork.clear()
+        self._planner.journal.close()
+        if self._succession is not None:
+            self._succession.reset()
+
+    def _await_work(self) -> bool:
+        """Sleep until there is something to do; False when it is to stop."""
+        with self._inbox.condition:
+            while not (self._stopping or self._inbox):
+                if self._stepping_down:
+                    raise NotLeader("another daemon leads")
+                if self._planner.clock_set_back:
+                    break
+                wake = self._planner.next_wake
+                wait = _LOOK_S if wake is None else min(self._clock.wait_for(wake), _LOOK_S)
+                if wait <= 0:
+                    break
+                self._inbox.condition.wait(wait)
+            return not self._stopping
+
+    def _due(self) -> bool:
+        wake = self._planner.next_wake
+        return wake is not None and self._clock.wait_for(wake) <= 0
+
+    def _handle_deliveries(self, deliveries: list[PendingDelivery]) -> None:
+        """Handle deliveries in batches; each is answered after the batch with its last event."""
+        try:
+            for together in cut_batches(deliveries):
+                parts = [part for part in together if not part.delivery.failed]
+                if not parts:
+                    continue
+                begun = time.thread_time()
+                try:
+                    batch = self._planner.handle_batch([event for part in parts for event in part.events])
+                except EventsNotStorable as error:
+                    _log.exception("events are refused", cluster=self.name)
+                    self._inbox.fail(parts, error)
+                    continue
+                for part in parts:
+                    part.delivery.spent += (time.thread_time() - begun) / len(parts)
+                self._inbox.answer(parts, batch, self.published.generation, self._planner.taken)
+        finally:
+            for delivery in deliveries:
+                if not delivery.answer.done():
+                    delivery.answer.set_exception(PlannerStopped("the planner stopped over these events"))
+
+    def _set_paused(self, paused: str) -> int:
+        self.check_leads()
+        return self._planner.set_paused(paused)
+
+    def _reconfigure(self, settings: EngineSettings) -> None:
+        if self._succession is not None:
+            self._succession.reconfigure(settings)
+        if not self.standing_by:
+            self._planner.reconfigure(settings)

@@ -1,0 +1,143 @@
+"""Which promises were made, put at risk and broken since the last look: what the journal keeps."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from schedd.engine import Engine
+from schedd.engine.facts import records
+from schedd.model import FOREVER
+from schedd.store import Promise, PromiseBreach
+
+__all__ = ["PromiseTracker"]
+
+
+_PROMISED = (records.Phase.WAITING, records.Phase.BLOCKED, records.Phase.DISPATCHED)
+
+
+def _none() -> npt.NDArray[np.int64]:
+    return np.empty(0, np.int64)
+
+
+@dataclass(slots=True)
+class PromiseTracker:
+    """Looks at one engine after each batch; what it held at the first look is not news."""
+
+    _promise: npt.NDArray[np.int64] = field(default_factory=_none)
+    _generation: int = 0
+    _owner: dict[int, str] = field(default_factory=dict)
+    """Whom each slot has promised something to."""
+    _breaches: int = 0
+    _last: dict[str, records.Breach] = field(default_factory=dict)
+    _risks: dict[str, records.Risk] = field(default_factory=dict)
+    _known_promises: dict[str, int] = field(default_factory=dict)
+    """By job that the engine remembers from before it was rebuilt: its promise, which is no new one."""
+
+    def reset(self, engine: Engine) -> None:
+        """Take the engine's present promises as known."""
+        state = engine.state
+        self._promise = state.promise.copy()
+        self._generation = state.generation
+        self._owner = {slot: r.id for slot, r in enumerate(state.by_slot) if r is not None}
+        self._breaches = state.breaches
+        self._last = {job: record.breaches[-1] for job, record in state.records.items() if record.breaches}
+        self._risks = _risks(engine)
+        self._known_promises = {
+            job: kept.promised for job, kept in state.kept.items() if kept.promised < FOREVER
+        }
+
+    @staticmethod
+    def current_promises(engine: Engine) -> list[Promise]:
+        """All promises that are in force."""
+        state = engine.state
+        return [
+            Promise(record.id, state.now, int(state.promise[record.slot]), record.weak)
+            for record in state.records.values()
+            if record.slot >= 0 and state.promise[record.slot] < FOREVER and record.phase in _PROMISED
+        ]
+
+    def changes(self, engine: Engine) -> tuple[list[Promise], list[PromiseBreach]]:
+        """The promises made since the last look; and those broken, put at risk, or at risk no more."""
+        return self._new_promises(engine), [*self._risk_changes(engine), *self._new_breaches(engine)]
+
+    def _new_promises(self, engine: Engine) -> list[Promise]:
+        state = engine.state
+        now = state.promise
+        before = np.full(now.shape[0], FOREVER, np.int64)
+        before[: self._promise.shape[0]] = self._promise
+        # A slot that changed hands may promise the same second to its new job.
+        looked = (now != before) | (state.changed > self._generation)
+        self._generation = state.generation
+        made: list[Promise] = []
+        for slot in np.flatnonzero(looked & (now < FOREVER)).tolist():
+            record = state.by_slot[slot]
+            if record is None:
+                continue
+            if now[slot] != before[slot] or self._owner.get(slot) != record.id:
+                if self._known_promises.pop(record.id, None) == now[slot]:
+                    self._owner[slot] = record.id
+                    continue
+                made.append(Promise(record.id, state.now, int(now[slot]), record.weak))
+                self._owner[slot] = record.id
+        # Nearly always nothing changed, so that the copy is worth its test.
+        if now.shape[0] != self._promise.shape[0] or (now != before).any():
+            self._promise = now.copy()
+        return made
+
+    def _risk_changes(self, engine: Engine) -> list[PromiseBreach]:
+        """Promises that are at risk since, and those that can be kept again."""
+        state = engine.state
+        if not state.risks and not self._risks:
+            return []
+        now, before, found = _risks(engine), self._risks, []
+        for job, risk in now.items():
+            if before.get(job) is not risk:
+                about = state.records[job].slot
+                promised, start = int(state.promise[about]), state.plan.start(about)
+                planned = start if start >= 0 else None
+                found.append(
+                    PromiseBreach(job, risk.time, risk.event, str(risk.cause), promised, planned, "risk")
+                )
+        for job in before.keys() - now.keys():
+            record = state.records.get(job)
+            kept = self._last.get(job)
+            latest = record.breaches[-1] if record is not None and record.breaches else None
+            if (
+                record is None
+                or record.slot < 0
+                or latest is not kept
+                or state.promise[record.slot] == FOREVER
+            ):
+                continue  # it is gone, its promise ended, or it was broken
+            promised, start = int(state.promise[record.slot]), state.plan.start(record.slot)
+            found.append(PromiseBreach(job, state.now, "", "", promised, start, "kept"))
+        self._risks = now
+        return found
+
+    def _new_breaches(self, engine: Engine) -> list[PromiseBreach]:
+        state = engine.state
+        if state.breaches == self._breaches:
+            return []
+        self._breaches = state.breaches
+        found: list[PromiseBreach] = []
+        last: dict[str, records.Breach] = {}
+        for job, record in state.records.items():
+            if not record.breaches:
+                continue
+            last[job] = record.breaches[-1]
+            known = self._last.get(job)
+            for breach in reversed(record.breaches):
+                if breach is known:
+                    break
+                planned = breach.planned if breach.planned >= 0 else None
+                found.append(
+                    PromiseBreach(job, breach.time, breach.event, str(breach.cause), breach.promised, planned)
+                )
+        self._last = last
+        return found
+
+
+def _risks(engine: Engine) -> dict[str, records.Risk]:
+    found = ((job, engine.state.records[job].risk) for job in engine.state.risks)
+    return {job: risk for job, risk in found if risk is not None}

@@ -1,0 +1,135 @@
+"""Sends one notice: by mail over the site's relay, or to a command of the site's settings.
+
+Nothing that a user wrote goes into a command's arguments or environment: the notice is JSON on its standard
+input, and no shell is run.
+"""
+
+import json
+import smtplib
+import subprocess
+from datetime import datetime
+from email.message import EmailMessage
+from email.utils import formatdate, make_msgid
+from typing import Final
+
+from schedd.service.notifications.mail_relay import load_relay
+from schedd.service.notifications.notice_rule import Notice
+from schedd.service.settings.daemon import NotifySettings
+
+__all__ = ["NoticeSender"]
+
+_TIMEOUT_S: Final = 20.0
+_ENVIRONMENT: Final = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
+_SAID: Final = 200
+
+
+class NoticeSender:
+    """One cluster's. Raises SettingsError when the relay's password or certificates cannot be read."""
+
+    def __init__(self, settings: NotifySettings, cluster: str) -> None:
+        self._settings = settings
+        self._cluster = cluster
+        self._relay = load_relay(settings)
+
+    def send(self, notice: Notice, now: int) -> str:
+        """Send it; returns why it was not taken, empty where it was."""
+        if notice.subscription.channel == "mail":
+            return self._mail(notice)
+        return self._run_command(notice, now)
+
+    def _mail(self, notice: Notice) -> str:
+        known = self._relay
+        if known is None:
+            return "the settings name no relay any more"
+        letter = self._compose_mail(notice)
+        try:
+            with smtplib.SMTP(known.host, known.port, timeout=_TIMEOUT_S) as relay:
+                if known.tls is not None:
+                    relay.starttls(context=known.tls)
+                if known.user:
+                    relay.login(known.user, known.password)
+                relay.send_message(letter)
+        except (OSError, ValueError, smtplib.SMTPException) as error:
+            return f"{self._settings.relay}: {type(error).__name__} {error}"[:_SAID]
+        return ""
+
+    def _compose_mail(self, notice: Notice) -> EmailMessage:
+        letter = EmailMessage()
+        letter["From"] = self._settings.sender
+        letter["To"] = notice.subscription.address
+        letter["Subject"] = _one_line(f"[{self._cluster}] job {notice.job}: {_headline(notice)}")
+        letter["Date"] = formatdate()
+        letter["Message-ID"] = make_msgid(domain=self._settings.sender.rpartition("@")[2])
+        letter["Auto-Submitted"] = "auto-generated"
+        job = _one_line(notice.job)
+        lines = [f"Job {job} on {self._cluster}: {_headline(notice)}."]
+        if notice.kind == "moved" and notice.before >= 0:
+            lines.append(f"It was told before: {_format_time(notice.before)}.")
+        if notice.kind == "lost" and notice.end >= 0:
+            lines.append(f"It can no longer end by then; it is planned to end at {_format_time(notice.end)}.")
+        elif notice.kind == "lost":
+            lines.append("It can no longer end by then, and has no planned start.")
+        lines += [
+            "",
+            f"showstart {job}   says why and where.",
+            f"{_unsubscribe_command(notice)}   ends these mails.",
+        ]
+        letter.set_content("\n".join(lines) + "\n")
+        return letter
+
+    def _run_command(self, notice: Notice, now: int) -> str:
+        command = self._settings.commands.get(notice.subscription.address)
+        if command is None:
+            return f"the settings name no command {notice.subscription.address} any more"
+        told = {
+            "cluster": self._cluster,
+            "user": notice.subscription.user,
+            "job": notice.job,
+            "kind": notice.kind,
+            "start": notice.start if notice.start >= 0 else None,
+            "before": notice.before if notice.before >= 0 else None,
+            "deadline": notice.deadline if notice.deadline >= 0 else None,
+            "end": notice.end if notice.end >= 0 else None,
+            "now": now,
+        }
+        try:
+            done = subprocess.run(
+                command,
+                input=json.dumps(told).encode(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                timeout=_TIMEOUT_S,
+                env=_ENVIRONMENT,
+                cwd="/",
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return f"{command[0]}: {type(error).__name__} {error}"[:_SAID]
+        if done.returncode:
+            said = done.stderr.decode(errors="replace").strip()
+            return f"{command[0]} ended with {done.returncode}: {said}"[:_SAID]
+        return ""
+
+
+def _one_line(text: str) -> str:
+    """The text without characters that end a line or do not print: a header cannot hold them."""
+    return "".join(one if one.isprintable() else "?" for one in text)
+
+
+def _headline(notice: Notice) -> str:
+    if notice.kind == "lost":
+        return f"its deadline is lost, {_format_time(notice.deadline)}"
+    if notice.start < 0:
+        return "its start is not known any more"
+    if notice.kind == "soon":
+        return f"starts soon, {_format_time(notice.start)}"
+    return f"its start moved to {_format_time(notice.start)}"
+
+
+def _format_time(time: int) -> str:
+    """In the time zone of the daemon's host."""
+    return f"{datetime.fromtimestamp(time).astimezone():%a %Y-%m-%d %H:%M %Z}"
+
+
+def _unsubscribe_command(notice: Notice) -> str:
+    return f"schedd notify remove {notice.subscription.number}"

@@ -1,0 +1,278 @@
+"""Mail and commands for users who ask for them: when a start moved by more than they said, or comes soon, and
+when a deadline is lost.
+
+A notice is marked in the database before it goes out, and goes out at most once: one that was marked and not
+sent when the daemon ends is lost, one that was not marked is told by the daemon that goes on. A relay that is
+away, or a command that fails, is tried again for some minutes. How many one user was told in the last hour is
+in the database, too.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Final
+
+import structlog
+
+from schedd.engine.facts.records import JobRecord, Phase
+from schedd.engine.show.job_view import record_of, told_of
+from schedd.engine.show.view import Published
+from schedd.service.cluster.plan_loop import PlanLoop
+from schedd.service.notifications.notice_rule import Notice, decide_notice, lost_deadline
+from schedd.service.notifications.notice_sender import NoticeSender
+from schedd.service.read.plan_lists import matches_owner
+from schedd.service.settings.daemon import NotifySettings
+from schedd.store import Store, StoreError
+from schedd.store.records import LastNotice, NoticeSubscription
+
+__all__ = ["Notifier", "TooManySubscriptions"]
+
+_log = structlog.get_logger(__name__)
+_LOOK_S: Final = 5.0
+_HOUR_S: Final = 3600
+_WAITS_S: Final = (10.0, 30.0, 60.0, 120.0, 300.0)
+"""Between tries of one notice; then it is given up."""
+_MOST_WAITING: Final = 10_000
+_Key = tuple[int, str]
+
+
+class TooManySubscriptions(Exception):
+    """Somebody has as many as one may have."""
+
+
+@dataclass(slots=True)
+class _QueuedNotice:
+    notice: Notice
+    tries: int = 0
+    not_before: float = 0.0
+
+
+class Notifier:
+    """One cluster's. ``store`` is None while the database is not open. Any thread may call add and remove."""
+
+    def __init__(
+        self,
+        loop: PlanLoop,
+        settings: NotifySettings,
+        store: Callable[[], Store | None],
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        """``clock`` counts what is waited for; ``wall`` (UTC seconds) is kept over a restart."""
+        self.settings = settings
+        self.cluster = loop.name
+        self._loop = loop
+        self._record = loop.supervisor.record("notices", loop.name)
+        self._store = store
+        self._clock = clock
+        self._wall = wall
+        self._messenger = NoticeSender(settings, loop.name)
+        self._number: int | None = None
+        self._subscriptions: dict[int, NoticeSubscription] | None = None
+        self._last_notices: dict[_Key, LastNotice] = {}
+        self._queue: deque[_QueuedNotice] = deque()
+        self._sent: dict[str, deque[int]] = {}
+        self._postponed: set[_Key] = set()
+        self._failed: set[str] = set()
+        """Jobs of which it could not be found out whether anything is to be told."""
+
+    # ---- wishes ----------------------------------------------------------------------------------
+
+    def subscriptions(self, who: str) -> list[NoticeSubscription]:
+        """Those of one user, the oldest first. Raises StoreError."""
+        store = self._open_store()
+        return [wish for wish in store.notice_subscriptions(self._cluster(store)) if wish.user == who]
+
+    def add(self, wish: NoticeSubscription) -> NoticeSubscription:
+        """Keep a wish. Raises StoreError and TooManyWishes."""
+        store = self._open_store()
+        if len(self.subscriptions(wish.user)) >= self.settings.most:
+            raise TooManySubscriptions(f"{wish.user} has {self.settings.most} already; remove one")
+        number = store.add_notice_subscription(self._cluster(store), wish)
+        self._subscriptions = None
+        return replace(wish, number=number)
+
+    def remove(self, who: str, number: int) -> NoticeSubscription | None:
+        """Forget a wish of this user; None where there is no such. Raises StoreError."""
+        found = next((wish for wish in self.subscriptions(who) if wish.number == number), None)
+        if found is not None:
+            self._open_store().remove_notice_subscription(number)
+            self._subscriptions = None
+        return found
+
+    def _open_store(self) -> Store:
+        store = self._store()
+        if store is None:
+            raise StoreError("no database is open")
+        return store
+
+    def _cluster(self, store: Store) -> int:
+        if self._number is None:
+            self._number = store.register_cluster(self._loop.name, self._loop.now())
+        return self._number
+
+    # ---- notices ---------------------------------------------------------------------------------
+
+    async def follow(self, pause: float = _LOOK_S) -> None:
+        """Tell users until the planner stops; who stands by tells nothing."""
+        bell = self._loop.feed.signal
+        while not bell.closed:
+            with suppress(StoreError):  # what is due stays so; the alarms say that the database fails
+                await asyncio.to_thread(self.find_due)
+            await asyncio.to_thread(self.send)
+            await asyncio.sleep(pause)
+
+    def find_due(self) -> None:
+        """Find what is due, and mark it. Raises StoreError."""
+        loop, published = self._loop, self._loop.published
+        if loop.standing_by or self._store() is None:
+            self._subscriptions = None  # the daemon that leads tells, and keeps others
+            self._queue.clear()
+            return
+        if published.stale or published.arriving:
+            return  # nobody knows how things stand
+        store = self._open_store()
+        wishes = self._load_subscriptions(store)
+        new: dict[_Key, LastNotice] = {}
+        notices: list[Notice] = []
+        now = loop.now()
+        seen: set[_Key] = set()
+        for wish, record in _subscribed_jobs(published, wishes):
+            key = (wish.number, record.id)
+            seen.add(key)
+            if record.phase not in (Phase.WAITING, Phase.BLOCKED):
+                continue
+            try:
+                mark, notice = self._decide(published, wish, record, now)
+            except Exception as error:  # of this job: the others are looked at all the same
+                if record.id not in self._failed:
+                    self._record.note(error)
+                self._failed.add(record.id)
+                continue
+            self._failed.discard(record.id)
+            if notice is not None and not self._within_hourly_limit(wish.user, notices):
+                if key not in self._postponed:
+                    self._postponed.add(key)
+                    loop.metrics.count_notice("limited")
+                continue  # it stays due
+            if notice is not None:
+                self._postponed.discard(key)
+            if mark != self._last_notices.get(key):
+                new[key] = mark
+            if notice is not None:
+                notices.append(notice)
+        gone = [key for key in self._last_notices if key not in seen]
+        self._postponed &= seen
+        self._failed &= {job for _, job in seen}
+        if new or gone:
+            moment = int(self._wall())
+            whom = ([one.subscription.user for one in notices], moment, moment - _HOUR_S)
+            store.update_last_notices(self._cluster(store), new, gone, now, whom)
+            for one in notices:
+                self._sent.setdefault(one.subscription.user, deque()).append(moment)
+            self._last_notices |= new
+            for key in gone:
+                del self._last_notices[key]
+        self._forget_ended(store, wishes, published)
+        for notice in notices:
+            if len(self._queue) < _MOST_WAITING:
+                self._queue.append(_QueuedNotice(notice))
+            else:
+                loop.metrics.count_notice("given_up")
+
+    def _decide(
+        self, published: Published, wish: NoticeSubscription, record: JobRecord, now: int
+    ) -> tuple[LastNotice, Notice | None]:
+        """What is told of a job by then, and what is to be told now."""
+        start = int(published.starts[record.slot]) if record.slot >= 0 else -1
+        told = told_of(published, record, start)
+        lost = lost_deadline(record, now) if wish.on_lost_deadline else -1
+        last, length = self._last_notices.get((wish.number, record.id)), record.understood.walltime
+        return decide_notice(wish, last, record.id, told, now, lost=lost, walltime=length)
+
+    def _load_subscriptions(self, store: Store) -> Mapping[int, NoticeSubscription]:
+        wishes = self._subscriptions
+        if wishes is None:
+            cluster = self._cluster(store)
+            wishes = {wish.number: wish for wish in store.notice_subscriptions(cluster)}
+            self._last_notices = dict(store.last_notices(cluster))
+            self._sent = {}
+            for who, moment in store.notified_users(cluster, int(self._wall()) - _HOUR_S):
+                self._sent.setdefault(who, deque()).append(moment)
+            self._subscriptions = wishes
+        return wishes
+
+    def _within_hourly_limit(self, who: str, others: list[Notice]) -> bool:
+        """Whether one more may be told this hour."""
+        sent = self._sent.get(who, deque())
+        now = self._wall()
+        while sent and not now - _HOUR_S < sent[0] <= now + _HOUR_S:  # a clock may have been set back
+            sent.popleft()
+        return len(sent) + sum(one.subscription.user == who for one in others) < self.settings.hourly
+
+    def _forget_ended(
+        self, store: Store, wishes: Mapping[int, NoticeSubscription], published: Published
+    ) -> None:
+        """A wish about one job ends with the job."""
+        for wish in wishes.values():
+            if not wish.job or record_of(published, wish.job) is not None:
+                continue
+            past = store.job_history(self._cluster(store), wish.job)
+            if past is not None and past.ended is not None:
+                store.remove_notice_subscription(wish.number)
+                self._subscriptions = None
+
+    # ---- sending ---------------------------------------------------------------------------------
+
+    def send(self) -> None:
+        """Send what waits and may be tried now."""
+        for _ in range(len(self._queue)):
+            letter = self._queue.popleft()
+            notice, now = letter.notice, self._loop.now()
+            if notice.kind == "soon" and notice.start <= now:
+                self._loop.metrics.count_notice("late")
+                continue  # it has come
+            if letter.not_before > self._clock():
+                self._queue.append(letter)
+                continue
+            try:
+                why = self._messenger.send(notice, now)
+            except Exception as error:  # of this notice: the others are sent all the same
+                self._record.note(error)
+                why = repr(error)
+            if not why:
+                self._loop.metrics.count_notice("sent")
+                continue
+            self._loop.metrics.count_notice("failed")
+            if letter.tries == len(_WAITS_S):
+                about = {"cluster": self._loop.name, "user": notice.subscription.user, "job": notice.job}
+                self._loop.metrics.count_notice("given_up")
+                _log.error("a notice was given up", **about, why=why)
+                continue
+            if not letter.tries:
+                _log.warning("a notice was not taken; it is tried again", cluster=self._loop.name, why=why)
+            letter.not_before = self._clock() + _WAITS_S[letter.tries]
+            letter.tries += 1
+            self._queue.append(letter)
+
+
+def _subscribed_jobs(
+    published: Published, wishes: Mapping[int, NoticeSubscription]
+) -> Iterator[tuple[NoticeSubscription, JobRecord]]:
+    """The wishes with the jobs that each is about."""
+    of_all: dict[str, list[NoticeSubscription]] = {}
+    for wish in wishes.values():
+        if not wish.job:
+            of_all.setdefault(wish.user, []).append(wish)
+        elif (record := record_of(published, wish.job)) is not None:
+            yield wish, record
+    if not of_all:
+        return
+    for one in (*published.records, *published.slotless.values()):
+        if one is not None:
+            owner = one.facts.owner
+            for who in {owner, owner.partition("@")[0]} & of_all.keys():
+                yield from ((wish, one) for wish in of_all[who] if matches_owner(owner, wish.user))

@@ -1,0 +1,321 @@
+"""Telling others of starts that moved and of alerts: signed POST requests, tried again until they are taken.
+
+Each hook is followed by a task of its own, so that one that hangs delays no other. Changes that wait are
+merged by job: what is told at last is from where to where its start moved since the last telling. Of an alert
+that opened and closed while nobody took it nothing is told.
+"""
+
+import asyncio
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import stat
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import httpx2
+import structlog
+
+from schedd.engine.facts.alerts import OpenAlert
+from schedd.engine.facts.records import JobRecord
+from schedd.engine.show.job_view import expected_of, last_change, promised_of
+from schedd.engine.show.view import Published
+from schedd.service.cluster.plan_loop import PlanLoop
+from schedd.service.read.plan_lists import matches_owner
+from schedd.service.settings.file import SettingsError, WebhookSettings
+from schedd.service.settings.targets import RequestTarget, TargetRefused, resolve_targets
+
+__all__ = ["SIGNATURE", "StartMoved", "Webhook", "load_webhook", "run_webhook", "signature"]
+
+SIGNATURE: Final = "Schedd-Signature"
+_log = structlog.get_logger(__name__)
+_TIMEOUT_S: Final = 10.0
+_WHOLE_S: Final = 30.0
+"""Until its answer has begun; each step of it may take `_TIMEOUT_S`."""
+_PAUSE_S: Final = 1.0
+"""Between two requests to one hook: what changes meanwhile is told together."""
+_MOST: Final = 1_000
+"""Changes in a request."""
+_LONGEST_WAIT_S: Final = 300.0
+_AGAIN: Final = frozenset({408, 425, 429})
+_SHORTEST: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    """Where to tell of what, and the secret that signs."""
+
+    settings: WebhookSettings
+    secret: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StartMoved:
+    """A planned start that moved; null: not known. Times are seconds since the epoch (UTC)."""
+
+    job: str
+    owner: str
+    queue: str
+    before: int | None
+    after: int | None
+    cause: str
+    words: str
+    event: str
+    time: int
+    """When it was decided."""
+    expected_start: int | None = None
+    """About when it starts by how long jobs really run, as told now; null: nothing is."""
+    expected_by: int | None = None
+    """By when it starts in nine of ten cases."""
+    promised_start: int | None = None
+    """No later than this it starts, as promised; null: nothing is promised."""
+
+
+def load_webhook(settings: WebhookSettings) -> Webhook:
+    """The hook with its secret. Raises SettingsError."""
+    path = settings.secret_file
+    try:
+        with path.open("rb") as file:
+            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+            if mode & 0o077:
+                raise SettingsError(
+                    f"{path}: others may have access to it (mode {mode:04o}); chmod 0600 {path}"
+                )
+            secret = file.read().strip()
+    except OSError as error:
+        raise SettingsError(f"{path}: cannot read the webhook's secret: {error}") from None
+    if len(secret) < _SHORTEST:
+        raise SettingsError(f"{path}: a secret has at least {_SHORTEST} characters; openssl rand -hex 32")
+    return Webhook(settings, secret)
+
+
+def signature(secret: bytes, moment: int, body: bytes) -> str:
+    """What the header says: the moment, and HMAC-SHA256 of `moment.body` in hexadecimal."""
+    digest = hmac.new(secret, b"%d." % moment + body, hashlib.sha256).hexdigest()
+    return f"t={moment},v1={digest}"
+
+
+class _StartTracker:
+    """What one hook was told last of each job's start."""
+
+    def __init__(self, loop: PlanLoop, settings: WebhookSettings) -> None:
+        self._loop = loop
+        self._settings = settings
+        self._told: dict[str, int | None] = {}
+        self._generation: int | None = None
+
+    def moved(self) -> dict[str, StartMoved]:
+        """The starts that moved by more than the threshold since they were told; first sights are silent."""
+        published = self._loop.published
+        found: dict[str, StartMoved] = {}
+        for record in self._changed(published):
+            start = int(published.starts[record.slot]) if record.slot >= 0 else -1
+            after = start if start >= 0 else None
+            if record.id not in self._told:
+                self._told[record.id] = after
+                continue
+            before = self._told[record.id]
+            if before == after or (
+                before is not None and after is not None and abs(after - before) <= self._settings.threshold
+            ):
+                continue
+            found[record.id] = self._describe_move(published, record, before, after)
+            self._told[record.id] = after
+        self._generation = published.generation
+        return found
+
+    def _changed(self, published: Published) -> Iterable[JobRecord]:
+        settings = self._settings
+
+        def wanted(_job: str, owner: str) -> bool:
+            return not settings.users or any(matches_owner(owner, user) for user in settings.users)
+
+        found = None
+        if self._generation is not None:
+            found = self._loop.feed.changes_since(published, self._generation, wanted)
+        if found is None:  # the first look, or too much happened since the last one
+            records = [r for r in (*published.records, *published.slotless.values()) if r is not None]
+            there = {record.id for record in records}
+            self._told = {job: start for job, start in self._told.items() if job in there}
+            return [record for record in records if wanted(record.id, record.facts.owner)]
+        changed, gone = found
+        for job in gone:
+            self._told.pop(job, None)
+        return changed
+
+    @staticmethod
+    def _describe_move(
+        published: Published, record: JobRecord, before: int | None, after: int | None
+    ) -> StartMoved:
+        change = last_change(published, record.slot) if record.slot >= 0 else None
+        expected = expected_of(published, record)
+        return StartMoved(
+            job=record.id,
+            owner=record.facts.owner,
+            queue=record.facts.queue,
+            before=before,
+            after=after,
+            cause=change.cause if change is not None else "",
+            words=change.words if change is not None else "",
+            event=change.event if change is not None else "",
+            time=change.time if change is not None else published.as_of,
+            expected_start=expected.start,
+            expected_by=expected.by,
+            promised_start=promised_of(published, record),
+        )
+
+
+class _AlertTracker:
+    """Which open alerts one hook was told of."""
+
+    def __init__(self, loop: PlanLoop) -> None:
+        self._loop = loop
+        self.told: dict[tuple[str, str], OpenAlert] = {}
+
+    def news(self) -> tuple[list[OpenAlert], list[OpenAlert]]:
+        """Those that opened and those that closed since."""
+        found = {(one.kind, one.about): one for one in self._loop.alerts.current}
+        opened = [one for key, one in found.items() if key not in self.told]
+        return opened, [one for key, one in self.told.items() if key not in found]
+
+    def tell(self, opened: Iterable[OpenAlert], closed: Iterable[OpenAlert]) -> None:
+        """These were told."""
+        for one in closed:
+            self.told.pop((one.kind, one.about))
+        self.told |= {(one.kind, one.about): one for one in opened}
+
+
+async def run_webhook(
+    loop: PlanLoop,
+    hook: Webhook,
+    client: httpx2.AsyncClient,
+    *,
+    pause: float = _PAUSE_S,
+    wait: Callable[[int], float] = lambda tries: min(2.0**tries, _LONGEST_WAIT_S),
+) -> None:
+    """Tell the hook of one cluster's moves and alerts until the planner stops; a follower tells nothing."""
+    watch, alerts = _StartTracker(loop, hook.settings), _AlertTracker(loop)
+    waiting: dict[str, StartMoved] = {}
+    tries, not_before = 0, 0.0
+    with loop.feed.signal.subscribe() as rung:
+        while not loop.feed.signal.closed:
+            rung.clear()
+            moved = await asyncio.to_thread(watch.moved) if hook.settings.moves else {}
+            for job, move in moved.items():
+                earlier = waiting.pop(job, None)
+                merged = move if earlier is None else _merge(earlier, move)
+                if merged is not None:
+                    waiting[job] = merged
+            if loop.standing_by:  # the daemon that leads tells
+                waiting.clear()
+                alerts.told.clear()
+            news = hook.settings.alerts and not loop.standing_by and bool(any(alerts.news()))
+            if (waiting or news) and time.monotonic() >= not_before:
+                batch = list(waiting.values())[:_MOST]
+                opened, closed = alerts.news() if news else ([], [])
+                taken = True
+                if news:
+                    told = {"opened": [*map(asdict, opened)], "closed": [*map(asdict, closed)]}
+                    taken = await _post(loop.name, hook, client, "alerts", told, tries)
+                if news and taken:
+                    alerts.tell(opened, closed)
+                if batch and taken:
+                    told = {"moves": [*map(asdict, batch)]}
+                    taken = await _post(loop.name, hook, client, "planned_start_moved", told, tries)
+                    for move in batch if taken else ():
+                        waiting.pop(move.job)
+                tries = 0 if taken else tries + 1
+                if not taken:
+                    not_before = time.monotonic() + wait(tries)
+            await asyncio.sleep(pause)
+            left = max(0.0, not_before - time.monotonic()) if waiting or tries else None
+            if left != 0.0:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(left):
+                        await rung.wait()
+
+
+def _merge(earlier: StartMoved, later: StartMoved) -> StartMoved | None:
+    """Both moves as one; None: it is where it was told to be."""
+    if earlier.before == later.after:
+        return None
+    return StartMoved(**{**asdict(later), "before": earlier.before})
+
+
+async def _post(
+    cluster: str,
+    hook: Webhook,
+    client: httpx2.AsyncClient,
+    kind: str,
+    what: Mapping[str, list[Any]],
+    tries: int,
+) -> bool:
+    """Whether the hook took what is told, or will never take it."""
+    settings = hook.settings
+    where = urlsplit(settings.url).hostname or ""  # the rest may be a secret
+    told = {
+        "type": kind,
+        "id": secrets.token_hex(8),
+        "cluster": cluster,
+        **what,
+    }
+    body = json.dumps(told, ensure_ascii=False).encode()
+    headers = {
+        "Content-Type": "application/json",
+        SIGNATURE: signature(hook.secret, int(time.time()), body),
+    }
+    try:
+        async with asyncio.timeout(_WHOLE_S):
+            answer = await _send(await resolve_targets(settings.url, settings.allow), client, body, headers)
+    except TargetRefused as refused:
+        _log_failure(where, tries, str(refused))
+        return False
+    except (httpx2.HTTPError, OSError) as error:  # a TimeoutError is one of the latter
+        _log_failure(where, tries, f"{type(error).__name__} {error}".strip())
+        return False
+    if answer.is_success:
+        if tries:
+            _log.info("the webhook takes events again", hook=where)
+        return True
+    if answer.status_code >= 500 or answer.status_code in _AGAIN:
+        _log_failure(where, tries, f"HTTP {answer.status_code}")
+        return False
+    _log.error(
+        "the webhook refuses", hook=where, status=answer.status_code, dropped=sum(map(len, what.values()))
+    )
+    return True
+
+
+async def _send(
+    targets: Sequence[RequestTarget], client: httpx2.AsyncClient, body: bytes, headers: Mapping[str, str]
+) -> httpx2.Response:
+    """The answer of the first that takes a connection. Raises httpx2.HTTPError."""
+    for place, target in enumerate(targets, start=1):
+        sending = client.stream(
+            "POST",
+            target.url,
+            content=body,
+            headers={**headers, **target.headers},
+            extensions=target.extensions,
+            timeout=_TIMEOUT_S,
+            follow_redirects=False,
+        )
+        try:
+            # Nobody reads the answer's body, which may have no end; nor is it followed elsewhere.
+            async with sending as answer:
+                return answer
+        except (httpx2.ConnectError, httpx2.ConnectTimeout):
+            if place == len(targets):
+                raise
+    raise AssertionError("there is a target")
+
+
+def _log_failure(where: str, tries: int, why: str) -> None:
+    if not tries:
+        _log.warning("the webhook is not taking events; it is tried again", hook=where, why=why)

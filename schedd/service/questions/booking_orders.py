@@ -1,0 +1,21 @@
+"""What each order of replanning bookings would make of those that there are, on copies of an engine."""
+
+from schedd.engine import Engine
+from schedd.engine.machine.orders import OrderFigures, ordered
+from schedd.policy.bookings import Order
+from schedd.service.questions.open_questions import cancellation_check
+
+__all__ = ["booking_order_figures"]
+
+
+def booking_order_figures(engine: Engine, now: int) -> tuple[OrderFigures, ...]:
+    """One row for each order; ``engine`` is a copy and stays as it is. Raises WorkSpent."""
+    found = []
+    for order in Order:
+        copy = engine.fork()
+        go_on = cancellation_check(copy.state.plan)
+        copy.state.now = max(now, copy.state.now)
+        copy.state.plan.limit_work()
+        found.append(ordered(copy.state, order))
+        go_on()
+    return tuple(found)

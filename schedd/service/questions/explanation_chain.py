@@ -1,0 +1,313 @@
+"""Why a job does not start sooner, as people ask it: what holds its nodes until then, and who goes first."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+import numpy as np
+
+from schedd.engine.facts.records import JobRecord
+from schedd.engine.facts.words import moment_in_words
+from schedd.engine.show.job_view import standing_of
+from schedd.engine.show.view import Published
+from schedd.plan.columns import FIXED, PLANNED, Ints
+from schedd.plan.plan import Plan, Take
+from schedd.plan.views import Stretch, chain
+from schedd.policy.limits import in_words
+from schedd.service.questions.plan_fork import PlanFork
+
+__all__ = [
+    "ChainJob",
+    "ChainLink",
+    "JobsAhead",
+    "StartBarrier",
+    "describe_jobs_ahead",
+    "explanation_chain",
+    "hide_other_jobs",
+    "summarise_chain",
+]
+
+Right = Literal["priority", "earlier", "promise", "placement"]
+LinkKind = Literal["eligible", "running", "queued", "reservation", "limit", "node", "free"]
+
+_RIGHTS: Final[dict[Right, tuple[str, str]]] = {
+    "priority": ("has a higher priority", "have a higher priority"),
+    "earlier": ("came earlier", "came earlier"),
+    "promise": (
+        "has a promise that does not allow it to wait",
+        "have promises that do not allow them to wait",
+    ),
+    "placement": ("fits in before it", "fit in before it"),
+}
+_NAMED: Final = 3
+_JOBS: Final = 10
+_LINKS: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class StartBarrier:
+    """Why a job may not start before a moment."""
+
+    name: str
+    """What does not let it, by name."""
+    words: str
+    """The same as a clause; "before" and a moment may follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobsAhead:
+    """How many planned jobs hold nodes of this one before it starts, by what right they go first."""
+
+    right: Right
+    """`priority`: theirs is higher; `earlier`: they have waited for longer; `promise`: their promised start
+    does not allow them to go after it; `placement`: none of these: they fit into a gap before it, or the plan
+    as a whole is better for it."""
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChainJob:
+    """A job of a link."""
+
+    id: str
+    owner: str
+    until: int
+    """Until when it holds its nodes."""
+    right: Right | None
+    """By what right it goes first; null when it runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChainLink:
+    """From `start` to before `until` this keeps the job off its planned nodes. Each link meets the next."""
+
+    kind: LinkKind
+    """`running`, `queued`: jobs; `reservation`; `limit`: a limit or licence; `node`: the node has too little
+    in use; `eligible`: the job may not start yet; `free`: nothing, the plan is being repaired."""
+    start: int
+    until: int
+    nodes: tuple[str, ...]
+    """Some of the planned nodes that are held."""
+    name: str
+    """Of a reservation or a limit; of what does not let the job start yet."""
+    jobs: tuple[ChainJob, ...]
+    """The first of them, by time."""
+    count: int
+    """How many jobs there are in all."""
+    words: str
+
+
+def explanation_chain(
+    fork: PlanFork,
+    plan: Plan,
+    record: JobRecord,
+    takes: Sequence[Take],
+    start: int,
+    now: int,
+    because: StartBarrier | None,
+) -> tuple[tuple[ChainLink, ...], tuple[JobsAhead, ...]]:
+    """The chain from ``now`` to the planned ``start`` of a job, and who goes first on its nodes.
+
+    ``plan`` is a copy from which the job is lifted, ``takes`` what it held of nodes, ``because`` why it may
+    not start at once if it may not.
+    """
+    if start <= now:
+        return (), ()
+    scene = _LinkBuilder(fork, plan, record, start)
+    stretches = chain(plan, record.slot, takes, start, now, scene.strength)
+    links: list[ChainLink] = []
+    group: list[Stretch] = []
+    for one in stretches:
+        if group and scene.key(group[-1]) != scene.key(one):
+            links.append(scene.link(group, because))
+            group = []
+        group.append(one)
+    links.append(scene.link(group, because))
+    return tuple(links), scene.ahead(takes, start)
+
+
+def summarise_chain(links: Sequence[ChainLink]) -> str:
+    """The chain in one sentence."""
+    words = [one.words for one in links[:_LINKS]]
+    if len(links) > _LINKS:
+        words.append(f"{len(links) - _LINKS} more steps until {moment_in_words(links[-1].until)}")
+    return "; then ".join(words)
+
+
+def describe_jobs_ahead(ahead: Sequence[JobsAhead]) -> str:
+    """`3 earlier jobs go first`; `3 queued jobs go first: 2 came earlier, 1 has a higher priority`."""
+    counts = {one.right: one.count for one in ahead if one.count}
+    count = sum(counts.values())
+    if not count:
+        return ""
+    goes = "goes" if count == 1 else "go"
+    if len(counts) > 1:
+        return f"{count} queued jobs go first: {_count_by_right(counts)}"
+    (right,) = counts
+    jobs = "job" if count == 1 else "jobs"
+    if right == "earlier":
+        return f"{count} earlier {jobs} {goes} first"
+    if right == "priority":
+        return f"{count} {jobs} of higher priority {goes} first"
+    reasons = _count_by_right(counts) if count > 1 else f"it {_RIGHTS[right][0]}"
+    return f"{count} queued {jobs} {goes} first: {reasons}"
+
+
+def hide_other_jobs(link: ChainLink, sees: Callable[[str], bool]) -> ChainLink:
+    """The link with the jobs of those owners alone that the caller ``sees``; their number stays."""
+    return replace(link, jobs=tuple(one for one in link.jobs if sees(one.owner)))
+
+
+def _count_by_right(counts: dict[Right, int]) -> str:
+    return ", ".join(f"{n} {_RIGHTS[right][n > 1]}" for right, n in counts.items())
+
+
+class _LinkBuilder:
+    """What the links of one job are told from."""
+
+    def __init__(self, fork: PlanFork, plan: Plan, record: JobRecord, start: int) -> None:
+        self.published: Published = fork.published
+        self.plan, self.record = plan, record
+        slots = self.published.starts.shape[0]
+        self._rights: Ints = _rights(fork, record.slot, start + int(self.published.durations[record.slot]))
+        # What runs or is reserved is named before a queued job, one with a right before one that fits in.
+        self.strength: Ints = np.where(self.published.states == FIXED, len(_ORDER), self._rights)[:slots]
+        self._pools = {row: name for name, row in plan.pools.items()}
+
+    def right(self, slot: int) -> Right:
+        return _ORDER[int(self._rights[slot])]
+
+    def _record(self, slot: int) -> JobRecord | None:
+        return self.published.records[slot] if 0 <= slot < len(self.published.records) else None
+
+    def key(self, one: Stretch) -> tuple[str, str]:
+        """What is told in one link."""
+        kind = self._kind(one)
+        if kind == "reservation":
+            return kind, self.published.blocks.get(one.slot, "")
+        return kind, self._limit(one.row) if kind == "limit" else ""
+
+    def _kind(self, one: Stretch) -> LinkKind:
+        if one.cause == "ready":
+            return "eligible"
+        if one.cause == "free":
+            return "free"
+        if one.slot < 0:
+            return "limit" if one.row in self._pools else "node"
+        other = self._record(one.slot)
+        if other is None:
+            return "reservation"
+        state = standing_of(other, int(self.published.starts[one.slot]))
+        return "running" if state in ("running", "starting") else "queued"
+
+    def _limit(self, row: int) -> str:
+        limit = self.published.limits.get(row)
+        return in_words(limit) if limit is not None else self._pools.get(row, "")
+
+    def link(self, group: Sequence[Stretch], because: StartBarrier | None) -> ChainLink:
+        kind = self._kind(group[0])
+        start, until = group[0].start, group[-1].until
+        rows = dict.fromkeys(one.row for one in group if one.row >= 0 and one.row not in self._pools)
+        nodes = tuple(self.plan.name_of[row] for row in rows)
+        slots = (
+            list(dict.fromkeys(one.slot for one in group if one.slot >= 0)) if kind != "reservation" else []
+        )
+        name = self.key(group[0])[1]
+        if kind == "eligible":
+            name = because.name if because is not None else "it may not start yet"
+        jobs = tuple(self._job(slot, kind) for slot in slots)
+        on = _name_some(nodes)
+        if not nodes and slots:
+            limits = dict.fromkeys(self._limit(one.row) for one in group if one.row in self._pools)
+            on = f"the limit {' and '.join(limits)}"
+        gap = all(one.cause == "gap" for one in group)
+        return ChainLink(
+            kind=kind,
+            start=start,
+            until=until,
+            nodes=nodes[:_JOBS],
+            name=name,
+            jobs=jobs[:_JOBS],
+            count=len(slots),
+            words=self._describe(kind, until, on, name, jobs, because, gap=gap),
+        )
+
+    def _job(self, slot: int, kind: LinkKind) -> ChainJob:
+        other = self._record(slot)
+        assert other is not None
+        end = int(self.published.starts[slot] + self.published.durations[slot])
+        return ChainJob(other.id, other.facts.owner, end, self.right(slot) if kind == "queued" else None)
+
+    def _describe(
+        self,
+        kind: LinkKind,
+        until: int,
+        on: str,
+        name: str,
+        jobs: Sequence[ChainJob],
+        because: StartBarrier | None,
+        *,
+        gap: bool,
+    ) -> str:
+        end = f"until {moment_in_words(until)}"
+        ids = ", ".join(one.id for one in jobs[:_NAMED])
+        more = f" and {len(jobs) - _NAMED} more" if len(jobs) > _NAMED else ""
+        if kind == "running":
+            many = len(jobs) > 1
+            return f"{'jobs' if many else 'job'} {ids}{more} {'hold' if many else 'holds'} {on} {end}"
+        if kind == "queued":
+            counts = Counter(one.right for one in jobs if one.right is not None)
+            if len(jobs) == 1:
+                (right,) = counts
+                if gap:
+                    return f"a gap on {on}, too short {end}, before job {ids}, which {_RIGHTS[right][0]}"
+                return f"job {ids}, which {_RIGHTS[right][0]}, is planned on {on} {end}"
+            rights = _count_by_right(dict(counts))
+            return f"{len(jobs)} queued jobs are planned on {on} {end}: {rights} (jobs {ids}{more})"
+        if kind == "reservation":
+            if gap:
+                return f"a gap on {on}, too short {end}, before reservation {name}"
+            return f"reservation {name} keeps {on} {end}"
+        if kind == "limit":
+            return f"{name}: that leaves no room before {moment_in_words(until)}"
+        if kind == "node":
+            return f"{on} has too little in use {end}"
+        if kind == "eligible":
+            not_yet = because.words if because is not None else "it may not start"
+            return f"{not_yet} before {moment_in_words(until)}"
+        return f"its nodes are free {end}; the plan is being repaired"
+
+    def ahead(self, takes: Sequence[Take], start: int) -> tuple[JobsAhead, ...]:
+        """Who is planned on the nodes before the job starts there, by right."""
+        read = self.plan.readable()
+        slots = np.flatnonzero((read.states == PLANNED) & (read.starts >= 0) & (read.starts < start))
+        held = read.held(slots)
+        rows = np.array([take.row for take in takes], np.int64)
+        first = slots[np.unique(held.owner[np.isin(held.rows, rows)])]
+        counts = np.bincount(self._rights[first], minlength=len(_ORDER)).tolist()
+        return tuple(
+            JobsAhead(right, counts[i]) for i, right in reversed(list(enumerate(_ORDER))) if counts[i]
+        )
+
+
+_ORDER: Final[tuple[Right, ...]] = ("placement", "promise", "earlier", "priority")
+"""The stronger the later."""
+
+
+def _rights(fork: PlanFork, mine: int, end: int) -> Ints:
+    """(slots,) by which right of ``_ORDER`` each goes before the job ``mine``, which ends at ``end``."""
+    published = fork.published
+    slots = published.starts.shape[0]
+    rank, release, born = fork.ranks[:slots], fork.columns.release[:slots], published.born[:slots]
+    earlier = (release < release[mine]) | ((release == release[mine]) & (born < born[mine]))
+    found = np.zeros(slots, np.int64)
+    found[published.promise[:slots] < end] = 1
+    found[earlier & ((rank == rank[mine]) | (found == 0))] = 2
+    found[rank > rank[mine]] = 3
+    return found
+
+
+def _name_some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more

@@ -1,0 +1,471 @@
+"""A copy of the plan for questions. One copy per generation, shared by all who ask."""
+
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import numpy as np
+
+from schedd.alternatives.node_economics import NodeEconomics
+from schedd.dialect import canonical
+from schedd.dialect.advres import read_advres
+from schedd.dialect.cost_limit import read_cost_limit
+from schedd.dialect.deadline import read_deadline
+from schedd.engine.facts.booking import LIVE, key_of
+from schedd.engine.facts.intake import Intake, Understood, as_planned, not_counted, waits_for
+from schedd.engine.facts.pools import LimitBook
+from schedd.engine.facts.shares import shares_of
+from schedd.engine.facts.state import HORIZON, EngineState
+from schedd.engine.place.bound import missing_booking
+from schedd.engine.rank.accounts import account_of, most_of, too_little
+from schedd.engine.show.job_view import record_of
+from schedd.engine.show.view import Published
+from schedd.model import FOREVER, Answer, Never, NodeSets, Placement, Request, Share, StartKnown, WaitingFor
+from schedd.plan.choose import choose
+from schedd.plan.columns import Ints
+from schedd.plan.evaluate import JobColumns, Weights, by_name
+from schedd.plan.plan import Plan, WorkSpent
+from schedd.plan.views import Window, bare, why_never, windows
+from schedd.policy.access import Access
+from schedd.policy.affordable import Tariff, place_within, too_dear
+from schedd.policy.site import Placing, economy_of, site_policy
+from schedd.service.questions.cheapest_start import CheapestStart, candidate_starts, cheapest_start
+from schedd.service.questions.open_questions import limit_plan_work, limit_searches
+from schedd.service.questions.smaller_requests import SmallerRequest, smaller_requests
+from schedd.wire import JobFacts
+
+__all__ = ["NotUnderstood", "PlanFork", "TasksEnd", "WhatIfAnswer", "fork_plan"]
+
+_T = TypeVar("_T")
+
+
+class NotUnderstood(ValueError):
+    """The request of a what-if cannot be read: what, where in it, and what is allowed."""
+
+
+_WINDOWS = 100
+"""Of starts, in which the cheapest is looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class TasksEnd:
+    """So many such jobs, each placed by itself, have all ended by then."""
+
+    tasks: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIfAnswer:
+    """The answer to a what-if: when the job would start if it came at ``now``, and how it was understood."""
+
+    answer: Answer
+    walltime: int
+    walltime_assumed: bool
+    notes: tuple[str, ...]
+    now: int
+    generation: int
+    request: str
+    """What is asked for, in canonical words."""
+    windows: tuple[Window, ...] = ()
+    """Where it could start, from the earliest on."""
+    changes: tuple[SmallerRequest, ...] = ()
+    cheapest: CheapestStart | None = None
+    """Where it would cost least and end in time, if that was asked, and some place does."""
+    many: tuple[TasksEnd, ...] = ()
+
+
+class PlanFork:
+    """The plan as it was at a batch boundary. Any thread may ask; questions are answered one at a time."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        published: Published,
+        limits: LimitBook,
+        columns: JobColumns,
+        walltime_use: float = 1.0,
+        ranks: Ints | None = None,
+        uncounted: Collection[str] = (),
+    ) -> None:
+        self.published = published
+        self.ranks = ranks if ranks is not None else np.zeros(published.starts.shape[0], np.int64)
+        self.columns = columns
+        self.walltime_use = walltime_use
+        self._plan = plan
+        self._limits = limits
+        self._bare: Plan | None = None
+        self._other: tuple[str, Plan] | None = None
+        self._intake = Intake(published.settings)
+        self._uncounted = frozenset(uncounted)
+        self._intake.set_nodes(plan.nodes, self._uncounted)
+        self._intake.set_shared(limits.shared)
+        self._intake.set_types(limits.types)
+        self._lock = threading.Lock()
+
+    @property
+    def generation(self) -> int:
+        """Of the plan that was copied."""
+        return self.published.generation
+
+    @property
+    def as_of(self) -> int:
+        """When that plan was brought up to date."""
+        return self.published.as_of
+
+    def copy(self) -> Plan:
+        """A plan that is the caller's own, with as much work as one question may take."""
+        with self._lock:
+            plan = self._plan.fork()
+        limit_plan_work(plan)
+        return plan
+
+    def what_if(
+        self,
+        facts: JobFacts,
+        now: int,
+        *,
+        instead_of: str = "",
+        bookings: tuple[str, ...] = (),
+        most_windows: int = 0,
+        changes: bool = False,
+        cheapest_by: int | None = None,
+        tasks: Sequence[int] = (),
+    ) -> WhatIfAnswer:
+        """Where the plan would put this job if it arrived at ``now``; the plan stays as it is.
+
+        ``instead_of`` a job of the plan, whose place is then free, as is that of these ``bookings``. Also the
+        first ``most_windows`` windows of starts, the smallest ``changes`` that let the job start at once, and
+        where it would cost least that ends by ``cheapest_by``, and when how many of ``tasks`` such jobs would
+        have ended (ascending numbers; those that cannot be, or take too long to find, are left out). Raises
+        NotUnderstood, and WorkSpent where an answer takes more than QUESTION_WORK.
+        """
+        moment = max(now, self.as_of)
+        with self._lock, ExitStack() as stack:
+            request, understood = self._read(facts)
+            plan = self._plan_without(instead_of, moment, bookings) if instead_of or bookings else self._plan
+            stack.enter_context(limit_searches(plan))
+            placing = self.published.settings.site.get("placement", Placing.FIRST_GAP)
+            asking = self._trial(plan, facts, understood, moment, best=placing != Placing.FIRST_GAP)
+            asking = replace(asking, within=self._cost_limit(facts, moment))
+            answer = self._immediate_answer(facts, request) or self._account_wait(
+                facts, understood, instead_of
+            )
+            if answer is None:
+                answer = asking.start(request, understood.walltime) or self._no_start(request)
+            at_once = later = False
+            if isinstance(answer, StartKnown):
+                at_once = answer.placement.start == asking.ready
+                later = not at_once
+            elif self.published.settings.policy == "conservative":
+                later = isinstance(answer, Never) or answer.kind in ("node", "limit")
+            seen = asking.windows(request, understood.walltime, most_windows) if at_once or later else ()
+            found = smaller_requests(request, understood.walltime, asking.fits) if changes and later else ()
+            least = None
+            if cheapest_by is not None and isinstance(answer, StartKnown):
+                least = asking.cheapest(request, understood.walltime, cheapest_by, self.published)
+            known = isinstance(answer, StartKnown)
+            many = tuple(asking.many(request, understood.walltime, tasks)) if tasks and known else ()
+        return WhatIfAnswer(
+            answer,
+            understood.walltime,
+            understood.assumed,
+            request.notes,
+            moment,
+            self.generation,
+            canonical(replace(request, walltime=understood.walltime)),
+            seen,
+            found,
+            least,
+            many,
+        )
+
+    def understand(self, facts: JobFacts) -> Understood:
+        """How a job would be understood. Raises NotUnderstood."""
+        with self._lock:
+            return self._read(facts)[1]
+
+    def earliest_start(self, facts: JobFacts, now: int, lasts: int, *, instead_of: str = "") -> int | None:
+        """The first moment at which this job could start if it came at ``now`` and ran for ``lasts`` seconds.
+
+        None: there is no such moment. Raises NotUnderstood, and WorkSpent.
+        """
+        with self._earliest(facts, now, instead_of) as (asking, request, _):
+            found = asking.start(request, lasts) if asking is not None else None
+        return found.placement.start if isinstance(found, StartKnown) else None
+
+    def with_job(
+        self, facts: JobFacts, now: int, ask: Callable[[Plan, int], _T], *, instead_of: str = ""
+    ) -> _T | None:
+        """What ``ask`` says of the plan with this job, as if it came at ``now``, in its earliest place.
+
+        It gets the plan, which it must not change, and the job's slot. None: there is no such place. Raises
+        NotUnderstood, and WorkSpent.
+        """
+        with self._earliest(facts, now, instead_of) as (asking, request, walltime):
+            return asking.tried(request, walltime, ask) if asking is not None else None
+
+    @contextmanager
+    def _earliest(
+        self, facts: JobFacts, now: int, instead_of: str
+    ) -> Iterator[tuple["_Trial | None", Request, int]]:
+        """Who asks for a job's earliest place, None where it may not be planned; its request and walltime."""
+        moment = max(now, self.as_of)
+        with self._lock:
+            request, understood = self._read(facts)
+            plan = self._plan_without(instead_of, moment) if instead_of else self._plan
+            with limit_searches(plan):
+                may = self._immediate_answer(facts, request) is None
+                asking = self._trial(plan, facts, understood, moment, best=False) if may else None
+                yield asking, request, understood.walltime
+
+    def with_plan(self, plan: Plan) -> "PlanFork":
+        """The same with another plan, which is of no use to anybody else then."""
+        return PlanFork(
+            plan, self.published, self._limits, self.columns, self.walltime_use, self.ranks, self._uncounted
+        )
+
+    def _read(self, facts: JobFacts) -> tuple[Request, Understood]:
+        queue = self.published.queues.get(facts.queue)
+        understood = self._intake.read(facts, queue, self.published.server.defaults)
+        if understood.request is None:
+            raise NotUnderstood(understood.problem)
+        return understood.request, understood
+
+    def _trial(
+        self, plan: Plan, facts: JobFacts, understood: Understood, moment: int, *, best: bool
+    ) -> "_Trial":
+        gates, sets = self.published.gates, self.published.node_sets
+        criteria = self.published.settings.criteria
+        return _Trial(
+            plan, self._limits, gates, sets, facts, understood, moment, max(moment, facts.not_before or 0),
+            self.columns, Weights(by_name(criteria)) if best else None,
+        )  # fmt: skip
+
+    def _cost_limit(self, facts: JobFacts, moment: int) -> tuple[Tariff, float, str] | None:
+        """The prices, the most that a job may cost, and their currency; None where it may cost anything."""
+        site = self.published.settings.site
+        most, economy = read_cost_limit(facts.resources), economy_of(site)
+        if site.get("cost_limits") != "hard" or most is None or not economy.prices:
+            return None
+        nodes = {name: one.properties for name, one in self.published.nodes.items()}
+        return Tariff(economy, nodes, moment - moment % 86_400), most, economy.currency
+
+    def _immediate_answer(self, facts: JobFacts, request: Request) -> Answer | None:
+        """The answer for a job that never fits or may not be planned."""
+        never = not_counted(request, self._uncounted) or self._plan.why_never(
+            request, self._limits.types.units
+        )
+        if never is not None:
+            return never
+        wait = waits_for(facts, self.published.why_stopped(facts.queue))
+        if wait is not None:
+            return WaitingFor(*wait)
+        named = read_advres(facts.resources)
+        if named:
+            known = self.published
+            missing = missing_booking(
+                named, facts.owner, known.bookings, {one.name for one in known.reservations}
+            )
+            booking = known.bookings.get(key_of(known.bookings, named, facts.owner.partition("@")[0]))
+            if missing is not None or booking is None or booking.phase in LIVE:
+                return missing or WaitingFor("reservation", f"room in reservation {named}")
+        policy = self.published.settings.policy
+        if policy != "conservative":
+            return WaitingFor("policy", f"the policy {policy}, which plans no starts")
+        return None
+
+    def _account_wait(self, facts: JobFacts, understood: Understood, instead_of: str) -> WaitingFor | None:
+        """What the job waits for whose account has too little; what is held for the job that it is asked
+        ``instead_of`` counts as left.
+        """
+        published = self.published
+        if not published.accounts:
+            return None
+        site = site_policy(published.settings.site)
+        account = published.accounts.get(account_of(site.accounts, facts))
+        user = facts.owner.partition("@")[0]
+        if account is None or site.accounts.empty != "wait":
+            return None  # it may be planned, or nobody knows whose it will be
+        if user and not account.lets(user):
+            return WaitingFor("account", f"account {account.name} to be open to {user}")
+        left = account.balance + account.overdraft - published.account_held.get(account.name, 0)
+        own = record_of(published, instead_of) if instead_of else None
+        planned = own is not None and own.slot >= 0 and published.starts[own.slot] >= 0
+        if own is not None and planned and account_of(site.accounts, own.facts) == account.name:
+            left += most_of(site, published.nodes, account, own.facts, own.understood)
+        most = most_of(site, published.nodes, account, facts, understood)
+        if not account.closed and left >= most:
+            return None
+        return too_little(account, left, most, site.economy.currency)
+
+    def _no_start(self, request: Request) -> Answer:
+        if self._bare is None:
+            self._bare = bare(self._plan)
+        with limit_searches(self._bare):
+            never = why_never(self._bare, request, self._limits.types.units)
+        return never or WaitingFor("node", "nodes that can take it: all are down, offline or reserved")
+
+    def _plan_without(self, job_id: str, now: int, bookings: tuple[str, ...] = ()) -> Plan:
+        """The plan without a job; kept, since what is asked about one job is asked about it again."""
+        key = " ".join((job_id, *bookings))
+        if self._other is None or self._other[0] != key:
+            plan = self._plan.fork()
+            for name in bookings:
+                booking = self.published.bookings.get(name)
+                for slot in booking.slots if booking is not None else ():
+                    plan.lift(slot, now)
+            record = record_of(self.published, job_id)
+            if record is not None and record.slot >= 0:
+                plan.lift(record.slot, now)
+            self._other = (key, plan)
+        return self._other[1]
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """One question's plan and moment; ``ready`` is when the job may start at the earliest."""
+
+    plan: Plan
+    limits: LimitBook
+    gates: Mapping[str, Access]
+    node_sets: NodeSets | None
+    facts: JobFacts
+    understood: Understood
+    now: int
+    ready: int
+    columns: JobColumns
+    weights: Weights | None
+    """By which gaps are valued; None: the first is taken."""
+    within: tuple[Tariff, float, str] | None = None
+    """Prices, a hard limit of cost, and the currency."""
+
+    @contextmanager
+    def _slot(self, request: Request, walltime: int) -> Iterator[int | WaitingFor]:
+        """The job, for as long as it is asked about; or the limit that it can never meet."""
+        pools = self._pools(request, walltime)
+        too_much = self.limits.too_much(pools)
+        if too_much is not None:
+            yield too_much
+            return
+        request = as_planned(request, self.facts, self.gates, self.node_sets)
+        slot = self.plan.new(request, walltime, self.ready, pools)
+        try:
+            yield slot
+        finally:
+            self.plan.drop(slot, self.now)
+
+    def _pools(self, request: Request, walltime: int) -> dict[str, int]:
+        understood = replace(self.understood, request=request, walltime=walltime)
+        return self.limits.needs(self.plan, self.facts, understood, self.now)
+
+    def start(self, request: Request, walltime: int) -> StartKnown | WaitingFor | None:
+        """The earliest place; None: there is none."""
+        with self._slot(request, walltime) as slot:
+            if isinstance(slot, WaitingFor):
+                return slot
+            start = self._place(slot)
+            if start >= 0 and self.within is not None:
+                tariff, most, unit = self.within
+                start, first = place_within(
+                    self.plan, slot, tariff, most, self.now, lambda: self._place(slot)
+                )
+                if start < 0:
+                    return too_dear(most, first, unit)
+            if start < 0:
+                return None
+            shares = tuple(Share(s.node, s.cpus, s.mem, s.gpus) for s in shares_of(self.plan, slot))
+            return StartKnown(Placement(start, start + walltime, shares))
+
+    def tried(self, request: Request, walltime: int, ask: Callable[[Plan, int], _T]) -> _T | None:
+        """What ``ask`` says of the plan with the job in its earliest place; None: there is none."""
+        with self._slot(request, walltime) as slot:
+            if isinstance(slot, WaitingFor) or self._place(slot) < 0:
+                return None
+            return ask(self.plan, slot)
+
+    def many(self, request: Request, walltime: int, tasks: Sequence[int]) -> Iterator[TasksEnd]:
+        """The ends of so many jobs like this one, as far as they have places that can be found in time."""
+        pools = self._pools(request, walltime)
+        request = as_planned(request, self.facts, self.gates, self.node_sets)
+        slots: list[int] = []
+        last = 0
+        try:
+            for wanted in tasks:
+                while len(slots) < wanted:
+                    slots.append(self.plan.new(request, walltime, self.ready, pools))
+                    start = self._place(slots[-1])
+                    if start < 0:
+                        return
+                    last = max(last, start + walltime)
+                yield TasksEnd(wanted, last)
+        except WorkSpent:
+            return
+        finally:
+            for slot in slots:
+                self.plan.drop(slot, self.now)
+
+    def _place(self, slot: int) -> int:
+        """Place the job as the engine would if nobody made way for it; returns its start, or -1."""
+        bound = self.now + HORIZON
+        if self.weights is None or self.plan.tiers == 1:
+            return self.plan.place(slot, self.now, bound)
+        due = read_deadline(self.facts.resources, self.facts.submitted)
+        due = FOREVER if due is None else due
+        columns = self.columns.including(slot, self.ready, due)
+        found = choose(self.plan, slot, columns, self.now, bound, self.weights)
+        return found.start if found is not None else -1
+
+    def fits(self, request: Request, walltime: int) -> bool:
+        """Whether it starts as soon as it may."""
+        with self._slot(request, walltime) as slot:
+            return not isinstance(slot, WaitingFor) and self.plan.probe(slot, self.now, self.ready + 1) >= 0
+
+    def cheapest(
+        self, request: Request, walltime: int, by: int, published: Published
+    ) -> CheapestStart | None:
+        """Where the job costs least and ends by then; None where it cannot."""
+        last = by - walltime
+        if last < self.ready:
+            return None
+        books = NodeEconomics.from_economy(
+            economy_of(published.settings.site), published.names, published.nodes, self.now, by
+        )
+        if not books.priced:
+            return None
+        edges = sorted({edge for rates in books.rates for edge in rates.edges.tolist()})
+        planned = as_planned(request, self.facts, self.gates, self.node_sets)
+        pools = self._pools(request, walltime)
+        seen = windows(self.plan, planned, walltime, self.ready, last + 1, pools=pools, limit=_WINDOWS)
+        starts = candidate_starts((Window(w.first, min(w.last, last)) for w in seen), edges, walltime)
+        with self._slot(request, walltime) as slot:
+            if isinstance(slot, WaitingFor):
+                return None
+            return cheapest_start(self.plan, slot, walltime, starts, books, self.now)
+
+    def windows(self, request: Request, walltime: int, most: int) -> tuple[Window, ...]:
+        """The first windows of starts."""
+        pools = self._pools(request, walltime)
+        if not most or self.limits.too_much(pools) is not None:
+            return ()
+        end = self.now + HORIZON
+        request = as_planned(request, self.facts, self.gates, self.node_sets)
+        return windows(self.plan, request, walltime, self.ready, end, pools=pools, limit=most)
+
+
+def fork_plan(state: EngineState, published: Published, plan: Plan | None = None) -> PlanFork:
+    """A copy of the state's plan, or ``plan`` that is one, of which ``published`` tells.
+
+    To be called between batches, by the thread that owns the state.
+    """
+    return PlanFork(
+        plan if plan is not None else state.plan.fork(),
+        published,
+        state.limits.copy(),
+        state.columns.copy(),
+        state.walltime_use.share,
+        state.rank.copy(),
+        state.uncounted,
+    )

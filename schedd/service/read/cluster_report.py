@@ -1,0 +1,272 @@
+"""What clusters were worth over a period: balance, deadlines, slowdown, use of processors and licences.
+
+The measures are those of Pasquali, Baraglia, Capannini, Ricci and Laforenza (multilevel.md §4); jobs that
+ended come from the database, those that wait from the plan as it is.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from schedd.dialect.deadline import read_deadline
+from schedd.dialect.shared import shared_amounts
+from schedd.engine.facts.intake import is_eligible
+from schedd.engine.facts.records import JobRecord, Phase
+from schedd.engine.show.view import Published
+from schedd.model import FOREVER
+from schedd.plan.usage import Spans, usage
+from schedd.service.cluster.plan_loop import PlanLoop
+from schedd.service.clusters import Clusters
+from schedd.store.records import PeriodUsage, RunUsage
+from schedd.wire import ResourceTypes
+
+__all__ = [
+    "MOST_RUNS",
+    "ClusterReport",
+    "LicenceReport",
+    "QueueReport",
+    "TooManyError",
+    "longest_waits",
+    "report_clusters",
+]
+
+MOST_RUNS: Final = 500_000
+"""Of more jobs in one cluster and period nothing is worked out."""
+_NOTHING: Final = PeriodUsage((), ())
+
+
+class TooManyError(Exception):
+    """The period has more jobs than are worked out at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueReport:
+    """One queue of a cluster."""
+
+    queue: str
+    ended: int
+    """Jobs that ran and ended by themselves in the period."""
+    with_deadline: int
+    """Of these, those with a deadline."""
+    late: int
+    """Of these, those that ended after it."""
+    mean_wait: float | None
+    """Seconds from the submission to the last start, of those that ended; null: none did."""
+    longest_wait: int | None
+    """The same, of the one that waited longest."""
+    waiting: int
+    """Jobs that wait now; those on hold do not count."""
+    longest_waiting: int
+    """Seconds for which the oldest of these has waited by now, since it may run; 0: none waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class LicenceReport:
+    """One licence of a cluster."""
+
+    name: str
+    copies: int
+    """How many there are now; earlier numbers are not kept."""
+    used: float
+    """In use, in the mean over the period."""
+    share: float | None
+    """In use of the smaller of what there is and what was asked for at each moment; null: nobody asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterReport:
+    """One cluster over the period."""
+
+    cluster: str
+    kept: bool
+    """Whether there is a database that jobs are read from; without one, queues alone are told."""
+    cpus: float
+    """Cpus of nodes that were not down, in the mean since the first was known."""
+    cpus_used: float
+    """Held by jobs, in the mean."""
+    processors: float | None
+    """In use of the smaller of what there was and what was asked for at each moment; null: nobody asked."""
+    work: float
+    """Cpu-seconds that jobs held."""
+    share: float | None
+    """Of the work of all clusters told here; null: there was none."""
+    optimal: float | None
+    """Of the cpus of all clusters told here: the share that balances them."""
+    ended: int
+    """Jobs that ran and ended by themselves."""
+    with_deadline: int
+    """Of these, those with a deadline."""
+    late: int
+    """Of these, those that ended after it."""
+    slowdown: float | None
+    """Of those without a deadline: (wait + run) / run, in the mean; 1: nobody waited."""
+    licences: tuple[LicenceReport, ...]
+    """By name."""
+    queues: tuple[QueueReport, ...]
+    """By name."""
+
+
+def report_clusters(
+    clusters: Clusters, loops: Iterable[PlanLoop], since: int, until: int
+) -> tuple[ClusterReport, ...]:
+    """Of these clusters over ``[since, until)``, which is not empty; each is told up to its present second.
+
+    Waits for the database. Raises StoreError and TooManyError.
+    """
+    found = [_report_cluster(clusters, loop, since, until) for loop in loops]
+    work, cpus = sum(one.work for one in found), sum(one.cpus for one in found)
+    return tuple(
+        replace(one, share=one.work / work if work else None, optimal=one.cpus / cpus if cpus else None)
+        for one in found
+    )
+
+
+def longest_waits(published: Published) -> dict[str, int]:
+    """For how many seconds the oldest job of each queue waits that may run: 0 where none does."""
+    found = dict.fromkeys(published.queues, 0)
+    for record, since in _eligible_jobs(published):
+        queue = record.facts.queue
+        found[queue] = max(found.get(queue, 0), published.as_of - since)
+    return found
+
+
+def _report_cluster(clusters: Clusters, loop: PlanLoop, since: int, until: int) -> ClusterReport:
+    published, now = loop.published, loop.now()
+    until = max(since + 1, min(until, now))
+    within = _NOTHING
+    if clusters.durable is not None:
+        store = clusters.durable.store
+        number = store.find_cluster(loop.name)
+        if number is not None:
+            within = store.period_usage(number, since, until, MOST_RUNS + 1)
+    if len(within.runs) > MOST_RUNS:
+        raise TooManyError(f"cluster {loop.name} had more than {MOST_RUNS:,} jobs in this time")
+    ended = [one for one in within.runs if one.how == "ended" and since <= (one.ended or 0) < until]
+    dues = [read_deadline(one.resources, one.submitted) for one in ended]
+    waits = [record for record, _ in _queued_jobs(published)]
+    asked = _make_spans(
+        [
+            *((one.submitted, one.ended, one.cpus) for one in within.runs),
+            *((one.facts.submitted, None, _cpus(one)) for one in waits),
+        ],
+        until,
+    )
+    used = _make_spans(((one.started, one.ended, one.cpus) for one in within.runs), until)
+    changes = within.cpus or ((since, _cpus_now(published)),)  # what was heard just now is not noted yet
+    there = _make_spans(((time, None, change) for time, change in changes), until)
+    # A mean over the time before the first node was known would say that a new cluster has next to nothing.
+    known = max(since, changes[0][0])
+    known = known if known < until else since
+    processors = usage(there, asked, used, known, until)
+    free = [_slowdown(one) for one, due in zip(ended, dues, strict=True) if due is None]
+    length = until - known
+    return ClusterReport(
+        cluster=loop.name,
+        kept=clusters.durable is not None,
+        cpus=processors.there,
+        cpus_used=processors.used,
+        processors=processors.share,
+        work=processors.used * length,
+        share=None,
+        optimal=None,
+        ended=len(ended),
+        with_deadline=sum(due is not None for due in dues),
+        late=sum(_missed_deadline(one, due) for one, due in zip(ended, dues, strict=True)),
+        slowdown=float(np.mean(free)) if free else None,
+        licences=_licences(published, within.runs, waits, since, until),
+        queues=_queues(published, ended, dues),
+    )
+
+
+def _cpus_now(published: Published) -> int:
+    """Cpus of nodes that are not down."""
+    return sum(node.cpus for node in published.nodes.values() if node.state != "down")
+
+
+def _make_spans(rows: Iterable[tuple[int, int | None, int]], until: int) -> Spans:
+    """Of (begin, end, amount); what has no end lasts."""
+    table = np.array([(a, until if b is None else b, n) for a, b, n in rows], np.int64).reshape(-1, 3)
+    return Spans(table[:, 0], np.maximum(table[:, 0], table[:, 1]), table[:, 2])
+
+
+def _licences(
+    published: Published, runs: Sequence[RunUsage], waits: Sequence[JobRecord], since: int, until: int
+) -> tuple[LicenceReport, ...]:
+    names = published.copies
+    if not names:
+        return ()
+    types = ResourceTypes(published.server.resources)
+    held = [(one, amounts) for one in runs if (amounts := shared_amounts(one.resources, names, types))]
+    wanted = [
+        (one, amounts) for one in waits if (amounts := shared_amounts(one.facts.resources, names, types))
+    ]
+    found = []
+    for name, copies in sorted(names.items()):
+        asked = [(one.submitted, one.ended, of[name]) for one, of in held if name in of]
+        asked += [(one.facts.submitted, None, of[name]) for one, of in wanted if name in of]
+        used = [(one.started, one.ended, of[name]) for one, of in held if name in of]
+        there = _make_spans([(since, None, copies)], until)
+        came = usage(there, _make_spans(asked, until), _make_spans(used, until), since, until)
+        found.append(LicenceReport(name, copies, came.used, came.share))
+    return tuple(found)
+
+
+def _queues(
+    published: Published, ended: Sequence[RunUsage], dues: Sequence[int | None]
+) -> tuple[QueueReport, ...]:
+    oldest = longest_waits(published)
+    waiting: dict[str, int] = {}
+    for record, _ in _eligible_jobs(published):
+        waiting[record.facts.queue] = waiting.get(record.facts.queue, 0) + 1
+    found = []
+    for queue in sorted({*oldest, *(one.queue for one in ended)}):
+        mine = [(one, due) for one, due in zip(ended, dues, strict=True) if one.queue == queue]
+        waits = [one.started - one.submitted for one, _ in mine]
+        found.append(
+            QueueReport(
+                queue=queue,
+                ended=len(mine),
+                with_deadline=sum(due is not None for _, due in mine),
+                late=sum(_missed_deadline(one, due) for one, due in mine),
+                mean_wait=float(np.mean(waits)) if waits else None,
+                longest_wait=max(waits, default=None),
+                waiting=waiting.get(queue, 0),
+                longest_waiting=oldest.get(queue, 0),
+            )
+        )
+    return tuple(found)
+
+
+def _slowdown(one: RunUsage) -> float:
+    end = one.ended if one.ended is not None else one.started
+    return (end - one.submitted) / max(1, end - one.started)
+
+
+def _missed_deadline(one: RunUsage, due: int | None) -> bool:
+    return due is not None and one.ended is not None and one.ended > due
+
+
+def _queued_jobs(published: Published) -> Iterable[tuple[JobRecord, int]]:
+    """Jobs that are in a queue and do not run, and since when each may run, or else is there."""
+    for record in (*published.records, *published.slotless.values()):
+        if record is not None and record.phase is not Phase.RUNNING:
+            facts = record.facts
+            since = facts.eligible if facts.eligible is not None else facts.submitted
+            yield record, max(since, facts.not_before or 0)
+
+
+def _eligible_jobs(published: Published) -> Iterable[tuple[JobRecord, int]]:
+    """Those of them that may run."""
+    now = published.as_of
+    return (
+        (record, since)
+        for record, since in _queued_jobs(published)
+        if since <= now and is_eligible(record.facts, FOREVER)
+    )
+
+
+def _cpus(record: JobRecord) -> int:
+    request = record.understood.request
+    return request.cpus if request is not None else 0

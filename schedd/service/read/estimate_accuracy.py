@@ -1,0 +1,77 @@
+"""How right expected starts were: of a period, a queue, a user, by when they were told and how far ahead."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from schedd.predict import ESTIMATE_KINDS, AccuracyFigures, EstimateKind, EstimateOutcomes, measure_accuracy
+from schedd.predict.accuracy import NOT_YET
+from schedd.store import Store
+from schedd.store.expected_starts import MAX_ROWS
+from schedd.store.records import ExpectedStartRecord
+
+__all__ = ["LEADS", "EstimateAccuracy", "Horizon", "estimate_accuracy"]
+
+LEADS: Final = (0, 3600, 6 * 3600, 24 * 3600, 7 * 24 * 3600)
+"""Seconds from telling to the expected start: each up to the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class Horizon:
+    """Starts told of one ``kind``, at least ``lead`` seconds ahead (None: any)."""
+
+    kind: EstimateKind
+    lead: int | None
+    figures: AccuracyFigures
+
+
+@dataclass(frozen=True, slots=True)
+class EstimateAccuracy:
+    """Of a period: by kind, those told at submission by how far ahead, too; and promises that were broken."""
+
+    horizons: tuple[Horizon, ...]
+    breaches: int
+    since: int | None = None
+    """When the first of them was told, where no more than the latest were looked at; None: all were."""
+
+    def figures_of_kind(self, kind: EstimateKind) -> AccuracyFigures:
+        """Of one kind, however far ahead."""
+        return next(one.figures for one in self.horizons if (one.kind, one.lead) == (kind, None))
+
+
+def estimate_accuracy(
+    store: Store, cluster: int, since: int, until: int, now: int, *, queue: str = "", user: str = ""
+) -> EstimateAccuracy:
+    """Of what was told in ``[since, until)``, the latest 100,000. Raises StoreError."""
+    rows = store.expected_starts(cluster, since, until, queue=queue, user=user, kinds=ESTIMATE_KINDS)
+    known = [row for row in rows if _is_decided(row, now)]
+    found = []
+    for kind in ESTIMATE_KINDS:
+        told = _outcomes([row for row in known if row.kind == kind])
+        found.append(Horizon(kind, None, measure_accuracy(told)))
+        if kind != "submission":
+            continue
+        place = np.searchsorted(np.array(LEADS), told.p50 - told.at, side="right") - 1
+        found += [
+            Horizon(kind, lead, measure_accuracy(told.select(place == i))) for i, lead in enumerate(LEADS)
+        ]
+    broken = store.count_broken_promises(cluster, since, until, queue=queue, user=user)
+    return EstimateAccuracy(tuple(found), broken, rows[-1].time if len(rows) >= MAX_ROWS else None)
+
+
+def _is_decided(row: ExpectedStartRecord, now: int) -> bool:
+    """Whether it came true or not, as far as that can be said: who waits beyond P90 is a miss already, and
+    of who was deleted before nobody knows.
+    """
+    return row.actual is not None or row.latest < (row.ended if row.ended is not None else now)
+
+
+def _outcomes(rows: Sequence[ExpectedStartRecord]) -> EstimateOutcomes:
+    columns = [
+        (one.time, one.start, one.latest, one.planned, one.actual if one.actual is not None else NOT_YET)
+        for one in rows
+    ]
+    table = np.array(columns, np.int64).reshape(-1, 5)
+    return EstimateOutcomes(*(table[:, i] for i in range(5)))

@@ -1,0 +1,329 @@
+"""Lists read from a publication, page by page: jobs in order, what is placed in a window, nodes."""
+
+from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from itertools import islice
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from schedd.engine.facts.records import JobRecord, Phase
+from schedd.engine.show.job_view import Standing, record_of, shares_of, standing_of
+from schedd.engine.show.view import Published
+from schedd.model import FOREVER
+from schedd.plan.columns import CPUS, FIXED, GPUS, MEM, PLANNED, UNPLACED, Ints
+from schedd.service.questions.objectives import node_failure_rates
+from schedd.wire import ShareFacts
+
+__all__ = [
+    "Bar",
+    "CursorError",
+    "JobCounts",
+    "JobListing",
+    "NodeView",
+    "Page",
+    "bars_in_window",
+    "count_jobs",
+    "find_record",
+    "matches_owner",
+    "matching_jobs",
+    "node_views",
+    "page_of_jobs",
+]
+
+_T = TypeVar("_T")
+Sees = Callable[[JobRecord], bool]
+"""Whether a job is shown to who asks."""
+
+
+def _all(_record: JobRecord) -> bool:
+    return True
+
+
+class CursorError(ValueError):
+    """A cursor that no page gave out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[_T]):
+    """Some rows in order; ``next`` leads to those that follow, None after the last."""
+
+    rows: tuple[_T, ...]
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobListing:
+    """Some jobs in order, each with its start (-1: none); ``next`` as in ``Page``."""
+
+    records: tuple[JobRecord, ...]
+    starts: tuple[int, ...]
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobCounts:
+    """How many jobs stand where."""
+
+    running: int
+    starting: int
+    planned: int
+    without_start: int
+    """Waiting for something, or never to run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A job's place in the plan: over `[start, end)` it holds these nodes."""
+
+    job: str
+    owner: str
+    queue: str
+    state: Standing
+    start: int
+    end: int
+    """Of a running job: until when the plan keeps its nodes, also beyond its walltime."""
+    nodes: tuple[ShareFacts, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """A node and what is free of it now. Memory in KiB; a memory of 0 is not known."""
+
+    name: str
+    state: str
+    """`up`, `drain` (offline, or closed: nothing new is started) or `down`."""
+    closed: str
+    """Why nothing new is planned here though the server may have it up: an admin holds it, a job is long past
+    its walltime, or jobs fail on it; empty when that is not so."""
+    held: str
+    """Why an admin holds its planning; empty when none does."""
+    power: str
+    """`on`; or where we switched it: `stopping`, `off`, `booting`, `failed` (it did not come up)."""
+    cpus: int
+    mem: int
+    gpus: int
+    free_cpus: int
+    free_mem: int
+    free_gpus: int
+    mtbf: int | None
+    """Seconds between two failures, by what was seen of this node and of all; null where none has failed."""
+    watts: float | None
+    """What it drew when its board was last read; null: nobody read it."""
+    properties: tuple[str, ...]
+    jobs: tuple[str, ...]
+    """Jobs that run here or are being started, as far as the caller may see them."""
+
+
+def find_record(published: Published, wanted: str) -> JobRecord | None:
+    """The job of this id, or the only one that an abbreviated id can mean: see ``alike``."""
+    record = record_of(published, wanted)
+    if record is None:
+        near = list(islice(matching_jobs(published, wanted), 2))
+        record = near[0] if len(near) == 1 else None
+    return record
+
+
+def matching_jobs(published: Published, wanted: str) -> Iterator[JobRecord]:
+    """The jobs that an id may mean which lacks the server's name or a part of it.
+
+    `123` and `123.server` may both mean `123.server.site`; the job array `123[].server` is `123[]` or `123`.
+    """
+    number, _, server = wanted.partition(".")
+
+    def means(job_id: str) -> bool:
+        its, _, where = job_id.partition(".")
+        return (its == number or its == number + "[]") and (
+            not server or where == server or where.startswith(server + ".")
+        )
+
+    records = (record_of(published, job_id) for job_id in published.numbers.near(wanted) if means(job_id))
+    return (record for record in records if record is not None)
+
+
+def count_jobs(published: Published) -> JobCounts:
+    """Where the jobs stand, counted over columns."""
+    states = published.states
+    starting = sum(
+        1
+        for job_id in published.starting
+        if (record := published.ids.get(job_id)) is not None and record.phase is Phase.DISPATCHED
+    )
+    held = int((states == FIXED).sum()) - len(published.blocks)
+    return JobCounts(
+        running=max(0, held - starting),
+        starting=starting,
+        planned=int((states == PLANNED).sum()),
+        without_start=int((states == UNPLACED).sum()) + len(published.slotless),
+    )
+
+
+def page_of_jobs(
+    published: Published,
+    *,
+    state: Standing | None = None,
+    owner: str | None = None,
+    queue: str | None = None,
+    sees: Sees | None = None,
+    cursor: str | None = None,
+    limit: int = 100,
+) -> JobListing:
+    """Jobs by (planned) start, those without one (-1) last. ``sees`` of None: all are shown.
+
+    A page goes on where the one before it ended, by start: a job that moves past the cursor in between may be
+    missed or seen twice.
+    """
+
+    def wanted(record: JobRecord, start: int) -> bool:
+        facts = record.facts
+        return (
+            (state is None or standing_of(record, start) == state)
+            and (owner is None or matches_owner(facts.owner, owner))
+            and (queue is None or facts.queue == queue)
+            and (sees is None or sees(record))
+        )
+
+    rows = _jobs_after_cursor(published, cursor)
+    if not (state is None and owner is None and queue is None and sees is None):
+        rows = (row for row in rows if wanted(row[2], row[3]))
+    found = list(islice(rows, limit + 1))
+    following = f"{found[limit - 1][0]}.{found[limit - 1][1]}" if len(found) > limit else None
+    if not found:
+        return JobListing((), (), None)
+    _, __, records, starts = zip(*found[:limit], strict=True)
+    return JobListing(records, starts, following)
+
+
+def matches_owner(owner: str, wanted: str) -> bool:
+    """Whether ``ann@host`` is ``wanted``: `ann`, or `ann@host`."""
+    return wanted in (owner, owner.partition("@")[0])
+
+
+def _jobs_after_cursor(published: Published, cursor: str | None) -> Iterator[tuple[int, int, JobRecord, int]]:
+    """(sort key, second sort key, record, start) of all jobs behind the cursor."""
+    after = _parse_cursor(cursor) if cursor else (-1, -1)
+    slots = np.flatnonzero(published.states)
+    starts = published.starts[slots]
+    keys = np.where(starts < 0, np.int64(FOREVER), starts)
+    behind = (keys > after[0]) | ((keys == after[0]) & (slots > after[1]))
+    slots, starts, keys = slots[behind], starts[behind], keys[behind]
+    order = np.argsort(keys, kind="stable")
+    columns = [column[order].tolist() for column in (keys, slots, starts)]
+    records = [published.records[slot] for slot in columns[1]]
+    for key, slot, record, start in zip(columns[0], columns[1], records, columns[2], strict=True):
+        if record is not None:
+            yield key, slot, record, start
+    first = len(published.records)
+    for i, record in enumerate(published.slotless.values(), first):
+        if (FOREVER, i) > after:
+            yield FOREVER, i, record, -1
+
+
+def bars_in_window(
+    published: Published,
+    begin: int,
+    end: int,
+    *,
+    sees: Sees = _all,
+    cursor: str | None = None,
+    limit: int = 1_000,
+) -> Page[Bar]:
+    """What is placed anywhere in ``[begin, end)``, by start; nameless where ``sees`` says so."""
+    after = _parse_cursor(cursor) if cursor else (-1, -1)
+    starts = published.starts
+    slots = np.flatnonzero((starts >= 0) & (starts < end) & (starts + published.durations > begin))
+    slots = slots[(starts[slots] > after[0]) | ((starts[slots] == after[0]) & (slots > after[1]))]
+    slots = slots[np.argsort(starts[slots], kind="stable")]
+    bars: list[Bar] = []
+    last = -1
+    for slot in slots.tolist():
+        record = published.records[slot]
+        if record is None:
+            continue  # a reservation
+        start = int(starts[slot])
+        if len(bars) == limit:
+            return Page(tuple(bars), f"{bars[-1].start}.{last}")
+        job, owner, queue = (record.id, record.facts.owner, record.facts.queue) if sees(record) else [""] * 3
+        bars.append(
+            Bar(
+                job,
+                owner,
+                queue,
+                standing_of(record, start),
+                start,
+                start + int(published.durations[slot]),
+                shares_of(published, record),
+            )
+        )
+        last = slot
+    return Page(tuple(bars), None)
+
+
+def node_views(
+    published: Published, accept: Callable[[str], bool] = lambda _name: True, sees: Sees = _all
+) -> tuple[NodeView, ...]:
+    """The nodes by name, with what jobs hold of them now."""
+    slots = np.flatnonzero(published.states == FIXED)
+    now = published.as_of
+    starts, durations = published.starts[slots], published.durations[slots]
+    slots = slots[(starts <= now) & (starts + durations > now)]
+    wanted = sorted(filter(accept, published.nodes))
+    used, here = _in_use(published, slots, frozenset(wanted), sees)
+    held = published.held_nodes
+    failing = node_failure_rates(published)
+    views = []
+    for name in wanted:
+        facts, details = published.nodes[name], published.node_details.get(name, {})
+        cpus, mem, gpus = used.get(name, (0, 0, 0))
+        views.append(
+            NodeView(
+                name=name,
+                state=facts.state,
+                closed=published.closed.get(name, ""),
+                held=held.get(name, ""),
+                power=details.get("power", "on"),
+                cpus=facts.cpus,
+                mem=facts.mem,
+                gpus=facts.gpus,
+                free_cpus=max(0, facts.cpus - cpus),
+                free_mem=max(0, facts.mem - mem),
+                free_gpus=max(0, facts.gpus - gpus),
+                mtbf=round(1 / failing[name]) if failing.get(name) else None,
+                watts=details.get("watts"),
+                properties=facts.properties,
+                jobs=tuple(here.get(name, ())),
+            )
+        )
+    return tuple(views)
+
+
+def _in_use(
+    published: Published, slots: Ints, names: AbstractSet[str], sees: Sees
+) -> tuple[dict[str, list[int]], dict[str, list[str]]]:
+    """Of these nodes: cpus, memory and gpus that jobs of ``slots`` hold; the jobs that the reader may see."""
+    rows = {row: name for row, name in published.names.items() if name in names}
+    held = published.on_nodes(slots)
+    of_these = np.isin(held.rows, np.fromiter(rows, np.int64, len(rows)))
+    owners, at_rows = held.owner[of_these], held.rows[of_these]
+    distinct, where = np.unique(at_rows, return_inverse=True)
+    sums = np.zeros((distinct.shape[0], 3), np.int64)
+    np.add.at(sums, where, held.amounts[of_these][:, [CPUS, MEM, GPUS]])
+    used = {rows[row]: total for row, total in zip(distinct.tolist(), sums.tolist(), strict=True)}
+    shown: dict[int, str] = {}
+    for i in np.unique(owners).tolist():
+        record = published.records[int(slots[i])]
+        if record is not None and sees(record):
+            shown[i] = record.id
+    here: dict[str, list[str]] = {}
+    for i, row in zip(owners.tolist(), at_rows.tolist(), strict=True):
+        if i in shown:
+            here.setdefault(rows[row], []).append(shown[i])
+    return used, here
+
+
+def _parse_cursor(cursor: str) -> tuple[int, int]:
+    start, dot, slot = cursor.partition(".")
+    if not (dot and start.isdigit() and slot.isdigit() and cursor.isascii() and len(cursor) < 40):
+        raise CursorError(f"cursor {cursor!r}: take it from `next` of the page before")
+    return int(start), int(slot)
