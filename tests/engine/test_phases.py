@@ -296,7 +296,7 @@ class _Noting(dict[Step, Any]):
 
 
 def test_the_table_in_the_docs_is_this_one() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "developers" / "job-phases.md").read_text("utf-8")
+    text = (Path(__file__).parents[2] / "docs" / "reference" / "job-phases.md").read_text("utf-8")
     _, _, behind = text.partition("| step | of | leads to | clears | sets |\n|---|---|---|---|---|\n")
     shown = behind.partition("\n\n")[0].splitlines()
     assert shown == [_row(what) for what in Step]

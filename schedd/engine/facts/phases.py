@@ -1,7 +1,7 @@
 """The phases of a job: one table of what may happen to it, with what each step clears and what it sets.
 
 Records change here and nowhere else. A step that is not allowed in the job's phase raises ``IllegalStep``: a
-defect of ours, which quarantines that job alone. ``docs/developers/job-phases.md`` shows the table.
+defect of ours, which quarantines that job alone. ``docs/reference/job-phases.md`` shows the table.
 """
 
 from collections.abc import Mapping
