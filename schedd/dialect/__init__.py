@@ -1,6 +1,6 @@
 """What PBS means by its strings and codes: requests, holds, dependencies, return codes, accounting records.
 
-Both families of servers; the meaning of requests is set out in ``docs/users/requests.md``.
+Both families of servers; the meaning of requests is set out in ``docs/reference/requests.md``.
 """
 
 from schedd.dialect.asked import resource_list

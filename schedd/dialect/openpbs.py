@@ -69,7 +69,7 @@ def parse_openpbs(
     kinds: Collection[NodeKind] = (),
     runs: bool = False,
 ) -> Request:
-    """The request of an OpenPBS job; its meaning is set out in ``docs/users/requests.md``.
+    """The request of an OpenPBS job; its meaning is set out in ``docs/reference/requests.md``.
 
     ``resources`` is its ``Resource_List`` (or what a user would write); ``schedselect``, the server's own
     select with the defaults filled in, goes before ``select``. ``defaults`` are ``resources_default``,

@@ -47,7 +47,7 @@ def parse_torque(
     shared: Collection[str] = (),
     extensions: str = "",
 ) -> Request:
-    """The request of a TORQUE job; its meaning is set out in ``docs/users/requests.md``.
+    """The request of a TORQUE job; its meaning is set out in ``docs/reference/requests.md``.
 
     ``resources`` is its ``Resource_List`` (or what a user would write), ``defaults`` the
     ``resources_default`` of queue and server, ``exclusive`` says it was submitted with ``qsub -n``,

@@ -1,4 +1,4 @@
-"""Examples of requests and what they mean: those of docs/users/requests.md, and more beside this file.
+"""Examples of requests and what they mean: those of docs/reference/requests.md, and more beside this file.
 
 An example is the text of ``qsub -l``, lines ``# setting=value``, then the canonical form and its notes, or
 the two lines of the error. Those beside this file begin with a sentence.
@@ -12,7 +12,7 @@ import pytest
 
 from schedd.dialect import RequestError, canonical, parse_openpbs, parse_torque, resource_list
 
-PAGE = Path(__file__).parents[2] / "docs" / "users" / "requests.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "requests.md"
 HERE = Path(__file__).parent / "examples"
 
 

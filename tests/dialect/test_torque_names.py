@@ -9,7 +9,7 @@ from schedd.dialect import RequestError, canonical, parse_torque
 from schedd.dialect.advres import read_advres
 from schedd.dialect.torque_names import ADDED_BY_THE_SERVER, HARMLESS, OBEYED, REFUSED
 
-PAGE = Path(__file__).parents[2] / "docs" / "users" / "requests.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "requests.md"
 SERVER = [
     "arch",
     "cpupercent",
