@@ -1,7 +1,6 @@
-"""Accepting connections: in a task of our own, so that no error while one is accepted ends the listening.
+"""Accepts connections in a task of its own, so that no error while one is accepted ends the listening.
 
-The event loop's own servers stop for good when creating a protocol raises: they wait for a connection that
-nobody takes over.
+The event loop's own servers stop for good when creating a protocol raises: the connection is never closed.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Who asks, what that one may do and see, and which cluster it is about."""
+"""The caller of a request: identity, rights, visible jobs, and the cluster in question."""
 
 import math
 from collections.abc import Callable, Coroutine
@@ -52,7 +52,8 @@ _bearer = HTTPBearer(
 PEER_UID_KEY: Final = "peer_uid"
 """Under this name the connection keeps the uid at the other end of the UNIX socket."""
 TRUST_KEY: Final = "trust"
-"""Under this name a connection keeps what is to be called when the site's own people or programs use it."""
+"""Scope key under which a connection keeps the function to call when an administrator or a program uses it.
+"""
 
 
 def get_daemon(request: Request) -> Clusters:
@@ -65,7 +66,7 @@ def get_daemon(request: Request) -> Clusters:
         elif clusters.startup_trouble:
             what = "it is starting and waits for its database; the log says why"
         raise ProblemError(
-            "not-ready", what, hint="GET /readyz tells when it is ready", headers={"Retry-After": "2"}
+            "not-ready", what, hint="GET /readyz shows when it is ready", headers={"Retry-After": "2"}
         )
     return clusters
 
@@ -75,8 +76,10 @@ async def _scoped_caller(request: Request, _: Annotated[object, Depends(_bearer)
 
 
 def resolve_scope(request: Request, caller: Bearer, cluster: str | None = None) -> Bearer:
-    """The caller with the role on the cluster of the request's path, or on the one named; the same where
-    there is none. Raises UnknownCluster: one that a scope leaves out does not exist for who has it.
+    """The caller with the role on the cluster of the request's path, or on the one named; unchanged without
+    one.
+
+    Raises UnknownCluster: a cluster outside the token's scope does not exist for its holder.
     """
     name: str | None = cluster if cluster is not None else request.path_params.get("cluster")
     if name is None:
@@ -95,7 +98,7 @@ def visible_clusters(request: Request, caller: Bearer, right: Right = "ask") -> 
 
 
 async def authenticate(request: Request) -> Bearer:
-    """Who asks. Raises ProblemError for what does not count, and when it is asked too often."""
+    """Identify the caller. Raises ProblemError for invalid credentials, and after too many attempts."""
     callers: Callers = request.app.state.callers
     address = client_address(request)
     try:
@@ -175,9 +178,8 @@ def _authenticate_token(request: Request, callers: Callers, token: str) -> Beare
 
 
 def check_same_site(request: Request) -> None:
-    """Behind a proxy a browser is known by what it sends to it by itself, whichever page has it do so.
-
-    Raises ProblemError for what would change something and comes from another site's page.
+    """Refuse requests that change something and come from another site's page (behind a proxy, a browser
+    sends its credentials with requests of any page). Raises ProblemError.
     """
     if request.method in ("GET", "HEAD"):
         return
@@ -264,9 +266,9 @@ def _require_right(right: Right) -> Callable[[Request, Bearer], Coroutine[Any, A
 
 require_user = _require_right("ask")
 User = Annotated[Bearer, Depends(require_user)]
-"""Everybody who is known. What of other people's jobs may be credential, ``Visibility`` says."""
+"""Every caller with valid credentials; ``Visibility`` says which jobs of other users are shown."""
 Reader = Annotated[Bearer, Depends(_require_right("see all"))]
-"""Who may see every job in full."""
+"""Callers that may see every job in full."""
 Operator = Annotated[Bearer, Depends(_require_right("steer"))]
 Adapter = Annotated[Bearer, Depends(_require_right("exchange"))]
 Admin = Annotated[Bearer, Depends(_require_right("administer"))]
@@ -275,9 +277,8 @@ Daemon = Annotated[Clusters, Depends(get_daemon)]
 
 
 async def check_query_parameters(request: Request) -> None:
-    """Refuse query parameters that the path does not have: a mistyped filter would show too much.
-
-    One that stands there twice is refused, too: only the last would count. Raises ProblemError.
+    """Refuse unknown query parameters (a mistyped filter would show too much) and repeated ones (only the
+    last would count). Raises ProblemError.
     """
     allowed = [field.alias for field in request.scope["route"].dependant.query_params]
     unknown = [name for name in request.query_params if name not in allowed]
@@ -297,7 +298,7 @@ async def check_query_parameters(request: Request) -> None:
 
 async def _find_cluster(
     request: Request,
-    _: Annotated[Bearer, Depends(_scoped_caller)],  # strangers are told no names
+    _: Annotated[Bearer, Depends(_scoped_caller)],  # no cluster names without credentials
     cluster: Annotated[str, Path(description="The cluster's name in the configuration.", examples=["main"])],
 ) -> PlanLoop:
     return get_daemon(request)[cluster]
@@ -317,4 +318,4 @@ async def _job_visibility(request: Request, cluster: Cluster, caller: User) -> J
 
 
 Visibility = Annotated[JobVisibility, Depends(_job_visibility)]
-"""Who asks is known, and this is what that one may see of the cluster's jobs."""
+"""What the caller may see of the cluster's jobs; requires valid credentials."""

@@ -1,4 +1,4 @@
-"""Accounts: what is left of each, what was charged, and an admin's changes."""
+"""Accounts: balances, charges, and changes by administrators."""
 
 import secrets
 from collections.abc import Sequence
@@ -59,10 +59,10 @@ _Name = Annotated[
         description="Its name, as `qsub -A` says it.", pattern=r"^[^\s/\x00-\x1f]{1,255}$", examples=["phys"]
     ),
 ]
-_Since = Annotated[int, Query(description="What was entered at this second and later.", ge=0, le=_MAX_TIME)]
+_Since = Annotated[int, Query(description="Entries of this second and later.", ge=0, le=_MAX_TIME)]
 _Until = Annotated[int | None, Query(description="And before this second.", ge=0, le=_MAX_TIME)]
-_OneAccount = Annotated[str, Query(description="Of this account alone.", max_length=255)]
-_OneUser = Annotated[str, Query(description="Of this user's jobs alone.", max_length=255)]
+_OneAccount = Annotated[str, Query(description="Only this account.", max_length=255)]
+_OneUser = Annotated[str, Query(description="Only jobs of this user.", max_length=255)]
 
 
 @documented
@@ -76,23 +76,23 @@ class AccountView:
     unit: str
     """`core_hours`, or the site's currency."""
     amount: float
-    """What it has for each period, or for good."""
+    """The budget of each period, or in total."""
     overdraft: float
-    """So far below zero it may go."""
+    """Overdraft: how far below zero the balance may go."""
     period: Period
     since: int
     until: int | None
     """When the period ends."""
     moved: float
-    """What came in from other accounts in this period, less what went out and what was owed from before."""
+    """Transfers in minus transfers out in this period, minus the debt carried over."""
     charged: float
     """What runs that ended in this period took."""
     held: float
     """The most that jobs which run or are planned can take."""
     left: float
-    """What further jobs may take: overdraft included, what is held not."""
+    """Available to further jobs: with the overdraft, without the amount reserved for jobs."""
     users: tuple[str, ...]
-    """Who may use it; none: everybody."""
+    """Users of the account; empty: everybody."""
     closed: bool
 
 
@@ -107,7 +107,7 @@ class AccountsView(SnapshotAnswer):
 @documented
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerEntry:
-    """One line of the ledger: what an account gained by it (less than 0: lost), and what it had then."""
+    """One line of the ledger: the change of the account (negative: a charge), and the balance after it."""
 
     number: int
     time: int
@@ -142,7 +142,7 @@ class LedgerView:
 @documented
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChargeSummary:
-    """What was charged, of a month, account and user as far as they are told apart; else they are empty."""
+    """Charges by month, account and user; a field is empty if the sum is not split by it."""
 
     month: str
     """`2026-11`, by the clock of the site's zone."""
@@ -158,14 +158,14 @@ class ChargeSummary:
 @documented
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountReport:
-    """What was charged."""
+    """Charges over a period."""
 
     rows: tuple[ChargeSummary, ...]
 
 
 @router.get("", response_model=AccountsView, responses=_READ_PROBLEMS)
 def get_accounts(request: Request, cluster: Cluster, caller: User, visibility: Visibility) -> Response:
-    """What is left of each account. A user sees those that are open to the user, or to everybody."""
+    """Balances of accounts. A user sees accounts that are open to the user, or to everybody."""
     return _accounts_reply(request, cluster, caller.name, visibility)
 
 
@@ -178,9 +178,9 @@ async def set_account(
     caller: Admin,
     visibility: Visibility,
 ) -> Response:
-    """Make an account, or set what it has. Its unit cannot be changed. Needs the role `admin`.
+    """Create an account, or change it. Its unit cannot be changed. Needs the role `admin`.
 
-    Jobs for which it has too little then are no longer planned, the latest to start first.
+    Jobs that the account can no longer pay lose their planned start, latest start first.
     """
     known = cluster.published.accounts.get(account)
     if known is not None and known.unit != body.unit:
@@ -207,8 +207,8 @@ async def set_account(
 async def transfer_amount(
     request: Request, cluster: Cluster, body: AccountTransfer, caller: Admin, visibility: Visibility
 ) -> Response:
-    """Move an amount from one account to another; from outside without a `source`, to there without a
-    `target`. What is held for jobs cannot be moved. Needs the role `admin`.
+    """Transfer an amount from one account to another. Without a `source` it is added, without a `target`
+    removed. Amounts reserved for jobs cannot be transferred. Needs the role `admin`.
     """
     published = cluster.published
     units: set[Unit] = set()
@@ -247,7 +247,7 @@ async def get_ledger(
     account: _OneAccount = "",
     user: _OneUser = "",
     before: Annotated[int | None, Query(description="With numbers below this.", ge=0, le=_MAX_TIME)] = None,
-    limit: Annotated[int, Query(description="At most so many.", ge=1, le=10_000)] = 200,
+    limit: Annotated[int, Query(description="Maximum number of entries.", ge=1, le=10_000)] = 200,
 ) -> Response:
     """What changed on accounts, newest first; it is entered within seconds. Users see their own jobs."""
     ledger, user = daemon.ledgers[cluster.name], _readable_user(visibility, user)
@@ -275,12 +275,12 @@ async def get_report(
     by: Annotated[
         str,
         Query(
-            description="What is told apart: some of `month`, `account`, `user`, with commas between.",
+            description="Split by these: some of `month`, `account`, `user`, separated by commas.",
             pattern=r"^((month|account|user)(,(month|account|user)){0,2})?$",
         ),
     ] = "month,account,user",
 ) -> Response:
-    """What was charged, summed up by month, account and user. Users see their own."""
+    """Charges, summed by month, account and user. Users see their own."""
     ledger, user = daemon.ledgers[cluster.name], _readable_user(visibility, user)
 
     def read() -> Sequence[ChargeTotal]:
@@ -299,7 +299,7 @@ async def _submit_change(cluster: PlanLoop, event: AccountSet | AccountMoved, wh
     async with audit_act(cluster, who, "account", words):
         handled = await await_planner(cluster.submit([event]), _PLANNER_TIMEOUT_S, _HINT)
         if not handled.taken:
-            raise _invalid("body.amount", "the account has not so much that is not held for jobs", "")
+            raise _invalid("body.amount", "the account has too little that is not reserved for jobs", "")
     _log.warning("an account was changed", cluster=cluster.name, by=who, what=words)
 
 
@@ -312,7 +312,7 @@ def _describe_account(event: AccountSet, body: AccountRequest) -> str:
 
 
 def _readable_user(visibility: JobVisibility, user: str) -> str:
-    """Of whose jobs somebody may read who asks for those of ``user``. Raises ProblemError."""
+    """The user whose charges the caller may read when asking for those of ``user``. Raises ProblemError."""
     if visibility.viewer is None:
         return user
     if user and not visibility.shows_owner(user):
@@ -321,7 +321,7 @@ def _readable_user(visibility: JobVisibility, user: str) -> str:
 
 
 def visible_accounts(published: Published, who: str, visibility: JobVisibility) -> tuple[AccountView, ...]:
-    """The accounts that somebody may see, by name."""
+    """The accounts that the caller may see, by name."""
     user = who.partition("@")[0]
     found = [one for one in published.accounts.values() if visibility.viewer is None or one.lets(user)]
     found.sort(key=lambda one: one.name)
@@ -331,9 +331,7 @@ def visible_accounts(published: Published, who: str, visibility: JobVisibility) 
 def visible_charges(
     clusters: Clusters, cluster: PlanLoop, visibility: JobVisibility, since: int
 ) -> tuple[ChargeSummary, ...]:
-    """What was charged since then by month, account and user, newest month first, as far as somebody may see
-    it. Waits for the database.
-    """
+    """Visible charges since then by month, account and user, newest month first. Waits for the database."""
     with database_errors():
         rows = clusters.ledgers[cluster.name].charges(
             since, _MAX_TIME, ["month", "account", "user"], account="", user=_readable_user(visibility, "")

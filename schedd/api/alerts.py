@@ -22,7 +22,7 @@ documented(OpenAlert)
 @documented
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertsView(SnapshotAnswer):
-    """What is wrong and not over yet, the oldest first."""
+    """Open alerts, oldest first."""
 
     alerts: tuple[OpenAlert, ...]
 
@@ -33,7 +33,7 @@ class AlertsView(SnapshotAnswer):
     responses=problem_responses("no-token", "unknown-cluster", "not-ready"),
 )
 async def get_alerts(request: Request, cluster: Cluster, visibility: Visibility, caller: User) -> Response:
-    """Alerts that are open. A `user` gets those that concern everybody who waits for a job."""
+    """Open alerts. A `user` gets only those that concern everybody with a queued job."""
     everything = caller.may("see all")
     found = alerts_for(cluster, visibility, everything=everything)
     published = cluster.published

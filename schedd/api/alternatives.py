@@ -43,19 +43,19 @@ class AlternativesRequest(BaseModel):
         extra="forbid", json_schema_extra={"examples": [{"seconds": 5, "weights": {"wait": 1, "energy": 2}}]}
     )
 
-    seconds: Annotated[float, Field(description="It takes so long at most.", ge=0.1, le=50)] = 10.0
+    seconds: Annotated[float, Field(description="Maximum duration in seconds.", ge=0.1, le=50)] = 10.0
     evaluations: Annotated[
         int | None,
         Field(
-            description="It ends when so many plans were tried. Where that bounds it, and not the time, the "
-            "same plan and seed give the same set.",
+            description="Maximum number of evaluated plans. If this limit, not the time, ends the "
+            "search, the same plan and seed give the same set.",
             ge=1,
             le=100_000,
         ),
     ] = None
     population: Annotated[int, Field(description="Plans of one generation.", ge=4, le=1_000)] = 24
     seed: Annotated[int, Field(description="Of all that is drawn.", ge=0, lt=1 << 32)] = 0
-    plans: Annotated[int, Field(description="So many are offered at most.", ge=1, le=50)] = 12
+    plans: Annotated[int, Field(description="Maximum number of plans in the set.", ge=1, le=50)] = 12
     weights: Annotated[
         Mapping[str, Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]] | None,
         Field(
@@ -90,7 +90,7 @@ class AlternativesView:
     set: AlternativeSet | None
     """Null before the first were sought since the daemon was started."""
     drift: float
-    """Jobs that came, went or moved since they were found, as a share of those that could be moved."""
+    """Share of movable jobs that arrived, ended or moved since the search."""
 
 
 @documented
@@ -118,7 +118,7 @@ class SearchStopped:
     responses=problem_responses("no-token", "not-allowed", "unknown-cluster", "not-ready"),
 )
 def get_alternatives(request: Request, cluster: Cluster, daemon: Daemon, _: Operator) -> Response:
-    """The latest alternatives to the live plan, with which jobs each moves. Needs the role `operator` or
+    """The latest alternatives to the live plan, with the jobs each moves. Needs the role `operator` or
     `admin`.
     """
     choices = daemon.alternatives[cluster.name]
@@ -135,10 +135,10 @@ def get_alternatives(request: Request, cluster: Cluster, daemon: Daemon, _: Oper
 async def post_alternatives_search(
     request: Request, cluster: Cluster, daemon: Daemon, body: AlternativesRequest, caller: Operator
 ) -> Response:
-    """Look for plans of which none is better than another by all objectives. The live plan stays; the answer
-    comes when the time is over. Needs the role `operator` or `admin`.
+    """Search for a Pareto-optimal set of plans. The live plan stays; the response comes when the time is
+    over. Needs the role `operator` or `admin`.
 
-    No job of them is past its promise, and none of them is worse than the live plan by the weights.
+    No plan of the set breaks a promise, and none is worse than the live plan by the weights.
     """
     return reply(
         request, AlternativesView(await search_alternatives(cluster, daemon, body, caller.name), 0.0)
@@ -149,7 +149,7 @@ async def post_alternatives_search(
 def stop_alternatives_search(
     request: Request, cluster: Cluster, daemon: Daemon, caller: Operator
 ) -> Response:
-    """Let the run under way end at once, with what it found. Needs the role `operator` or `admin`."""
+    """Stop the running search; what it found is kept. Needs the role `operator` or `admin`."""
     stopped = daemon.alternatives[cluster.name].stop()
     what = "the search for alternative plans is ended" if stopped else "refused: no search is under way"
     cluster.audit(caller.name, "alternatives", what)
@@ -170,10 +170,9 @@ async def post_apply(
     body: ApplyRequest,
     caller: Operator,
 ) -> Response:
-    """Put one of the alternatives in force: all of its jobs that wait still are moved at once, or none.
-
-    Refused where the live plan has moved on too far. No promise is broken by it. Needs the role `operator` or
-    `admin`; who did it is kept.
+    """Apply one of the alternatives: all of its waiting jobs are moved at once, or none. Refused if the live
+    plan has changed too much. No promise is broken. Needs the role `operator` or `admin`; written to the
+    audit.
     """
     return reply(request, await apply_alternative(cluster, daemon, number, plan, body.tolerance, caller.name))
 
@@ -181,7 +180,7 @@ async def post_apply(
 async def search_alternatives(
     cluster: PlanLoop, daemon: Clusters, body: AlternativesRequest, who: str
 ) -> AlternativeSet:
-    """Look for alternatives, and note who asked. Raises ProblemError, PlannerStopped."""
+    """Search for alternatives, with an audit entry. Raises ProblemError, PlannerStopped."""
     cluster.check_leads()
     async with audit_act(cluster, who, "alternatives", "alternative plans are sought"):
         how = ParetoSettings(body.seconds, body.evaluations, body.population, body.seed, body.plans)
@@ -191,7 +190,7 @@ async def search_alternatives(
 async def apply_alternative(
     cluster: PlanLoop, daemon: Clusters, number: int, plan: int, tolerance: float, who: str
 ) -> AppliedPlan:
-    """Put a plan in force, and note who did. Raises ProblemError, PlannerStopped."""
+    """Apply a plan, with an audit entry. Raises ProblemError, PlannerStopped."""
     cluster.check_leads()
     async with audit_act(cluster, who, "apply alternative", f"plan {plan} of set {number}") as act:
         count, changes = await _call_search(
@@ -205,7 +204,7 @@ async def _call_search(call: Callable[[], _T]) -> _T:
     try:
         return await run_in_threadpool(call)
     except SearchInProgress as error:
-        hint = "wait for it, or DELETE what is under way"
+        hint = "wait for its end, or stop it with DELETE"
         raise ProblemError("not-ready", str(error), hint=hint, headers={"Retry-After": "5"}) from None
     except TimeoutError:
         hint = "ask again in a moment"

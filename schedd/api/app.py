@@ -62,48 +62,48 @@ from schedd.service.notifications.notices import Notifier
 __all__ = ["Lifespan", "create_app"]
 
 _COMPRESS_MIN_BYTES: Final = 2_000
-"""Bytes of an answer."""
+"""Minimum size of a response to be compressed."""
 _GZIP_LEVEL: Final = 4
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 _DESCRIPTION: Final = """
-schedd keeps a schedule for a PBS cluster: for every queued job a planned start, a planned end and nodes. This
-is how to ask it, and how an adapter tells it what happens on the server.
+schedd keeps a plan for a PBS cluster: for every queued job a planned start, a planned end and nodes. This API
+serves users, administrators and programs, and the adapter, which delivers the server's events.
 
-**Begin here.** `GET /v1/clusters` lists the clusters; `GET /v1/clusters/{cluster}/jobs/{job}` says when and
-where a job starts and why not sooner; `POST /v1/clusters/{cluster}/what-if` answers the same for a job that
-was never submitted.
+**Begin here.** `GET /v1/clusters` lists the clusters; `GET /v1/clusters/{cluster}/jobs/{job}` shows when and
+where a job starts and why not sooner; `POST /v1/clusters/{cluster}/what-if` answers the same for a
+hypothetical job.
 
 **Times** are whole seconds since the epoch (UTC), intervals are half-open `[start, end)`, memory is KiB.
 
-**Reading never waits** for the planner: answers come from the last published plan, whose `generation` and
-`as_of` they carry. `ETag` and `If-None-Match` save what did not change.
+**Reading never waits** for the planner: responses are made from the latest plan snapshot, and contain its
+`generation` and `as_of`. `ETag` and `If-None-Match` avoid sending unchanged content again.
 
-**Errors** are problem documents (RFC 9457) that say what is wrong, where, and what is allowed.
+**Errors** are problem documents (RFC 9457) with the error, its location, and what is allowed.
 
-**Tokens** go into the header `Authorization: Bearer TOKEN`. A `user` reads and asks, and sees other people's
-jobs where the site or the server lets users see them; a `reader` sees all; an `operator` may also pause and
-resume; an `adapter` exchanges events and decisions; a `federation` hands jobs over;
-an `admin` may do everything.
+**Tokens** go into the header `Authorization: Bearer TOKEN`. A `user` reads and asks what-if questions, and
+sees jobs of other users if the site or the server permits it; a `reader` sees all jobs; an `operator` may
+also pause and resume; an `adapter` delivers events and reads decisions; a `federation` transfers jobs; an
+`admin` may do everything.
 """
 
 _TAGS: Final = [
     {"name": "clusters", "description": "Clusters, and whether their jobs are started."},
-    {"name": "jobs", "description": "Where each job stands, when and where it starts, and why."},
-    {"name": "plan", "description": "Nodes, the plan over time, and what is free."},
-    {"name": "notices", "description": "Mail and commands, when a start moved or comes soon."},
-    {"name": "questions", "description": "When would it start?"},
-    {"name": "reservations", "description": "Nodes that are kept free, or for some."},
-    {"name": "bookings", "description": "Cores that a user has for a time, within a window."},
+    {"name": "jobs", "description": "The state of each job, its start and nodes, and why."},
+    {"name": "plan", "description": "Nodes, the plan over time, and gaps."},
+    {"name": "notices", "description": "Mail and commands, when a start has moved or is near."},
+    {"name": "questions", "description": "What-if: when would a job start?"},
+    {"name": "reservations", "description": "Nodes kept free, or reserved for some users."},
+    {"name": "bookings", "description": "Cores reserved for a user for a time, within a window."},
     {
         "name": "policy",
-        "description": "What the site wants: limits, priorities, licences.",
+        "description": "The site policy: limits, priorities, licences.",
     },
-    {"name": "accounts", "description": "What is left of accounts, and what was charged."},
-    {"name": "quality", "description": "What the plan is worth, and how well its words were kept."},
+    {"name": "accounts", "description": "Balances of accounts, and charges."},
+    {"name": "plan metrics", "description": "Plan metrics, accuracy of start estimates, reports."},
     {"name": "exchange with the adapter", "description": "Events in, decisions out."},
-    {"name": "exchange with a federation", "description": "Jobs handed over, let run, taken back."},
-    {"name": "health", "description": "For those who watch the daemon."},
+    {"name": "exchange with a federation", "description": "Transfers: jobs submitted, released, withdrawn."},
+    {"name": "health", "description": "For monitoring."},
 ]
 
 
@@ -116,8 +116,8 @@ def create_app(
     lifespan: Lifespan | None = None,
     notifiers: Mapping[str, Notifier] | None = None,
 ) -> FastAPI:
-    """The daemon's API over ``clusters``, as an ASGI application; bodies have at most ``max_body`` bytes.
-    ``notifiers`` keep by cluster of what users want to be told, where the site sends notices.
+    """Create the daemon's API over ``clusters``, as an ASGI application. Request bodies have at most
+    ``max_body`` bytes; ``notifiers`` holds the notices of users by cluster, if the site sends notices.
     """
     build_adapters()
     app = FastAPIOffline(

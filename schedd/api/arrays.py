@@ -24,8 +24,10 @@ _MOST: Final = 100_000
 @documented
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayView(SnapshotAnswer):
-    """How the jobs of an array stand. Those that ended are counted as far as the database has noted them,
-    some minutes later; without one they are not known.
+    """Number of tasks of a job array by state.
+
+    Ended tasks are counted from the database, which has them some minutes later; without a database they are
+    unknown.
     """
 
     array: str
@@ -37,7 +39,7 @@ class ArrayView(SnapshotAnswer):
     running: int
     ended: int
     failed: int
-    """Of those that ended: with an exit status other than 0."""
+    """Ended with an exit status other than 0."""
     deleted: int
     first_end: int | None
     """When the first of them ended, or ends as planned, in seconds since the epoch."""

@@ -1,4 +1,4 @@
-"""Audited acts: who did what, or tried to and was refused."""
+"""Audit entries of actions: who did what, including refused attempts."""
 
 import asyncio
 from collections.abc import AsyncIterator

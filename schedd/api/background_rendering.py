@@ -1,4 +1,6 @@
-"""Large answers are made beside the event loop: one after another, in a thread of low priority, in pieces."""
+"""Renders large responses in pieces in a low-priority thread, one after another, instead of in the event
+loop.
+"""
 
 import asyncio
 import os
@@ -23,7 +25,7 @@ __all__ = ["RenderQueue", "rendered_in_background"]
 _P = ParamSpec("_P")
 
 _INLINE_MAX_ROWS: Final = 100
-"""Rows from which on an answer is made beside the event loop."""
+"""Minimum number of rows for which a response is rendered in the background."""
 _RENDER_NICENESS: Final = 10
 _GZIP_LEVEL: Final = 4
 _COMPRESS_MIN_BYTES: Final = 2_000
@@ -39,8 +41,8 @@ class RenderQueue:
 
 
 def rendered_in_background(endpoint: Callable[_P, Response]) -> Callable[_P, Coroutine[Any, Any, Response]]:
-    """Let an endpoint with the parameters request and cluster make its answer beside the event loop: in the
-    lane where its ``limit`` is large, else in a thread like any other.
+    """Decorator for endpoints with the parameters request and cluster: render the response in the render
+    queue if its ``limit`` is large, else in any worker thread.
     """
 
     @wraps(endpoint)
@@ -57,7 +59,7 @@ def rendered_in_background(endpoint: Callable[_P, Response]) -> Callable[_P, Cor
 
 
 async def _render_in_queue(request: Request, cluster: PlanLoop, make: Callable[[], Response]) -> Response:
-    """What ``make`` returns, compressed where the client takes that. Raises what it raises."""
+    """The result of ``make``, compressed if the client accepts that. Raises what ``make`` raises."""
     packs = "gzip" in request.headers.get("accept-encoding", "")
 
     def work() -> Response:

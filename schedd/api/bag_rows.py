@@ -1,4 +1,4 @@
-"""Bags as they are shown: how their tasks stand, by cluster and in all, and whether deadlines are kept."""
+"""Rows of bags: state of their tasks, by cluster and in total, and whether deadlines are kept."""
 
 from collections.abc import Mapping
 from typing import Any, Final

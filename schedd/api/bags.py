@@ -33,12 +33,10 @@ _RETRY_HEADERS: Final = {"Retry-After": "5"}
 
 
 class AcceptedBagOffer(JobScript):
-    """A bag that is handed over by an ``offer`` that was told, which says all but what runs."""
+    """A bag submitted by an issued ``offer``, which has everything but the script."""
 
     offer: Annotated[str, Field(pattern=r"^[0-9a-f]{1,32}$", examples=["3f0c5b1e9a7d2c46"])]
-    owner: Annotated[str, Field(description="An admin alone names another than himself.", max_length=200)] = (
-        ""
-    )
+    owner: Annotated[str, Field(description="Only an admin may name another user.", max_length=200)] = ""
 
 
 class NewBag(BagRequest, JobScript):
@@ -96,7 +94,7 @@ async def _make_offer(federation: LeadingFederation, caller: Caller, body: BagRe
 def _issue_offer(
     federation: FederationState, owner: str, users: Mapping[str, str], body: BagRequest
 ) -> BagOffer:
-    """Asks the plans, and keeps what is told. Raises ProblemError and StoreError."""
+    """Query the plans and keep the offer that is issued. Raises ProblemError and StoreError."""
     found = _request_offers(federation, owner, users, body)
     federation.bag_operations.issue_offer(found)
     return found
@@ -105,7 +103,7 @@ def _issue_offer(
 def _request_offers(
     federation: FederationState, owner: str, users: Mapping[str, str], body: BagRequest
 ) -> BagOffer:
-    """Asks the plans for an offer that nobody was told yet. Raises ProblemError."""
+    """Query the plans for a new offer. Raises ProblemError."""
     terms = BagSpecification(
         resources=body.requested_resources,
         walltime=body.walltime,
@@ -140,7 +138,7 @@ def _request_offers(
 
 
 def offer_row(one: BagOffer) -> dict[str, Any]:
-    """An offer as who asked sees it."""
+    """An offer as shown to the caller."""
     return {
         "id": one.id,
         "expires": one.expires,
@@ -159,8 +157,8 @@ def offer_row(one: BagOffer) -> dict[str, Any]:
 async def _submit_bag(
     federation: LeadingFederation, caller: Caller, body: AcceptedBagOffer | NewBag
 ) -> Response:
-    """Hand a bag to the federation: by an `offer` that was told, or asked for and taken at once. Each
-    cluster gets its share as job arrays. The answer comes when it cannot be lost any more.
+    """Submit a bag to the federation, by an issued `offer` or with an offer made and accepted at once. Each
+    cluster gets its share as job arrays. The response comes when the bag is durable.
     """
     if isinstance(body, AcceptedBagOffer):
         owner = _accepting_owner(caller, body)
@@ -201,7 +199,7 @@ def _accept_offer(federation: FederationState, caller: Bearer, owner: str, body:
 def _recheck_ends(
     federation: FederationState, owner: str, users: Mapping[str, str], offer: BagOffer, split: TaskSplit
 ) -> dict[str, int]:
-    """By cluster whose plan is another one by now, when it ends its share. Raises ProblemError: too late."""
+    """The end of each share whose cluster has a newer plan by now. Raises ProblemError if one is too late."""
     moved = [name for name in split.shares if federation.generations.get(name) != offer.plans.get(name)]
     found = collect_offers(
         federation,
@@ -258,7 +256,7 @@ def _create_bag(
     *,
     offer: str = "",
 ) -> Bag:
-    """An ``offer`` that was told is not taken while another bag's share is on its way to its clusters."""
+    """An issued ``offer`` is not accepted while another bag's share is being sent to its clusters."""
     submission = {
         "script": body.script,
         "resources": dict(terms.resources),
@@ -296,9 +294,7 @@ def _get_bag(federation: LeadingFederation, caller: Caller, bag: str) -> dict[st
 
 
 async def _cancel_bag(federation: LeadingFederation, caller: Caller, bag: str) -> dict[str, Any]:
-    """Take a bag back: tasks that wait are deleted. Those that run go on; `qdel` at each cluster ends
-    them.
-    """
+    """Cancel a bag: waiting tasks are deleted. Running tasks go on; `qdel` at each cluster ends them."""
     found = _find_bag(federation, caller, bag)
     if caller.role == "reader":
         raise ProblemError("not-allowed", f"{caller.name} may only read")

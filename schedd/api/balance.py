@@ -45,11 +45,11 @@ async def _get_balance(
         int | None, Query(description="Up to this second; now unless given.", ge=1, lt=_MAX_TIME)
     ] = None,
 ) -> dict[str, Any]:
-    """Each cluster over a period, as its schedd tells it: deadlines, slowdown, use of processors and
-    licences, and its share of the work beside the share of the cpus that it has.
+    """Each cluster over a period, as its daemon reports it: deadlines, slowdown, use of processors and
+    licences, and its share of the work and of the cpus.
 
-    ``ours``: the federation's own jobs that ended there, as far as they are kept. Clusters are asked that
-    disclose their load.
+    ``ours``: the federation's own jobs that ended there, if they are kept. Only clusters that disclose their
+    load are queried.
     """
     now = int(time.time())
     end = min(until, now) if until is not None else now

@@ -12,7 +12,7 @@ class _BodyTooLarge(Exception):
 
 
 class BodyLimit:
-    """Answers 413 to requests whose body is of more than ``most`` bytes."""
+    """Answers 413 to requests with a body larger than ``most`` bytes."""
 
     def __init__(self, app: ASGIApp, most: int) -> None:
         self._app = app

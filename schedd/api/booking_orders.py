@@ -1,4 +1,4 @@
-"""What each order of replanning bookings would make of those that there are."""
+"""Compares orders of replanning the existing bookings."""
 
 from dataclasses import asdict, dataclass
 from typing import Final
@@ -24,21 +24,21 @@ _PLANNER_TIMEOUT_S: Final = 10.0
 @documented
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BookingOrderView:
-    """The same bookings, booked anew under one order."""
+    """The same bookings, booked anew in one order."""
 
     order: Order
     asked: int
-    """Those that may still move, and those that were refused in the last hour and could still be had."""
+    """Bookings that may still move, and those refused in the last hour that are still possible."""
     taken: int
     """Of these, how many find a place."""
     lost: int
-    """Of those that have a place now, how many would have none."""
+    """Bookings that would lose their placement."""
     won: int
     """Of the refused, how many would have a place."""
     moved: int
-    """Of those that have a place now, how many would begin at another time."""
+    """Placed bookings that would begin at another time."""
     core_hours: float
-    """Of those that find a place."""
+    """Total of the placed bookings."""
     used: float
     """Share of all cores' time from now to `until` that jobs and bookings would hold."""
     until: int
@@ -61,10 +61,10 @@ class BookingOrdersView(SnapshotAnswer):
     responses=problem_responses("no-token", "not-allowed", "unknown-cluster", "not-ready", "too-hard"),
 )
 async def compare_booking_orders(request: Request, cluster: Cluster, _: Operator) -> Response:
-    """Which order of replanning bookings would use the machine best? Needs the role `operator` or `admin`.
+    """Which order of replanning bookings would use the cluster best? Needs the role `operator` or `admin`.
 
-    On copies of the plan all bookings that may still move, and those that were refused lately, are booked
-    anew in the order of asking. Jobs and frozen bookings stay where they are, and nothing is changed.
+    On forks of the plan, all bookings that may still move, and those refused lately, are booked anew in each
+    order. Jobs and frozen bookings stay where they are, and nothing is changed.
     """
     engine = await await_planner(
         cluster.call_between_batches(Engine.fork), _PLANNER_TIMEOUT_S, "ask again in a moment"

@@ -1,4 +1,4 @@
-"""What somebody asks for who books cores: at one cluster, or of a federation."""
+"""Terms of a booking, at one cluster or of a federation."""
 
 from typing import Annotated, Final
 
@@ -15,7 +15,8 @@ OptionalTime = Annotated[int | None, Field(ge=0, lt=_TIME_END)]
 BookingKey = Annotated[
     str,
     Path(
-        description="The booking's name. Operators add `~OWNER` where several users have one of this name.",
+        description="The booking's name. Operators add `~OWNER` if several users have a booking of "
+        "this name.",
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}(~[^/~\s]{1,255})?$",
         examples=["review"],
     ),
@@ -23,7 +24,7 @@ BookingKey = Annotated[
 BookingName = Annotated[
     str,
     Path(
-        description="The booking's name, chosen by who makes it: letters, digits, '.', '_' and '-'.",
+        description="The booking's name, chosen by its creator: letters, digits, '.', '_' and '-'.",
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$",
         examples=["review"],
     ),
@@ -31,8 +32,8 @@ BookingName = Annotated[
 
 
 class BookingTerms(BaseModel):
-    """What is wanted, for how long, and when. With a `start` it must begin then; with a `deadline` alone it
-    may begin at any time that lets it end by then; with `ready` and `deadline`, within that window.
+    """Resources, duration and window. With a `start` it must begin then; with a `deadline` alone it may begin
+    at any time that lets it end by then; with `ready` and `deadline`, within that window.
     """
 
     model_config = ConfigDict(
@@ -56,7 +57,7 @@ class BookingTerms(BaseModel):
     freeze: Annotated[
         int,
         Field(
-            description="It may be moved within its window until so many percent of its wait are over.",
+            description="Percentage of its wait during which it may be moved within its window.",
             ge=0,
             le=100,
         ),
@@ -65,7 +66,7 @@ class BookingTerms(BaseModel):
     owner: Annotated[
         str,
         Field(
-            description="Whose it is. An operator, an admin or a federation may name others.",
+            description="The owner. Only an operator, an admin or a federation may name another user.",
             max_length=200,
             pattern=r"^[^\x00-\x1f\x7f]*$",
         ),
@@ -76,7 +77,7 @@ class BookingTerms(BaseModel):
         if (self.request is None) == (self.resources is None):
             raise ValueError("give either request or resources")
         if self.start is not None and (self.ready is not None or self.deadline is not None):
-            raise ValueError("start says it all: give it alone, or ready and deadline")
+            raise ValueError("start excludes ready and deadline: give start alone, or ready and deadline")
         if self.start is None and self.deadline is None:
             raise ValueError("say when: start, or deadline (and ready)")
         try:

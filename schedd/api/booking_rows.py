@@ -1,4 +1,4 @@
-"""A federation's bookings as rows: where each is, what became of it, what could be had instead."""
+"""Rows of a federation's bookings: cluster, state and outcome, counter-offers."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -109,9 +109,7 @@ def booking_row(
 
 
 def booking_page_rows(federation: FederationState) -> list[dict[str, Any]]:
-    """For the page, of those that are not over, by start: nobody's names, since nobody is asked for a
-    token.
-    """
+    """Open bookings by start, for the page; without names, since the page needs no token."""
     rows = [booking_row(federation, federation.bookings[name], {}) for name in list(federation.bookings.open)]
     rows = sorted(
         (row for row in rows if not row["over"]), key=lambda row: (row["start"] is None, row["start"] or 0)

@@ -29,7 +29,7 @@ __all__ = ["BookingRequest", "BookingView", "BookingsView", "may_see_booking", "
 router = APIRouter(prefix="/v1/clusters/{cluster}/bookings", tags=["bookings"], route_class=UnicodeRoute)
 _log = structlog.get_logger(__name__)
 _PLANNER_TIMEOUT_S: Final = 10.0
-_HINT: Final = "it is done as soon as the planner is free; GET the bookings to see what became of it"
+_HINT: Final = "it is done as soon as the planner is free; GET the bookings shows the result"
 _PUT_PROBLEMS: Final = ("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid", "bad-request")
 _ACT_PROBLEMS: Final = (
     "no-token",
@@ -42,17 +42,17 @@ _ACT_PROBLEMS: Final = (
 
 
 class BookingRequest(BookingTerms):
-    """What is wanted, for how long, and when. With a `start` it must begin then; with a `deadline` alone it
-    may begin at any time that lets it end by then; with `ready` and `deadline`, within that window.
+    """Resources, duration and window. With a `start` it must begin then; with a `deadline` alone it may begin
+    at any time that lets it end by then; with `ready` and `deadline`, within that window.
     """
 
     until: Annotated[
-        OptionalTime, Field(description="It is given up at that second unless it was confirmed by then.")
+        OptionalTime, Field(description="The booking expires at that second unless it is confirmed.")
     ] = None
     transfer: Annotated[
         str,
         Field(
-            description="Of a federation: the transfer whose job is to start in it.",
+            description="For a federation: the transfer whose job starts in the booking.",
             max_length=120,
             pattern=r"^[A-Za-z0-9._-]*$",
         ),
@@ -60,8 +60,8 @@ class BookingRequest(BookingTerms):
     guard: Annotated[
         int,
         Field(
-            description="With `transfer`: its job is deleted so many seconds after its start unless the "
-            "booking is kept. 0: never.",
+            description="With `transfer`: its job is deleted so many seconds after its start unless "
+            "the booking is kept. 0: never.",
             ge=0,
             le=86_400,
         ),
@@ -69,8 +69,8 @@ class BookingRequest(BookingTerms):
     late: Annotated[
         int,
         Field(
-            description="With `transfer`: its job starts at most so many seconds after the start, or is "
-            "deleted. 0: as late as it can.",
+            description="With `transfer`: its job is deleted unless it starts within so many seconds "
+            "of the start. 0: no limit.",
             ge=0,
             le=3_600,
         ),
@@ -85,8 +85,8 @@ class BookingRequest(BookingTerms):
     instead: Annotated[
         str,
         Field(
-            description="Another booking of the same caller: what it has counts as free for this one, until "
-            "one of the two is given back.",
+            description="Another booking of the same caller: its cores count as free for this one, "
+            "until one of the two is cancelled.",
             max_length=63,
             pattern=r"^[A-Za-z0-9._-]*$",
         ),
@@ -148,7 +148,7 @@ class BookingMoveView:
 @documented
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BookingView:
-    """Cores that somebody has for a time. Times are seconds since the epoch (UTC)."""
+    """Cores reserved for a time. Times are seconds since the epoch (UTC)."""
 
     name: str
     owner: str
@@ -169,7 +169,7 @@ class BookingView:
     freezes: int | None
     """From when on it is not moved any more."""
     confirmed: bool
-    """False: it is given up at `until`, if it has one."""
+    """False: it expires at `until`, if that is set."""
     until: int | None
     transfer: str
     nodes: tuple[ShareFacts, ...]
@@ -194,7 +194,7 @@ class BookingsView(SnapshotAnswer):
 @documented
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BookingResult(SnapshotAnswer):
-    """One booking after what was asked for."""
+    """One booking after the request."""
 
     booking: BookingView
 
@@ -240,9 +240,8 @@ def _option_view(number: int, one: Option) -> BookingOptionView:
     "", response_model=BookingsView, responses=problem_responses("no-token", "unknown-cluster", "not-ready")
 )
 def list_bookings(request: Request, cluster: Cluster, caller: User) -> Response:
-    """One's own bookings, for a while those too that were refused or are over.
-
-    Who may see all jobs sees all.
+    """The caller's bookings, including recently refused and ended ones. Callers that see all jobs see all
+    bookings.
     """
     published = cluster.published
     found = [
@@ -254,7 +253,7 @@ def list_bookings(request: Request, cluster: Cluster, caller: User) -> Response:
 
 @router.get("/{name}", response_model=BookingResult, responses=problem_responses(*_ACT_PROBLEMS))
 def get_booking(request: Request, cluster: Cluster, name: BookingKey, caller: User) -> Response:
-    """One booking: when it begins, how far it may still move, what was offered instead."""
+    """One booking: its start, how far it may still move, counter-offers."""
     return _booking_reply(request, cluster, _find_booking(cluster, name, caller).name)
 
 
@@ -284,7 +283,7 @@ async def book_cores(
 
 
 def _booking_owner(caller: Bearer, body: BookingRequest) -> str:
-    """Whose it is. Raises ProblemError."""
+    """The owner of the booking. Raises ProblemError."""
     if body.transfer and not caller.may("transfer jobs"):
         raise ProblemError("not-allowed", f"{caller.name} may not book for a transfer: only a federation may")
     own = caller.name.partition("@")[0]
@@ -298,7 +297,7 @@ def _booking_owner(caller: Bearer, body: BookingRequest) -> str:
     "/{name}", response_model=BookingResult, responses=problem_responses(*_ACT_PROBLEMS, "too-much")
 )
 async def delete_booking(request: Request, cluster: Cluster, name: BookingKey, caller: User) -> Response:
-    """Give a booking back. Jobs that run in it go on; those that wait for it are planned like any other."""
+    """Cancel a booking. Running jobs in it go on; waiting ones are planned like any other."""
     return await _act_on_booking(request, cluster, name, caller, "cancel")
 
 
@@ -323,7 +322,7 @@ async def act_on_booking(
     request: Request,
     cluster: Cluster,
     name: BookingKey,
-    act: Annotated[Literal["freeze", "confirm", "arm", "keep"], Path(description="What is done with it.")],
+    act: Annotated[Literal["freeze", "confirm", "arm", "keep"], Path(description="The action.")],
     caller: User,
 ) -> Response:
     """`freeze`: let it stay where it is planned. `confirm`: it is not given up at its `until`. `arm`: its job
@@ -366,7 +365,7 @@ def _booking_outcome(request: Request, cluster: PlanLoop, name: str) -> Response
         raise ProblemError("not-ready", f"what became of booking {name} is not known yet", hint=_HINT)
     if booking.phase == "refused":
         offers = [asdict(_option_view(i, one)) for i, one in enumerate(booking.options, 1)]
-        hint = "POST …/accept takes one of the options; nothing is booked yet" if offers else None
+        hint = "POST …/accept accepts one of the options; nothing is booked yet" if offers else None
         raise ProblemError("no-room", booking.text, hint=hint, options=offers)
     return _booking_reply(request, cluster, name)
 
@@ -382,12 +381,14 @@ def _booking_reply(request: Request, cluster: PlanLoop, name: str) -> Response:
 
 
 def may_see_booking(caller: Bearer, booking: Booking) -> bool:
-    """Whether it is shown to the caller: all are to who sees all jobs, else one's own."""
+    """Whether the booking is shown to the caller: callers that see all jobs see all bookings, others their
+    own.
+    """
     return caller.may("see all") or caller.owns(booking.event.owner) or _may_change(caller, booking)
 
 
 def _may_change(caller: Bearer, booking: Booking) -> bool:
-    """Whether the caller may do something with it: its owner, who made it, an operator."""
+    """Whether the caller may change the booking: its owner, its creator, or an operator."""
     event = booking.event
     if event.transfer:
         return caller.may("administer") or (caller.may("transfer jobs") and caller.name == event.by)

@@ -23,7 +23,7 @@ from schedd.service.read.cluster_report import (
 
 __all__ = ["ClusterReports", "router"]
 
-router = APIRouter(prefix="/v1/report", tags=["quality"], route_class=UnicodeRoute)
+router = APIRouter(prefix="/v1/report", tags=["plan metrics"], route_class=UnicodeRoute)
 _DAY_S: Final = 86_400
 _MAX_TIME: Final = 1 << 40
 _VIEWS: Final[tuple[type, ...]] = (ClusterReport, LicenceReport, QueueReport)
@@ -40,7 +40,7 @@ class ClusterReports:
     until: int
     """The period ends before this second."""
     clusters: tuple[ClusterReport, ...]
-    """Those that the caller may see, by name."""
+    """Visible clusters, by name."""
 
 
 @router.get(
@@ -59,12 +59,12 @@ async def get_quality_report(
     until: Annotated[
         int | None, Query(description="Up to this second; now unless given.", ge=1, lt=_MAX_TIME)
     ] = None,
-    cluster: Annotated[str, Query(description="Of this cluster alone.", max_length=200)] = "",
+    cluster: Annotated[str, Query(description="Only this cluster.", max_length=200)] = "",
 ) -> Response:
     """Balance, deadlines, slowdown and use of clusters over a period; waits by queue.
 
-    Jobs that ended are read from the database, which has them some minutes later; jobs that were deleted
-    before they started are not counted. Shares are of the clusters told here.
+    Ended jobs are read from the database, which has them some minutes later; jobs deleted before they started
+    are not counted. Shares are of the clusters in the response.
     """
     loops = [loop for loop in visible_clusters(request, caller) if cluster in ("", loop.name)]
     if cluster and not loops:

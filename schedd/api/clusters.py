@@ -49,13 +49,12 @@ async def pause(request: Request, cluster: Cluster, body: PauseRequest, caller: 
 
 @router.post("/{cluster}/resume", response_model=DispatchState, responses=_ACT_PROBLEMS)
 async def resume(request: Request, cluster: Cluster, caller: Operator) -> Response:
-    """Start jobs again, those that are due at once. Needs the role `operator` or `admin`."""
+    """Start jobs again, due ones at once. Needs the role `operator` or `admin`."""
     return reply(request, DispatchState("", await set_dispatch(cluster, "", caller.name)))
 
 
 async def set_dispatch(cluster: PlanLoop, reason: str, who: str) -> int:
-    """Pause for a reason, or resume without one, and note who did; the generation from then on.
-
+    """Pause for a reason, or resume without one, with an audit entry; returns the generation from then on.
     Raises ProblemError.
     """
     act, done = ("pause", "paused") if reason else ("resume", "resumed")

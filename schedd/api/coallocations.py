@@ -33,8 +33,9 @@ class ComponentRequest(FederatedRequest):
     cores: Annotated[
         int | None,
         Field(
-            description="So many in all, divided over up to `most` clusters as these have room: what is "
-            "asked for is one unit then, `nodes=1:ppn=P`, `select=1:ncpus=P` or `procs=1`.",
+            description="Total number of units, divided over up to `most` clusters as they have "
+            "capacity; the request is then one unit: `nodes=1:ppn=P`, `select=1:ncpus=P` "
+            "or `procs=1`.",
             ge=1,
             le=10_000_000,
         ),
@@ -75,13 +76,11 @@ class CoAllocationRequest(BaseModel):
     ready: Annotated[int, Field(description="They start then or later.", ge=0, lt=1 << 36)] = 0
     deadline: Annotated[int | None, Field(description="They have ended by then.", ge=0, lt=1 << 36)] = None
     overhead: Annotated[
-        int, Field(description="By so many percent it runs longer on several clusters.", ge=0, le=1_000)
+        int, Field(description="Percentage by which it runs longer on several clusters.", ge=0, le=1_000)
     ] = 0
     remap: Annotated[bool, Field(description="Parts may change their clusters while they wait.")] = True
-    most: Annotated[int, Field(description="So many clusters at most; 0: any number.", ge=0, le=32)] = 0
-    owner: Annotated[str, Field(description="An admin alone names another than himself.", max_length=200)] = (
-        ""
-    )
+    most: Annotated[int, Field(description="Maximum number of clusters; 0: no limit.", ge=0, le=32)] = 0
+    owner: Annotated[str, Field(description="Only an admin may name another user.", max_length=200)] = ""
     key: Annotated[
         str,
         Field(
@@ -95,7 +94,7 @@ class CoAllocationRequest(BaseModel):
             raise ValueError("one part at least must not be optional")
         if any(part.units for part in self.parts):
             if len(self.parts) > 1:
-                raise ValueError("parts: one that is divided (cores) stands alone")
+                raise ValueError("parts: a divided part (cores) must be the only one")
             if not self.most:
                 raise ValueError("most: over how many clusters may it be divided at most?")
         longest = max(part.walltime for part in self.parts)
@@ -148,9 +147,8 @@ def _list_coallocations(
 async def _submit_coallocation(
     federation: LeadingFederation, caller: Caller, body: CoAllocationRequest
 ) -> Response:
-    """Hand a group to the federation. The answer comes when it cannot be lost any more.
-
-    Its start is told as soon as all parts are booked; it is moved only to end earlier.
+    """Submit a co-allocation to the federation. The response comes when it is durable. Its start is published
+    when all components are booked; it is moved only to end earlier.
     """
     parts = []
     owner = ""
@@ -186,7 +184,7 @@ def _get_coallocation(federation: LeadingFederation, caller: Caller, group: str)
 
 
 async def _cancel_coallocation(federation: LeadingFederation, caller: Caller, group: str) -> dict[str, Any]:
-    """Take a group back: its jobs are deleted. One that has begun goes on; `qdel` at each cluster ends it."""
+    """Cancel a co-allocation: its jobs are deleted. A started one goes on; `qdel` at each cluster ends it."""
     found = _find_coallocation(federation, caller, group)
     if caller.role == "reader":
         raise ProblemError("not-allowed", f"{caller.name} may only read")
@@ -250,7 +248,7 @@ def coallocation_row(federation: FederationState, group: CoAllocation) -> dict[s
 
 
 def _total_cores(group: CoAllocation) -> int | None:
-    """In all, of one that is divided."""
+    """Total cores of a divided co-allocation."""
     units = group.options.units
     return units * unit_cores(group.parts[0].submission.get("resources", {})) if units else None
 

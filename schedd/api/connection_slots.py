@@ -1,11 +1,11 @@
-"""Who holds the daemon's connections, and who makes room when there are too many.
+"""Slots for the daemon's connections, and which connections are closed when there are too many.
 
-A connection has a place for as long as somebody waits for an answer on it. One that waits for its next
-request, or for the rest of one, makes room for a newcomer when the places are taken: first those that have
-said nothing, then the others, the oldest first. Those of the adapter, of operators and of admins never make
-room, and a quarter of all places is kept for them, for the UNIX socket, and for addresses from which they
-came. The last free descriptors of the process are kept for them as well, for root and the daemon's own user
-on the UNIX socket, and for the daemon's requests to itself.
+A connection has a slot while a response is pending on it. Connections that wait for the next request, or the
+rest of one, are closed for a new one when all slots are taken: first those that have sent nothing, then the
+others, oldest first. Connections of adapters, operators and admins are never closed, and a quarter of all
+slots is kept for them, for the UNIX socket, and for addresses they came from. The last free descriptors of
+the process are kept for them as well, for root and the daemon's own user on the UNIX socket, and for the
+daemon's requests to itself.
 """
 
 import time
@@ -18,9 +18,9 @@ from schedd.service.settings.file import LimitSettings
 __all__ = ["ConnectionSlots", "SlotHolder"]
 
 _RESERVED_SLOT_FRACTION = 4
-"""One place of so many is kept for those who are known."""
+"""One in so many slots is kept for known clients."""
 _RESERVED_DESCRIPTORS = 64
-"""So many descriptors are kept, at most three eighths of all; half of them for the daemon's own files."""
+"""Number of reserved descriptors, at most three eighths of all; half of them for the daemon's own files."""
 _DESCRIPTOR_COUNT_S = 1.0
 """Between two counts of the descriptors in use."""
 _MAX_KNOWN_ADDRESSES = 100
@@ -37,7 +37,7 @@ class SlotHolder(Protocol):
     trusted: bool
     """It has shown the token of an adapter, an operator or an admin."""
     privileged: bool
-    """It is one of root, of the daemon's own user on the UNIX socket, or of the daemon itself."""
+    """Opened by root, by the daemon's own user on the UNIX socket, or by the daemon itself."""
 
     @property
     def idleness(self) -> int:
@@ -50,7 +50,7 @@ class SlotHolder(Protocol):
 
 
 class ConnectionSlots:
-    """Of one daemon, on all sockets on which it listens. For the event loop's thread alone."""
+    """Slots of one daemon, for all its listening sockets. Used by the event loop's thread only."""
 
     def __init__(
         self,
@@ -67,15 +67,15 @@ class ConnectionSlots:
         self._count_by_owner: Counter[str] = Counter()
         self._known: OrderedDict[str, None] = OrderedDict()
         self.own_addresses: set[tuple[str, int]] = set()
-        """Addresses from which the daemon asks itself."""
+        """Addresses from which the daemon sends requests to itself."""
 
     @property
     def most_descriptors(self) -> int:
-        """With so many in use no more connections are accepted for a moment."""
+        """Number of connections at which accepting pauses for a moment."""
         return self._descriptors - self._reserved // 2
 
     def _available_descriptors(self) -> int:
-        """For how many connections there are descriptors beside the kept ones."""
+        """Number of connections for which there are descriptors besides the reserved ones."""
         now = self._clock()
         if now >= self._counted + _DESCRIPTOR_COUNT_S:
             self._other_descriptors, self._counted = max(0, self._used() - len(self._open)), now
@@ -94,7 +94,7 @@ class ConnectionSlots:
             return True
         if self._count_by_owner[one.owner] >= limits.connections_per_address and not self._evict_idlest(own):
             return False
-        # Those that are known have all places, others leave some free.
+        # Known clients may use all slots, others not the reserved ones.
         open_to_all = limits.connections - limits.connections // _RESERVED_SLOT_FRACTION
         most = limits.connections if one.local or one.owner in self._known else open_to_all
         if len(self._open) >= most and not self._evict_idlest(iter(self._open)):
@@ -107,7 +107,7 @@ class ConnectionSlots:
         self._count_by_owner[one.owner] += 1
 
     def release(self, one: SlotHolder) -> None:
-        """It is over; nothing for one that had no place."""
+        """Release the connection's slot, if it has one."""
         if one in self._open:
             del self._open[one]
             self._count_by_owner[one.owner] -= 1
@@ -115,7 +115,7 @@ class ConnectionSlots:
                 del self._count_by_owner[one.owner]
 
     def trust(self, one: SlotHolder) -> None:
-        """It has shown who it is, and so its address is known, too."""
+        """Mark the connection as a known client's, and its address as known."""
         one.trusted = True
         if not one.local:
             self._known[one.owner] = None

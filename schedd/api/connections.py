@@ -1,4 +1,4 @@
-"""One connection: owner it is on the UNIX socket, and that nobody holds it for nothing."""
+"""One connection: its peer on the UNIX socket, and timeouts for idle ones."""
 
 import asyncio
 import os
@@ -19,7 +19,7 @@ __all__ = ["ServerConnection"]
 _MAX_HEAD_BYTES: Final = 64 << 10
 """Bytes of a request's line and headers, about: what comes at once is taken as a whole."""
 _FIRST_BYTE_TIMEOUT_S: Final = 5.0
-"""For so long at most a connection may say nothing at all."""
+"""Maximum time that a connection may send nothing at all."""
 _UCRED: Final = struct.Struct("3i")
 _REPLY_408: Final = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 _REPLY_503: Final = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
@@ -56,7 +56,7 @@ class ServerConnection(HttpToolsProtocol):
         self._response_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for a request, and see who it is. Never raises: the connection is closed instead."""
+        """Wait for a request and determine the peer. Never raises: the connection is closed instead."""
         try:
             self._open(transport)
         except BaseException as error:

@@ -1,4 +1,4 @@
-"""Measures what each request costs in processor time, and takes it from its user's budget.
+"""Measures the processor time of each request, and charges it to its user's budget.
 
 A request runs in steps between others in the event loop: each step is measured by itself. What it lets other
 threads do is added by those (`schedd.service.access.request_costs`).
@@ -19,7 +19,7 @@ COST_KEY: Final = "schedd.cost"
 
 
 class CostMetering:
-    """ASGI middleware; ``spend`` is called with the cost of each request that belongs to somebody."""
+    """ASGI middleware; calls ``spend`` with the cost of each request that belongs to a user."""
 
     def __init__(self, app: ASGIApp, spend: Callable[[RequestCost], None]) -> None:
         self._app = app

@@ -1,4 +1,6 @@
-"""What the daemon does beside answering: getting ready, telling the service manager, knowing the tokens."""
+"""The daemon's background tasks: becoming ready, reporting to the service manager, reading the store's
+tokens.
+"""
 
 import asyncio
 import contextlib
@@ -27,7 +29,7 @@ __all__ = ["lifespan", "planners_work"]
 
 _log = structlog.get_logger(__name__)
 _TOKEN_REFRESH_S = 2.0
-"""Seconds between two looks at the store's tokens: so soon one that was revoked counts no more."""
+"""Interval in seconds between two reads of the store's tokens; a revoked token is valid until then."""
 _STATUS_INTERVAL_S = 2.0
 _PROBE_INTERVAL_S = 15.0
 """Between two requests of the daemon to itself where no watchdog says how often."""
@@ -86,26 +88,26 @@ def lifespan(
 
 
 async def _run_webhook(cluster: PlanLoop, hook: Webhook) -> None:
-    """Tell a hook of the moves in a cluster."""
+    """Call a hook with the moves in a cluster."""
     async with httpx2.AsyncClient(follow_redirects=False) as client:
         await run_webhook(cluster, hook, client)
 
 
 async def _refresh_tokens(clusters: Clusters, callers: Callers) -> None:
-    """Know the store's tokens. While it fails, those that are known go on to count."""
+    """Keep the store's tokens current. While reading fails, the known ones stay valid."""
     while clusters.durable is not None:
         if clusters.durable.opened.is_set():
-            with contextlib.suppress(StoreError):  # it is told by who asks
+            with contextlib.suppress(StoreError):  # reported by the caller
                 callers.tokens.set_stored(await asyncio.to_thread(clusters.durable.tokens))
         await asyncio.sleep(_TOKEN_REFRESH_S if callers.tokens.complete else 0.05)
 
 
 async def _start_planners(clusters: Clusters, give_up: Callable[[BaseException], None]) -> None:
-    """Get ready and tell the service manager; a daemon that cannot get ready ends."""
+    """Become ready and report it to the service manager; a daemon that cannot become ready ends."""
     try:
         begun = time.monotonic()
         await _await_planners(clusters)
-        if not clusters.ready:  # it was told to end before it was
+        if not clusters.ready:  # stopped before it was ready
             return
         _log.info("ready", seconds=round(time.monotonic() - begun, 1))
         notify("READY=1", "STATUS=ready")
@@ -115,7 +117,7 @@ async def _start_planners(clusters: Clusters, give_up: Callable[[BaseException],
 
 
 async def _feed_watchdog(clusters: Clusters, probe: SelfProbe | None) -> None:
-    """Tell the service manager again and again that the daemon works, as long as its planners work and it
+    """Report to the service manager at intervals that the daemon works, while its planners work and it
     answers a request over its own socket. Raises ProbeFailed.
     """
     interval = watchdog_interval()

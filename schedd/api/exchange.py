@@ -22,7 +22,7 @@ router = APIRouter(
     prefix="/v1/clusters/{cluster}", tags=["exchange with the adapter"], route_class=EventsRoute
 )
 _PLANNER_TIMEOUT_S: Final = 25.0
-_RESEND_HINT: Final = "send the same events again: those that were taken are known by their ids"
+_RESEND_HINT: Final = "send the same events again: accepted ones are known by their ids"
 _COMMON_PROBLEMS: Final = ("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid")
 
 
@@ -53,12 +53,12 @@ async def post_events(
     adapter: AdapterId = "",
     host: AdapterHost = "",
 ) -> Response:
-    """Tell the daemon what happened on the server. Needs the role `adapter`.
+    """Deliver events of the server. Needs the role `adapter`.
 
-    The answer comes when all events are kept and handled. Delivery may be repeated: events whose ids were
-    handled before are listed as duplicates and change nothing. A `snapshot` is an event too; where it is
-    credible it wins over what was believed. Of a body with anything wrong in it nothing is taken. A body
-    without events has no effect: it shows whether the caller may send any.
+    The response comes when all events are stored and handled. Delivery may be repeated: events whose ids were
+    handled before are listed as duplicates and change nothing. A `snapshot` is an event too; if it is
+    plausible, the engine's state is corrected to it. A body with any error is rejected as a whole. A body
+    without events has no effect: it checks whether the caller may send events.
     """
     if not delivery.events:
         return reply(request, EventsAccepted(0, (), cluster.published.generation))
@@ -76,13 +76,13 @@ async def post_events(
         if not isinstance(event, Reserve | Unreserve) or event.id in handled.duplicates:
             continue
         about = _about(event) if isinstance(event, Reserve) else None
-        if about != known.get(event.name):  # an adapter tells all of them with each snapshot
+        if about != known.get(event.name):  # an adapter lists all of them with each snapshot
             await audit_reservation(cluster, event, caller.name)
     return reply(request, EventsAccepted(handled.accepted, handled.duplicates, handled.generation))
 
 
 def _about(event: Reserve) -> tuple[object, ...]:
-    """What a reservation is, whoever says so and when."""
+    """A reservation's contents, without author and time."""
     return event.start, event.end, frozenset(event.nodes), frozenset(event.queues)
 
 
@@ -93,7 +93,7 @@ def _check_adapter(cluster: PlanLoop, adapter: str, host: str) -> None:
         raise ProblemError(
             "another-adapter",
             f"cluster {cluster.name} has one adapter at a time: {why}",
-            hint="stop one of the two; `pbs-adapter --once` checks a site beside a running adapter",
+            hint="stop one of the two; `pbs-adapter --once` checks a site while another adapter runs",
         )
 
 
@@ -114,10 +114,8 @@ async def get_decisions(
             examples=["d000000000017"],
         ),
     ] = "",
-    wait: Annotated[
-        float, Query(description="Wait up to so many seconds until there is one.", ge=0, le=60)
-    ] = 0,
-    limit: Annotated[int, Query(description="At most so many.", ge=1, le=10_000)] = 1_000,
+    wait: Annotated[float, Query(description="Maximum wait in seconds for a decision.", ge=0, le=60)] = 0,
+    limit: Annotated[int, Query(description="Maximum number of decisions.", ge=1, le=10_000)] = 1_000,
     schedd_read_age: Annotated[
         float | None, Header(description="Seconds since the caller last read the server.", ge=0, le=1e9)
     ] = None,
@@ -138,18 +136,18 @@ async def get_decisions(
     adapter: AdapterId = "",
     host: AdapterHost = "",
 ) -> Response:
-    """What is to be done on the server, in order. Needs the role `adapter`.
+    """Decisions for the server, in order. Needs the role `adapter`.
 
-    Reading takes nothing away: the same place can be asked for again, by several. A decision stays in the
-    list until an event shows its outcome (a run that was accepted, refused, or seen to start), or a newer
-    one takes its place.
+    Reading removes nothing: several readers may read the same position again. A decision stays in the list
+    until an event shows its outcome (a run that was accepted, rejected, or seen to start), or a newer one
+    replaces it.
     """
     _check_adapter(cluster, adapter, host)
     cluster.record_adapter_request(schedd_read_age)
     cluster.record_adapter_report(schedd_version, schedd_clock, schedd_uncalled)
     cluster.check_leads()
     cluster.record_read_position(after)
-    # Who waits is heard of again in time.
+    # A waiting adapter must count as alive.
     wait = min(wait, cluster.published.settings.adapter_silence / 2)
     page = await cluster.decisions.wait_for_page(after, wait, limit)
     return reply(request, DecisionBatch(page.decisions, page.last, page.missed))

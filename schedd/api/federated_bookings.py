@@ -29,16 +29,16 @@ _ACT_PROBLEMS: Final = (*_READ_PROBLEMS, "not-allowed", "unknown-booking", "not-
 _BODY_PROBLEMS: Final = ("not-allowed", "bad-request", "too-large", "not-now", "no-room")
 _POLL_S: Final = 0.05
 _CLUSTER_REPLY_S: Final = 3.0
-"""So long it is waited for what a cluster does at once."""
+"""Maximum wait for an action that a cluster performs at once."""
 _OUTCOME_MARGIN_S: Final = 5.0
-"""Beyond the federation's patience, so long it is waited for a place."""
+"""Wait for a placement beyond the federation's own timeout."""
 
 
 class FederatedBooking(BookingTerms):
-    """What is wanted of a federation, for how long, and when."""
+    """Terms of a federated booking: resources, duration and window."""
 
     clusters: Annotated[
-        tuple[str, ...], Field(description="It may be booked at these alone.", max_length=1_000)
+        tuple[str, ...], Field(description="Only these clusters may be used.", max_length=1_000)
     ] = ()
 
     @property
@@ -90,7 +90,7 @@ def _list_bookings(
 
 
 def _get_booking(federation: LeadingFederation, caller: Caller, name: BookingName) -> dict[str, Any]:
-    """One booking: where it is, when it begins, how it moved, what was offered instead."""
+    """One booking: its cluster and start, its moves, counter-offers."""
     return booking_row(federation, find_visible_booking(federation, caller, name))
 
 
@@ -158,8 +158,8 @@ async def _freeze_booking(federation: LeadingFederation, caller: Caller, name: B
 
 
 async def _cancel_booking(federation: LeadingFederation, caller: Caller, name: BookingName) -> dict[str, Any]:
-    """Give a booking back. Where its cluster does not answer, that is done once it does. Jobs that run in it
-    go on; those that wait for it are planned like any other.
+    """Cancel a booking; if its cluster does not answer, as soon as it does. Running jobs in it go on; waiting
+    ones are planned like any other.
     """
     booking = _find_own_booking(federation, caller, name)
     if not booking.over and not booking.cancelled:
@@ -176,7 +176,7 @@ async def _run_step(act: Callable[[], FederationBooking]) -> None:
 
 
 async def _booking_outcome(federation: FederationState, number: str) -> Response:
-    """What became of it, once that is known; 202: it is not yet."""
+    """The outcome once it is known; 202 until then."""
 
     def known() -> bool:
         one = federation.bookings[number]
@@ -186,7 +186,7 @@ async def _booking_outcome(federation: FederationState, number: str) -> Response
     booking = federation.bookings[number]
     if booking.over == "refused":
         row = booking_row(federation, booking)
-        hint = "POST …/accept takes one of the options; nothing is booked yet" if row["options"] else None
+        hint = "POST …/accept accepts one of the options; nothing is booked yet" if row["options"] else None
         raise ProblemError("no-room", booking.text, hint=hint, options=row["options"])
     return JSONResponse(booking_row(federation, booking), 200 if known() else 202)
 
@@ -213,7 +213,7 @@ def find_visible_booking(federation: FederationState, caller: Bearer, name: str)
 
 
 def _find_own_booking(federation: FederationState, caller: Bearer, name: str) -> FederationBooking:
-    """One with which the caller may do something. Raises ProblemError."""
+    """A booking that the caller may change. Raises ProblemError."""
     booking = find_visible_booking(federation, caller, name)
     if caller.role == "reader":
         raise ProblemError("not-allowed", f"{caller.name} may only read")

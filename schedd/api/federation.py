@@ -43,9 +43,9 @@ from schedd.service.access.tokens import Tokens
 __all__ = ["Caller", "LeadingFederation", "claimed_users", "create_app", "resolve_owner", "resolve_users"]
 
 _DESCRIPTION: Final = """
-A federation takes a job once and hands it to the cluster whose plan ends it first. `POST /v1/federation/jobs`
-takes a job, `GET /v1/federation/jobs/{job}` says where it is, `POST /v1/federation/what-if` where it would
-start first. Times are seconds since the epoch (UTC).
+A federation takes a job once and transfers it to the cluster whose plan ends it first. `POST
+/v1/federation/jobs` submits a job, `GET /v1/federation/jobs/{job}` shows where it is, `POST
+/v1/federation/what-if` where it would start first. Times are seconds since the epoch (UTC).
 """
 _MAX_BODY_BYTES: Final = 4 << 20
 _READ_PROBLEMS: Final = ("no-token", "not-ready", "invalid")
@@ -140,8 +140,8 @@ def _get_health() -> dict[str, str]:
 
 
 def _get_readiness(federation: LeadingFederation) -> dict[str, Any]:
-    """It leads and takes jobs. ``trouble``: by cluster, what is wrong with its settings here. ``background``:
-    background work that failed a short time ago and was started again; empty while there is none.
+    """The federation is in office and accepts jobs. ``trouble``: by cluster, an error in its settings here.
+    ``background``: background work that failed recently and was restarted; empty if there is none.
     """
     if unready := federation.supervisor.unready(""):
         raise ProblemError("not-ready", unready, headers={"Retry-After": "2"})
@@ -156,7 +156,7 @@ def _list_clusters(federation: LeadingFederation, _: Caller) -> dict[str, Any]:
 
 
 def cluster_rows(federation: FederationState) -> list[dict[str, Any]]:
-    """What is shown of each cluster."""
+    """Shown of each cluster."""
     found = []
     for name, chosen in federation.settings.clusters.items():
         seen = federation.clusters[name]
@@ -181,7 +181,7 @@ def cluster_rows(federation: FederationState) -> list[dict[str, Any]]:
 
 
 def _get_report(federation: LeadingFederation, _: Caller) -> dict[str, Any]:
-    """What became of jobs, groups, bags and bookings that are kept, and whose moves found gap_searches."""
+    """Outcomes of kept jobs, co-allocations, bags and bookings, and which gap searches led to moves."""
     groups = asdict(coallocation_figures(list(federation.coallocations.by_id.values())))
     jobs = list(federation.jobs.by_id.values())
 
@@ -207,7 +207,7 @@ def _list_licences(federation: LeadingFederation, _: Caller) -> dict[str, Any]:
 
 
 def licence_rows(federation: FederationState) -> list[dict[str, Any]]:
-    """What is shown of each licence; what a cluster does not tell, or said before it went away, is null."""
+    """Shown of each licence; null if the cluster does not disclose it, or reported it before it was lost."""
     found = []
     for name, pool in federation.licences.pools.items():
         places = []
@@ -285,12 +285,12 @@ def _last_status(federation: FederationState, job: FederationJob) -> TransferSta
 
 
 def _array_counts(seen: TransferStatus | None) -> dict[str, Any] | None:
-    """How many jobs of an array stand where; None for what is none, or is not known yet."""
+    """Numbers of tasks of an array by state; None if it is no array, or they are unknown."""
     return dict(seen.tasks) if seen is not None and seen.tasks is not None else None
 
 
 def _booking_name(federation: FederationState, booking: str) -> str:
-    """Of one that may be forgotten by now."""
+    """A job that may be forgotten by now."""
     found = federation.bookings.by_id.get(booking)
     return found.name if found is not None else booking
 
@@ -381,7 +381,7 @@ async def _answer_what_if(
 def query_clusters(
     federation: FederationState, owner: str, users: Mapping[str, str], body: FederatedJobRequest
 ) -> list[dict[str, Any]]:
-    """What each cluster's plan says of the job, the earliest end first; ``users``: whom he is where."""
+    """The start and end by each cluster's plan, earliest end first; ``users``: the owner's name at each."""
     names = [name for name in federation.settings.clusters if not body.clusters or name in body.clusters]
     tokens: Mapping[str, str] = federation.cluster_tokens
     tasks = count_array_tasks(body.array)
@@ -418,13 +418,13 @@ def query_clusters(
 
 
 class FederationRequest(Protocol):
-    """What somebody asks a federation for, who for, and where."""
+    """Terms of a federated request: resources, owner, clusters."""
 
     owner: str
 
     @property
     def clusters(self) -> Sequence[str]:
-        """It may go to these alone."""
+        """Only these clusters may be used."""
 
     @property
     def queues(self) -> Mapping[str, str]:
@@ -436,7 +436,7 @@ class FederationRequest(Protocol):
 
 
 def resolve_owner(federation: FederationState, caller: Bearer, body: FederationRequest) -> str:
-    """Whose it is. Raises ProblemError."""
+    """The owner of the request. Raises ProblemError."""
     unknown = [name for name in (*body.clusters, *body.queues) if name not in federation.settings.clusters]
     if unknown:
         known = ", ".join(federation.settings.clusters)
@@ -457,25 +457,25 @@ def resolve_owner(federation: FederationState, caller: Bearer, body: FederationR
 
 
 def claimed_users(caller: Bearer, owner: str) -> dict[str, Mapping[str, str]]:
-    """What is kept of the caller's ID token, if that is who asks, and in his own name."""
+    """The kept part of the caller's ID token, if the caller acts in his own name."""
     return {"users": caller.users} if isinstance(caller, FederationUser) and caller.name == owner else {}
 
 
 def resolve_users(federation: FederationState, caller: Bearer, owner: str) -> Mapping[str, str]:
-    """By cluster, whom the owner is there, if he asks by what his token says now."""
+    """The owner's name at each cluster, as claimed by his present token."""
     said = claimed_users(caller, owner)
     return federation.settings.users(owner, said["users"]) if said else federation.cluster_users(owner)
 
 
 _MAX_PAGE_ROWS: Final = 50
-"""So many bags and bookings are shown on the page."""
+"""Maximum number of bags and bookings on the page."""
 _TEMPLATES: Final = jinja2.Environment(
     loader=jinja2.FileSystemLoader(File(__file__).with_name("pages")), autoescape=True
 )
 
 
 def _get_page(request: Request) -> Response:
-    """The federation for people: its clusters; of jobs numbers alone, since nobody is asked for a token."""
+    """The federation's page: its clusters, and numbers of jobs only, since it needs no token."""
     federation: FederationState | None = request.app.state.federation
     open_ones = list(federation.bags.open) if federation is not None else []
     bags = [
@@ -501,9 +501,7 @@ def _get_page(request: Request) -> Response:
 
 
 def _count_jobs(federation: FederationState) -> dict[str, int]:
-    """Numbers of jobs; nothing is looked up for each of them, since there may be many and nobody is asked for
-    a token.
-    """
+    """Numbers of jobs, without a lookup per job, since there may be many and the page needs no token."""
     jobs = federation.jobs
     choosing = sum(jobs[name].active is None for name in list(jobs.unsettled))
     running = sum(row["running"] for row in cluster_rows(federation))

@@ -38,7 +38,7 @@ _JOIN_TIMEOUT_S = 5.0
 
 
 def load_tokens(settings: FederationSettings) -> Tokens:
-    """Who may ask the federation. Raises SettingsError of the daemon's settings."""
+    """The callers with access to the federation. Raises SettingsError of the daemon's settings."""
     path = settings.server.token_file
     return Tokens(read_token_file(path) if path is not None else ())
 

@@ -1,4 +1,4 @@
-"""What is asked of a federation: a job, a bag of tasks, a part of a group."""
+"""Request bodies of a federation: a job, a bag of tasks, a component of a co-allocation."""
 
 from collections.abc import Mapping
 from typing import Annotated, Final
@@ -43,11 +43,9 @@ class FederatedRequest(BaseModel):
     resources: TextMap | None = None
     queues: Annotated[TextMap, Field(description="By cluster: the queue there.")] = {}
     clusters: Annotated[
-        tuple[str, ...], Field(description="It may go to these alone.", max_length=1_000)
+        tuple[str, ...], Field(description="Only these clusters may be used.", max_length=1_000)
     ] = ()
-    owner: Annotated[str, Field(description="An admin alone names another than himself.", max_length=200)] = (
-        ""
-    )
+    owner: Annotated[str, Field(description="Only an admin may name another user.", max_length=200)] = ""
 
     @model_validator(mode="after")
     def _check_request(self) -> "FederatedRequest":
@@ -80,13 +78,13 @@ class FederatedRequest(BaseModel):
 
 
 class FederatedJobRequest(FederatedRequest):
-    """A job, or with ``array`` many: what is asked for is one's."""
+    """A job, or with ``array`` a job array; the request is that of one task."""
 
     array: Annotated[
         str,
         Field(
-            description="A job array of these indices, first and last. It goes to one cluster as a whole and "
-            "stays there; its end is that of the last of its jobs.",
+            description="A job array of these indices, first and last. It goes as a whole to one "
+            "cluster and stays there; its end is that of its last task.",
             pattern=r"^([0-9]{1,9}-[0-9]{1,9})?$",
             examples=["0-99"],
         ),
@@ -116,7 +114,7 @@ class FederatedWhatIf(FederatedJobRequest):
 
 
 class BagRequest(FederatedRequest):
-    """A bag of equal tasks that should all have ended by ``deadline``; what is asked for is one task's."""
+    """A bag of equal tasks that should all end by ``deadline``; the request is that of one task."""
 
     tasks: Annotated[int, Field(ge=1, le=100_000)]
     deadline: Annotated[int, Field(ge=0, lt=1 << 36)]

@@ -1,4 +1,4 @@
-"""Who asks a federation by an identity provider's ID token, and who that is at each cluster."""
+"""Users known by an identity provider's ID token, and their names at each cluster."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ _ROLE_ORDER: tuple[Role, ...] = ("user", "reader", "admin")
 
 @dataclass(frozen=True, slots=True)
 class FederationUser(Bearer):
-    """Somebody the provider knows; ``users``: by cluster, the name there that the token claims."""
+    """A user known to the provider; ``users``: by cluster, the user name there that the token claims."""
 
     users: Mapping[str, str] = field(default_factory=dict, compare=False)
 
@@ -34,7 +34,7 @@ class FederationUsers:
         self._tokens = IdTokenVerifier(provider, tls, claims=sorted(set(self._claims.values())), **more)
 
     async def authenticate(self, token: str) -> FederationUser:
-        """Whose ID token this is. Raises ProblemError where it does not count, or he may do nothing here."""
+        """The user of this ID token. Raises ProblemError if it is invalid, or the user has no access."""
         try:
             identity = await self._tokens.identity(token)
             owner = self._owner(identity)
@@ -56,7 +56,7 @@ class FederationUsers:
                 hint="ask an admin of the federation for a grant: [[oidc.grants]]",
             )
         said = identity.claims
-        # What is there and no text is no name: who has such a claim is nobody at that cluster.
+        # A claim that is no text is no name: its holder has no account at that cluster.
         users = {
             name: said[path] if isinstance(said[path], str) else ""
             for name, path in self._claims.items()
@@ -65,7 +65,7 @@ class FederationUsers:
         return FederationUser(owner, max(roles, key=_ROLE_ORDER.index), users=users)
 
     def _owner(self, identity: Identity) -> str:
-        """USER@REALM. Nobody's name may say another realm than the provider answers for."""
+        """USER@REALM. No user name may contain a realm other than those the provider is responsible for."""
         name, realm, claim = identity.name, self._provider.realm, self._provider.user_claim
         user, at, rest = name.partition("@")
         if realm and at:

@@ -1,8 +1,8 @@
-"""The docstrings of fields as descriptions in the API's description.
+"""Adds the docstrings of fields to the API's description.
 
-Pydantic can read them too, when it makes the types: it parses the source of a module once for each type in
-it, which was a third of the processor time of a daemon's start. Here a module is parsed once, when somebody
-asks for the description.
+Pydantic can read them too, when it creates the types, but parses the source of a module once for each type,
+which was a third of the processor time of a daemon's start. Here a module is parsed once, on the first
+request for the description.
 """
 
 import ast
@@ -50,7 +50,7 @@ def _reachable_classes(kinds: Iterable[type]) -> Iterator[type]:
 
 
 def _module_docstrings(name: str) -> dict[str, dict[str, str]]:
-    """By the qualified name of a class: what stands below its fields."""
+    """The docstrings of fields, by the qualified name of the class."""
     try:
         tree = ast.parse(inspect.getsource(sys.modules[name]))
     except (OSError, TypeError):  # built in, or no source is installed

@@ -1,4 +1,4 @@
-"""For those who watch the daemon: is it there, is it ready, how is it doing?"""
+"""Health and metrics of the daemon, for monitoring."""
 
 from collections.abc import Mapping
 
@@ -28,8 +28,10 @@ async def get_health(request: Request) -> Response:
 
 @router.get("/readyz", response_model=ReadinessView, responses=problem_responses("not-ready"))
 async def get_readiness(request: Request) -> Response:
-    """Whether every planner works and knows its server's state. Needs no token; why not, is told to those who
-    show one. What passes requests on is to ask `/leadz`: an adapter must reach a daemon that misses it.
+    """Whether every planner works and has its server's state. Needs no token; reasons are shown only with
+    one.
+
+    A proxy should ask `/leadz`: an adapter must reach a daemon that misses it.
     """
     failures = get_daemon(request).failures
     if failures:
@@ -48,7 +50,7 @@ async def get_readiness(request: Request) -> Response:
 
 @router.get("/leadz", response_model=ReadinessView, responses=problem_responses("not-ready"))
 async def get_leadership(request: Request) -> Response:
-    """Whether this daemon decides, for what stands before two on one database. Needs no token."""
+    """Whether this daemon is in office, for a proxy before two daemons on one database. Needs no token."""
     for loop in get_daemon(request):
         try:
             loop.check_leads()
@@ -60,8 +62,8 @@ async def get_leadership(request: Request) -> Response:
 
 
 async def _not_ready_problem(request: Request, failures: Mapping[str, str]) -> ProblemError:
-    """Names of clusters, of databases and their hosts, and what went wrong there, are not for strangers, nor
-    for those whose scope leaves the cluster out.
+    """Names of clusters, databases and hosts, and errors there, are hidden from unknown callers, and from
+    those whose scope excludes the cluster.
     """
     shows = "authorization" in request.headers or hasattr(request.state, PEER_UID_KEY)
     try:
@@ -75,7 +77,7 @@ async def _not_ready_problem(request: Request, failures: Mapping[str, str]) -> P
     return ProblemError(
         "not-ready",
         "a planner has stopped, waits for its database, or is not sure of its server's state",
-        hint="the log says which and why, and so does this to those who send a token",
+        hint="see the log for which and why, or ask with a token",
     )
 
 
@@ -88,8 +90,8 @@ async def _not_ready_problem(request: Request, failures: Mapping[str, str]) -> P
     },
 )
 def get_metrics(request: Request, daemon: Daemon, caller: Reader) -> Response:
-    """Numbers for Prometheus. A scrape counts over columns; it never waits for a planner. Whose role counts
-    on some clusters alone gets the numbers of these.
+    """Metrics for Prometheus. A scrape counts over columns; it never waits for a planner. A role that is
+    limited to some clusters gets the metrics of these.
     """
     shown = visible_clusters(request, caller, "see all")
     state = CollectorRegistry()

@@ -1,4 +1,4 @@
-"""Nodes and queues whose planning an admin holds: nothing new there, what runs goes on."""
+"""Holds of nodes and queues: nothing new is planned there; running jobs go on."""
 
 import secrets
 from collections.abc import Sequence
@@ -55,19 +55,19 @@ _NamePath = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldView:
-    """A node or queue whose planning is held."""
+    """A held node or queue."""
 
     kind: HoldKind
     name: str
-    reason: Annotated[str, Field(description="Shown to all who ask why a job waits.")]
+    reason: Annotated[str, Field(description="Shown to all users whose jobs wait for it.")]
     since: Annotated[int, Field(description="When it was last said, in seconds since the epoch.")]
-    by: Annotated[str, Field(description="Who said so.")]
+    by: Annotated[str, Field(description="Author of the hold.")]
 
 
 @documented
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldsView(SnapshotAnswer):
-    """All nodes and queues whose planning is held."""
+    """All held nodes and queues."""
 
     holds: tuple[HoldView, ...]
 
@@ -81,7 +81,7 @@ class HoldsView(SnapshotAnswer):
     },
 )
 def list_holds(request: Request, cluster: Cluster, _: User) -> Response:
-    """Nodes and queues for which nothing new is planned, by an admin's order."""
+    """Nodes and queues for which an administrator's hold prevents new placements."""
     return _holds_reply(request, cluster)
 
 
@@ -93,9 +93,9 @@ def list_holds(request: Request, cluster: Cluster, _: User) -> Response:
 async def post_hold(
     request: Request, cluster: Cluster, kind: _KindPath, name: _NamePath, body: HoldRequest, caller: Operator
 ) -> Response:
-    """Hold the planning of nodes (drain them) or of a queue. Needs the role `operator` or `admin`.
+    """Hold nodes (drain them) or a queue. Needs the role `operator` or `admin`.
 
-    Jobs that run go on. Those planned on the nodes are planned elsewhere, those of the queue have no start
+    Running jobs go on. Jobs planned on the nodes are planned elsewhere, those of the queue have no start
     until it is released; they may be later than promised.
     """
     await hold_planning(cluster, kind, _expand_names(cluster.published, kind, name), body.reason, caller.name)
@@ -127,7 +127,7 @@ async def preview_hold(
 async def hold_planning(
     cluster: PlanLoop, kind: HoldKind, names: Sequence[str], reason: str, who: str
 ) -> None:
-    """Hold the planning of nodes or queues, and note who did. Raises ProblemError."""
+    """Hold nodes or queues, with an audit entry. Raises ProblemError."""
     what = _join_names(names)
     async with audit_act(cluster, who, "hold", f"{kind} {what}: {reason}"):
         events = [_hold_event(cluster, kind, name, reason, who) for name in names]
@@ -145,7 +145,7 @@ async def preview_holds(
 
 
 async def release_planning(cluster: PlanLoop, kind: HoldKind, names: Sequence[str], who: str) -> None:
-    """Plan for them again, and note who did so. Raises ProblemError."""
+    """Release them, with an audit entry. Raises ProblemError."""
     what = _join_names(names)
     async with audit_act(cluster, who, "release", f"{kind} {what}"):
         held = [one.name for one in cluster.published.holds if one.kind == kind]
@@ -174,7 +174,7 @@ def _expand_names(published: Published, kind: HoldKind, text: str) -> list[str]:
 
 
 def _expand_held_names(published: Published, kind: HoldKind, text: str) -> list[str]:
-    """The same of those that are held. Raises ProblemError."""
+    """The same of the held ones. Raises ProblemError."""
     held = [one.name for one in published.holds if one.kind == kind]
     if kind == "queue" or text in held or text in published.nodes:
         return [text]

@@ -1,8 +1,6 @@
-"""The read that comes most often, one job, without the framework's way to it: that costs nearly three times
-as much.
+"""The most frequent read, one job, without the framework's routing, which costs nearly three times as much.
 
-What is said is the same; whatever is not the plain case (a query, a body, another method) goes the
-framework's way.
+The response is the same; any other case (a query, a body, another method) takes the framework's route.
 """
 
 import re
@@ -32,9 +30,8 @@ class _JobRoute:
 
 
 class JobFastPath:
-    """ASGI middleware: answers what is asked of one job, and passes on all the rest.
-
-    Answers of ``compress_from`` bytes and more are compressed as all others are.
+    """ASGI middleware: answers requests for one job, and passes on all others. Responses of ``compress_from``
+    bytes and more are compressed like all others.
     """
 
     def __init__(self, app: ASGIApp, compress_from: int, level: int) -> None:

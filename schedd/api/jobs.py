@@ -59,7 +59,7 @@ def list_jobs(
     request: Request,
     cluster: Cluster,
     visibility: Visibility,
-    state: Annotated[Standing | None, Query(description="Only those that stand here.")] = None,
+    state: Annotated[Standing | None, Query(description="Only jobs in this state.")] = None,
     user: Annotated[
         str | None, Query(description="Only this owner's: `ann`, or `ann@host`.", max_length=512)
     ] = None,
@@ -67,17 +67,17 @@ def list_jobs(
     cursor: Annotated[
         str | None, Query(description="`next` of the page before; without it, the first page.", max_length=64)
     ] = None,
-    limit: Annotated[int, Query(description="At most so many on a page.", ge=1, le=10_000)] = 100,
+    limit: Annotated[int, Query(description="Maximum number per page.", ge=1, le=10_000)] = 100,
     fields: FieldSelection = None,
     form: Annotated[
         Literal["rows", "columns"],
         Query(description="`columns`: `jobs` has, by field, the values of all jobs in order. Half as long."),
     ] = "rows",
 ) -> Response:
-    """Jobs by (planned) start, page by page; those without a start come last.
+    """Jobs by (planned) start, page by page; jobs without a start come last.
 
-    A page goes on where the one before it ended, by start. A job whose start moves past that place in
-    between may be missed or listed twice.
+    A page continues where the one before it ended, by start. A job whose start moves past that position in
+    between may be missing or listed twice.
     """
     only = parse_field_selection(fields, JobView)
     published = cluster.published
@@ -107,12 +107,12 @@ def list_jobs(
 
 @router.get("/{job}", response_model=JobView, responses=_JOB_RESPONSES)
 async def get_job(request: Request, cluster: Cluster, visibility: Visibility, job: _JobId) -> Response:
-    """One job: what it asked for, when and where it starts or runs, what was promised, and why.
+    """One job: its request, its start and nodes, its promise, and the explanation.
 
-    `planned_start` is where the plan has it now; it may move with every event. `displayed_start` is the same
-    as people are shown it: it moves when that is worth it, and not all the time. `promised_start` is an upper
-    bound that only the causes in the documentation may break. Where no start is known, `answer` and `why` say
-    what the job waits for, or that it can never run here.
+    `planned_start` is the start in the current plan; it may move with every event. `displayed_start` is the
+    same with hysteresis, so that small changes are not shown. `promised_start` is an upper bound that only
+    the causes in the documentation may break. If no start is known, `answer` and `why` say what the job waits
+    for, or that it can never run here.
     """
     return job_reply(request, cluster, visibility, job)
 
@@ -124,11 +124,10 @@ def get_history(
     daemon: Daemon,
     visibility: Visibility,
     job: _JobId,
-    limit: Annotated[int, Query(description="At most so many changes.", ge=1, le=10_000)] = 100,
+    limit: Annotated[int, Query(description="Maximum number of changes.", ge=1, le=10_000)] = 100,
 ) -> Response:
-    """How a job's planned start moved: from when to when, by which event, and why in words.
-
-    Of a job that has ended or was deleted, the database tells what became of it (`past`).
+    """The moves of a job's planned start: from when to when, the event, and the cause in words. For an ended
+    or deleted job, the database has its outcome (`past`).
     """
     published = cluster.published
     record = find_record(published, job)
@@ -155,12 +154,11 @@ def get_history(
 async def get_explanation(
     request: Request, cluster: Cluster, visibility: Visibility, job: _JobId
 ) -> Response:
-    """Why a job does not start sooner: exactly what is in its way, until when, and why its start last moved.
+    """Why a job does not start sooner: its blockers, until when, and why its start last moved.
 
-    It is found on a copy of the plan, by taking away what is in the way and looking where the job would start
-    then. `blockers` are sufficient (without all of them it starts at `earliest`) and minimal (with any one of
-    them it does not); those that are `sooner` are so for any start before the planned one. Of several such
-    sets one is named.
+    Found on a fork of the plan, by removing blockers and searching for the start without them. `blockers` are
+    sufficient (without all of them it starts at `earliest`) and minimal (with any one of them it does not);
+    those marked `sooner` are so for any start before the planned one. Of several such sets one is shown.
     """
     record = find_job(cluster.name, cluster.published, visibility, job)
     copy = await get_plan_fork(cluster)
@@ -225,7 +223,7 @@ def find_job(cluster: str, published: Published, visibility: JobVisibility, job:
     """The job of this id, which may be abbreviated. Raises ProblemError."""
     record = find_record(published, job)
     if record is None or not visibility.shows(record):
-        raise _unknown_job(cluster, published, visibility, job, "if it ended, its history tells")
+        raise _unknown_job(cluster, published, visibility, job, "if it has ended, see its history")
     return record
 
 

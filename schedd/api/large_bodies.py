@@ -1,4 +1,4 @@
-"""Large bodies of events are read beside the event loop, a piece at a time: others are not to wait for it."""
+"""Parses large bodies of events outside the event loop, in pieces, so that other requests do not wait."""
 
 import json
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ _JOBS_ADAPTER: Final = TypeAdapter(list[JobFacts])
 
 
 class EventsRoute(UnicodeRoute):
-    """The route of ``Delivery``. What is wrong in a body is said as everywhere, by the framework."""
+    """The route of ``Delivery``. Errors in a body are reported by the framework, as everywhere."""
 
     @property
     def request_class(self) -> type[Request]:
@@ -53,7 +53,7 @@ def parse_delivery(body: bytes) -> Any:
     try:
         value = _parse_json(body)
     except (ValueError, RecursionError):
-        value = json.loads(body)  # it says what is wrong in the framework's terms
+        value = json.loads(body)  # reports the error in the framework's terms
     check_unicode(body, value)
     events = value.get("events") if isinstance(value, dict) else None
     if not isinstance(events, list) or len(events) > _MAX_EVENTS:

@@ -27,7 +27,7 @@ router = APIRouter(
     prefix="/v1/clusters/{cluster}/licences", tags=["exchange with a federation"], route_class=UnicodeRoute
 )
 _PLANNER_TIMEOUT_S: Final = 10.0
-_HINT: Final = "ask for the same again: what was done is not done twice"
+_HINT: Final = "send the same request again: nothing is done twice"
 _Name = Annotated[
     str,
     Path(description="The licence's name.", pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$", examples=["matlab"]),
@@ -53,13 +53,13 @@ class LicenceLease(BaseModel):
 @documented
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LicenceLeaseView(SnapshotAnswer):
-    """A licence that is lent, as it is after the lease."""
+    """A leased licence after the lease."""
 
     name: str
     copies: int
     """How many the plan counts on."""
     number: int
-    """Of the lease by which it does."""
+    """Of its lease."""
     held: int
     """By jobs that run or are being started: more than `copies` for a while after these became fewer."""
     wanted: int
@@ -83,10 +83,10 @@ class LicenceLeaseView(SnapshotAnswer):
 async def lend_licence(
     request: Request, cluster: Cluster, name: _Name, body: LicenceLease, caller: Federation
 ) -> Response:
-    """Lend copies of a licence to this cluster, instead of what was lent before. Needs the role `federation`.
+    """Lease copies of a licence to this cluster, instead of the previous number. Needs the role `federation`.
 
-    The answer comes when no job is started beyond them any more. The site's policy must take the licence:
-    `lent = true`.
+    The response comes when no job starts beyond them any more. The site's policy must allow it: `lent =
+    true`.
     """
     async with audit_act(cluster, caller.name, "lend", f"{name[:40]}: {body.copies} copies") as act:
         found = await _apply_lease(cluster, name, body)
@@ -95,7 +95,7 @@ async def lend_licence(
 
 
 async def _apply_lease(cluster: PlanLoop, name: str, body: LicenceLease) -> LicenceLeaseView:
-    """What is lent then. Raises ProblemError."""
+    """The licence after the lease. Raises ProblemError."""
     site = cluster.published.settings.site
     if not (site.get("licences") or {}).get(name, {}).get("lent"):
         what = f"{name[:40]} is no licence that cluster {cluster.name} takes from a federation"

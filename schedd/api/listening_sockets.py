@@ -1,4 +1,4 @@
-"""Where the daemon listens: a TCP port, with TLS or without, and a UNIX socket beside it."""
+"""The daemon's listening sockets: a TCP port, with or without TLS, and a UNIX socket."""
 
 import os
 import socket
@@ -26,7 +26,7 @@ _log = structlog.get_logger(__name__)
 
 _BACKLOG = 1_024
 _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
-"""Of TLS 1.2: forward secrecy and authenticated encryption alone."""
+"""Ciphers of TLS 1.2: only forward secrecy and authenticated encryption."""
 _KEY_MISMATCH_REASONS = ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH", "NO_CERTIFICATE_ASSIGNED")
 """OpenSSL's reasons for a key that is not the certificate's, of the same kind or of another one."""
 
@@ -55,10 +55,10 @@ def listen_tcp(host: str, port: int) -> socket.socket:
 
 
 def listen_unix(path: Path) -> socket.socket:
-    """A UNIX socket that every user of the host may connect to: who it is, the kernel says.
+    """A UNIX socket to which every user of the host may connect; the kernel names the peer.
 
-    What an earlier daemon left behind is removed; what is no socket, or one that somebody listens on, is not.
-    Raises ListenError.
+    A socket left by an earlier daemon is removed, but not another kind of file, or a socket in use. Raises
+    ListenError.
     """
     server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -134,9 +134,8 @@ def _unusable_file(path: Path, setting: str, why: str) -> SettingsError:
 
 
 def certificate_fault(server: ssl.SSLContext, settings: ServerSettings) -> str:
-    """Why clients refuse the certificate today, such as ``certificate has expired``; empty when they do not.
-
-    Found out as a client does who trusts it: by a handshake, in memory.
+    """The reason why clients reject the certificate today, such as ``certificate has expired``; empty if they
+    do not. Determined as a client does: by a handshake, in memory.
     """
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname = False
@@ -155,7 +154,9 @@ def certificate_fault(server: ssl.SSLContext, settings: ServerSettings) -> str:
 
 
 def warn_of_certificate_fault(server: ssl.SSLContext, settings: ServerSettings) -> None:
-    """Tell the log when no client will trust the certificate: it is used all the same, the socket goes on."""
+    """Write to the log that clients will reject the certificate. It is used all the same: the UNIX socket
+    works.
+    """
     why = certificate_fault(server, settings)
     if why:
         _log.warning(

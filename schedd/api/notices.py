@@ -1,4 +1,4 @@
-"""What a user wants to be told of starts and lost deadlines: mail, or a command of the site."""
+"""Notices for users about starts and missed deadlines: mail, or a command of the site."""
 
 import asyncio
 import re
@@ -33,7 +33,7 @@ _BODY_PROBLEMS: Final = problem_responses("bad-request", "too-large", "unknown-j
 
 
 class NoticeRequest(BaseModel):
-    """What is to be told, and how: at least one of `moved`, `ahead` and `lost`."""
+    """Condition and way of a notice: at least one of `moved`, `ahead` and `lost`."""
 
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"examples": [{"job": "123.server", "moved": 1800, "ahead": 900}]}
@@ -44,11 +44,11 @@ class NoticeRequest(BaseModel):
         Field(description="A job of one's own; empty: all of them, those to come too.", max_length=512),
     ] = ""
     moved: Annotated[
-        _LeadSeconds | None, Field(description="Tell when the start moved by more than so many seconds.")
+        _LeadSeconds | None, Field(description="When the start has moved by more than so many seconds.")
     ] = None
-    ahead: Annotated[_LeadSeconds | None, Field(description="Tell so many seconds before the start.")] = None
+    ahead: Annotated[_LeadSeconds | None, Field(description="So many seconds before the start.")] = None
     lost: Annotated[
-        bool, Field(description="Tell when the job can no longer end by its deadline, with the planned end.")
+        bool, Field(description="When the job can no longer end by its deadline, with the planned end.")
     ] = False
     way: Annotated[
         Literal["mail", "command"], Field(description="By mail, or by a command of the site's.")
@@ -70,11 +70,11 @@ class NoticeRequest(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeView:
-    """Of what somebody is told."""
+    """A notice of a user."""
 
     number: int
     job: Annotated[str, Field(description="Empty: all own jobs.")]
-    moved: Annotated[int | None, Field(description="When its start moved by more than so many seconds.")]
+    moved: Annotated[int | None, Field(description="When its start has moved by more than so many seconds.")]
     ahead: Annotated[int | None, Field(description="So many seconds before its start.")]
     lost: Annotated[bool, Field(description="When it can no longer end by its deadline.")]
     way: Literal["mail", "command"]
@@ -85,7 +85,7 @@ class NoticeView:
 @documented
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticesView:
-    """All that the caller is told of, and what the site offers."""
+    """All notices of the caller, and the ways of notifying that the site offers."""
 
     notices: tuple[NoticeView, ...]
     domains: Annotated[
@@ -96,7 +96,7 @@ class NoticesView:
 
 @router.get("", response_model=NoticesView, responses=_READ_PROBLEMS)
 async def list_notices(request: Request, cluster: Cluster, caller: User) -> Response:
-    """What the caller is told of starts, and by what ways the site tells."""
+    """The caller's notices, and the ways of notifying that the site offers."""
     return await _notices_reply(request, cluster, caller)
 
 
@@ -104,8 +104,8 @@ async def list_notices(request: Request, cluster: Cluster, caller: User) -> Resp
 async def add_notice(
     request: Request, cluster: Cluster, body: NoticeRequest, caller: User, visibility: Visibility
 ) -> Response:
-    """Ask to be told when a start moves or comes soon, or a deadline is lost. A notice about one job ends
-    with the job.
+    """Create a notice: when a start moves or is near, or a deadline is missed. A notice about one job ends
+    with it.
     """
     what = f"{body.job[:80] or 'all own jobs'}, {body.way}"
     async with audit_act(cluster, caller.name, "notify", what) as act:
@@ -139,7 +139,7 @@ async def remove_notice(
     number: Annotated[int, Path(description="Of the notice.", ge=1, le=1 << 53, examples=[1])],
     caller: User,
 ) -> Response:
-    """Be told no more of what this notice is about."""
+    """Delete a notice."""
     cluster.check_leads()
     async with audit_act(cluster, caller.name, "stop notifying", str(number)) as act:
         notifier = _find_notifier(request, cluster)
@@ -147,7 +147,7 @@ async def remove_notice(
         gone = await _call_store(lambda: notifier.remove(known, number))
         if gone is None:
             what = f"no notice {number}"
-            fault = Fault(where="path.number", what=what, allowed="one of your own; GET the notices")
+            fault = Fault(where="path.number", what=what, allowed="one of your own; see GET the notices")
             raise ProblemError("invalid", what, errors=[fault])
     return await _notices_reply(request, cluster, caller)
 
@@ -177,7 +177,7 @@ def _find_notifier(request: Request, cluster: PlanLoop) -> Notifier:
 
 def _known_user(request: Request, caller: Bearer) -> str:
     if caller is request.app.state.callers.tokens.anonymous:
-        raise ProblemError("not-allowed", "who is told of starts must be known by name")
+        raise ProblemError("not-allowed", "notices need a caller with a name")
     return caller.name
 
 

@@ -16,7 +16,7 @@ from schedd.service.questions.objectives import NodeCost, job_cost, known_values
 
 __all__ = ["JobCostView", "ObjectiveValue", "ObjectivesView", "router"]
 
-router = APIRouter(prefix="/v1/clusters/{cluster}", tags=["quality"])
+router = APIRouter(prefix="/v1/clusters/{cluster}", tags=["plan metrics"])
 documented(NodeCost)
 _READ_RESPONSES = {
     **problem_responses("no-token", "unknown-cluster", "not-ready"),
@@ -35,7 +35,7 @@ class ObjectiveValue:
     unit: str
     """`s`, `kWh`, `core-h`, the site's currency, or `1` for a plain number."""
     why: str
-    """What is missing where the value is null."""
+    """Reason why the value is null."""
     expected: float | None
     """The same of the plan with predicted run times in place of walltimes; null where there is none."""
 
@@ -62,8 +62,7 @@ class JobCostView(SnapshotAnswer):
     kwh: float | None
     """What its cores and gpus draw beyond idle nodes; null where the site names no watts."""
     loss: float | None
-    """Core-hours that it is expected to lose since its nodes fail, by what was seen of them; null where
-    nothing was."""
+    """Core-hours expected to be lost by node failures, from observed failures; null if none were observed."""
     limit: float | None
     """The most that its owner would pay: `-W x=cost_limit:2.50`."""
     over: bool
@@ -74,10 +73,10 @@ class JobCostView(SnapshotAnswer):
 
 @router.get("/plan/objectives", response_model=ObjectivesView, responses=_READ_RESPONSES)
 async def get_objectives(request: Request, cluster: Cluster, _: Visibility) -> Response:
-    """The present plan by each objective, over all that runs or is planned from now on.
+    """The present plan by each objective, over everything that runs or is planned from now on.
 
-    Times are those that the plan reckons with: every job uses its walltime in full. Where run times are
-    predicted, `expected` has the values of the plan in which each job runs as long as half of its like do.
+    Times assume full walltimes. With predicted run times, `expected` has the values of the plan in which each
+    job runs for the median of similar jobs.
     """
     copy = await get_plan_fork(cluster)
     found = await run_question(request, measure_fork, copy)

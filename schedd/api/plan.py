@@ -1,4 +1,4 @@
-"""The plan as a whole: nodes, what is placed in a window of time, and what is free in one."""
+"""The plan as a whole: nodes, what is placed in a period, and gaps in one."""
 
 from typing import Annotated, Final
 
@@ -46,10 +46,10 @@ def list_nodes(
     visibility: Visibility,
     state: Annotated[NodeStateName | None, Query(description="Only nodes in this state.")] = None,
     cursor: _Cursor = None,
-    limit: Annotated[int, Query(description="At most so many on a page.", ge=1, le=10_000)] = 1_000,
+    limit: Annotated[int, Query(description="Maximum number per page.", ge=1, le=10_000)] = 1_000,
     fields: FieldSelection = None,
 ) -> Response:
-    """Nodes by name: what they have, what is free now, and which jobs hold the rest."""
+    """Nodes by name: resources, free capacity now, and the jobs that hold the rest."""
     only = parse_field_selection(fields, NodeView)
     published = cluster.published
     behind = cursor or ""
@@ -74,7 +74,7 @@ def get_plan(
     begin: _Begin = None,
     end: _End = None,
     cursor: _Cursor = None,
-    limit: Annotated[int, Query(description="At most so many jobs on a page.", ge=1, le=10_000)] = 1_000,
+    limit: Annotated[int, Query(description="Maximum number of jobs per page.", ge=1, le=10_000)] = 1_000,
     fields: FieldSelection = None,
 ) -> Response:
     """What runs or is planned at any time in `[begin, end)`, by start: the data of a Gantt chart.
@@ -112,8 +112,8 @@ def get_gaps(
     from_begin: Annotated[
         bool,
         Query(
-            description="Only what is free from `begin` on without a break: what could start then, and for "
-            "how long. `totals` is empty."
+            description="Only gaps that are free from `begin` on without a break: what could start "
+            "then, and for how long. `totals` is empty."
         ),
     ] = False,
     cursor: _Cursor = None,
@@ -121,9 +121,8 @@ def get_gaps(
         int, Query(description="A page ends with the node that fills it up to here.", ge=1, le=10_000)
     ] = 1_000,
 ) -> Response:
-    """What is free in `[begin, end)`, on all nodes together and node by node; never before the plan's time.
-
-    Nodes that are down, offline or closed have no gaps.
+    """Free capacity in `[begin, end)`, in total and by node; never before the plan's time. Nodes that are
+    down, offline or closed have no gaps.
     """
     published = cluster.published
     first, last = _resolve_window(published, begin, end)

@@ -1,4 +1,4 @@
-"""What the plan is worth, how right told starts were, and each user's share."""
+"""Plan metrics, accuracy of start estimates, and each user's share."""
 
 from typing import Annotated, Final
 
@@ -30,7 +30,7 @@ from schedd.store.records import StartAccuracy, StartErrorStatistics
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/v1/clusters/{cluster}", tags=["quality"])
+router = APIRouter(prefix="/v1/clusters/{cluster}", tags=["plan metrics"])
 DAY_S: Final = 86_400
 MAX_TIME: Final = 2**62
 _CRITERION_UNITS: Final = {criterion.value: unit for criterion, unit in UNITS.items()}
@@ -57,10 +57,7 @@ def get_users(request: Request, cluster: Cluster, visibility: Visibility) -> Res
 
 @router.get("/plan/evaluation", response_model=EvaluationView, responses=_READ_RESPONSES)
 async def get_evaluation(request: Request, cluster: Cluster, _: Visibility) -> Response:
-    """What the present plan is worth by each criterion, over the jobs that are planned.
-
-    Waits and slowdowns are those that the plan comes to if every job uses its walltime in full.
-    """
+    """The present plan by each criterion, over planned jobs. Waits and slowdowns assume full walltimes."""
     copy = await get_plan_fork(cluster)
     found = await run_question(request, evaluate_criteria, copy)
     view = EvaluationView(criteria=found, walltime_use=copy.walltime_use, **snapshot_fields(copy.published))
@@ -79,24 +76,25 @@ def get_evaluations(
     _: Visibility,
     since: Annotated[
         int | None,
-        Query(description="Those of this second and later; a day ago unless given.", ge=0, le=MAX_TIME),
+        Query(description="Values of this second and later; default: a day ago.", ge=0, le=MAX_TIME),
     ] = None,
     until: Annotated[int | None, Query(description="Those before this second.", ge=0, le=MAX_TIME)] = None,
     every: Annotated[
-        int, Query(description="The last of each so many seconds alone: for pictures.", ge=1, le=DAY_S * 366)
+        int,
+        Query(description="Only the last value of every so many seconds, for charts.", ge=1, le=DAY_S * 366),
     ] = 1,
-    limit: Annotated[int, Query(description="At most so many.", ge=1, le=10_000)] = 1_500,
+    limit: Annotated[int, Query(description="Maximum number of values.", ge=1, le=10_000)] = 1_500,
 ) -> Response:
-    """What the plan was worth before, in the order of time: it is noted every minute while the plan changes.
+    """Earlier values of the plan metrics, in the order of time, recorded every minute while the plan changes.
 
-    This is read from the database, unlike what is answered about the present plan.
+    Read from the database, unlike the metrics of the present plan.
     """
     begin = since if since is not None else cluster.now() - DAY_S
     end = until if until is not None else MAX_TIME
     with database_errors():
         found = daemon.metrics_logs[cluster.name].metrics(begin, end, limit + 1, every)
     views = tuple(EvaluationSample(one.time, one.generation, one.jobs, one.values) for one in found[:limit])
-    # What is older than the next one of them was said.
+    # Start of the period covered by this page.
     following = found[limit - 1].time + 1 if len(found) > limit else None
     currency = economy_of(cluster.published.settings.site).currency
     units = {**_CRITERION_UNITS, **_OBJECTIVE_UNITS, "cost": currency, "cost_overrun": currency}
@@ -114,7 +112,7 @@ async def get_accuracy(
     since: Annotated[
         int | None,
         Query(
-            description="What was told at this second and later; 30 days before its end unless given.",
+            description="Estimates published at this second and later; default: 30 days before the end.",
             ge=0,
             le=MAX_TIME,
         ),
@@ -122,18 +120,17 @@ async def get_accuracy(
     until: Annotated[
         int | None, Query(description="And before this second; now unless given.", ge=0, le=MAX_TIME)
     ] = None,
-    queue: Annotated[str, Query(description="Of jobs in this queue alone.", max_length=512)] = "",
+    queue: Annotated[str, Query(description="Only jobs in this queue.", max_length=512)] = "",
     user: Annotated[
-        str, Query(description="Of this owner's jobs alone: `ann`, or `ann@host`.", max_length=512)
+        str, Query(description="Only jobs of this owner: `ann`, or `ann@host`.", max_length=512)
     ] = "",
 ) -> Response:
-    """How right the starts were that were told, of jobs that have started since: told against actual.
+    """Accuracy of start estimates of jobs that have started since: estimated against actual starts.
 
-    `overall` and `by_lead` are of planned starts: errors are actual less told, in seconds, so that positive
-    is later than told. `expected` is of expected starts; a job that waits beyond the moment told for nine of
-    ten cases is a miss already. Each is of the latest 100,000 that were told in the period: `planned_since`
-    and `expected_since` say from when on, where there were more. A daemon without a database keeps none. What
-    was told is noted some minutes later.
+    `overall` and `by_lead` are of planned starts: errors are actual minus estimated, in seconds, so positive
+    is later than estimated. `expected` is of expected starts; a job that still waits at its P90 counts as a
+    miss. Each is of the latest 100,000 estimates of the period: `planned_since` and `expected_since` say from
+    when on, if there were more. Needs a database. Estimates are recorded some minutes later.
     """
     if user and not visibility.shows_owner(user):
         what = f"you may not see jobs of {user}"

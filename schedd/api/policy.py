@@ -60,7 +60,7 @@ _ACT_PROBLEMS: Final = (
 class PolicyView(SnapshotAnswer):
     """The site's policy in force."""
 
-    version: Annotated[int, Field(description="0: that of the configuration; else of the one set since.")]
+    version: Annotated[int, Field(description="0: the configured policy; else of the one set since.")]
     site: Annotated[
         Mapping[str, Any], Field(description="As it stands below `[clusters.NAME.site]`; defaults left out.")
     ]
@@ -73,7 +73,7 @@ class PreviewView(SnapshotAnswer):
 
     moved: Annotated[
         tuple[Moved, ...],
-        Field(description="Waiting jobs whose planned start would be another; promises put at risk first."),
+        Field(description="Waiting jobs whose planned start would change; promises at risk first."),
     ]
     moves: Annotated[int, Field(description="How many these are in all.")]
     broken: Annotated[
@@ -83,13 +83,13 @@ class PreviewView(SnapshotAnswer):
         tuple[InTheWay, ...],
         Field(description="Running jobs that hold nodes to be reserved; nothing is done to them."),
     ]
-    alerts: Annotated[tuple[str, ...], Field(description="What an admin would be told.")]
+    alerts: Annotated[tuple[str, ...], Field(description="Warnings for the administrator.")]
 
 
 @documented
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyPreview(PreviewView):
-    """The same of a policy, with what a search under its criteria would find then, on a copy of the plan."""
+    """The preview of a policy, with the result of a search under its criteria, on a fork of the plan."""
 
     search: Annotated[
         SearchView | None,
@@ -132,10 +132,10 @@ async def delete_policy(request: Request, cluster: Cluster, caller: Admin) -> Re
 async def preview_policy(
     request: Request, cluster: Cluster, body: SiteSettings, caller: Operator
 ) -> Response:
-    """What would follow if this policy was put in force? Needs the role `operator` or `admin`.
+    """What would follow if this policy was in force? Needs the role `operator` or `admin`.
 
-    `moved` are the jobs that would move at once. Where other criteria are to count in searches than now, one
-    search under these is made on a copy of the plan as it would be then: it takes some seconds.
+    `moved` are the jobs that would move at once. If the criteria of searches change, one search under the new
+    criteria is made on a fork of the plan under the policy, which takes some seconds.
     """
     return reply(request, await run_policy_preview(request, cluster, body.plain, caller.name))
 
@@ -199,7 +199,7 @@ async def _run_preview(
 
 
 async def change_policy(cluster: PlanLoop, version: int, site: Mapping[str, Any], who: str) -> None:
-    """Put a policy in force, or with version 0 the configuration's; and note who did. Raises ProblemError."""
+    """Set a policy, or with version 0 the configured one, with an audit entry. Raises ProblemError."""
     event = PolicyChanged(
         id=f"api:{secrets.token_hex(8)}", time=cluster.now(), version=version, site=site, by=who
     )

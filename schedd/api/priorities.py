@@ -1,4 +1,4 @@
-"""Who goes first and why: priorities term by term, shares and their use, licences and their use."""
+"""Priorities term by term, shares and their use, licences and their use."""
 
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -25,24 +25,24 @@ __all__ = ["FairShareView", "PriorityView", "fetch_fair_share", "fetch_priority"
 
 router = APIRouter(prefix="/v1/clusters/{cluster}", tags=["jobs"])
 _PLANNER_TIMEOUT_S: Final = 2.0
-"""Real seconds: what is asked here needs a moment of the planner's own."""
+"""Timeout in real seconds: these requests need a moment of the planner's time."""
 _RETRY_HINT: Final = "ask again in a moment"
 
 
 @documented
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriorityView(SnapshotAnswer):
-    """A job's priority as it is now."""
+    """A job's priority now."""
 
     job: str
     total: int
     """The sum of all points, in whole points: jobs of equal totals do not give way to each other."""
     rank: int
-    """The total as it was last worked out: by this the plan goes."""
+    """The total when it was last computed; the plan uses this value."""
     terms: tuple[Term, ...]
-    """Each with what it found, its weight, and what it adds; terms without a weight are left out."""
+    """Terms with their input, weight and contribution; terms without a weight are left out."""
     breaks_promises: bool
-    """Whether the job may push others past what they were promised."""
+    """Whether the job may delay others beyond their promised starts."""
 
 
 @documented
@@ -53,7 +53,7 @@ class FairShareEntry:
     path: str
     """Names from the top, such as `physics/ann`; `-` where jobs name nothing."""
     share: float
-    """What is meant for it, relative to its siblings."""
+    """The target share, relative to its siblings."""
     target: float
     """The same as a part of the whole."""
     used: float
@@ -69,7 +69,7 @@ class FairShareEntry:
 @documented
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FairShareView(SnapshotAnswer):
-    """Who has used how much, against what is meant for each."""
+    """Usage of all users, against their target shares."""
 
     levels: tuple[str, ...]
     """What the tree is made of, from the top; empty where the site has no fair share."""
@@ -116,9 +116,8 @@ async def get_priority(
     visibility: Visibility,
     job: Annotated[str, Path(description="The server's id of the job.", examples=["123.server"])],
 ) -> Response:
-    """A job's priority: what each term found, its weight, and what it adds to the sum.
-
-    The plan goes by `rank`, which is worked out when the job arrives and every few minutes.
+    """A job's priority: input, weight and contribution of each term. The plan uses `rank`, which is computed
+    when the job arrives and every few minutes.
     """
     wanted = find_job(cluster.name, cluster.published, visibility, job).id
     found = await fetch_priority(cluster, wanted)
@@ -145,9 +144,8 @@ def _priority_view(engine: Engine, job: str) -> PriorityView | None:
 
 @router.get("/fair-share", response_model=FairShareView, responses=_READ)
 async def get_fair_share(request: Request, cluster: Cluster, visibility: Visibility) -> Response:
-    """The tree of shares: what is meant for each account, group or user, what it used, and its factor.
-
-    Who sees only own jobs sees no other users' places.
+    """The tree of shares: target share, usage and factor of each account, group or user. Users that see only
+    their own jobs do not see the entries of other users.
     """
     return reply(request, await fetch_fair_share(cluster, visibility))
 
@@ -162,7 +160,7 @@ async def fetch_priority(cluster: PlanLoop, job: str) -> PriorityView | None:
 
 
 async def fetch_fair_share(cluster: PlanLoop, visibility: JobVisibility) -> FairShareView:
-    """The tree of shares, as far as it is shown to who asks. Raises ProblemError."""
+    """The visible part of the tree of shares. Raises ProblemError."""
     found = await await_planner(
         cluster.call_between_batches(_fair_share_view), _PLANNER_TIMEOUT_S, _RETRY_HINT
     )

@@ -1,4 +1,4 @@
-"""Errors as problem documents (RFC 9457): what was wrong, where, what is allowed, and what to do."""
+"""Errors as problem documents (RFC 9457): the error, its location, what is allowed, and the remedy."""
 
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
@@ -64,10 +64,10 @@ class Fault(BaseModel):
     where: Annotated[
         str, Field(description="Its place in the request.", examples=["body.events[0].job.submitted"])
     ]
-    what: Annotated[str, Field(description="What is wrong.", examples=["Input should be a valid integer"])]
-    allowed: Annotated[
-        str | None, Field(description="What is allowed there, where that is more than a type.")
-    ] = None
+    what: Annotated[str, Field(description="The error.", examples=["Input should be a valid integer"])]
+    allowed: Annotated[str | None, Field(description="The allowed values, if they are more than a type.")] = (
+        None
+    )
 
 
 class Problem(BaseModel):
@@ -91,7 +91,7 @@ class Problem(BaseModel):
     type: Annotated[str, Field(description="`urn:schedd:problem:` and the kind of error; stable.")]
     title: Annotated[str, Field(description="The kind of error in words.")]
     status: Annotated[int, Field(description="The HTTP status.")]
-    detail: Annotated[str, Field(description="What is wrong with this request.")]
+    detail: Annotated[str, Field(description="The error in this request.")]
     instance: Annotated[str, Field(description="The path of the request.")]
     hint: Annotated[str | None, Field(description="What to do about it.")] = None
     errors: Annotated[list[Fault] | None, Field(description="With 422: each thing that is wrong.")] = None
@@ -141,14 +141,13 @@ def problem_response(path: str, error: ProblemError) -> Response:
 
 
 def unknown_cluster_problem(error: UnknownCluster) -> ProblemError:
-    """What to answer to who asked for it."""
+    """The response for a caller that asked for it."""
     return ProblemError("unknown-cluster", str(error), hint="GET /v1/clusters lists them")
 
 
 def problem_responses(*kinds: str) -> dict[int | str, dict[str, Any]]:
-    """For a route's ``responses``: the problems of these kinds, by status.
-
-    Who must be known must not come too often either.
+    """For a route's ``responses``: the problems of these kinds, by status. Routes that need a token include
+    `too-often`.
     """
     found: dict[int | str, dict[str, Any]] = {}
     for kind in (*kinds, "too-often") if "no-token" in kinds else kinds:

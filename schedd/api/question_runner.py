@@ -1,4 +1,4 @@
-"""Questions that the plan is searched for: in a thread, for so long, and no longer than the daemon runs."""
+"""Runs what-if questions in a thread, with a timeout, and no longer than the daemon runs."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""JSON replies: written from frozen dataclasses at once, with an ETag of what they say."""
+"""JSON responses, written directly from frozen dataclasses, with an ETag of their content."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -77,18 +77,17 @@ def reply(
     rows: str = "",
     only: AbstractSet[str] | None = None,
 ) -> Response:
-    """``value`` as JSON; of what was read from ``published``, 304 when the caller has this already.
+    """``value`` as JSON; if it was read from ``published``, 304 for a caller that has it already.
 
-    The tag is made of what is said but for which plan says it: it changes when the thing does, not with
-    every generation. Weak, since a body and its compressed form have the same. ``only`` these fields of the
-    ``rows`` are sent.
+    The tag covers the content but not the generation, so it changes only with the content. It is weak, since
+    a body and its compressed form have the same tag. Only the fields ``only`` of the ``rows`` are sent.
     """
     body = _dump_json(value, rows, only)
     return _tagged_response(request, body, _SNAPSHOT_FIELDS.sub(b"", body) if published is not None else None)
 
 
 def _dump_json(value: Any, rows: str, only: AbstractSet[str] | None) -> bytes:
-    """The JSON of ``value``; that of many rows is made in pieces, between which the planner may go first."""
+    """The JSON of ``value``; many rows are rendered in pieces, between which the planner may run."""
     listed: Any = getattr(value, rows) if rows else ()
     if len(listed) <= _ROWS_PER_CHUNK:
         return _adapter(type(value)).dump_json(value, include=_include_spec(value, rows, only))
@@ -121,7 +120,9 @@ def _include_spec(value: Any, rows: str, only: AbstractSet[str] | None) -> dict[
 def to_columns(
     value: Any, rows: str, kind: type, only: AbstractSet[str] | None = None
 ) -> dict[str, list[Any]]:
-    """The ``rows`` of ``value``, each a ``kind``, column by column as they are sent; ``only`` these."""
+    """The ``rows`` of ``value``, each a ``kind``, column by column, in rendered form; only the fields
+    ``only``.
+    """
     found = _adapter(type(value)).dump_python(value, mode="json", include=_include_spec(value, rows, only))[
         rows
     ]
@@ -143,7 +144,7 @@ def reply_rows(
 
 
 def _tagged_response(request: Request, body: bytes, said: bytes | None) -> Response:
-    """``body`` with a tag of what is ``said`` in it, if that is known."""
+    """``body`` with a tag of its content ``said``, if that is known."""
     headers = {"Cache-Control": "no-cache"}
     if said is not None:
         headers["ETag"] = etag = f'W/"{blake2b(said, digest_size=9).hexdigest()}"'

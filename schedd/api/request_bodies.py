@@ -33,8 +33,10 @@ _MAX_FAULTS: Final = 20
 
 
 class Delivery(BaseModel):
-    """Events in the order in which they happened. Each has an ``id`` of the sender's choice, which it keeps
-    when it is sent again: an event is handled once, however often it comes.
+    """Events in the order in which they happened.
+
+    Each has an ``id`` chosen by the sender, which stays the same in repeated deliveries: an event is handled
+    once.
     """
 
     model_config = ConfigDict(
@@ -78,7 +80,7 @@ _Reason = Annotated[
         min_length=1,
         max_length=200,
         pattern=r"^[^\x00-\x1f\x7f]+$",
-        description="Shown to all who ask, and in the log.",
+        description="Shown to all users, and in the log.",
         examples=["storage is being repaired"],
     ),
 ]
@@ -102,17 +104,18 @@ class AccountRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     unit: Literal["core_hours", "money"] = Field(
-        default="core_hours", description="What it counts; of an account that there is, its own."
+        default="core_hours",
+        description="Unit of the account; default: the present one of an existing account.",
     )
     amount: _Amount = Field(description="For each period, or for good.", examples=[10_000])
     overdraft: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)] = Field(
-        default=0.0, description="It may go so far below zero."
+        default=0.0, description="Overdraft: how far below zero the balance may go."
     )
     period: Literal["", "month", "quarter", "year"] = Field(
-        default="", description="It has the amount anew at the beginning of each; empty: once."
+        default="", description="The budget is renewed at the beginning of each period; empty: never."
     )
     users: list[_Name] = Field(
-        default_factory=list, max_length=10_000, description="Who may use it; empty: everybody."
+        default_factory=list, max_length=10_000, description="Users of the account; empty: everybody."
     )
     closed: bool = Field(default=False, description="No more jobs are planned for it.")
     reason: str = Field(
@@ -121,7 +124,7 @@ class AccountRequest(BaseModel):
 
 
 class AccountTransfer(BaseModel):
-    """What is moved from where to where."""
+    """An amount to be transferred between accounts."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -174,7 +177,7 @@ class ReservationRequest(BaseModel):
     reason: Annotated[
         str,
         Field(
-            description="Shown to all who ask.",
+            description="Shown to all users.",
             max_length=200,
             pattern=r"^[^\x00-\x1f\x7f]*$",
             examples=["x"],
@@ -187,8 +190,8 @@ class ReservationRequest(BaseModel):
     shorter: Annotated[
         int,
         Field(
-            description="Jobs whose walltime is no longer, in seconds, may use the nodes; 0: length lets "
-            "nobody in.",
+            description="Jobs with a walltime up to this, in seconds, may use the nodes; 0: no such "
+            "exception.",
             ge=0,
             le=366 * 86_400,
         ),
@@ -243,7 +246,7 @@ class _ResourceRequest(BaseModel):
 
 
 class WhatIfVariant(_ResourceRequest):
-    """The same job with something else in the place of what it asks for; an empty value takes that away."""
+    """The same job with parts of its request replaced; an empty value removes one."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -277,13 +280,13 @@ class WhatIfRequest(_ResourceRequest):
     job: Annotated[
         str | None,
         Field(
-            description="A job in the queue, in whose place the question is put.",
+            description="A queued job: the question is about its request.",
             max_length=512,
             min_length=1,
         ),
     ] = None
     family: Annotated[
-        Family | None, Field(description="Whose words these are; OpenPBS's where there is a `select`.")
+        Family | None, Field(description="Syntax of the request; default: OpenPBS's if there is a `select`.")
     ] = None
     queue: Annotated[str, Field(description="Its defaults count.", max_length=200)] = ""
     not_before: Annotated[
@@ -292,22 +295,20 @@ class WhatIfRequest(_ResourceRequest):
     owner: Annotated[
         str,
         Field(
-            description="Whose job it would be: this user's limits and rights count. Others than oneself may "
-            "be named by who may see all jobs.",
+            description="Owner of the hypothetical job, whose limits and permissions apply. Only "
+            "callers that see all jobs may name other users.",
             max_length=200,
         ),
     ] = ""
 
     bookings: Annotated[
         tuple[str, ...],
-        Field(description="Bookings of the caller's own whose cores count as free.", max_length=100),
+        Field(description="Bookings of the caller whose cores count as free.", max_length=100),
     ] = ()
     variants: Annotated[
         tuple[WhatIfVariant, ...], Field(description="Each is answered, too.", max_length=20)
     ] = ()
-    windows: Annotated[
-        int, Field(description="So many windows of starts are wanted at most.", ge=0, le=100)
-    ] = 0
+    windows: Annotated[int, Field(description="Maximum number of start windows.", ge=0, le=100)] = 0
     changes: Annotated[
         bool, Field(description="Whether the smallest changes are wanted that let it start at once.")
     ] = False
@@ -322,7 +323,8 @@ class WhatIfRequest(_ResourceRequest):
     tasks: Annotated[
         tuple[Annotated[int, Field(ge=1, le=100_000)], ...],
         Field(
-            description="When so many such jobs would all have ended: ascending numbers, each is answered.",
+            description="Numbers of such jobs, ascending: for each number, when all of them would "
+            "have ended.",
             max_length=20,
         ),
     ] = ()
@@ -337,11 +339,11 @@ class WhatIfRequest(_ResourceRequest):
     @model_validator(mode="after")
     def _check_one_subject(self) -> Self:
         if sum(one is not None for one in (self.request, self.resources, self.job)) != 1:
-            raise ValueError("give one of request, resources and job")
+            raise ValueError("give exactly one of request, resources and job")
         if self.job is not None and (
             self.family is not None or self.queue or self.owner or self.not_before is not None
         ):
-            raise ValueError("family, queue, owner and not_before are those of the job")
+            raise ValueError("family, queue, owner and not_before are taken from the job")
         return self
 
     def facts(self, now: int, job: JobFacts | None, variant: WhatIfVariant | None = None) -> JobFacts:
@@ -368,7 +370,7 @@ class WhatIfRequest(_ResourceRequest):
 
 
 def find_out_of_range(events: Iterable[Event]) -> list[Fault]:
-    """The first numbers and names in ``events`` that are outside of what the planner can count with."""
+    """The first numbers and names in ``events`` that exceed the planner's ranges."""
     found: list[Fault] = []
     for number, event in enumerate(events):
         for fault in _check_fields(event, f"body.events[{number}]"):

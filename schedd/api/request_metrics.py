@@ -1,4 +1,4 @@
-"""Counts and times what is asked, by route and kind of answer: never by job, user or address."""
+"""Counts and times requests, by route and class of status: never by job, user or address."""
 
 import time
 from typing import Final
@@ -14,7 +14,7 @@ _LONG_POLL_SUFFIXES: Final = ("/decisions", "/stream")
 
 
 class RequestMetrics:
-    """ASGI middleware; ``registry`` has what was counted."""
+    """ASGI middleware; ``registry`` holds the metrics."""
 
     def __init__(self, app: ASGIApp, registry: CollectorRegistry) -> None:
         self._app = app
@@ -26,7 +26,7 @@ class RequestMetrics:
         )
         self._times = Histogram(
             "schedd_http_request_seconds",
-            "From a request's headers to its answer's end; without those that wait for something",
+            "From a request's headers to the end of its response; without requests that wait for something",
             ["route"],
             buckets=_BUCKETS_S,
             registry=registry,

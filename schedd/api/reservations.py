@@ -70,7 +70,7 @@ def reservation_view(event: Reserve) -> ReservationView:
     },
 )
 def list_reservations(request: Request, cluster: Cluster, _: Visibility) -> Response:
-    """All reservations that are in force or to come, those of the site's settings among them."""
+    """All present and future reservations, including those of the site's settings."""
     published = cluster.published
     rows = sorted(map(reservation_view, published.reservations), key=lambda one: (one.start, one.name))
     return reply(request, ReservationsView(reservations=tuple(rows), **snapshot_fields(published)), published)
@@ -84,11 +84,10 @@ def list_reservations(request: Request, cluster: Cluster, _: Visibility) -> Resp
 async def post_reservation(
     request: Request, cluster: Cluster, name: _Name, body: ReservationRequest, caller: Operator
 ) -> Response:
-    """Make a reservation, or put another in its place. Needs the role `operator` or `admin`.
+    """Create or replace a reservation. Needs the role `operator` or `admin`.
 
-    What runs on its nodes stays. Planned jobs in its way are planned anew, and may be later than promised:
-    `at_risk` counts the promises that this puts at risk. Nodes that come later and have its features are
-    taken in.
+    Running jobs on its nodes stay. Planned jobs in its way are planned again, and may be later than promised:
+    `at_risk` counts the promises at risk. Nodes that are added later and have its features are included.
     """
     before = cluster.published.at_risk
     await reserve(cluster, name, body, caller.name)
@@ -103,10 +102,11 @@ async def post_reservation(
 async def preview_reservation(
     request: Request, cluster: Cluster, name: _Name, body: ReservationRequest, _: Operator
 ) -> Response:
-    """What would follow if this reservation was made? Nothing is done. Needs the role `operator` or `admin`.
+    """What would follow if this reservation was made? Nothing is changed. Needs the role `operator` or
+    `admin`.
 
-    Tells the running jobs that hold its nodes beyond its start, and the waiting jobs that would move, those
-    first whose promise would be put at risk.
+    Lists running jobs that hold its nodes beyond its start, and waiting jobs that would move, those with
+    promises at risk first.
     """
     return reply(request, await run_reservation_preview(request, cluster, name, body))
 
@@ -119,7 +119,7 @@ async def run_reservation_preview(
 
 
 async def reserve(cluster: PlanLoop, name: str, body: ReservationRequest, who: str) -> None:
-    """Make the reservation, and note who did. Raises ProblemError."""
+    """Create the reservation, with an audit entry. Raises ProblemError."""
     async with audit_act(cluster, who, "reserve", name) as act:
         event = _reservation_event(cluster, name, body)
         act.detail = _describe_reservation(event)
@@ -135,7 +135,7 @@ def is_made(cluster: PlanLoop, event: Reserve) -> bool:
 
 
 async def audit_reservation(cluster: PlanLoop, event: Reserve | Unreserve, who: str) -> None:
-    """Note who made or lifted a reservation. Raises PlannerStopped when the database fails."""
+    """Write the audit entry of a reservation. Raises PlannerStopped if the database fails."""
     act, done, detail = "unreserve", "lifted", event.name
     if isinstance(event, Reserve):
         act, done, detail = "reserve", "made", _describe_reservation(event)
@@ -184,7 +184,7 @@ async def delete_reservation(request: Request, cluster: Cluster, name: _Name, ca
 
 
 async def unreserve(cluster: PlanLoop, name: str, who: str) -> None:
-    """Lift the reservation, and note who did. Raises ProblemError."""
+    """Delete the reservation, with an audit entry. Raises ProblemError."""
     async with audit_act(cluster, who, "unreserve", name):
         known = [one.name for one in cluster.published.reservations]
         if name not in known:

@@ -64,8 +64,9 @@ class EvaluationView(SnapshotAnswer):
 
     criteria: tuple[CriterionValue, ...]
     walltime_use: float
-    """Of what they asked for, the latest runs used this share (cpu-seconds; 1 before anything ran): what a
-    search counts planned time as."""
+    """Share of their requests that the latest runs used (cpu-seconds; 1 before any run); searches scale
+    planned time by it.
+    """
 
 
 @documented
@@ -92,16 +93,16 @@ class EvaluationsView:
     evaluations: tuple[EvaluationSample, ...]
     """In the order of time."""
     next: int | None
-    """Ask for what comes next with this as `since`; null when there is no more."""
+    """The value of `since` for the next page; null on the last one."""
 
 
 @documented
 @dataclass(frozen=True, slots=True)
 class StartErrorView:
-    """By how much told starts were wrong: actual less told, in seconds; positive is later than told."""
+    """Errors of start estimates: actual minus estimated, in seconds; positive is later than estimated."""
 
     lead: int
-    """Of starts that were told at least so many seconds before the job started (up to the next lead)."""
+    """Of starts estimated at least so many seconds before the job started (up to the next lead)."""
     count: int
     """How many such tellings there were."""
     mean: float
@@ -118,28 +119,31 @@ class HorizonAccuracy:
     """How right expected starts of one horizon were."""
 
     kind: Literal["submission", "waiting", "hour"]
-    """When they were told: at `submission`; at half of the expected wait, or of jobs found `waiting`; within
-    an `hour` of the start. Each job counts once in each."""
+    """Time of the estimate: at `submission`; at half of the expected wait, or for jobs found `waiting`;
+    within an `hour` of the start. Each job counts once in each.
+    """
     lead: int | None
-    """Of those expected at least so many seconds later (up to the next lead); null: all of the kind."""
+    """Of jobs expected at least so many seconds later (up to the next lead); null: all of the kind."""
     figures: AccuracyFigures
 
 
 @documented
 @dataclass(frozen=True, slots=True)
 class AccuracyView:
-    """How right told starts were."""
+    """Accuracy of start estimates."""
 
     kept: bool
     """False where the daemon has no database, and so keeps none."""
     overall: StartErrorView | None
     by_lead: tuple[StartErrorView, ...]
     expected: tuple[HorizonAccuracy, ...]
-    """Of expected starts, told in the period and of the jobs that were asked for."""
+    """Of expected starts of the selected jobs, published in the period."""
     breaches: int | None
     """Promises of the same that were broken in the period; null where none are kept."""
     planned_since: int | None = None
-    """The latest 100,000 planned starts count: when the first of these was told. Null: all count."""
+    """Time of the first of the latest 100,000 planned starts, which are the only ones counted. Null: all
+    count.
+    """
     expected_since: int | None = None
     """The same of expected starts."""
 
@@ -158,7 +162,7 @@ class ReservationResult(SnapshotAnswer):
     """What came of it."""
 
     reservation: ReservationView | None
-    """As it is now; null when it was lifted, or could not be made: the log has an alert then."""
+    """As it is now; null if it was deleted, or could not be made: then the log has an alert."""
     at_risk: int
     """How many promises more than before are at risk."""
 
@@ -167,7 +171,7 @@ class ReservationResult(SnapshotAnswer):
 class WhatIfVariantResult:
     """When the job would start if it were submitted so, now, and nothing else changed."""
 
-    request: Annotated[str, Field(description="What is asked for, in canonical words.")]
+    request: Annotated[str, Field(description="The request, in canonical form.")]
     answer: Literal["start_known", "waiting", "never"]
     planned_start: int | None
     planned_end: int | None
@@ -187,7 +191,7 @@ class WhatIfVariantResult:
     ]
     cost: Annotated[
         float | None,
-        Field(description="What it costs there for all of its walltime; null: no start, or no prices."),
+        Field(description="Its price there for the full walltime; null: no start, or no prices."),
     ]
     currency: str
     over: Annotated[bool, Field(description="Whether that is more than its `cost_limit`.")]
@@ -197,11 +201,11 @@ class WhatIfVariantResult:
     late_by: Annotated[
         int | None,
         Field(
-            description="So many seconds later the deadline would need to be; 0: it is met as planned; null: "
-            "no deadline, or no start is known."
+            description="Seconds by which the deadline would need to be later; 0: it is met as "
+            "planned; null: no deadline, or no known start."
         ),
     ]
-    waiting_for: Annotated[str, Field(description="When `waiting`: the kind of what must happen first.")]
+    waiting_for: Annotated[str, Field(description="If `waiting`: the kind of event that must happen first.")]
     requirement: Annotated[
         str, Field(description="When `never`: the first requirement that nothing on this cluster can meet.")
     ]
@@ -230,10 +234,11 @@ class WhatIfResult(WhatIfVariantResult):
     variants: tuple[WhatIfVariantResult, ...]
     """In the order of the question."""
     tasks: tuple[TasksEnd, ...]
-    """When so many such jobs would all have ended, each placed by itself; numbers for which there is no room,
-    or whose answer takes too long, are left out."""
+    """When so many such jobs would all have ended, each placed in turn; numbers without capacity, or whose
+    computation takes too long, are left out.
+    """
     as_of: int
-    """The moment at which the job was thought to arrive."""
+    """The assumed arrival of the job."""
     generation: int
     """The plan that was asked."""
 
@@ -278,10 +283,10 @@ class SearchView:
     taken: int
     """Jobs that were moved in the plan itself, which had gone on meanwhile."""
     gain: float
-    """Weighted mean of what the criteria that count gained on the copy, as shares of what they were."""
+    """Weighted mean of the relative gains of the criteria on the fork."""
     criteria: tuple[CriterionChange, ...]
     objectives: tuple[ObjectiveChange, ...]
-    """What is known of the plan itself before and after it was moved; empty where nothing was."""
+    """The criteria of the live plan before and after it was moved; empty if nothing was moved."""
 
 
 @documented
@@ -296,7 +301,7 @@ class SearchesView:
 @documented
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """What became of a search that was asked for."""
+    """The outcome of a requested search."""
 
     search: SearchView | None
     """Null when there was nothing to search: fewer than two jobs could be moved."""

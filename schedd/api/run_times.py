@@ -1,4 +1,4 @@
-"""How long a job is predicted to run, and from what."""
+"""A job's predicted run time, and its source."""
 
 from dataclasses import dataclass
 from typing import Annotated, Final
@@ -42,7 +42,7 @@ class RunTimeView(SnapshotAnswer):
     units: float | None
     """The work of each of its processes; null where the job names none."""
     on: tuple[RateOn, ...]
-    """What it would need on the nodes of this cluster, the fastest first; empty without a throughput."""
+    """Its run time on the nodes of this cluster, fastest first; empty without a throughput."""
     too_short: bool
     """Whether it would be killed at its walltime, by this prediction."""
     past: PastError | None
@@ -60,9 +60,8 @@ async def get_run_time(
     visibility: Visibility,
     job: Annotated[str, Path(description="The server's id of the job.", examples=["123.server"])],
 ) -> Response:
-    """How long a job is predicted to run, from what, and how good such predictions were.
-
-    A job that is planned on nodes of another kind is predicted anew within a minute or so.
+    """A job's predicted run time, its source, and the accuracy of such predictions. For a job planned on
+    nodes of another type the prediction is updated within a minute or so.
     """
     clusters: Clusters = request.app.state.clusters
     published = cluster.published

@@ -1,4 +1,4 @@
-"""Searches for a better plan: what became of them, and one more on demand."""
+"""Searches for a better plan: their outcomes, and a search on demand."""
 
 from concurrent.futures import Future
 from typing import Annotated, Final
@@ -24,7 +24,7 @@ router = APIRouter(prefix="/v1/clusters/{cluster}/searches", tags=["plan"], rout
 _log = structlog.get_logger(__name__)
 _MAX_TIME: Final = 2**62
 _SEARCH_TIMEOUT_S: Final = 55.0
-_HINT: Final = "the search goes on; GET the searches to see what became of it"
+_HINT: Final = "the search goes on; GET the searches shows its outcome"
 
 
 @router.get(
@@ -41,9 +41,9 @@ def list_searches(
         int | None,
         Query(description="`next` of the page before; without it, the first page.", ge=1, le=_MAX_TIME),
     ] = None,
-    limit: Annotated[int, Query(description="At most so many on a page.", ge=1, le=1_000)] = 100,
+    limit: Annotated[int, Query(description="Maximum number per page.", ge=1, le=1_000)] = 100,
 ) -> Response:
-    """Searches for a better plan and what became of them, newest first, as long as they are kept."""
+    """Searches for a better plan and their outcomes, newest first, for as long as they are kept."""
     with database_errors():
         page = daemon.metrics_logs[cluster.name].searches(limit, cursor)
     following = str(page.following) if page.following is not None else None
@@ -65,7 +65,7 @@ async def search_now(request: Request, cluster: Cluster, daemon: Daemon, caller:
 
 
 async def start_search(cluster: PlanLoop, daemon: Clusters, who: str) -> "Future[SearchRun | None]":
-    """Begin a search, and note who asked for it; None: there was nothing to search. Raises PlannerStopped."""
+    """Start a search, with an audit entry; None: nothing could be searched. Raises PlannerStopped."""
     cluster.check_leads()
     async with audit_act(cluster, who, "search"):
         _log.info("a search was asked for", cluster=cluster.name, by=who)

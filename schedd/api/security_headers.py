@@ -1,4 +1,4 @@
-"""Headers of every answer: no other site's page shows it in a frame, reads it, or guesses what it is."""
+"""Headers of every response: no other site's page may show it in a frame, read it, or guess its type."""
 
 from typing import Final
 
@@ -15,7 +15,9 @@ _HEADERS: Final = (
 
 
 class SecurityHeaders:
-    """Sets the headers that the answer does not have yet. Headers that open it (CORS) nobody sets."""
+    """Sets the headers that the response does not have yet. Nothing sets headers that open it to other sites
+    (CORS).
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

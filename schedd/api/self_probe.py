@@ -18,10 +18,10 @@ class ProbeFailed(Exception):
 
 
 class SelfProbe:
-    """Asks the daemon that listens on ``listening``.
+    """Sends requests to the daemon that listens on ``listening``.
 
-    ``on_open`` is told the address of the connection before it is opened, and ``on_close`` after: it has a
-    place even where others have none left.
+    ``on_open`` gets the address of the connection before it is opened, ``on_close`` after: it has a slot even
+    if all others are taken.
     """
 
     def __init__(

@@ -29,7 +29,7 @@ _PLANNER_TIMEOUT_S = 30.0
 
 
 class SettingsReloader:
-    """Reads the settings anew when it is called, one call after the other."""
+    """Reads the settings again when it is called; calls run one after the other."""
 
     def __init__(
         self,
@@ -49,14 +49,14 @@ class SettingsReloader:
     async def __call__(self) -> None:
         """Take the settings that are there now; where anything is wrong with them, none is taken."""
         async with self._lock:
-            ready = self._clusters.ready  # else that it is is still to be told, and not by this
+            ready = self._clusters.ready  # not reported yet, and not by this
             if ready:
                 _notify_manager("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1_000}")
             try:
                 status = await self._reload()
             except SettingsError as error:
                 status = f"the settings stay as they are: {error}"
-                _log.error("the settings stay as they are", why=str(error))
+                _log.error("the settings stay unchanged", why=str(error))
             if ready:
                 _notify_manager("READY=1", f"STATUS={status.partition(chr(10))[0]}")
 
@@ -84,7 +84,7 @@ class SettingsReloader:
             if late:
                 _log.warning("planners are busy; they take their settings when they are free")
         await asyncio.to_thread(self._note, changes.now)
-        _log.info("settings were read anew", changed=changes.now, need_a_restart=changes.restart)
+        _log.info("settings were read again", changed=changes.now, need_a_restart=changes.restart)
         words = f"settings read anew, {len(changes.now)} changed"
         return words + (f"; a restart is needed for {', '.join(changes.restart)}" if changes.restart else "")
 
@@ -109,4 +109,4 @@ def _notify_manager(*words: str) -> None:
     try:
         notify(*words)
     except OSError as error:
-        _log.warning("the service manager cannot be told", why=str(error))
+        _log.warning("cannot report to the service manager", why=str(error))

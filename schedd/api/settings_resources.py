@@ -28,7 +28,7 @@ def load_resources(settings: Settings) -> SettingsResources:
     """What these settings name. Raises SettingsError when anything of it cannot be used."""
     tokens = Tokens.from_settings(settings.auth)
     hooks = [load_webhook(one) for one in settings.webhooks]
-    load_relay(settings.notify)  # who sends reads it again
+    load_relay(settings.notify)  # reported to the caller
     return SettingsResources(tokens, hooks, tls_context(settings.server), _load_provider(settings))
 
 

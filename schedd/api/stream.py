@@ -25,9 +25,9 @@ __all__ = ["router"]
 router = APIRouter(prefix="/v1/clusters/{cluster}", tags=["plan"])
 _UPDATE_ADAPTER: Final = TypeAdapter(PlanUpdate)
 _MIN_INTERVAL_S: Final = 0.25
-"""Between two events: what changes in quick succession is told together."""
+"""Minimum interval between two events: changes in quick succession are sent together."""
 _MAX_JOBS_PER_EVENT: Final = 2_000
-"""Jobs in an event; whose list would be longer reads everything anew."""
+"""Maximum number of jobs in an event; with more, the client reads everything again."""
 _RETRY_MS: Final = 2_000
 
 
@@ -37,7 +37,7 @@ _RETRY_MS: Final = 2_000
     responses={
         200: {
             "content": {"text/event-stream": {"schema": {"type": "string"}}},
-            "description": "Events `reset` and `changes`, whose data is a `PlanUpdate`",
+            "description": "Events `reset` and `changes` with a `PlanUpdate` as their data",
         },
         **problem_responses("no-token", "unknown-cluster", "not-ready", "invalid"),
     },
@@ -54,14 +54,14 @@ async def stream_plan(
         str | None, Header(description="The id of the last event that the caller has.", max_length=64)
     ] = None,
 ) -> EventSourceResponse:
-    """Follow the plan by server-sent events, which browsers know as `EventSource`.
+    """Follow the plan by server-sent events (`EventSource` in browsers).
 
-    The first event is `reset`: read what you want to show, then keep it up to date by the `changes` that
-    follow; whatever is read after the `reset` is at least as new as it. Each event has an id. Who sends the
-    last one as `Last-Event-ID`, as a browser does by itself when the connection was lost, gets the changes
-    since; a `reset` again where these are too many, or not known any more. Changes in quick succession are
-    told together. A comment is sent every 15 s while nothing changes. It ends within seconds when the token
-    does not count any more.
+    The first event is `reset`: read what you show, then keep it up to date by the `changes` that follow;
+    whatever is read after the `reset` is at least as new as it. Each event has an id. A client that sends the
+    last one as `Last-Event-ID`, as browsers do after a lost connection, gets the changes since then, or a
+    `reset` if these are too many or not known any more. Changes in quick succession are sent together. A
+    comment is sent every 15 s while nothing changes. The stream ends within seconds when the token becomes
+    invalid.
     """
     life: str = request.app.state.instance_id
     known, _dash, place = (last_event_id or "").rpartition("-")
@@ -74,7 +74,7 @@ async def stream_plan(
     visibility, counts = job_visibility(request, caller, cluster), credential_check(request)
 
     def goes_on() -> bool:
-        nonlocal visibility  # what others show may change meanwhile
+        nonlocal visibility  # what users may see of others can change meanwhile
         visibility = job_visibility(request, caller, cluster)
         return counts()
 

@@ -40,7 +40,7 @@ router = APIRouter(
 )
 _log = structlog.get_logger(__name__)
 _PLANNER_TIMEOUT_S: Final = 10.0
-_HINT: Final = "ask for the same again: what was done is not done twice"
+_HINT: Final = "send the same request again: nothing is done twice"
 _ACT_PROBLEMS: Final = ("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid", "too-much")
 _READ_PROBLEMS: Final = ("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid")
 _PUT_PROBLEMS: Final = (*_ACT_PROBLEMS, "bad-request", "too-large", "unknown-transfer")
@@ -55,7 +55,7 @@ _JOB_FIELDS: Final = frozenset({"planned_start", "planned_end", "promised_start"
 _TransferName = Annotated[
     str,
     Path(
-        description="The transfer's name, chosen by who hands over and used once.",
+        description="The transfer's name, chosen by the federation and used once.",
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,119}$",
         examples=["fed.1042.1"],
     ),
@@ -84,9 +84,7 @@ class TransferSubmission(BaseModel):
 
     user: Annotated[
         str,
-        Field(
-            description="Who is to own the job at the server.", pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,31}\$?$"
-        ),
+        Field(description="Owner of the job at the server.", pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,31}\$?$"),
     ]
     script: Annotated[str, Field(min_length=1, max_length=1 << 20, pattern=r"^[^\x00]+$")]
     queue: Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z0-9._-]*$")] = ""
@@ -98,7 +96,7 @@ class TransferSubmission(BaseModel):
     keep_for: Annotated[
         int,
         Field(
-            description="For so many seconds it has a place in the plan although it is on hold.",
+            description="Number of seconds for which it has a placement in the plan although it is held.",
             ge=0,
             le=86_400,
         ),
@@ -134,7 +132,7 @@ class TransferSubmission(BaseModel):
         if dash and (self.booked or self.booking or self.keep_for):
             raise ValueError("an array has no booking, and no place is kept for it on hold")
         if self.booking and (self.booked or self.keep_for):
-            raise ValueError("give booking alone: booked and keep_for are for jobs that have no such booking")
+            raise ValueError("give booking alone: booked and keep_for are for jobs without such a booking")
         return self
 
     @field_validator("user")
@@ -172,14 +170,14 @@ class ArrayTaskCounts:
 
     tasks: int
     planned: int
-    """Those that have a start and do not run yet."""
+    """Tasks with a start that do not run yet."""
     running: int
     ended: int
     failed: int
-    """Of those that ended: with an exit status other than 0."""
+    """Ended with an exit status other than 0."""
     deleted: int
     last_end: int | None
-    """When the last of those that are over ended."""
+    """End of the last ended task."""
     first_end: int | None
     """When the first of all ended; until then, when it ends as planned."""
 
@@ -192,8 +190,9 @@ class TransferView:
     transfer: str
     user: str
     phase: TransferPhase
-    """`submitting`; `held` at the server; `releasing`, `released`: it may start;
-    `withdrawing`, `withdrawn`: it is taken back; `refused` by the server."""
+    """`submitting`; `held` at the server; `releasing`, `released`: it may start; `withdrawing`, `withdrawn`;
+    `refused` by the server.
+    """
     since: int
     """When that last changed."""
     job: str
@@ -201,21 +200,22 @@ class TransferView:
     release_requested: bool
     """Its release was asked for: it may have started."""
     state: Literal["", "running", "starting", "planned", "waiting", "never"]
-    """Where it stands with the planner; empty while that does not know it."""
+    """State of the job in the planner; empty while that does not know it."""
     started: int | None
     planned_start: int | None
     planned_end: int | None
     promised_start: int | None
     end: Literal["", "ended", "deleted"]
-    """What became of it, once it is gone."""
+    """The outcome, once it is gone."""
     exit_status: int | None
     code: int
     """The server's code for the step that was refused last; 0 for a refusal of the adapter's own, or none."""
     text: str
     """Why the last step was refused; empty when it was not."""
     tasks: ArrayTaskCounts | None
-    """Of a job array: how its jobs stand. Its `planned_start` is the first one's of those that wait, its
-    `planned_end` the last one's."""
+    """For a job array: its tasks by state. Its `planned_start` is that of the first waiting task, its
+    `planned_end` that of the last one.
+    """
 
 
 @documented
@@ -229,7 +229,7 @@ class TransfersView(SnapshotAnswer):
 @documented
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferResult(SnapshotAnswer):
-    """One transfer after what was asked for."""
+    """One transfer after the request."""
 
     transfer: TransferView
 
@@ -246,7 +246,8 @@ def list_transfers(
     since: Annotated[
         int,
         Query(
-            description="Those that were over before are left out; with `after`, all unchanged since then.",
+            description="Transfers that were over before are left out; with `after`, all unchanged "
+            "since then.",
             ge=0,
             lt=_TIME_END,
         ),
@@ -273,7 +274,7 @@ def list_transfers(
 
 
 def _changed_since(published: Published, record: TransferRecord, after: int) -> bool:
-    """Whether the planner's view of the job may be another than that of the generation ``after``."""
+    """Whether the planner's view of the job may have changed after the generation ``after``."""
     if not record.server_job or record.end:
         return False
     if record.tasks:
@@ -350,7 +351,7 @@ async def release_transfer(
 
 
 class BagEnd(BaseModel):
-    """All of what a job array is a share of."""
+    """The end of a bag, a share of which is a job array."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -368,7 +369,7 @@ class BagEnd(BaseModel):
 async def report_bag_end(
     request: Request, cluster: Cluster, name: _TransferName, body: BagEnd, caller: Federation
 ) -> Response:
-    """Say when all of that ends of which the handed-over array is a share: with `coordinate_arrays`, repairs
+    """Report the end of the bag to which the transferred array belongs: with `coordinate_arrays`, repairs
     rank the array's jobs by it. Needs the role `federation`.
     """
     record = _find_transfer(cluster, name, caller.name)
@@ -390,9 +391,9 @@ async def withdraw_transfer(
     caller: Federation,
     forced: Annotated[bool, Query(description="Though it may run: a group's part is then deleted.")] = False,
 ) -> Response:
-    """Take the job back, unless it runs. Needs the role `federation`.
+    """Withdraw the job, unless it runs. Needs the role `federation`.
 
-    One that is not known here is remembered as taken back: should it still come, it is not submitted.
+    An unknown transfer is remembered as withdrawn: if it still comes, it is not submitted.
     """
     async with audit_act(cluster, caller.name, "withdraw", name):
         _check_sender(cluster.published, name, caller.name)
@@ -437,7 +438,7 @@ def transfer_view(published: Published, record: TransferRecord) -> TransferView:
 
 
 def _array_slots(published: Published, record: TransferRecord) -> Ints:
-    """Those of an array's jobs that are not over."""
+    """The slots of an array's jobs that are not over."""
     own = published.array_of == array_number(record.server_job)
     return np.flatnonzero(own & (published.states != VACANT))
 

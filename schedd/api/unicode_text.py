@@ -15,7 +15,7 @@ _SURROGATE_BYTES: Final = re.compile(rb"\xed[\xa0-\xbf]")
 
 
 class UnicodeRoute(APIRoute):
-    """A route whose JSON body is looked at before anything is made of it."""
+    """A route that checks the text of a JSON body before the body is validated."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The framework's, which reads the body of a request that we give it."""

@@ -1,4 +1,4 @@
-"""What the API answers with, beside the views of engine and service: documented dataclasses."""
+"""Responses of the API besides the views of engine and service: documented dataclasses."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -54,7 +54,7 @@ class _SnapshotFields(TypedDict):
 
 
 def snapshot_fields(published: Published) -> _SnapshotFields:
-    """Of which plan an answer tells."""
+    """The plan to which a response belongs."""
     return {"as_of": published.as_of, "generation": published.generation, "stale": published.stale}
 
 
@@ -92,11 +92,11 @@ class ClusterView:
     generation: int
     """Counts the batches of events that the plan has taken in."""
     mode: Literal["shadow", "adviser", "scheduler"]
-    """What is done with the plan: nothing, it is told to the server, or jobs are started by it, too."""
+    """Use of the plan: none, written to the server, or also to start jobs."""
     paused: str
     """Why an admin stopped starting jobs; empty when none did."""
     foreign: str
-    """By which sign another scheduler starts jobs; empty when none does. Ended by `resume`."""
+    """The sign by which another scheduler was seen to start jobs; empty without one. Reset by `resume`."""
     halted: str
     """Why no jobs are started, for whatever reason; empty when they are."""
     stale: str
@@ -109,7 +109,7 @@ class ClusterView:
     events_waiting: int
     """Events that came and are not handled yet."""
     arriving: int
-    """New jobs of a snapshot that are not taken in yet: the plan does not know them so far."""
+    """New jobs of a snapshot that the planner has not handled yet: the plan does not contain them."""
     breaches: int
     """Promises that were not kept since the daemon started."""
     at_risk: int
@@ -117,17 +117,17 @@ class ClusterView:
     alerts: int
     """How many alerts are open."""
     heard: int | None
-    """When the adapter was last heard of; null: not since this daemon leads."""
+    """Last contact of the adapter; null: none since this daemon leads."""
     adapter_version: str
     """The adapter's version; empty where it did not say."""
     adapter_ahead: float | None
-    """Seconds by which the adapter's clock is before the daemon's; null where it did not say."""
+    """Seconds by which the adapter's clock is ahead of the daemon's; null if it is unknown."""
     clocks: str
     """Which clocks of daemon, adapter and server are apart, or that one was set; empty when none are."""
     server: ServerFacts
     """What the server says of itself: whether it wants to be scheduled, its version, defaults and limits."""
     end_allowance: int
-    """Seconds for which the plan keeps the nodes of a job that has not ended by its walltime."""
+    """Seconds for which the plan keeps the nodes of a job that overruns its walltime."""
 
 
 @documented
@@ -146,7 +146,7 @@ class EventsAccepted:
     accepted: int
     """How many were new."""
     duplicates: tuple[str, ...]
-    """The ids of those that had been handled before; they changed nothing."""
+    """The ids of events that had been handled before; they changed nothing."""
     generation: int
 
 
@@ -157,7 +157,7 @@ class DecisionBatch:
 
     decisions: tuple[Decision, ...]
     last: str
-    """Ask for what comes after this."""
+    """The position for the next request."""
     missed: bool
     """True when decisions after the place that was asked for are gone, or the place is not known: those
     listed are all that still count."""
@@ -189,7 +189,7 @@ class JobMoment:
     kind: Literal["event", "decision", "told", "promise", "risk", "breach"]
     words: str
     start: int | None
-    """The start that was told, promised or planned by it."""
+    """The start that was published, promised or planned."""
     decision: str
     """Of a decision its id; otherwise empty."""
 
@@ -197,7 +197,7 @@ class JobMoment:
 @documented
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedJobView:
-    """What became of a job that has left the plan, as the database has it."""
+    """A job that has left the plan, from the database."""
 
     name: str
     owner: str
@@ -214,24 +214,25 @@ class EndedJobView:
     """Null where that is not noted yet."""
     exit_status: int | None
     how: Literal["", "ended", "deleted", "gone"]
-    """`ended` by itself, `deleted`, or `gone` from what the server told."""
+    """`ended` by itself, `deleted`, or `gone` from the server's state."""
     displayed_start: int | None
-    """The start that was told last."""
+    """The start published last."""
     promised_start: int | None
     """The start that was promised last."""
     moments: tuple[JobMoment, ...]
-    """What happened to it, in order, as far as it is kept; at most the latest 500."""
+    """Its events in order, as far as they are kept; at most the latest 500."""
 
 
 @documented
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartHistory(SnapshotAnswer):
-    """How a job's planned start moved, and what was promised on the way."""
+    """The moves of a job's planned start, with its promises."""
 
     job: str
     changes: tuple[Change, ...]
-    """The newest first. The oldest moves of a busy cluster are forgotten; a job that was altered so that it
-    asks for other nodes begins anew."""
+    """Newest first. The oldest moves of a busy cluster are forgotten; for a job altered to request other
+    nodes they begin anew.
+    """
     promised_start: int | None
     at_risk: Risk | None
     """Why the promise cannot be kept as planned now; null while it can, or nothing is promised."""
@@ -246,17 +247,17 @@ class StartHistory(SnapshotAnswer):
 @documented
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanUpdate(SnapshotAnswer):
-    """What became of a plan since the event before."""
+    """Changes of a plan since the previous event."""
 
     paused: str
     """Why an admin stopped starting jobs; empty when none did."""
     halted: str
     """Why no jobs are started, for whatever reason; empty when they are."""
     alerts: tuple[OpenAlert, ...]
-    """All that are open, as far as they concern who follows."""
+    """All open alerts that concern the caller."""
     jobs: JobCounts
     changed: tuple[JobSummary, ...]
-    """Jobs of which anything changed, and new ones."""
+    """Jobs that changed in any way, and new ones."""
     gone: tuple[str, ...]
     """Ids of jobs that ended or were deleted."""
 
@@ -284,18 +285,18 @@ class ReservationView:
     everywhere: bool
     """All nodes are kept."""
     users: tuple[str, ...]
-    """Jobs of these may use the nodes all the same, and those of the groups, accounts and queues."""
+    """Users whose jobs may use the nodes all the same; likewise groups, accounts and queues."""
     groups: tuple[str, ...]
     accounts: tuple[str, ...]
     queues: tuple[str, ...]
     shorter: int
-    """Jobs whose walltime is no longer, in seconds, may, too; 0: length lets nobody in."""
+    """Jobs with a walltime up to this, in seconds, may, too; 0: no such exception."""
 
 
 @documented
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanPage(PagedAnswer):
-    """What is placed in a window of time, by start."""
+    """Jobs and reservations in a period, by start."""
 
     begin: int
     end: int
@@ -307,7 +308,7 @@ class PlanPage(PagedAnswer):
 @documented
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GapsView(PagedAnswer):
-    """What is free in a window of time on nodes that are up."""
+    """Free capacity in a period on nodes that are up."""
 
     begin: int
     end: int
@@ -342,5 +343,6 @@ class ReadinessView:
     """All planners can do their work."""
 
     status: Annotated[
-        str, Field(description="`ready`, or `ready, but` with what slows starts.", examples=["ready"])
+        str,
+        Field(description="`ready`, or `ready, but` with the reason for slow starts.", examples=["ready"]),
     ]

@@ -64,13 +64,13 @@ async def post_what_if(
 ) -> Response:
     """When and where would a job start if it were submitted now? Nothing is submitted, the plan stays.
 
-    With `job`, the question is put for a job in the queue, in its place: what its start would be if it was
-    altered. `variants` are answered along with it. `windows` are all intervals of starts, of which the first
-    is answered otherwise; `changes` are for each kind of change (a shorter walltime, fewer cpus, less memory,
-    fewer nodes, a feature left out) the smallest that lets the job start at once.
+    With `job`, the question is about a queued job: its start if it was altered. `variants` are answered along
+    with it. `windows` are all intervals of possible starts, the first of which is the answer otherwise;
+    `changes` are for each kind of change (a shorter walltime, fewer cpus, less memory, fewer nodes, a feature
+    left out) the smallest that lets the job start at once.
 
-    The question is put to a copy of the plan that all who ask about one generation share. While the planner
-    is busy for long, an older copy answers; `generation` and `as_of` say which.
+    The question is answered on a fork of the plan that all callers of one generation share. While the planner
+    is busy for long, an older fork is used; `generation` and `as_of` say which.
     """
     if question.owner and not (caller.may("see all") or caller.owns(question.owner)):
         what = f"{caller.name} may not ask for {question.owner}"
@@ -91,7 +91,7 @@ async def post_what_if(
 
 
 def _booking_keys(copy: PlanFork, names: tuple[str, ...], caller: Bearer) -> tuple[str, ...]:
-    """Their keys. Raises ProblemError for a booking of somebody else's, or one that there is not."""
+    """The keys of these bookings. Raises ProblemError for an unknown one, or another user's."""
     keys = []
     for name in names:
         key = key_of(copy.published.bookings, name, caller.name.partition("@")[0])
@@ -111,9 +111,9 @@ def answer_what_if(
     now: int,
     who: str,
 ) -> WhatIfResult:
-    """All that was asked, of a copy of the plan, and of the one with predicted run times.
+    """All answers, on a fork of the plan and on the one with predicted run times.
 
-    Run times are those of jobs like these of the one who is named, else of ``who`` asks. Raises ProblemError.
+    Run times are those of similar jobs of the named owner, else of ``who``. Raises ProblemError.
     """
     facts = job.facts if job is not None else None
     instead_of = job.id if job is not None else ""
@@ -206,9 +206,8 @@ def stopped_queues(published: Published) -> dict[str, str]:
 
 
 def _check_admission(copy: PlanFork, facts: JobFacts, known: Mapping[str, str], instead_of: str) -> Admission:
-    """What the server would do with the job; of one that is in a queue only what is altered is judged.
-
-    Raises NotUnderstood.
+    """The server's treatment of the job; for a queued job only its altered parts are judged. Raises
+    NotUnderstood.
     """
     published = copy.published
     if ":" in facts.queue:  # an adapter asks for a reservation, which no queue's limits concern
@@ -223,7 +222,7 @@ def _check_admission(copy: PlanFork, facts: JobFacts, known: Mapping[str, str], 
 
 
 def _stopped_queue_notes(published: Published, queue: str, outcome: WhatIfAnswer) -> Iterator[str]:
-    """Where a start is told for a job without a queue: the queues that it does not hold for."""
+    """For an estimate of a job without a queue: the queues to which it does not apply."""
     starts = isinstance(outcome.answer, StartKnown)
     stopped = stopped_queues(published) if starts and not queue else {}
     for name, why in list(stopped.items())[:_MAX_QUEUES_NAMED]:

@@ -181,7 +181,7 @@ def test_a_delivery_with_anything_wrong_in_it_is_refused_as_a_whole(
 @pytest.mark.parametrize(
     ("body", "where", "said"),
     [
-        ({}, "body", "give one of request, resources and job"),
+        ({}, "body", "give exactly one of request, resources and job"),
         ({"request": "nodes=1", "resources": {"nodes": "1"}}, "body", "give one of"),
         ({"request": "nodes=1:ppn=x"}, "body.request", "ppn= needs a whole number"),
         ({"request": "nodes"}, "body.request", "name=value"),

@@ -70,7 +70,7 @@ def test_with_a_certificate_it_speaks_https_and_a_reload_takes_the_renewed_one(
         reload(served, "settings were read anew")
         assert shown(port, new) == (certificate / "cert.pem").read_text() != old
         (certificate / "key.pem").write_text("none")
-        assert "key.pem cannot be used" in reload(served, "the settings stay as they are")["why"]
+        assert "key.pem cannot be used" in reload(served, "the settings stay unchanged")["why"]
         assert shown(port, new) == (certificate / "cert.pem").read_text()
     finally:
         served.client.close()

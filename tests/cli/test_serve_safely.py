@@ -102,7 +102,7 @@ def test_a_reload_takes_what_can_change_and_names_what_cannot(served: Served, fo
     generation = served.get("")["generation"]
     # A bad file changes nothing, though other lines of it are good.
     configured(folder, limits="patience = 0.5", main="start_rate = 40", log='level = "loud"')
-    assert "log.level" in reload(served, "the settings stay as they are")["why"]
+    assert "log.level" in reload(served, "the settings stay unchanged")["why"]
     served.events(job(3, now))
     assert served.get("/jobs/3.s")["promised_start"] == served.get("/jobs/3.s")["planned_start"]
     for more in (
@@ -110,10 +110,10 @@ def test_a_reload_takes_what_can_change_and_names_what_cannot(served: Served, fo
         f'[[webhooks]]\nurl = "https://x/"\nsecret_file = "{folder}/none"',
     ):
         configured(folder, limits="patience = 0.5", main="start_rate = 40", server=more)
-        assert f"{folder}/none" in reload(served, "the settings stay as they are")["why"]
+        assert f"{folder}/none" in reload(served, "the settings stay unchanged")["why"]
     configured(folder)
     (folder / "tokens").chmod(0o644)
-    assert "chmod 0600" in reload(served, "the settings stay as they are")["why"]
+    assert "chmod 0600" in reload(served, "the settings stay unchanged")["why"]
 
     path = configured(folder, limits="patience = 0.5\nuser_rate = 7", auth='operators = ["bob"]')
     text = path.read_text().replace(SLACK, 'slack = 900\npolicy = "easy"')

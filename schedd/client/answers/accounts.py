@@ -38,7 +38,7 @@ class AccountsView(TypedDict):
 
 
 class LedgerEntry(TypedDict):
-    """One line of the ledger: what an account gained by it (less than 0: lost), and what it had then."""
+    """One line of the ledger: the change of the account (negative: a charge), and the balance after it."""
 
     number: int
     time: int
@@ -64,7 +64,7 @@ class LedgerView(TypedDict):
 
 
 class ChargeSummary(TypedDict):
-    """What was charged, of a month, account and user as far as they are told apart; else they are empty."""
+    """Charges by month, account and user; a field is empty if the sum is not split by it."""
 
     month: str
     account: str
@@ -77,6 +77,6 @@ class ChargeSummary(TypedDict):
 
 
 class AccountReport(TypedDict):
-    """What was charged."""
+    """Charges over a period."""
 
     rows: list[ChargeSummary]

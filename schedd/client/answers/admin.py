@@ -101,7 +101,7 @@ class ClustersView(TypedDict):
 
 
 class AlertsView(TypedDict):
-    """What is wrong and not over yet, the oldest first."""
+    """Open alerts, oldest first."""
 
     as_of: int
     generation: int
@@ -160,7 +160,7 @@ class PreviewView(TypedDict):
 
 
 class HoldView(TypedDict):
-    """A node or queue whose planning is held."""
+    """A held node or queue."""
 
     kind: Literal["node", "queue"]
     name: str
@@ -170,7 +170,7 @@ class HoldView(TypedDict):
 
 
 class HoldsView(TypedDict):
-    """All nodes and queues whose planning is held."""
+    """All held nodes and queues."""
 
     as_of: int
     generation: int
@@ -227,7 +227,7 @@ class SearchView(TypedDict):
 
 
 class PolicyPreview(TypedDict):
-    """The same of a policy, with what a search under its criteria would find then, on a copy of the plan."""
+    """The preview of a policy, with the result of a search under its criteria, on a fork of the plan."""
 
     as_of: int
     generation: int
@@ -315,7 +315,7 @@ class JobCostView(TypedDict):
 
 
 class SearchResult(TypedDict):
-    """What became of a search that was asked for."""
+    """The outcome of a requested search."""
 
     search: SearchView | None
 

@@ -36,7 +36,7 @@ class BookingOptionView(TypedDict):
 
 
 class BookingView(TypedDict):
-    """Cores that somebody has for a time. Times are seconds since the epoch (UTC)."""
+    """Cores reserved for a time. Times are seconds since the epoch (UTC)."""
 
     name: str
     owner: str
@@ -71,7 +71,7 @@ class BookingsView(TypedDict):
 
 
 class BookingResult(TypedDict):
-    """One booking after what was asked for."""
+    """One booking after the request."""
 
     as_of: int
     generation: int
@@ -80,7 +80,7 @@ class BookingResult(TypedDict):
 
 
 class BookingOrderView(TypedDict):
-    """The same bookings, booked anew under one order."""
+    """The same bookings, booked anew in one order."""
 
     order: str
     asked: int

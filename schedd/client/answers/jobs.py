@@ -167,7 +167,7 @@ class JobMoment(TypedDict):
 
 
 class EndedJobView(TypedDict):
-    """What became of a job that has left the plan, as the database has it."""
+    """A job that has left the plan, from the database."""
 
     name: str
     owner: str
@@ -186,7 +186,7 @@ class EndedJobView(TypedDict):
 
 
 class StartHistory(TypedDict):
-    """How a job's planned start moved, and what was promised on the way."""
+    """The moves of a job's planned start, with its promises."""
 
     as_of: int
     generation: int
@@ -316,8 +316,10 @@ class RunTimeView(TypedDict):
 
 
 class ArrayView(TypedDict):
-    """How the jobs of an array stand. Those that ended are counted as far as the database has noted them,
-    some minutes later; without one they are not known.
+    """Number of tasks of a job array by state.
+
+    Ended tasks are counted from the database, which has them some minutes later; without a database they are
+    unknown.
     """
 
     as_of: int
@@ -377,7 +379,7 @@ class JobSummary(TypedDict):
 
 
 class PlanUpdate(TypedDict):
-    """What became of a plan since the event before."""
+    """Changes of a plan since the previous event."""
 
     as_of: int
     generation: int

@@ -9,7 +9,7 @@ __all__ = ["NoticeView", "NoticesView"]
 
 
 class NoticeView(TypedDict):
-    """Of what somebody is told."""
+    """A notice of a user."""
 
     number: int
     job: str
@@ -22,7 +22,7 @@ class NoticeView(TypedDict):
 
 
 class NoticesView(TypedDict):
-    """All that the caller is told of, and what the site offers."""
+    """All notices of the caller, and the ways of notifying that the site offers."""
 
     notices: list[NoticeView]
     domains: list[str]

@@ -86,7 +86,7 @@ class ReservationView(TypedDict):
 
 
 class PlanPage(TypedDict):
-    """What is placed in a window of time, by start."""
+    """Jobs and reservations in a period, by start."""
 
     as_of: int
     generation: int
@@ -119,7 +119,7 @@ class Gap(TypedDict):
 
 
 class GapsView(TypedDict):
-    """What is free in a window of time on nodes that are up."""
+    """Free capacity in a period on nodes that are up."""
 
     as_of: int
     generation: int

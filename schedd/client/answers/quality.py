@@ -26,7 +26,7 @@ __all__ = [
 
 
 class StartErrorView(TypedDict):
-    """By how much told starts were wrong: actual less told, in seconds; positive is later than told."""
+    """Errors of start estimates: actual minus estimated, in seconds; positive is later than estimated."""
 
     lead: int
     count: int
@@ -58,7 +58,7 @@ class HorizonAccuracy(TypedDict):
 
 
 class AccuracyView(TypedDict):
-    """How right told starts were."""
+    """Accuracy of start estimates."""
 
     kept: bool
     overall: StartErrorView | None
@@ -103,7 +103,7 @@ class Term(TypedDict):
 
 
 class PriorityView(TypedDict):
-    """A job's priority as it is now."""
+    """A job's priority now."""
 
     as_of: int
     generation: int
@@ -128,7 +128,7 @@ class FairShareEntry(TypedDict):
 
 
 class FairShareView(TypedDict):
-    """Who has used how much, against what is meant for each."""
+    """Usage of all users, against their target shares."""
 
     as_of: int
     generation: int

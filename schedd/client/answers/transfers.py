@@ -52,7 +52,7 @@ class TransfersView(TypedDict):
 
 
 class TransferResult(TypedDict):
-    """One transfer after what was asked for."""
+    """One transfer after the request."""
 
     as_of: int
     generation: int
@@ -61,7 +61,7 @@ class TransferResult(TypedDict):
 
 
 class LicenceLeaseView(TypedDict):
-    """A licence that is lent, as it is after the lease."""
+    """A leased licence after the lease."""
 
     as_of: int
     generation: int
