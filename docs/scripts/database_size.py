@@ -20,7 +20,7 @@ from schedd.wire import (
     Run,
     RunAccepted,
     ShareFacts,
-    Tell,
+    WriteAttributes,
 )
 
 JOBS = int(sys.argv[1]) if len(sys.argv) > 1 else 20_000
@@ -37,7 +37,7 @@ def batches(ids: list[str], first: int) -> Iterator[tuple[list[Event], list[Deci
 
     def tells(turn: int) -> list[Decision]:
         return [
-            Tell(
+            WriteAttributes(
                 id=f"d{number + i + turn * TOGETHER:012d}", cause="e1:1", time=time, job_id=job,
                 planned_start=time + 3600 - turn, planned_end=time + 7200, planned_nodes=("node17", "node18"),
                 text="",

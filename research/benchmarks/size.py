@@ -20,7 +20,7 @@ from research.benchmarks.load import Load, site_of
 from research.benchmarks.site import Site
 from research.benchmarks.wait import Wait
 from schedd.wire import JobFacts, JobQueued
-from schedd.wire.pieces import dump_snapshot
+from schedd.wire.snapshot_json import dump_snapshot
 
 __all__ = ["SizeResult", "bench_size", "table_of", "to_json"]
 

@@ -12,8 +12,8 @@ from starlette.concurrency import run_in_threadpool
 
 from schedd.api.request_bodies import Delivery
 from schedd.api.unicode_text import UnicodeRequest, UnicodeRoute, check_unicode
-from schedd.wire import Event, JobFacts, Snapshot, Told
-from schedd.wire.pieces import Reader
+from schedd.wire import AdapterEvent, Event, JobFacts, Snapshot
+from schedd.wire.snapshot_json import JsonReader
 
 __all__ = ["LARGE_BODY_BYTES", "EventsRoute", "parse_delivery"]
 
@@ -22,8 +22,8 @@ LARGE_BODY_BYTES: Final = 50_000
 _VALIDATION_BATCH: Final = 100
 """Events, or jobs of a snapshot, that are looked at before another thread may go on."""
 _MAX_EVENTS: Final = 100_000
-_EVENTS_ADAPTER: Final[TypeAdapter[list[Told]]] = TypeAdapter(
-    list[Annotated[Told, Field(discriminator="type")]]
+_EVENTS_ADAPTER: Final[TypeAdapter[list[AdapterEvent]]] = TypeAdapter(
+    list[Annotated[AdapterEvent, Field(discriminator="type")]]
 )
 _SNAPSHOT_ADAPTER: Final = TypeAdapter(Snapshot)
 _JOBS_ADAPTER: Final = TypeAdapter(list[JobFacts])
@@ -68,7 +68,7 @@ def _parse_json(body: bytes) -> Any:
     """The JSON; the jobs of snapshots one by one."""
     if b'"snapshot"' not in body:
         return from_json(body)
-    reader = Reader(body.decode())
+    reader = JsonReader(body.decode())
     value: dict[str, Any] = {}
     for name in reader.members():
         listed = name == "events" and reader.next() == "["
@@ -77,7 +77,7 @@ def _parse_json(body: bytes) -> Any:
     return value
 
 
-def _parse_event(reader: Reader) -> Any:
+def _parse_event(reader: JsonReader) -> Any:
     if reader.next() != "{":
         return reader.value()
     value: dict[str, Any] = {}

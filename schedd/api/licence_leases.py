@@ -19,7 +19,7 @@ from schedd.engine import Engine
 from schedd.engine.facts.records import Phase
 from schedd.engine.rank.priorities import applicant_of
 from schedd.service.cluster.plan_loop import PlanLoop
-from schedd.wire import Counted
+from schedd.wire import ResourceCounted
 
 __all__ = ["LicenceLeaseView", "router"]
 
@@ -102,7 +102,7 @@ async def _apply_lease(cluster: PlanLoop, name: str, body: LicenceLease) -> Lice
         fault = Fault(where="path.name", what=what, allowed="those with lent = true in the site's policy")
         raise ProblemError("invalid", what, errors=[fault])
     if body.number:
-        event = Counted(
+        event = ResourceCounted(
             id=f"api:{secrets.token_hex(8)}",
             time=cluster.now(),
             name=name,

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from schedd.api.problems import Fault
 from schedd.dialect import Family, RequestError, resource_list
-from schedd.wire import Event, JobFacts, Told
+from schedd.wire import AdapterEvent, Event, JobFacts
 from schedd.wire.bounds import AMOUNT_END, CORES_END, TIME_END
 
 __all__ = [
@@ -69,7 +69,7 @@ class Delivery(BaseModel):
     )
 
     events: Annotated[
-        tuple[Annotated[Told, Field(discriminator="type")], ...],
+        tuple[Annotated[AdapterEvent, Field(discriminator="type")], ...],
         Field(description="At most 100,000.", max_length=100_000),
     ]
 

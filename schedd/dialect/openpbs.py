@@ -111,7 +111,7 @@ def parse_openpbs(
         summed = {name for chunk in selected for name, _ in chunk.resources}
         asked.ignore({"nodes", *summed})  # the server writes the sums of all chunks there
         asked.ignore(
-            name for name in asked.names if site.types.is_of_hosts(name) or name in _NOT_FOR_THE_PLAN
+            name for name in asked.names if site.types.is_host_resource(name) or name in _NOT_FOR_THE_PLAN
         )
     elif (about := asked.get("nodes")) is not None:
         chunks, exclusive = nodes_chunks(about, asked, known_nodes)
@@ -123,7 +123,7 @@ def parse_openpbs(
         names = [
             name
             for name in asked.names
-            if site.types.is_of_hosts(name) or name in site.amounts or name in _NOT_FOR_THE_PLAN
+            if site.types.is_host_resource(name) or name in site.amounts or name in _NOT_FOR_THE_PLAN
         ]
         spans = ((name, asked.get(name)) for name in names)
         chunks = [_planned(SelectChunk(1, tuple((n, s) for n, s in spans if s is not None)), asked, site)]
@@ -183,14 +183,14 @@ def _planned(chunk: SelectChunk, asked: Asked, site: _Site) -> Chunk:
         elif name in _NOT_FOR_THE_PLAN or (name in site.shared and name not in site.amounts):
             pass
         elif site.types.is_amount(name):
-            amount = parse_typed(span.inner(), site.types.type_of(name))
+            amount = parse_typed(span.inner(), site.types.resource_type(name))
             if site.types.is_level(name) and name not in site.amounts:
                 if amount:
                     enough = frozenset(f"{name}={one}" for one in site.levels.get(name, ()) if one >= amount)
                     features.add(enough or frozenset({f"{name}>={span.unquoted()}"}))
                 continue
             amounts[site.amounts.get(name, site.types.spelled(name))] = amount
-        elif not site.types.type_of(name) and name in site.amounts:
+        elif not site.types.resource_type(name) and name in site.amounts:
             amounts[site.amounts[name]] = parse_amount(span)
             _note_unknown_type(name, "a number", asked, site)
         else:
@@ -210,7 +210,7 @@ def _planned(chunk: SelectChunk, asked: Asked, site: _Site) -> Chunk:
 def _add_feature(name: str, span: Span, features: set[frozenset[str]], asked: Asked, site: _Site) -> None:
     """A boolean or a string; as in the server, False also fits a node without the resource."""
     value = span.unquoted()
-    kind = site.types.type_of(name)
+    kind = site.types.resource_type(name)
     if not kind:
         if value.lower() in ("true", "false"):
             kind = "boolean"

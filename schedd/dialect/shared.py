@@ -46,7 +46,7 @@ def check_shared(
     """Raise RequestError where the job asks for more of a resource than can be counted."""
     known = {name.lower() for name in names}
     for name, amount in shared_amounts(resources, names, types).items():
-        most = _most(types.type_of(name))
+        most = _most(types.resource_type(name))
         if amount > most:
             keys = [key for key in resources if key.lower() == name.lower()]
             keys += [key for key, wanted, _ in _listed(resources) if wanted.lower() in known]
@@ -59,7 +59,7 @@ def _most(kind: str) -> int:
 
 
 def _amount(name: str, text: str, types: ResourceTypes) -> int | None:
-    kind = types.type_of(name)
+    kind = types.resource_type(name)
     if kind not in ("size", "float"):
         return _bounded(text) if text.isascii() and text.isdecimal() else None
     try:

@@ -21,7 +21,7 @@ from schedd.engine.place.places import make_way
 from schedd.engine.rank.quarantine import quarantine
 from schedd.engine.run.running import occupy
 from schedd.plan.columns import FIXED
-from schedd.wire import Event, JobAltered, JobFacts, JobQueued, JobReleased, JobStarted, PassedOver
+from schedd.wire import BatchSkipped, Event, JobAltered, JobFacts, JobQueued, JobReleased, JobStarted
 
 __all__ = ["begin_anew", "hold_all_the_same", "pass_over", "stays_aside"]
 
@@ -71,11 +71,11 @@ Each field of the state stands in one of the three: a test sees to it.
 def pass_over(state: EngineState, events: Iterable[Event]) -> None:
     """Set aside what made calls fail, as the ``PassedOver`` among ``events`` say."""
     for event in events:
-        if isinstance(event, PassedOver):
+        if isinstance(event, BatchSkipped):
             _pass_over(state, event)
 
 
-def _pass_over(state: EngineState, event: PassedOver) -> None:
+def _pass_over(state: EngineState, event: BatchSkipped) -> None:
     state.decision_number = max(state.decision_number, event.decided)
     state.lose_track()
     told = [f"the planner could not handle batch {event.batch} of events and skipped it ({event.why})"]

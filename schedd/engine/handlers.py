@@ -29,12 +29,11 @@ from schedd.wire import (
     AccountMoved,
     AccountSet,
     BagEndReported,
+    BatchSkipped,
     Book,
     BookingStep,
     ClockSet,
-    Counted,
     Event,
-    Improved,
     JobAltered,
     JobDeleted,
     JobEnded,
@@ -42,14 +41,15 @@ from schedd.wire import (
     JobQueued,
     JobReleased,
     JobStarted,
-    LedgerKept,
+    LedgerStored,
     LogLost,
     NodeChanged,
-    PassedOver,
     PlanChosen,
+    PlanImproved,
     PolicyChanged,
     QueueChanged,
     Reserve,
+    ResourceCounted,
     RunAccepted,
     RunRefused,
     RunsRead,
@@ -229,7 +229,7 @@ def _server(state: EngineState, event: ServerChanged) -> None:
         reread(state, event.id, None, "the server's defaults were changed")
 
 
-def _counted(state: EngineState, event: Counted) -> None:
+def _counted(state: EngineState, event: ResourceCounted) -> None:
     """How much there is of a licence; one of which less is left than jobs hold is used up."""
     if event.number and not state.limits.lend(event.name, event.number):
         return
@@ -364,9 +364,9 @@ _HANDLERS: dict[type, Callable[[EngineState, Any], None]] = {
     Reserve: reservations.reserve,
     Unreserve: reservations.unreserve,
     PolicyChanged: _policy,
-    Counted: _counted,
+    ResourceCounted: _counted,
     Snapshot: _snapshot,
-    Improved: improve.improved,
+    PlanImproved: improve.improved,
     PlanChosen: improve.chosen,
     StartsExpected: told_starts,
     LogLost: _lost,
@@ -377,8 +377,8 @@ _HANDLERS: dict[type, Callable[[EngineState, Any], None]] = {
     TransferStepDone: transfers.done,
     AccountSet: accounts.set_account,
     AccountMoved: accounts.moved,
-    LedgerKept: accounts.ledger_kept,
+    LedgerStored: accounts.ledger_kept,
     RunsRead: accounts.runs_read,
     ClockSet: lambda state, event: None,  # noqa: ARG005  (taken before all others)
-    PassedOver: lambda state, event: None,  # noqa: ARG005  (taken before all others)
+    BatchSkipped: lambda state, event: None,  # noqa: ARG005  (taken before all others)
 }

@@ -16,7 +16,7 @@ from schedd.plan.places import Allocation
 from schedd.plan.plan import Plan, Take
 from schedd.plan.rebase import rebase
 from schedd.plan.records import Moves, no_moves
-from schedd.wire import Improved, PlaceFacts, PlanChosen, UnitsFacts
+from schedd.wire import PlaceFacts, PlanChosen, PlanImproved, UnitsFacts
 
 __all__ = ["chosen", "improved", "improvement", "movable", "places_told"]
 
@@ -32,9 +32,9 @@ def movable(state: EngineState) -> Ints:
 
 def improvement(
     event: str, now: int, plan: Plan, jobs: Mapping[int, str], places: Iterable[Allocation]
-) -> Improved:
+) -> PlanImproved:
     """The event that tells of ``places`` on ``plan``, or a fork of it; ``jobs``: the ids of jobs by slot."""
-    return Improved(id=event, time=now, places=places_told(plan, jobs, places))
+    return PlanImproved(id=event, time=now, places=places_told(plan, jobs, places))
 
 
 def places_told(plan: Plan, jobs: Mapping[int, str], places: Iterable[Allocation]) -> tuple[PlaceFacts, ...]:
@@ -47,7 +47,7 @@ def _place_facts(plan: Plan, job_id: str, place: Allocation) -> PlaceFacts:
     return PlaceFacts(job_id, place.start, tuple(units))
 
 
-def improved(state: EngineState, event: Improved) -> None:
+def improved(state: EngineState, event: PlanImproved) -> None:
     """Move jobs to the places that the search found for them: see ``rebase``. No promise is broken by it."""
     _note_taken(state, event, Cause.IMPROVED, _WORDS, _taken_over(state, event, must_gain=True))
 
@@ -61,13 +61,13 @@ def chosen(state: EngineState, event: PlanChosen) -> None:
 
 
 def _note_taken(
-    state: EngineState, event: Improved | PlanChosen, cause: Cause, words: str, moves: Moves
+    state: EngineState, event: PlanImproved | PlanChosen, cause: Cause, words: str, moves: Moves
 ) -> None:
     note_moves(state, event.id, cause, words, moves)
     state.taken[event.id] = len(moves)
 
 
-def _taken_over(state: EngineState, event: Improved | PlanChosen, *, must_gain: bool) -> Moves:
+def _taken_over(state: EngineState, event: PlanImproved | PlanChosen, *, must_gain: bool) -> Moves:
     """Who moved."""
     places = [place for facts in event.places if (place := _place(state, facts)) is not None]
     if state.policy is not None or not places:

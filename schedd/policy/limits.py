@@ -121,7 +121,7 @@ def limits_of_server(
         elif prefix := next((prefix for prefix in _PLAIN_RES if name.startswith(prefix)), ""):
             limits = _plain(text, _PLAIN_RES[prefix], resource, queue, types)
         elif name.startswith(_AVAILABLE) and resource not in _OF_REQUESTS:
-            if types.type_of(resource) and not types.is_amount(resource):
+            if types.resource_type(resource) and not types.is_amount(resource):
                 continue  # a string or a boolean limits no amount
             limits = _plain(text, "all", resource, queue, types) or []  # it may be no number at all
         else:
@@ -163,13 +163,13 @@ def _known(resource: str) -> str:
 
 def _unit(resource: str, types: ResourceTypes) -> Literal["", "size", "float"]:
     """In what a resource is counted; mem and vmem say so by their names."""
-    kind = "" if resource in _COUNTED else types.type_of(resource)
+    kind = "" if resource in _COUNTED else types.resource_type(resource)
     return "size" if kind == "size" else "float" if kind == "float" else ""
 
 
 def _amount(text: str, what: str, types: ResourceTypes) -> int | None:
     """A count, a size in KiB, or the parts of a number of type float."""
-    kind = types.type_of(what)
+    kind = types.resource_type(what)
     if kind == "float":
         parts = float_parts(text.strip())
         return None if parts is None else max(0, parts)

@@ -10,7 +10,7 @@ from schedd.engine.searching import MOST_MOVED, Due, SearchHistory, due, first_d
 from schedd.optimize import SearchEndReason, SearchInput, SearchReport, SearchSettings
 from schedd.plan.evaluate import by_name
 from schedd.replay.result import SearchTotals
-from schedd.wire import Improved, PlanChosen
+from schedd.wire import PlanChosen, PlanImproved
 
 __all__ = ["SEARCH_POLICY", "Improver", "Searches", "Searching"]
 
@@ -27,7 +27,7 @@ class Improver(Protocol):
     def first_due(self, engine: Engine) -> int | None:
         """When it begins though nothing else happens."""
 
-    def improved(self, engine: Engine) -> Improved | PlanChosen | None:
+    def improved(self, engine: Engine) -> PlanImproved | PlanChosen | None:
         """What it finds, if it is due."""
 
     def totals(self) -> SearchTotals:
@@ -102,7 +102,7 @@ class Searches:
         moment = first_due(engine.state, self.seen)
         return None if moment is None else max(int(moment), engine.state.now + 1)
 
-    def improved(self, engine: Engine) -> Improved | None:
+    def improved(self, engine: Engine) -> PlanImproved | None:
         """What a search on the engine's plan finds, if one is due; None otherwise."""
         state = engine.state
         self._note_taken(engine)

@@ -7,7 +7,7 @@ from typing import Any, get_args
 from pydantic import TypeAdapter
 
 from schedd.wire import Decision, Event, Snapshot
-from schedd.wire.pieces import dump_snapshot, read_snapshot
+from schedd.wire.snapshot_json import dump_snapshot, read_snapshot
 
 __all__ = [
     "decode_decision",

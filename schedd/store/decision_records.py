@@ -33,8 +33,8 @@ from schedd.wire import (
     RunRefused,
     Snapshot,
     Switched,
-    Tell,
     TransferStepDone,
+    WriteAttributes,
 )
 
 __all__ = [
@@ -73,7 +73,7 @@ def insert_decisions(connection: Connection, cluster: int, batch: int, made: Ite
     rows: list[dict[str, Any]] = []
     starts: list[dict[str, Any]] = []
     for decision in made:
-        job = replace_nul(decision.job_id) if isinstance(decision, Run | Tell) else None
+        job = replace_nul(decision.job_id) if isinstance(decision, Run | WriteAttributes) else None
         rows.append(
             {
                 "cluster": cluster,
@@ -85,7 +85,7 @@ def insert_decisions(connection: Connection, cluster: int, batch: int, made: Ite
                 "body": encode_decision(decision),
             }
         )
-        if isinstance(decision, Tell):
+        if isinstance(decision, WriteAttributes):
             starts.append(
                 {
                     "cluster": cluster,

@@ -28,19 +28,19 @@ RECORDS: Final[Mapping[str, frozenset[str]]] = {
     for version, types in {
         "0001": (
             "alert job_altered job_deleted job_ended job_held job_queued job_released job_started "
-            "node_changed queue_changed reserve run run_accepted run_refused server_changed snapshot tell "
-            "unreserve"
+            "node_changed queue_changed reserve run run_accepted run_refused server_changed snapshot "
+            "unreserve write_attributes"
         ),
-        "0005": "counted improved policy_changed",
+        "0005": "plan_improved policy_changed resource_counted",
         "0006": "planning_held planning_released",
-        "0007": "log_lost passed_over",
+        "0007": "batch_skipped log_lost",
         "0009": (
             "starts_expected transfer_decision transfer_release transfer_request transfer_step_done "
             "transfer_withdrawal"
         ),
         "0012": "plan_chosen",
-        "0013": "clock_set power_wish switch switched",
-        "0014": "account_moved account_set ledger_kept runs_read",
+        "0013": "clock_set power_requested switch switched",
+        "0014": "account_moved account_set ledger_stored runs_read",
         "0015": "bag_end_reported book booking_step watts_read",
     }.items()
 }

@@ -33,7 +33,7 @@ from schedd.wire import (
     NodeFacts,
     StartsExpected,
 )
-from schedd.wire.pieces import Reader, read_jobs
+from schedd.wire.snapshot_json import JsonReader, read_jobs
 
 __all__ = ["HistoryWriter", "Row", "job_changes", "last_recorded_event"]
 
@@ -137,7 +137,7 @@ class HistoryWriter:
             self._set_recorded(connection, rows[-1].number)
 
     def _record_snapshot(self, row: Stored[Any]) -> Iterator[None]:
-        reader = Reader(event_json(row.body, row.packed))
+        reader = JsonReader(event_json(row.body, row.packed))
         there: set[str] = set()
         known_nodes: list[NodeFacts] = []
         complete = True

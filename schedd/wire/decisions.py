@@ -31,7 +31,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tell:
+class WriteAttributes:
     """Write to a queued job when and where it is planned, or in ``text`` why it has no start.
 
     With a start ``text`` is what else its owner should know: what of the request is not planned. By how long
@@ -53,7 +53,7 @@ class Tell:
     runs_for: int | None = None
     promised_start: int | None = None
     term: int = 0
-    type: Literal["tell"] = "tell"
+    type: Literal["write_attributes"] = "write_attributes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,4 +105,4 @@ class Switch:
     type: Literal["switch"] = "switch"
 
 
-Decision = Run | Tell | Alert | TransferDecision | Switch
+Decision = Run | WriteAttributes | Alert | TransferDecision | Switch

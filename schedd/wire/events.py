@@ -6,20 +6,21 @@ Every event carries ``id``, which the sender chose and which is kept over re-del
 
 from dataclasses import dataclass
 
+from schedd.wire.adapter_events import AdapterEvent
 from schedd.wire.bookings import Book, BookingStep
-from schedd.wire.orders import (
+from schedd.wire.internal_events import (
     AccountMoved,
     AccountSet,
     BagEndReported,
+    BatchSkipped,
     ClockSet,
-    LedgerKept,
+    LedgerStored,
     LogLost,
-    PassedOver,
     PlanChosen,
     PlanningHeld,
     PlanningReleased,
     PolicyChanged,
-    PowerWish,
+    PowerRequested,
     RunsRead,
     StartsExpected,
     TransferRelease,
@@ -27,26 +28,25 @@ from schedd.wire.orders import (
     TransferWithdrawal,
     WattsRead,
 )
-from schedd.wire.told import Told
 
 Event = (
-    Told
+    AdapterEvent
     | PolicyChanged
     | PlanningHeld
     | PlanningReleased
     | LogLost
-    | PassedOver
+    | BatchSkipped
     | ClockSet
     | TransferRequest
     | TransferRelease
     | TransferWithdrawal
     | StartsExpected
     | PlanChosen
-    | PowerWish
+    | PowerRequested
     | WattsRead
     | AccountSet
     | AccountMoved
-    | LedgerKept
+    | LedgerStored
     | RunsRead
     | Book
     | BookingStep

@@ -75,12 +75,12 @@ _CHUNK_NAME: Final = re.compile(
 class ResourceTypes:
     """The resources that a server told, and those that every server knows. Immutable."""
 
-    __slots__ = ("_known", "levels", "spelled_select", "told", "units")
+    __slots__ = ("_known", "levels", "reported", "spelled_select", "units")
 
-    def __init__(self, told: Mapping[str, ResourceFacts] = MappingProxyType({})) -> None:
-        self.told = told
+    def __init__(self, reported: Mapping[str, ResourceFacts] = MappingProxyType({})) -> None:
+        self.reported = reported
         self._known = {
-            name.lower(): (name, facts) for source in (BUILT_IN, told) for name, facts in source.items()
+            name.lower(): (name, facts) for source in (BUILT_IN, reported) for name, facts in source.items()
         }
         self.levels = frozenset(
             name
@@ -88,30 +88,30 @@ class ResourceTypes:
             if facts.type in _AMOUNTS and "h" in facts.flags and not {"n", "f"} & set(facts.flags)
         ).difference(_OF_PROCESSES)
         """Names in lower case of numbers of hosts that are compared and not used up: see ``is_level``."""
-        self.units = {name: one.type for name, one in told.items() if one.type in ("size", "float")}
+        self.units = {name: one.type for name, one in reported.items() if one.type in ("size", "float")}
         """In what amounts are counted that are not plain numbers, by name: ``size`` or ``float``."""
         self.spelled_select = lru_cache(maxsize=20_000)(self._spelled_select)
         """A ``select`` with the names of resources as the server spells them."""
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, ResourceTypes) and self.told == other.told
+        return isinstance(other, ResourceTypes) and self.reported == other.reported
 
     def __hash__(self) -> int:
-        return hash(frozenset(self.told))
+        return hash(frozenset(self.reported))
 
     def spelled(self, name: str) -> str:
         """The name as the server spells it; one that it does not know as it is."""
         found = self._known.get(name.lower())
         return name if found is None else found[0]
 
-    def type_of(self, name: str) -> str:
+    def resource_type(self, name: str) -> str:
         """The type of a resource; empty where nobody told it."""
         found = self._known.get(name.lower())
         return "" if found is None else found[1].type
 
     def is_amount(self, name: str) -> bool:
         """Whether the resource is known as a number."""
-        return self.type_of(name) in _AMOUNTS
+        return self.resource_type(name) in _AMOUNTS
 
     def is_level(self, name: str) -> bool:
         """Whether the resource is a number of hosts that jobs are compared with and do not use up: its flags
@@ -119,7 +119,7 @@ class ResourceTypes:
         """
         return name.lower() in self.levels
 
-    def is_of_hosts(self, name: str) -> bool:
+    def is_host_resource(self, name: str) -> bool:
         """Whether chunks of a job may ask for it: its flags have ``h``."""
         found = self._known.get(name.lower())
         return found is not None and "h" in found[1].flags

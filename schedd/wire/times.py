@@ -6,19 +6,19 @@ from typing import Annotated, Any, Final
 from pydantic import BeforeValidator, Field
 from pydantic.fields import FieldInfo
 
-from schedd.wire.duration import NOTATION, seconds_of, text_of
+from schedd.wire.durations import NOTATION, format_duration, parse_duration
 
 __all__ = [
     "LONGEST",
+    "AllowedValues",
     "Days",
     "FloatSeconds",
     "Hours",
-    "InWords",
     "Seconds",
     "Step",
     "TimeIn",
     "Whole",
-    "unit_of",
+    "setting_unit",
     "written",
 ]
 
@@ -27,7 +27,7 @@ LONGEST: Final = 10 * 366 * 86_400
 
 
 @dataclass(frozen=True, slots=True)
-class InWords:
+class AllowedValues:
     """What a setting may be, for the reference, where its type does not say it."""
 
     words: str
@@ -49,7 +49,7 @@ def _read(unit: int) -> BeforeValidator:
         except ValueError:
             pass
         try:
-            seconds = seconds_of(value)
+            seconds = parse_duration(value)
         except ValueError:
             raise ValueError(f"a time such as {NOTATION}, or a number of {_NAMES[unit]}") from None
         return seconds if unit == 1 else seconds / unit
@@ -73,13 +73,13 @@ Days = Annotated[float, _read(86_400), TimeIn(86_400)]
 """Days, with bounds of its own."""
 
 
-def unit_of(field: FieldInfo) -> int | None:
+def setting_unit(field: FieldInfo) -> int | None:
     """Seconds of what a number alone counts in this setting; None where it is no time."""
     return next((mark.unit for mark in field.metadata if isinstance(mark, TimeIn)), None)
 
 
 def written(field: FieldInfo, value: Any) -> Any:
     """A value as people write it: times as ``4h``."""
-    unit = unit_of(field)
+    unit = setting_unit(field)
     known = unit is not None and isinstance(value, int | float)
-    return text_of(value * unit) if known else value
+    return format_duration(value * unit) if known else value

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from schedd.wire import ShareFacts, Tell
+from schedd.wire import ShareFacts, WriteAttributes
 
 MARK: Final = "schedd: "
 """How every comment of ours begins."""
@@ -44,14 +44,14 @@ class Told:
         return self.planned_start is None and not self.text
 
 
-def told_by(tell: Tell) -> Told:
+def told_by(tell: WriteAttributes) -> Told:
     """What a decision wants said; nodes beyond those that a comment shows do not count."""
     if tell.planned_start is None:
         return Told(text=_one_line(tell.text))
     return Told(tell.planned_start, tell.planned_nodes[:NODES_SHOWN], _also(tell))
 
 
-def comment(tell: Tell) -> str:
+def comment(tell: WriteAttributes) -> str:
     """The comment for a queued job; empty when there is nothing to say.
 
     Times are the server host's local time with its offset, as qstat prints local times.
@@ -68,7 +68,7 @@ def comment(tell: Tell) -> str:
     ]
 
 
-def told_start(tell: Tell, *, expected: bool) -> int | None:
+def told_start(tell: WriteAttributes, *, expected: bool) -> int | None:
     """The start that goes where one moment can stand: the planned one, or the ``expected`` one where there
     is any.
     """
@@ -117,7 +117,7 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())[: _LONGEST - len(MARK)]
 
 
-def _also(tell: Tell) -> str:
+def _also(tell: WriteAttributes) -> str:
     """What stands in brackets behind a planned start."""
     parts = []
     if tell.expected_start is not None and tell.expected_by is not None:

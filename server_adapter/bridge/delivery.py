@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from schedd.wire import Decision, Event, Snapshot
-from schedd.wire.pieces import dump_snapshot
+from schedd.wire.snapshot_json import dump_snapshot
 from server_adapter.bridge.daemon_client import (
     AnotherAdapterError,
     DaemonAwayError,

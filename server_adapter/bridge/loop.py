@@ -19,8 +19,8 @@ from schedd.wire import (
     JobStarted,
     Run,
     Switch,
-    Tell,
     TransferDecision,
+    WriteAttributes,
 )
 from server_adapter.batch.errors import (
     BatchError,
@@ -203,7 +203,7 @@ class Adapter:
                 if self.settings.mode != "scheduler":
                     self.shadow.decided(decision)
                 self._runs.begin(decision)
-            case Tell():
+            case WriteAttributes():
                 if self.settings.mode != "scheduler":
                     self.shadow.told(decision)
                 if self.settings.mode != "shadow":

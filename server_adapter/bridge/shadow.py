@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from types import MappingProxyType
 
-from schedd.wire import JobStarted, Run, Tell
+from schedd.wire import JobStarted, Run, WriteAttributes
 
 _NONE: Mapping[str, int] = MappingProxyType({})
 _DUE = 60  # seconds: a told start that close counts as due; a smaller move is not told again
@@ -43,13 +43,13 @@ class Shadow:
     """Remembers what we told and what we would have run, by job."""
 
     _decided: dict[str, Run] = field(default_factory=dict)
-    _told: dict[str, Tell] = field(default_factory=dict)
+    _told: dict[str, WriteAttributes] = field(default_factory=dict)
 
     def decided(self, run: Run) -> None:
         """We would start this job now."""
         self._decided[run.job_id] = run
 
-    def told(self, tell: Tell) -> None:
+    def told(self, tell: WriteAttributes) -> None:
         """The plan for this job."""
         self._told[tell.job_id] = tell
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
 
-from schedd.wire import JobFacts, Tell
+from schedd.wire import JobFacts, WriteAttributes
 from server_adapter.bridge.comments import NODES_SHOWN, Told, is_foreign, read_comment, told_by
 from server_adapter.bridge.facts import ACTIVE
 from server_adapter.bridge.state import State, Writing
@@ -13,14 +13,14 @@ from server_adapter.bridge.state import State, Writing
 _NEVER = 1 << 62
 _SLICE = 200  # jobs
 _BLANK = Writing()
-_Queue = list[tuple[int, int, Tell]]
+_Queue = list[tuple[int, int, WriteAttributes]]
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
     """A plan to write; `comment_free` tells that no foreign comment stands in the way."""
 
-    tell: Tell
+    tell: WriteAttributes
     comment_free: bool
 
 
@@ -32,19 +32,19 @@ class Tells:
 
     def __init__(self, threshold: int = 60) -> None:
         self._threshold = threshold
-        self._wanted: dict[str, Tell] = {}
+        self._wanted: dict[str, WriteAttributes] = {}
         self._written: dict[str, Told] = {}
         # Jobs that say nothing yet, and those that say something old. They take turns, so that neither many
         # new jobs nor a plan that moves all the time keeps the others waiting.
         self._queues: tuple[_Queue, _Queue] = ([], [])
         self._turn = 0
-        self._early: list[Tell] = []  # of jobs that the last reading did not show
+        self._early: list[WriteAttributes] = []  # of jobs that the last reading did not show
         self._count = count()
 
     def __len__(self) -> int:
         return len(self._wanted)
 
-    def want(self, tell: Tell) -> None:
+    def want(self, tell: WriteAttributes) -> None:
         """Takes a decision; an older one for the same job is forgotten."""
         self._wanted[tell.job_id] = tell
         queue = self._queues[tell.job_id in self._written]
@@ -58,7 +58,7 @@ class Tells:
         written = self._written.get(job)
         return None if written is None else written.planned_start
 
-    def wrote(self, tell: Tell) -> None:
+    def wrote(self, tell: WriteAttributes) -> None:
         """Notes that the job now says what `tell` wants."""
         self._written[tell.job_id] = told_by(tell)
         if self._wanted.get(tell.job_id) is tell:
@@ -111,7 +111,7 @@ class Tells:
             return Write(tell, comment_free=not is_foreign(writing.comment))
         return None
 
-    def _differs(self, tell: Tell) -> bool:
+    def _differs(self, tell: WriteAttributes) -> bool:
         new, old = told_by(tell), self._written.get(tell.job_id)
         if old is None:
             return not new.empty
@@ -130,7 +130,7 @@ def _planned(writing: Writing) -> Told | None:
     return Told(writing.planned_start, tuple(writing.planned_nodes.split(",")[:NODES_SHOWN]))
 
 
-def _urgency(tell: Tell) -> int:
+def _urgency(tell: WriteAttributes) -> int:
     return _NEVER if tell.planned_start is None else tell.planned_start
 
 

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from schedd.wire import JobStarted, Tell
+from schedd.wire import JobStarted, WriteAttributes
 from server_adapter.bridge.comments import is_ours, started_comment
 from server_adapter.bridge.rates import Pace
 from server_adapter.bridge.server import Server
@@ -40,7 +40,7 @@ class Writer:
         self._awake = asyncio.Event()
         self.written = 0
 
-    def want(self, tell: Tell) -> None:
+    def want(self, tell: WriteAttributes) -> None:
         """Takes a decision to tell."""
         self._tells.want(tell)
         self._awake.set()

@@ -34,7 +34,7 @@ def amount(name: str, text: str, types: ResourceTypes = NO_TYPES) -> int | None:
 
     A resource without a type is read by the look of its value.
     """
-    kind = types.type_of(name)
+    kind = types.resource_type(name)
     found: int | None = None
     if kind == "float":
         found = float_parts(text.strip())
@@ -47,7 +47,7 @@ def amount(name: str, text: str, types: ResourceTypes = NO_TYPES) -> int | None:
 
 def written(name: str, count: int, types: ResourceTypes, *, size: bool = False) -> str:
     """An amount as the server writes it; `size`: one without a type was written as a size before."""
-    kind = types.type_of(name)
+    kind = types.resource_type(name)
     if kind == "float":
         return f"{Decimal(count) / FLOAT_PARTS:f}"
     return f"{count}kb" if kind == "size" or (not kind and size) else str(count)
@@ -67,7 +67,7 @@ def boolean(name: str, text: str, types: ResourceTypes) -> bool | None:
 
     A resource without a type is one where its value is True or False.
     """
-    kind, word = types.type_of(name), text.strip().lower()
+    kind, word = types.resource_type(name), text.strip().lower()
     if kind not in ("boolean", "") or (not kind and word not in ("true", "false")):
         return None
     return True if word in _TRUE else False if word in _FALSE else None

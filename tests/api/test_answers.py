@@ -53,7 +53,13 @@ def test_a_snapshot_is_taken(client: TestClient) -> None:
 
 def test_decisions_are_read_in_order_and_again(busy_cluster: TestClient) -> None:
     page = get(busy_cluster, "/decisions", wait=1)
-    assert [item["type"] for item in page["decisions"]] == ["run", "run", "tell", "tell", "tell"]
+    assert [item["type"] for item in page["decisions"]] == [
+        "run",
+        "run",
+        "write_attributes",
+        "write_attributes",
+        "write_attributes",
+    ]
     assert page == get(busy_cluster, "/decisions")
     rest = get(busy_cluster, "/decisions", after=page["decisions"][0]["id"])
     assert rest["decisions"] == page["decisions"][1:]

@@ -103,7 +103,7 @@ def test_licences_tell_how_many_are_held_and_waited_for(client: TestClient) -> N
     jobs = [
         {**e, "job": {**e["job"], "resources": {**e["job"]["resources"], "matlab": "2"}}} for e in EVENTS[2:]
     ]
-    counted = {"type": "counted", "id": "c:1", "time": T, "name": "matlab", "amount": 3}
+    counted = {"type": "resource_counted", "id": "c:1", "time": T, "name": "matlab", "amount": 3}
     assert client.post(f"{MAIN}/events", json={"events": [counted, *EVENTS[:2], *jobs]}).status_code == 200
     assert get(client, "/licences")["licences"] == [
         {"name": "matlab", "copies": 3, "held": 2, "wanted": 8, "counted": T}

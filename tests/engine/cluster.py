@@ -8,7 +8,18 @@ from schedd.engine.facts.records import JobRecord
 from schedd.engine.show.job_view import JobView, job_view
 from schedd.engine.show.view import publish
 from schedd.model import FOREVER
-from schedd.wire import Alert, Decision, Event, JobFacts, NodeFacts, QueueFacts, Reserve, Run, Tell, Unreserve
+from schedd.wire import (
+    Alert,
+    Decision,
+    Event,
+    JobFacts,
+    NodeFacts,
+    QueueFacts,
+    Reserve,
+    Run,
+    Unreserve,
+    WriteAttributes,
+)
 from tests.engine.server import Server
 
 T = 1_700_000_000
@@ -142,5 +153,5 @@ class Cluster:
     def alerts(self, kind: str) -> list[str]:
         return [d.text for d in self.decisions if isinstance(d, Alert) and d.kind == kind]
 
-    def tells(self, job_id: str) -> list[Tell]:
-        return [d for d in self.decisions if isinstance(d, Tell) and d.job_id == job_id]
+    def tells(self, job_id: str) -> list[WriteAttributes]:
+        return [d for d in self.decisions if isinstance(d, WriteAttributes) and d.job_id == job_id]

@@ -13,7 +13,7 @@ from schedd.wire import (
     AccountMoved,
     AccountSet,
     Book,
-    LedgerKept,
+    LedgerStored,
     PolicyChanged,
     RunFacts,
     RunsRead,
@@ -299,7 +299,7 @@ def test_accounts_outlive_a_restart_and_entries_stay_until_the_ledger_has_them()
     assert site.balance() == 800
     numbers = [one.number for one in publish(site.engine.state).ledger]
     assert numbers == [1, 2]
-    site.tell(LedgerKept(id=site.server.event_id(), time=site.server.now, number=1))
+    site.tell(LedgerStored(id=site.server.event_id(), time=site.server.now, number=1))
     assert [one.number for one in site.engine.state.books.entries] == [2]
     assert Engine.restore(site.engine.checkpoint()).state.books == site.engine.state.books
 

@@ -9,7 +9,7 @@ from schedd.engine import Engine
 from schedd.engine.facts.calm import ripe_at, shown, wrong
 from schedd.engine.show.job_view import job_history, job_view, record_of
 from schedd.engine.show.view import publish
-from schedd.wire import NodeChanged, Tell
+from schedd.wire import NodeChanged, WriteAttributes
 from tests.engine.cluster import Cluster, T
 
 
@@ -82,7 +82,7 @@ def test_where_the_server_is_told_nothing_people_are_told_all_the_same() -> None
     assert starts(cluster, "2") == (6300, 6300)
     cluster.submit("bad", "1:ppn=0")  # it has no slot, and so nothing is ever told of it
     assert cluster.engine.next_wake is None or cluster.engine.next_wake > T + 61
-    assert [one for one in cluster.decisions if isinstance(one, Tell)] == []
+    assert [one for one in cluster.decisions if isinstance(one, WriteAttributes)] == []
 
 
 def test_a_shadow_tells_the_server_nothing() -> None:
@@ -90,7 +90,7 @@ def test_a_shadow_tells_the_server_nothing() -> None:
     cluster.submit("1", walltime=5000)
     cluster.submit("2", walltime=100)
     assert starts(cluster, "2") == (5000, 5000)
-    assert [one for one in cluster.decisions if isinstance(one, Tell)] == []
+    assert [one for one in cluster.decisions if isinstance(one, WriteAttributes)] == []
 
 
 def test_what_was_told_survives_a_restart() -> None:

@@ -18,9 +18,9 @@ from schedd.policy.fair_share import Usage
 from schedd.predict import RunTimePredictor
 from schedd.wire import (
     AccountSet,
+    BatchSkipped,
     JobDeleted,
     JobEnded,
-    PassedOver,
     Run,
     ShareFacts,
     SubmissionFacts,
@@ -176,7 +176,7 @@ def test_a_batch_is_skipped_though_nothing_can_be_noted_of_its_job(monkeypatch: 
     cluster = _cluster()
     monkeypatch.setattr(AccountBook, "free", _boom)
     event_id = cluster.server.event_id()
-    cluster.tell(PassedOver(id=event_id, time=T, batch=1, why="a test", jobs=("2.s",)))
+    cluster.tell(BatchSkipped(id=event_id, time=T, batch=1, why="a test", jobs=("2.s",)))
     assert cluster.record("2.s").quarantine
     assert cluster.alerts("bookkeeping")
 

@@ -7,12 +7,12 @@ import pytest
 from schedd.engine.facts.state import EngineState
 from schedd.engine.failing import ADAPTED, CARRIED, REBUILT
 from schedd.model import NodeState
-from schedd.wire import Counted, Event, JobFacts, JobStarted, LogLost, PassedOver, ShareFacts
+from schedd.wire import BatchSkipped, Event, JobFacts, JobStarted, LogLost, ResourceCounted, ShareFacts
 from tests.engine.cluster import Cluster, T
 
 
 def passed(cluster: Cluster, **more: object) -> None:
-    event = PassedOver(
+    event = BatchSkipped(
         id=cluster.server.event_id(),
         time=cluster.server.now,
         batch=7,
@@ -57,7 +57,7 @@ def test_a_plan_that_is_rebuilt_keeps_what_was_learned_and_what_is_known_of_bad_
         cluster.submit(f"{number}.s", walltime=1_000, runtime=10)
     cluster.at(400)
     state.holes["n2"] = "jobs fail there"
-    cluster.tell(Counted(id="c", time=cluster.server.now, name="sw", amount=3, number=5))
+    cluster.tell(ResourceCounted(id="c", time=cluster.server.now, name="sw", amount=3, number=5))
     cluster.submit("a", walltime=1_000)
     assert state.outlook is not None
     expected = state.outlook.learner.prediction("a").p50
@@ -176,8 +176,8 @@ def _start(cluster: Cluster, numbers: str, at: int) -> None:
 @pytest.mark.parametrize(
     "word",
     [
-        PassedOver(id="w", time=T, batch=7, why="it did not return"),
-        PassedOver(id="w", time=T, batch=7, why="it did not return", anew=True),
+        BatchSkipped(id="w", time=T, batch=7, why="it did not return"),
+        BatchSkipped(id="w", time=T, batch=7, why="it did not return", anew=True),
         LogLost(id="w", time=T, why="a file was cut", decided=9),
     ],
     ids=["passed over", "made anew", "lost"],

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from schedd.engine import Engine
 from schedd.service.settings.cluster import ClusterSettings
-from schedd.wire import Event, PassedOver, Run
+from schedd.wire import BatchSkipped, Event, Run
 from tests.engine.cluster import Cluster, T
 
 _DEFAULTS = ClusterSettings.model_validate({}).engine
@@ -19,7 +19,7 @@ _DEFAULTS = ClusterSettings.model_validate({}).engine
 _STEPS = ["dispatch", "late starts", "overruns", "repair", "outcomes", "promises", "told starts"]
 
 
-class Counted(Cluster):
+class ResourceCounted(Cluster):
     """A cluster that counts what runs and what other run decisions take, at each run decision.
 
     The counts are those of the server and of the decisions themselves; the plan is not asked. An adapter
@@ -95,7 +95,7 @@ class Counted(Cluster):
 
     def skip_step(self, *steps: str) -> None:
         event_id = self.server.event_id()
-        self.tell(PassedOver(id=event_id, time=self.server.now, batch=1, why="a test", steps=steps))
+        self.tell(BatchSkipped(id=event_id, time=self.server.now, batch=1, why="a test", steps=steps))
         self.tell(self.server.snapshot())
 
     def restart(self) -> None:
@@ -112,12 +112,12 @@ class Counted(Cluster):
         self.tell(*self.server.change_server(replace(self.server.facts, scheduling=on)))
 
 
-def _hang_and_restart(cluster: Counted) -> None:
+def _hang_and_restart(cluster: ResourceCounted) -> None:
     cluster.restart()
     cluster.go_on()
 
 
-_HALTS: dict[str, tuple[Callable[[Counted], object], Callable[[Counted], object]]] = {
+_HALTS: dict[str, tuple[Callable[[ResourceCounted], object], Callable[[ResourceCounted], object]]] = {
     "a pause": (lambda c: c.engine.pause("maintenance"), lambda c: c.resume()),
     "another mode": (lambda c: c.set_mode("shadow"), lambda c: c.set_mode("scheduler")),
     "no scheduling": (lambda c: c.set_scheduling(False), lambda c: c.set_scheduling(True)),
@@ -140,7 +140,7 @@ _HALTS: dict[str, tuple[Callable[[Counted], object], Callable[[Counted], object]
 )
 @pytest.mark.parametrize("length", [10, 30, 59, 115, 130])
 def test_jobs_planned_one_after_the_other_start_in_turn_after_a_halt(kind: str, length: int) -> None:
-    cluster = Counted()
+    cluster = ResourceCounted()
     begin, end = _HALTS[kind]
     cluster.submit("0.s", "1:ppn=8", walltime=5)
     for number in range(1, 5):
@@ -157,7 +157,7 @@ def test_jobs_planned_one_after_the_other_start_in_turn_after_a_halt(kind: str, 
 
 def test_a_job_refused_as_busy_after_its_walltime_keeps_its_place_or_gets_another() -> None:
     """A refusal later than the walltime: other jobs wait for the same cores."""
-    cluster = Counted(cpus=2)
+    cluster = ResourceCounted(cpus=2)
     cluster.adapter = "does nothing"
     cluster.submit("1.s", "1:ppn=1", walltime=20)
     (run,) = [one for one in cluster.decisions if isinstance(one, Run)]
@@ -174,7 +174,7 @@ def test_a_job_refused_as_busy_after_its_walltime_keeps_its_place_or_gets_anothe
 
 @pytest.mark.parametrize("policy", ["fcfs", "easy", "aggressive"])
 def test_under_a_queue_policy_a_job_refused_as_busy_is_started_again(policy: str) -> None:
-    cluster = Counted(policy=policy)
+    cluster = ResourceCounted(policy=policy)
     cluster.adapter = "is busy"
     cluster.submit("1.s", "1:ppn=8", walltime=20)
     cluster.adapter = "obeys"
@@ -184,7 +184,7 @@ def test_under_a_queue_policy_a_job_refused_as_busy_is_started_again(policy: str
 
 @pytest.mark.parametrize("policy", ["fcfs", "easy", "aggressive"])
 def test_under_a_queue_policy_jobs_beyond_the_rate_start_in_the_next_seconds(policy: str) -> None:
-    cluster = Counted(policy=policy, start_rate=2)
+    cluster = ResourceCounted(policy=policy, start_rate=2)
     cluster.engine.pause("maintenance")
     for number in range(5):
         cluster.submit(f"{number}.s", "1:ppn=1", walltime=20)
@@ -194,7 +194,7 @@ def test_under_a_queue_policy_jobs_beyond_the_rate_start_in_the_next_seconds(pol
 
 
 def test_a_late_job_yields_to_a_reservation_and_planned_jobs_yield_to_it() -> None:
-    cluster = Counted(nodes=2)
+    cluster = ResourceCounted(nodes=2)
     cluster.reserve("r", "n1", start=200, end=1000)
     cluster.engine.pause("maintenance")
     cluster.submit("1.s", "1:ppn=8", walltime=190)
@@ -207,7 +207,7 @@ def test_a_late_job_yields_to_a_reservation_and_planned_jobs_yield_to_it() -> No
     assert [cluster.runs(job) for job in ("1.s", "2.s", "3.s")] == [[90], [40], [40]]
 
 
-def live(cluster: Counted, random: Random, rounds: int) -> None:
+def live(cluster: ResourceCounted, random: Random, rounds: int) -> None:
     """Halts of every kind and length, and jobs of every walltime, one after the other."""
     number = 0
     for _ in range(rounds):
@@ -229,13 +229,13 @@ def live(cluster: Counted, random: Random, rounds: int) -> None:
         cluster.tell()
 
 
-def _any_cluster(random: Random) -> Counted:
+def _any_cluster(random: Random) -> ResourceCounted:
     """A small cluster under some policy, perhaps one that starts few jobs a second."""
     policy = random.choice(["conservative", "conservative", "fcfs", "easy"])
     backfill = random.choice(["oldest", "shortest"])
     rate = random.choice([(50, 10), (50, 10), (2, 1)])
     nodes = random.randint(1, 3)
-    return Counted(
+    return ResourceCounted(
         nodes, alone=False, policy=policy, backfill=backfill, start_rate=rate[0], start_rate_node=rate[1]
     )
 

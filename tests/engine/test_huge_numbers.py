@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from schedd.dialect import RequestError
 from schedd.dialect.openpbs import parse_openpbs
 from schedd.dialect.torque import parse_torque
-from schedd.wire import Counted, JobFacts, QueueChanged, ServerChanged, ServerFacts
+from schedd.wire import JobFacts, QueueChanged, ResourceCounted, ServerChanged, ServerFacts
 from tests.engine.cluster import Cluster, T
 from tests.engine.test_windows import HOUR, quota
 
@@ -132,7 +132,7 @@ def test_limits_of_any_size_are_followed(one: str, two: str) -> None:
     cluster.tell(ServerChanged(id=cluster.server.event_id(), time=T, server=ServerFacts(limits=limits)))
     queue = replace(cluster.server.queues["batch"], limits=limits)
     cluster.tell(QueueChanged(id=cluster.server.event_id(), time=T, queue=queue))
-    cluster.tell(Counted(id=cluster.server.event_id(), time=T, name="ansys", amount=(1 << 48) - 1))
+    cluster.tell(ResourceCounted(id=cluster.server.event_id(), time=T, name="ansys", amount=(1 << 48) - 1))
     cluster.submit("1", "1:ppn=1", resources={"matlab": "1", "mem": "1gb", "ansys": "2"})
     assert not [alert for kind in ("quarantine", "error") for alert in cluster.alerts(kind)]
     if one.isdecimal() and two.isdecimal() and min(len(one), len(two)) > 7:

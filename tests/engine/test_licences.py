@@ -5,7 +5,7 @@ from typing import Any
 
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.facts.records import Cause
-from schedd.wire import Counted
+from schedd.wire import ResourceCounted
 from tests.engine.cluster import Cluster, T
 
 POLLED: dict[str, Any] = {"licences": {"matlab": {"command": ["/bin/count"]}}}
@@ -13,7 +13,7 @@ POLLED: dict[str, Any] = {"licences": {"matlab": {"command": ["/bin/count"]}}}
 
 def count(cluster: Cluster, amount: int, *, free: bool = False) -> None:
     server = cluster.server
-    event = Counted(id=server.event_id(), time=server.now, name="matlab", amount=amount, free=free)
+    event = ResourceCounted(id=server.event_id(), time=server.now, name="matlab", amount=amount, free=free)
     cluster.tell(event)
 
 
@@ -67,7 +67,7 @@ def test_a_count_outlives_a_checkpoint_and_goes_with_its_licence() -> None:
     again = Engine.restore(cluster.engine.checkpoint())
     assert again.state.limits.counted == {"matlab": (2, T)}
     assert again.state.limits.copies == {"matlab": 2}
-    cluster.tell(Counted(id="x:1", time=T, name="told", amount=5))
+    cluster.tell(ResourceCounted(id="x:1", time=T, name="told", amount=5))
     more = {"licences": {"ansys": {"command": ["/bin/count"]}}}
     other = Engine.restore(cluster.engine.checkpoint(), EngineSettings(site=more))
     other.handle([], T)

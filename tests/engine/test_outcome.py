@@ -10,7 +10,7 @@ from schedd.engine import Engine, EngineSettings, Outcome
 from schedd.engine.facts.records import Cause
 from schedd.engine.improve import movable, places_told
 from schedd.plan.places import allocation_of
-from schedd.wire import Improved, JobDeleted, JobFacts, JobQueued, NodeChanged, NodeFacts, PlanChosen, Run
+from schedd.wire import JobDeleted, JobFacts, JobQueued, NodeChanged, NodeFacts, PlanChosen, PlanImproved, Run
 
 T = 1_700_000_000
 
@@ -61,7 +61,7 @@ def test_moves_are_told_although_the_list_of_changes_forgets_them(monkeypatch: p
 def test_how_many_jobs_a_search_or_a_chosen_plan_moved_is_told_by_its_event() -> None:
     one = engine()
     plan, jobs = one.state.plan, {record.slot: record.id for record in one.state.records.values()}
-    assert one.handle([Improved(id="nothing", time=T, places=())], T).taken == {"nothing": 0}
+    assert one.handle([PlanImproved(id="nothing", time=T, places=())], T).taken == {"nothing": 0}
     slots = movable(one.state).tolist()
     assert len(slots) == 2
     # The two that wait change their turns.

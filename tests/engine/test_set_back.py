@@ -7,7 +7,7 @@ import pytest
 
 from schedd.engine import Engine
 from schedd.engine.show.view import publish
-from schedd.wire import ClockSet, Event, JobStarted, PassedOver, Run, RunAccepted, ShareFacts
+from schedd.wire import BatchSkipped, ClockSet, Event, JobStarted, Run, RunAccepted, ShareFacts
 from tests.engine.cluster import Cluster, T
 
 DAY = 86_400
@@ -195,7 +195,7 @@ def test_a_batch_that_was_passed_over_while_the_clock_was_ahead_hides_no_other_s
     for number in "123":
         cluster.submit(number, walltime=1_000)
     jump(cluster, DAY)
-    cluster.tell(PassedOver(id="w", time=cluster.server.now, batch=7, why="it did not return"))
+    cluster.tell(BatchSkipped(id="w", time=cluster.server.now, batch=7, why="it did not return"))
     jump(cluster, -DAY)
     cluster.at(200)
     for number in "123":

@@ -9,6 +9,7 @@ from schedd.engine.facts.records import TransferRecord
 from schedd.model import FOREVER
 from schedd.plan.columns import PLANNED
 from schedd.wire import (
+    BatchSkipped,
     Decision,
     Event,
     JobDeleted,
@@ -18,7 +19,6 @@ from schedd.wire import (
     JobReleased,
     NodeChanged,
     NodeFacts,
-    PassedOver,
     Run,
     SubmissionFacts,
     TransferDecision,
@@ -231,7 +231,7 @@ def test_handovers_outlast_a_checkpoint_and_a_plan_that_is_made_anew() -> None:
     desk.done(submit)
     desk.engine = Engine.restore(desk.engine.checkpoint())
     assert desk["h"].phase == "held"
-    desk.tell(PassedOver(id=desk.id(), time=T, batch=3, why="a test", anew=True))
+    desk.tell(BatchSkipped(id=desk.id(), time=T, batch=3, why="a test", anew=True))
     assert desk["h"].phase == "held"
     desk.tell(JobEnded(id=desk.id(), time=T, job_id="7.srv"))
     assert desk["h"].end == "ended"

@@ -4,7 +4,7 @@ import asyncio
 import threading
 
 from schedd.service.cluster.decision_log import DecisionLog
-from schedd.wire import Alert, JobStarted, Run, RunAccepted, Snapshot, Tell
+from schedd.wire import Alert, JobStarted, Run, RunAccepted, Snapshot, WriteAttributes
 
 NOBODY = ()
 
@@ -13,8 +13,8 @@ def run(number: int, job: str = "1") -> Run:
     return Run(id=f"d{number:03}", cause="e", time=0, job_id=job, shares=(), version="", expires=60)
 
 
-def tell(number: int, job: str = "1") -> Tell:
-    return Tell(
+def tell(number: int, job: str = "1") -> WriteAttributes:
+    return WriteAttributes(
         id=f"d{number:03}",
         cause="e",
         time=0,

@@ -14,7 +14,7 @@ from schedd.wire import (
     RunRefused,
     ShareFacts,
     Snapshot,
-    Tell,
+    WriteAttributes,
 )
 
 
@@ -66,8 +66,8 @@ def run(number: int, job: str, time: int = 1000) -> Run:
     )
 
 
-def tell(number: int, job: str, start: int | None, time: int = 1000) -> Tell:
-    return Tell(
+def tell(number: int, job: str, start: int | None, time: int = 1000) -> WriteAttributes:
+    return WriteAttributes(
         id=f"d{number:012d}",
         cause="epoch:1",
         time=time,

@@ -3,7 +3,16 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from schedd.wire import Event, Improved, JobDeleted, JobEnded, JobQueued, PlanChosen, Snapshot, StartsExpected
+from schedd.wire import (
+    Event,
+    JobDeleted,
+    JobEnded,
+    JobQueued,
+    PlanChosen,
+    PlanImproved,
+    Snapshot,
+    StartsExpected,
+)
 
 __all__ = ["in_order"]
 
@@ -41,7 +50,7 @@ def _sorted(events: list[Event]) -> list[Event]:
 
     def rank(event: Event) -> int:
         job = _job_of(event)
-        if isinstance(event, Improved | PlanChosen | StartsExpected):
+        if isinstance(event, PlanImproved | PlanChosen | StartsExpected):
             return 3  # found on a plan that knew nothing of all this
         if job in arriving:
             return 2

@@ -20,7 +20,7 @@ def untyped_resources(state: EngineState) -> list[str]:
     names = {name for facts in state.node_facts.values() for name in facts.resources}
     for facts in state.node_facts.values():
         names |= {name.partition("=")[0] for name in facts.properties if "=" in name}
-    return sorted(name for name in names - _OWN if not state.limits.types.type_of(name))
+    return sorted(name for name in names - _OWN if not state.limits.types.resource_type(name))
 
 
 def note_untyped(state: EngineState, event: str) -> None:

@@ -19,7 +19,7 @@ from schedd.wire import (
     AccountMoved,
     AccountSet,
     JobFacts,
-    LedgerKept,
+    LedgerStored,
     NodeFacts,
     RunFacts,
     RunsRead,
@@ -303,6 +303,6 @@ def moved(state: "EngineState", event: AccountMoved) -> None:
         book.enter(account, state.now, "transfer", event.amount, other=event.source, **more)
 
 
-def ledger_kept(state: "EngineState", event: LedgerKept) -> None:
+def ledger_kept(state: "EngineState", event: LedgerStored) -> None:
     """The ledger has these entries: they need not be kept here."""
     state.books.kept(event.number)

@@ -14,7 +14,7 @@ from schedd.engine.rank.quarantine import Concerning
 from schedd.model import FOREVER
 from schedd.plan.columns import PLANNED, Ints
 from schedd.policy.limits import in_words
-from schedd.wire import Tell
+from schedd.wire import WriteAttributes
 
 __all__ = ["next_tell", "tell", "why_text"]
 
@@ -170,13 +170,13 @@ def _overdue_text(state: EngineState, record: JobRecord) -> str:
 
 def _tell(
     state: EngineState, record: JobRecord, event: str, start: int | None, nodes: tuple[str, ...], text: str
-) -> Tell:
+) -> WriteAttributes:
     slot = record.slot
     planned = start is not None and slot >= 0
     expected = planned and state.expected[slot] >= 0
     # What depends on others' walltimes that nobody named is told where there is room to say so.
     promised = planned and state.promise[slot] < FOREVER and state.mode == "scheduler" and not record.weak
-    return Tell(
+    return WriteAttributes(
         id=state.next_decision(),
         cause=event,
         time=state.now,

@@ -18,7 +18,7 @@ from schedd.api.views import SnapshotAnswer, snapshot_fields
 from schedd.engine.show.view import Published
 from schedd.features.power.state import PowerAim, PowerPhase, PublishedPower
 from schedd.service.cluster.plan_loop import PlanLoop
-from schedd.wire import PowerWish, WattsRead
+from schedd.wire import PowerRequested, WattsRead
 
 __all__ = ["NodePowerMeasurement", "NodePowerView", "PowerView", "node_power_views", "router"]
 
@@ -162,7 +162,7 @@ async def set_node_power(
             what = f"no node {node[:80]}"
             allowed = ", ".join(sorted(known)[:20]) or "no nodes are known yet"
             raise ProblemError("invalid", what, errors=[Fault(where="path.node", what=what, allowed=allowed)])
-        event = PowerWish(
+        event = PowerRequested(
             id=f"api:{secrets.token_hex(8)}",
             time=cluster.now(),
             node=node,

@@ -26,14 +26,14 @@ from schedd.features.power.state import (
     without_blocks,
 )
 from schedd.features.power.switching import next_examination, switch_nodes
-from schedd.wire import PowerWish, Switch, Switched, WattsRead
+from schedd.wire import PowerRequested, Switch, Switched, WattsRead
 
 __all__ = ["COMPONENT"]
 
 COMPONENT: Final = Component(
     name="power",
     state=PowerState,
-    handlers={PowerWish: change_wish, Switched: note_switched, WattsRead: note_readings},
+    handlers={PowerRequested: change_wish, Switched: note_switched, WattsRead: note_readings},
     before_events=move_blocks,
     nodes_reported=note_reported_nodes,
     nodes_replaced=forget_kinds,

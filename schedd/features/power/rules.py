@@ -18,7 +18,7 @@ from schedd.engine.machine.reservations import block_takes
 from schedd.engine.place.places import make_way
 from schedd.features.power.state import NodePower, power_of
 from schedd.model import FOREVER, Chunk, Node, NodeState, Place, Request
-from schedd.wire import NodeChanged, PowerWish, Switch, Switched
+from schedd.wire import NodeChanged, PowerRequested, Switch, Switched
 
 __all__ = [
     "awaits_switch",
@@ -339,7 +339,7 @@ def gives_up(one: NodePower) -> bool:
     return one.failures >= _MOST_FAILURES
 
 
-def change_wish(state: EngineState, event: PowerWish) -> None:
+def change_wish(state: EngineState, event: PowerRequested) -> None:
     """Note what an admin wants of a node. Nodes are switched accordingly at the end of the batch."""
     power = power_of(state)
     one = power.nodes.get(event.node) or NodePower(event.node)

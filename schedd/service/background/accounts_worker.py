@@ -20,7 +20,7 @@ from schedd.service.cluster.errors import Overloaded, PlannerStopped
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.store import StoreError
 from schedd.store.records import ChargeTotal, LedgerRow
-from schedd.wire import LedgerKept, RunFacts, RunsRead, ShareFacts
+from schedd.wire import LedgerStored, RunFacts, RunsRead, ShareFacts
 
 __all__ = ["AccountsLedger", "AccountsWorker", "MemoryLedger", "StoredLedger"]
 
@@ -206,7 +206,7 @@ class AccountsWorker:
         zone = site_policy(published.settings.site).accounts.zone
         self._ledger.add_rows([_row(one, zone) for one in published.ledger])
         number = published.ledger[-1].number
-        event = LedgerKept(id=f"books:{secrets.token_hex(8)}", time=self._loop.now(), number=number)
+        event = LedgerStored(id=f"books:{secrets.token_hex(8)}", time=self._loop.now(), number=number)
         self._loop.submit([event]).result(_PATIENCE)
 
     def read_logs(self) -> None:

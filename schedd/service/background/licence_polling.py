@@ -11,7 +11,7 @@ import structlog
 
 from schedd.service.cluster.errors import Overloaded, PlannerStopped
 from schedd.service.cluster.plan_loop import PlanLoop
-from schedd.wire import Counted
+from schedd.wire import ResourceCounted
 
 __all__ = ["LicencePoller", "PollError", "read_count"]
 
@@ -105,7 +105,7 @@ class LicencePoller:
 
     def _submit_count(self, name: str, amount: int, *, free: bool) -> None:
         self._number += 1
-        event = Counted(
+        event = ResourceCounted(
             id=f"licence:{self._life}:{self._number}",
             time=self._loop.now(),
             name=name,

@@ -15,7 +15,7 @@ from schedd.service.cluster.engine_calls import CallWatchdog, EngineCallFailed, 
 from schedd.service.cluster.promise_tracker import PromiseTracker
 from schedd.service.cluster.retries import StoreRetries
 from schedd.store import EventBatch
-from schedd.wire import PassedOver, Run
+from schedd.wire import BatchSkipped, Run
 
 __all__ = ["BatchSkipper", "rebuild_engine"]
 
@@ -92,9 +92,9 @@ class BatchSkipper:
 
     def skip_event(
         self, failed: EngineCallFailed, now: int, out: Sequence[Run], last: str, *, anew: bool
-    ) -> PassedOver:
+    ) -> BatchSkipped:
         """What the rebuilt engine is told. ``out`` are runs that may matter, ``last`` the last decision."""
-        return PassedOver(
+        return BatchSkipped(
             id=f"passed:{failed.batch.number}.{failed.batch.calls}:{now}.{self._failures_in_row}",
             time=now,
             batch=failed.batch.number,

@@ -21,9 +21,9 @@ from schedd.wire import (
     Snapshot,
     Switch,
     Switched,
-    Tell,
     TransferDecision,
     TransferStepDone,
+    WriteAttributes,
 )
 
 __all__ = ["DecisionLog", "DecisionPage"]
@@ -74,7 +74,7 @@ class DecisionLog:
                     self._drop_id(event.decision_id)
                 elif isinstance(event, JobStarted | JobEnded | JobDeleted):
                     self._drop("run", event.job_id)
-                    self._drop("tell", event.job_id)
+                    self._drop("write_attributes", event.job_id)
                 elif isinstance(event, Snapshot):
                     there = {job.id for job in event.jobs if job.state not in ("R", "E", "C")}
                     for kind, about in list(self._of_job):
@@ -87,7 +87,7 @@ class DecisionLog:
             before = self._last
             for decision in decisions:
                 if isinstance(decision, Run):
-                    self._drop("tell", decision.job_id)
+                    self._drop("write_attributes", decision.job_id)
                 if not isinstance(decision, Alert):
                     self._drop(*_subject(decision))
                     self._of_job[_subject(decision)] = decision.id
@@ -192,7 +192,7 @@ class DecisionLog:
         self._ids = [item.id for item in kept]
 
 
-def _subject(decision: Run | Tell | TransferDecision | Switch) -> tuple[str, str]:
+def _subject(decision: Run | WriteAttributes | TransferDecision | Switch) -> tuple[str, str]:
     """Of two decisions about the same only the newer one counts."""
     if isinstance(decision, Switch):
         return decision.type, decision.node

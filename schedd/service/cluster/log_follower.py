@@ -35,7 +35,7 @@ from schedd.store import (
     Store,
 )
 from schedd.store.errors import BadCheckpoint
-from schedd.wire import Alert, Decision, LogLost, PassedOver, Run, Switch, TransferDecision
+from schedd.wire import Alert, BatchSkipped, Decision, LogLost, Run, Switch, TransferDecision
 
 __all__ = ["LogFollower", "settings_to_json"]
 
@@ -220,7 +220,7 @@ class LogFollower:
 
     def _diverges(self, batches: Sequence[EventBatch]) -> bool:
         """Whether the leader's state is another one than that to which these batches lead from here."""
-        if any(isinstance(event, PassedOver) for batch in batches for event in batch.events):
+        if any(isinstance(event, BatchSkipped) for batch in batches for event in batch.events):
             return True  # what it has passed over may have been handled here
         if any(batch.calls == RESUME_FROM_CHECKPOINT for batch in batches):
             return True

@@ -16,7 +16,7 @@ from schedd.engine.facts.settings import (
 from schedd.engine.facts.slack import Slack
 from schedd.service.settings.section import Section
 from schedd.service.settings.site import SiteSettings
-from schedd.wire.times import FloatSeconds, InWords, Seconds, Step, Whole
+from schedd.wire.times import AllowedValues, FloatSeconds, Seconds, Step, Whole
 
 __all__ = ["ClusterSettings"]
 
@@ -24,7 +24,7 @@ QueueName = Annotated[str, Field(pattern=r"^[^\s\x00-\x1f]{1,255}$")]
 SlackText = Annotated[
     str,
     BeforeValidator(lambda value: str(Slack.parse(value if isinstance(value, str) else json.dumps(value)))),
-    InWords("time, share of the wait (`0.5w`), their sum, or `off`"),
+    AllowedValues("time, share of the wait (`0.5w`), their sum, or `off`"),
 ]
 _DEFAULTS = EngineSettings()
 _MOVED: Final = {

@@ -44,8 +44,8 @@ from schedd.service.settings.site import (
     SiteSettings,
     ThriftSettings,
 )
-from schedd.wire.duration import text_of
-from schedd.wire.times import InWords, unit_of, written
+from schedd.wire.durations import format_duration
+from schedd.wire.times import AllowedValues, setting_unit, written
 
 __all__ = [
     "DECIDE",
@@ -312,14 +312,14 @@ def _default(field: FieldInfo) -> str:
 def _allowed_values(field: FieldInfo) -> str:
     kind = field.annotation
     for mark in field.metadata:
-        if isinstance(mark, InWords):
+        if isinstance(mark, AllowedValues):
             return mark.words
-    if (unit := unit_of(field)) is not None:
+    if (unit := setting_unit(field)) is not None:
         bounds = dict(_bounds(field))
         least, most = bounds.get("ge", bounds.get("gt", 0)), bounds.get("le")
         above = "above" if "gt" in bounds else "from"
-        upto = f" to {text_of(most * unit)}" if most is not None else ""
-        return f"time {above} {text_of(least * unit)}{upto}"
+        upto = f" to {format_duration(most * unit)}" if most is not None else ""
+        return f"time {above} {format_duration(least * unit)}{upto}"
     if get_origin(kind) is Annotated:
         kind = get_args(kind)[0]
     if get_origin(kind) is Literal:

@@ -128,7 +128,7 @@ class Inquiries:
                 name,
                 [Attribute("type", facts.type), *([Attribute("flag", facts.flags)] if facts.flags else [])],
             )
-            for name, facts in selects.types_of(self._cluster).told.items()
+            for name, facts in selects.types_of(self._cluster).reported.items()
             if request.name.lower() in ("", name.lower())
         ]
         if request.name and not found:

@@ -38,7 +38,7 @@ def is_known(cluster: PbsCluster, name: str) -> bool:
 def is_value(cluster: PbsCluster, name: str, text: str) -> bool:
     """Whether the text is a value of the resource's type."""
     types = types_of(cluster)
-    kind = types.type_of(name)
+    kind = types.resource_type(name)
     if kind == "boolean":
         return boolean(name, text, types) is not None
     return kind not in ("long", "size", "float") or amount(name, text, types) is not None
@@ -106,7 +106,7 @@ def sums(cluster: PbsCluster, text: str) -> dict[str, str]:
     found = {"nodect": str(units)}
     types = types_of(cluster)
     for name, taken in total.items():
-        size = types.type_of(name) == "size"
+        size = types.resource_type(name) == "size"
         found[name] = written_size(taken) if size else written(name, taken, types)
     return found
 

@@ -103,7 +103,7 @@ def _check_group(cluster: PbsCluster, place: str) -> None:
     """Raises the refusal 15100 for nodes of one value of a resource that is no string."""
     groups = [word.partition("=")[2] for word in place.split(":") if word.startswith("group=")]
     types = selects.types_of(cluster)
-    if any(types.type_of(name) not in ("string", "string_array") for name in groups):
+    if any(types.resource_type(name) not in ("string", "string_array") for name in groups):
         text = "Resource is not of type string or array_of_strings Resource_List.place"
         raise RefusalError(ServerCode.RESCNOTSTR, text)
 

@@ -297,7 +297,7 @@ def server_facts(values: Values, types: ResourceTypes = NO_TYPES) -> ServerFacts
         family=FAMILY,
         defaults=_group(values, _DEFAULT, types),
         limits=_limits(values),
-        resources=dict(types.told),
+        resources=dict(types.reported),
     )
 
 

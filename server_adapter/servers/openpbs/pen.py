@@ -5,7 +5,7 @@ import time
 from dataclasses import replace
 from typing import Final
 
-from schedd.wire import Tell
+from schedd.wire import WriteAttributes
 from server_adapter.batch.errors import ServerRefusedError
 from server_adapter.bridge.comments import is_ours, told_start
 from server_adapter.bridge.facts import attempt
@@ -128,7 +128,7 @@ class Pen:
         attributes = estimate(soonest, nodes) + self._length(tell)
         return await self._send(modify_request(array, attributes))
 
-    def _length(self, tell: Tell) -> list[Attribute]:
+    def _length(self, tell: WriteAttributes) -> list[Attribute]:
         """The predicted length, for a job that has a walltime above it and neither a soft nor a least one."""
         job = self._state.jobs.get(tell.job_id) if self._lengths and tell.runs_for is not None else None
         if job is None or tell.runs_for is None or _OWN_LENGTHS & job.resources.keys():

@@ -174,7 +174,7 @@ def _resources(unit: _Unit, charged: Collection[str], types: ResourceTypes) -> s
     found = ""
     for name, value in unit.asked.items():
         if name in charged and name not in _NODE:
-            found += f":{name}={f'{kib(value)}kb' if types.type_of(name) == 'size' else value}"
+            found += f":{name}={f'{kib(value)}kb' if types.resource_type(name) == 'size' else value}"
     return found
 
 

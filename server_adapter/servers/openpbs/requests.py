@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from schedd.wire import Tell
+from schedd.wire import WriteAttributes
 from server_adapter.bridge.comments import comment
 from server_adapter.dis import Attribute, Operation
 from server_adapter.openpbs.codes import ManagerCommand, ObjectType, RequestCode
@@ -48,7 +48,7 @@ def no_length() -> list[Attribute]:
     ]
 
 
-def comment_attribute(tell: Tell) -> Attribute:
+def comment_attribute(tell: WriteAttributes) -> Attribute:
     """The comment for a queued job, or its removal."""
     text = comment(tell)
     return Attribute("comment", text) if text else Attribute("comment", operation=Operation.UNSET)

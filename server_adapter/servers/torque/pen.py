@@ -4,7 +4,7 @@ import logging
 import time
 from dataclasses import replace
 
-from schedd.wire import Tell
+from schedd.wire import WriteAttributes
 from server_adapter.batch.errors import ServerRefusedError
 from server_adapter.bridge.comments import is_ours
 from server_adapter.bridge.rates import Pace
@@ -62,7 +62,7 @@ class Pen:
         request = tell_request(write.tell, offers, comment_free=write.comment_free)
         return request is None or await self._send(request)
 
-    async def _ask_for_planned(self, connection: Connection, tell: Tell) -> None:
+    async def _ask_for_planned(self, connection: Connection, tell: WriteAttributes) -> None:
         """Whether the server knows planned_start and planned_nodes shows when they are written."""
         request = tell_request(tell, Offers(comment=False, planned=True))
         assert request is not None

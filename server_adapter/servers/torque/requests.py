@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from schedd.wire import Run, ShareFacts, Tell
+from schedd.wire import Run, ShareFacts, WriteAttributes
 from server_adapter.bridge.comments import comment, told_start
 from server_adapter.dis import Attribute, Operation
 from server_adapter.torque.codes import ManagerCommand, ObjectType, RequestCode
@@ -44,7 +44,7 @@ class Offers:
     """`start_time` is the expected start, not the planned one."""
 
 
-def tell_request(tell: Tell, offers: Offers, *, comment_free: bool = True) -> ManageRequest | None:
+def tell_request(tell: WriteAttributes, offers: Offers, *, comment_free: bool = True) -> ManageRequest | None:
     """Writes a plan on a queued job, or takes an older one away; None when nothing is to be written.
 
     With `comment_free` False a foreign comment stays as it is.

@@ -9,12 +9,12 @@ from schedd.engine import Engine, EngineSettings
 from schedd.wire import (
     Decision,
     Event,
-    Improved,
     JobDeleted,
     JobEnded,
     JobHeld,
     JobReleased,
     JobStarted,
+    PlanImproved,
     Reserve,
     Run,
     RunAccepted,
@@ -53,7 +53,7 @@ class Shell(RuleBasedStateMachine):
         self.offered: list[Run] = []
         self.open: dict[str, Run] = {}
         self.fate, self.adapter = "prompt", "run"
-        self.found: Improved | None = None
+        self.found: PlanImproved | None = None
         self.foretold: list[StartsExpected] = []
 
     # ---- the shell ------------------------------------------------------------------------------

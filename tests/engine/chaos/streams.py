@@ -15,13 +15,13 @@ from schedd.wire import (
     AccountMoved,
     AccountSet,
     Alert,
+    BatchSkipped,
     ClockSet,
-    Counted,
     Decision,
     Event,
     JobFacts,
-    PassedOver,
-    PowerWish,
+    PowerRequested,
+    ResourceCounted,
     Run,
     SubmissionFacts,
     Switch,
@@ -280,7 +280,7 @@ class Stream(Chaos):
 
     def count_licence(self) -> None:
         amount, free = self.random.randint(0, 4), self.random.random() < 0.3
-        self._tell(Counted(**self._id(), name="sw", amount=amount, free=free))
+        self._tell(ResourceCounted(**self._id(), name="sw", amount=amount, free=free))
 
     def use_licence(self) -> None:
         job = self.server.jobs.get(self.random.choice(JOBS))
@@ -289,7 +289,7 @@ class Stream(Chaos):
 
     def wish_power(self) -> None:
         wish: Any = self.random.choice(["on", "off", "hold", "auto", "auto"])
-        self._tell(PowerWish(**self._id(), node=self.random.choice(NODES), wish=wish))
+        self._tell(PowerRequested(**self._id(), node=self.random.choice(NODES), wish=wish))
 
     def read_watts(self) -> None:
         watts = tuple(float(self.random.randint(0, 400)) for _ in NODES)
@@ -362,7 +362,7 @@ class Stream(Chaos):
         out = {run.job_id: run.expires for run in self.open.values() if run.expires >= now}
         self._handle(
             [
-                PassedOver(
+                BatchSkipped(
                     **self._id(),
                     batch=self.batches,
                     why="a test",

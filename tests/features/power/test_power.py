@@ -9,7 +9,7 @@ from schedd.engine import Engine
 from schedd.engine.show.view import publish
 from schedd.features.power.state import PublishedPower, power_of
 from schedd.policy.economy import Draw
-from schedd.wire import PlanningHeld, PowerWish, Switch, Switched, WattsRead
+from schedd.wire import PlanningHeld, PowerRequested, Switch, Switched, WattsRead
 from tests.engine.cluster import Cluster, T
 
 SAVING = {"mode": "on", "idle": 100, "min_up": 100, "min_off": 200, "boot_time": 80, "stop_time": 40}
@@ -68,7 +68,9 @@ class Powered(Cluster):
         )
 
     def wish(self, node: str, wish: Literal["on", "off", "hold", "auto"]) -> None:
-        self.tell(PowerWish(id=self.server.event_id(), time=self.server.now, node=node, wish=wish, by="root"))
+        self.tell(
+            PowerRequested(id=self.server.event_id(), time=self.server.now, node=node, wish=wish, by="root")
+        )
 
 
 def test_free_nodes_go_off_and_come_back_ahead_of_the_job_that_is_planned_there() -> None:

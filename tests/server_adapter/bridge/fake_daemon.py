@@ -33,7 +33,7 @@ from schedd.wire import (
     RunAccepted,
     RunRefused,
     ShareFacts,
-    Tell,
+    WriteAttributes,
 )
 from server_adapter.bridge.changes import apply
 from server_adapter.bridge.messages import decode_event
@@ -183,9 +183,11 @@ class FakeDaemon:
         self._fresh.set()
         return run
 
-    def tell(self, job: str, start: int | None, nodes: tuple[str, ...] = (), text: str = "") -> Tell:
+    def tell(
+        self, job: str, start: int | None, nodes: tuple[str, ...] = (), text: str = ""
+    ) -> WriteAttributes:
         """Decides what to write on a job."""
-        tell = Tell(
+        tell = WriteAttributes(
             id=f"{self._prefix}-{next(self._numbers)}",
             cause="",
             time=int(self.clock()),

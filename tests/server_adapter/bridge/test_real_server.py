@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from schedd.wire import Tell
+from schedd.wire import WriteAttributes
 from server_adapter.batch.errors import RequestForbiddenError
 from server_adapter.batch.sockets import Address
 from server_adapter.families import torque_credential
@@ -85,7 +85,7 @@ async def test_a_planned_start_is_shown_by_qstat() -> None:
     server = link("adviser")
     try:
         start = int(time.time()) + 3600
-        tell = Tell(
+        tell = WriteAttributes(
             id="d1",
             cause="",
             time=0,

@@ -9,7 +9,7 @@ import pytest
 from schedd.dialect import canonical
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.run.tells import why_text
-from schedd.wire import Snapshot, Tell
+from schedd.wire import Snapshot, WriteAttributes
 from server_adapter.batch.sockets import Address
 from server_adapter.bridge.comments import comment
 from server_adapter.bridge.diff import snapshot
@@ -157,7 +157,7 @@ async def _known(version: str) -> dict[str, list[Known]]:
     tells = {
         decision.job_id: decision
         for decision in engine.handle([told], now).decisions
-        if isinstance(decision, Tell)
+        if isinstance(decision, WriteAttributes)
     }
     found: dict[str, list[Known]] = {}
     for form, name in names.items():

@@ -1,11 +1,11 @@
 """How well our plan agrees with the incumbent's starts."""
 
-from schedd.wire import JobStarted, Run, ShareFacts, Tell
+from schedd.wire import JobStarted, Run, ShareFacts, WriteAttributes
 from server_adapter.bridge.shadow import Agreement, Shadow
 
 
-def tell(job: str, start: int | None, *nodes: str) -> Tell:
-    return Tell(
+def tell(job: str, start: int | None, *nodes: str) -> WriteAttributes:
+    return WriteAttributes(
         id="d1",
         cause="",
         time=0,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from schedd.wire import JobFacts, Tell
+from schedd.wire import JobFacts, WriteAttributes
 from server_adapter.bridge.comments import NODES_SHOWN, comment, is_foreign, told_start
 from server_adapter.bridge.state import State, Writing
 from server_adapter.bridge.tells import Tells
@@ -16,8 +16,8 @@ from server_adapter.servers.torque.requests import Offers, tell_request
 NOW = 1_800_000_000
 
 
-def tell(job: str, start: int | None, *, text: str = "") -> Tell:
-    return Tell(
+def tell(job: str, start: int | None, *, text: str = "") -> WriteAttributes:
+    return WriteAttributes(
         id="d1",
         cause="",
         time=NOW,
@@ -160,7 +160,7 @@ def test_comments_of_people_are_left_alone_and_those_of_pbs_sched_are_not(text: 
 @pytest.mark.parametrize(("beyond", "words"), [(0, ""), (1, " and 1 more"), (7, " and 7 more")])
 def test_a_comment_names_some_nodes_and_counts_the_others(beyond: int, words: str) -> None:
     names = tuple(f"n{i}" for i in range(NODES_SHOWN + beyond))
-    tell = Tell(
+    tell = WriteAttributes(
         id="d1",
         cause="",
         time=5,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from schedd.wire import Run, ShareFacts, Tell
+from schedd.wire import Run, ShareFacts, WriteAttributes
 from server_adapter.batch.answers import Status, StatusObject
 from server_adapter.batch.layout import Request
 from server_adapter.bridge.rates import Pace
@@ -157,7 +157,7 @@ def run(job: str, version: str, *shares: ShareFacts, walltime: int | None = None
 
 
 def tell(job: str, start: int | None, *nodes: str, text: str = "") -> Write:
-    said = Tell(
+    said = WriteAttributes(
         id="d1",
         cause="",
         time=1,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from schedd.wire import Tell
+from schedd.wire import WriteAttributes
 from server_adapter.batch.errors import RequestForbiddenError
 from server_adapter.bridge.rates import Pace
 from server_adapter.bridge.tells import Write
@@ -86,7 +86,7 @@ async def test_an_estimate_is_written_read_again_and_taken_away(tmp_path: Path) 
         assert state.jobs[job].holds == "u"
         assert state.jobs[job].resources["schedselect"].startswith("2:")
         node = next(iter(state.nodes))
-        tell = Tell(
+        tell = WriteAttributes(
             id="d1",
             cause="",
             time=1,

@@ -187,7 +187,7 @@ class Unreserve:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counted:
+class ResourceCounted:
     """Somebody counted how much there is of a resource of the whole cluster, such as a floating licence.
 
     ``amount`` is all there is or, with ``free``, what is left beside what running jobs hold. With a
@@ -200,7 +200,7 @@ class Counted:
     amount: int
     free: bool = False
     number: int = 0
-    type: Literal["counted"] = "counted"
+    type: Literal["resource_counted"] = "resource_counted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,7 +225,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Improved:
+class PlanImproved:
     """A search found better places for these jobs, on a copy of the plan. The engine takes them over as far
     as the plan is still better for it and keeps its promises.
     """
@@ -233,7 +233,7 @@ class Improved:
     id: str
     time: int
     places: tuple[PlaceFacts, ...]
-    type: Literal["improved"] = "improved"
+    type: Literal["plan_improved"] = "plan_improved"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,7 +272,7 @@ class Switched:
     type: Literal["switched"] = "switched"
 
 
-Told = (
+AdapterEvent = (
     JobQueued
     | JobAltered
     | JobHeld
@@ -287,9 +287,9 @@ Told = (
     | ServerChanged
     | Reserve
     | Unreserve
-    | Counted
+    | ResourceCounted
     | Snapshot
-    | Improved
+    | PlanImproved
     | TransferStepDone
     | Switched
 )

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-__all__ = ["NOTATION", "seconds_of", "text_of"]
+__all__ = ["NOTATION", "format_duration", "parse_duration"]
 
 NOTATION: Final = "30s, 5m, 4h, 7d, or a sum such as 1h+30m"
 """What is understood, for messages."""
@@ -11,7 +11,7 @@ _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _PART: Final = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)([smhd])")
 
 
-def seconds_of(text: str) -> float:
+def parse_duration(text: str) -> float:
     """Seconds; whole where the text says whole ones. Raises ValueError."""
     total = 0.0
     for part in text.split("+"):
@@ -22,7 +22,7 @@ def seconds_of(text: str) -> float:
     return int(total) if total.is_integer() else total
 
 
-def text_of(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """The same in the largest unit that is exact; 0 and fractions in seconds."""
     unit = next((u for u in "dhm" if seconds and seconds % _UNITS[u] == 0), "s")
     return f"{seconds / _UNITS[unit]:.12g}{unit}"

@@ -56,7 +56,7 @@ class PlanningReleased:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PassedOver:
+class BatchSkipped:
     """The planner failed over the batch of this number, or did not return from it, and passes it over.
 
     ``why`` is the error. ``jobs`` and ``steps`` are what it was at then, where that is known: these jobs are
@@ -74,7 +74,7 @@ class PassedOver:
     out: Mapping[str, int] = field(default_factory=dict)
     decided: int = 0
     anew: bool = False
-    type: Literal["passed_over"] = "passed_over"
+    type: Literal["batch_skipped"] = "batch_skipped"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +148,7 @@ class TransferWithdrawal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PowerWish:
+class PowerRequested:
     """An admin wants a node to be ``on`` and stay so, to be ``off``, to be left as it is (``hold``), or to be
     switched as the plan needs it again (``auto``). ``by`` is who wants it.
     """
@@ -159,7 +159,7 @@ class PowerWish:
     wish: Literal["on", "off", "hold", "auto"]
     reason: str = ""
     by: str = ""
-    type: Literal["power_wish"] = "power_wish"
+    type: Literal["power_requested"] = "power_requested"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,13 +223,13 @@ class AccountMoved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LedgerKept:
+class LedgerStored:
     """The database has the entries of the ledger up to this number."""
 
     id: str
     time: int
     number: int
-    type: Literal["ledger_kept"] = "ledger_kept"
+    type: Literal["ledger_stored"] = "ledger_stored"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from hypothesis import strategies as some
 from pydantic import TypeAdapter, ValidationError
 
 from schedd.wire import JobFacts, NodeFacts, ShareFacts, Snapshot
-from schedd.wire.pieces import Reader, dump_snapshot, read_jobs, read_snapshot
+from schedd.wire.snapshot_json import JsonReader, dump_snapshot, read_jobs, read_snapshot
 
 VALUES = some.recursive(
     some.none() | some.booleans() | some.integers() | some.floats(allow_nan=False) | some.text(),
@@ -20,7 +20,7 @@ LAYOUTS = some.sampled_from([None, 0, 2, "\t"])
 SNAPSHOT = TypeAdapter(Snapshot)
 
 
-def walked(reader: Reader) -> Any:
+def walked(reader: JsonReader) -> Any:
     """The value, every container in it gone through in pieces."""
     match reader.next():
         case "{":
@@ -32,7 +32,7 @@ def walked(reader: Reader) -> Any:
 
 
 def whole(text: str) -> Any:
-    reader = Reader(text)
+    reader = JsonReader(text)
     value = walked(reader)
     reader.end()
     return value
@@ -109,7 +109,7 @@ def test_what_is_no_snapshot_is_refused(text: str) -> None:
 
 def test_jobs_are_read_as_they_are_asked_for() -> None:
     jobs = ",".join(TypeAdapter(JobFacts).dump_json(job).decode() for job in facts(150))
-    found = read_jobs(Reader(f"[{jobs}, torn"))
+    found = read_jobs(JsonReader(f"[{jobs}, torn"))
     assert next(found).id == "0.s"
     with pytest.raises(ValueError):  # noqa: PT011
         list(found)

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter
 
+from schedd.wire.adapter_events import Snapshot
 from schedd.wire.facts import JobFacts
-from schedd.wire.told import Snapshot
 
-__all__ = ["Reader", "dump_snapshot", "read_jobs", "read_snapshot"]
+__all__ = ["JsonReader", "dump_snapshot", "read_jobs", "read_snapshot"]
 
 _PIECE: Final = 100
 """Jobs that are looked at together: about a millisecond's work."""
@@ -22,7 +22,7 @@ _SNAPSHOT: Final = TypeAdapter(Snapshot)
 _JOBS: Final = TypeAdapter(list[JobFacts])
 
 
-class Reader:
+class JsonReader:
     """Goes once through a JSON text, from its beginning to its end.
 
     ``members`` and ``elements`` stop at each value, which is to be read before they go on: at once by
@@ -53,7 +53,7 @@ class Reader:
             name = self.value()
             if not isinstance(name, str):
                 raise ValueError(f"a name is missing before character {self._at}")
-            self._take(":")
+            self._expect(":")
             yield name
 
     def elements(self) -> Iterator[None]:
@@ -66,16 +66,16 @@ class Reader:
             raise ValueError(f"nothing should follow at character {self._at}")
 
     def _parts(self, opening: str, closing: str) -> Iterator[None]:
-        self._take(opening)
+        self._expect(opening)
         if self.next() == closing:
-            self._take(closing)
+            self._expect(closing)
             return
         more = ","
         while more == ",":
             yield
-            more = self._take("," + closing)
+            more = self._expect("," + closing)
 
-    def _take(self, those: str) -> str:
+    def _expect(self, those: str) -> str:
         found = self.next()
         if not found or found not in those:
             raise ValueError(f"one of {those!r} is missing at character {self._at}")
@@ -83,7 +83,7 @@ class Reader:
         return found
 
 
-def read_jobs(reader: Reader) -> Iterator[JobFacts]:
+def read_jobs(reader: JsonReader) -> Iterator[JobFacts]:
     """The jobs in the array that comes next. Raises ValueError."""
     values = (reader.value() for _ in reader.elements())
     while some := list(islice(values, _PIECE)):
@@ -92,7 +92,7 @@ def read_jobs(reader: Reader) -> Iterator[JobFacts]:
 
 def read_snapshot(text: str) -> Snapshot:
     """The snapshot that ``text`` holds. Raises ValueError."""
-    reader = Reader(text)
+    reader = JsonReader(text)
     jobs: tuple[JobFacts, ...] = ()
     rest: dict[str, Any] = {"jobs": ()}
     for name in reader.members():
