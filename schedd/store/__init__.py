@@ -1,4 +1,4 @@
-"""The durable side: the event log, decisions, checkpoints, told starts, promises, tokens, audit."""
+"""The durable store: event log, decisions, checkpoints, start estimates, promises, tokens, audit."""
 
 from schedd.store.errors import NotLeader, StoreError
 from schedd.store.journal import BatchJournal, DurableJournal, MemoryJournal

@@ -1,8 +1,8 @@
-"""What is put around a checkpoint: by it one that is not as it was written is known before it is read.
+"""Envelope of a checkpoint: a header with a checksum, which detects damage before the body is decoded.
 
-Twelve bytes that name the format, the length of the body (8 bytes, little-endian), and the SHA-256 (32 bytes)
-of all the rest of its row: cluster, batch, event, second, digest of the log, and of the length and the body.
-Of the first format (before 0.2) the digest was of batch, event, length and body.
+The header has 12 bytes that name the format, the length of the body (8 bytes, little-endian), and a SHA-256
+(32 bytes) over the row's other columns (cluster, batch, event, second, log digest), the length and the body.
+In the first format (before 0.2) it covers batch, event, length and body.
 """
 
 import hashlib
@@ -24,7 +24,9 @@ _ROW: Final = struct.Struct("<qqqqqQ")
 
 @dataclass(frozen=True, slots=True)
 class CheckpointRow:
-    """The row of a checkpoint but for its body: ``time`` in seconds, ``chain`` the log's digest, if known."""
+    """The row of a checkpoint without its body; ``time`` in seconds, ``chain`` the digest of the log, if
+    known.
+    """
 
     cluster: int
     at: LogPosition
@@ -33,12 +35,12 @@ class CheckpointRow:
 
 
 def seal(place: CheckpointRow, body: bytes) -> bytes:
-    """The body of the checkpoint of ``place``, as it is kept."""
+    """Return the body with its header."""
     return _HEAD.pack(_MAGIC, len(body), _digest(_MAGIC, place, body)) + body
 
 
 def unseal(place: CheckpointRow, kept: bytes) -> bytes:
-    """The body of the checkpoint of ``place``. Raises BadCheckpoint for what was not sealed for that row."""
+    """Return the body without its header. Raises BadCheckpoint if it is damaged or belongs to another row."""
     batch = place.at.batch
     words = f"checkpoint after batch {batch}: "
     magic = kept[: len(_MAGIC)]
@@ -54,7 +56,7 @@ def unseal(place: CheckpointRow, kept: bytes) -> bytes:
 
 
 def unchecked_body(kept: bytes) -> bytes:
-    """The body without any check: it may be damaged."""
+    """Return the body without checking it."""
     return kept[_HEAD.size :]
 
 

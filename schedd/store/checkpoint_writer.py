@@ -1,4 +1,4 @@
-"""Encoding, compressing and keeping a checkpoint beside the engine's thread."""
+"""Encodes, compresses and stores checkpoints in a thread of its own, parallel to the engine's thread."""
 
 import threading
 import time
@@ -13,44 +13,42 @@ from schedd.supervision import run_in_thread
 __all__ = ["CheckpointChunks", "CheckpointWriter", "FrozenState"]
 
 CheckpointChunks = Iterable[bytes | memoryview]
-"""A checkpoint piece by piece, made while it is gone through; some pieces are empty.
+"""The pieces of a checkpoint, generated lazily; some pieces are empty.
 
-Between any two the thread may rest: while it works, all others wait for the interpreter now and then.
-"""
+The thread pauses between pieces, because the interpreter lock delays all other threads while it works."""
 
 
 class FrozenState(Protocol):
-    """A state that is to be kept."""
+    """An immutable state of the engine from which a checkpoint is encoded."""
 
     def parts(self) -> CheckpointChunks:
-        """The checkpoint."""
+        """Yield the checkpoint in pieces."""
         ...
 
     def facts(self) -> CheckpointChunks:
-        """The facts of the state that every version of the program reads."""
+        """Yield the lasting facts of the state, in the format that every version of the program reads."""
         ...
 
 
 _SHARE = 20
 _REST = 9
-"""Rest so many times as long as was worked."""
 _REST_BUSY = 3
-"""The same while the engine is at work: the sooner it is kept, the less is done again after a crash."""
 _AGAIN_S = 6.0
 _AGAIN = 3
 _WORK_S = 0.001
-"""But not before so much was worked."""
 
 
 class CheckpointWriter:
-    """Makes one checkpoint at a time, at most every ``every`` seconds.
+    """Writes one checkpoint at a time, at most every ``every`` seconds.
 
-    Where it takes long they are made less often: at most a twentieth of the time goes into them. But after a
-    crash all is done again that the engine did since: when that is six seconds of processor time, and three
-    times what making one takes, the next one is due. It is made in small pieces with rests between, unless
-    somebody waits for the end: answers to reads are not held up.
+    Large checkpoints are written less often: writing takes at most 1 / 20 of the time. An exception limits
+    the replay after a crash: the next checkpoint is due as soon as the engine's thread has used 6 s of
+    processor time, and three times the cost of a checkpoint, since the last one. Encoding pauses between
+    small pieces so that it does not delay answers to readers; it does not pause while a caller waits for the
+    end.
 
-    ``due`` and ``start`` are for the engine's thread alone: what that worked is what would be done again.
+    Only the engine's thread may use ``is_due`` and ``start``: they measure the processor time of the calling
+    thread.
     """
 
     def __init__(self, every: float) -> None:
@@ -58,7 +56,8 @@ class CheckpointWriter:
         self._wait = every
         self._took = 0.0
         self._worked = -1.0
-        """What the engine's thread had worked when the last one was begun; below 0: not asked yet."""
+        """Processor time of the engine's thread at the start of the last checkpoint; negative before the
+        first call."""
         self._pause = _REST
         self._started = time.monotonic()
         self._work: Future[float] | None = None
@@ -66,7 +65,7 @@ class CheckpointWriter:
 
     @property
     def is_due(self) -> bool:
-        """Whether it is time for the next, none being in the making."""
+        """Whether the next checkpoint should be started; False while one is being written."""
         if self._worked < 0:
             self._worked = time.thread_time()
         since = time.monotonic() - self._started
@@ -74,18 +73,18 @@ class CheckpointWriter:
 
     @property
     def _busy(self) -> bool:
-        """Whether the engine did so much since the last one that a restart would be slow."""
+        """Whether the engine has worked so much since the last checkpoint that a restart would be slow."""
         return time.thread_time() - self._worked >= max(_AGAIN_S, _AGAIN * self._took)
 
     def start(self, state: FrozenState, keep: Callable[[bytes, bytes], None]) -> None:
-        """Let the thread encode and compress a checkpoint and its facts, and ``keep`` both."""
+        """Encode and compress a checkpoint and its facts in a thread, then call ``keep`` with both."""
         self._pause = _REST_BUSY if self._busy else _REST
         self._started = time.monotonic()
         self._worked = time.thread_time()
         self._work = run_in_thread("checkpoint", partial(self._make, state, keep))
 
     def finished(self, *, wait: bool = False) -> bool:
-        """Whether the one in the making is kept now; told once. Raises what ``keep`` raised."""
+        """Return True once after a checkpoint was stored. Raises the exception of ``keep``, if any."""
         work = self._work
         if work is None or not (wait or work.done()):
             return False
@@ -100,17 +99,17 @@ class CheckpointWriter:
         return True
 
     def pause(self, seconds: float) -> bool:
-        """For the thread, while it keeps: let others work; True at once when somebody waits for its end."""
+        """Sleep in the writer's thread; return True at once if a caller waits for the checkpoint."""
         return self._hurry.wait(seconds)
 
     def close(self) -> None:
-        """End the thread, after what it is at, which rests no more."""
+        """Wait for the current checkpoint, without further pauses."""
         self._hurry.set()
         if self._work is not None:
             wait((self._work,))
 
     def _make(self, state: FrozenState, keep: Callable[[bytes, bytes], None]) -> float:
-        """Returns the seconds of processor time that making it took."""
+        """Write the checkpoint; return the processor time of encoding it, in seconds."""
         begun = time.thread_time()
         body, facts = self._packed(state.parts()), self._packed(state.facts())
         took = time.thread_time() - begun

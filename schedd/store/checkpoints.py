@@ -1,4 +1,4 @@
-"""Checkpoints of the engine: the newest, and one before it should the newest not be readable."""
+"""Checkpoints of the engine. The two newest are kept: the second is the fallback for an unreadable one."""
 
 import zlib
 from collections.abc import Iterator
@@ -21,7 +21,9 @@ _KEPT = 2
 def save(
     connection: Connection, cluster: int, at: LogPosition, time: int, body: bytes, facts: bytes = b""
 ) -> None:
-    """Keep a compressed checkpoint of the state after ``at``, and its lasting facts; older ones go."""
+    """Store a compressed checkpoint of the state after ``at``, with its lasting facts, and delete
+    older ones.
+    """
     _, chain = event_log.digest_at(connection, cluster, at.batch)
     same = (checkpoints.c.cluster == cluster, checkpoints.c.batch == at.batch)
     connection.execute(delete(checkpoints).where(*same))
@@ -39,7 +41,8 @@ def save(
 def latest(
     connection: Connection, cluster: int, before: int | None = None
 ) -> tuple[bytes, LogPosition] | None:
-    """The newest checkpoint (of a batch below ``before``, where given) and what it comes after; or None.
+    """Return the newest checkpoint (of a batch below ``before``, if given) and its position in the log, or
+    None.
 
     Raises BadCheckpoint when it cannot be read.
     """
@@ -58,7 +61,7 @@ def latest(
 
 
 def latest_facts(connection: Connection, cluster: int) -> Iterator[tuple[bytes, LogPosition]]:
-    """The lasting facts that can be read, the newest first, each with what they come after."""
+    """Yield the readable lasting facts, newest first, each with its position in the log."""
     query = select(checkpoints).where(checkpoints.c.cluster == cluster, checkpoints.c.facts.is_not(None))
     for row in connection.execute(query.order_by(checkpoints.c.batch.desc())).all():
         with suppress(BadCheckpoint, zlib.error, TypeError):
@@ -67,7 +70,10 @@ def latest_facts(connection: Connection, cluster: int) -> Iterator[tuple[bytes, 
 
 
 def _place(row: Row[Any]) -> CheckpointRow:
-    """SQLite keeps whatever stands in the file, of any type: a damaged one is told as all other damage."""
+    """Return the row without its body. Raises BadCheckpoint for values of a wrong type.
+
+    SQLite does not enforce column types, so a damaged file can contain any value.
+    """
     numbers = (row.cluster, row.batch, row.last_event, row.time)
     fine = isinstance(row.body, bytes | memoryview) and isinstance(row.chain, bytes | memoryview | None)
     if not fine or not all(isinstance(one, int) for one in numbers):
@@ -77,7 +83,7 @@ def _place(row: Row[Any]) -> CheckpointRow:
 
 
 def oldest(connection: Connection, cluster: int) -> LogPosition:
-    """What the oldest checkpoint kept comes after; everything later is needed for a recovery."""
+    """Return the position of the oldest stored checkpoint; recovery needs the log from there on."""
     query = select(checkpoints.c.batch, checkpoints.c.last_event).where(checkpoints.c.cluster == cluster)
     row = connection.execute(query.order_by(checkpoints.c.batch).limit(1)).first()
     return LogPosition(row.batch, row.last_event) if row is not None else LogPosition()

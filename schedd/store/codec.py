@@ -1,4 +1,4 @@
-"""Events and decisions as they stand in the database."""
+"""Encoding of events and decisions in the database."""
 
 import zlib
 from functools import cache
@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 _LARGE = 16_384
-"""Bodies of more characters are compressed: a whole snapshot shrinks to a tenth."""
+"""Longer bodies are compressed; a server snapshot shrinks to a tenth."""
 
 
 @cache
@@ -30,12 +30,14 @@ def _adapters() -> dict[str, TypeAdapter[Any]]:
 
 
 def replace_nul(text: str) -> str:
-    """``text`` without the one character that PostgreSQL's text cannot hold."""
+    """Return ``text`` with U+FFFD for each NUL, the only character that PostgreSQL's type text
+    cannot hold.
+    """
     return text.replace("\x00", "\ufffd") if "\x00" in text else text
 
 
 def encode_event(event: Event) -> tuple[str | None, bytes | None]:
-    """The body as text or, when it is large, compressed; the other is None."""
+    """Return the event's JSON as (text, None), or as (None, compressed bytes) if it is large."""
     if isinstance(event, Snapshot):
         text = b"".join(dump_snapshot(event))
     else:
@@ -46,30 +48,30 @@ def encode_event(event: Event) -> tuple[str | None, bytes | None]:
 
 
 def decode_event(kind: str, body: str | None, packed: bytes | None) -> Event:
-    """The event of a row. Raises ValueError for one that this program does not know."""
+    """Return the event of a row. Raises ValueError for an unknown type of event."""
     text = event_json(body, packed)
     return read_snapshot(text) if kind == "snapshot" else _decode(kind, text)
 
 
 def event_json(body: str | None, packed: bytes | None) -> str:
-    """The JSON of an event's row."""
+    """Return the JSON of an event's row."""
     return body if body is not None else zlib.decompress(packed or b"").decode()
 
 
 def event_job_id(event: Event) -> str | None:
-    """The job that an event speaks of, where it is one."""
+    """Return the id of the event's job; None for an event without a job."""
     job = getattr(event, "job", None)
     name = job.id if job is not None else getattr(event, "job_id", None)
     return replace_nul(name) if name is not None else None
 
 
 def encode_decision(decision: Decision) -> str:
-    """The body of a decision."""
+    """Return the JSON of a decision."""
     return _adapters()[decision.type].dump_json(decision).decode()
 
 
 def decode_decision(kind: str, body: str) -> Decision:
-    """The decision of a row. Raises ValueError for one that this program does not know."""
+    """Return the decision of a row. Raises ValueError for an unknown type of decision."""
     return _decode(kind, body)  # type: ignore[no-any-return]
 
 

@@ -1,9 +1,9 @@
-"""Connections: one that writes, some that read, on SQLite or PostgreSQL.
+"""Database connections on SQLite or PostgreSQL: one writer, several read-only connections.
 
-SQLite runs in WAL mode with ``synchronous=FULL``: every commit is on the disk when it returns. NORMAL would
-be enough for a killed process but not for a lost machine, and an event is acknowledged only once it cannot
-be lost; a commit carries a whole batch, so the cost of the sync is shared. A deferred transaction commits
-with NORMAL: the next commit with FULL, or ``Database.sync``, puts it on the disk, since all are in one WAL.
+SQLite runs in WAL mode with ``synchronous=FULL``: every commit is on disk when it returns. NORMAL would
+survive a killed process but not a power failure, and an event may be acknowledged only when it cannot be
+lost. A commit carries a whole batch, which shares the cost of the sync. A deferred transaction commits with
+NORMAL; the next FULL commit or ``Database.sync`` writes it to disk, because all are in the same WAL.
 """
 
 import os
@@ -20,24 +20,24 @@ from schedd.store.errors import StoreError
 __all__ = ["DEFERRED", "create_readers", "create_writer", "parse_database_url", "redacted_url"]
 
 DEFERRED: Final = "schedd_deferred"
-"""Execution option of a transaction that need not be on the disk when it is committed."""
+"""Execution option of a transaction that need not be on disk when it is committed."""
 
 _BUSY_MS = 5_000
 _WAL_PAGES = 4_000
-"""Pages of 4 KiB in the WAL before SQLite moves them into the database file: 16 MB."""
+"""WAL size in pages of 4 KiB at which SQLite checkpoints it into the database file: 16 MB."""
 _DEAD_HOST: Final = {
     "keepalives_idle": 5,
     "keepalives_interval": 2,
     "keepalives_count": 3,
     "tcp_user_timeout": 4_000,
 }
-"""By which a PostgreSQL whose host went silent is found out within seconds."""
+"""Options that detect within seconds that PostgreSQL's host does not respond."""
 
 
 def parse_database_url(text: str) -> URL:
-    """The URL that ``text`` means: ``sqlite:///path``, ``postgresql://…`` (psycopg), or the path of a file.
+    """Return the URL for ``text``: ``sqlite:///path``, ``postgresql://…`` (psycopg), or the path of a file.
 
-    Raises StoreError for what is neither.
+    Raises StoreError for any other text.
     """
     if "://" not in text:
         text = f"sqlite:///{text}"
@@ -57,14 +57,16 @@ def parse_database_url(text: str) -> URL:
 
 
 def redacted_url(url: URL) -> str:
-    """The URL as it was given, without its secrets, wherever in it they stand."""
+    """Return the URL as text with its passwords replaced by ``***``."""
     url = url.set(drivername=url.get_backend_name())
     hidden = {name: "***" for name in url.query if "password" in name.lower()}
     return url.update_query_dict(hidden).render_as_string(hide_password=True).replace("%2A%2A%2A", "***")
 
 
 def create_writer(url: URL, *, statement_s: float = 60.0) -> Engine:
-    """One connection that writes; on PostgreSQL no statement of it may take longer than ``statement_s``."""
+    """Create an engine with one connection that writes; on PostgreSQL with a limit of ``statement_s`` per
+    statement.
+    """
     if url.get_backend_name() == "sqlite":
         return _sqlite(url, "BEGIN IMMEDIATE", pool_size=1, max_overflow=0)
     # The server ends a transaction whose client went silent, so that one that was cut off holds no lock for
@@ -82,7 +84,7 @@ def create_writer(url: URL, *, statement_s: float = 60.0) -> Engine:
 
 
 def create_readers(url: URL) -> Engine:
-    """Connections that read and cannot write; they wait for nobody."""
+    """Create an engine with read-only connections, which never wait for locks."""
     if url.get_backend_name() == "sqlite":
         return _sqlite(url, "BEGIN", pool_size=2, max_overflow=6)
     engine = create_engine(
@@ -143,6 +145,8 @@ def _sqlite(url: URL, begin: str, **pool: int) -> Engine:
 
 
 def _not_text(error: UnicodeDecodeError) -> sqlite3.DatabaseError:
-    """The driver fails over SQLite's own words where these quote bytes of a damaged file."""
+    """Return an error for a damaged file whose bytes, quoted in SQLite's message, the driver cannot
+    decode.
+    """
     said = error.object.decode("ascii", "backslashreplace")
     return sqlite3.DatabaseError(f"the file is damaged: {said}")

@@ -1,4 +1,4 @@
-"""A database: transactions that write one after another, and readings that wait for nobody."""
+"""A database: serialised write transactions, and reads that never wait for a writer."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -16,9 +16,10 @@ __all__ = ["Database"]
 
 
 class Database:
-    """Opened by ``open``; every failure is a StoreError that names the database and says what to do.
+    """A database opened by ``open``. Every failure is a StoreError with the database's name and a remedy.
 
-    ``guard`` is called at the beginning of each guarded transaction; what it raises ends that.
+    ``guard`` is called at the beginning of each guarded transaction; an exception from it aborts the
+    transaction.
     """
 
     guard: Callable[[Connection], None] | None = None
@@ -36,9 +37,10 @@ class Database:
 
     @classmethod
     def open(cls, url: str) -> "Database":
-        """A database whose tables are this program's; an empty one gets them.
+        """Open a database and create the tables if it is empty.
 
-        Raises SchemaOlder and SchemaNewer for other tables, DatabaseUnavailable when there is none.
+        Raises SchemaOlder or SchemaNewer if the tables belong to another version, DatabaseUnavailable if the
+        database cannot be reached.
         """
         database = cls(url)
         try:
@@ -53,16 +55,16 @@ class Database:
 
     @property
     def path(self) -> Path | None:
-        """The file of a SQLite database."""
+        """The file of a SQLite database; None for PostgreSQL."""
         named = self._url.database if self._url.get_backend_name() == "sqlite" else None
         return Path(named) if named is not None else None
 
     @contextmanager
     def write(self, *, guarded: bool = False, deferred: bool = False) -> Iterator[Connection]:
-        """One transaction: kept as a whole, durably, when the block ends, or not at all.
+        """Run the block as one transaction, which is durable when the block ends; an exception rolls it back.
 
-        One that is ``deferred`` survives this process, and is durable after the next that is not, or after
-        ``sync``. Only SQLite gains by that; elsewhere it is durable at once.
+        A ``deferred`` transaction survives the end of this process. It survives a power failure only after
+        the next normal transaction or ``sync``. PostgreSQL treats it as a normal transaction.
         """
         engine = self._deferring if deferred else self._writer
         with self._lock, self._begin(engine) as connection:
@@ -71,7 +73,7 @@ class Database:
             yield connection
 
     def sync(self) -> None:
-        """Put on the disk what deferred transactions have written. Raises StoreError."""
+        """Write deferred transactions to disk. Raises StoreError."""
         if self.path is None:
             return
         try:
@@ -90,7 +92,9 @@ class Database:
 
     @contextmanager
     def lease_transaction(self) -> Iterator[Connection]:
-        """A transaction for the lease: it waits for no other of this program, where the database allows."""
+        """Run the block as a transaction on the lease; on PostgreSQL it does not wait for other
+        transactions.
+        """
         if self._renewer is self._writer:
             with self.write() as connection:
                 yield connection
@@ -111,7 +115,7 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A consistent view of what is durable."""
+        """Run the block on a consistent view of the committed data."""
         try:
             with self._readers.begin() as connection:
                 yield connection
@@ -119,15 +123,15 @@ class Database:
             raise translate_error(error, self.name) from error
 
     def versions(self) -> tuple[str | None, str]:
-        """The version of the tables, None where there are none, and the one that this program needs."""
+        """Return the schema version of the database (None without tables) and the one this program needs."""
         with self.read() as connection:
             return schema_version.revision(connection), schema_version.head()
 
     def migrate(self, to: str = "head", *, back: bool = False) -> tuple[str | None, str | None]:
-        """Bring the tables up to version ``to``, or ``back`` to it; returns the versions before and after.
+        """Migrate the schema up to version ``to``, or ``back`` to it; return the versions before and after.
 
-        ``head`` is the newest, ``base`` that without tables. Raises SchemaNewer when this program does not
-        know the present tables, StoreError when ``to`` is unknown or lies in the other direction.
+        ``head`` is the newest version, ``base`` the one without tables. Raises SchemaNewer when this program
+        does not know the present version, StoreError when ``to`` is unknown or lies in the other direction.
         """
         with self.write() as connection:
             before = schema_version.revision(connection)
@@ -135,7 +139,7 @@ class Database:
             return before, schema_version.revision(connection)
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         self._writer.dispose()
         self._renewer.dispose()
         self._readers.dispose()

@@ -1,4 +1,4 @@
-"""Decisions and what became of them; starts told and the starts that followed. Over one transaction."""
+"""Decisions with their outcomes, published starts with the actual ones, promises and their breaches."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -57,19 +57,19 @@ __all__ = [
 _log = structlog.get_logger(__name__)
 _PAGE = 1_000
 _LAST = 100_000
-"""Told starts that are enough to know their errors by."""
+"""Maximum number of published starts for one accuracy report; the newest are taken."""
 _LEADS = (0, 3600, 6 * 3600, 24 * 3600, 7 * 24 * 3600)
 
 
 def _insert_new(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
-    """Insert rows; those already there stay as they are, so that a repeated write changes nothing."""
+    """Insert rows and skip existing ones, so that a repeated write changes nothing."""
     if rows:
         dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
         connection.execute(dialect.insert(table).on_conflict_do_nothing(), rows)
 
 
 def insert_decisions(connection: Connection, cluster: int, batch: int, made: Iterable[Decision]) -> None:
-    """Write the decisions of a batch, and what they tell."""
+    """Insert the decisions of a batch, and the starts that they publish."""
     rows: list[dict[str, Any]] = []
     starts: list[dict[str, Any]] = []
     for decision in made:
@@ -101,7 +101,7 @@ def insert_decisions(connection: Connection, cluster: int, batch: int, made: Ite
 
 
 def insert_promises(connection: Connection, cluster: int, batch: int, made: Iterable[Promise]) -> None:
-    """Write the promises of a batch, at most one for a job."""
+    """Insert the promises of a batch, at most one per job."""
     _insert_new(
         connection,
         promises,
@@ -120,7 +120,7 @@ def insert_promises(connection: Connection, cluster: int, batch: int, made: Iter
 
 
 def insert_breaches(connection: Connection, cluster: int, batch: int, found: Iterable[PromiseBreach]) -> None:
-    """Write the promises that were broken, put at risk or found to be kept in a batch."""
+    """Insert the promises that a batch broke, put at risk, or made safe again."""
     _insert_new(
         connection,
         breaches,
@@ -143,7 +143,7 @@ def insert_breaches(connection: Connection, cluster: int, batch: int, found: Ite
 
 
 def record_outcomes(connection: Connection, cluster: int, batch: Iterable[Event]) -> None:
-    """Note with each decision to be carried out what the events say became of it."""
+    """Store with each decision the outcome that the events report."""
     rows = [
         {
             "of": event.decision_id,
@@ -171,7 +171,7 @@ def _was_refused(event: RunAccepted | RunRefused | TransferStepDone | Switched) 
 
 
 def actual_starts(batch: Iterable[Event]) -> Iterator[tuple[str, int]]:
-    """The jobs that run, with their starts, as the events say."""
+    """Yield (job, start) for the running jobs in these events."""
     for event in batch:
         if isinstance(event, JobStarted):
             yield event.job_id, event.time
@@ -182,7 +182,7 @@ def actual_starts(batch: Iterable[Event]) -> Iterator[tuple[str, int]]:
 
 
 def record_actual_starts(connection: Connection, cluster: int, starts: Mapping[str, int]) -> None:
-    """Note with what was told of each job when it did start."""
+    """Store the actual start with all earlier published starts of each job."""
     if starts:
         statement = update(told).where(
             told.c.cluster == cluster,
@@ -196,7 +196,7 @@ def record_actual_starts(connection: Connection, cluster: int, starts: Mapping[s
 
 
 def _newest_first(connection: Connection, cluster: int) -> Iterator[tuple[Row[Any], Decision]]:
-    """The decisions backwards, read in pages: there is no index but that of their ids, which grow."""
+    """Yield the decisions, newest first, in pages: the only index is that of their ids, which increase."""
     query = (
         select(decisions).where(decisions.c.cluster == cluster).order_by(decisions.c.id.desc()).limit(_PAGE)
     )
@@ -210,7 +210,7 @@ def _newest_first(connection: Connection, cluster: int) -> Iterator[tuple[Row[An
 
 
 def _decode(kind: str, body: str) -> Decision | None:
-    """A decision; None for one that this program cannot read, and so cannot have carried out."""
+    """Return a decision; None if this program cannot read it (and so cannot have acted on it)."""
     try:
         return decode_decision(kind, body)
     except ValueError as error:
@@ -219,12 +219,12 @@ def _decode(kind: str, body: str) -> Decision | None:
 
 
 def last_decision_id(connection: Connection, cluster: int) -> str:
-    """The highest id of a decision; empty before the first."""
+    """Return the highest decision id; empty before the first decision."""
     return connection.scalar(select(func.max(decisions.c.id)).where(decisions.c.cluster == cluster)) or ""
 
 
 def decisions_after(connection: Connection, cluster: int, decision: str, limit: int) -> Sequence[Decision]:
-    """Up to ``limit`` decisions after the id ``decision``, in order."""
+    """Return up to ``limit`` decisions after the id ``decision``, in order."""
     query = select(decisions.c.type, decisions.c.body)
     query = query.where(decisions.c.cluster == cluster, decisions.c.id > decision)
     rows = connection.execute(query.order_by(decisions.c.id).limit(limit))
@@ -232,7 +232,7 @@ def decisions_after(connection: Connection, cluster: int, decision: str, limit: 
 
 
 def open_decisions(connection: Connection, cluster: int, most: int) -> tuple[Decision, ...]:
-    """The last decisions, in order, without runs whose outcome is known."""
+    """Return those of the last ``most`` decisions that have no outcome yet, in order."""
     found = islice(_newest_first(connection, cluster), most)
     return tuple(decision for row, decision in found if row.outcome is None)[::-1]
 
@@ -240,8 +240,9 @@ def open_decisions(connection: Connection, cluster: int, most: int) -> tuple[Dec
 def start_accuracy(
     connection: Connection, cluster: int, since: int, until: int, *, queue: str = "", user: str = ""
 ) -> StartAccuracy:
-    """The errors of the starts told in ``[since, until)`` of jobs that have started: the last 100,000; of a
-    queue, of a user, where they are given.
+    """Return the errors of the starts published in ``[since, until)``, for jobs that have started.
+
+    At most the newest 100,000 estimates count. Optional filters: queue and user.
     """
     query = select(told.c.time, told.c.start, told.c.actual)
     if queue or user:
@@ -265,7 +266,7 @@ def start_accuracy(
 
 
 def published_starts(connection: Connection, cluster: int, limit: int) -> Sequence[PublishedStart]:
-    """The starts told last of jobs that have started, newest first."""
+    """Return the published starts of jobs that have started, newest first."""
     query = select(told.c.job, told.c.time, told.c.start, told.c.actual).where(
         told.c.cluster == cluster, told.c.start.is_not(None), told.c.actual.is_not(None)
     )
@@ -274,7 +275,7 @@ def published_starts(connection: Connection, cluster: int, limit: int) -> Sequen
 
 
 def last_published_starts(connection: Connection, cluster: int, since: int) -> Mapping[str, PublishedStart]:
-    """By job, the start told last of those that began at ``since`` or later."""
+    """Return the last published start of each job that started at ``since`` or later."""
     query = select(told.c.job, told.c.time, told.c.start, told.c.actual).where(
         told.c.cluster == cluster, told.c.start.is_not(None), told.c.actual >= since
     )
@@ -283,7 +284,7 @@ def last_published_starts(connection: Connection, cluster: int, since: int) -> M
 
 
 def open_job_promises(connection: Connection, cluster: int) -> Mapping[str, PromisedJob]:
-    """By job that has not ended, as far as is noted: its last promise, and those that were broken."""
+    """Return, by job without a recorded end, its last promise and its broken ones."""
     open_jobs = promises.join(
         jobs, (jobs.c.cluster == promises.c.cluster) & (jobs.c.id == promises.c.job), isouter=True
     )
@@ -309,7 +310,7 @@ def open_job_promises(connection: Connection, cluster: int) -> Mapping[str, Prom
 
 
 def broken_promises(connection: Connection, cluster: int, limit: int) -> Sequence[PromiseBreach]:
-    """The promises broken last, newest first."""
+    """Return the broken promises, newest first."""
     query = select(breaches).where(breaches.c.cluster == cluster, breaches.c.kind == "broken")
     rows = connection.execute(query.order_by(breaches.c.batch.desc(), breaches.c.place.desc()).limit(limit))
     return [PromiseBreach(r.job, r.time, r.event, r.cause, r.promised, r.planned) for r in rows]
@@ -318,7 +319,7 @@ def broken_promises(connection: Connection, cluster: int, limit: int) -> Sequenc
 def count_broken_promises(
     connection: Connection, cluster: int, since: int, until: int, *, queue: str = "", user: str = ""
 ) -> int:
-    """How many promises were broken in ``[since, until)``; of a queue, of a user, where they are given."""
+    """Return the number of promises broken in ``[since, until)``; optional filters: queue and user."""
     query = select(func.count()).select_from(breaches)
     if queue or user:
         of_job = (jobs.c.cluster == breaches.c.cluster) & (jobs.c.id == breaches.c.job)
@@ -328,7 +329,7 @@ def count_broken_promises(
 
 
 def _job_filter(queue: str, user: str) -> Iterator[ColumnElement[bool]]:
-    """Only jobs in this queue, and of this owner (`ann`, or `ann@host`), where they are given."""
+    """Yield conditions on the job's queue and owner (`ann` or `ann@host`), if given."""
     if queue:
         yield jobs.c.queue == replace_nul(queue)
     if user:

@@ -1,4 +1,4 @@
-"""Where the daemon keeps its state when nobody says."""
+"""Default location of the daemon's state."""
 
 import os
 from pathlib import Path
@@ -9,7 +9,7 @@ __all__ = ["default_url", "state_folder"]
 
 
 def state_folder() -> Path:
-    """Systemd's StateDirectory, else the user's directory for state; it need not be there yet."""
+    """Return systemd's StateDirectory, else the user's state directory; it need not exist."""
     # systemd lists all state directories of a unit, separated by colons.
     given = os.environ.get("STATE_DIRECTORY", "").split(":")[0]
     home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
@@ -17,7 +17,7 @@ def state_folder() -> Path:
 
 
 def default_url() -> str:
-    """A SQLite file in the state folder, which is made. Raises DatabaseUnavailable when it cannot be made."""
+    """Return the URL of a SQLite file in the state folder, which is created. Raises DatabaseUnavailable."""
     folder = state_folder()
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

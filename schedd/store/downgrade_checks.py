@@ -1,7 +1,7 @@
-"""What keeps a database from going back to an older version: what programs of that version cannot read.
+"""Checks before a downgrade of the schema: is there data that the older version cannot read?
 
-Each type of event and decision, and each format of the engine's state, is listed here with the version of the
-tables from which on programs know it. So a new one needs a migration, if only an empty one.
+Each type of event and decision, and each format of the engine's state, is listed here with the first schema
+version whose programs know it. A new type or format therefore needs a migration, if only an empty one.
 """
 
 import zlib
@@ -44,28 +44,28 @@ RECORDS: Final[Mapping[str, frozenset[str]]] = {
         "0015": "bag_end_reported book booking_step watts_read",
     }.items()
 }
-"""By version of the tables: the types of events and decisions that came with it."""
+"""Types of events and decisions, by the schema version that introduced them."""
 STATE_FORMATS: Final[Mapping[str, int]] = {"0003": 1, "0004": 2, "0005": 3, "0006": 4, "0009": 5, "0012": 6}
-"""By version of the tables: the format of the engine's state that came with it."""
+"""Format of the engine's state, by the schema version that introduced it."""
 _FACTS_SINCE: Final = "0016"
-"""From this version on programs go on from lasting facts where they cannot read the state."""
+"""From this schema version on, programs can restart from lasting facts if they cannot read the state."""
 _MAY_GO: Final = frozenset({"expected", "evaluations", "searches", "noticed", "notices_told", "leases"})
-"""Tables of measurements, and of what begins anew by itself: they may be dropped with what is in them."""
+"""Tables with measurements or data that is recreated; a downgrade may drop them with their rows."""
 _SHOWN: Final = 5
 
 
 def known_records(version: str) -> frozenset[str]:
-    """The types of events and decisions that programs with these tables know."""
+    """Return the types of events and decisions known to programs of this schema version."""
     return frozenset().union(*(types for since, types in RECORDS.items() if since <= version))
 
 
 def state_format(version: str) -> int:
-    """The format of the engine's state that programs with these tables read; 0: none."""
+    """Return the state format that programs of this schema version read; 0: none."""
     return max((number for since, number in STATE_FORMATS.items() if since <= version), default=0)
 
 
 def obstacles(connection: Connection, wanted: str) -> list[str]:
-    """Why the database cannot go back to the version ``wanted``, in words; none where it can."""
+    """Return the reasons against a downgrade to ``wanted``, as sentences; empty if it is possible."""
     if wanted == "base":
         return []
     found: list[str] = []
@@ -99,7 +99,7 @@ def _has_log(connection: Connection, cluster: int) -> bool:
 
 
 def _newest_state_format(connection: Connection, cluster: int) -> int | None:
-    """The format of the newest state; None where there is none, or none that can be read."""
+    """Return the format of the newest state; None if there is none or it is unreadable."""
     query = select(checkpoints.c.body).where(checkpoints.c.cluster == cluster)
     row = connection.execute(query.order_by(checkpoints.c.batch.desc()).limit(1)).first()
     if row is None:
@@ -112,7 +112,7 @@ def _newest_state_format(connection: Connection, cluster: int) -> int | None:
 
 
 def _last_event(connection: Connection, cluster: int) -> int:
-    """The last event that the oldest checkpoint kept comes after."""
+    """Return the last event covered by the oldest stored checkpoint."""
     query = select(func.min(checkpoints.c.last_event)).where(checkpoints.c.cluster == cluster)
     return connection.scalar(query) or 0
 
@@ -125,7 +125,7 @@ def _unknown(
 
 
 def rows_by_table(connection: Connection) -> dict[str, int]:
-    """How many rows each table has that may not be dropped with what is in it."""
+    """Return the number of rows of each table that must not be dropped with rows in it."""
     quote = connection.dialect.identifier_preparer.quote
     names = set(inspect(connection).get_table_names()) - _MAY_GO
     return {
@@ -134,6 +134,6 @@ def rows_by_table(connection: Connection) -> dict[str, int]:
 
 
 def dropped_rows(connection: Connection, before: Mapping[str, int]) -> Sequence[str]:
-    """Tables that are gone though they had rows, in words."""
+    """Return descriptions of the tables that were dropped although they had rows."""
     there = set(inspect(connection).get_table_names())
     return [f"table {name} with {n} rows" for name, n in before.items() if n and name not in there]

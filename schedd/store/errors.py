@@ -1,4 +1,4 @@
-"""What can go wrong between us and the database, and what to do about it."""
+"""Errors of the store, with remedies."""
 
 import sqlite3
 
@@ -22,13 +22,13 @@ __all__ = [
 
 
 class StoreError(Exception):
-    """Nothing of the transaction was kept. When ``retryable``, the same call may succeed later."""
+    """A transaction failed and was rolled back. If ``retryable``, the same call may succeed later."""
 
     retryable = False
 
 
 class DiskFull(StoreError):
-    """No room for the database to write."""
+    """The disk of the database is full."""
 
     retryable = True
 
@@ -40,27 +40,27 @@ class DatabaseUnavailable(StoreError):
 
 
 class DatabaseBusy(StoreError):
-    """Somebody else holds the database's lock for longer than we wait."""
+    """Another process holds the database's lock for longer than the timeout."""
 
     retryable = True
 
 
 class LeaseExpired(StoreError):
-    """The lease of this daemon is over; it may be renewed as long as no other daemon took it."""
+    """The lease of this daemon has expired; it can be renewed unless another daemon has acquired it."""
 
     retryable = True
 
 
 class NotLeader(StoreError):
-    """Another daemon leads: whatever this one has planned since does not count."""
+    """Another daemon leads; changes of this daemon since then are void."""
 
 
 class LogTruncated(NotLeader):
-    """The log does not have any more what this daemon has kept: it begins anew from what is there."""
+    """The log has lost batches that this daemon wrote; the daemon must restart from the remaining log."""
 
 
 class BadCheckpoint(StoreError):
-    """The checkpoint after ``batch`` cannot be read; an earlier one may."""
+    """The checkpoint after ``batch`` cannot be read; an earlier one may be readable."""
 
     def __init__(self, batch: int, words: str) -> None:
         super().__init__(words)
@@ -68,15 +68,15 @@ class BadCheckpoint(StoreError):
 
 
 class StatementRejected(StoreError):
-    """The database refuses what we ask; a defect of ours or of its files."""
+    """The database rejected a statement: a defect of the program or of the database's files."""
 
 
 class SchemaOlder(StoreError):
-    """The tables are older than this program."""
+    """The schema is older than this program."""
 
 
 class SchemaNewer(StoreError):
-    """The tables are newer than this program."""
+    """The schema is newer than this program."""
 
 
 _SQLITE = {
@@ -105,7 +105,7 @@ _SQLSTATE = {
     "40": DatabaseBusy,  # serialisation, deadlock
 }
 _NO_ANSWER = {"OperationalError", "InterfaceError"}
-"""Of the driver, with what is derived from them: a connection that timed out has a class of its own."""
+"""Names of driver exceptions (with their subclasses) for a server that did not answer."""
 _WHAT_TO_DO = {
     DiskFull: "make room on the disk of the database (schedd goes on by itself) or shorten the retention",
     DatabaseUnavailable: "see that the database runs and that schedd may use it (schedd goes on by itself)",
@@ -115,7 +115,7 @@ _WHAT_TO_DO = {
 
 
 def translate_error(error: SQLAlchemyError, where: str) -> StoreError:
-    """Our error for one of the library's; ``where`` names the database (without its password)."""
+    """Return the StoreError for an error of SQLAlchemy; ``where`` names the database without its password."""
     kind: type[StoreError] = StatementRejected
     if isinstance(error, DBAPIError):
         kind = _kind(error)

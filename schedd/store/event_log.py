@@ -1,4 +1,4 @@
-"""The event log and the batches in which the engine handled it. Functions over one transaction."""
+"""The event log: events, and the batches in which the engine handled them."""
 
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,14 +27,14 @@ __all__ = [
 ]
 
 _IN = 500
-"""Values of one IN list."""
+"""Maximum number of values in one IN list."""
 _NO_EVENTS = hash_chain.digest_events(())
 _PAGE = 1_000
-"""Events that are read together."""
+"""Number of events that are read at once."""
 
 
 def last_position(connection: Connection, cluster: int) -> LogPosition:
-    """The cluster's last batch and event."""
+    """Return the cluster's last batch and event."""
     event = connection.scalar(select(func.max(events.c.number)).where(events.c.cluster == cluster)) or 0
     batch = 0
     # All of a quiet cluster's events may be past their time; its checkpoint still knows their numbers.
@@ -47,7 +47,7 @@ def last_position(connection: Connection, cluster: int) -> LogPosition:
 
 
 def known_deliveries(connection: Connection, cluster: int, deliveries: Sequence[str]) -> set[str]:
-    """Which of these deliveries the log has."""
+    """Return those of the deliveries that are in the log."""
     found: set[str] = set()
     for at in range(0, len(deliveries), _IN):
         query = select(events.c.delivery).where(
@@ -60,9 +60,7 @@ def known_deliveries(connection: Connection, cluster: int, deliveries: Sequence[
 def append_events(
     connection: Connection, cluster: int, after: int, new: Iterable[Event]
 ) -> tuple[int, bytes]:
-    """Write events that the log does not have, numbered from ``after + 1``; returns the last number, and
-    their digest.
-    """
+    """Insert new events, numbered from ``after + 1``; return the last number and the digest of the events."""
     rows: list[dict[str, Any]] = []
     number = after
     for number, event in enumerate(new, after + 1):
@@ -88,10 +86,10 @@ def append_events(
 def insert_batches(
     connection: Connection, cluster: int, rows: Sequence[EventBatch], told: Mapping[int, bytes] | None = None
 ) -> bytes:
-    """Write what the engine is called with; ``told``: by number of a batch, the digest of its events.
+    """Insert batches; ``told``: digest of the events by batch number. Return the chain's digest (empty: no
+    batch).
 
-    Returns the digest of all up to the last one; empty when there is none. Raises LogTruncated when what
-    comes before them is not there.
+    Raises LogTruncated when the batch before them is missing.
     """
     if not rows:
         return b""
@@ -126,7 +124,7 @@ def _digested_fields(batch: EventBatch) -> tuple[int, int, str, bool, str, int]:
 
 
 def digest_at(connection: Connection, cluster: int, number: int) -> tuple[bool, bytes | None]:
-    """Whether the batch ``number`` is known, and the digest of all up to it, where that is."""
+    """Return whether the batch ``number`` is in the log, and the chain's digest after it, if known."""
     there = False
     for table, column in ((batches, batches.c.number), (checkpoints, checkpoints.c.batch)):
         query = select(table.c.chain).where(table.c.cluster == cluster, column == number)
@@ -138,19 +136,19 @@ def digest_at(connection: Connection, cluster: int, number: int) -> tuple[bool, 
 
 
 def set_calls(connection: Connection, cluster: int, number: int, calls: int) -> None:
-    """How often the engine is called for a batch that is in the log."""
+    """Set the number of engine calls for a logged batch."""
     here = (batches.c.cluster == cluster, batches.c.number == number)
     connection.execute(update(batches).where(*here).values(calls=calls))
 
 
 def skip_batches_after(connection: Connection, cluster: int, number: int) -> None:
-    """The engine is called for no batch after ``number`` that is in the log."""
+    """Set the number of engine calls to 0 for all batches after ``number``."""
     later = (batches.c.cluster == cluster, batches.c.number > number)
     connection.execute(update(batches).where(*later).values(calls=0))
 
 
 def delete_after(connection: Connection, cluster: int, last: LogPosition) -> None:
-    """Take out batches and events after ``last``: a commit that seemed to fail may have gone through."""
+    """Delete the batches and events after ``last``: a commit that seemed to fail may have succeeded."""
     connection.execute(delete(events).where(events.c.cluster == cluster, events.c.number > last.event))
     connection.execute(delete(batches).where(batches.c.cluster == cluster, batches.c.number > last.batch))
     connection.execute(
@@ -161,7 +159,7 @@ def delete_after(connection: Connection, cluster: int, last: LogPosition) -> Non
 
 
 def batch_calls(connection: Connection, cluster: int, batch: int) -> int:
-    """How often the engine is to be called for this batch; -1 where there is none."""
+    """Return the number of engine calls for a batch; -1 if the batch does not exist."""
     query = select(batches.c.calls).where(batches.c.cluster == cluster, batches.c.number == batch)
     found: int | None = connection.execute(query).scalar_one_or_none()
     return -1 if found is None else found
@@ -170,10 +168,10 @@ def batch_calls(connection: Connection, cluster: int, batch: int) -> int:
 def batches_after(
     connection: Connection, cluster: int, after: LogPosition, damage: list[str] | None = None
 ) -> Iterator[EventBatch]:
-    """The batches after ``after`` with their events, in order.
+    """Yield the batches after ``after`` with their events, in order.
 
-    ``damage`` gets, in words, what is missing of them or not as it was written; such events are left out.
-    Without it they raise ValueError.
+    With a list ``damage``, descriptions of missing or altered records are appended to it, and unreadable
+    events are left out. Without it, an unreadable event raises ValueError.
     """
     found: list[str] = []
     link = digest_at(connection, cluster, after.batch)[1] if damage is not None else None
@@ -230,20 +228,20 @@ def _decoded(rows: Iterable[Row[Any]], damage: list[str] | None) -> Iterator[Eve
 
 
 def rows_after(connection: Connection, cluster: int, event: int, limit: int) -> Sequence[Row[Any]]:
-    """Up to ``limit`` rows of events after ``event``, in order; their numbers follow each other."""
+    """Return up to ``limit`` rows of events after ``event``, in order."""
     query = select(events).where(events.c.cluster == cluster, events.c.number > event)
     return connection.execute(query.order_by(events.c.number).limit(limit)).all()
 
 
 class _Rows:
-    """The rows of events after a number, read in pages."""
+    """Reads the rows of events after a number, in pages."""
 
     def __init__(self, connection: Connection, cluster: int, event: int) -> None:
         self._rows = self._read(connection, cluster, event)
         self._next = next(self._rows, None)
 
     def until(self, last: int | None) -> list[Row[Any]]:
-        """The next ones up to the event ``last``; None: all."""
+        """Return the next rows up to the event ``last``; None: all."""
         found: list[Row[Any]] = []
         while self._next is not None and (last is None or self._next.number <= last):
             found.append(self._next)

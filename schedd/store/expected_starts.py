@@ -1,4 +1,4 @@
-"""Expected starts that were told, and when the jobs did start. Over one transaction."""
+"""Published expected starts, and the actual starts of their jobs."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -14,11 +14,11 @@ from schedd.wire import StartsExpected
 __all__ = ["MAX_ROWS", "expected_starts_between", "insert_expected_starts", "record_actual_starts"]
 
 MAX_ROWS: Final = 100_000
-"""So many of the latest are looked at."""
+"""Maximum number of rows for one accuracy report; the newest are taken."""
 
 
 def insert_expected_starts(connection: Connection, cluster: int, number: int, event: StartsExpected) -> None:
-    """Keep what an event told. Made again it changes nothing."""
+    """Insert the estimates of an event. Idempotent."""
     rows = [
         {
             "cluster": cluster,
@@ -38,7 +38,7 @@ def insert_expected_starts(connection: Connection, cluster: int, number: int, ev
 
 
 def record_actual_starts(connection: Connection, cluster: int, starts: Mapping[str, int]) -> None:
-    """Note with what was told of each job, by its id as the database has it, when it did start."""
+    """Store the actual start with all earlier estimates of each job; keys are job ids as stored."""
     if starts:
         statement = update(expected).where(
             expected.c.cluster == cluster,
@@ -62,8 +62,9 @@ def expected_starts_between(
     user: str = "",
     kinds: Iterable[str] = (),
 ) -> Sequence[ExpectedStartRecord]:
-    """What was told in ``[since, until)``, the latest first: of a queue, of a user (`ann`, or `ann@host`), of
-    some kinds, where they are given.
+    """Return the estimates published in ``[since, until)``, newest first.
+
+    Optional filters: queue, user (`ann` or `ann@host`), and kinds of estimates.
     """
     columns = (
         *(expected.c.job, expected.c.time, expected.c.start, expected.c.latest, expected.c.planned),

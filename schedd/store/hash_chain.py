@@ -1,6 +1,7 @@
-"""A digest over the log, batch by batch: each stands for all before it, so that what is missing shows.
+"""Hash chain over the event log: each batch's digest covers the batch and all earlier ones.
 
-It tells accidents, not forgers: who can write the database can make it anew.
+It detects lost or damaged parts of the log. It is no protection against forgery: a writer of the database can
+compute a new chain.
 """
 
 from collections.abc import Iterable
@@ -11,11 +12,13 @@ __all__ = ["EMPTY_CHAIN", "digest_events", "extend_chain"]
 
 _SIZE: Final = 16
 EMPTY_CHAIN: Final = bytes(_SIZE)
-"""What stands before the first batch, and before one of which nobody knows what came before it."""
+"""Digest before the first batch, and before a batch whose predecessors are unknown."""
 
 
 def digest_events(rows: Iterable[tuple[int, str, str | None, bytes | None]]) -> bytes:
-    """Of the number, the delivery and the two bodies of each event, as they stand in the database."""
+    """Return the digest of event rows (number, delivery, text body, packed body) as stored in the
+    database.
+    """
     digest = blake2b(digest_size=_SIZE)
     for number, delivery, body, packed in rows:
         text = body.encode("utf-8", "surrogatepass") if body is not None else packed or b""
@@ -25,9 +28,9 @@ def digest_events(rows: Iterable[tuple[int, str, str | None, bytes | None]]) -> 
 
 
 def extend_chain(before: bytes, batch: tuple[int, int, str, bool, str, int], events: bytes) -> bytes:
-    """Of a batch after ``before``: number, second, pause, whether resumed, settings, last event, and events.
+    """Return the digest after ``batch``: (number, second, pause, resumed, settings, last event).
 
-    How often the engine was called may still change, so it does not count.
+    The number of engine calls is not included, because it may still change.
     """
     digest = blake2b(before, digest_size=_SIZE)
     digest.update(repr(batch).encode("utf-8", "surrogatepass"))

@@ -1,4 +1,4 @@
-"""What became of every job and node, kept far longer than the events that told it. Over one transaction."""
+"""History of jobs and nodes, which is kept much longer than the events."""
 
 import json
 import re
@@ -26,15 +26,15 @@ __all__ = [
 ]
 
 _OF_NODES = frozenset({"black_hole", "no_room", "overrun", "power"})
-"""Kinds of alerts that say why a node gets no new jobs, or could not be switched."""
+"""Kinds of alerts that concern the availability or power state of nodes."""
 _OF_A_JOB = (events, decisions, told, expected, promises, breaches)
 
 
 def job_history(connection: Connection, cluster: int, job: str) -> JobHistory | None:
-    """What is known of a job, ended or not; None when nothing is. `123` stands for the `123.server` or
-    `123[].server` that was last heard of.
+    """Return the history of a job, ended or not; None if the job is unknown.
 
-    What the log says and is not noted yet counts, but for what only a snapshot says.
+    `123` means the newest `123.server` or `123[].server`. Events that are not yet in the history tables
+    count, except server snapshots.
     """
     since, name = last_recorded_event(connection, cluster), replace_nul(job)
     row = select(jobs).where(jobs.c.cluster == cluster, jobs.c.id == name)
@@ -59,7 +59,7 @@ def job_history(connection: Connection, cluster: int, job: str) -> JobHistory | 
 
 
 def _resolve_short_id(connection: Connection, cluster: int, name: str, since: int) -> str:
-    """The job that was last heard of whose id begins so and goes on with the server's name; or nothing."""
+    """Return the newest job whose id is ``name`` followed by a server name; empty if there is none."""
     endings = (".", "[].")
     of_log = or_(*(events.c.job.startswith(name + ending, autoescape=True) for ending in endings))
     query = select(events.c.job).where(events.c.cluster == cluster, events.c.number > since, of_log)
@@ -72,14 +72,14 @@ def _resolve_short_id(connection: Connection, cluster: int, name: str, since: in
 
 
 def jobs_started_since(connection: Connection, cluster: int, since: int) -> Sequence[JobHistory]:
-    """The jobs whose last run began at ``since`` or later, by start."""
+    """Return the jobs whose last run started at ``since`` or later, by start."""
     query = select(jobs).where(jobs.c.cluster == cluster, jobs.c.started >= since)
     rows = connection.execute(query.order_by(jobs.c.started, jobs.c.id)).mappings()
     return [_history_from_row({str(key): value for key, value in row.items()}) for row in rows]
 
 
 def total_cpus(connection: Connection, cluster: int) -> int:
-    """How many cpus the nodes have by what was told of each last."""
+    """Return the total number of cpus, by the last known state of each node."""
     last = select(nodes.c.node, func.max(nodes.c.event).label("event")).where(nodes.c.cluster == cluster)
     newest = last.group_by(nodes.c.node).subquery()
     here = (nodes.c.cluster == cluster, nodes.c.node == newest.c.node, nodes.c.event == newest.c.event)
@@ -105,14 +105,14 @@ def _history_from_row(row: Mapping[str, Any]) -> JobHistory:
 
 
 def jobs_ended_since(connection: Connection, cluster: int, since: int, most: int) -> Sequence[JobHistory]:
-    """The last jobs that ran and ended at ``since`` or later, as far as is noted by now; the latest first."""
+    """Return the newest jobs that ran and ended at ``since`` or later, at most ``most``, newest first."""
     query = select(jobs).where(jobs.c.cluster == cluster, jobs.c.ended >= since, jobs.c.started.is_not(None))
     rows = connection.execute(query.order_by(jobs.c.ended.desc()).limit(most)).mappings()
     return [_history_from_row({str(key): value for key, value in row.items()}) for row in rows]
 
 
 def ended_subjobs(connection: Connection, cluster: int, array: str, most: int) -> Sequence[JobHistory]:
-    """The jobs of an array (`7[].server`, or `7[]`) that have ended, at most so many, as far as is noted."""
+    """Return up to ``most`` ended subjobs of an array (`7[].server` or `7[]`)."""
     head, _, tail = array.partition("[]")
     own = [jobs.c.id.startswith(f"{head}[", autoescape=True)]
     if tail:
@@ -123,8 +123,9 @@ def ended_subjobs(connection: Connection, cluster: int, array: str, most: int) -
 
 
 def period_usage(connection: Connection, cluster: int, since: int, until: int, most: int) -> PeriodUsage:
-    """What there was in ``[since, until)``: jobs that started, were submitted before its end and had not
-    ended at its begin, at most so many; and cpus. As far as is noted by now.
+    """Return the jobs that ran in ``[since, until)``, and the changes of the number of cpus.
+
+    Jobs: at most ``most``, started, submitted before ``until``, not ended before ``since``.
     """
     return PeriodUsage(
         runs=_runs(connection, cluster, since, until, most), cpus=_cpus_over_time(connection, cluster, until)
@@ -168,7 +169,7 @@ def _cpus_over_time(connection: Connection, cluster: int, until: int) -> Sequenc
 
 
 def job_timeline(connection: Connection, cluster: int, job: str) -> Sequence[TimelineEntry]:
-    """What happened to a job, as far as it is kept: events, decisions, promises and their turns; in order."""
+    """Return the stored events, decisions, estimates, promises and breaches of a job, in order of time."""
     job = replace_nul(job)
     of = {table: (table.c.cluster == cluster, table.c.job == job) for table in _OF_A_JOB}
     said = select(events.c.time, events.c.type, events.c.body, events.c.packed).where(*of[events])
@@ -231,8 +232,9 @@ def _describe_event(event: Event) -> str:
 
 
 def node_alerts(connection: Connection, cluster: int, node: str) -> Sequence[NodeAlert]:
-    """When and why a node got no new jobs though the server had it up, and when it was ordered on or off, as
-    far as decisions are kept.
+    """Return the alerts that closed a node which the server showed as up, and its power switches, by time.
+
+    The period is that for which decisions are kept.
     """
     query = select(decisions.c.time, decisions.c.type, decisions.c.body).where(
         decisions.c.cluster == cluster,
@@ -253,7 +255,7 @@ def node_alerts(connection: Connection, cluster: int, node: str) -> Sequence[Nod
 
 
 def node_history(connection: Connection, cluster: int, node: str) -> Sequence[NodeHistory]:
-    """What a node was since when, in order."""
+    """Return the states of a node, in order of time."""
     query = select(nodes).where(nodes.c.cluster == cluster, nodes.c.node == replace_nul(node))
     return [
         NodeHistory(row.time, row.state, row.cpus, row.mem, row.gpus)

@@ -1,7 +1,7 @@
-"""What became of jobs and nodes is noted from the log, some minutes behind it: no event waits for that.
+"""Writes the history of jobs and nodes from the event log, some minutes late, so that events need not wait.
 
-``jobs`` has one row for each job, brought up to date with the events that speak of it; ``nodes`` one row for
-each change of a node; ``clusters.noted`` is the number of the last event that they know of.
+``jobs`` has one row per job, updated by each event of the job; ``nodes`` has one row per change of a node.
+``clusters.noted`` is the number of the last event that they include.
 """
 
 import json
@@ -39,9 +39,9 @@ __all__ = ["HistoryWriter", "Row", "job_changes", "last_recorded_event"]
 
 Row = dict[str, Any]
 _SLICE = 500
-"""Events at once: nobody else can write meanwhile."""
+"""Events per transaction: other writers wait meanwhile."""
 _JOBS = 250
-"""Jobs of a snapshot, likewise."""
+"""Jobs of a server snapshot per transaction."""
 _RUNNING_STATES = ("R", "E", "S")
 _RECORDED_TYPES = frozenset(
     {
@@ -49,22 +49,23 @@ _RECORDED_TYPES = frozenset(
         "starts_expected",
     }
 )
-"""Types of events that say anything of what is noted here, snapshots aside."""
+"""Types of events that change the history, except server snapshots."""
 _COMPARED_COLUMNS = ("owner", "queue", "name", "resources", "submitted", "state", "runs")
-"""What a snapshot may have to say of a job that is there."""
+"""Columns that are compared with a job in a server snapshot."""
 _NODES = TypeAdapter(list[NodeFacts])
 
 
 def last_recorded_event(connection: Connection, cluster: int) -> int:
-    """The number of the last event that was noted, or that is gone."""
+    """Return the number of the last event that is in the history or no longer in the log."""
     known = connection.scalar(select(clusters.c.noted).where(clusters.c.id == cluster)) or 0
     first = connection.scalar(select(func.min(events.c.number)).where(events.c.cluster == cluster))
     return max(known, (first or 1) - 1)
 
 
 def job_changes(event: Event) -> Row | None:
-    """What an event says of the job that it speaks of; ``runs`` to be added to those known, unless it is a
-    whole description.
+    """Return the changed columns of the event's job, or None.
+
+    ``runs`` is an increment unless the event describes the job completely (then ``owner`` is a key, too).
     """
     if isinstance(event, JobQueued | JobAltered):
         return _job_columns(event.job, event.time)
@@ -85,21 +86,20 @@ def job_changes(event: Event) -> Row | None:
 
 
 class _Replaced(Exception):
-    """The event is not in the log any more."""
+    """The event is no longer in the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryWriter:
-    """Brings what is noted of one cluster up to date. One thread's, of the daemon that leads."""
+    """Updates the history of one cluster. For one thread of the leading daemon."""
 
     database: Database
     cluster: int
 
     def steps(self) -> Iterator[None]:
-        """Note all that the log has, a little in each step.
+        """Record all events of the log, one short transaction per step.
 
-        A snapshot that was left in its midst is gone through again: of jobs that are known as it has them
-        nothing is written.
+        An interrupted server snapshot is processed again from its beginning; unchanged jobs cause no writes.
         """
         while True:
             with self.database.read() as connection:
@@ -166,7 +166,7 @@ class HistoryWriter:
             self._set_recorded(connection, row.number)
 
     def _changed_jobs(self, found: Sequence[JobFacts], time: int) -> dict[str, Row]:
-        """Of these jobs of a snapshot those that are not known like that."""
+        """Return the rows of the snapshot's jobs that differ from the history."""
         rows = {replace_nul(job.id): _job_columns(job, time) for job in found}
         query = select(jobs.c.id, *(jobs.c[name] for name in _COMPARED_COLUMNS)).where(
             jobs.c.cluster == self.cluster, jobs.c.ended.is_(None), jobs.c.id.in_(rows)
@@ -191,7 +191,7 @@ class HistoryWriter:
 
     @contextmanager
     def _write(self, row: Stored[Any]) -> Iterator[Connection]:
-        """A transaction over what this row says. Raises _Replaced."""
+        """Run the block as a transaction for the changes of an event. Raises _Replaced."""
         query = select(events.c.delivery).where(
             events.c.cluster == self.cluster, events.c.number == row.number
         )
@@ -216,7 +216,9 @@ def _merge_changes(told: dict[str, Row], event: Event) -> None:
 
 
 def _job_columns(job: JobFacts, time: int) -> Row:
-    """What a whole description says; of a job that does not run it leaves its last run as it was."""
+    """Return the columns of a complete job description; a job that does not run keeps those of its
+    last run.
+    """
     row: Row = {
         "seen": time,
         "owner": replace_nul(job.owner),
@@ -238,7 +240,7 @@ def _job_columns(job: JobFacts, time: int) -> Row:
 
 
 def _upsert_jobs(connection: Connection, cluster: int, told: dict[str, Row]) -> None:
-    """Rows that say alike much go together; whole descriptions make new rows where there are none."""
+    """Insert or update jobs, grouped by their changed columns. Only complete descriptions insert rows."""
     expected_starts.record_actual_starts(
         connection, cluster, {job: row["started"] for job, row in told.items() if "started" in row}
     )
@@ -271,7 +273,7 @@ def _upsert_jobs(connection: Connection, cluster: int, told: dict[str, Row]) -> 
 def _insert_node_changes(
     connection: Connection, cluster: int, number: int, time: int, facts: Iterable[NodeFacts]
 ) -> None:
-    """A row for each node that is not as it was when it was last spoken of."""
+    """Insert a row for each node that differs from its last row."""
     newest = select(nodes.c.node, func.max(nodes.c.event).label("event")).where(nodes.c.cluster == cluster)
     last = newest.group_by(nodes.c.node).subquery()
     query = select(nodes.c.node, nodes.c.state, nodes.c.cpus, nodes.c.mem, nodes.c.gpus).join(

@@ -1,9 +1,9 @@
-"""What the engine's thread asks of durability, and two answers: a database, or memory alone.
+"""The journal: durability as the engine's thread sees it, on a database or in memory.
 
-For each batch, in this order: ``commit_events`` (or ``woke``), the engine, ``commit_decisions``, and only
-then may anybody hear of the decisions; ``maybe_checkpoint`` after that. Where a call raises a retryable
-StoreError it is made again, with the same arguments, before any other; the engine waits meanwhile. An event
-may be acknowledged when ``settle`` has returned: the events and what follows from them are synced together.
+For each batch, call ``commit_events`` (or ``add_wakeup``), the engine, then ``commit_decisions``; only then
+may the decisions be published. ``maybe_checkpoint`` follows. After a retryable StoreError, repeat the same
+call with the same arguments before any other; the engine waits meanwhile. An event may be acknowledged after
+``sync_events``: one sync covers the events and their decisions.
 """
 
 import time
@@ -26,33 +26,32 @@ __all__ = ["BatchJournal", "DurableJournal", "MemoryJournal"]
 _DELIVERIES = 200_000
 _PENDING = 1_000
 _MOST_SLICES = 50
-"""With a checkpoint; most are of 500 rows."""
+"""Maximum number of purge and history transactions per checkpoint; most transactions have 500 rows."""
 _BREATH_S = 0.02
 _REST = 4
-"""Rest so many times as long as a slice has taken of the processor."""
 _NO_MORE = object()
 
 
 class BatchJournal(Protocol):
-    """One cluster's."""
+    """The journal of one cluster."""
 
     def use_settings(self, settings: str) -> None:
-        """From the next batch on the engine works under these settings, given as JSON."""
+        """Record these settings (JSON) with the next batch; the engine works with them from then on."""
         ...
 
     def commit_events(self, events: Sequence[Event], now: int, paused: str = "") -> EventBatch | None:
-        """Keep a batch that the engine is to handle at ``now``; events kept before are left out.
+        """Store a batch that the engine will handle at ``now``, without events that were stored before.
 
-        None when none is new: the engine is not to be called.
+        Returns None when no event is new: then the engine must not be called.
         """
         ...
 
     def sync_events(self) -> None:
-        """All events that were kept are durable when it returns. Raises StoreError."""
+        """Return when all stored events are durable. Raises StoreError."""
         ...
 
     def add_wakeup(self, now: int, paused: str = "", *, resumed: bool = False) -> EventBatch:
-        """The engine is to be called without events, having been ``resumed``; kept with what comes next."""
+        """Return a batch without events, for a timed call of the engine; it is stored with the next batch."""
         ...
 
     def commit_decisions(
@@ -63,44 +62,44 @@ class BatchJournal(Protocol):
         breaches: Sequence[PromiseBreach] = (),
         state: bytes = b"",
     ) -> tuple[Decision, ...]:
-        """Keep what followed from ``batch``; returns the decisions as they may be heard of, with the term.
+        """Store the results of ``batch``; return the decisions with the leader's term, ready for publication.
 
-        ``state`` is the checkpoint after it, where the same calls may lead to another state: who follows goes
-        on from that.
+        ``state`` is a checkpoint after the batch, for a batch whose repetition may lead to another state:
+        followers restart from it.
         """
         ...
 
     def skip_batch(self, batch: EventBatch) -> None:
-        """The engine failed over ``batch``, the last one: who follows is to call it only so often as this has
-        ``calls``.
+        """Record that the engine failed on ``batch``, the last one: followers make only ``calls`` engine
+        calls for it.
         """
         ...
 
     def maybe_checkpoint(self, freeze: Callable[[], FrozenState], now: int, *, must: bool = False) -> bool:
-        """Begin to keep the engine's present state, if it is time for that; whether one was kept since.
+        """Start a checkpoint if one is due; return whether one was completed since the last call.
 
-        ``freeze`` takes the state; another thread encodes it. If it ``must`` be, it is kept
-        when this returns.
+        ``freeze`` returns the state, which another thread encodes. With ``must``, return only after the
+        checkpoint is stored.
         """
         ...
 
     def close(self) -> None:
-        """Let go of what is held."""
+        """Release threads and files."""
         ...
 
 
 class MemoryJournal:
-    """Nothing is kept beyond the process: for replays and trials."""
+    """A journal without persistence, for replays and trials."""
 
     def __init__(self) -> None:
         self._tail = LogPosition()
         self._seen: dict[str, None] = {}
 
     def use_settings(self, settings: str) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def commit_events(self, events: Sequence[Event], now: int, paused: str = "") -> EventBatch | None:
-        """A batch of those events that are new, among the last 200,000 at least."""
+        """Return a batch of the events that are not among the last 200,000."""
         fresh: list[Event] = []
         for event in events:
             if event.id not in self._seen:
@@ -111,10 +110,10 @@ class MemoryJournal:
         return self._next(tuple(fresh), now, paused) if fresh else None
 
     def sync_events(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def add_wakeup(self, now: int, paused: str = "", *, resumed: bool = False) -> EventBatch:
-        """A batch without events."""
+        """Return a batch without events."""
         return replace(self._next((), now, paused), resumed=resumed)
 
     def _next(self, events: tuple[Event, ...], now: int, paused: str) -> EventBatch:
@@ -131,27 +130,25 @@ class MemoryJournal:
         breaches: Sequence[PromiseBreach] = (),  # noqa: ARG002
         state: bytes = b"",  # noqa: ARG002
     ) -> tuple[Decision, ...]:
-        """Nothing to do."""
+        """Return the decisions unchanged."""
         return tuple(decisions)
 
     def skip_batch(self, batch: EventBatch) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def maybe_checkpoint(self, freeze: Callable[[], FrozenState], now: int, *, must: bool = False) -> bool:  # noqa: ARG002
-        """Never."""
+        """Return False: there are no checkpoints."""
         return False
 
     def close(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
 
 class DurableJournal:
-    """One cluster's journal in a store.
+    """The journal of one cluster in a store.
 
-    Checkpoints are made at most every ``every`` seconds, and so seldom that making them takes at most a
-    twentieth of the time, unless the engine did so much since that a restart would be slow. A thread of
-    their own encodes and writes them. With each go some slices of what is past its time, and what became of
-    jobs and nodes is noted.
+    Checkpoints are written at most every ``every`` seconds, by a thread of its own; see CheckpointWriter.
+    After each one, that thread deletes some expired rows and updates the history of jobs and nodes.
     """
 
     def __init__(
@@ -172,7 +169,7 @@ class DurableJournal:
         self._tail = store.last_position(self.cluster)
         self._pending: list[EventBatch] = []
         self._unsynced = True
-        """Whether events were kept that may be lost with the machine: by an earlier process, too."""
+        """Whether stored events may not be durable yet, including those of an earlier process."""
         self._paused = ""
         self._settings = ""
         self._background = CheckpointWriter(every)
@@ -182,13 +179,14 @@ class DurableJournal:
         self._noting: Iterator[None] | None = None
 
     def use_settings(self, settings: str) -> None:
-        """Written with the next batch, and so before anybody hears of what follows from it."""
+        """Record these settings with the next batch, before its decisions are published."""
         self._settings = settings
 
     def commit_events(self, events: Sequence[Event], now: int, paused: str = "") -> EventBatch | None:
-        """Kept when it returns, also if this process is killed, and durable after ``commit_decisions`` that
-        writes something, or after ``settle``. Raises StoreError; then it may be called again with other
-        events, too.
+        """Store a batch of events. It survives the end of this process when this returns.
+
+        It is durable after ``sync_events``, or after ``commit_decisions`` with something to write. Raises
+        StoreError; then the call may be repeated, also with more events.
         """
         batch = self._store.append_events(
             self.cluster,
@@ -210,14 +208,16 @@ class DurableJournal:
         return batch
 
     def sync_events(self) -> None:
-        """All events that were kept are durable when it returns. Raises StoreError."""
+        """Return when all stored events are durable. Raises StoreError."""
         if self._unsynced:
             self._store.database.sync()
             self._unsynced = False
             self._write_watermark()
 
     def add_wakeup(self, now: int, paused: str = "", *, resumed: bool = False) -> EventBatch:
-        """Wakes in a row that lead to no decision, and change no pause, are written with what comes next."""
+        """Return a batch without events. Consecutive ones without results are merged and stored with the next
+        batch.
+        """
         last = self._pending[-1] if self._pending else None
         turned = resumed or bool(self._settings)
         if last is not None and (last.now, last.paused) == (now, paused) and not turned:
@@ -244,9 +244,9 @@ class DurableJournal:
         breaches: Sequence[PromiseBreach] = (),
         state: bytes = b"",
     ) -> tuple[Decision, ...]:
-        """Durable when it returns. Raises StoreError; it is to be called again then before all else.
+        """Store the results of a batch durably. Raises StoreError; repeat the call before any other.
 
-        Each decision carries the leader's term. They are returned only while this daemon leads.
+        Each decision gets the leader's term. Raises LeaseExpired when this daemon no longer leads.
         """
         made = tuple(replace(decision, term=self._term()) for decision in decisions)
         turned = batch.resumed or batch.paused != self._paused
@@ -268,14 +268,14 @@ class DurableJournal:
         return made
 
     def skip_batch(self, batch: EventBatch) -> None:
-        """Durable when it returns. Raises StoreError; it is to be called again then before all else."""
+        """Record durably that a batch is skipped. Raises StoreError; repeat the call before any other."""
         if self._pending and self._pending[-1].number == batch.number:
             self._pending[-1] = batch
         self._store.skip_batch(self.cluster, batch, pending=self._pending)
         self._all_durable(batch.paused)
 
     def _all_durable(self, paused: str) -> None:
-        """Something was written durably, and with it all that was written before."""
+        """Note that a durable write has included all earlier ones."""
         self._pending.clear()
         self._paused = paused
         self._unsynced = False
@@ -298,7 +298,9 @@ class DurableJournal:
         return self._lead.term if self._lead is not None else 0
 
     def maybe_checkpoint(self, freeze: Callable[[], FrozenState], now: int, *, must: bool = False) -> bool:
-        """Raises StoreError of a checkpoint that was not kept; the next one is made in its time."""
+        """Start a checkpoint if one is due. Raises StoreError for a failed one; the next is written at its
+        time.
+        """
         if must:
             with suppress(StoreError):  # of an older state
                 self._background.finished(wait=True)
@@ -322,14 +324,16 @@ class DurableJournal:
         return (self._background.finished(wait=True) if must else False) or kept
 
     def _run_slices(self, work: Callable[[], bool]) -> None:
-        """Call ``work`` as long as there is more to do, but not for long, and let others go on in between."""
+        """Call ``work`` until it returns False, with pauses and a bounded number of times."""
         for _ in range(_MOST_SLICES):
             begun = time.thread_time()
             if not work() or self._background.pause(max(_BREATH_S, _REST * (time.thread_time() - begun))):
                 return
 
     def _record_history(self) -> bool:
-        """From where the last slice ended, so that the largest snapshot is noted to its end."""
+        """Run one step of the history writer, which continues from call to call; return whether there may be
+        more.
+        """
         if self._noting is None:
             self._noting = self._store.record_history(self.cluster)
         noting, self._noting = self._noting, None  # it is of no more use when it fails
@@ -339,7 +343,7 @@ class DurableJournal:
         return more
 
     def close(self) -> None:
-        """End the thread that makes checkpoints; the store stays open."""
+        """End the thread that writes checkpoints; the store stays open."""
         self._background.close()
         if self._mark is not None:
             self._mark.close()

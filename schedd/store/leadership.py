@@ -1,10 +1,10 @@
-"""Being the one daemon that decides.
+"""Leader election: at most one daemon makes decisions.
 
-On PostgreSQL by the lease, which a thread renews four times before it would end. Who cannot renew stops
-deciding before the lease ends by the database's clock: the time is counted from before the renewal was sent,
-on a clock that no admin can set, and one eighth is left over for clocks that do not run alike. On SQLite,
-whose file only one host can use, by a lock on a file beside it, which ends with the process; the term still
-grows with every take.
+On PostgreSQL the leader holds a lease, and a thread renews it four times per period. A leader that cannot
+renew stops before the lease ends by the database's clock: it counts from before the renewal request, on the
+monotonic clock, and gives up one eighth earlier to allow for clock drift. On SQLite, which only one host can
+use, the leader holds a lock on a file next to the database until its process ends. The term increases with
+every acquisition in both cases.
 """
 
 import fcntl
@@ -26,11 +26,13 @@ __all__ = ["Leadership"]
 
 _SHARE = 0.875
 _STUCK = 4
-"""A lease that was not renewed for so many times its length is over, whatever the database's clock says."""
+"""A lease that was not renewed for this many periods by the monotonic clock counts as expired."""
 
 
 class Leadership:
-    """One daemon's. ``holder`` names it: the same name after a restart takes its own lease again at once."""
+    """The leadership of one daemon. ``holder`` names it; under the same name it reacquires its lease
+    at once.
+    """
 
     def __init__(
         self,
@@ -41,7 +43,7 @@ class Leadership:
         above: Callable[[], int] = lambda: 0,
         supervisor: Supervisor | None = None,
     ) -> None:
-        """``above`` says which term is known to have been, though the database may not know of it."""
+        """``above`` returns the highest term known from other sources than the database."""
         self._database = database
         self._holder = holder
         self._seconds = seconds
@@ -63,11 +65,11 @@ class Leadership:
 
     @property
     def lost_reason(self) -> str:
-        """Why another daemon leads for good, as far as this term goes; empty while none does."""
+        """Which daemon has taken over for good in this term; empty if none has."""
         return self._lost
 
     def try_acquire(self) -> bool:
-        """Try once to lead; whether it does now. Raises StoreError when the database fails."""
+        """Try once to become the leader; return whether it succeeded. Raises StoreError."""
         path = self._database.path
         if path is not None and not self._acquire_file_lock(path):
             return False
@@ -101,10 +103,10 @@ class Leadership:
         return True
 
     def _stuck(self, connection: Connection) -> tuple[int, int] | None:
-        """The lease as it stands, when it has stood so for too long by our own clock.
+        """Return the lease's (term, expiry) if it has not changed for too long by the monotonic clock.
 
-        Where the database's clock was set back and the leader died before its next renewal, the lease would
-        else last until that clock has caught up. A leader that lives renews or has stopped deciding by then.
+        This handles a database clock that was set back while the leader died: the lease would otherwise last
+        until the clock has caught up. A leader that is alive has renewed it or has stopped deciding by then.
         """
         now, found = time.monotonic(), lease.term_and_expiry(connection)
         if found is None or found != self._seen:
@@ -112,11 +114,11 @@ class Leadership:
         return found if now - self._seen_at > _STUCK * self._seconds else None
 
     def check(self, connection: Connection) -> None:
-        """For each transaction that writes: raises NotLeader, or LeaseExpired."""
+        """Check the lease in each write transaction. Raises NotLeader or LeaseExpired."""
         lease.check(connection, self._holder, self.term, expires=self._database.path is None)
 
     def release(self) -> None:
-        """Stop renewing and let another lead at once, where the database can be reached."""
+        """Stop renewing, and release the lease if the database can be reached."""
         self._stopping.set()
         self._until = 0.0
         if self._thread is not None:

@@ -1,8 +1,8 @@
-"""The lease by which one daemon leads: a row with holder, term and expiry. Functions over one transaction.
+"""The lease of the leader: one row with holder, term and expiry.
 
-All times are the database's own clock, so the clocks of the daemons' hosts do not matter. Whoever takes the
-lease over raises the term; renewing it does not. A transaction that writes under a term locks the row's key:
-the lease cannot change hands before it has ended.
+All times are those of the database's clock, so the clocks of the daemons' hosts do not matter. Acquiring the
+lease increases the term; renewing does not. A write transaction under a term locks the row's key, so the
+lease cannot change hands before the transaction ends.
 """
 
 from typing import Any
@@ -32,7 +32,7 @@ _NAME = "leader"
 
 
 def _now(connection: Connection) -> ColumnElement[int]:
-    """Milliseconds since the epoch by the database's clock."""
+    """Return the SQL expression for milliseconds since the epoch by the database's clock."""
     if connection.dialect.name == "postgresql":
         return cast(func.extract("epoch", func.clock_timestamp()) * 1000, BigInteger)
     return cast((func.julianday("now") - 2440587.5) * 86_400_000, BigInteger)
@@ -47,10 +47,10 @@ def acquire(
     above: int = 0,
     stuck: tuple[int, int] | None = None,
 ) -> int | None:
-    """Take the lease if it is free, over, or the holder's own (of an earlier life), or anyhow by ``force``;
-    or if its term and expiry are still those that are ``stuck``.
+    """Acquire the lease if it is free, expired, or held under the same name, or in any case with ``force``.
 
-    Returns the new term, which is ``above`` that one, or None when another holds it.
+    A lease whose (term, expiry) still equals ``stuck`` counts as expired. Return the new term, which is
+    higher than ``above``, or None when another daemon holds the lease.
     """
     now = _now(connection)
     dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
@@ -74,10 +74,11 @@ def acquire(
 
 
 def end_stuck(connection: Connection) -> int:
-    """End transactions that hold up a take-over: those of daemons, older than 3 s, when the lease is over.
+    """Terminate the daemons' transactions that are older than 3 s while the lease is expired; return their
+    number.
 
-    PostgreSQL ends those of clients that went silent between two statements by itself, but not one that was
-    cut off in the middle of a large one. Returns how many were ended.
+    They would block a takeover. PostgreSQL itself terminates transactions of silent clients between
+    statements, but not one that was cut off within a large statement.
     """
     return int(connection.scalar(_END_STUCK, {"name": _NAME}) or 0)
 
@@ -92,21 +93,21 @@ _END_STUCK = text("""
 
 
 def renew(connection: Connection, holder: str, term: int, seconds: float) -> bool:
-    """Extend the lease, even one that is over but that nobody else took; False when another has it."""
+    """Extend the lease, even if it has expired; return False when another daemon has acquired it."""
     statement = update(leases).where(leases.c.name == _NAME, leases.c.holder == holder, leases.c.term == term)
     return connection.execute(statement.values(expires=_now(connection) + int(seconds * 1000))).rowcount > 0
 
 
 def release(connection: Connection, holder: str, term: int) -> None:
-    """Let another take it at once; the term stays."""
+    """End the lease at once; the term stays."""
     statement = update(leases).where(leases.c.name == _NAME, leases.c.holder == holder, leases.c.term == term)
     connection.execute(statement.values(expires=0))
 
 
 def check(connection: Connection, holder: str, term: int, *, expires: bool = True) -> None:
-    """Raise NotLeader unless the lease is held in this term, LeaseExpired when it is over (and it can be).
+    """Raise NotLeader unless the lease is held in this term, LeaseExpired if it has expired and ``expires``.
 
-    Until the transaction ends nobody can take the lease over; it can be renewed.
+    Until the transaction ends, the lease can be renewed but not acquired.
     """
     query = select(leases.c.holder, leases.c.term, (leases.c.expires < _now(connection)).label("over"))
     query = query.where(leases.c.name == _NAME).with_for_update(read=True, key_share=True)
@@ -119,13 +120,13 @@ def check(connection: Connection, holder: str, term: int, *, expires: bool = Tru
 
 
 def term_and_expiry(connection: Connection) -> tuple[int, int] | None:
-    """The term and the expiry as they stand in the row: each renewal writes another expiry."""
+    """Return the row's term and expiry; each renewal writes another expiry."""
     row = connection.execute(select(leases.c.term, leases.c.expires).where(leases.c.name == _NAME)).first()
     return (row.term, row.expires) if row is not None else None
 
 
 def current_leader(connection: Connection) -> LeaderLease | None:
-    """Who leads, in which term; ``left`` is how long for yet, in seconds, 0 when the lease is over."""
+    """Return the present holder, term and remaining time of the lease; None before the first leader."""
     query = select(
         leases.c.holder, leases.c.term, leases.c.since, (leases.c.expires - _now(connection)).label("left")
     )

@@ -1,4 +1,4 @@
-"""The ledger of accounts: one row for each change, which is never written again. Over one transaction."""
+"""The ledger of accounts: one immutable row per change."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ _FIELDS = tuple(LedgerRow.__dataclass_fields__)
 
 
 def insert_rows(connection: Connection, cluster: int, new: Iterable[LedgerRow]) -> None:
-    """Write rows; those that are there already stay as they are."""
+    """Insert rows; existing ones stay unchanged."""
     values = [{"cluster": cluster, **{name: _plain(getattr(one, name)) for name in _FIELDS}} for one in new]
     if values:
         dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
@@ -38,8 +38,9 @@ def rows(
     user: str = "",
     before: int | None = None,
 ) -> Sequence[LedgerRow]:
-    """Up to ``limit`` rows of ``[since, until)``, newest first; of an account, of a user's jobs, with numbers
-    below ``before``, where they are given.
+    """Return up to ``limit`` rows of ``[since, until)``, newest first.
+
+    Optional filters: account, user (owner or payer), and row numbers below ``before``.
     """
     query = select(*(ledger.c[name] for name in _FIELDS)).where(
         *_row_filter(cluster, since, until, account, user)
@@ -60,8 +61,8 @@ def charges(
     account: str = "",
     user: str = "",
 ) -> Sequence[ChargeTotal]:
-    """What was charged in ``[since, until)``, summed up ``by`` month, account and user, as far as these are
-    named; in their order.
+    """Return the sums of charges in ``[since, until)``, grouped ``by`` any of month, account and user, in
+    order.
     """
     name = {"month": ledger.c.month, "account": ledger.c.account, "user": ledger.c.payer}
     keys = [name[one] for one in ("month", "account", "user") if one in by]

@@ -1,9 +1,9 @@
-"""Time that passed without a sign of life in the log: it does not count for the age of what is removed.
+"""Gaps in the event log: long periods without batches do not count towards the age of stored rows.
 
-A clock that is a year ahead would else have all history removed within minutes, by a daemon that runs and by
-one that starts on a host with a wrong clock. Between two batches a day counts at most; where the clock was
-set back later, as much counts again. It is known from the log alone, so it holds over restarts, on a standby,
-and for as long as batches are kept.
+Otherwise a clock that is one year ahead would expire the whole history within minutes. Between two
+consecutive batches at most one day counts; when the clock is set back later, the excess is counted back. The
+gaps follow from the log alone, so they survive restarts, are the same on a standby, and last as long as
+batches are kept.
 """
 
 from collections.abc import Iterable
@@ -20,8 +20,10 @@ _DAY: Final = 86_400
 
 
 @dataclass(slots=True)
-class _Gaps:
-    """Of one cluster up to the batch ``last`` at ``now``; ``found``: number of the batch after, seconds."""
+class _ClusterGaps:
+    """Gaps of one cluster up to the batch ``last`` at ``now``: (number of the batch after the gap, excess
+    seconds).
+    """
 
     last: int = 0
     now: int = 0
@@ -29,14 +31,15 @@ class _Gaps:
 
 
 class LogGaps:
-    """One store's. The log is gone through once, then only what is new of it."""
+    """Gaps of all clusters of a store. The log is read once, then incrementally."""
 
     def __init__(self) -> None:
-        self._gaps: dict[int, _Gaps] = {}
+        self._gaps: dict[int, _ClusterGaps] = {}
 
     def uncounted_seconds(self, connection: Connection, own: int, now: int) -> dict[int, int]:
-        """By cluster, how many of the seconds up to ``now`` do not count; what is unseen in the log of the
-        cluster ``own``, whose batches are written up to now, counts for none.
+        """Return, by cluster, how many of the seconds up to ``now`` do not count as age.
+
+        At least the gaps of the cluster ``own`` are uncounted everywhere, since its log is written up to now.
         """
         found: dict[int, int] = {}
         for cluster in connection.scalars(select(clusters.c.id)).all():
@@ -45,13 +48,13 @@ class LogGaps:
             found[cluster] = _uncounted((*(seconds for _, seconds in gaps.found), _excess(since)))
         return {cluster: max(seconds, found.get(own, 0)) for cluster, seconds in found.items()}
 
-    def _read(self, connection: Connection, cluster: int) -> _Gaps:
-        gaps = self._gaps.setdefault(cluster, _Gaps())
+    def _read(self, connection: Connection, cluster: int) -> _ClusterGaps:
+        gaps = self._gaps.setdefault(cluster, _ClusterGaps())
         own = batches.c.cluster == cluster
         ends = select(func.min(batches.c.number), func.max(batches.c.number)).where(own)
         first, last = connection.execute(ends).one()
         if first is None or last < gaps.last:  # batches were taken out: from the beginning
-            gaps = self._gaps[cluster] = _Gaps()
+            gaps = self._gaps[cluster] = _ClusterGaps()
         if first is None:
             return gaps
         before = func.lag(batches.c.now).over(order_by=batches.c.number).label("before")
@@ -67,7 +70,7 @@ class LogGaps:
 
 
 def _uncounted(gaps: Iterable[int]) -> int:
-    """What was jumped over, less what was set back after it."""
+    """Return the sum of the jumps forward, reduced by later jumps back; never negative."""
     ahead = 0
     for seconds in gaps:
         ahead = max(0, ahead + seconds)
@@ -75,5 +78,5 @@ def _uncounted(gaps: Iterable[int]) -> int:
 
 
 def _excess(seconds: int) -> int:
-    """What is more than a day of it, forward or (negative) back."""
+    """Return the part of a gap beyond one day, forward or (negative) back."""
     return max(0, seconds - _DAY) + min(0, seconds + _DAY)

@@ -1,8 +1,8 @@
-"""How far the log went, remembered outside of the database: by it a log that lost its end is known.
+"""A file outside the database with the end of the event log; it reveals that the database lost its end.
 
-A file of two slots that are written in turn, each a line with its CRC-32: a write that was torn leaves the
-other. It is not synced with each batch. After a power cut it may be behind the log, which tells nothing, but
-it is ahead only of a log that lost something.
+The file has two slots that are written in turn, each a line with its CRC-32, so that a torn write leaves the
+other slot intact. It is not synced with each batch: after a power failure it may be behind the log, which is
+harmless. It is ahead of the log only if the log lost something.
 """
 
 import json
@@ -24,8 +24,8 @@ _SLOT: Final = 512
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogWatermark:
-    """The last batch that was kept, with its last event; the digest of the log (hex) up to the batch
-    ``linked``; the number of the last decision, the leader's term, and how often this was written.
+    """The last stored batch and its last event; the digest of the log (hex) up to ``digest_batch``; the
+    number of the last decision, the leader's term, and the number of writes of this file.
     """
 
     batch: int = 0
@@ -38,7 +38,7 @@ class LogWatermark:
 
 
 class LogWatermarkFile:
-    """One cluster's file. A mark that cannot be written is told in the log, and harms nothing else."""
+    """The watermark file of one cluster. A failed write is logged and has no other effect."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -47,7 +47,7 @@ class LogWatermarkFile:
         self._failed = False
 
     def read(self) -> LogWatermark:
-        """What was written last; nothing known where there is no file, or none that can be read."""
+        """Return the newest valid slot; a zero watermark if there is none."""
         found = LogWatermark()
         with suppress(OSError):
             data = self.path.read_bytes()
@@ -58,18 +58,18 @@ class LogWatermarkFile:
         return found
 
     def write(self, marked: LogWatermark) -> None:
-        """Remember this."""
+        """Write the watermark to the older slot."""
         self._count += 1
         line = json.dumps({**asdict(marked), "count": self._count}, separators=(",", ":")).encode()
         slot = f"{zlib.crc32(line):08x} ".encode() + line
         self._do(lambda file: os.pwrite(file, slot.ljust(_SLOT - 1) + b"\n", self._count % 2 * _SLOT))
 
     def sync(self) -> None:
-        """Have it on the disk."""
+        """Sync the file to disk."""
         self._do(os.fdatasync)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._file is not None:
             os.close(self._file)
             self._file = None

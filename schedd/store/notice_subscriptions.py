@@ -1,4 +1,4 @@
-"""Who wants to be told of starts, and what they were told. Over one transaction."""
+"""Users' subscriptions to notices, and the notices that were sent."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -23,7 +23,7 @@ __all__ = [
 
 
 def add_subscription(connection: Connection, cluster: int, wish: NoticeSubscription) -> int:
-    """Keep a wish; returns its number."""
+    """Insert a subscription; return its number."""
     values = {
         "cluster": cluster,
         "who": replace_nul(wish.user),
@@ -41,13 +41,13 @@ def add_subscription(connection: Connection, cluster: int, wish: NoticeSubscript
 
 
 def remove_subscription(connection: Connection, number: int) -> None:
-    """Forget a wish, and what was told by it."""
+    """Delete a subscription and its sent notices."""
     connection.execute(delete(noticed).where(noticed.c.notice == number))
     connection.execute(delete(notices).where(notices.c.id == number))
 
 
 def list_subscriptions(connection: Connection, cluster: int) -> Sequence[NoticeSubscription]:
-    """All of a cluster, the oldest first."""
+    """Return the subscriptions of a cluster, oldest first."""
     rows = connection.execute(select(notices).where(notices.c.cluster == cluster).order_by(notices.c.id))
     return [
         NoticeSubscription(
@@ -58,7 +58,7 @@ def list_subscriptions(connection: Connection, cluster: int) -> Sequence[NoticeS
 
 
 def last_notices(connection: Connection, cluster: int) -> Mapping[tuple[int, str], LastNotice]:
-    """What was told last, by wish and job."""
+    """Return the last notice by (subscription, job)."""
     query = select(noticed).join(notices).where(notices.c.cluster == cluster)
     return {
         (row.notice, row.job): LastNotice(row.start, row.soon, row.lost) for row in connection.execute(query)
@@ -71,7 +71,7 @@ def update_last_notices(
     gone: Iterable[tuple[int, str]],
     now: int,
 ) -> None:
-    """Keep what is told now, and forget jobs that are gone. Made again it changes nothing."""
+    """Store the latest notices, and delete those of jobs that are ``gone``. Idempotent."""
     dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
     for (number, job), mark in new.items():
         row = {"notice": number, "job": job, **asdict(mark), "time": now}
@@ -83,7 +83,7 @@ def update_last_notices(
 
 
 def notified_users(connection: Connection, cluster: int, since: int) -> Sequence[tuple[str, int]]:
-    """Who was told of a start after ``since``, and when; the oldest first."""
+    """Return (user, time) of the notices sent after ``since``, oldest first."""
     table = notices_told.c
     query = select(table.who, table.time).where(table.cluster == cluster, table.time > since)
     return [(row.who, row.time) for row in connection.execute(query.order_by(table.time, table.id))]
@@ -92,7 +92,7 @@ def notified_users(connection: Connection, cluster: int, since: int) -> Sequence
 def record_notified_users(
     connection: Connection, cluster: int, whom: Iterable[str], time: int, forget: int
 ) -> None:
-    """Keep that these are told at ``time``, and forget who was told until ``forget``."""
+    """Record notices to users at ``time``, and delete records up to ``forget``."""
     table = notices_told.c
     connection.execute(delete(notices_told).where(table.cluster == cluster, table.time <= forget))
     rows = [{"cluster": cluster, "who": replace_nul(who), "time": time} for who in whom]

@@ -1,4 +1,4 @@
-"""What the plan was worth over time, and what searches for a better one did. Over one transaction."""
+"""Plan metrics over time, and the reports of searches."""
 
 import json
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ __all__ = ["list_plan_metrics", "list_searches", "save_plan_metrics", "save_sear
 
 
 def save_plan_metrics(connection: Connection, cluster: int, found: PlanMetricsSample) -> None:
-    """Keep what the plan was worth; of the same second only the last is kept."""
+    """Store a sample; a later one of the same second replaces it."""
     body = json.dumps(dict(found.values), separators=(",", ":"), allow_nan=False)
     _upsert(
         connection,
@@ -33,7 +33,7 @@ def save_plan_metrics(connection: Connection, cluster: int, found: PlanMetricsSa
 def list_plan_metrics(
     connection: Connection, cluster: int, since: int, until: int, limit: int, every: int = 1
 ) -> Sequence[PlanMetricsSample]:
-    """Up to ``limit`` of those in ``[since, until)``, in order; the last of each ``every`` seconds."""
+    """Return up to ``limit`` samples in ``[since, until)``, in order; the last one per ``every`` seconds."""
     table = _evaluations
     within = (table.c.cluster == cluster, table.c.time >= since, table.c.time < until)
     query = select(table).where(*within)
@@ -45,7 +45,7 @@ def list_plan_metrics(
 
 
 def save_search(connection: Connection, cluster: int, report: SearchRecord) -> None:
-    """Keep what a search says of itself."""
+    """Store the report of a search. Idempotent."""
     row = {"cluster": cluster, "number": report.number, "time": report.time, "body": report.body}
     _upsert(connection, _searches, row)
 
@@ -53,7 +53,7 @@ def save_search(connection: Connection, cluster: int, report: SearchRecord) -> N
 def list_searches(
     connection: Connection, cluster: int, before: int | None, limit: int
 ) -> Sequence[SearchRecord]:
-    """Up to ``limit`` reports with numbers below ``before`` where it is given, newest first."""
+    """Return up to ``limit`` reports, newest first; with numbers below ``before``, if given."""
     table = _searches
     query = select(table).where(table.c.cluster == cluster)
     if before is not None:
@@ -63,7 +63,7 @@ def list_searches(
 
 
 def _upsert(connection: Connection, table: Table, row: dict[str, Any]) -> None:
-    """A row in the place of one with its key."""
+    """Insert a row, or replace the one with the same key."""
     dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
     statement = dialect.insert(table).values(row)
     keys = [column.name for column in table.primary_key.columns]

@@ -1,4 +1,4 @@
-"""What is past its time goes, a little at a time, so that no transaction is long."""
+"""Deletes expired rows, a few per transaction, so that no transaction is long."""
 
 from collections.abc import Mapping
 
@@ -26,17 +26,16 @@ from schedd.store.tables import (
 __all__ = ["ROWS_PER_TRANSACTION", "purge"]
 
 ROWS_PER_TRANSACTION = 500
-"""Rows of one table that go in one transaction."""
+"""Maximum number of rows of one table that one transaction deletes."""
 
 
 def purge(
     connection: Connection, limits: RetentionLimits, at: int, unseen: Mapping[int, int] | None = None
 ) -> Mapping[str, int]:
-    """Remove up to ``ROWS_PER_TRANSACTION`` rows of each table that are past their time; returns how many of
-    which.
+    """Delete up to ``ROWS_PER_TRANSACTION`` expired rows of each table; return the numbers by table.
 
-    Of what a recovery starts from (all after the oldest checkpoint kept) nothing goes. By number of a
-    cluster, ``unseen`` are the seconds that do not count: see ``unseen.py``.
+    Nothing after the oldest stored checkpoint is deleted: recovery needs it. ``unseen`` has by cluster the
+    seconds that do not count as age: see ``log_gaps``.
     """
     gone: dict[str, int] = {}
     not_counted = unseen or {}
@@ -61,7 +60,7 @@ def purge(
 
 
 def _delete_log(connection: Connection, gone: dict[str, int], cluster: int, needed: int, before: int) -> None:
-    """Batches carry the daemon's clock, which is what "older" means; their events go with them."""
+    """Delete batches by the daemon's clock, and the events of these batches."""
     query = select(batches.c.number, batches.c.now, batches.c.last_event).where(batches.c.cluster == cluster)
     rows = connection.execute(query.order_by(batches.c.number).limit(ROWS_PER_TRANSACTION)).all()
     past = [row for row in rows if row.now < before and row.number <= needed]
@@ -72,7 +71,7 @@ def _delete_log(connection: Connection, gone: dict[str, int], cluster: int, need
 
 
 def _delete_ended_jobs(connection: Connection, gone: dict[str, int], cluster: int, before: int) -> None:
-    """Jobs that ended long ago."""
+    """Delete jobs that ended long ago."""
     own = (jobs.c.cluster == cluster, jobs.c.ended < before)
     past = connection.scalars(
         select(jobs.c.id).where(*own).order_by(jobs.c.ended).limit(ROWS_PER_TRANSACTION)
@@ -82,7 +81,7 @@ def _delete_ended_jobs(connection: Connection, gone: dict[str, int], cluster: in
 
 
 def _delete_superseded_nodes(connection: Connection, gone: dict[str, int], cluster: int, before: int) -> None:
-    """What nodes were long ago, but for what they still are."""
+    """Delete old states of nodes, except the latest state of each."""
     own = nodes.c.cluster == cluster
     # Rows come in order of time, and few old ones stay: those of nodes that are as they were then.
     young = select(nodes.c.event).where(own, nodes.c.time >= before).order_by(nodes.c.event).limit(1)
@@ -107,7 +106,9 @@ def _delete_oldest(
     before: int,
     needed: int | None = None,
 ) -> None:
-    """Rows from before ``before`` and of no later batch than ``needed``; keys grow, so they are the first."""
+    """Delete rows older than ``before`` and of a batch up to ``needed``; they come first, because keys
+    increase.
+    """
     own = table.c.cluster == cluster
     key = list(table.primary_key.columns)[1]
     columns = [

@@ -1,4 +1,4 @@
-"""Bring the tables to this program's version, or back."""
+"""Version of the database schema, and migrations to a newer or older one."""
 
 from pathlib import Path
 from typing import Final
@@ -15,15 +15,15 @@ from schedd.store.errors import SchemaNewer, SchemaOlder, StoreError
 __all__ = ["check", "downgrade", "head", "migrate_to", "revision", "scripts", "upgrade"]
 
 _LOCK: Final = 0x5C4EDD
-"""Of nobody else in this database."""
+"""Key of an advisory lock that only this program uses."""
 _IDLE_S: Final = 60
-"""Between two statements the scripts are read and compiled, which takes seconds on a busy machine."""
+"""Timeout between two statements: reading and compiling the migrations takes seconds on a busy machine."""
 
 
 def scripts() -> Path:
-    """Where the migrations are: inside the installed package, or ``sql/`` of a checkout.
+    """Return the folder of the migrations: in the installed package, or ``sql/`` of a checkout.
 
-    Raises FileNotFoundError where neither is.
+    Raises FileNotFoundError if neither exists.
     """
     here = Path(__file__).resolve().parent
     for place in (here / "migrations", here.parent.parent / "sql"):
@@ -43,31 +43,31 @@ def _config(connection: Connection | None = None) -> Config:
 
 
 def head() -> str:
-    """The version of the tables that this program needs."""
+    """Return the schema version that this program needs."""
     found = ScriptDirectory.from_config(_config()).get_current_head()
     assert found is not None
     return found
 
 
 def revision(connection: Connection) -> str | None:
-    """The version of the tables as they are; None where there are none."""
+    """Return the schema version of the database; None without tables."""
     return MigrationContext.configure(connection).get_current_revision()
 
 
 def upgrade(connection: Connection, to: str = "head") -> None:
-    """Bring the tables to version ``to``, inside the connection's transaction."""
+    """Migrate up to version ``to``, within the connection's transaction."""
     _serialise_migrations(connection)
     command.upgrade(_config(connection), to)
 
 
 def downgrade(connection: Connection, to: str) -> None:
-    """Bring the tables back to version ``to`` (``base``: none), inside the connection's transaction."""
+    """Migrate back to version ``to`` (``base``: no tables), within the connection's transaction."""
     _serialise_migrations(connection)
     command.downgrade(_config(connection), to)
 
 
 def _serialise_migrations(connection: Connection) -> None:
-    """Two daemons that begin on an empty database at once make the tables one after the other."""
+    """Lock out concurrent migrations, such as those of two daemons that start with an empty database."""
     if connection.dialect.name == "postgresql":
         limit = ("idle_in_transaction_session_timeout", f"{_IDLE_S}s", True)
         connection.execute(select(func.set_config(*limit)))
@@ -75,10 +75,10 @@ def _serialise_migrations(connection: Connection) -> None:
 
 
 def migrate_to(connection: Connection, to: str = "head", *, back: bool = False) -> None:
-    """Bring the tables up to version ``to``, or ``back`` to it; ``base`` is the version without tables.
+    """Migrate the schema up to version ``to``, or ``back`` to it; ``base`` is the version without tables.
 
-    Raises SchemaNewer when this program does not know the present tables, StoreError for an unknown ``to``,
-    for one in the other direction, and where programs of that version could not read what is there.
+    Raises SchemaNewer when this program does not know the present version; StoreError when ``to`` is unknown
+    or lies in the other direction, or when programs of that version could not read the data.
     """
     present = revision(connection)
     directory = ScriptDirectory.from_config(_config())
@@ -104,8 +104,9 @@ def migrate_to(connection: Connection, to: str = "head", *, back: bool = False) 
 
 
 def _downgrade_checked(connection: Connection, wanted: str) -> None:
-    """Go back unless programs of that version could not go on from what is there. Raises StoreError; then the
-    transaction must not be committed.
+    """Downgrade unless programs of that version could not continue with the data.
+
+    Raises StoreError; then the transaction must not be committed.
     """
     found = downgrade_checks.obstacles(connection, wanted)
     rows = downgrade_checks.rows_by_table(connection) if wanted != "base" and not found else {}
@@ -121,7 +122,7 @@ def _downgrade_checked(connection: Connection, wanted: str) -> None:
 
 
 def check(connection: Connection) -> None:
-    """Raise SchemaOlder or SchemaNewer unless the tables are this program's."""
+    """Raise SchemaOlder or SchemaNewer unless the schema is that of this program."""
     present, needed = revision(connection), head()
     if present == needed:
         return

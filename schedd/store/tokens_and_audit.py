@@ -1,4 +1,4 @@
-"""Tokens and the audit of what was done with them. Over one transaction."""
+"""API tokens, and the audit log of administrative actions."""
 
 import hashlib
 import json
@@ -38,8 +38,10 @@ def add_token(
     expires: int | None,
     scope: Sequence[str] = (),
 ) -> str:
-    """Make a token of 256 random bits and keep its digest; returns the token, which cannot be had again. It
-    counts on the clusters of its ``scope``, or on all.
+    """Create a token of 256 random bits for the clusters in ``scope`` (empty: all); only its digest is
+    stored.
+
+    Return the token, which cannot be read again.
     """
     token = secrets.token_urlsafe(32)
     connection.execute(
@@ -56,20 +58,21 @@ def add_token(
 
 
 def find_token(connection: Connection, token: str) -> Token | None:
-    """What is known of a token that somebody shows, valid or not. The lookup is by its digest, so how long it
-    takes tells nothing of the tokens that exist.
+    """Return the record of a token, valid or not; None if it is unknown.
+
+    The lookup is by digest, so its duration reveals nothing about existing tokens.
     """
     row = connection.execute(select(*_COLUMNS).where(tokens.c.digest == _digest(token))).first()
     return _token(row) if row is not None else None
 
 
 def list_tokens(connection: Connection) -> Sequence[Token]:
-    """All tokens, oldest first."""
+    """Return all tokens, oldest first."""
     return [_token(row) for row in connection.execute(select(*_COLUMNS).order_by(tokens.c.id))]
 
 
 def revoke_token(connection: Connection, token: int, now: int) -> bool:
-    """Revoke the token with this id; False when there is none that is not revoked yet."""
+    """Revoke the token with this id; return False when there is no such token or it is revoked."""
     done = connection.execute(
         update(tokens).where(tokens.c.id == token, tokens.c.revoked.is_(None)).values(revoked=now)
     )
@@ -77,7 +80,7 @@ def revoke_token(connection: Connection, token: int, now: int) -> bool:
 
 
 def insert_audit_entry(connection: Connection, entry: AuditRecord, cluster: int | None) -> None:
-    """Keep what somebody did."""
+    """Insert an entry of the audit log."""
     connection.execute(
         insert(audit).values(
             time=entry.time,
@@ -90,7 +93,7 @@ def insert_audit_entry(connection: Connection, entry: AuditRecord, cluster: int 
 
 
 def audit_entries(connection: Connection, since: int, limit: int) -> Sequence[AuditRecord]:
-    """What was done at ``since`` or later, newest first."""
+    """Return the audit entries at ``since`` or later, newest first."""
     query = select(audit, clusters.c.name.label("of")).join_from(audit, clusters, isouter=True)
     rows = connection.execute(query.where(audit.c.time >= since).order_by(audit.c.id.desc()).limit(limit))
     return [AuditRecord(row.time, row.who, row.act, row.detail, row.of) for row in rows]
