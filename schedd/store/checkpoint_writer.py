@@ -19,7 +19,7 @@ The thread pauses between pieces, because the interpreter lock delays all other 
 
 
 class FrozenState(Protocol):
-    """An immutable state of the engine from which a checkpoint is encoded."""
+    """An immutable state of the engine that can be encoded as a checkpoint."""
 
     def parts(self) -> CheckpointChunks:
         """Yield the checkpoint in pieces."""
@@ -30,12 +30,12 @@ class FrozenState(Protocol):
         ...
 
 
-_SHARE = 20
-_REST = 9
-_REST_BUSY = 3
-_AGAIN_S = 6.0
-_AGAIN = 3
-_WORK_S = 0.001
+_MIN_INTERVAL_FACTOR = 20  # interval >= factor * processor time of one checkpoint
+_PAUSE_FACTOR = 9  # pause = factor * processor time since the last pause
+_BUSY_PAUSE_FACTOR = 3  # the same while the engine is busy: a late checkpoint means a longer replay
+_MAX_REPLAY_S = 6.0
+_MAX_REPLAY_FACTOR = 3  # replay <= factor * processor time of one checkpoint
+_MIN_PIECE_S = 0.001  # processor time between two pauses
 
 
 class CheckpointWriter:
@@ -54,14 +54,14 @@ class CheckpointWriter:
     def __init__(self, every: float) -> None:
         self._every = every
         self._wait = every
-        self._took = 0.0
+        self._cost_s = 0.0
         self._worked = -1.0
         """Processor time of the engine's thread at the start of the last checkpoint; negative before the
         first call."""
-        self._pause = _REST
+        self._pause = _PAUSE_FACTOR
         self._started = time.monotonic()
         self._work: Future[float] | None = None
-        self._hurry = threading.Event()
+        self._caller_waits = threading.Event()
 
     @property
     def is_due(self) -> bool:
@@ -73,12 +73,12 @@ class CheckpointWriter:
 
     @property
     def _busy(self) -> bool:
-        """Whether the engine has worked so much since the last checkpoint that a restart would be slow."""
-        return time.thread_time() - self._worked >= max(_AGAIN_S, _AGAIN * self._took)
+        """Whether a restart now would be slow: the engine has worked long since the last checkpoint."""
+        return time.thread_time() - self._worked >= max(_MAX_REPLAY_S, _MAX_REPLAY_FACTOR * self._cost_s)
 
     def start(self, state: FrozenState, keep: Callable[[bytes, bytes], None]) -> None:
         """Encode and compress a checkpoint and its facts in a thread, then call ``keep`` with both."""
-        self._pause = _REST_BUSY if self._busy else _REST
+        self._pause = _BUSY_PAUSE_FACTOR if self._busy else _PAUSE_FACTOR
         self._started = time.monotonic()
         self._worked = time.thread_time()
         self._work = run_in_thread("checkpoint", partial(self._make, state, keep))
@@ -89,41 +89,41 @@ class CheckpointWriter:
         if work is None or not (wait or work.done()):
             return False
         if wait:
-            self._hurry.set()
+            self._caller_waits.set()
         try:
-            self._took = work.result()
-            self._wait = max(self._every, _SHARE * self._took)
+            self._cost_s = work.result()
+            self._wait = max(self._every, _MIN_INTERVAL_FACTOR * self._cost_s)
         finally:
             self._work = None
-            self._hurry.clear()
+            self._caller_waits.clear()
         return True
 
     def pause(self, seconds: float) -> bool:
         """Sleep in the writer's thread; return True at once if a caller waits for the checkpoint."""
-        return self._hurry.wait(seconds)
+        return self._caller_waits.wait(seconds)
 
     def close(self) -> None:
         """Wait for the current checkpoint, without further pauses."""
-        self._hurry.set()
+        self._caller_waits.set()
         if self._work is not None:
             wait((self._work,))
 
     def _make(self, state: FrozenState, keep: Callable[[bytes, bytes], None]) -> float:
         """Write the checkpoint; return the processor time of encoding it, in seconds."""
         begun = time.thread_time()
-        body, facts = self._packed(state.parts()), self._packed(state.facts())
+        body, facts = self._compress(state.parts()), self._compress(state.facts())
         took = time.thread_time() - begun
         keep(body, facts)
         return took
 
-    def _packed(self, parts: CheckpointChunks) -> bytes:
+    def _compress(self, parts: CheckpointChunks) -> bytes:
         rested = time.thread_time()
         packer = zlib.compressobj(1)
         packed: list[bytes] = []
         for part in parts:
             packed.append(packer.compress(part))
             worked = time.thread_time() - rested
-            if worked >= _WORK_S:
-                self._hurry.wait(worked * self._pause)
+            if worked >= _MIN_PIECE_S:
+                self._caller_waits.wait(worked * self._pause)
                 rested = time.thread_time()
         return b"".join((*packed, packer.flush()))

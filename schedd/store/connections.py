@@ -24,7 +24,7 @@ DEFERRED: Final = "schedd_deferred"
 
 _BUSY_MS = 5_000
 _WAL_PAGES = 4_000
-"""WAL size in pages of 4 KiB at which SQLite checkpoints it into the database file: 16 MB."""
+"""WAL size at which SQLite checkpoints it into the database file: pages of 4 KiB, 16 MB."""
 _DEAD_HOST: Final = {
     "keepalives_idle": 5,
     "keepalives_interval": 2,
@@ -69,8 +69,8 @@ def create_writer(url: URL, *, statement_s: float = 60.0) -> Engine:
     """
     if url.get_backend_name() == "sqlite":
         return _sqlite(url, "BEGIN IMMEDIATE", pool_size=1, max_overflow=0)
-    # The server ends a transaction whose client went silent, so that one that was cut off holds no lock for
-    # long.
+    # PostgreSQL ends the transaction of a client that is silent, so that a disconnected client does not hold
+    # locks for long.
     limits = {"statement_timeout": int(statement_s * 1000), "idle_in_transaction_session_timeout": 3_000}
     options = " ".join(f"-c {name}={value}" for name, value in limits.items())
     args = {**_DEAD_HOST, "connect_timeout": 2, "options": options}
@@ -108,8 +108,8 @@ def _sqlite(url: URL, begin: str, **pool: int) -> Engine:
 
     @event.listens_for(engine, "do_connect")
     def _make(*_: Any) -> None:
-        # SQLite makes files as the umask says; those beside it (-wal, -shm) get the mode of this one. Where
-        # it is there already, or cannot be made, SQLite says what there is to say.
+        # SQLite creates files by the umask; its -wal and -shm files get the mode of this one. If the file
+        # exists or cannot be created, SQLite reports the error itself.
         with suppress(OSError):
             os.close(os.open(str(url.database), os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
@@ -145,8 +145,6 @@ def _sqlite(url: URL, begin: str, **pool: int) -> Engine:
 
 
 def _not_text(error: UnicodeDecodeError) -> sqlite3.DatabaseError:
-    """Return an error for a damaged file whose bytes, quoted in SQLite's message, the driver cannot
-    decode.
-    """
+    """Return a damage report for bytes in SQLite's message that the driver cannot decode."""
     said = error.object.decode("ascii", "backslashreplace")
     return sqlite3.DatabaseError(f"the file is damaged: {said}")

@@ -77,7 +77,7 @@ class Database:
         if self.path is None:
             return
         try:
-            # Nobody locks the WAL itself, so that closing another descriptor of it lets go of nothing.
+            # No process locks the WAL file, so closing a second descriptor of it releases no lock.
             log = os.open(f"{self.path}-wal", os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return  # a checkpoint has moved it into the database, and synced that

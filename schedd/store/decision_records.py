@@ -196,7 +196,7 @@ def record_actual_starts(connection: Connection, cluster: int, starts: Mapping[s
 
 
 def _newest_first(connection: Connection, cluster: int) -> Iterator[tuple[Row[Any], Decision]]:
-    """Yield the decisions, newest first, in pages: the only index is that of their ids, which increase."""
+    """Yield the decisions, newest first, in pages, by their increasing ids: there is no other index."""
     query = (
         select(decisions).where(decisions.c.cluster == cluster).order_by(decisions.c.id.desc()).limit(_PAGE)
     )
@@ -232,7 +232,7 @@ def decisions_after(connection: Connection, cluster: int, decision: str, limit: 
 
 
 def open_decisions(connection: Connection, cluster: int, most: int) -> tuple[Decision, ...]:
-    """Return those of the last ``most`` decisions that have no outcome yet, in order."""
+    """Return the decisions without an outcome among the last ``most``, in order."""
     found = islice(_newest_first(connection, cluster), most)
     return tuple(decision for row, decision in found if row.outcome is None)[::-1]
 

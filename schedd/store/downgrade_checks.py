@@ -1,7 +1,7 @@
 """Checks before a downgrade of the schema: is there data that the older version cannot read?
 
-Each type of event and decision, and each format of the engine's state, is listed here with the first schema
-version whose programs know it. A new type or format therefore needs a migration, if only an empty one.
+Each type of event and decision, and each format of the engine's state, is listed here with the schema version
+that introduced it. A new type or format therefore needs a migration, if only an empty one.
 """
 
 import zlib

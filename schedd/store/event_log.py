@@ -1,4 +1,4 @@
-"""The event log: events, and the batches in which the engine handled them."""
+"""The event log: events, grouped in the batches that the engine handled."""
 
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -47,7 +47,7 @@ def last_position(connection: Connection, cluster: int) -> LogPosition:
 
 
 def known_deliveries(connection: Connection, cluster: int, deliveries: Sequence[str]) -> set[str]:
-    """Return those of the deliveries that are in the log."""
+    """Return the subset of the deliveries that is in the log."""
     found: set[str] = set()
     for at in range(0, len(deliveries), _IN):
         query = select(events.c.delivery).where(

@@ -12,7 +12,7 @@ __all__ = ["EMPTY_CHAIN", "digest_events", "extend_chain"]
 
 _SIZE: Final = 16
 EMPTY_CHAIN: Final = bytes(_SIZE)
-"""Digest before the first batch, and before a batch whose predecessors are unknown."""
+"""Digest before the first batch, and before a batch after a gap."""
 
 
 def digest_events(rows: Iterable[tuple[int, str, str | None, bytes | None]]) -> bytes:

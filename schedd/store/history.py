@@ -59,7 +59,7 @@ def job_history(connection: Connection, cluster: int, job: str) -> JobHistory | 
 
 
 def _resolve_short_id(connection: Connection, cluster: int, name: str, since: int) -> str:
-    """Return the newest job whose id is ``name`` followed by a server name; empty if there is none."""
+    """Return the newest job id that is ``name`` followed by a server name; empty if there is none."""
     endings = (".", "[].")
     of_log = or_(*(events.c.job.startswith(name + ending, autoescape=True) for ending in endings))
     query = select(events.c.job).where(events.c.cluster == cluster, events.c.number > since, of_log)
@@ -72,7 +72,7 @@ def _resolve_short_id(connection: Connection, cluster: int, name: str, since: in
 
 
 def jobs_started_since(connection: Connection, cluster: int, since: int) -> Sequence[JobHistory]:
-    """Return the jobs whose last run started at ``since`` or later, by start."""
+    """Return the jobs that last started at ``since`` or later, by start."""
     query = select(jobs).where(jobs.c.cluster == cluster, jobs.c.started >= since)
     rows = connection.execute(query.order_by(jobs.c.started, jobs.c.id)).mappings()
     return [_history_from_row({str(key): value for key, value in row.items()}) for row in rows]
@@ -178,7 +178,7 @@ def job_timeline(connection: Connection, cluster: int, job: str) -> Sequence[Tim
     for row in connection.execute(said.order_by(events.c.number)):
         event = decode_event(row.type, row.body, row.packed)
         ends = isinstance(event, JobEnded | JobDeleted)
-        if not (ends and over):  # an adapter tells an end again as long as the server lists the job
+        if not (ends and over):  # an adapter repeats an end as long as the server lists the job
             found.append(TimelineEntry(row.time, "event", _describe_event(event)))
         over = ends
     runs = select(decisions).where(*of[decisions], decisions.c.type == "run")
@@ -234,7 +234,7 @@ def _describe_event(event: Event) -> str:
 def node_alerts(connection: Connection, cluster: int, node: str) -> Sequence[NodeAlert]:
     """Return the alerts that closed a node which the server showed as up, and its power switches, by time.
 
-    The period is that for which decisions are kept.
+    They cover the retention time of decisions.
     """
     query = select(decisions.c.time, decisions.c.type, decisions.c.body).where(
         decisions.c.cluster == cluster,

@@ -216,9 +216,7 @@ def _merge_changes(told: dict[str, Row], event: Event) -> None:
 
 
 def _job_columns(job: JobFacts, time: int) -> Row:
-    """Return the columns of a complete job description; a job that does not run keeps those of its
-    last run.
-    """
+    """Return the columns of a complete job description, without its last run if the job does not run."""
     row: Row = {
         "seen": time,
         "owner": replace_nul(job.owner),

@@ -25,10 +25,10 @@ __all__ = ["BatchJournal", "DurableJournal", "MemoryJournal"]
 
 _DELIVERIES = 200_000
 _PENDING = 1_000
-_MOST_SLICES = 50
+_MAX_TRANSACTIONS = 50
 """Maximum number of purge and history transactions per checkpoint; most transactions have 500 rows."""
-_BREATH_S = 0.02
-_REST = 4
+_MIN_PAUSE_S = 0.02
+_PAUSE_FACTOR = 4  # pause = factor * processor time of the last transaction
 _NO_MORE = object()
 
 
@@ -64,8 +64,8 @@ class BatchJournal(Protocol):
     ) -> tuple[Decision, ...]:
         """Store the results of ``batch``; return the decisions with the leader's term, ready for publication.
 
-        ``state`` is a checkpoint after the batch, for a batch whose repetition may lead to another state:
-        followers restart from it.
+        ``state`` is a checkpoint after the batch, if repeating the batch may lead to another state: followers
+        restart from it.
         """
         ...
 
@@ -169,7 +169,7 @@ class DurableJournal:
         self._tail = store.last_position(self.cluster)
         self._pending: list[EventBatch] = []
         self._unsynced = True
-        """Whether stored events may not be durable yet, including those of an earlier process."""
+        """Whether stored events may not be durable yet, also from an earlier process."""
         self._paused = ""
         self._settings = ""
         self._background = CheckpointWriter(every)
@@ -315,7 +315,7 @@ class DurableJournal:
                 self._store.save_checkpoint(self.cluster, at, now, body, facts)
                 if self._mark is not None:
                     self._mark.sync()
-                if must:  # somebody waits
+                if must:  # a caller waits
                     return
                 self._run_slices(self._record_history)
                 self._run_slices(lambda: bool(self._store.purge(self._limits, now, self.cluster)))
@@ -325,9 +325,11 @@ class DurableJournal:
 
     def _run_slices(self, work: Callable[[], bool]) -> None:
         """Call ``work`` until it returns False, with pauses and a bounded number of times."""
-        for _ in range(_MOST_SLICES):
+        for _ in range(_MAX_TRANSACTIONS):
             begun = time.thread_time()
-            if not work() or self._background.pause(max(_BREATH_S, _REST * (time.thread_time() - begun))):
+            if not work() or self._background.pause(
+                max(_MIN_PAUSE_S, _PAUSE_FACTOR * (time.thread_time() - begun))
+            ):
                 return
 
     def _record_history(self) -> bool:

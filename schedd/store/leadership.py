@@ -24,8 +24,8 @@ from schedd.supervision import SupervisedThread, Supervisor
 
 __all__ = ["Leadership"]
 
-_SHARE = 0.875
-_STUCK = 4
+_USABLE_SHARE = 0.875  # of the lease's length; the rest allows for clock drift
+_STUCK_PERIODS = 4
 """A lease that was not renewed for this many periods by the monotonic clock counts as expired."""
 
 
@@ -85,7 +85,8 @@ class Leadership:
                     stuck=self._stuck(connection) if path is None else None,
                 )
         except StoreError:
-            # Whoever led may have been cut off with the lease's row in its hands: then the next try succeeds.
+            # The old leader may have been cut off while it held the lease's row: then the next attempt
+            # succeeds.
             if path is None:
                 with suppress(StoreError), self._database.lease_transaction() as connection:
                     lease.end_stuck(connection)
@@ -93,13 +94,13 @@ class Leadership:
         if term is None:
             return False
         self._database.guard = self.check
-        if path is None:  # before anybody believes that it leads: without the thread the lease only ends
+        if path is None:  # before the term is published: without this thread the lease would only expire
             self._stopping.clear()
             self._renew_at = begun + self._seconds / 4
             self._thread = self._supervisor.thread("lease", self._renew, needed=True)
             self._thread.start()
         self.term, self._lost = term, ""
-        self._until = float("inf") if path is not None else begun + self._seconds * _SHARE
+        self._until = float("inf") if path is not None else begun + self._seconds * _USABLE_SHARE
         return True
 
     def _stuck(self, connection: Connection) -> tuple[int, int] | None:
@@ -111,7 +112,7 @@ class Leadership:
         now, found = time.monotonic(), lease.term_and_expiry(connection)
         if found is None or found != self._seen:
             self._seen, self._seen_at = found, now
-        return found if now - self._seen_at > _STUCK * self._seconds else None
+        return found if now - self._seen_at > _STUCK_PERIODS * self._seconds else None
 
     def check(self, connection: Connection) -> None:
         """Check the lease in each write transaction. Raises NotLeader or LeaseExpired."""
@@ -147,7 +148,7 @@ class Leadership:
             if not ours:
                 self._lost = f"{now.holder} leads in term {now.term}" if now is not None else "nobody leads"
                 return
-            self._until = begun + self._seconds * _SHARE
+            self._until = begun + self._seconds * _USABLE_SHARE
 
     def _acquire_file_lock(self, path: Path) -> bool:
         if self._lock_file is not None:

@@ -1,7 +1,7 @@
 """The lease of the leader: one row with holder, term and expiry.
 
-All times are those of the database's clock, so the clocks of the daemons' hosts do not matter. Acquiring the
-lease increases the term; renewing does not. A write transaction under a term locks the row's key, so the
+All times are taken from the database's clock, so the clocks of the daemons' hosts do not matter. Acquiring
+the lease increases the term; renewing does not. A write transaction under a term locks the row's key, so the
 lease cannot change hands before the transaction ends.
 """
 
@@ -49,7 +49,7 @@ def acquire(
 ) -> int | None:
     """Acquire the lease if it is free, expired, or held under the same name, or in any case with ``force``.
 
-    A lease whose (term, expiry) still equals ``stuck`` counts as expired. Return the new term, which is
+    If (term, expiry) still equals ``stuck``, the lease counts as expired. Return the new term, which is
     higher than ``above``, or None when another daemon holds the lease.
     """
     now = _now(connection)
@@ -78,7 +78,7 @@ def end_stuck(connection: Connection) -> int:
     number.
 
     They would block a takeover. PostgreSQL itself terminates transactions of silent clients between
-    statements, but not one that was cut off within a large statement.
+    statements, but not within a large statement.
     """
     return int(connection.scalar(_END_STUCK, {"name": _NAME}) or 0)
 

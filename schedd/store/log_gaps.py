@@ -2,7 +2,7 @@
 
 Otherwise a clock that is one year ahead would expire the whole history within minutes. Between two
 consecutive batches at most one day counts; when the clock is set back later, the excess is counted back. The
-gaps follow from the log alone, so they survive restarts, are the same on a standby, and last as long as
+gaps follow only from the log, so they survive restarts, are the same on a standby, and last as long as
 batches are kept.
 """
 

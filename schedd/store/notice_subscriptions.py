@@ -71,7 +71,7 @@ def update_last_notices(
     gone: Iterable[tuple[int, str]],
     now: int,
 ) -> None:
-    """Store the latest notices, and delete those of jobs that are ``gone``. Idempotent."""
+    """Store the latest notices, and delete the rows of jobs that are ``gone``. Idempotent."""
     dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
     for (number, job), mark in new.items():
         row = {"notice": number, "job": job, **asdict(mark), "time": now}

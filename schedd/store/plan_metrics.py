@@ -15,7 +15,7 @@ __all__ = ["list_plan_metrics", "list_searches", "save_plan_metrics", "save_sear
 
 
 def save_plan_metrics(connection: Connection, cluster: int, found: PlanMetricsSample) -> None:
-    """Store a sample; a later one of the same second replaces it."""
+    """Store a sample; it replaces an earlier one of the same second."""
     body = json.dumps(dict(found.values), separators=(",", ":"), allow_nan=False)
     _upsert(
         connection,

@@ -1,4 +1,4 @@
-"""What goes into the store and comes out of it, in plain values. Times are seconds since the epoch (UTC)."""
+"""Records that the store reads and writes, as plain values. Times are seconds since the epoch (UTC)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,9 +35,8 @@ __all__ = [
 _DAY = 86_400
 
 RESUME_FROM_CHECKPOINT: Final = -2
-"""Calls of a batch over which an error was kept to the job or the event that it concerned: the same calls may
-lead elsewhere, so the state after it was written as a checkpoint, together with what followed from it.
-"""
+"""Value of ``calls`` for a batch in which an error was confined to one job or event. Repeating the engine
+calls may lead to another state, so the state was saved as a checkpoint together with the batch's results."""
 
 Role = Literal["user", "reader", "operator", "adapter", "admin", "proxy", "federation"]
 
@@ -52,13 +51,12 @@ class LogPosition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventBatch:
-    """What the engine is called with: ``calls`` times in a row at ``now``, the events with the first call.
-    ``RESUME_FROM_CHECKPOINT`` calls: not at all, the state after it is a checkpoint.
+    """The input of the engine: ``calls`` engine calls at ``now``; the first one gets the events.
 
-    ``paused`` says why dispatch is paused meanwhile, empty when it is not; ``resumed``: it was told to
-    dispatch again just before. ``settings`` are JSON under which it goes on from here; empty: as before.
-    ``last_event`` is the number of the last event up to and with this batch; ``chain`` the digest of all up
-    to it, empty until it is kept.
+    With ``calls = RESUME_FROM_CHECKPOINT`` there are none: the state after the batch is a checkpoint.
+    ``paused`` is the reason of a dispatch pause (empty: none); ``resumed`` is set if a pause ended just
+    before. ``settings`` (JSON) apply from this batch on; empty: no change. ``last_event`` is the number of
+    the last event up to this batch; ``chain`` the digest of the log up to it, empty until it is stored.
     """
 
     number: int
@@ -74,9 +72,11 @@ class EventBatch:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedStartRecord:
-    """A job was told at ``time`` to start about ``start``, in nine of ten cases by ``latest``, while the plan
-    had it at ``planned``. ``kind``: see ``ExpectedFacts``. ``actual`` None: it has not started since, as far
-    as is known; ``ended``: it is gone.
+    """An expected start published at ``time``: P50 ``start``, P90 ``latest``; the plan had the job at
+    ``planned``.
+
+    ``kind``: see ``ExpectedFacts``. ``actual`` is None until the job is known to have started; ``ended``
+    until its end is known.
     """
 
     job: str
@@ -91,7 +91,7 @@ class ExpectedStartRecord:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """A job is to start no later than ``promised``; ``weak``: behind one whose end nobody guarantees."""
+    """The job starts no later than ``promised``. ``weak``: it depends on a job with an assumed walltime."""
 
     job: str
     time: int
@@ -101,9 +101,9 @@ class Promise:
 
 @dataclass(frozen=True, slots=True)
 class PromiseBreach:
-    """A promise that was not kept, and why; ``planned`` None: no start is known any more.
+    """A broken promise and its cause; ``planned`` is None if the job no longer has a planned start.
 
-    ``kind`` `risk`: as planned from then on it could not be kept; `kept`: it could be again.
+    Other kinds: `risk`, the plan can no longer keep it; `kept`, the plan can keep it again.
     """
 
     job: str
@@ -117,8 +117,9 @@ class PromiseBreach:
 
 @dataclass(frozen=True, slots=True)
 class PromisedJob:
-    """The last promise made to a job, its broken ones, the oldest first, and whose job it was in which queue;
-    ``submitted`` is -1, and the texts are empty, where that is not known.
+    """The last promise to a job and its broken promises, oldest first, with the job's owner and queue.
+
+    ``submitted`` is -1, and the texts are empty, if they are unknown.
     """
 
     promise: Promise
@@ -130,7 +131,7 @@ class PromisedJob:
 
 @dataclass(frozen=True, slots=True)
 class PublishedStart:
-    """That a job would start at ``start`` was told at ``time``; it did at ``actual``."""
+    """A start published at ``time`` and the actual start of the job."""
 
     job: str
     time: int
@@ -140,10 +141,11 @@ class PublishedStart:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryPoint:
-    """What a daemon goes on from: the engine's ``checkpoint`` (None: there is none), which comes ``after`` a
-    batch and an event, and the ``batches`` that follow. The cluster's first engine was made at ``begun``.
-    ``damage`` says what of the log after the checkpoint is missing, or not as it was written. ``facts`` are
-    the lasting facts of the state after that batch, where they are to go on from in place of a checkpoint.
+    """The state from which a daemon restarts: ``checkpoint`` (None: no checkpoint) and the later ``batches``.
+
+    ``after`` is the checkpoint's position in the log, ``begun`` the time at which the cluster's first engine
+    was created. ``damage`` describes missing or altered parts of the log after the checkpoint. ``facts`` are
+    the lasting facts at that position, if they replace the checkpoint.
     """
 
     begun: int
@@ -156,7 +158,7 @@ class RecoveryPoint:
 
 @dataclass(frozen=True, slots=True)
 class StartErrorStatistics:
-    """Of told starts: ``actual - told`` in seconds; positive is later than told."""
+    """Errors ``actual - published`` in seconds; positive: the job started late."""
 
     count: int
     mean: float
@@ -166,17 +168,17 @@ class StartErrorStatistics:
 
 @dataclass(frozen=True, slots=True)
 class StartAccuracy:
-    """How wrong told starts were, over all and by how long before it they were told (from, seconds)."""
+    """Errors of published starts: overall, and by lead time (lower bound in seconds)."""
 
     overall: StartErrorStatistics
     by_lead: Mapping[int, StartErrorStatistics]
     since: int | None = None
-    """When the first of them was told, where no more than the latest were looked at; None: all were."""
+    """Time of the oldest estimate, if the number of estimates was limited; None: all are included."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanMetricsSample:
-    """What the plan of ``generation`` was worth at ``time``, over its planned ``jobs``; by criterion."""
+    """Metrics of the plan of ``generation`` at ``time``, over its planned ``jobs``; by criterion."""
 
     time: int
     generation: int
@@ -186,7 +188,7 @@ class PlanMetricsSample:
 
 @dataclass(frozen=True, slots=True)
 class SearchRecord:
-    """What the search ``number``, begun at ``time``, says of itself: JSON of its own."""
+    """The report (JSON) of the search ``number``, which started at ``time``."""
 
     number: int
     time: int
@@ -195,27 +197,27 @@ class SearchRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionLimits:
-    """How long what is kept, in seconds. Events and decisions that a recovery needs stay in any case."""
+    """Retention times in seconds. Events and decisions that recovery needs are kept in any case."""
 
     events: int = 30 * _DAY
     decisions: int = 90 * _DAY
     start_estimates: int = 400 * _DAY
     promises: int = 400 * _DAY
     jobs: int = 400 * _DAY
-    """After their end; what became of nodes, too."""
+    """After the end of the job; also for the history of nodes."""
     plan_metrics: int = 90 * _DAY
-    """Evaluations of the plan, and reports of searches."""
+    """For plan metrics and reports of searches."""
     audit: int = 400 * _DAY
     tokens: int = 90 * _DAY
-    """Past their expiry or revocation."""
+    """After expiry or revocation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobHistory:
-    """What became of a job. ``started`` and ``held`` (nodes with cpus) are of the last of its ``runs``.
+    """History of a job. ``started`` and ``held`` (nodes with cpus) belong to the last of its ``runs``.
 
-    ``how`` it ended: "ended" (by itself, with ``exit_status``), "deleted", or "gone" (a snapshot did not list
-    it any more); empty while ``ended`` is None.
+    ``how``: "ended" (by itself, with ``exit_status``), "deleted", or "gone" (missing from a snapshot); empty
+    while ``ended`` is None.
     """
 
     id: str
@@ -235,7 +237,7 @@ class JobHistory:
 
 @dataclass(frozen=True, slots=True)
 class RunUsage:
-    """A job that started: what reports count of it. ``cpus`` it held, ``ended`` None: it runs; ``how``: see
+    """A job that started, as reports need it: it holds ``cpus``; ``ended`` None: it runs; ``how``: see
     JobHistory.
     """
 
@@ -250,8 +252,8 @@ class RunUsage:
 
 @dataclass(frozen=True, slots=True)
 class PeriodUsage:
-    """What there was within a period: jobs that started, in no order, and how many ``cpus`` came (above 0) or
-    went at which moment up to its end, in order; those of nodes that were down did not count.
+    """Use of a cluster in a period: the jobs that started, unordered, and (time, change) of the number of
+    cpus on nodes that are not down, in order of time.
     """
 
     runs: Sequence[RunUsage]
@@ -260,8 +262,9 @@ class PeriodUsage:
 
 @dataclass(frozen=True, slots=True)
 class TimelineEntry:
-    """Something that happened to a job; ``start`` is the start that was told, promised or planned by it,
-    ``decision`` the id of a decision.
+    """An event, decision, estimate or promise in the history of a job.
+
+    ``start`` is the published, promised or planned start, if any; ``decision`` the id of a decision.
     """
 
     time: int
@@ -273,7 +276,7 @@ class TimelineEntry:
 
 @dataclass(frozen=True, slots=True)
 class NodeHistory:
-    """What a node was from ``time`` on; ``mem`` in KiB."""
+    """State of a node from ``time`` on; ``mem`` in KiB."""
 
     time: int
     state: str
@@ -284,7 +287,7 @@ class NodeHistory:
 
 @dataclass(frozen=True, slots=True)
 class NodeAlert:
-    """Why a node got no new jobs from ``time`` on though the server had it up, or that it was switched."""
+    """Why a node that was up got no new jobs from ``time`` on, or that its power was switched."""
 
     time: int
     kind: str
@@ -293,7 +296,7 @@ class NodeAlert:
 
 @dataclass(frozen=True, slots=True)
 class LeaderLease:
-    """Which daemon leads since when, in which term; ``left``: seconds until its lease ends unless renewed."""
+    """Holder and term of the lease, its first acquisition in this term, and the seconds until it expires."""
 
     holder: str
     term: int
@@ -303,9 +306,7 @@ class LeaderLease:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A bearer's right, on these ``clusters`` or, without any, on all; of the token itself only the SHA-256
-    is kept.
-    """
+    """An API token for these ``clusters`` (empty: all); ``digest`` is its SHA-256."""
 
     id: int
     digest: bytes
@@ -317,44 +318,46 @@ class Token:
     clusters: tuple[str, ...] = ()
 
     def valid(self, now: int) -> bool:
-        """Whether it may be used at ``now``."""
+        """Whether the token is neither revoked nor expired at ``now``."""
         return self.revoked is None and (self.expires is None or now < self.expires)
 
 
 @dataclass(frozen=True, slots=True)
 class NoticeSubscription:
-    """What somebody wants to be told of a start; ``number`` is 0 until it is kept."""
+    """A user's subscription to notices about starts; ``number`` is 0 until it is stored."""
 
     user: str
     job: str
-    """Empty: all jobs of ``who``."""
+    """Empty: all jobs of ``user``."""
     min_move_s: int | None
-    """It moved by more than so many seconds."""
+    """Notify if the start moved by more than this."""
     lead_s: int | None
-    """It comes in so many seconds."""
+    """Notify this long before the start."""
     channel: Literal["mail", "command"]
     address: str
-    """The address, or the command's name."""
+    """Mail address, or name of the command."""
     created: int
     number: int = 0
     on_lost_deadline: bool = False
-    """It can no longer end by its deadline."""
+    """Notify if the job can no longer end by its deadline."""
 
 
 @dataclass(frozen=True, slots=True)
 class LastNotice:
-    """What was told last of a job; -1: nothing was, or that no start is known."""
+    """Start and reminder in the last notice about a job; -1: no notice yet, or no known start."""
 
     start: int
     soon: int = -1
     lost: int = -1
-    """The deadline of which it was told that it is lost; -1 again as soon as it can be met."""
+    """Deadline that was reported as lost; -1 as soon as it can be met again."""
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerRow:
-    """A change of an account: see ``schedd.engine.facts.books.Entry``. ``month`` (YYYY-MM) is that of
-    ``time`` at the site; ``payer`` the job's owner without host.
+    """A change of an account: see ``schedd.engine.facts.books.Entry``.
+
+    ``month`` (YYYY-MM) contains ``time`` in the site's time zone; ``payer`` is the job's owner without the
+    host.
     """
 
     number: int
@@ -379,7 +382,8 @@ class LedgerRow:
 
 @dataclass(frozen=True, slots=True)
 class ChargeTotal:
-    """What was charged, of a ``month``, ``account`` and ``user`` as far as it is told apart by these.
+    """Sum of charges of one ``month``, ``account`` and ``user``; empty: not grouped by it.
+
     ``amount`` is in the smallest unit of ``unit``.
     """
 
@@ -395,7 +399,7 @@ class ChargeTotal:
 
 @dataclass(frozen=True, slots=True)
 class AuditRecord:
-    """What an admin, or whoever had the right, did."""
+    """An administrative action."""
 
     time: int
     who: str

@@ -83,7 +83,7 @@ def _delete_ended_jobs(connection: Connection, gone: dict[str, int], cluster: in
 def _delete_superseded_nodes(connection: Connection, gone: dict[str, int], cluster: int, before: int) -> None:
     """Delete old states of nodes, except the latest state of each."""
     own = nodes.c.cluster == cluster
-    # Rows come in order of time, and few old ones stay: those of nodes that are as they were then.
+    # Rows are ordered by time, and few old ones remain: the latest states of unchanged nodes.
     young = select(nodes.c.event).where(own, nodes.c.time >= before).order_by(nodes.c.event).limit(1)
     until = connection.scalar(young)
     later = nodes.alias()

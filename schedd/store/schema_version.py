@@ -67,7 +67,7 @@ def downgrade(connection: Connection, to: str) -> None:
 
 
 def _serialise_migrations(connection: Connection) -> None:
-    """Lock out concurrent migrations, such as those of two daemons that start with an empty database."""
+    """Lock out concurrent migrations: two daemons may start with an empty database."""
     if connection.dialect.name == "postgresql":
         limit = ("idle_in_transaction_session_timeout", f"{_IDLE_S}s", True)
         connection.execute(select(func.set_config(*limit)))
@@ -122,7 +122,7 @@ def _downgrade_checked(connection: Connection, wanted: str) -> None:
 
 
 def check(connection: Connection) -> None:
-    """Raise SchemaOlder or SchemaNewer unless the schema is that of this program."""
+    """Raise SchemaOlder or SchemaNewer unless the schema matches this program."""
     present, needed = revision(connection), head()
     if present == needed:
         return

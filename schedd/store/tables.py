@@ -1,8 +1,8 @@
-"""The tables. The event log and the batches it was handled in are the truth; all else follows from them.
+"""Database tables. The event log with its batches is the source of truth; everything else follows from it.
 
-A cluster's batches and events are numbered from 1. Times are seconds since the epoch (UTC). JSON stands as
-text, so that both databases keep it byte for byte; texts have no length, so that both take the same. Keys
-grow with time, so that what is old stands first.
+Batches and events of a cluster are numbered from 1. Times are seconds since the epoch (UTC). JSON is stored
+as text, which both databases keep byte for byte; texts have no length, so that both accept the same. Keys
+increase with time, so that the oldest rows come first.
 """
 
 from sqlalchemy import (
@@ -55,7 +55,7 @@ def _cluster() -> Column[int]:
     return Column("cluster", Integer, ForeignKey("clusters.id"), primary_key=True)
 
 
-# `noted` is the number of the last event of which `jobs` and `nodes` know.
+# `noted` is the number of the last event that `jobs` and `nodes` include.
 clusters = Table(
     "clusters",
     metadata,
@@ -65,11 +65,11 @@ clusters = Table(
     Column("noted", BigInteger, nullable=False, server_default="0"),
 )
 
-# What the engine was called with: at `now`, `calls` times in a row (0: it failed, and the batch was passed
-# over; -2: the state after it stands in `checkpoints`, as the same calls may lead to another), dispatch being
-# paused for `paused` (empty when it is not), having just been told to dispatch again (`resumed`) or to go on
-# under other `settings` (JSON; NULL: as before). `last_event` is the number of the last event up to and with
-# this batch. `chain` is a digest of this batch and all before it (NULL: written by a version without).
+# Input of the engine: `calls` engine calls at `now` (0: the batch was skipped after a failure; -2: the state
+# after it is in `checkpoints`, because repeated calls may lead to another). `paused` is the reason of a
+# dispatch pause (empty: none), `resumed` is set if a pause has just ended, `settings` (JSON) apply from here
+# on (NULL: no change). `last_event` is the number of the last event up to this batch. `chain` is the digest
+# of this batch and all earlier ones (NULL: written by a version without digests).
 batches = Table(
     "batches",
     metadata,
@@ -84,8 +84,8 @@ batches = Table(
     Column("chain", LargeBinary),
 )
 
-# `delivery` is the sender's id; `job` the job that it speaks of, if it is one. A body stands in `body`, or,
-# when it is large, zlib-compressed in `packed`.
+# `delivery` is the sender's id of the event; `job` is the event's job, if any. The JSON is in `body`, or, if
+# it is large, compressed with zlib in `packed`.
 events = Table(
     "events",
     metadata,
@@ -101,9 +101,9 @@ events = Table(
     Index("ix_events_cluster_job", "cluster", "job"),
 )
 
-# What became of each job, by the events so far: `seen` is the time of the last one. `started`, `held` (JSON:
-# [[node, cpus], ...]) and `runs` are of its last run. `how`: "ended", "deleted", "gone" (from a snapshot), or
-# empty while it has not `ended`.
+# History of jobs: `seen` is the time of the job's last event. `started`, `held` (JSON: [[node, cpus], ...])
+# and `runs` describe its last run. `how`: "ended", "deleted", "gone" (missing from a snapshot), or empty
+# while `ended` is NULL.
 jobs = Table(
     "jobs",
     metadata,
@@ -125,7 +125,7 @@ jobs = Table(
     Index("ix_jobs_cluster_ended", "cluster", "ended"),
 )
 
-# One row for each change of a node, by the number of the event that told it.
+# One row per change of a node, with the number of the event that reported it.
 nodes = Table(
     "nodes",
     metadata,
@@ -140,7 +140,8 @@ nodes = Table(
     Index("ix_nodes_cluster_node", "cluster", "node"),
 )
 
-# `id` grows with time. `outcome` is "accepted", or "refused" with the server's `code`; NULL while unknown.
+# `id` increases with time. `outcome` is "accepted", or "refused" with the server's `code`; NULL while
+# unknown.
 decisions = Table(
     "decisions",
     metadata,
@@ -157,8 +158,8 @@ decisions = Table(
     Index("ix_decisions_cluster_job", "cluster", "job"),
 )
 
-# State of the engine after `batch`, compressed with zlib, in an envelope with its checksum; `chain` is that
-# of the batch. `facts` are those of that state that every version reads (NULL: none were kept), likewise.
+# State of the engine after `batch`, compressed with zlib, in an envelope with a checksum; `chain` is the
+# batch's digest. `facts` are the lasting facts of the state (NULL: none were stored), in the same form.
 checkpoints = Table(
     "checkpoints",
     metadata,
@@ -171,7 +172,8 @@ checkpoints = Table(
     Column("facts", LargeBinary),
 )
 
-# Every start told, by the decision that told it; NULL `start`: told that none is known, for the reason `why`.
+# Published starts, by the decision that published them. `start` is NULL if no start was known, for the reason
+# `why`.
 told = Table(
     "told",
     metadata,
@@ -185,9 +187,8 @@ told = Table(
     Index(None, "cluster", "job"),
 )
 
-# Every expected start that was told, by the number of the event that told it: in half of the cases by
-# `start`, in nine of ten by `latest`; the plan had it at `planned`. `kind` is that of the event. NULL
-# `actual`: it has not started since.
+# Published expected starts, with the number of the event that published them: `start` is P50, `latest` P90;
+# the plan had the job at `planned`. `kind` is the kind of estimate. `actual` is NULL until the job starts.
 expected = Table(
     "expected",
     metadata,
@@ -204,7 +205,7 @@ expected = Table(
     Index("ix_expected_cluster_time", "cluster", "time"),
 )
 
-# A job may be promised anew after its request grew or it was requeued.
+# A job gets a new promise after its request grew or it was requeued.
 promises = Table(
     "promises",
     metadata,
@@ -217,7 +218,8 @@ promises = Table(
     Index("ix_promises_cluster_job", "cluster", "job"),
 )
 
-# `place` counts the breaches of a batch; NULL `planned`: no start is known any more. `kind`: see Breach.
+# `place` numbers the breaches of a batch; `planned` is NULL if the job has no planned start. `kind`: see
+# PromiseBreach.
 breaches = Table(
     "breaches",
     metadata,
@@ -234,7 +236,7 @@ breaches = Table(
     Index("ix_breaches_cluster_job", "cluster", "job"),
 )
 
-# What the plan was worth at `time`, over its planned `jobs`: `body` is JSON, criteria with their values.
+# Metrics of the plan at `time`, over its planned `jobs`; `body` is JSON: values by criterion.
 evaluations = Table(
     "evaluations",
     metadata,
@@ -245,7 +247,7 @@ evaluations = Table(
     Column("body", Text, nullable=False),
 )
 
-# One search for a better plan, begun at `time`: `body` is its report, JSON.
+# One search for a better plan, started at `time`; `body` is its report (JSON).
 searches = Table(
     "searches",
     metadata,
@@ -267,8 +269,8 @@ audit = Table(
     Index(None, "time"),
 )
 
-# `digest` is the SHA-256 of the token; the token itself is shown once and never kept. `clusters` (JSON:
-# names; NULL: all) is where it counts.
+# `digest` is the SHA-256 of the token, which is never stored itself. `clusters` (JSON: names; NULL: all) is
+# its scope.
 tokens = Table(
     "tokens",
     metadata,
@@ -282,8 +284,8 @@ tokens = Table(
     Column("clusters", Text),
 )
 
-# What `who` wants to be told of (empty `job`: of all own ones): a start that moved by more than `moved`
-# seconds, one that comes in `ahead` seconds; by `way` (mail, command) to `address`.
+# Subscriptions of the user `who` to notices about `job` (empty: all own jobs): if its start moves by more
+# than `moved` seconds, or `ahead` seconds before it starts; by `way` (mail, command) to `address`.
 notices = Table(
     "notices",
     metadata,
@@ -299,8 +301,8 @@ notices = Table(
     Column("lost", Boolean, nullable=False, server_default=false()),
 )
 
-# What was told last of a job: its `start` (-1: none), the one of which it was told that it comes `soon`, and
-# the deadline of which it was told that it is `lost`.
+# The last notice about a job: its `start` (-1: none), the start of the last reminder (`soon`), and the
+# deadline that was reported as `lost`.
 noticed = Table(
     "noticed",
     metadata,
@@ -312,7 +314,8 @@ noticed = Table(
     Column("time", BigInteger, nullable=False),
 )
 
-# Whom a notice was marked for, and when (UTC seconds of the host's clock); rows of the last hour count.
+# Users who got a notice, and when (UTC seconds of the host's clock); rows of the last hour count for the rate
+# limit.
 notices_told = Table(
     "notices_told",
     metadata,
@@ -322,9 +325,9 @@ notices_told = Table(
     Column("time", BigInteger, nullable=False),
 )
 
-# What changed on accounts, in the order of `number`: amounts in smallest units (see
-# `schedd.engine.facts.books`). `month` (YYYY-MM) is that of `time` at the site, `payer` the owner without
-# host. With the time in the key a cluster whose log was lost goes on beside what was.
+# Changes of accounts, ordered by `number`; amounts in smallest units (see `schedd.engine.facts.books`).
+# `month` (YYYY-MM) contains `time` in the site's time zone, `payer` is the owner without host. The time is
+# part of the key, so that a cluster which lost its log can reuse numbers.
 ledger = Table(
     "ledger",
     metadata,
@@ -350,8 +353,8 @@ ledger = Table(
     Index("ix_ledger_account", "cluster", "account", "time"),
 )
 
-# The one daemon that leads. `expires` (0: given up) and `since` are milliseconds by the database's clock.
-# With the term in a unique key, a take-over waits for whoever shares the key's lock, a renewal does not.
+# The leader's lease. `expires` (0: released) and `since` are milliseconds by the database's clock. Since the
+# term is in a unique key, a takeover waits for transactions that share the key's lock; a renewal does not.
 leases = Table(
     "leases",
     metadata,
@@ -363,7 +366,7 @@ leases = Table(
     UniqueConstraint("name", "term"),
 )
 
-# What happened to the jobs of a federation, one after another; a database of a cluster's daemon has none.
+# Event log of a federation; empty in the database of a cluster's daemon.
 federation = Table(
     "federation",
     metadata,

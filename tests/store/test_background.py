@@ -79,7 +79,7 @@ def test_the_thread_rests_less_while_the_engine_works(
     assert due(one)
     clocks["worked"] += worked
     waited: list[float] = []
-    monkeypatch.setattr(one._hurry, "wait", waited.append)
+    monkeypatch.setattr(one._caller_waits, "wait", waited.append)
 
     def parts() -> Iterator[bytes]:
         for _ in range(10):

@@ -198,7 +198,7 @@ def test_a_snapshot_that_was_replaced_while_it_was_noted_is_not_taken_for_noted(
 def test_the_next_checkpoint_goes_on_where_noting_ended(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("schedd.store.journal._MOST_SLICES", 2)
+    monkeypatch.setattr("schedd.store.journal._MAX_TRANSACTIONS", 2)
     journal = DurableJournal(store, "c", 1000, every=0)
     journal.commit_events([snapshot(1, 1500, *(f"{job}.srv" for job in range(1_300)))], 1000)
     until = time.monotonic() + 60
@@ -212,7 +212,7 @@ def test_the_next_checkpoint_goes_on_where_noting_ended(
 def test_who_waits_for_a_checkpoint_does_not_wait_for_what_is_noted(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("schedd.store.journal._BREATH_S", 60)
+    monkeypatch.setattr("schedd.store.journal._MIN_PAUSE_S", 60)
     journal = DurableJournal(store, "c", 1000, every=0)
     journal.commit_events([queued(number) for number in range(1_100)], 1000)
     assert not journal.maybe_checkpoint(lambda: AState([b"state"]), 1000)
