@@ -56,8 +56,8 @@ class Engine:
         ``learned`` how long jobs ran, which counts where that is predicted.
         """
         self.state = EngineState.empty(settings, now)
-        if learned is not None and self.state.outlook is not None:
-            self.state.outlook = RunTimePredictor(Learner(learned))
+        if learned is not None:
+            self.learn(learned)
         if used is not None:
             self.state.usage = used
         self.state.decision_number = decided
@@ -197,6 +197,16 @@ class Engine:
         engine.forgotten = engine.state.now
         engine.base = Frozen(engine.state, {"forgotten": engine.forgotten})
         return engine, unread
+
+    @property
+    def has_learned(self) -> bool:
+        """Whether run times are predicted, and were learned from at least one job that ended."""
+        return self.state.outlook is not None and self.state.outlook.learner.run_times.ends > 0
+
+    def learn(self, learned: RunTimes) -> None:
+        """Predict by these run times from now on. To be called before the first job is known."""
+        if self.state.outlook is not None:
+            self.state.outlook = RunTimePredictor(Learner(learned))
 
     def restore_promises(self, found: Mapping[str, KeptJob]) -> None:
         """Put promises that were recorded in place of those that following the log led to. To be called

@@ -6,11 +6,14 @@ Each section is read by itself: one that this version does not understand is nam
 a section may be added, and a field of one, without a number for the format.
 """
 
+import base64
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, replace
 from functools import partial
 from typing import Any, Final
+
+import numpy as np
 
 from schedd.engine.component import Component, components, lasting_fields
 from schedd.engine.facts.booking import LIVE, Booking
@@ -26,6 +29,7 @@ from schedd.engine.place.bound import fit
 from schedd.plan.schema import how_of
 from schedd.policy.accounts import Account
 from schedd.policy.fair_share import Usage
+from schedd.predict import RunTimePredictor
 from schedd.wire import (
     Book,
     Event,
@@ -43,6 +47,8 @@ __all__ = ["dump_lasting_facts", "load_lasting_facts", "sections"]
 
 _JOBS: Final = 200
 """Jobs between two pieces."""
+_BYTES: Final = 3 << 18
+"""Bytes of an array in one piece: a multiple of three, which base64 writes without padding."""
 _UNREADABLE: Final = (KeyError, TypeError, ValueError, IndexError, AttributeError)
 _EVENT: Final = "lasting-facts"
 _FIELDS: Final = (
@@ -52,9 +58,12 @@ _FIELDS: Final = (
     *("transfers", "transfer_by_job", "bag_ends", "kept_places"),
 )
 """Fields of the state that are kept as a checkpoint keeps them, each a section of its own."""
+RUN_TIMES: Final = "run_times"
+"""The section of learned run times, and of how well earlier expected starts came true."""
 _SECTIONS: Final = (
     *_FIELDS,
     "jobs",
+    RUN_TIMES,
     "policy",
     "usage",
     "licences",
@@ -80,7 +89,7 @@ def sections() -> tuple[str, ...]:
 
 
 def dump_lasting_facts(state: EngineState) -> Iterator[bytes]:
-    """The facts in pieces, some empty: no piece takes long to make. Give a copy of the state."""
+    """The facts in pieces: no piece takes long to make. Give a copy of the state."""
     yield b"{" + _member("now", state.now)
     for name in _FIELDS:
         yield b"," + _member(name, _saved(EngineState, state, name))
@@ -99,7 +108,24 @@ def dump_lasting_facts(state: EngineState) -> Iterator[bytes]:
     yield b"," + _member("reservations", events)
     yield b',"jobs":'
     yield from _jobs(state)
+    if state.outlook is not None:
+        yield from _run_times(state.outlook)
     yield b"}"
+
+
+def _run_times(outlook: RunTimePredictor) -> Iterator[bytes]:
+    """What was learned, as the predictor itself saves it, without the jobs that are open."""
+    plain, arrays = outlook.without_jobs().save()
+    yield b"," + _text(RUN_TIMES).encode() + b":{" + _member("plain", plain) + b',"arrays":{'
+    opening = b""
+    for name, array in arrays.items():
+        yield opening + _text(name).encode() + b":[" + _text(list(array.shape)).encode() + b',"'
+        content = np.ascontiguousarray(array, "<i8").tobytes()
+        for first in range(0, len(content), _BYTES):
+            yield base64.b64encode(content[first : first + _BYTES])
+        yield b'"]'
+        opening = b","
+    yield b"}}"
 
 
 def _member(name: str, value: Any) -> bytes:
@@ -171,6 +197,7 @@ def load_lasting_facts(data: bytes, settings: EngineSettings) -> tuple[EngineSta
     read("usage", lambda saved: _take_usage(state, saved))
     read("licences", lambda saved: _take_licences(state, saved))
     read("jobs", lambda saved: _take_jobs(state, saved))
+    read(RUN_TIMES, lambda saved: _take_run_times(state, saved))
     state.bookings = {
         name: replace(one, slots=(), pieces=(), jobs=()) for name, one in state.bookings.items()
     }
@@ -247,6 +274,16 @@ def _take_licences(state: EngineState, saved: Any) -> None:
 
 def _take_jobs(state: EngineState, saved: Any) -> None:
     state.kept = {name: load_kept_job(one) for name, one in saved.items()}
+
+
+def _take_run_times(state: EngineState, saved: Any) -> None:
+    if state.outlook is None:
+        return
+    arrays = {
+        name: np.frombuffer(base64.b64decode(text, validate=True), "<i8").reshape(shape).astype(np.int64)
+        for name, (shape, text) in saved["arrays"].items()
+    }
+    state.outlook = RunTimePredictor.load(saved["plain"], arrays)
 
 
 def _tell(state: EngineState, make: Callable[[int, Any], list[Event]], saved: Any) -> None:

@@ -225,6 +225,63 @@ def test_a_policy_that_was_set_at_run_time_outlives_a_rebuild() -> None:
     assert (state.policy_version, state.site.bookings.most, state.configured) == (3, 2, {})
 
 
+def taught() -> Cluster:
+    """A cluster that has learned that ann's jobs take a tenth of their walltimes."""
+    cluster = Cluster(nodes=2, predict=True)
+    for number in range(30):
+        cluster.submit(f"past{number}", walltime=1_000, runtime=100)
+        cluster.at(150 * (number + 1))
+    return cluster
+
+
+def predicted(cluster: Cluster, job: str) -> list[int]:
+    outlook = cluster.engine.state.outlook
+    assert outlook is not None
+    return list(outlook.learner.prediction(job).quantiles)
+
+
+def test_learned_run_times_outlive_a_rebuild() -> None:
+    cluster = taught()
+    cluster.submit("before", walltime=1_000)
+    learned = predicted(cluster, "before")
+    assert min(learned) < 300, "as earlier jobs ran"
+    ends = cluster.engine.state.outlook
+    assert ends is not None
+    assert not rebuild(cluster)
+    outlook = cluster.engine.state.outlook
+    assert outlook is not None
+    assert outlook.learner.run_times.ends == ends.learner.run_times.ends == 30
+    cluster.tell(cluster.server.snapshot())
+    assert predicted(cluster, "before") == learned
+    fresh = Cluster(nodes=2, predict=True)
+    fresh.submit("before", walltime=1_000)
+    assert predicted(fresh, "before") != learned
+
+
+def test_run_times_of_another_version_are_named_and_nothing_else_is_lost() -> None:
+    cluster = taught()
+
+    def later(found: dict[str, Any]) -> None:
+        found["run_times"]["plain"]["version"] = 99
+
+    unread = rebuild(cluster, later)
+    assert [one.partition(" ")[0] for one in unread] == ["run_times"]
+    assert not cluster.engine.has_learned
+    cluster.tell(cluster.server.snapshot())
+    cluster.submit("next", walltime=1_000)
+    assert predicted(cluster, "next")
+
+
+@pytest.mark.parametrize("damage", ["", "!", "AAAA"])
+def test_damaged_run_times_are_named(damage: str) -> None:
+    cluster = taught()
+
+    def damaged(found: dict[str, Any]) -> None:
+        found["run_times"]["arrays"]["run_times.keys"][1] = damage
+
+    assert [one.partition(" ")[0] for one in rebuild(cluster, damaged)] == ["run_times"]
+
+
 @pytest.mark.parametrize("section", sections())
 def test_a_section_that_cannot_be_read_is_named_and_takes_no_other_with_it(section: str) -> None:
     cluster = furnished()
@@ -247,6 +304,7 @@ def test_a_section_that_cannot_be_read_is_named_and_takes_no_other_with_it(secti
         "lives",
         "usage",
         "jobs",
+        "run_times",
         "walltime_use",
     ):
         assert len(unread) == 2, unread

@@ -1,9 +1,11 @@
 """A daemon that cannot read the state that was kept: promises and what people have said stay as they were."""
 
+import sys
 import zlib
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -13,6 +15,7 @@ from sqlalchemy import insert, select, text, update
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.checkpoint import FORMAT
 from schedd.model import FOREVER
+from schedd.predict import JobFeatures, RunTimes
 from schedd.service.cluster.log_follower import LogFollower
 from schedd.service.cluster.promise_tracker import PromiseTracker
 from schedd.store import DurableJournal, EventBatch, Store, StoreError, downgrade_checks, schema_version
@@ -32,6 +35,7 @@ from schedd.wire import (
     Run,
 )
 from tests.engine.server import Server
+from tests.service.test_past_runs import record as ended_run_record
 
 T = 1_700_000_000
 SETTINGS = EngineSettings(
@@ -242,6 +246,43 @@ def test_with_its_facts_a_rebuilt_plan_starts_no_job_later(store: Store) -> None
     assert not after.engine.state.foreign
     assert states(after) == {}
     after.stop()
+
+
+def run_times_of(follower: LogFollower) -> RunTimes:
+    outlook = follower.engine.state.outlook
+    assert outlook is not None
+    return outlook.learner.run_times
+
+
+def test_learned_run_times_outlive_a_checkpoint_that_cannot_be_read(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "SETTINGS", replace(SETTINGS, predict=True))
+    before = begun(store)
+    before.pass_time(2_000)
+    ask = JobFeatures("ann", 260, 4)
+    ends, told = run_times_of(before.follower).ends, run_times_of(before.follower).predict(ask).quantiles
+    assert ends >= 5
+    before.stop()
+    of_another_format(store, facts=True)
+    after = Daemon(store, before.server)
+    assert run_times_of(after.follower).ends == ends
+    assert run_times_of(after.follower).predict(ask).quantiles.tolist() == told.tolist()
+    after.stop()
+
+
+def test_a_daemon_whose_facts_lack_run_times_learns_them_from_the_accounting_logs(
+    store: Store, tmp_path: Path
+) -> None:
+    before = begun(store)  # it predicts nothing
+    before.stop()
+    of_another_format(store, facts=True)
+    log = tmp_path / "accounting"
+    log.write_text("".join(ended_run_record(T - 86_400 + 100 * i) for i in range(30)))
+    settings = replace(SETTINGS, predict=True, predict_from=str(log))
+    follower = LogFollower(store, "c", settings, before.server.now)
+    assert "the facts that were kept" in follower.rebuilt
+    assert run_times_of(follower).ends == 30
 
 
 def test_starts_that_another_version_decided_are_not_taken_for_another_schedulers(

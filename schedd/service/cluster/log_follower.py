@@ -171,6 +171,10 @@ class LogFollower:
             if unread:
                 _log.error("some lasting facts cannot be read", cluster=self._name, which=unread)
                 self.rebuilt += f", but for {', '.join(unread)}"
+            if not engine.has_learned:
+                learned = past_runs(self.settings, self._name, engine.state.now)
+                if learned is not None:
+                    engine.learn(learned)
             self._at, self._damage, self.kept = found.after, found.damage, False
             self._promises_since = engine.state.now
             return engine, found.batches
