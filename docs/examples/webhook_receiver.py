@@ -1,4 +1,4 @@
-"""Takes what schedd tells of starts and alerts, and prints it: webhook_receiver.py SECRET_FILE PORT."""
+"""Receive and print schedd's webhooks: webhook_receiver.py SECRET_FILE PORT."""
 
 import hashlib
 import hmac
@@ -13,7 +13,7 @@ OLD_S = 300
 
 
 def is_ours(signature: str, body: bytes) -> bool:
-    """Whether the body was signed with our secret, and not long ago."""
+    """Return whether the body was signed with our secret a short time ago."""
     said = dict(part.partition("=")[::2] for part in signature.split(","))
     moment = said.get("t", "")
     right = hmac.new(SECRET, moment.encode() + b"." + body, hashlib.sha256).hexdigest()
@@ -21,7 +21,7 @@ def is_ours(signature: str, body: bytes) -> bool:
 
 
 class Receiver(BaseHTTPRequestHandler):
-    """Answers 204 to what is ours, else 403."""
+    """Answers 204 to correctly signed requests, otherwise 403."""
 
     def do_POST(self) -> None:
         """A request."""

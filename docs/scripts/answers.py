@@ -1,7 +1,7 @@
-"""Writes schedd/client/answers: the API's answers as typed dictionaries, from the API's own description.
+"""Write schedd/client/answers: the API's answers as typed dictionaries, from the API's description.
 
-The API's types are dataclasses and need pydantic; the client has the standard library alone. So these are
-written by ``make docs``, and a test says when they are no longer what the API sends.
+The API's types are dataclasses and need pydantic; the client uses only the standard library. ``make docs``
+writes them, and a test compares them with the API.
 """
 
 from collections.abc import Iterator, Mapping
@@ -64,7 +64,7 @@ ROOMS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         ("AccuracyView", "UsersView", "PriorityView", "FairShareView", "LicencesView", "ClusterReports"),
     ),
 }
-"""By module: what it is about, and the answers in it; what these consist of stands with the first of them."""
+"""By module: its subject and its answers; types of fields are in the module of their first use."""
 
 _WIDTH: Final = 110
 _PLAIN: Final = {"string": "str", "integer": "int", "boolean": "bool", "number": "float", "null": "None"}
@@ -85,14 +85,14 @@ def modules() -> dict[str, str]:
     return texts
 
 
-def write(folder: Path) -> None:
+def write_modules(folder: Path) -> None:
     """Write them into ``folder``."""
     for name, text in modules().items():
         (folder / name).write_text(text, "utf-8")
 
 
 def _schemas() -> dict[str, Any]:
-    """JSON schemas of all that the API says and is told, by name."""
+    """Return the JSON schemas of the API, by name."""
     app = create_app(Clusters({}, SystemClock()), Callers(Tokens([], None)))
     found: dict[str, Any] = dict(app.openapi()["components"]["schemas"])
     news = TypeAdapter(PlanUpdate).json_schema(ref_template="#/components/schemas/{model}")
@@ -102,7 +102,7 @@ def _schemas() -> dict[str, Any]:
 
 
 def _place(name: str, room: str, known: dict[str, Any], placed: dict[str, str], names: list[str]) -> None:
-    """Put a type behind those that it consists of, unless it has its place."""
+    """Append a type after the types of its fields, unless it is placed already."""
     if name in placed or "enum" in known[name]:
         return
     placed[name] = room
@@ -129,7 +129,7 @@ def _type(schema: Any, known: dict[str, Any]) -> str:
         return "Any"
     if "$ref" in schema:
         name = str(schema["$ref"]).rpartition("/")[2]
-        return "str" if "enum" in known[name] else name  # a kind may be added to those that have a name
+        return "str" if "enum" in known[name] else name  # named enumerations may grow
     if "anyOf" in schema:
         return " | ".join(_type(part, known) for part in schema["anyOf"])
     if "enum" in schema:
@@ -165,7 +165,7 @@ def _module(room: str, names: list[str], known: dict[str, Any], placed: dict[str
     if outside:
         lines[-len(outside)] = "\n" + lines[-len(outside)]
         lines[1] = lines[1].rstrip("\n") + "\n"
-    return "\n".join([lines[0], "".join(lines[1:]), _list_of(sorted(names))]) + body
+    return "\n".join([lines[0], "".join(lines[1:]), _all_names(sorted(names))]) + body
 
 
 def _class(name: str, known: dict[str, Any]) -> str:
@@ -203,7 +203,7 @@ def _listed(begin: str, names: list[str], brackets: str) -> str:
     return f"{begin}{brackets[0]}\n" + "".join(f"    {name},\n" for name in names) + f"{brackets[1]}\n"
 
 
-def _list_of(names: list[str]) -> str:
+def _all_names(names: list[str]) -> str:
     line = "__all__ = [{}]\n".format(", ".join(f'"{name}"' for name in names))
     if len(line) <= _WIDTH + 1:
         return line
@@ -216,5 +216,5 @@ def _face(rooms: Mapping[str, list[str]]) -> str:
     imports = [
         _listed(f"from schedd.client.answers.{room} import ", rooms[room], "()") for room in sorted(rooms)
     ]
-    everything = _list_of(sorted(name for names in rooms.values() for name in names))
+    everything = _all_names(sorted(name for names in rooms.values() for name in names))
     return "".join([head, *imports, "\n", everything])

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from docs.scripts.answers import write
+from docs.scripts.answers import write_modules
 from schedd.cli.config import ADAPTER_SECTIONS
 from schedd.cli.manual import reference
 from schedd.service.settings.reference import by_feature, needed
@@ -70,7 +70,7 @@ def settings_page(text: str) -> str:
 
 def main() -> int:
     """Prints what is broken; the exit code is 1 if anything is."""
-    write(ROOT / "schedd" / "client" / "answers")  # first: the commands need them
+    write_modules(ROOT / "schedd" / "client" / "answers")  # first: the commands need them
     (ROOT / "docs" / "reference" / "commands.md").write_text(commands_page(), "utf-8")
     page = ROOT / "docs" / "reference" / "configuration.md"
     page.write_text(settings_page(page.read_text("utf-8")), "utf-8")

@@ -1,7 +1,7 @@
-"""How large a SQLite database grows by jobs: python docs/scripts/database_size.py [JOBS [TELLINGS]].
+"""Measure the size of a SQLite database by jobs: python docs/scripts/database_size.py [JOBS [ESTIMATES]].
 
-Each job is queued, told a start so many times, decided, accepted, started and ended; a batch has 20 jobs.
-Checkpoints of the plan and the events of nodes come on top.
+Each job is queued, gets ESTIMATES published starts, is decided, accepted, started and ended; a batch has 20
+jobs. Checkpoints of the plan and events of nodes are not included.
 """
 
 import sys
@@ -32,7 +32,7 @@ SHARES = (ShareFacts("node17", 8, 32 << 20), ShareFacts("node18", 8, 32 << 20))
 
 
 def batches(ids: list[str], first: int) -> Iterator[tuple[list[Event], list[Decision]]]:
-    """What happens to these jobs, batch by batch."""
+    """Yield the events and decisions of these jobs, batch by batch."""
     time, number = NOW + first, first * 10
 
     def tells(turn: int) -> list[Decision]:

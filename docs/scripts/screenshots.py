@@ -1,4 +1,4 @@
-"""Takes the pictures of docs/users/dashboard.md, in docs/images/, of a demo: all, or those that are named."""
+"""Take the pictures of docs/users/dashboard.md from a demo, into docs/images/: all, or the named ones."""
 
 import io
 import os
@@ -19,7 +19,7 @@ from playwright.sync_api import Browser, Page, StorageState, sync_playwright
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from tests.dashboard.browser import HOW, chromium  # noqa: E402  (it stands beside this folder)
+from tests.dashboard.browser import HOW, chromium  # noqa: E402  (not installed)
 
 TO = ROOT / "docs" / "images"
 DESKTOP = {"width": 1280, "height": 900}
@@ -30,7 +30,7 @@ WHAT_IF = "what-if?nodes=1&ppn=8&walltime=12:00:00"
 
 @contextmanager
 def demo(*options: str, played: float = PLAYED_S) -> Iterator[tuple[str, Callable[[], str]]]:
-    """A demo that has played for so many seconds; the link that logs in, and what it has printed."""
+    """Run a demo for ``played`` seconds; yield its login link, and a function that returns its output."""
     with tempfile.TemporaryFile("w+") as out:
         command = [sys.executable, "-m", "schedd.cli.main", "demo", "--port", "0", *options]
         process = subprocess.Popen(command, stdout=out, cwd=ROOT)
@@ -49,8 +49,8 @@ def _read(file: IO[str]) -> str:
     return file.read()
 
 
-def picture(page: Page, name: str, *, whole: bool = False) -> None:
-    """What the page shows now, its charts drawn."""
+def save_picture(page: Page, name: str, *, whole: bool = False) -> None:
+    """Save a picture of the page after its charts were drawn."""
     if sys.argv[1:] and name not in sys.argv[1:]:
         return
     page.wait_for_timeout(800)
@@ -62,10 +62,10 @@ def picture(page: Page, name: str, *, whole: bool = False) -> None:
     print(f"{name}.png")
 
 
-def look(
+def open_window(
     browser: Browser, base: str, state: StorageState, size: dict[str, int], scheme: str
 ) -> Iterator[Page]:
-    """A window of this size."""
+    """Yield a page in a new browser window of this size."""
     context = browser.new_context(
         storage_state=state, viewport=size, color_scheme=scheme, timezone_id="Europe/Prague"
     )
@@ -75,8 +75,8 @@ def look(
     context.close()
 
 
-def jobs(api: str) -> tuple[str, str]:
-    """Of the planned jobs that start late the one that moved most; of those that ran the most told of."""
+def choose_jobs(api: str) -> tuple[str, str]:
+    """Return the late planned job with most moves, and the ended job with the longest history."""
     planned = httpx2.get(f"{api}jobs?state=planned&limit=1000&fields=id").json()["jobs"][-8:]
     histories = [httpx2.get(f"{api}jobs/{one['id']}/history").json() for one in planned]
     ended = [httpx2.get(f"{api}jobs/{number}/history").json() for number in range(1, 80)]
@@ -84,8 +84,8 @@ def jobs(api: str) -> tuple[str, str]:
     return max(histories, key=lambda one: len(one["changes"]))["job"], past["job"]
 
 
-def reserve(api: str, token: str) -> None:
-    """Some reservations for the calendar, from the demo's present on."""
+def make_reservations(api: str, token: str) -> None:
+    """Make some reservations for the calendar, from the demo's present on."""
     now = httpx2.get(api.rstrip("/")).json()["as_of"] // 3600 * 3600
     headers = {"Authorization": f"Bearer {token}"}
     for name, days, hours, more in (
@@ -98,8 +98,8 @@ def reserve(api: str, token: str) -> None:
         httpx2.put(f"{api}reservations/{name}", json=body, headers=headers).raise_for_status()
 
 
-def preview(page: Page) -> None:
-    """Other weights, looked at before they are put in force."""
+def preview_weights(page: Page) -> None:
+    """Preview other weights on the page."""
     page.get_by_text("Try other weights").click()
     weights = page.locator("#weights")
     weights.get_by_label("wait max", exact=True).fill("3")
@@ -109,7 +109,7 @@ def preview(page: Page) -> None:
 
 
 def main() -> int:
-    """Takes them all."""
+    """Take all pictures."""
     path = chromium()
     if path is None:
         print(HOW, file=sys.stderr)
@@ -123,28 +123,28 @@ def main() -> int:
         state = context.storage_state()
         base = link.partition("/enter")[0] + "/demo/"
         api = base.replace("/dashboard/", "/v1/clusters/")
-        job, over = jobs(api)
-        reserve(api, re.findall(r"^ +admin +(\S+)$", said(), re.MULTILINE)[0])
+        job, over = choose_jobs(api)
+        make_reservations(api, re.findall(r"^ +admin +(\S+)$", said(), re.MULTILINE)[0])
         pages = {name: name for name in ("plan", "queue", "nodes", "calendar", "quality", "admin")}
         pages |= {"what-if": WHAT_IF, "job": f"jobs/{job}", "past": f"jobs/{over}"}
         whole = {"quality", "admin", "calendar", "job", "past"}
-        for page in look(browser, f"{base}plan", state, DESKTOP, "light"):
+        for page in open_window(browser, f"{base}plan", state, DESKTOP, "light"):
             for name, path_ in pages.items():
                 page.goto(base + path_)
                 if name == "admin":
-                    preview(page)
-                picture(page, name, whole=name in whole)
-        for page in look(browser, f"{base}plan", state, DESKTOP, "dark"):
+                    preview_weights(page)
+                save_picture(page, name, whole=name in whole)
+        for page in open_window(browser, f"{base}plan", state, DESKTOP, "dark"):
             page.select_option("#colour", "user")
-            picture(page, "plan-dark")
-        for page in look(browser, f"{base}plan", state, PHONE, "light"):
+            save_picture(page, "plan-dark")
+        for page in open_window(browser, f"{base}plan", state, PHONE, "light"):
             for name in ("plan", "job", "what-if"):
                 page.goto(base + pages[name])
-                picture(page, f"{name}-phone", whole=True)
-        for page in look(browser, f"{base}queue", state, PHONE, "dark"):
+                save_picture(page, f"{name}-phone", whole=True)
+        for page in open_window(browser, f"{base}queue", state, PHONE, "dark"):
             for name in ("queue", "nodes", "admin"):
                 page.goto(base + pages[name])
-                picture(page, f"{name}-phone")
+                save_picture(page, f"{name}-phone")
         browser.close()
     return 0
 

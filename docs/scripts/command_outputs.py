@@ -1,7 +1,6 @@
-"""Types the outputs of docs/users/tour.md and docs/users/commands.md anew, of a demo that it starts.
+"""Replace the outputs of commands in docs/users/tour.md and docs/users/commands.md with those of a demo.
 
-What commands print is put in place of what stands there. The demo's own lines and the answers over HTTP, of
-which the pages show a part, are printed, to be put there by hand.
+The demo's own lines and answers over HTTP are printed, to be copied by hand.
 """
 
 import json
@@ -24,16 +23,16 @@ BLOCK = re.compile(r"^```\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NAMES = {"showstart", "showbf", "showq", "checkjob", "showplan"}
 
 
-def ran(command: list[str], url: str) -> str:
-    """What a command of schedd prints on a screen of 80 columns."""
+def run_command(command: list[str], url: str) -> str:
+    """Return the output of a command of schedd on a screen of 80 columns."""
     environment = {**os.environ, "SCHEDD_URL": url, "COLUMNS": "80", "TZ": "UTC"}
     words = [sys.executable, "-m", "schedd.cli.main", *command]
     done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=ROOT, env=environment)
     return done.stdout + done.stderr
 
 
-def telling(api: str) -> bool:
-    """Whether the moment is a good one: nothing is late, and the what-if could start with less."""
+def is_good_moment(api: str) -> bool:
+    """Return whether no job is late and the what-if has changes for an immediate start."""
     status = httpx2.get(api.rstrip("/")).json()
     planned = httpx2.get(f"{api}jobs?state=planned&limit=1000").json()["jobs"]
     if not planned or min(one["planned_start"] for one in planned) < status["as_of"]:
@@ -42,8 +41,8 @@ def telling(api: str) -> bool:
     return bool(httpx2.post(f"{api}what-if", json=asked).json().get("changes"))
 
 
-def chosen(api: str) -> tuple[str, str, str]:
-    """The numbers of a job that waits and moved, and of one that is over; a user with jobs of both kinds."""
+def choose_examples(api: str) -> tuple[str, str, str]:
+    """Return a waiting job with moves, an ended job, and a user with running and planned jobs."""
     jobs: list[dict[str, Any]] = httpx2.get(f"{api}jobs?limit=1000").json()["jobs"]
     now = httpx2.get(api.rstrip("/")).json()["as_of"]
     waiting = [one for one in jobs if one["state"] == "planned" and one["planned_start"] > now + 3600]
@@ -67,10 +66,10 @@ def chosen(api: str) -> tuple[str, str, str]:
     return job.partition(".")[0], over, user
 
 
-def put(text: str, url: str, job: str, over: str, user: str) -> str:
-    """A page with the outputs of its commands as they are now."""
+def update_outputs(text: str, url: str, job: str, over: str, user: str) -> str:
+    """Return the page with current outputs of its commands."""
 
-    def anew(block: re.Match[str]) -> str:
+    def updated(block: re.Match[str]) -> str:
         first, _, rest = block[1].partition("\n")
         words = first.removeprefix("$ ").removeprefix(".venv/bin/schedd ").split()
         if not first.startswith("$ ") or words[0] not in NAMES or "$ " in rest:
@@ -80,26 +79,32 @@ def put(text: str, url: str, job: str, over: str, user: str) -> str:
         if words[:2] == ["showq", "-u"]:
             words[2] = user
         before = "$ .venv/bin/schedd " if ".venv" in first else "$ "
-        return f"```\n{before}{' '.join(words)}\n{ran(words, url).rstrip()}\n```"
+        return f"```\n{before}{' '.join(words)}\n{run_command(words, url).rstrip()}\n```"
 
-    return BLOCK.sub(anew, text)
+    return BLOCK.sub(updated, text)
 
 
 def main() -> int:
-    """Types both pages; prints what is put there by hand."""
+    """Update both pages; print the parts to be copied by hand."""
     with demo("--speed", "60", played=PLAYED_S) as (link, said):
         url = link.partition("/dashboard")[0]
         api = f"{url}/v1/clusters/demo/"
         until = time.monotonic() + PATIENCE_S
-        while not telling(api) and time.monotonic() < until:
+        while not is_good_moment(api) and time.monotonic() < until:
             time.sleep(0.5)
-        job, over, user = chosen(api)
+        job, over, user = choose_examples(api)
         for name in PAGES:
             page = ROOT / "docs" / name
             text = page.read_text()
             old = re.findall(r"^\$ (?:\.venv/bin/schedd )?showstart (\d+)$", text, re.MULTILINE)[0]
-            text = put(text, url, job, over, user)
-            for around in ("showstart {} -l", 'client.job("{}")', "jobs/{}/explain"):
+            text = update_outputs(text, url, job, over, user)
+            for around in (
+                "showstart {} -l",
+                "`showstart {}`",
+                "`checkjob {}`",
+                'client.job("{}")',
+                "jobs/{}/explain",
+            ):
                 text = text.replace(around.format(old), around.format(job))
             page.write_text(text)
         print(said())
