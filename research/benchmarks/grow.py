@@ -88,12 +88,12 @@ class Grower:
     def _add(self, times: _Times) -> None:
         job = next(self._source)
         request = parse_torque(job.resources)
-        slot = self.plan.new(request, job.walltime, self.now)
+        slot = self.plan.add_job(request, job.walltime, self.now)
         before = thread_time_ns()
         start = self.plan.place(slot, self.now)
         times.add.append((thread_time_ns() - before) / 1e3)
         if start < 0:  # no node is large enough
-            self.plan.drop(slot, self.now)
+            self.plan.drop_job(slot, self.now)
             return
         self.added += 1
         self.planned += 1
@@ -115,10 +115,10 @@ class Grower:
             self._forget(slot)
         slots = self.plan.planned()
         for slot in slots[: int(np.searchsorted(self.plan.starts(slots), self.now, "right"))].tolist():
-            self.plan.begin(slot)
+            self.plan.fix_in_place(slot)
             self.running.append(slot)
             self.planned -= 1
-        self.plan.forget(self.now)
+        self.plan.forget_past(self.now)
 
     def _end_early(self, times: _Times) -> None:
         at = int(self._rng.integers(len(self.running)))
@@ -137,7 +137,7 @@ class Grower:
         times.repair.append(self.repair())
 
     def _forget(self, slot: int) -> None:
-        self.plan.drop(slot, self.now)
+        self.plan.drop_job(slot, self.now)
         del self.requests[slot]
         del self.jobs[slot]
 
@@ -184,9 +184,9 @@ class Grower:
         for _ in range(_SAMPLE):
             job = next(self._source)
             request = parse_torque(job.resources)
-            slot = self.plan.new(request, job.walltime, self.now)
+            slot = self.plan.add_job(request, job.walltime, self.now)
             start = self.plan.probe(slot, self.now)
-            self.plan.drop(slot, self.now)
+            self.plan.drop_job(slot, self.now)
             expected = plain.earliest(request, job.walltime, self.now)
             if start != expected:
                 raise CheckFailed(f"{request}: would be planned at {start}, not at {expected}")
@@ -195,7 +195,7 @@ class Grower:
     def _holdings(self, slot: int) -> list[Holding]:
         start, end = self.plan.start(slot), self.plan.end(slot)
         exclusive = self.requests[slot][0].exclusive
-        name = self.plan.name_of
+        name = self.plan.node_names
         return [
             Holding(name[take.row], start, end, take.amounts[0], take.amounts[2], take.amounts[3], exclusive)
             for take in self.plan.takes(slot)
@@ -235,7 +235,7 @@ def run_bench(
         tell(steps[-1])
     memory = _rss_mib()
     forks = [_timed(grower.plan.fork) for _ in range(5)]
-    grower.plan.look_at_all()
+    grower.plan.mark_all_for_search()
     repair_all = grower.repair()
     cpus = sum(node.cpus for node in grower.nodes)
     queued, arriving = list(grower.jobs.values()), grower.spare(200)
@@ -275,7 +275,7 @@ def _warm_up() -> None:
     """Compile all kernels, or load them."""
     grower = Grower("metacentrum", 20, 60, 0)
     grower.grow_to(60, _Times())
-    grower.plan.look_at_all()
+    grower.plan.mark_all_for_search()
     grower.repair()
     grower.check()
     grower.plan.fork()

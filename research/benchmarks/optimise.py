@@ -15,8 +15,8 @@ from research.benchmarks.workload import Profile
 from schedd.model import FOREVER
 from schedd.optimize import PlanSearch, SearchSettings
 from schedd.plan.columns import PLANNED
-from schedd.plan.evaluate import Criterion, JobColumns
-from schedd.plan.latest import latest_starts
+from schedd.plan.evaluate import Criterion, ScoringColumns
+from schedd.plan.latest_starts import latest_starts
 
 __all__ = ["LIFTED", "SECONDS", "OptimiseResult", "SearchFigures", "bench_optimise", "table_of", "to_json"]
 
@@ -96,7 +96,7 @@ def bench_optimise(
     grower.fill(jobs)
     plan = grower.plan
     slots = plan.jobs.size
-    columns = JobColumns(
+    columns = ScoringColumns(
         np.full(slots, begin, np.int64), np.full(slots, FOREVER, np.int64), np.arange(slots) % _USERS
     )
     promised = np.where(plan.jobs.states == PLANNED, plan.jobs.starts + slack, FOREVER)
@@ -155,7 +155,7 @@ def _warm_up() -> None:
     grower = Grower("metacentrum", 20, 60, 0)
     grower.fill(60)
     plan = grower.plan
-    columns = JobColumns.blank(plan.jobs.size)
+    columns = ScoringColumns.blank(plan.jobs.size)
     latest = np.full(plan.jobs.size, FOREVER, np.int64)
     PlanSearch(plan, columns, latest, grower.now, SearchSettings(moves=50)).run()
 

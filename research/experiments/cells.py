@@ -11,8 +11,8 @@ import numpy as np
 
 import schedd
 from schedd.engine.facts.slack import Slack
-from schedd.optimize import Kind, SearchSettings
-from schedd.plan.evaluate import by_name
+from schedd.optimize import MoveKind, SearchSettings
+from schedd.plan.evaluate import parse_criteria
 from schedd.replay.bound import mean_wait_bound
 from schedd.replay.driver import BACKFILL_POLICY, PLACEMENTS, PLANNING_POLICY, replay
 from schedd.replay.failures import random_outages
@@ -152,9 +152,9 @@ def run_cell(cell: Cell, logs: str) -> dict[str, Any]:
     prepared = _prepared(cell.workload, logs)
     searching = None
     if cell.search is not None:
-        how: dict[str, Any] = {"weights": by_name(cell.search.weights)} if cell.search.weights else {}
+        how: dict[str, Any] = {"weights": parse_criteria(cell.search.weights)} if cell.search.weights else {}
         settings = SearchSettings(
-            kind=Kind(cell.search.kind), moves=cell.search.moves, seed=cell.search.seed, **how
+            kind=MoveKind(cell.search.kind), moves=cell.search.moves, seed=cell.search.seed, **how
         )
         searching = Searching(cell.search.every, settings, cell.search.patience, cell.search.newcomers)
     failures = cell.workload.failures

@@ -26,7 +26,7 @@ from schedd.alternatives.thrift_tiers import set_thrift_tiers
 from schedd.engine import Engine, EngineSettings
 from schedd.model import FOREVER
 from schedd.optimize import PlanSearch, SearchInput, SearchSettings
-from schedd.plan.places import Allocation
+from schedd.plan.placements import Allocation
 from schedd.plan.plan import Plan
 from schedd.policy.site import economy_of
 from schedd.replay.prepare import Prepared
@@ -133,7 +133,7 @@ def _case(prepared: Prepared, waiting: int) -> _Case:
     state = engine.state
     plan, jobs = state.plan, state.plan.jobs
     end = int((jobs.starts + jobs.durations).max())
-    books = NodeEconomics.from_economy(economy_of(_SITE), plan.name_of, state.node_facts, _BEGIN, end)
+    books = NodeEconomics.from_economy(economy_of(_SITE), plan.node_names, state.node_facts, _BEGIN, end)
     limits = np.full(jobs.size, np.inf)
     return _Case(engine, plan, ObjectiveInput(state.columns, books, limits), _BEGIN)
 
@@ -192,7 +192,7 @@ def _made(case: _Case, places: Mapping[int, Allocation]) -> Floats:
     """The objectives of the plan with jobs at these places."""
     plan = case.plan.fork()
     for slot in places:
-        plan.lift(slot, case.now)
+        plan.remove(slot, case.now)
     for place in places.values():
-        plan.put(place.slot, place.start, place.takes, anew=False)
+        plan.place_at(place.slot, place.start, place.takes, search_again=False)
     return case.values(plan)

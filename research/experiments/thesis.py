@@ -207,7 +207,7 @@ def _facts(site: dict[str, Any], state: EngineState) -> ObjectiveInput:
     plan = state.plan
     jobs = plan.jobs
     end = int((jobs.starts + jobs.durations).max(initial=state.now + 1))
-    books = NodeEconomics.from_economy(economy_of(site), plan.name_of, state.node_facts, state.now, end)
+    books = NodeEconomics.from_economy(economy_of(site), plan.node_names, state.node_facts, state.now, end)
     limits = np.full(jobs.size, np.inf)
     for record in state.records.values():
         limit = read_cost_limit(record.facts.resources)

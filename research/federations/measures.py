@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from research.federations.field import ClusterSpec, FieldJob, Ran
 from schedd.plan.columns import Ints
-from schedd.plan.usage import Spans, usage
+from schedd.plan.usage import Spans, measure_usage
 
 __all__ = ["Worth", "worth"]
 
@@ -90,4 +90,4 @@ def _usage(submit: Ints, start: Ints, end: Ints, amount: Ints | None, there: int
     much = np.ones(submit.shape, np.int64) if amount is None else amount
     since, until = int(submit.min()), int(end.max())
     always = Spans(*(np.array([one], np.int64) for one in (since, until, there)))
-    return usage(always, Spans(submit, end, much), Spans(start, end, much), since, until).share
+    return measure_usage(always, Spans(submit, end, much), Spans(start, end, much), since, until).share

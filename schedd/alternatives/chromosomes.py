@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from schedd.plan.columns import Ints
-from schedd.plan.places import Allocation, allocation_of, free_at
+from schedd.plan.placements import Allocation, current_allocation, free_at
 from schedd.plan.plan import Plan
 
 __all__ = ["ChromosomeDecoder", "DecodedPlan"]
@@ -45,7 +45,7 @@ class ChromosomeDecoder:
         self.known_genes = tuple(range(1, 1 + len(known)))
         self.tier_genes = tuple(range(1 + len(known), 1 + len(known) + plan.tiers))
         self._plan, self._latest, self._now = plan, latest, now
-        self._home = {slot: allocation_of(plan, slot) for slot in slots.tolist()}
+        self._home = {slot: current_allocation(plan, slot) for slot in slots.tolist()}
         self._known = [
             {slot: places.get(slot, home) for slot, home in self._home.items()} for places in known
         ]
@@ -61,7 +61,7 @@ class ChromosomeDecoder:
         """Make the current decoding raise WorkSpent; callable from any thread."""
         working = self._working
         if working is not None:
-            working.give_up()
+            working.abort_searches()
             working.stop()
 
     def decode(self, genes: Ints, keys: Floats) -> DecodedPlan:
@@ -83,10 +83,10 @@ class ChromosomeDecoder:
             elif gene != self.stay_gene:
                 anew.append((slot, gene - self.tier_genes[0]))
         for slot in (*(place.slot for place in exact), *(slot for slot, _ in anew)):
-            plan.lift(slot, self._now)
+            plan.remove(slot, self._now)
         for place in exact:
             if free_at(plan, place):
-                plan.put(place.slot, place.start, place.takes, anew=False)
+                plan.place_at(place.slot, place.start, place.takes, search_again=False)
             else:
                 anew.append((place.slot, 0))
         homeless = sum(not self._place_job(plan, slot, tier) for slot, tier in anew)
@@ -102,13 +102,13 @@ class ChromosomeDecoder:
             return True
         home = self._home[slot]
         if free_at(plan, home):
-            plan.put(home.slot, home.start, home.takes, anew=False)
+            plan.place_at(home.slot, home.start, home.takes, search_again=False)
             return True
         return False
 
     def moved_places(self, plan: Plan) -> tuple[Allocation, ...]:
         """Return the places of the moved jobs in a decoded plan, by start."""
-        places = (allocation_of(plan, slot) for slot in self.slots.tolist())
+        places = (current_allocation(plan, slot) for slot in self.slots.tolist())
         return tuple(
             sorted(
                 (place for place in places if place != self._home[place.slot]),

@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from schedd.plan.columns import CPUS, GPUS, Entries, Ints
+from schedd.plan.columns import CPUS, GPUS, HeldEntries, Ints
 from schedd.policy.economy import Economy, Rates
 from schedd.policy.reliability import expected_loss
 from schedd.wire import NodeFacts
@@ -90,7 +90,7 @@ class NodeEconomics:
         """The watts of all nodes are known."""
         return bool(self.nodes.any()) and not bool(np.isnan(self.idle[self.nodes]).any())
 
-    def entry_costs(self, held: Entries, starts: Ints, ends: Ints) -> Floats:
+    def entry_costs(self, held: HeldEntries, starts: Ints, ends: Ints) -> Floats:
         """Return the cost of each entry over ``[start, end)`` of its job, (n,); both arrays by entry."""
         found = np.zeros(len(held))
         rows, amounts = held.rows, held.amounts
@@ -103,7 +103,7 @@ class NodeEconomics:
                 found[here] += amounts[here, column] * paid
         return found
 
-    def entry_joules(self, held: Entries, seconds: Ints) -> Floats:
+    def entry_joules(self, held: HeldEntries, seconds: Ints) -> Floats:
         """Return the energy of each entry over ``seconds``, above the idle draw of the nodes, in joules,
         (n,).
         """
@@ -112,7 +112,7 @@ class NodeEconomics:
         found: Floats = watts * seconds
         return found
 
-    def expected_losses(self, held: Entries, starts: Ints, ends: Ints, now: int) -> Floats:
+    def expected_losses(self, held: HeldEntries, starts: Ints, ends: Ints, now: int) -> Floats:
         """Return the core-seconds that each job is expected to lose by node failures, (n,); NaN: unknown.
 
         ``starts`` and ``ends`` are indexed by ``held.owner``. For a running job the work done so far counts,

@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from schedd.alternatives.node_economics import NodeEconomics
 from schedd.model import FOREVER
-from schedd.plan.columns import CPUS, FIXED, PLANNED, Entries, Ints
-from schedd.plan.evaluate import Criterion, Evaluation, JobColumns
+from schedd.plan.columns import CPUS, FIXED, PLANNED, HeldEntries, Ints
+from schedd.plan.evaluate import Criterion, Evaluation, ScoringColumns
 from schedd.plan.plan import Plan
 
 __all__ = [
@@ -95,7 +95,7 @@ class ObjectiveInput:
     (infinite: none).
     """
 
-    columns: JobColumns
+    columns: ScoringColumns
     economics: NodeEconomics
     limits: Floats
 
@@ -112,7 +112,7 @@ def measure_objectives(plan: Plan, facts: ObjectiveInput, now: int) -> Objective
     of_jobs = facts.columns.owner[held_slots] >= 0
     slots = held_slots[of_jobs & (jobs.starts[held_slots] + jobs.durations[held_slots] > now)]
     held = plan.held(slots)
-    held = held.of(~held.of_pools)
+    held = held.select(~held.are_pools)
     starts, ends = jobs.starts[slots], jobs.starts[slots] + jobs.durations[slots]
     planned = jobs.states[slots] == PLANNED
     found[Objective.NON_UTILISATION] = (_idle_time(books, held, starts, ends, now), "s", "")
@@ -126,7 +126,7 @@ def measure_objectives(plan: Plan, facts: ObjectiveInput, now: int) -> Objective
     )
 
 
-def _idle_time(books: NodeEconomics, held: Entries, starts: Ints, ends: Ints, now: int) -> float:
+def _idle_time(books: NodeEconomics, held: HeldEntries, starts: Ints, ends: Ints, now: int) -> float:
     """Return the mean over usable nodes of the idle time per core before the last end on the node, in
     seconds.
     """
@@ -153,7 +153,7 @@ def _mean_lateness(due: Ints, ends: Ints) -> float:
 
 
 def _planned_energy(
-    books: NodeEconomics, held: Entries, starts: Ints, ends: Ints, makespan: float
+    books: NodeEconomics, held: HeldEntries, starts: Ints, ends: Ints, makespan: float
 ) -> tuple[float | None, str, str]:
     """Return the energy in kWh from now to the last planned end: idle nodes, jobs, and nodes that are off."""
     if not books.metered:
@@ -164,7 +164,7 @@ def _planned_energy(
 
 
 def _expected_loss(
-    books: NodeEconomics, held: Entries, starts: Ints, ends: Ints, now: int
+    books: NodeEconomics, held: HeldEntries, starts: Ints, ends: Ints, now: int
 ) -> tuple[float | None, str, str]:
     """Return the expected loss of all jobs by node failures, in core-hours."""
     if bool(np.isnan(books.failing[books.nodes]).any()):
@@ -174,7 +174,7 @@ def _expected_loss(
 
 def _planned_costs(
     facts: ObjectiveInput,
-    held: Entries,
+    held: HeldEntries,
     slots: Ints,
     planned: npt.NDArray[np.bool_],
     starts: Ints,

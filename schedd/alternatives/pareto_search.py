@@ -16,7 +16,7 @@ import numpy.typing as npt
 from schedd.alternatives.chromosomes import ChromosomeDecoder
 from schedd.alternatives.pareto_front import ObjectiveWeights, pareto_front, select_spread
 from schedd.plan.columns import Ints
-from schedd.plan.places import Allocation
+from schedd.plan.placements import Allocation
 from schedd.plan.plan import Plan, WorkSpent
 
 __all__ = ["AlternativePlan", "ParetoSearch", "ParetoSet", "ParetoSettings", "PymooMissing", "hypervolume"]

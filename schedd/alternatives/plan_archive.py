@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from schedd.alternatives.pareto_front import select_spread
 from schedd.plan.columns import Ints
-from schedd.plan.places import Allocation, allocation_of
+from schedd.plan.placements import Allocation, current_allocation
 from schedd.plan.plan import Plan
 
 __all__ = ["PlanArchive"]
@@ -44,7 +44,7 @@ class PlanArchive:
         self.examined += 1
         if not any((other <= value).all() for other, _ in self._kept):
             places = {
-                slot: allocation_of(plan, slot) for slot in self._slots.tolist() if plan.start(slot) >= 0
+                slot: current_allocation(plan, slot) for slot in self._slots.tolist() if plan.start(slot) >= 0
             }
             stays = [one for one in self._kept if not (value <= one[0]).all()]
             self._kept = [*stays, (value, places)]

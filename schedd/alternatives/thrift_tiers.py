@@ -29,5 +29,5 @@ def set_thrift_tiers(plan: Plan, books: NodeEconomics, weights: Mapping[Objectiv
     if not np.isnan(books.failing).any():
         worst = max(float(books.failing.max(initial=0)), 1e-30)
         dear += weights.get(Objective.LOSS, 0) * books.failing / worst
-    speeds = {name: 1.0 / (1.0 + round(float(dear[row]), 6)) for row, name in plan.name_of.items()}
+    speeds = {name: 1.0 / (1.0 + round(float(dear[row]), 6)) for row, name in plan.node_names.items()}
     plan.set_nodes([replace(node, speed=speeds[name]) for name, node in plan.nodes.items()], now)

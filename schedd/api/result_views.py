@@ -9,7 +9,7 @@ from pydantic import Field
 from schedd.api.replies import documented
 from schedd.api.views import ReservationView, SnapshotAnswer
 from schedd.engine.searching import Why
-from schedd.plan.views import Window
+from schedd.plan.views import StartWindow
 from schedd.predict import AccuracyFigures
 from schedd.service.background.plan_metrics_log import SearchRun
 from schedd.service.questions.cheapest_start import CheapestStart
@@ -40,7 +40,7 @@ __all__ = [
 _VIEWS: tuple[type, ...] = (
     CheapestStart,
     SmallerRequest,
-    Window,
+    StartWindow,
     UserSummary,
     CriterionValue,
     ObjectiveChange,
@@ -224,7 +224,7 @@ class WhatIfVariantResult:
 class WhatIfResult(WhatIfVariantResult):
     """The same for the question itself, with all else that was asked."""
 
-    windows: tuple[Window, ...]
+    windows: tuple[StartWindow, ...]
     """Where it could start, from the earliest on."""
     changes: tuple[SmallerRequest, ...]
     """Changes that let it start at once, each by itself, in no order of merit."""

@@ -20,7 +20,7 @@ from schedd.api.settings_resources import load_resources
 from schedd.cli.installation import find_config_file, load_daemon_settings
 from schedd.client import Client, ClientError, Endpoint, Refused, Unreachable, find_endpoint
 from schedd.client.answers import ClusterView, OpenAlert
-from schedd.plan.compiled import cache_dir
+from schedd.plan.kernel_status import cache_dir
 from schedd.service.access.identity import IdentityError, IdentityProvider
 from schedd.service.settings.advice import settings_advice
 from schedd.service.settings.file import Settings, SettingsError

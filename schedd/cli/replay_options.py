@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from schedd.dialect import RequestError, parse_size
 from schedd.engine import EngineSettings
 from schedd.engine.facts.slack import Slack
-from schedd.optimize import Kind, SearchSettings
-from schedd.plan.evaluate import Criterion, Weights, by_name
+from schedd.optimize import MoveKind, SearchSettings
+from schedd.plan.evaluate import Criterion, CriterionWeights, parse_criteria
 from schedd.replay.compare import GROUPS, POLICIES
 from schedd.replay.driver import BACKFILL_POLICY, PLACEMENTS, PLANNING_POLICY
 from schedd.replay.searching import SEARCH_POLICY, Searching
@@ -61,7 +61,7 @@ def parse_searches(
 ) -> list[Searching]:
     """The searches of each kind; ``times``: see ``Searching``."""
     every, patience, newcomers, pause = times
-    known = [str(kind) for kind in Kind]
+    known = [str(kind) for kind in MoveKind]
     for name in kinds.split(","):
         if name not in known:
             raise TraceError(f"--kind {name}: there are {', '.join(known)}")
@@ -69,7 +69,7 @@ def parse_searches(
         how |= {"weights": _parse_weights(weights)}
     try:
         return [
-            Searching(every, SearchSettings(kind=Kind(name), **how), patience, newcomers, pause)
+            Searching(every, SearchSettings(kind=MoveKind(name), **how), patience, newcomers, pause)
             for name in kinds.split(",")
         ]
     except ValueError as error:
@@ -79,8 +79,8 @@ def parse_searches(
 def _parse_weights(text: str) -> dict[Criterion, float]:
     pairs = [part.partition("=") for part in text.split(",")]
     try:
-        weights = by_name({name: float(value or "1") for name, _, value in pairs})
-        Weights(weights)
+        weights = parse_criteria({name: float(value or "1") for name, _, value in pairs})
+        CriterionWeights(weights)
     except ValueError:
         raise TraceError(
             f"--weights {text}: criteria with numbers, such as wait=1,wait_max=2; there are "

@@ -28,7 +28,7 @@ from schedd.engine.facts.state import EngineState
 from schedd.engine.lasting_facts import dump_lasting_facts
 from schedd.plan.columns import Ints
 from schedd.plan.plan import Plan
-from schedd.plan.schema import arrays_of, load_part, mapped, save_part
+from schedd.plan.schema import arrays_below, load_part, map_in_pieces, save_part
 from schedd.policy.demand import Demand
 from schedd.policy.fair_share import Usage
 from schedd.policy.limits import Limit
@@ -138,7 +138,7 @@ def _header(
         yield b""
         parts = [getattr(change, name) for change in changes]
         moved[name] = np.concatenate(parts) if parts else np.zeros(0, np.int64)
-    told = yield from mapped(
+    told = yield from map_in_pieces(
         lambda c: [c.number, c.generation, c.time, c.event, c.cause.value, c.words, c.slots.shape[0]], changes
     )
     records, of_records = yield from save_records(list(state.records.values()))
@@ -243,21 +243,21 @@ def _state(header: dict[str, Any], arrays: dict[str, Ints], settings: EngineSett
     state = load_part(
         EngineState,
         saved,
-        arrays_of("state", arrays),
+        arrays_below("state", arrays),
         settings=settings,
-        plan=Plan.load(header["plan"], arrays_of("plan", arrays)),
+        plan=Plan.load(header["plan"], arrays_below("plan", arrays)),
         intake=new.intake,
         policy=new.policy,
         site=new.site,
         usage=new.usage,
         limits=new.limits,
     )
-    state.parts = load_parts(header["components"], arrays_of("components", arrays))
+    state.parts = load_parts(header["components"], arrays_below("components", arrays))
     state.intake.set_nodes(state.plan.nodes, state.uncounted)
     if state.policy_version and configured != settings.site:
         state.configured = configured
     state.fit_columns()
-    for record in load_records(header["records"], arrays_of("records", arrays)):
+    for record in load_records(header["records"], arrays_below("records", arrays)):
         state.records[record.id] = record
         state.numbers.add(record.id)
         state.note_array(None, record)
@@ -293,7 +293,7 @@ def _state(header: dict[str, Any], arrays: dict[str, Ints], settings: EngineSett
         first += n
     foreseen = header.get("outlook")
     if settings.predict and foreseen is not None:
-        state.outlook = RunTimePredictor.load(foreseen, arrays_of("outlook", arrays))
+        state.outlook = RunTimePredictor.load(foreseen, arrays_below("outlook", arrays))
     review(state)
     return state
 

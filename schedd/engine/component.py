@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from schedd.feature_list import feature_modules
 from schedd.model import Node
-from schedd.plan.schema import Arrays, arrays_of, fork_part, load_part, save_part
+from schedd.plan.schema import Arrays, arrays_below, fork_part, load_part, save_part
 from schedd.policy.economy import Draw
 from schedd.wire import NodeChanged
 
@@ -174,7 +174,7 @@ def save_parts(
 def load_parts(plain: Mapping[str, Any], arrays: Arrays) -> dict[type[Any], Any]:
     """The states that ``save_parts`` saved; a component that was not there then begins empty."""
     return {
-        one.state: load_part(one.state, plain.get(one.name, {}), arrays_of(one.name, arrays))
+        one.state: load_part(one.state, plain.get(one.name, {}), arrays_below(one.name, arrays))
         for one in components()
     }
 

@@ -123,7 +123,7 @@ class Engine:
         """Drop what is past, now and then."""
         state = self.state
         self.forgotten = state.now
-        state.plan.forget(state.now)
+        state.plan.forget_past(state.now)
         forget_old_transfers(state)
         forget_runs(state)
         state.plan.weigh_nodes(state.now)

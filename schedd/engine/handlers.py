@@ -145,7 +145,7 @@ def _guarded(
         if state.settings.validate and isinstance(error, AssertionError):
             raise
         state.strayed[job_id] = None
-        state.plan.look_at_all()  # repair may not have been told of all that is free
+        state.plan.mark_all_for_search()  # repair may not have been told of all that is free
         record = state.records.get(job_id)
         over = _is_over(event)
         runs = record is not None and record.phase is Phase.RUNNING

@@ -10,9 +10,9 @@ from schedd.engine.facts.state import EngineState
 from schedd.engine.place.chains import last_starts
 from schedd.engine.rank.promises import note_moves
 from schedd.plan.columns import PLANNED, Ints
-from schedd.plan.evaluate import Weights, by_name
-from schedd.plan.latest import latest_starts
-from schedd.plan.places import Allocation
+from schedd.plan.evaluate import CriterionWeights, parse_criteria
+from schedd.plan.latest_starts import latest_starts
+from schedd.plan.placements import Allocation
 from schedd.plan.plan import Plan, Take
 from schedd.plan.rebase import rebase
 from schedd.plan.records import Moves, no_moves
@@ -43,7 +43,7 @@ def places_told(plan: Plan, jobs: Mapping[int, str], places: Iterable[Allocation
 
 
 def _place_facts(plan: Plan, job_id: str, place: Allocation) -> PlaceFacts:
-    units = (UnitsFacts(plan.name_of[take.row], take.chunk, take.units) for take in place.takes)
+    units = (UnitsFacts(plan.node_names[take.row], take.chunk, take.units) for take in place.takes)
     return PlaceFacts(job_id, place.start, tuple(units))
 
 
@@ -73,7 +73,7 @@ def _taken_over(state: EngineState, event: PlanImproved | PlanChosen, *, must_ga
     if state.policy is not None or not places:
         return no_moves()
     plan, columns = state.plan, state.columns
-    weights = Weights(by_name(state.settings.criteria))
+    weights = CriterionWeights(parse_criteria(state.settings.criteria))
     patience = state.settings.search_patience
     use = state.walltime_use.share
     latest = latest_starts(plan, last_starts(state), columns, state.now, patience, use)
@@ -105,20 +105,20 @@ def _place(state: EngineState, facts: PlaceFacts) -> Allocation | None:
 
 def _takes(state: EngineState, record: JobRecord, facts: PlaceFacts) -> tuple[Take, ...] | None:
     plan = state.plan
-    chunks, exclusive = plan.chunks_of(record.slot), plan.request_of(record.slot).exclusive
+    chunks, exclusive = plan.chunks(record.slot), plan.request(record.slot).exclusive
     nothing = (0,) * len(plan.resource_columns)
     counts: Counter[int] = Counter()
     seen: set[int] = set()
     takes = []
     for units in facts.units:
-        row = plan.row_of.get(units.node)
+        row = plan.node_rows.get(units.node)
         if row is None or not 0 <= units.chunk < len(chunks) or units.units < 1:
             return None
         chunk = chunks[units.chunk]
         if units.units > chunk.per_node or (chunk.per_node == 1 and row in seen):
             return None
         if exclusive:
-            amounts = nothing if row in seen else plan.whole(row, chunk.need)
+            amounts = nothing if row in seen else plan.whole_node_amounts(row, chunk.need)
         else:
             amounts = tuple(units.units * need for need in chunk.need)
         takes.append(Take(row, units.chunk, units.units, amounts))

@@ -26,7 +26,7 @@ from schedd.engine.facts.state import EngineState
 from schedd.engine.handlers import apply_all
 from schedd.engine.machine.reservations import reserve
 from schedd.engine.place.bound import fit
-from schedd.plan.schema import how_of
+from schedd.plan.schema import field_rule
 from schedd.policy.accounts import Account
 from schedd.policy.fair_share import Usage
 from schedd.predict import RunTimePredictor
@@ -220,13 +220,13 @@ def _take_field(state: EngineState, name: str, saved: Any) -> None:
 
 
 def _saved(kind: type[Any], part: Any, name: str) -> Any:
-    how = how_of(kind, name)
+    how = field_rule(kind, name)
     saved = how.save(getattr(part, name))
     return list(map(how.each, saved)) if how.each is not None else saved
 
 
 def _take_component_field(state: EngineState, one: Component[Any], name: str, saved: Any) -> None:
-    how, part = how_of(one.state, name), state.part(one.state)
+    how, part = field_rule(one.state, name), state.part(one.state)
     if how.kind is not None:
         saved = [_known(how.kind, each) for each in saved]
     _set_field(part, name, how.load(saved))
@@ -248,7 +248,7 @@ def _field(name: str, saved: Any) -> Any:
         saved = [one | {"event": _known(Book, one["event"])} for one in saved]
     if name == "books":
         saved = saved | {"accounts": [_known(Account, one) for one in saved["accounts"]]}
-    return how_of(EngineState, name).load(saved)
+    return field_rule(EngineState, name).load(saved)
 
 
 def _known(kind: type[Any], saved: Mapping[str, Any]) -> dict[str, Any]:

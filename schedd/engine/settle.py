@@ -47,11 +47,11 @@ def settle(state: EngineState, event: str) -> None:
         follow_chains(state, event)
     if (state.books.due or next_period(state) <= state.now) and state.begins("budgets"):
         follow_budgets(state, event)
-    state.plan.keep_tiers(state.keeps_speed)
+    state.plan.protect_tiers(state.keeps_speed)
     if state.policy is not None:
         if state.begins("dispatch"):
             due_by_policy(state, event)
-        state.plan.forget_freed()  # nobody repairs
+        state.plan.discard_freed()  # nobody repairs
         state.at_step = ""
         return
     if next_look(state) <= state.now and state.begins("limits of cost"):

@@ -133,6 +133,6 @@ def _check_record(state: EngineState, record: JobRecord) -> None:
         left = state.left_out.get("late starts", (0, 0))[0]  # nothing moves late jobs on meanwhile
         late = state.lateness if now > left + state.lateness else FOREVER
         assert due >= now - late, f"{record.id}: planned start {start} is long gone"
-        asked, wanted = state.plan.request_of(slot), record.understood.request
+        asked, wanted = state.plan.request(slot), record.understood.request
         assert wanted is not None
         assert (asked.chunks, asked.place, asked.exclusive) == (wanted.chunks, wanted.place, wanted.exclusive)

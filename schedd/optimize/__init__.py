@@ -3,12 +3,12 @@
 from schedd.optimize.search import Improvement, PlanSearch
 from schedd.optimize.search_input import SearchInput
 from schedd.optimize.search_report import CriterionDelta, SearchEndReason, SearchReport
-from schedd.optimize.settings import Kind, SearchSettings
+from schedd.optimize.settings import MoveKind, SearchSettings
 
 __all__ = [
     "CriterionDelta",
     "Improvement",
-    "Kind",
+    "MoveKind",
     "PlanSearch",
     "SearchEndReason",
     "SearchInput",

@@ -14,11 +14,18 @@ from schedd.optimize.orders import OrderingColumns, advance_job, generate_orders
 from schedd.optimize.search_report import CriterionDelta, SearchEndReason, SearchReport
 from schedd.optimize.settings import SearchSettings
 from schedd.plan.columns import Ints
-from schedd.plan.evaluate import UNITS, Criterion, Evaluation, JobColumns, Values, Weights
-from schedd.plan.latest import PATIENCE, as_expected, reference
-from schedd.plan.places import Allocation, allocation_of
+from schedd.plan.evaluate import (
+    UNITS,
+    Criterion,
+    CriterionValues,
+    CriterionWeights,
+    Evaluation,
+    ScoringColumns,
+)
+from schedd.plan.latest_starts import PATIENCE, reference_values, scale_to_expected
+from schedd.plan.placements import Allocation, current_allocation
 from schedd.plan.plan import Plan
-from schedd.plan.trials import How, Made, Trials
+from schedd.plan.trials import TrialOutcome, TrialRound, Trials
 
 __all__ = ["Improvement", "PlanSearch"]
 
@@ -57,7 +64,7 @@ class PlanSearch:
     def __init__(
         self,
         plan: Plan,
-        columns: JobColumns,
+        columns: ScoringColumns,
         latest: Ints,
         now: int,
         settings: SearchSettings,
@@ -78,11 +85,11 @@ class PlanSearch:
         self._now = now
         self._latest = latest
         self._settings = settings
-        self._weights = Weights(settings.weights)
+        self._weights = CriterionWeights(settings.weights)
         self._columns = columns
-        self._expected, patience = as_expected(columns, now, patience, use)
+        self._expected, patience = scale_to_expected(columns, now, patience, use)
         self._evaluation = self._make_evaluation(self._expected)
-        self._reference = reference(self._evaluation.values(), patience)
+        self._reference = reference_values(self._evaluation.values(), patience)
         self._initial_values = self._planned_values()
         self._cost = self._initial_cost = self._current_cost()
         self._newcomers = newcomers
@@ -91,7 +98,7 @@ class PlanSearch:
         self._trials = Trials(
             plan, self._evaluation, self._weights, self._reference, latest, now, most, settings.seed
         )
-        self._original = plan.readable()
+        self._original = plan.read_view()
         self._touched: set[int] = set()
         self._tried = self._accepted = self._too_late = self._pulled_left = 0
         self._steps: Iterator[None] = iter(())
@@ -170,7 +177,7 @@ class PlanSearch:
             how = self._try_order(jobs[np.concatenate((urgent, giving))], begin)
             if how is None:
                 return
-            if how is How.BETTER:
+            if how is TrialOutcome.BETTER:
                 drawn = False
             elif not drawn and urgent.shape[0] == size:
                 drawn = True
@@ -186,7 +193,7 @@ class PlanSearch:
             if self._try_order(jobs[leading_jobs(order, self._plan.starts(jobs), most)], begin) is None:
                 return
 
-    def _try_order(self, chosen: Ints, begin: float) -> How | None:
+    def _try_order(self, chosen: Ints, begin: float) -> TrialOutcome | None:
         """Try an order; retry with the job that is too late moved forward. Return the outcome.
 
         None: orders used up half of the moves or of the time, or the search must end.
@@ -194,12 +201,12 @@ class PlanSearch:
         settings = self._settings
         most = float("inf") if settings.moves is None else settings.moves // 2
         until = float("inf") if settings.seconds is None else begin + settings.seconds / 2
-        how = How.TOO_LATE
+        how = TrialOutcome.TOO_LATE
         for _ in range(_ORDER_RETRIES + 1):
             if self._end_reason(begin) is not None or self._tried >= most or perf_counter() >= until:
                 return None
             how = self._try_move(chosen)
-            if how is not How.TOO_LATE:
+            if how is not TrialOutcome.TOO_LATE:
                 break
             chosen = advance_job(chosen, self._trials.placed)
         return how
@@ -224,14 +231,14 @@ class PlanSearch:
             slope=slope,
         )
 
-    def _try_move(self, slots: Ints) -> How:
+    def _try_move(self, slots: Ints) -> TrialOutcome:
         """Try one move, make it if it is better, and return the outcome."""
         how, _ = self._trials.attempt(slots, self._cost)
-        if how is How.STOPPED:
+        if how is TrialOutcome.STOPPED:
             return how
         self._tried += 1
-        self._too_late += how is How.TOO_LATE
-        if how is How.BETTER:
+        self._too_late += how is TrialOutcome.TOO_LATE
+        if how is TrialOutcome.BETTER:
             self._accept(slots)
         return how
 
@@ -239,11 +246,11 @@ class PlanSearch:
         """Return the number of moves left."""
         return 1 << 40 if self._settings.moves is None else self._settings.moves - self._tried
 
-    def _record_move(self, made: Made) -> None:
+    def _record_move(self, made: TrialRound) -> None:
         """Count the tried moves and make the better one."""
         self._tried += made.decided
         self._too_late += made.too_late
-        if made.how is How.BETTER:
+        if made.how is TrialOutcome.BETTER:
             self._accept(made.slots)
 
     def _search(self, begin: float) -> SearchEndReason:
@@ -257,9 +264,9 @@ class PlanSearch:
             tries = self._moves_left() if settings.seconds is None else min(self._moves_left(), calls)
             made = trials.propose(settings.kind, settings.lifted, tries, self._cost)
             self._record_move(made)
-            if made.how is How.BETTER and not self._plan.stopped:
+            if made.how is TrialOutcome.BETTER and not self._plan.stopped:
                 trials.order(movable := self._movable())
-            elif made.how is How.NO_BETTER:
+            elif made.how is TrialOutcome.NO_BETTER:
                 # Adapt the tries per call to the target duration of a call.
                 spent = perf_counter() - called
                 calls = max(1, min(2 * calls, int(calls * _KERNEL_CALL_S / max(spent, 1e-9))))
@@ -270,9 +277,9 @@ class PlanSearch:
         trials, durations = self._trials, self._plan.jobs.durations
         trials.order(self._movable())
         for slot in newcomers[np.argsort(durations[newcomers], kind="stable")].tolist():
-            trials.begin_anew()
-            behind, how = 0, How.FULL
-            while how is How.FULL:
+            trials.reset_growth()
+            behind, how = 0, TrialOutcome.FULL
+            while how is TrialOutcome.FULL:
                 if (why := self._end_reason(begin)) is not None:
                     return why
                 made, behind = trials.try_before(
@@ -280,7 +287,7 @@ class PlanSearch:
                 )
                 how = made.how
                 self._record_move(made)
-                if how is How.BETTER:
+                if how is TrialOutcome.BETTER:
                     trials.order(self._movable())
         return self._end_reason(begin) or SearchEndReason.NOTHING_LEFT
 
@@ -307,7 +314,7 @@ class PlanSearch:
         self._accepted += 1
         self._touched.update(slots.tolist())
         for slot in slots.tolist():
-            plan.lift(slot, now)
+            plan.remove(slot, now)
             yield
         for slot in slots.tolist():
             if plan.place(slot, now, int(self._latest[slot]) + 1) < 0:
@@ -330,16 +337,16 @@ class PlanSearch:
         slots = np.array(sorted(self._touched), np.int64)
         elsewhen = self._plan.starts(slots) != self._original.starts[slots]
         new = [
-            allocation_of(self._plan, slot)
+            current_allocation(self._plan, slot)
             for slot, moved in zip(slots.tolist(), elsewhen.tolist(), strict=True)
             if moved or self._plan.takes(slot) != self._original.takes(slot)
         ]
         return tuple(sorted(new, key=lambda place: (place.start, place.slot)))
 
-    def _make_evaluation(self, columns: JobColumns) -> Evaluation:
+    def _make_evaluation(self, columns: ScoringColumns) -> Evaluation:
         return Evaluation(self._plan, columns, self._now, threshold=self._settings.threshold)
 
-    def _planned_values(self) -> Values:
+    def _planned_values(self) -> CriterionValues:
         """Return the criteria of the plan by walltimes."""
         as_planned = self._expected is self._columns
         return (self._evaluation if as_planned else self._make_evaluation(self._columns)).values()

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from schedd.optimize.search import PlanSearch
 from schedd.optimize.settings import SearchSettings
 from schedd.plan.columns import Ints
-from schedd.plan.evaluate import JobColumns, by_name
-from schedd.plan.latest import latest_starts
+from schedd.plan.evaluate import ScoringColumns, parse_criteria
+from schedd.plan.latest_starts import latest_starts
 from schedd.plan.plan import Plan
 
 __all__ = ["SearchInput"]
@@ -22,7 +22,7 @@ class SearchInput:
 
     plan: Plan
     latest_promised: Ints
-    columns: JobColumns
+    columns: ScoringColumns
     use: float
     now: int
 
@@ -42,7 +42,7 @@ class SearchInput:
             self.columns,
             latest_starts(self.plan, self.latest_promised, self.columns, self.now, patience, self.use),
             self.now,
-            replace(how, weights=by_name(weights)),
+            replace(how, weights=parse_criteria(weights)),
             patience=patience,
             use=self.use,
             newcomers=newcomers,

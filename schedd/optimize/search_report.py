@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from schedd.optimize.settings import Kind
+from schedd.optimize.settings import MoveKind
 from schedd.plan.evaluate import Criterion
 
 __all__ = ["CriterionDelta", "SearchEndReason", "SearchReport"]
@@ -46,7 +46,7 @@ class SearchReport:
     criteria of the plan by walltimes.
     """
 
-    kind: Kind
+    kind: MoveKind
     seed: int
     jobs: int
     tried: int

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from schedd.plan.evaluate import DEFAULT_WEIGHTS, Criterion
-from schedd.plan.trials import Kind
+from schedd.plan.trials import MoveKind
 
-__all__ = ["Kind", "SearchSettings"]
+__all__ = ["MoveKind", "SearchSettings"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class SearchSettings:
     about this number of moved jobs.
     """
 
-    kind: Kind = Kind.TABU
+    kind: MoveKind = MoveKind.TABU
     weights: Mapping[Criterion, float] = field(default_factory=lambda: DEFAULT_WEIGHTS)
     moves: int | None = 200
     seconds: float | None = None

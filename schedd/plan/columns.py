@@ -47,18 +47,18 @@ __all__ = [
     "UNPLACED",
     "VACANT",
     "WHOLE",
-    "Entries",
-    "Entry",
     "Floats",
+    "HeldEntries",
+    "HeldEntry",
     "Ints",
-    "Jobs",
-    "Readable",
+    "PlanReadView",
+    "SlotColumns",
 ]
 # VACANT, UNPLACED, PLANNED, FIXED: the states of a slot. CPUS, SHARE, MEM, GPUS: the columns of amounts.
 # WHOLE: the amount of SHARE that all of a node is.
 
 
-class Entry(NamedTuple):
+class HeldEntry(NamedTuple):
     """What a job holds of one row: of a node, or of a pool."""
 
     row: int
@@ -69,13 +69,13 @@ class Entry(NamedTuple):
     """One per resource column; of a pool the first."""
 
     @property
-    def of_pool(self) -> bool:
+    def is_pool(self) -> bool:
         """Whether the row is a pool's."""
         return self.chunk < 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Entries:
+class HeldEntries:
     """What several jobs hold: n entries, by job in the order asked for. Read-only columns."""
 
     owner: Ints
@@ -85,12 +85,12 @@ class Entries:
     def __len__(self) -> int:
         return int(self.owner.shape[0])
 
-    def __iter__(self) -> Iterator[tuple[int, Entry]]:
+    def __iter__(self) -> Iterator[tuple[int, HeldEntry]]:
         """(owner, entry) of each."""
         for owner, (row, chunk, units, *amounts) in zip(
             self.owner.tolist(), self._table.tolist(), strict=True
         ):
-            yield owner, Entry(row, chunk, units, amounts)
+            yield owner, HeldEntry(row, chunk, units, amounts)
 
     @property
     def rows(self) -> Ints:
@@ -99,7 +99,7 @@ class Entries:
         return column
 
     @property
-    def of_pools(self) -> npt.NDArray[np.bool_]:
+    def are_pools(self) -> npt.NDArray[np.bool_]:
         """(n,) whether the row is a pool's."""
         return self._table[:, A_CHUNK] < 0
 
@@ -109,12 +109,12 @@ class Entries:
         columns: Ints = self._table[:, A_TAKE:]
         return columns
 
-    def of(self, which: npt.NDArray[np.bool_]) -> Self:
+    def select(self, which: npt.NDArray[np.bool_]) -> Self:
         """Those of them that are chosen."""
         return type(self)(self.owner[which], self._table[which])
 
 
-class Jobs:
+class SlotColumns:
     """Columns by slot, as they are in this moment: views of the plan's own arrays, to be read only."""
 
     __slots__ = ("_jobs",)
@@ -157,7 +157,7 @@ _KEPT = [START, DUR, STATE, ALLOC, ALLOCS]
 _START, _DUR, _STATE, _ALLOC, _ALLOCS = range(5)
 
 
-class Readable:
+class PlanReadView:
     """The plan of one moment, for any thread to read for as long as it likes.
 
     What jobs hold is not copied: the plan writes no entry a second time.
@@ -188,32 +188,32 @@ class Readable:
         column: Ints = self._jobs[_STATE]
         return column
 
-    def held_by(self, slot: int) -> list[Entry]:
+    def held_by(self, slot: int) -> list[HeldEntry]:
         """What one job holds, nodes before pools."""
         first = int(self._jobs[_ALLOC, slot])
         rows = self._alloc[first : first + int(self._jobs[_ALLOCS, slot])].tolist()
-        return [Entry(row, chunk, units, amounts) for row, chunk, units, *amounts in rows]
+        return [HeldEntry(row, chunk, units, amounts) for row, chunk, units, *amounts in rows]
 
     def takes(self, slot: int) -> tuple[Take, ...]:
         """What one job holds of nodes; see ``Plan.takes``."""
         return tuple(
             Take(entry.row, entry.chunk, entry.units, tuple(entry.amounts))
             for entry in self.held_by(slot)
-            if not entry.of_pool
+            if not entry.is_pool
         )
 
-    def held(self, slots: Ints) -> Entries:
+    def held(self, slots: Ints) -> HeldEntries:
         """What all of ``slots`` hold."""
-        return entries_of(self._alloc, self._jobs[_ALLOC, slots], self._jobs[_ALLOCS, slots])
+        return select_entries(self._alloc, self._jobs[_ALLOC, slots], self._jobs[_ALLOCS, slots])
 
 
-def entries_of(alloc: Ints, first: Ints, counts: Ints) -> Entries:
+def select_entries(alloc: Ints, first: Ints, counts: Ints) -> HeldEntries:
     """The entries of jobs that have ``counts`` of them each, from ``first`` on."""
     owner: Ints = np.repeat(np.arange(counts.shape[0]), counts)
     before = np.cumsum(counts) - counts
     table: Ints = alloc[first[owner] + np.arange(owner.shape[0]) - before[owner]]
     table.flags.writeable = False
-    return Entries(owner, table)
+    return HeldEntries(owner, table)
 
 
 assert (A_ROW, A_CHUNK, A_UNITS, A_TAKE) == (0, 1, 2, 3), "an Entry is a row of the allocations"

@@ -6,24 +6,24 @@ from typing import Any, Self, TypeVar
 import numpy as np
 
 from schedd.model import FOREVER, Never, Node, Request
-from schedd.plan.columns import Entries, Jobs, Readable, entries_of
+from schedd.plan.columns import HeldEntries, PlanReadView, SlotColumns, select_entries
+from schedd.plan.job_order import by_start
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.layout import Ints, Tables
-from schedd.plan.kernels.place import misplaced, on_row
+from schedd.plan.kernels.place import jobs_on_row, misplaced
 from schedd.plan.machine import Machine
-from schedd.plan.records import ChunkOfPlan, Take, Timeline
+from schedd.plan.records import ChunkNeeds, Take, Timeline
 from schedd.plan.repairs import Repairs
-from schedd.plan.schema import Arrays, arrays_of, fork_part, load_part, save_part
+from schedd.plan.schema import Arrays, arrays_below, fork_part, load_part, save_part
 from schedd.plan.shapes import NO_UNITS, Shapes
 from schedd.plan.slabs import Slabs
-from schedd.plan.turns import by_start
 
-__all__ = ["Contents"]
+__all__ = ["PlanContents"]
 
-_C = TypeVar("_C", bound="Contents")
+_C = TypeVar("_C", bound="PlanContents")
 
 
-class Contents:
+class PlanContents:
     """The parts of a plan and what they tell; nothing is changed here. See ``Plan``."""
 
     def _assemble(self, slabs: Slabs, shapes: Shapes, repairs: Repairs, machine: Machine) -> None:
@@ -57,7 +57,7 @@ class Contents:
     @classmethod
     def load(cls, plain: Mapping[str, Any], arrays: Arrays) -> Self:
         """The plan that ``save`` saved: what follows is the same for both. Raises KeyError and ValueError."""
-        own = {name: arrays_of(name, arrays) for name in plain}
+        own = {name: arrays_below(name, arrays) for name in plain}
         slabs = Slabs.load(plain["slabs"], own["slabs"])
         shapes = load_part(Shapes, plain["shapes"], own["shapes"], _slabs=slabs)
         repairs = load_part(Repairs, plain["repairs"], own["repairs"], _slabs=slabs)
@@ -81,19 +81,19 @@ class Contents:
     # ---- reading ----------------------------------------------------------------------------------
 
     @property
-    def jobs(self) -> Jobs:
+    def jobs(self) -> SlotColumns:
         """Columns by slot: starts, durations, ready, states."""
-        return Jobs(self.slabs.tb.jobs)
+        return SlotColumns(self.slabs.tb.jobs)
 
-    def readable(self) -> Readable:
+    def read_view(self) -> PlanReadView:
         """The plan as it is now, for readers in other threads."""
         tb = self.slabs.tb
-        return Readable(tb.jobs, tb.alloc)
+        return PlanReadView(tb.jobs, tb.alloc)
 
-    def held(self, slots: Ints) -> Entries:
+    def held(self, slots: Ints) -> HeldEntries:
         """What all of ``slots`` hold, of nodes and pools."""
         tb = self.slabs.tb
-        return entries_of(tb.alloc, tb.jobs[at.ALLOC, slots], tb.jobs[at.ALLOCS, slots])
+        return select_entries(tb.alloc, tb.jobs[at.ALLOC, slots], tb.jobs[at.ALLOCS, slots])
 
     def timeline(self, row: int) -> Timeline:
         """What is free on a row from when on."""
@@ -101,25 +101,25 @@ class Contents:
         part = slice(int(tb.rows[row, at.OFF]), int(tb.rows[row, at.OFF] + tb.rows[row, at.LEN]))
         return Timeline(tb.T[part].copy(), tb.F[:, part].copy(), tb.cap[row].copy())
 
-    def request_of(self, slot: int) -> Request:
+    def request(self, slot: int) -> Request:
         """What a job's slot was made for; of equal shapes the first that came: see ``shape_key``."""
         return self.shapes.requests[int(self.slabs.tb.jobs[at.SHAPE, slot])]
 
-    def cpus_of(self, slots: Ints) -> Ints:
+    def requested_cpus(self, slots: Ints) -> Ints:
         """How many cpus each of these jobs asks for."""
         shapes, where = np.unique(self.slabs.tb.jobs[at.SHAPE, slots], return_inverse=True)
         cpus = np.array([self.shapes.requests[shape].cpus for shape in shapes.tolist()], np.int64)
         asked: Ints = cpus[where]
         return asked
 
-    def chunks_of(self, slot: int) -> list[ChunkOfPlan]:
+    def chunks(self, slot: int) -> list[ChunkNeeds]:
         """The kinds of units that a job asks for: those of a packed request are one."""
         tb = self.slabs.tb
         shape = int(tb.jobs[at.SHAPE, slot])
         first = int(tb.shapes[shape, at.CHUNK])
         table: list[list[int]] = tb.chunks[first : first + int(tb.shapes[shape, at.CHUNKS])].tolist()
         return [
-            ChunkOfPlan(
+            ChunkNeeds(
                 chunk[at.COUNT],
                 chunk[at.PER_NODE],
                 chunk[at.NEED :],
@@ -141,16 +141,16 @@ class Contents:
             found[columns[name]] = amount
         return tuple(found)
 
-    def whole(self, row: int, needs: Sequence[int] = ()) -> tuple[int, ...]:
+    def whole_node_amounts(self, row: int, needs: Sequence[int] = ()) -> tuple[int, ...]:
         """The amounts of a job that has all of a node: of gates no more than it ``needs``."""
-        return tuple(self.shapes.whole(row, needs))
+        return tuple(self.shapes.whole_node_amounts(row, needs))
 
-    def why_never(self, request: Request, units: Mapping[str, str] = NO_UNITS) -> Never | None:
+    def find_unmet_requirement(self, request: Request, units: Mapping[str, str] = NO_UNITS) -> Never | None:
         """The first requirement that no configured node can meet, chunk by chunk; None: all can be met.
 
         ``units``: by name what resources are counted in (``size``: KiB, ``float``: ``FLOAT_PARTS``).
         """
-        return self.shapes.why_never(request, {**NO_UNITS, **units})
+        return self.shapes.find_unmet_requirement(request, {**NO_UNITS, **units})
 
     def is_usable(self, row: int) -> bool:
         """Whether the node is in use: jobs may be placed there."""
@@ -164,14 +164,14 @@ class Contents:
         return self._machine.nodes
 
     @property
-    def row_of(self) -> Mapping[str, int]:
+    def node_rows(self) -> Mapping[str, int]:
         """The rows of the nodes."""
-        return self._machine.row_of
+        return self._machine.node_rows
 
     @property
-    def name_of(self) -> Mapping[int, str]:
+    def node_names(self) -> Mapping[int, str]:
         """The names of the nodes, by row."""
-        return self._machine.name_of
+        return self._machine.node_names
 
     @property
     def pools(self) -> Mapping[str, int]:
@@ -204,21 +204,21 @@ class Contents:
         """
         return misplaced(self.slabs.tb, self.planned() if slots is None else slots)
 
-    def on_node(self, name: str) -> Ints:
+    def jobs_on_node(self, name: str) -> Ints:
         """The planned slots that hold something of this node, by start."""
-        return on_row(self.slabs.tb, self.planned(), self.row_of[name])
+        return jobs_on_row(self.slabs.tb, self.planned(), self.node_rows[name])
 
-    def on_nodes(self, names: Collection[str]) -> Ints:
+    def jobs_on_nodes(self, names: Collection[str]) -> Ints:
         """The planned slots that hold something of one of these nodes, by start."""
         if len(names) == 1:
-            return self.on_node(next(iter(names)))
+            return self.jobs_on_node(next(iter(names)))
         slots = self.planned()
         held = self.held(slots)
-        rows = np.fromiter((self.row_of[name] for name in names), np.int64, len(names))
+        rows = np.fromiter((self.node_rows[name] for name in names), np.int64, len(names))
         found: Ints = slots[np.unique(held.owner[np.isin(held.rows, rows)])]
         return found
 
-    def crowded(self, rows: Ints, start: int, end: int) -> Ints:
+    def overcommitted_rows(self, rows: Ints, start: int, end: int) -> Ints:
         """Those of these rows on which more is held at some moment of ``[start, end)`` than there is."""
         tb = self.slabs.tb
         first, n = tb.rows[rows, at.OFF], tb.rows[rows, at.LEN]
@@ -232,7 +232,7 @@ class Contents:
         found: Ints = rows[np.unique(owner[over])]
         return found
 
-    def could_use(self, slot: int) -> Ints:
+    def unusable_candidates(self, slot: int) -> Ints:
         """The rows that a job's units could be on, were they in use; in the order of its chunks."""
         tb = self.slabs.tb
         shape = int(tb.jobs[at.SHAPE, slot])
@@ -244,16 +244,16 @@ class Contents:
         found: Ints = rows[np.sort(places)]
         return found
 
-    def unusable(self, slot: int) -> list[str]:
+    def unusable_nodes(self, slot: int) -> list[str]:
         """The nodes of a placed job on which no job may be placed now."""
         tb = self.slabs.tb
         held = self.held(np.array([slot], np.int64))
-        rows = held.rows[~held.of_pools]
-        return [self.name_of[row] for row in np.unique(rows[tb.rows[rows, at.USABLE] == 0]).tolist()]
+        rows = held.rows[~held.are_pools]
+        return [self.node_names[row] for row in np.unique(rows[tb.rows[rows, at.USABLE] == 0]).tolist()]
 
-    def in_pool(self, name: str) -> Ints:
+    def jobs_in_pool(self, name: str) -> Ints:
         """The planned slots that hold something of this pool, by start."""
-        return on_row(self.slabs.tb, self.planned(), self.pools[name])
+        return jobs_on_row(self.slabs.tb, self.planned(), self.pools[name])
 
     # ---- jobs -----------------------------------------------------------------------------------
 
@@ -308,10 +308,10 @@ class Contents:
         jobs = self.slabs.tb.jobs
         return int(jobs[at.ALLOC, slot]), int(jobs[at.ALLOCS, slot])
 
-    def pools_of(self, slot: int) -> dict[str, int]:
+    def pool_amounts(self, slot: int) -> dict[str, int]:
         """What a job needs of pools, by their names."""
         tb = self.slabs.tb
         first = int(tb.jobs[at.POOL, slot])
         entries: list[list[int]] = tb.pools[first : first + int(tb.jobs[at.POOLS, slot])].tolist()
-        names = self._machine.pool_of
+        names = self._machine.pool_names
         return {names[row]: amount for row, amount in entries}

@@ -24,11 +24,11 @@ __all__ = [
     "NON_REGULAR",
     "UNITS",
     "Criterion",
+    "CriterionValues",
+    "CriterionWeights",
     "Evaluation",
-    "JobColumns",
-    "Values",
-    "Weights",
-    "by_name",
+    "ScoringColumns",
+    "parse_criteria",
 ]
 
 
@@ -79,7 +79,7 @@ DEFAULT_WEIGHTS: Final[Mapping[Criterion, float]] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class JobColumns:
+class ScoringColumns:
     """What the plan itself does not know of its jobs, by slot: arrays at least as long as it has slots.
 
     ``release``: since when the job waits (seconds since the epoch); ``due``: when it should have ended,
@@ -112,7 +112,7 @@ class JobColumns:
 
 
 @dataclass(frozen=True)
-class Values:
+class CriterionValues:
     """One value per criterion; see ``UNITS``."""
 
     array: Floats
@@ -131,7 +131,7 @@ class Values:
         return type(self)(array)
 
 
-def by_name(weights: Mapping[str, float]) -> dict[Criterion, float]:
+def parse_criteria(weights: Mapping[str, float]) -> dict[Criterion, float]:
     """Weights whose criteria are given by their names. Raises ValueError for a name that is none."""
     for name in weights:
         if name not in _ORDER:
@@ -139,7 +139,7 @@ def by_name(weights: Mapping[str, float]) -> dict[Criterion, float]:
     return {Criterion(name): weight for name, weight in weights.items()}
 
 
-class Weights:
+class CriterionWeights:
     """How much each criterion counts; those not named count nothing.
 
     The cost of a plan is the weighted sum of its values, each divided by its value in a reference plan: the
@@ -163,9 +163,9 @@ class Weights:
         """Whether a plan never gets worse when jobs start earlier."""
         return not any(self.array[_ORDER.index(criterion)] for criterion in NON_REGULAR)
 
-    def cost(self, values: Values, reference: Values) -> float:
-        """What a plan of ``values`` costs; infinite when it has what ``reference`` has nothing of."""
-        return ev.cost_of(values.array, self.array, reference.array)
+    def cost(self, values: CriterionValues, reference: CriterionValues) -> float:
+        """What a plan of ``values`` costs; infinite when it has what ``reference_values`` has nothing of."""
+        return ev.weighted_cost(values.array, self.array, reference.array)
 
 
 class Evaluation:
@@ -174,7 +174,7 @@ class Evaluation:
     def __init__(
         self,
         plan: Plan,
-        columns: JobColumns,
+        columns: ScoringColumns,
         now: int,
         *,
         threshold: int = 10,
@@ -188,9 +188,9 @@ class Evaluation:
         planned = plan.planned()
         users = int(columns.owner[planned].max()) + 1 if planned.shape[0] else 1
         speed = np.zeros(plan.tables.rows.shape[0])
-        for name, row in plan.row_of.items():
+        for name, row in plan.node_rows.items():
             speed[row] = plan.nodes[name].speed
-        up = [plan.row_of[name] for name, node in plan.nodes.items() if node.state is NodeState.UP]
+        up = [plan.node_rows[name] for name, node in plan.nodes.items() if node.state is NodeState.UP]
         cpus = plan.tables.cap[up, at.CPUS].astype(np.float64)
         base = np.zeros(ev.BASE_FIELDS)
         base[ev.NOW] = now
@@ -217,20 +217,20 @@ class Evaluation:
 
     def update(self, slots: Ints) -> None:
         """Take over where these jobs are now; one that is not planned any more is left out."""
-        ev.update(self._plan.tables, self.scores, slots, slots.shape[0])
+        ev.update_scores(self._plan.tables, self.scores, slots, slots.shape[0])
 
-    def slopes(self, slots: Ints, weights: Weights, reference: Values) -> Floats:
+    def slopes(self, slots: Ints, weights: CriterionWeights, reference: CriterionValues) -> Floats:
         """How much the cost grows for each second that each of these jobs starts later."""
-        found: Floats = ev.slopes(self._plan.tables, self.scores, slots, weights.array, reference.array)
+        found: Floats = ev.cost_slopes(self._plan.tables, self.scores, slots, weights.array, reference.array)
         return found
 
     def cpu_seconds(self, slots: Ints) -> Floats:
         """What each of these planned jobs asks for."""
-        asked: Floats = self.scores.part[ev.ASKED, slots]
+        asked: Floats = self.scores.part[ev.REQUESTED, slots]
         return asked
 
-    def values(self) -> Values:
+    def values(self) -> CriterionValues:
         """All criteria as they are now."""
         array = np.zeros(ev.CRITERIA)
-        ev.valued(self.scores, array)
-        return Values(array)
+        ev.write_values(self.scores, array)
+        return CriterionValues(array)

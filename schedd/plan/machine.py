@@ -9,11 +9,11 @@ import numpy as np
 from schedd.model import FOREVER, Node, NodeState
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.layout import Ints
-from schedd.plan.kernels.place import on_row
+from schedd.plan.kernels.place import jobs_on_row
 from schedd.plan.kernels.rows import change, make_room
 from schedd.plan.repairs import Repairs
-from schedd.plan.schema import COUNTS, FOUND, NAMES, How, declared
-from schedd.plan.shapes import Shapes, capacity_of
+from schedd.plan.schema import COUNTS, FOUND, NAMES, FieldRule, declared
+from schedd.plan.shapes import Shapes, node_capacity
 from schedd.plan.slabs import Slabs
 
 __all__ = ["MOST_TIERS", "Machine"]
@@ -37,8 +37,8 @@ def _load_nodes(saved: list[list[Any]]) -> dict[str, Node]:
     return nodes
 
 
-_NODES: Final = How(dict, lambda nodes: list(nodes.values()), _load_nodes, each=_save_node)
-_ROWS: Final = How(set, sorted, set)
+_NODES: Final = FieldRule(dict, lambda nodes: list(nodes.values()), _load_nodes, each=_save_node)
+_ROWS: Final = FieldRule(set, sorted, set)
 
 
 @dataclass(eq=False)
@@ -49,10 +49,10 @@ class Machine:
     _shapes: Shapes
     _repairs: Repairs
     nodes: dict[str, Node] = declared(_NODES, make=dict)
-    row_of: dict[str, int] = declared(NAMES, make=dict)
-    name_of: dict[int, str] = declared(FOUND, make=dict)
+    node_rows: dict[str, int] = declared(NAMES, make=dict)
+    node_names: dict[int, str] = declared(FOUND, make=dict)
     pools: dict[str, int] = declared(NAMES, make=dict)
-    pool_of: dict[int, str] = declared(FOUND, make=dict)
+    pool_names: dict[int, str] = declared(FOUND, make=dict)
     _demand: dict[int, int] = declared(COUNTS, make=dict)
     _tiers: dict[float, int] = declared(COUNTS, make=dict)
     _varying: set[int] = declared(_ROWS, make=set)
@@ -60,8 +60,8 @@ class Machine:
 
     def derive(self) -> None:
         """Names by row."""
-        self.name_of = {row: name for name, row in self.row_of.items()}
-        self.pool_of = {row: name for name, row in self.pools.items()}
+        self.node_names = {row: name for name, row in self.node_rows.items()}
+        self.pool_names = {row: name for name, row in self.pools.items()}
 
     # ---- nodes ----------------------------------------------------------------------------------
 
@@ -76,55 +76,55 @@ class Machine:
         tiers = self._slabs.tb.rows[:, at.USABLE].copy()
         columns = self._slabs.resources
         for i, node in enumerate(new):
-            self.row_of[node.name] = first + i
-            self.name_of[first + i] = node.name
+            self.node_rows[node.name] = first + i
+            self.node_names[first + i] = node.name
         self.nodes.update(changed)
-        if new or any(_offer_of(old[name]) != _offer_of(changed[name]) for name in old):
+        if new or any(_capabilities(old[name]) != _capabilities(changed[name]) for name in old):
             # Columns first: capacities are as wide as there are resources.
-            self._shapes.set_nodes([(self.row_of[name], node) for name, node in self.nodes.items()])
+            self._shapes.set_nodes([(self.node_rows[name], node) for name, node in self.nodes.items()])
         if new:
-            capacities = [capacity_of(node, self._shapes.columns) for node in new]
+            capacities = [node_capacity(node, self._shapes.columns) for node in new]
             self._slabs.add_rows(np.array(capacities, np.int64).reshape(len(new), -1), now)
         self._slabs.fit_levels(max(node.cpus for node in changed.values()))
         for row in range(first, first + len(new)):
-            self._repairs.note(row, now, FOREVER)
+            self._repairs.note_freed(row, now, FOREVER)
         if self._slabs.resources > columns:
             # What only now is counted was there before, and placed jobs hold some of it.
             for name in self.nodes:
                 self._resize(name, now)
-            self._take_columns(columns)
+            self._hold_new_columns(columns)
         else:
             for name in old:
                 self._resize(name, now)
-        keeps = self._slabs.tb.ctl[at.KEEP_TIER]
+        keeps = self._slabs.tb.ctl[at.PROTECT_TIER]
         for name, before in old.items():
             faster = keeps and changed[name].speed > before.speed  # who is on as fast a node may come to it
             if faster or before.features != changed[name].features:
-                self._repairs.note(self.row_of[name], now, FOREVER)
+                self._repairs.note_freed(self.node_rows[name], now, FOREVER)
         if new or any(old[name].speed != changed[name].speed for name in old):
             self.rank_speeds()
-            self._repairs.forget_half()
+            self._repairs.discard_partial_searches()
         for name, node in changed.items():
-            self._set_usable(self.row_of[name], node, now)
+            self._set_usable(self.node_rows[name], node, now)
         if keeps:
-            self._free_from(tiers)
+            self._mark_lower_tiers(tiers)
 
     def weigh_nodes(self, now: int) -> None:
         """Weigh anew, every few minutes, what nodes offer by what jobs ask for."""
         if self._shapes.weigh(now):
-            self._repairs.forget_half()
+            self._repairs.discard_partial_searches()
 
     def spare_scarce(self, spares: bool) -> None:
         """Whether jobs are kept off nodes that offer what is scarce."""
         if self._shapes.spare_scarce(spares):
-            self._repairs.forget_half()
+            self._repairs.discard_partial_searches()
 
-    def _free_from(self, tiers: Ints) -> None:
+    def _mark_lower_tiers(self, tiers: Ints) -> None:
         """Who is on a node of a lower tier than before, or on one that cannot be used, may go elsewhere."""
         tb = self._slabs.tb
         for row in np.flatnonzero(tb.rows[: tiers.shape[0], at.USABLE] < tiers).tolist():
-            for slot in on_row(tb, np.flatnonzero(tb.jobs[at.STATE] == at.PLANNED), row).tolist():
-                self._repairs.look_at(slot)
+            for slot in jobs_on_row(tb, np.flatnonzero(tb.jobs[at.STATE] == at.PLANNED), row).tolist():
+                self._repairs.mark_for_search(slot)
 
     def rank_speeds(self) -> None:
         """Work out the tiers of the nodes from their speeds: those of equal speed are one, the slowest 0."""
@@ -133,7 +133,7 @@ class Machine:
         self._tiers = {speed: i if n <= MOST_TIERS else i * MOST_TIERS // n for i, speed in enumerate(speeds)}
         rows = self._slabs.tb.rows
         for name, node in self.nodes.items():
-            row = self.row_of[name]
+            row = self.node_rows[name]
             if rows[row, at.USABLE]:
                 rows[row, at.USABLE] = 1 + self._tiers[node.speed]
 
@@ -147,9 +147,9 @@ class Machine:
         return min(speed for speed, one in self._tiers.items() if one == tier)
 
     def _resize(self, name: str, now: int) -> None:
-        row = self.row_of[name]
+        row = self.node_rows[name]
         tb = self._slabs.tb
-        capacity = np.array(capacity_of(self.nodes[name], self._shapes.columns), np.int64)
+        capacity = np.array(node_capacity(self.nodes[name], self._shapes.columns), np.int64)
         delta = capacity - tb.cap[row]
         gates = [column for column in range(delta.shape[0]) if int(tb.ctl[at.GATES]) >> column & 1]
         if not delta.any():
@@ -162,16 +162,16 @@ class Machine:
         # Those who hold the whole node hold what came to it, too; whatever their requests say by now.
         more = delta.copy()
         more[gates] = 0
-        for slot in on_row(tb, np.flatnonzero(tb.jobs[at.ALLOCS]), row).tolist():
+        for slot in jobs_on_row(tb, np.flatnonzero(tb.jobs[at.ALLOCS]), row).tolist():
             first, n = int(tb.jobs[at.ALLOC, slot]), int(tb.jobs[at.ALLOCS, slot])
             held = tb.alloc[first : first + n]
             whole = (held[:, at.A_ROW] == row) & (held[:, at.A_TAKE + at.SHARE] >= at.WHOLE)
             self._hold_more(slot, [(i, more) for i in np.flatnonzero(whole).tolist()])
             tb = self._slabs.tb
         if (delta > 0).any():
-            self._repairs.note(row, now, FOREVER)
+            self._repairs.note_freed(row, now, FOREVER)
 
-    def _take_columns(self, first: int) -> None:
+    def _hold_new_columns(self, first: int) -> None:
         """Let placed jobs hold what they need of the resource columns from ``first`` on."""
         tb = self._slabs.tb
         for slot in np.flatnonzero(tb.jobs[at.ALLOCS]).tolist():
@@ -216,7 +216,7 @@ class Machine:
         tb = self._slabs.tb
         usable = node.state is NodeState.UP
         if usable and not tb.rows[row, at.USABLE]:
-            self._repairs.note(row, now, FOREVER)
+            self._repairs.note_freed(row, now, FOREVER)
         tb.rows[row, at.USABLE] = 1 + self._tiers[node.speed] if usable else 0
 
     # ---- pools ----------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ class Machine:
         if row is None:
             row = self._spare_row(capacity, now)
             self.pools[name] = row
-            self.pool_of[row] = name
+            self.pool_names[row] = name
             self._demand[row] = 0
         else:
             tb = self._slabs.tb
@@ -236,7 +236,7 @@ class Machine:
             tb.F[0, first : first + n] += delta
             tb.cap[row, 0] = capacity
             if delta > 0:
-                self._repairs.note(row, now, FOREVER)
+                self._repairs.note_freed(row, now, FOREVER)
         self._note_slack(row)
         return row
 
@@ -269,7 +269,7 @@ class Machine:
     def drop_pool(self, name: str) -> None:
         """Forget a pool of which nobody needs anything."""
         row = self.pools.pop(name)
-        del self.pool_of[row]
+        del self.pool_names[row]
         del self._demand[row]
         self._varying.discard(row)
         tb = self._slabs.tb
@@ -287,9 +287,9 @@ class Machine:
         self._varying.add(row)
         self._note_slack(row)
         if delta > 0:
-            self._repairs.note(row, max(start, now), end)
+            self._repairs.note_freed(row, max(start, now), end)
 
-    def ask(self, row: int, amount: int) -> None:
+    def add_demand(self, row: int, amount: int) -> None:
         """A job that may need ``amount`` of a pool came (or, below 0, went)."""
         self._demand[row] += amount
         rows = self._slabs.tb.rows
@@ -302,6 +302,6 @@ class Machine:
         tb.rows[row, at.SLACK] = int(fits and row not in self._varying)
 
 
-def _offer_of(node: Node) -> tuple[object, ...]:
+def _capabilities(node: Node) -> tuple[object, ...]:
     """All of a node that decides which requests it could meet."""
     return (node.cpus, node.mem, node.vmem, node.gpus, node.resources, node.features)

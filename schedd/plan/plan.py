@@ -11,32 +11,32 @@ from heapq import heappop, heappush
 import numpy as np
 
 from schedd.model import FOREVER, Node, Request
-from schedd.plan.contents import Contents
+from schedd.plan.contents import PlanContents
+from schedd.plan.job_order import ArrayEnds
 from schedd.plan.kernels import layout as at
-from schedd.plan.kernels.ahead import go_before
-from schedd.plan.kernels.current import crowded_row
-from schedd.plan.kernels.displace import displace_and_keep
-from schedd.plan.kernels.due import due, soonest, waiting_before
+from schedd.plan.kernels.current_use import overcommitted_row
+from schedd.plan.kernels.displace import displace_and_commit
+from schedd.plan.kernels.due_jobs import due_jobs, next_start, waiting_before
 from schedd.plan.kernels.layout import Ints, Tables
 from schedd.plan.kernels.place import (
-    evict,
     first_startable,
-    hold_pools,
-    lift,
     note_held,
     occupy,
     place,
     probe,
+    remove,
+    remove_overcommitted,
+    replace_pools,
 )
-from schedd.plan.kernels.rows import forget
+from schedd.plan.kernels.priority_displacement import displace_lower_ranked
+from schedd.plan.kernels.rows import forget_past
 from schedd.plan.kernels.undo import OLD_ALLOC, OLD_ALLOCS, OLD_START
 from schedd.plan.machine import Machine
 from schedd.plan.records import Moves, Take, no_moves
 from schedd.plan.repairs import WHOLE_PASS, Repairs
-from schedd.plan.schema import take_over
+from schedd.plan.schema import copy_fields
 from schedd.plan.shapes import Shapes
 from schedd.plan.slabs import MOST_WORK, Slabs
-from schedd.plan.turns import Wholes
 
 __all__ = ["NOT_BOUND", "Moves", "Plan", "Take", "WorkSpent"]
 
@@ -48,7 +48,7 @@ class WorkSpent(RuntimeError):
     """A search, or all searches of a question, did the work that they may: no answer is known."""
 
 
-class Plan(Contents):
+class Plan(PlanContents):
     """A schedule over nodes and pools. Changed by one thread only; ``fork`` gives others their own."""
 
     def __init__(self, nodes: Sequence[Node], now: int) -> None:
@@ -61,12 +61,12 @@ class Plan(Contents):
         """An independent copy for what-if and searches; slots mean the same jobs."""
         return self._copied(Plan)
 
-    def rewind(self, to: "Plan") -> None:
+    def restore_from(self, to: "Plan") -> None:
         """Be again as ``to`` is, of which this is a copy in which jobs were placed and moved, and no more: in
         a fifth of the time that a new copy takes.
         """
-        self.slabs.rewind(to.slabs)
-        take_over(self._repairs, to.repairs)
+        self.slabs.restore_from(to.slabs)
+        copy_fields(self._repairs, to.repairs)
 
     # ---- nodes and pools ------------------------------------------------------------------------
 
@@ -90,14 +90,14 @@ class Plan(Contents):
         """Whether that is so; else of such nodes the one is taken that is left with the fewest cpus."""
         self._machine.spare_scarce(spares)
 
-    def keep_tiers(self, keep: bool) -> None:
+    def protect_tiers(self, keep: bool) -> None:
         """Whether repair leaves jobs where they are rather than move them to slower nodes."""
         ctl = self.slabs.tb.ctl
-        if bool(ctl[at.KEEP_TIER]) != keep:
-            ctl[at.KEEP_TIER] = int(keep)
-            self._repairs.forget_half()
+        if bool(ctl[at.PROTECT_TIER]) != keep:
+            ctl[at.PROTECT_TIER] = int(keep)
+            self._repairs.discard_partial_searches()
             if not keep:
-                self._repairs.look_at_all()
+                self._repairs.mark_all_for_search()
 
     def set_pool(self, name: str, capacity: int, now: int) -> int:
         """Make or resize a pool of which jobs may need some amount; returns its row."""
@@ -116,7 +116,9 @@ class Plan(Contents):
 
     # ---- jobs -----------------------------------------------------------------------------------
 
-    def new(self, request: Request, duration: int, ready: int, pools: Mapping[str, int] | None = None) -> int:
+    def add_job(
+        self, request: Request, duration: int, ready: int, pools: Mapping[str, int] | None = None
+    ) -> int:
         """A slot for a job that needs ``request`` for ``duration`` seconds, not before ``ready``; unplaced.
 
         ``pools`` maps names of pools to the amounts that the job holds of each while it runs.
@@ -127,7 +129,7 @@ class Plan(Contents):
         if not self.slabs.vacant:
             self.slabs.add_slots()
         slot = heappop(self.slabs.vacant)
-        first = self._ask(entries)
+        first = self._add_pool_entries(entries)
         column = (-1, duration, ready, shape, at.UNPLACED, 0, 0, first, len(entries), -1, 0)
         self.slabs.tb.jobs[:, slot] = column
         return slot
@@ -135,17 +137,17 @@ class Plan(Contents):
     def _pool_entries(self, pools: Mapping[str, int]) -> list[tuple[int, int]]:
         return [(self.pools[name], amount) for name, amount in pools.items() if amount > 0]
 
-    def _ask(self, entries: list[tuple[int, int]]) -> int:
+    def _add_pool_entries(self, entries: list[tuple[int, int]]) -> int:
         for row, amount in entries:
-            self._machine.ask(row, amount)
+            self._machine.add_demand(row, amount)
         return self.slabs.add_pools(entries) if entries else 0
 
-    def _unask(self, slot: int) -> None:
+    def _drop_pool_entries(self, slot: int) -> None:
         """A job names its pools no longer."""
         slabs = self.slabs
         first = int(slabs.tb.jobs[at.POOL, slot])
         for row, amount in slabs.tb.pools[first : first + int(slabs.tb.jobs[at.POOLS, slot])].tolist():
-            self._machine.ask(row, -amount)
+            self._machine.add_demand(row, -amount)
         slabs.tb.jobs[at.POOLS, slot] = 0
         if slabs.n_pools > 1024 and slabs.n_pools > 4 * int(slabs.tb.jobs[at.POOLS].sum()):
             slabs.repack_pools()
@@ -160,20 +162,20 @@ class Plan(Contents):
         start, first, n = self.start(slot), *self._entries(slot)
         held = [i for i in range(first, first + n) if tb.alloc[i, at.A_CHUNK] < 0] if start >= 0 else []
         left = [int(tb.alloc[i, at.A_ROW]) for i in held]
-        self._unask(slot)
+        self._drop_pool_entries(slot)
         entries = self._pool_entries(pools)
-        pool = self._ask(entries)
+        pool = self._add_pool_entries(entries)
         jobs = self.slabs.tb.jobs
         jobs[at.POOL, slot], jobs[at.POOLS, slot] = pool, len(entries)
         if start < 0:
             return
-        self.slabs.until_it_fits(lambda tb: hold_pools(tb, slot))
+        self.slabs.grow_until_done(lambda tb: replace_pools(tb, slot))
         for row in left:
-            self._repairs.note(row, max(now, start), self.end(slot))
+            self._repairs.note_freed(row, max(now, start), self.end(slot))
         if self.state(slot) == at.PLANNED:
-            self._repairs.look_at(slot)
+            self._repairs.mark_for_search(slot)
 
-    def reshape(self, slot: int, request: Request) -> None:
+    def set_request(self, slot: int, request: Request) -> None:
         """Let an unplaced job ask for ``request`` from now on."""
         self._check_unplaced(slot)
         jobs = self.slabs.tb.jobs
@@ -191,20 +193,20 @@ class Plan(Contents):
         self.slabs.spare_segments()
         work = int(self.slabs.tb.ctl[at.WORK])
         for _ in range(3):  # twice a slab may be full
-            start = self._on(tier, place, slot, now, bound)
+            start = self._call_kernel(tier, place, slot, now, bound)
             if start >= at.NONE:
                 return start
             if start == at.SPENT:
-                raise self._spent()
+                raise self._work_spent_error()
             self.slabs.grow()
             self.slabs.tb.ctl[at.WORK] = work  # of what was done in vain nothing depends
         raise AssertionError("a slab is full again, though it was made as large as was wanted")
 
     def probe(self, slot: int, now: int, bound: int = NOT_BOUND, tier: int = 0) -> int:
         """Where ``place`` would put an unplaced job; changes nothing. Raises WorkSpent."""
-        start = self._on(tier, probe, slot, now, bound)
+        start = self._call_kernel(tier, probe, slot, now, bound)
         if start == at.SPENT:
-            raise self._spent()
+            raise self._work_spent_error()
         return start
 
     # ---- how much work searches may do ----------------------------------------------------------
@@ -223,7 +225,7 @@ class Plan(Contents):
         end = at.FAR if all_of_them is None else self.work + all_of_them
         self.slabs.limit_work(each, end)
 
-    def search_less(self) -> None:
+    def halve_work_limit(self) -> None:
         """Halve the work that each search may do, down to a hundredth of what is usual, until ``limit_work``.
 
         For who plans many jobs and found one that is too hard: as many more cost no more than a few.
@@ -240,11 +242,11 @@ class Plan(Contents):
         """Whether somebody said so."""
         return bool(self.slabs.tb.ctl[at.STOP])
 
-    def give_up(self) -> None:
+    def abort_searches(self) -> None:
         """Let all searches of this plan, the present one too, raise WorkSpent; any thread may say so."""
         self.slabs.tb.ctl[at.WORK_END] = -1
 
-    def _spent(self) -> "WorkSpent":
+    def _work_spent_error(self) -> "WorkSpent":
         ctl = self.slabs.tb.ctl
         if ctl[at.WORK_END] < 0:
             return WorkSpent("the question was given up")
@@ -255,7 +257,7 @@ class Plan(Contents):
             "the request is too hard to plan"
         )
 
-    def _on(self, tier: int, kernel: Callable[[Tables, int, int, int], int], *args: int) -> int:
+    def _call_kernel(self, tier: int, kernel: Callable[[Tables, int, int, int], int], *args: int) -> int:
         if not tier:  # nearly always, and entering a context takes a third as long as placing
             return kernel(self.slabs.tb, *args)
         with self.on_tier(tier):
@@ -271,7 +273,7 @@ class Plan(Contents):
             self.slabs.tb.ctl[at.LEAST_TIER] = 0
 
     @contextmanager
-    def without(self, rows: Iterable[int]) -> Iterator[None]:
+    def excluding(self, rows: Iterable[int]) -> Iterator[None]:
         """Meanwhile no job is placed on these nodes."""
         kept = [(row, int(self.slabs.tb.rows[row, at.USABLE])) for row in rows]
         for row, _ in kept:
@@ -310,24 +312,24 @@ class Plan(Contents):
         note_held(tb, slot)
         self._occupy(slot, start, start + int(tb.jobs[at.DUR, slot]), -1)
 
-    def put(self, slot: int, start: int, takes: Sequence[Take], *, anew: bool = True) -> None:
+    def place_at(self, slot: int, start: int, takes: Sequence[Take], *, search_again: bool = True) -> None:
         """Plan an unplaced job at exactly ``takes`` from ``start`` on; whether there is room is not asked.
 
-        Other than after ``fix``, repair may move it; ``anew``: it searches the job as a whole.
+        Other than after ``fix``, repair may move it; ``search_again``: it searches the job as a whole.
         """
         self.fix(slot, start, takes)
         self.unfix(slot)
-        if anew:
-            self._repairs.look_at(slot)
+        if search_again:
+            self._repairs.mark_for_search(slot)
 
     def _occupy(self, slot: int, start: int, end: int, sign: int) -> None:
-        self.slabs.until_it_fits(lambda tb: occupy(tb, slot, start, end, sign))
+        self.slabs.grow_until_done(lambda tb: occupy(tb, slot, start, end, sign))
 
     def _check_unplaced(self, slot: int) -> None:
         if self.state(slot) != at.UNPLACED:
             raise ValueError(f"slot {slot} is not an unplaced job")
 
-    def begin(self, slot: int) -> None:
+    def fix_in_place(self, slot: int) -> None:
         """A planned job now runs, as planned: searches leave it where it is."""
         if self.start(slot) < 0:
             raise ValueError(f"slot {slot} is not a placed job")
@@ -339,25 +341,25 @@ class Plan(Contents):
             raise ValueError(f"slot {slot} is not a placed job")
         self.slabs.tb.jobs[at.STATE, slot] = at.PLANNED
 
-    def lift(self, slot: int, now: int) -> None:
+    def remove(self, slot: int, now: int) -> None:
         """Take a job out of the plan, leaving it unplaced; what it frees is remembered for repair."""
         start, end = self.start(slot), self.end(slot)
         if start < 0:
             return
         first, n = self._entries(slot)
-        self.slabs.until_it_fits(lambda tb: lift(tb, slot))
-        self._repairs.note_entries(first, n, max(now, start), end)
+        self.slabs.grow_until_done(lambda tb: remove(tb, slot))
+        self._repairs.note_freed_entries(first, n, max(now, start), end)
 
-    def take_back(self, slot: int) -> None:
+    def undo_place(self, slot: int) -> None:
         """Leave a job unplaced that was placed only just: what it held was there for everybody before."""
-        self.slabs.until_it_fits(lambda tb: lift(tb, slot))
+        self.slabs.grow_until_done(lambda tb: remove(tb, slot))
 
-    def drop(self, slot: int, now: int) -> None:
+    def drop_job(self, slot: int, now: int) -> None:
         """Take a job out of the plan and give its slot back."""
         if self.state(slot) == at.VACANT:
             raise ValueError(f"slot {slot} holds no job")
-        self.lift(slot, now)
-        self._unask(slot)
+        self.remove(slot, now)
+        self._drop_pool_entries(slot)
         jobs = self.slabs.tb.jobs
         self.shapes.release(int(jobs[at.SHAPE, slot]))
         jobs[:, slot] = 0
@@ -369,14 +371,14 @@ class Plan(Contents):
         start, before = self.start(slot), int(self.slabs.tb.jobs[at.DUR, slot])
         if start >= 0 and duration < before:
             self._occupy(slot, start + duration, start + before, 1)
-            self._repairs.note_entries(*self._entries(slot), max(now, start + duration), start + before)
+            self._repairs.note_freed_entries(*self._entries(slot), max(now, start + duration), start + before)
         elif start >= 0:
             self._occupy(slot, start + before, start + duration, -1)
         self.slabs.tb.jobs[at.DUR, slot] = duration
         if duration < before and self.state(slot) == at.PLANNED:
-            self._repairs.look_at(slot)  # it may fit where it was too long for
+            self._repairs.mark_for_search(slot)  # it may fit where it was too long for
         else:
-            self._repairs.search_anew(slot)
+            self._repairs.discard_partial_search(slot)
 
     def set_durations(self, slots: Ints, durations: Ints) -> None:
         """Change how long unplaced jobs will hold their resources, (n,) seconds; of many at once."""
@@ -391,18 +393,20 @@ class Plan(Contents):
         """Change a job's earliest start; where it is planned stays until a repair finds it a better place."""
         jobs = self.slabs.tb.jobs
         if ready < jobs[at.READY, slot] and jobs[at.STATE, slot] == at.PLANNED:
-            self._repairs.look_at(slot)
+            self._repairs.mark_for_search(slot)
         jobs[at.READY, slot] = ready
 
     # ---- repair ---------------------------------------------------------------------------------
 
-    def repair_now(self, now: int, arrays: Wholes | None = None) -> Moves:
+    def repair_now(self, now: int, arrays: ArrayEnds | None = None) -> Moves:
         """Move to ``now`` every planned job that can start there, who waits longest first; with ``arrays`` as
         in ``repair``. Delays nobody.
         """
-        return self._repairs.now(now, arrays)
+        return self._repairs.move_to_now(now, arrays)
 
-    def repair(self, now: int, budget: int = WHOLE_PASS, arrays: Wholes | None = None) -> tuple[Moves, bool]:
+    def repair(
+        self, now: int, budget: int = WHOLE_PASS, arrays: ArrayEnds | None = None
+    ) -> tuple[Moves, bool]:
         """Go on with the repair for ``budget`` visited segments: each job, who waits longest first, to its
         earliest place; with ``arrays``, who ends first, an
         array's jobs as one.
@@ -411,19 +415,19 @@ class Plan(Contents):
         """
         return self._repairs.run(now, budget, arrays)
 
-    def forget_freed(self) -> None:
+    def discard_freed(self) -> None:
         """Drop the log of what was freed; for plans that nobody repairs."""
-        self._repairs.give_up()
+        self._repairs.discard_freed()
 
-    def look_at(self, slot: int) -> None:
+    def mark_for_search(self, slot: int) -> None:
         """Let the next repair search a planned job as a whole, whatever was freed."""
-        self._repairs.look_at(slot)
+        self._repairs.mark_for_search(slot)
 
-    def look_at_all(self) -> None:
+    def mark_all_for_search(self) -> None:
         """Let the next repair search every planned job as a whole, whatever was freed."""
-        self._repairs.look_at_all()
+        self._repairs.mark_all_for_search()
 
-    def go_before(
+    def displace_lower_ranked(
         self,
         slot: int,
         rank: Ints,
@@ -441,8 +445,8 @@ class Plan(Contents):
         can, and is else placed no later than its ``promise`` (by slot; not asked if it ``breaks`` promises),
         and than ``until``. Nobody moves, and the moves are empty, when that cannot be.
         """
-        moves = self._displaced(
-            now, lambda tb: go_before(tb, slot, rank, promise, breaks, now, until, most, sets)
+        moves = self._run_displacement(
+            now, lambda tb: displace_lower_ranked(tb, slot, rank, promise, breaks, now, until, most, sets)
         )
         return no_moves() if moves is None else moves
 
@@ -453,9 +457,9 @@ class Plan(Contents):
         Returns who moved; None, and nobody moves, where one finds no such gap.
         """
         with self.on_tier(tier):
-            return self._displaced(now, lambda tb: displace_and_keep(tb, slots, latest, now))
+            return self._run_displacement(now, lambda tb: displace_and_commit(tb, slots, latest, now))
 
-    def _displaced(self, now: int, kernel: Callable[[Tables], tuple[int, Ints, Ints]]) -> Moves | None:
+    def _run_displacement(self, now: int, kernel: Callable[[Tables], tuple[int, Ints, Ints]]) -> Moves | None:
         """Let a kernel displace jobs; see there for what it returns. What they leave is noted for repair."""
         self.slabs.fit_log()
         work = int(self.slabs.tb.ctl[at.WORK])
@@ -475,11 +479,11 @@ class Plan(Contents):
         new = self.starts(slots)
         for i in np.flatnonzero(first != jobs[at.ALLOC, slots]).tolist():
             end = int(old[i] + jobs[at.DUR, slots[i]])
-            self._repairs.note_entries(int(first[i]), int(held[i]), max(now, int(old[i])), end)
+            self._repairs.note_freed_entries(int(first[i]), int(held[i]), max(now, int(old[i])), end)
         moved = np.flatnonzero(old != new)
         return Moves(slots[moved], old[moved], new[moved])
 
-    def evict(self, slots: Ints) -> Ints:
+    def remove_overcommitted(self, slots: Ints) -> Ints:
         """Lift those planned ``slots`` that lie where a row is over-committed, in this order.
 
         Returns those lifted. What they free is remembered for repair.
@@ -488,13 +492,15 @@ class Plan(Contents):
         gone = np.empty(slots.shape[0], np.int64)
         done = lifted = 0
         while True:
-            done, n = evict(self.slabs.tb, self.slabs.freed, slots, done, gone[lifted:])
+            done, n = remove_overcommitted(self.slabs.tb, self.slabs.freed, slots, done, gone[lifted:])
             lifted += n
             if done == slots.shape[0]:
                 return gone[:lifted]
             self.slabs.grow()  # and who it is about is lifted next: so this ends
 
-    def crowded_now(self, slot: int, now: int, timed: Iterable[int] = (), others: Sequence[Take] = ()) -> str:
+    def overcommitted_now(
+        self, slot: int, now: int, timed: Iterable[int] = (), others: Sequence[Take] = ()
+    ) -> str:
         """The node, or the pool, on which a placed job does not fit beside the fixed jobs now; empty: none.
 
         The timelines of nodes are not asked: a fixed job counts until it is lifted, beyond its planned end,
@@ -507,18 +513,18 @@ class Plan(Contents):
         amounts = np.zeros((len(others), self.slabs.tb.F.shape[0]), np.int64)
         for i, take in enumerate(others):
             amounts[i, : len(take.amounts)] = take.amounts
-        row = crowded_row(self.slabs.tb, slot, now, by_slot, rows, amounts)
-        return "" if row < 0 else self.name_of.get(row) or self._machine.pool_of[row]
+        row = overcommitted_row(self.slabs.tb, slot, now, by_slot, rows, amounts)
+        return "" if row < 0 else self.node_names.get(row) or self._machine.pool_names[row]
 
-    def soonest(self) -> int:
+    def next_start(self) -> int:
         """When the first planned job is due, the earliest start that it is allowed included; FOREVER when
         none is planned.
         """
-        return soonest(self.slabs.tb)
+        return next_start(self.slabs.tb)
 
-    def due(self, until: int) -> Ints:
+    def due_jobs(self, until: int) -> Ints:
         """The slots of planned jobs that were due by ``until``, by planned start, of equals by slot."""
-        slots = due(self.slabs.tb, until)
+        slots = due_jobs(self.slabs.tb, until)
         by_start: Ints = slots[np.argsort(self.slabs.tb.jobs[at.START, slots], kind="stable")]
         return by_start
 
@@ -530,9 +536,9 @@ class Plan(Contents):
         """Index in ``slots`` from ``begin`` on of the first unplaced job that fits at ``now``, or length."""
         return first_startable(self.slabs.tb, slots, begin, now)
 
-    def forget(self, now: int) -> None:
+    def forget_past(self, now: int) -> None:
         """Drop what ended by ``now`` from the timelines; starts and placements stay."""
-        forget(self.slabs.tb, now)
+        forget_past(self.slabs.tb, now)
 
 
 def _check_duration(duration: int) -> None:

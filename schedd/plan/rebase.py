@@ -7,11 +7,11 @@ from enum import Enum, auto
 
 import numpy as np
 
-from schedd.plan.evaluate import Evaluation, JobColumns, Weights
+from schedd.plan.evaluate import CriterionWeights, Evaluation, ScoringColumns
 from schedd.plan.kernels.layout import DUR, PLANNED, POOLS, READY, START, STATE, Ints
 from schedd.plan.kernels.moves import LEAST_GAIN
-from schedd.plan.latest import PATIENCE, as_expected, reference
-from schedd.plan.places import Allocation, Attempt, allocation_of, free_at, is_misplaced
+from schedd.plan.latest_starts import PATIENCE, reference_values, scale_to_expected
+from schedd.plan.placements import Allocation, PlanAttempt, current_allocation, free_at, is_misplaced
 from schedd.plan.plan import Plan
 from schedd.plan.records import Moves
 
@@ -29,10 +29,10 @@ class Rebased:
 def rebase(
     live: Plan,
     places: Sequence[Allocation],
-    columns: JobColumns,
+    columns: ScoringColumns,
     latest: Ints,
     now: int,
-    weights: Weights,
+    weights: CriterionWeights,
     *,
     patience: int = PATIENCE,
     use: float = 1.0,
@@ -43,19 +43,20 @@ def rebase(
 
     Leave out places of jobs whose request was changed since, and of slots that hold another job now. Jobs
     that run or start now are left where they are, and nobody is put past ``latest`` (by slot, see
-    ``latest_starts``; ``patience`` as in ``reference``, ``use`` as in ``as_expected``). First all places are
-    tried together. Where a place was taken in the meantime, the job goes to its earliest gap (see ``_How``);
-    where that is too late, back to where it is now, and who is in its way there to the earliest gap. If the
-    plan is no better for it, each place that is earlier is tried alone. Without ``must_gain`` all places are
-    taken over whatever that is worth, or where some job would then have none in time, nothing is.
+    ``latest_starts``; ``patience`` as in ``reference_values``, ``use`` as in ``scale_to_expected``). First
+    all places are tried together. Where a place was taken in the meantime, the job goes to its earliest gap
+    (see ``_Fallback``); where that is too late, back to where it is now, and who is in its way there to the
+    earliest gap. If the plan is no better for it, each place that is earlier is tried alone. Without
+    ``must_gain`` all places are taken over whatever that is worth, or where some job would then have none in
+    time, nothing is.
     """
-    columns, patience = as_expected(columns, now, patience, use)
+    columns, patience = scale_to_expected(columns, now, patience, use)
     evaluation = Evaluation(live, columns, now, threshold=threshold)
     rebasing = _Rebasing(live, evaluation, latest, now, weights, patience, must_gain=must_gain)
     return rebasing.run(places)
 
 
-class _How(Enum):
+class _Fallback(Enum):
     """Where a job goes whose place was taken."""
 
     LAST = auto()
@@ -63,7 +64,7 @@ class _How(Enum):
     one the place of another, and so on."""
     IN_TURN = auto()
     """To its earliest gap at once: those behind it on the same nodes move with it."""
-    EXACTLY = auto()
+    NONE = auto()
     """Nowhere: then nobody moves."""
 
 
@@ -74,7 +75,7 @@ class _Rebasing:
         evaluation: Evaluation,
         latest: Ints,
         now: int,
-        weights: Weights,
+        weights: CriterionWeights,
         patience: int,
         *,
         must_gain: bool,
@@ -86,27 +87,27 @@ class _Rebasing:
         self._weights = weights
         self._evaluation = evaluation
         before = self._evaluation.values()
-        self._reference = reference(before, patience)
+        self._reference = reference_values(before, patience)
         self._cost = self._weights.cost(before, self._reference)
         self._taken = False
 
     def run(self, places: Sequence[Allocation]) -> Rebased:
         wanted = [place for place in places if self._may_move(place)]
-        old = {place.slot: allocation_of(self._live, place.slot) for place in wanted}
+        old = {place.slot: current_allocation(self._live, place.slot) for place in wanted}
         wanted = sorted((p for p in wanted if p != old[p.slot]), key=lambda p: (p.start, p.slot))
         whole = bool(wanted) and (
-            self._all_together(wanted, old, _How.LAST)
+            self._try_together(wanted, old, _Fallback.LAST)
             # Where no place was taken the one is the other.
-            or (self._taken and self._all_together(wanted, old, _How.IN_TURN))
+            or (self._taken and self._try_together(wanted, old, _Fallback.IN_TURN))
         )
         if not whole and self._must_gain:
             for place in wanted:
                 if place.start < old[place.slot].start:
-                    self._all_together([place], old, _How.EXACTLY)
-        moved = [slot for slot, was in old.items() if allocation_of(self._live, slot) != was]
+                    self._try_together([place], old, _Fallback.NONE)
+        moved = [slot for slot, was in old.items() if current_allocation(self._live, slot) != was]
         for slot in moved:
             if self._live.start(slot) > old[slot].start:  # what was of no use to it before may be now
-                self._live.look_at(slot)
+                self._live.mark_for_search(slot)
         moves = Moves(
             np.array(moved, np.int64),
             np.array([old[slot].start for slot in moved], np.int64),
@@ -123,65 +124,71 @@ class _Rebasing:
             and max(self._now, jobs[READY, slot]) <= place.start <= self._latest[slot]
         )
 
-    def _all_together(self, wanted: Sequence[Allocation], old: Mapping[int, Allocation], how: _How) -> bool:
+    def _try_together(
+        self, wanted: Sequence[Allocation], old: Mapping[int, Allocation], how: _Fallback
+    ) -> bool:
         """Move these jobs if the plan is better for it; else leave all as it was. Says which."""
         slots = np.array([place.slot for place in wanted], np.int64)
-        with Attempt(self._live, self._now) as attempt:
+        with PlanAttempt(self._live, self._now) as attempt:
             for place in wanted:
-                attempt.lift(place.slot)
-            if self._put(attempt, wanted, old, how) and not is_misplaced(self._live, slots):
+                attempt.remove(place.slot)
+            if self._place_all(attempt, wanted, old, how) and not is_misplaced(self._live, slots):
                 self._evaluation.update(slots)
                 cost = self._weights.cost(self._evaluation.values(), self._reference)
                 if cost < self._cost - LEAST_GAIN or not self._must_gain:
                     self._cost = cost
-                    attempt.keep()
+                    attempt.commit()
                     return True
         self._evaluation.update(slots)
         return False
 
-    def _put(
-        self, attempt: Attempt, wanted: Sequence[Allocation], old: Mapping[int, Allocation], how: _How
+    def _place_all(
+        self,
+        attempt: PlanAttempt,
+        wanted: Sequence[Allocation],
+        old: Mapping[int, Allocation],
+        how: _Fallback,
     ) -> bool:
         """Plan these jobs, all lifted, where they are wanted, or else as ``how`` says; whether all have a
         place. Where not, some may have none.
         """
         placed: list[int] = []
-        homeless: deque[int] = deque()
+        displaced: deque[int] = deque()
         for place in wanted:
             if free_at(self._live, place):
-                attempt.put(place)
+                attempt.place_at(place)
                 placed.append(place.slot)
                 continue
-            if how is _How.EXACTLY:
+            if how is _Fallback.NONE:
                 return False
-            homeless.append(place.slot)
+            displaced.append(place.slot)
             self._taken = True
-            if how is _How.IN_TURN and not self._seat(attempt, homeless, placed, old):
+            if how is _Fallback.IN_TURN and not self._place_displaced(attempt, displaced, placed, old):
                 return False
-        return self._seat(attempt, homeless, placed, old)
+        return self._place_displaced(attempt, displaced, placed, old)
 
-    def _seat(
-        self, attempt: Attempt, homeless: deque[int], placed: list[int], old: Mapping[int, Allocation]
+    def _place_displaced(
+        self, attempt: PlanAttempt, displaced: deque[int], placed: list[int], old: Mapping[int, Allocation]
     ) -> bool:
-        """Plan all the homeless in their earliest gaps, or where they were."""
+        """Plan all the displaced in their earliest gaps, or where they were."""
         live = self._live
-        while homeless:
-            slot = homeless.popleft()
+        while displaced:
+            slot = displaced.popleft()
             if live.place(slot, self._now, int(self._latest[slot]) + 1) >= 0:
                 placed.append(slot)
                 continue
             # Places as they were are never in each other's way: who is back stays.
-            away = self._in_the_way(old[slot], placed)
+            away = self._conflicting(old[slot], placed)
             for one in away:
-                attempt.lift(one)
+                attempt.remove(one)
                 placed.remove(one)
             if not free_at(live, old[slot]):
                 return False
-            attempt.put_back(slot)
-            homeless.extend(away)
+            attempt.restore(slot)
+            displaced.extend(away)
         return True
 
-    def _in_the_way(self, home: Allocation, placed: Sequence[int]) -> list[int]:
+    def _conflicting(self, home: Allocation, placed: Sequence[int]) -> list[int]:
         """Those of the planned jobs ``placed``, by start, that may hold what ``home`` takes."""
         tb = self._live.tables
         slots = np.array(placed, np.int64)

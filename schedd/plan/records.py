@@ -6,7 +6,7 @@ import numpy as np
 
 from schedd.plan.kernels.layout import Ints
 
-__all__ = ["ChunkOfPlan", "Moves", "Take", "Timeline", "moves_of", "no_moves"]
+__all__ = ["ChunkNeeds", "Moves", "Take", "Timeline", "merge_moves", "no_moves"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Take:
 
 
 @dataclass(frozen=True, slots=True)
-class ChunkOfPlan:
+class ChunkNeeds:
     """One kind of units that a job asks for: ``count`` of them, at most ``per_node`` on a row, each with a
     ``need`` per resource column, on these ``rows``.
     """
@@ -64,7 +64,7 @@ def no_moves() -> Moves:
     return Moves(empty, empty, empty)
 
 
-def moves_of(parts: list[Ints]) -> Moves:
+def merge_moves(parts: list[Ints]) -> Moves:
     """The moves noted in ``parts``, each (n, 3) slot, old start, new start, in the order they were made."""
     if not parts:
         return no_moves()

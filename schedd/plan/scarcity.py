@@ -12,11 +12,11 @@ from typing import Any, Final
 
 from schedd.model import Features
 
-__all__ = ["MOST_COST", "Offer", "Scarcity"]
+__all__ = ["MOST_COST", "NodeOffer", "Scarcity"]
 
-AskedKey = tuple[tuple[tuple[str, int], ...], Features]
+RequestKey = tuple[tuple[tuple[str, int], ...], Features]
 """The level that is asked for of each resource, and the properties."""
-Offer = tuple[frozenset[str], Mapping[str, int], int]
+NodeOffer = tuple[frozenset[str], Mapping[str, int], int]
 """Nodes alike: their properties, their amounts by resource, and how many they are."""
 
 MOST_COST: Final = 63
@@ -69,7 +69,7 @@ class Scarcity:
         self._offers: list[frozenset[str]] = []
         self._nodes: dict[str, int] = {}
         self._all_nodes = 0
-        self._costs: dict[tuple[AskedKey, tuple[int, ...]], tuple[int, ...]] = {}
+        self._costs: dict[tuple[RequestKey, tuple[int, ...]], tuple[int, ...]] = {}
         self._tops: dict[str, list[int]] = {}
 
     def __eq__(self, other: object) -> bool:
@@ -101,7 +101,7 @@ class Scarcity:
 
     # ---- nodes ----------------------------------------------------------------------------------
 
-    def know(self, offers: Sequence[Offer], resources: Iterable[str]) -> None:
+    def set_offers(self, offers: Sequence[NodeOffer], resources: Iterable[str]) -> None:
         """Know the kinds of nodes there are; ``resources`` are those whose amounts count."""
         self._levels = {name: _levels(amounts.get(name, 0) for _, amounts, _ in offers) for name in resources}
         total = sum(nodes for _, _, nodes in offers)
@@ -125,17 +125,17 @@ class Scarcity:
             found += [f"{name} {least}" for least, _ in levels if amount >= least]
         return found
 
-    def asked(self, amounts: Iterable[tuple[str, int]], features: Features) -> frozenset[str]:
+    def requested_attributes(self, amounts: Iterable[tuple[str, int]], features: Features) -> frozenset[str]:
         """The attributes without which a unit could not run."""
-        return self._asked_of(self.key_of(amounts, features))
+        return self._attributes_in_key(self.request_key(amounts, features))
 
-    def key_of(self, amounts: Iterable[tuple[str, int]], features: Features) -> AskedKey:
+    def request_key(self, amounts: Iterable[tuple[str, int]], features: Features) -> RequestKey:
         """Which attributes a unit asks for, in short: the same for units that ask for the same levels."""
         levels = self._tops
         found = [(name, bisect_left(levels[name], need)) for name, need in amounts if name in levels]
         return tuple(found), features
 
-    def _asked_of(self, key: AskedKey) -> frozenset[str]:
+    def _attributes_in_key(self, key: RequestKey) -> frozenset[str]:
         amounts, features = key
         found = [f"property {name}" for names in features for name in names]
         for resource, level in amounts:
@@ -144,7 +144,7 @@ class Scarcity:
 
     # ---- weights --------------------------------------------------------------------------------
 
-    def is_due(self, now: int) -> bool:
+    def needs_recount(self, now: int) -> bool:
         """Whether demand is to be counted again."""
         return self._counted < 0 or not self._counted <= now < self._counted + _EVERY_S
 
@@ -198,7 +198,7 @@ class Scarcity:
 
     # ---- costs ----------------------------------------------------------------------------------
 
-    def costs(self, key: AskedKey, kinds: tuple[int, ...]) -> tuple[int, ...]:
+    def costs(self, key: RequestKey, kinds: tuple[int, ...]) -> tuple[int, ...]:
         """The costs of these kinds of nodes for a unit of this ``key_of``; empty where all cost the same."""
         if not self.spares or not self.weights:
             return ()
@@ -206,11 +206,11 @@ class Scarcity:
         if found is None:
             if len(self._costs) >= _MOST_REMEMBERED:
                 self._costs = {}
-            found = self._costs[key, kinds] = self._costs_of(key, kinds)
+            found = self._costs[key, kinds] = self._compute_costs(key, kinds)
         return found
 
-    def _costs_of(self, key: AskedKey, kinds: tuple[int, ...]) -> tuple[int, ...]:
-        asked = self._asked_of(key)
+    def _compute_costs(self, key: RequestKey, kinds: tuple[int, ...]) -> tuple[int, ...]:
+        asked = self._attributes_in_key(key)
         known: dict[frozenset[str], int] = {}
         for offers in {self._offers[kind] for kind in kinds}:
             known[offers] = _level(sum(self.weights.get(one, 0) for one in offers - asked))

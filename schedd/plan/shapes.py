@@ -1,7 +1,7 @@
 """Requests as kernels see them: which rows could ever hold each chunk, and what a unit takes.
 
 Equal requests share one *shape*; nodes with the same capacity and features form one class, so that
-understanding a request costs what the kinds of nodes cost, not the nodes.
+understanding a request costs what the classes of nodes cost, not the nodes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,16 +13,16 @@ import numpy as np
 
 from schedd.dialect.units import size_in_words
 from schedd.model import Chunk, Features, Never, Node, NodeSets, Place, Request, matches
+from schedd.plan.feasibility import UnitGroup, could_hold
 from schedd.plan.kernels import layout as at
-from schedd.plan.kernels.bounds import level_of
+from schedd.plan.kernels.bounds import need_level
 from schedd.plan.requests import load_request, save_request
-from schedd.plan.room import Units, could_hold
 from schedd.plan.scarcity import Scarcity
-from schedd.plan.schema import FOUND, KEYS, LISTS, NAMES, NUMBERS, How, declared
+from schedd.plan.schema import FOUND, KEYS, LISTS, NAMES, NUMBERS, FieldRule, declared
 from schedd.plan.slabs import Slabs
 from schedd.wire import FLOAT_PARTS
 
-__all__ = ["GATE", "NO_UNITS", "UNLIMITED", "Shapes", "capacity_of", "shape_key"]
+__all__ = ["GATE", "NO_UNITS", "UNLIMITED", "Shapes", "node_capacity", "shape_key"]
 
 GATE = "gate "
 """How the names of gates begin: see ``Request.passes``. Each node has ``WHOLE`` of every gate."""
@@ -33,7 +33,7 @@ UNLIMITED = 1 << 50
 _BASE = ("cpus", "share", "mem", "gpus")
 
 
-def capacity_of(node: Node, columns: dict[str, int]) -> list[int]:
+def node_capacity(node: Node, columns: dict[str, int]) -> list[int]:
     """What ``node`` holds of each resource column; memory that nobody reported counts as unlimited."""
     capacity = [0] * len(columns)
     capacity[at.CPUS] = node.cpus
@@ -69,7 +69,7 @@ class _SetOfNodes:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind:
+class _NodeClass:
     """Nodes alike in all but their name."""
 
     features: frozenset[str]
@@ -92,34 +92,36 @@ def shape_key(request: Request) -> _ShapeKey:
     )
 
 
-def _load_kinds(saved: list[Any]) -> dict[_Kind, list[int]]:
-    return {_Kind(frozenset(features), tuple(amounts)): list(rows) for features, amounts, rows in saved}
+def _load_node_classes(saved: list[Any]) -> dict[_NodeClass, list[int]]:
+    return {_NodeClass(frozenset(features), tuple(amounts)): list(rows) for features, amounts, rows in saved}
 
 
 def _load_sets(saved: list[Any]) -> dict[_SetKey, tuple[int, int]]:
     return {
-        (tuple(kinds), tuple(map(frozenset, features)), frozenset(avoids), tuple(costs)): (first, n)
-        for kinds, features, first, n, avoids, costs in (((*one, [], [])[:6]) for one in saved)
+        (tuple(classes), tuple(map(frozenset, features)), frozenset(avoids), tuple(costs)): (first, n)
+        for classes, features, first, n, avoids, costs in (((*one, [], [])[:6]) for one in saved)
     }
 
 
-_REPLACED: Final = How()
+_REPLACED: Final = FieldRule()
 """Replaced, never changed."""
-_KINDS: Final = How(
-    save=lambda kinds: [[sorted(kind.features), kind.capacity, rows] for kind, rows in kinds.items()],
-    load=_load_kinds,
+_NODE_CLASSES: Final = FieldRule(
+    save=lambda classes: [
+        [sorted(node_class.features), node_class.capacity, rows] for node_class, rows in classes.items()
+    ],
+    load=_load_node_classes,
 )
-_SETS: Final = How(
+_SETS: Final = FieldRule(
     dict,
     lambda sets: [
-        [kinds, [sorted(names) for names in features], first, n, sorted(avoids), costs]
-        for (kinds, features, avoids, costs), (first, n) in sets.items()
+        [classes, [sorted(names) for names in features], first, n, sorted(avoids), costs]
+        for (classes, features, avoids, costs), (first, n) in sets.items()
     ],
     _load_sets,
 )
-_SCARCITY: Final = How(Scarcity.copy, Scarcity.saved, Scarcity.load)
-_FOLLOWS: Final = How(saved=False)
-_REQUESTS: Final = How(list, load=lambda saved: list(map(load_request, saved)), each=save_request)
+_SCARCITY: Final = FieldRule(Scarcity.copy, Scarcity.saved, Scarcity.load)
+_FOLLOWS: Final = FieldRule(saved=False)
+_REQUESTS: Final = FieldRule(list, load=lambda saved: list(map(load_request, saved)), each=save_request)
 
 NO_UNITS: Final[Mapping[str, str]] = MappingProxyType({"mem": "size", "vmem": "size"})
 """Units of the plan's own amounts, where nobody names others."""
@@ -135,7 +137,7 @@ class Shapes:
     _slabs: Slabs
     columns: dict[str, int] = declared(NAMES, make=lambda: {name: i for i, name in enumerate(_BASE)})
     _nodes: dict[str, int] = declared(_REPLACED, make=dict)
-    _kinds: dict[_Kind, list[int]] = declared(_KINDS, make=dict)
+    _node_classes: dict[_NodeClass, list[int]] = declared(_NODE_CLASSES, make=dict)
     _sets: dict[_SetKey, tuple[int, int]] = declared(_SETS, make=dict)
     _ids: dict[_ShapeKey, int] = declared(FOUND, make=dict)
     _uses: list[int] = declared(NUMBERS, make=list)
@@ -145,12 +147,12 @@ class Shapes:
     """By number of chunks: shapes out of use whose places another may take."""
     requests: list[Request] = declared(_REQUESTS, make=list)
     _scarcity: Scarcity = declared(_SCARCITY, make=Scarcity)
-    _kind_list: list[tuple[tuple[int, ...], frozenset[str]]] = declared(_FOLLOWS, make=list)
-    """Capacity and properties of each kind, in the order of ``_kinds``."""
+    _class_list: list[tuple[tuple[int, ...], frozenset[str]]] = declared(_FOLLOWS, make=list)
+    """Capacity and properties of each node_class, in the order of ``_node_classes``."""
 
     def derive(self) -> None:
         """The numbers of the shapes that are not spare, and what nodes offer."""
-        self._know_offers()
+        self._update_offers()
         out_of_use = {shape for spare in self._spare.values() for shape in spare}
         self._ids = {
             shape_key(request): shape
@@ -166,22 +168,26 @@ class Shapes:
             for name, _ in node.resources:
                 self._column(name)
         self._nodes = {node.name: row for row, node in nodes}
-        self._kinds = {}
+        self._node_classes = {}
         for row, node in nodes:
-            kind = _Kind(node.features, tuple(capacity_of(node, self.columns)))
-            self._kinds.setdefault(kind, []).append(row)
-        self._know_offers()
+            node_class = _NodeClass(node.features, tuple(node_capacity(node, self.columns)))
+            self._node_classes.setdefault(node_class, []).append(row)
+        self._update_offers()
         self._scarcity.weigh_again()
         self._describe_all()
 
-    def _know_offers(self) -> None:
-        """Know what the kinds of nodes offer, and what of that may be scarce."""
-        self._kind_list = [(kind.capacity, kind.features) for kind in self._kinds]
+    def _update_offers(self) -> None:
+        """Know what the classes of nodes offer, and what of that may be scarce."""
+        self._class_list = [(node_class.capacity, node_class.features) for node_class in self._node_classes]
         names = {name: i for name, i in self.columns.items() if _may_be_scarce(name)}
-        self._scarcity.know(
+        self._scarcity.set_offers(
             [
-                (kind.features, {name: _offered(kind.capacity[i]) for name, i in names.items()}, len(rows))
-                for kind, rows in self._kinds.items()
+                (
+                    node_class.features,
+                    {name: _offered(node_class.capacity[i]) for name, i in names.items()},
+                    len(rows),
+                )
+                for node_class, rows in self._node_classes.items()
             ],
             names,
         )
@@ -194,10 +200,10 @@ class Shapes:
 
     def weigh(self, now: int) -> bool:
         """Weigh what nodes offer by what jobs ask for at ``now``; returns whether costs are others now."""
-        if not self._scarcity.is_due(now):
+        if not self._scarcity.needs_recount(now):
             return False
         demand = (
-            (uses * chunk.count * max(chunk.cpus, 1), self._asked_by(chunk))
+            (uses * chunk.count * max(chunk.cpus, 1), self._requested_attributes(chunk))
             for uses, request in zip(self._uses, self.requests, strict=True)
             if uses
             for chunk in _merged(request)
@@ -220,8 +226,8 @@ class Shapes:
         """What is scarce now, and how much it weighs: see ``scarcity.py``."""
         return self._scarcity.weights
 
-    def _asked_by(self, chunk: Chunk) -> frozenset[str]:
-        return self._scarcity.asked(self._amounts(chunk), chunk.features)
+    def _requested_attributes(self, chunk: Chunk) -> frozenset[str]:
+        return self._scarcity.requested_attributes(self._amounts(chunk), chunk.features)
 
     def _column(self, name: str) -> int:
         found = self.columns.get(name)
@@ -271,7 +277,7 @@ class Shapes:
         """Write into the tables what a request asks for, and on which sets of nodes it is to be kept."""
         rows = self._chunk_rows(request)
         chunks = len(rows)
-        sets = self._sets_of(request)
+        sets = self._node_sets(request)
         holders = sum(one.holds for one in sets)
         wait = 0
         if sets and request.together is not None:
@@ -281,7 +287,7 @@ class Shapes:
         fields = [chunks, int(request.exclusive), len(sets), holders, wait]
         self._rooms[shape] = self._slabs.set_shape(shape, self._rooms[shape], fields, rows)
 
-    def whole(self, row: int, needs: Sequence[int] = ()) -> list[int]:
+    def whole_node_amounts(self, row: int, needs: Sequence[int] = ()) -> list[int]:
         """What a job takes that has all of a node: of gates no more than it ``needs``."""
         amounts: list[int] = self._slabs.tb.cap[row].tolist()
         for name, column in self.columns.items():
@@ -294,10 +300,15 @@ class Shapes:
         if not together.by:
             return dict(together.named)
         prefix = f"{together.by.lower()}="
-        values = {name for kind in self._kinds for name in kind.features if name.lower().startswith(prefix)}
+        values = {
+            name
+            for node_class in self._node_classes
+            for name in node_class.features
+            if name.lower().startswith(prefix)
+        }
         return {value: frozenset({value}) for value in sorted(values)}
 
-    def _sets_of(self, request: Request) -> list[_SetOfNodes]:
+    def _node_sets(self, request: Request) -> list[_SetOfNodes]:
         """The sets of nodes on which units of the request fit: those first that could hold all, small ones
         before large ones. None where units cannot be apart.
         """
@@ -317,7 +328,7 @@ class Shapes:
     def _could_hold(self, rows: list[list[int]], capacity: Mapping[int, Sequence[int]]) -> bool:
         """Whether the rows of these chunks, of this ``capacity``, have room for all units together."""
         chunks = [
-            Units(
+            UnitGroup(
                 row[at.COUNT],
                 row[at.PER_NODE],
                 tuple(0 if column == at.SHARE else need for column, need in enumerate(row[at.NEED :])),
@@ -328,7 +339,7 @@ class Shapes:
         return could_hold(chunks, capacity)
 
     def _by_cost(self, first: int, n: int) -> tuple[int, ...]:
-        """The rows of a set, those first that cost least, as units of several kinds are placed."""
+        """The rows of a set, those first that cost least, as units of several classes are placed."""
         costs = self._slabs.tb.costs[first : first + n]
         rows: list[int] = self._slabs.tb.sets[first : first + n][np.argsort(costs, kind="stable")].tolist()
         return tuple(rows)
@@ -350,11 +361,11 @@ class Shapes:
             for name, column in self.columns.items():
                 if name.startswith(GATE):
                     needs[column] = int(name not in request.passes)
-            level = level_of(chunk.cpus, int(request.exclusive))
+            level = need_level(chunk.cpus, int(request.exclusive))
             rows.append([chunk.count, set_at, n, per_node, level, *needs])
         return rows
 
-    def why_never(self, request: Request, units: Mapping[str, str] = NO_UNITS) -> Never | None:
+    def find_unmet_requirement(self, request: Request, units: Mapping[str, str] = NO_UNITS) -> Never | None:
         """The first requirement that no configured node can meet, chunk by chunk; None: all can be met.
 
         ``units``: by name what resources are counted in (``size``: KiB, ``float``: ``FLOAT_PARTS``).
@@ -366,31 +377,37 @@ class Shapes:
         else:
             where = ""
         for i, chunk in enumerate(_merged(request)):
-            never = self._why_never_chunk(chunk, request, where, i, units)
+            never = self._find_unmet_in_chunk(chunk, request, where, i, units)
             if never is not None:
                 return never
         return None
 
-    def _why_never_chunk(
+    def _find_unmet_in_chunk(
         self, chunk: Chunk, request: Request, where: str, index: int, units: Mapping[str, str]
     ) -> Never | None:
         part = f" (chunk {index + 1})" if len(request.chunks) > 1 and request.place is not Place.PACK else ""
-        wanted = _in_words(chunk)
-        nodes = [(kind, rows) for kind, rows in self._kinds.items() if self._featured(chunk, kind, rows)]
+        wanted = _format_features(chunk)
+        nodes = [
+            (node_class, rows)
+            for node_class, rows in self._node_classes.items()
+            if self._has_features(chunk, node_class, rows)
+        ]
         if not nodes:
             return Never(
-                f"no node has {self._lacking(chunk)}{part}" if wanted else "the cluster has no nodes"
+                f"no node has {self._unmet_features(chunk)}{part}" if wanted else "the cluster has no nodes"
             )
         of = f" of a node with {wanted}" if wanted else " of a node"
         place = f" {where}" if where else ""
         for name, need in self._amounts(chunk):
             column = self.columns.get(name)
-            best = max(kind.capacity[column] for kind, _ in nodes) if column is not None else 0
+            best = max(node_class.capacity[column] for node_class, _ in nodes) if column is not None else 0
             if need > best:
-                asked, there = _amounts_in_words(need, best, units.get(name, ""))
+                asked, there = _format_amounts(need, best, units.get(name, ""))
                 return Never(f"{asked} {name}{of}{place}: the largest has {there}{part}")
             if column is not None:
-                nodes = [(kind, rows) for kind, rows in nodes if kind.capacity[column] >= need]
+                nodes = [
+                    (node_class, rows) for node_class, rows in nodes if node_class.capacity[column] >= need
+                ]
         fit = self._row_set(chunk)[1]
         with_what = f" with {wanted}" if wanted else ""
         if fit == 0:
@@ -399,26 +416,26 @@ class Shapes:
             return Never(f"it needs {chunk.count} nodes{with_what}{part}; the cluster has {fit} that fit")
         return None
 
-    def _lacking(self, chunk: Chunk) -> str:
+    def _unmet_features(self, chunk: Chunk) -> str:
         """The features that no node has; where each is on some node, all that no node has together."""
         lacking = [
             names
             for names in chunk.features
             if not any(
-                self._featured(replace(chunk, features=(names,)), kind, rows)
-                for kind, rows in self._kinds.items()
+                self._has_features(replace(chunk, features=(names,)), node_class, rows)
+                for node_class, rows in self._node_classes.items()
             )
         ]
-        return _in_words(replace(chunk, features=tuple(lacking) or chunk.features))
+        return _format_features(replace(chunk, features=tuple(lacking) or chunk.features))
 
-    def _featured(self, chunk: Chunk, kind: _Kind, rows: list[int]) -> bool:
+    def _has_features(self, chunk: Chunk, node_class: _NodeClass, rows: list[int]) -> bool:
         if not chunk.features:
             return True
         if self._names_nodes(chunk):
             members = set(rows)
             names = [name for name, row in self._nodes.items() if row in members]
-            return any(matches(chunk.features, kind.features | {name}) for name in names)
-        return matches(chunk.features, kind.features)
+            return any(matches(chunk.features, node_class.features | {name}) for name in names)
+        return matches(chunk.features, node_class.features)
 
     def _names_nodes(self, chunk: Chunk) -> bool:
         return any(name.removeprefix("!") in self._nodes for names in chunk.features for name in names)
@@ -438,25 +455,25 @@ class Shapes:
         amounts = [(self.columns.get(name, -1), need) for name, need in named]
         by_name = self._names_nodes(chunk)
         fit: list[int] = []
-        for i, (capacity, features) in enumerate(self._kind_list):
+        for i, (capacity, features) in enumerate(self._class_list):
             for column, need in amounts:  # no generator: each arrival comes here twice
                 if column < 0 or capacity[column] < need:
                     break
             else:
                 if by_name or not chunk.features or matches(chunk.features, features):
                     fit.append(i)
-        # Sets are shared: by the kinds of nodes in them and what these cost, or, where nodes are named, by
+        # Sets are shared: by the classes of nodes in them and what these cost, or, where nodes are named, by
         # the names too.
-        kinds = tuple(fit)
-        costs = self._scarcity.costs(self._scarcity.key_of(named, chunk.features), kinds)
-        key: _SetKey = (kinds, chunk.features if by_name else (), avoids, costs)
+        classes = tuple(fit)
+        costs = self._scarcity.costs(self._scarcity.request_key(named, chunk.features), classes)
+        key: _SetKey = (classes, chunk.features if by_name else (), avoids, costs)
         found = self._sets.get(key)
         if found is None:
-            members = list(self._kinds.items())
+            members = list(self._node_classes.items())
             names = {row: name for name, row in self._nodes.items()}
             rows = sorted(
                 (row, cost)
-                for i, cost in zip(kinds, costs or [0] * len(kinds), strict=True)
+                for i, cost in zip(classes, costs or [0] * len(classes), strict=True)
                 for row in members[i][1]
                 if not by_name or matches(chunk.features, members[i][0].features | {names[row]})
                 if names[row] not in avoids
@@ -488,7 +505,7 @@ def _merged(request: Request) -> Sequence[Chunk]:
     )
 
 
-def _amounts_in_words(need: int, best: int, unit: str) -> tuple[str, str]:
+def _format_amounts(need: int, best: int, unit: str) -> tuple[str, str]:
     """Both as a person would say them, and never alike."""
     if unit == "float":
         return f"{need / FLOAT_PARTS:g}", f"{best / FLOAT_PARTS:g}"
@@ -498,7 +515,7 @@ def _amounts_in_words(need: int, best: int, unit: str) -> tuple[str, str]:
     return (asked, there) if asked != there else (f"{need}kb", f"{best}kb")
 
 
-def _in_words(chunk: Chunk) -> str:
+def _format_features(chunk: Chunk) -> str:
     """A chunk's features as a person would say them."""
     return " and ".join(
         " or ".join("not " + name[1:] if name.startswith("!") else name for name in sorted(alternatives))

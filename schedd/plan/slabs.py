@@ -9,11 +9,11 @@ import numpy as np
 from schedd.plan.compaction import Compaction
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.bounds import levels_for
-from schedd.plan.kernels.freed import MOST_FREED, Freed
+from schedd.plan.kernels.freed import MOST_FREED, FreedLog
 from schedd.plan.kernels.layout import Ints, Tables
 from schedd.plan.kernels.memory import SPARE, repack_rows
 from schedd.plan.kernels.place import note_all_held
-from schedd.plan.reserve import reserved
+from schedd.plan.reserved_arrays import reserve_zeros
 from schedd.plan.schema import MOMENT, NUMBER, NUMBERS, Arrays, declared, fork_part, load_part, save_part
 
 __all__ = ["MOST_WORK", "Slabs"]
@@ -35,19 +35,19 @@ def _grown(a: Ints, shape: tuple[int, ...], make: Callable[..., Ints]) -> Ints:
 
 
 @dataclass(frozen=True, slots=True)
-class _Table:
+class _ArraySpec:
     """How large an array is: along each axis a number, the size of a named ``Axis``, or both.
 
-    Of ``passing`` ones nothing is kept; ``large`` ones are reserved at their full size.
+    Of ``temporary`` ones nothing is kept; ``large`` ones are reserved at their full size.
     """
 
     axes: tuple[int | str | tuple[int, str], ...]
-    passing: bool = False
+    temporary: bool = False
     large: bool = False
 
     @property
     def make(self) -> Callable[..., Ints]:
-        return reserved if self.large else _zeros
+        return reserve_zeros if self.large else _zeros
 
     def shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
         """Its shape where the axes have these sizes."""
@@ -70,26 +70,26 @@ def _zeros(*shape: int) -> Ints:
 
 
 _TABLES: Final = {
-    "T": _Table(("segments",)),
-    "F": _Table(("resources", "segments")),
-    "rows": _Table(("rows", at.ROW_FIELDS)),
-    "cap": _Table(("rows", "resources")),
-    "jobs": _Table((at.JOB_FIELDS, "slots")),
-    "shapes": _Table(("shapes", at.SHAPE_FIELDS)),
-    "chunks": _Table(("chunks", (at.NEED, "resources"))),
-    "sets": _Table(("sets",)),
-    "costs": _Table(("sets",)),
-    "pools": _Table(("pools", 2)),
-    "alloc": _Table(("entries", (at.A_TAKE, "resources"))),
-    "ctl": _Table((at.CTL_FIELDS,)),
-    "bounds": _Table(("steps", "rows")),
-    "exact": _Table(("steps", "rows")),
-    "scratch": _Table((at.SCRATCH_ROWS, "rows"), passing=True),
-    "out": _Table(("found", 3), passing=True),
-    "freed.entries": _Table((at.T_FIELDS, "holes"), large=True),
-    "freed.length": _Table(("levels", "holes"), large=True),
-    "freed.since": _Table(("levels", "holes"), large=True),
-    "freed.until": _Table(("levels", "holes"), large=True),
+    "T": _ArraySpec(("segments",)),
+    "F": _ArraySpec(("resources", "segments")),
+    "rows": _ArraySpec(("rows", at.ROW_FIELDS)),
+    "cap": _ArraySpec(("rows", "resources")),
+    "jobs": _ArraySpec((at.JOB_FIELDS, "slots")),
+    "shapes": _ArraySpec(("shapes", at.SHAPE_FIELDS)),
+    "chunks": _ArraySpec(("chunks", (at.NEED, "resources"))),
+    "sets": _ArraySpec(("sets",)),
+    "costs": _ArraySpec(("sets",)),
+    "pools": _ArraySpec(("pools", 2)),
+    "alloc": _ArraySpec(("entries", (at.A_TAKE, "resources"))),
+    "ctl": _ArraySpec((at.CTL_FIELDS,)),
+    "bounds": _ArraySpec(("steps", "rows")),
+    "exact": _ArraySpec(("steps", "rows")),
+    "scratch": _ArraySpec((at.SCRATCH_ROWS, "rows"), temporary=True),
+    "out": _ArraySpec(("found", 3), temporary=True),
+    "freed.entries": _ArraySpec((at.T_FIELDS, "holes"), large=True),
+    "freed.length": _ArraySpec(("levels", "holes"), large=True),
+    "freed.since": _ArraySpec(("levels", "holes"), large=True),
+    "freed.until": _ArraySpec(("levels", "holes"), large=True),
 }
 """The arrays of a plan: those of ``Tables``, and those of the log of what was freed."""
 
@@ -121,7 +121,7 @@ class Slabs:
     """Holder of the arrays that kernels work on; replaces those that are full by larger ones."""
 
     tb: Tables
-    freed: Freed
+    freed: FreedLog
     vacant: list[int] = declared(NUMBERS, make=list)
     """A heap of slots that no job has. The lowest is given away next: of jobs that come in one second
     the first has the lowest, and goes first in repair."""
@@ -130,7 +130,7 @@ class Slabs:
     n_sets: int = declared(NUMBER, default=0)
     n_pools: int = declared(NUMBER, default=0)
     most_chunks: int = declared(NUMBER, default=1)
-    _ahead: Compaction | None = declared(MOMENT, default=None)
+    _compaction: Compaction | None = declared(MOMENT, default=None)
     _former: Ints | None = declared(MOMENT, default=None)
 
     @classmethod
@@ -175,10 +175,10 @@ class Slabs:
         tb, freed = _bundled(self._copied({}))
         return fork_part(self, tb=tb, freed=freed)
 
-    def rewind(self, to: Self) -> None:
+    def restore_from(self, to: Self) -> None:
         """Be again as those are of which this is a copy: as ``fork``, in the memory that this has."""
         self.tb, self.freed = _bundled(to._copied(self._arrays))
-        self._ahead = self._former = None
+        self._compaction = self._former = None
 
     def _copied(self, memory: Mapping[str, Ints]) -> dict[str, Ints]:
         """Copies of all arrays, in ``memory`` where that has one of the size."""
@@ -187,7 +187,7 @@ class Slabs:
         for name, array in self._arrays.items():
             table, copy = _TABLES[name], memory.get(name)
             new[name] = copy if copy is not None and copy.shape == array.shape else table.make(*array.shape)
-            if not table.passing:
+            if not table.temporary:
                 part = table.used(used)
                 new[name][part] = array[part]
         new["ctl"][at.STOP] = 0
@@ -197,13 +197,13 @@ class Slabs:
         """As ``save_part``: of every array what is in use, the allocations in the order of their jobs."""
         plain, arrays = yield from save_part(self)
         found = self._arrays
-        sizes = self._sizes | {"entries": self.size_of_alloc()[0]}
+        sizes = self._sizes | {"entries": self.alloc_shape()[0]}
         found["jobs"], found["ctl"], found["alloc"] = self._packed()
         taken = np.flatnonzero(found["jobs"][at.STATE] != at.VACANT)
         used = self._used | {"slots": int(taken[-1]) + 1 if taken.shape[0] else 0}
         used["entries"] = found["alloc"].shape[0]
         for name, table in _TABLES.items():
-            if not table.passing:
+            if not table.temporary:
                 arrays[f"tables.{name}"] = found[name][table.used(used)]
         return {**plain, "sizes": sizes}, arrays
 
@@ -213,7 +213,7 @@ class Slabs:
         new = {}
         for name, table in _TABLES.items():
             new[name] = table.make(*table.shape(plain["sizes"]))
-            if not table.passing:
+            if not table.temporary:
                 saved = arrays.get(f"tables.{name}") if name in _YOUNGER else arrays[f"tables.{name}"]
                 if saved is None:
                     continue
@@ -230,7 +230,7 @@ class Slabs:
         jobs, ctl = tb.jobs.copy(), tb.ctl.copy()
         jobs[at.ALLOC, jobs[at.ALLOCS] == 0] = 0
         jobs[at.HELD] = 0  # which is found again
-        alloc = Compaction.of(tb._replace(jobs=jobs, ctl=ctl), self._held)
+        alloc = Compaction.compact_now(tb._replace(jobs=jobs, ctl=ctl), self._held)
         ctl[at.WORK], ctl[at.SEARCH_END] = 0, at.FAR  # nothing hangs on what was done so far
         return jobs, ctl, alloc
 
@@ -243,8 +243,8 @@ class Slabs:
         for name, table in _TABLES.items():
             shape = table.shape(all_sizes)
             if shape != arrays[name].shape:
-                passing = table.passing
-                arrays[name] = table.make(*shape) if passing else _grown(arrays[name], shape, table.make)
+                temporary = table.temporary
+                arrays[name] = table.make(*shape) if temporary else _grown(arrays[name], shape, table.make)
         self.tb, self.freed = _bundled(arrays)
 
     @property
@@ -338,18 +338,18 @@ class Slabs:
         """How many entries of the allocations jobs hold."""
         return int(self.tb.ctl[at.ALLOC_TOP] - self.tb.ctl[at.ALLOC_GARBAGE])
 
-    def size_of_alloc(self, more: int = 0) -> tuple[int, int]:
+    def alloc_shape(self, more: int = 0) -> tuple[int, int]:
         """The shape of a slab for what jobs hold, and as much, at least ``more``, besides."""
         return 2 * self._held + max(self.tb.out.shape[0], more) + 64, at.A_TAKE + self.resources
 
     def grow_alloc(self, more: int = 0) -> None:
         """Give the allocations another slab with room for ``more``, dropping what lies unused."""
-        ahead, self._ahead = self._ahead, None
+        ahead, self._compaction = self._compaction, None
         if ahead is not None and ahead.finish(self.tb):
-            self._take_over(ahead.alloc)
+            self._replace_alloc(ahead.alloc)
             if int(self.tb.ctl[at.ALLOC_TOP]) + more <= ahead.alloc.shape[0]:
                 return
-        self._take_over(Compaction.of(self.tb, self.size_of_alloc(more)[0]))
+        self._replace_alloc(Compaction.compact_now(self.tb, self.alloc_shape(more)[0]))
 
     def make_room(self, entries: int, times: int) -> None:
         """Make room for an attempt with several jobs that take so many ``entries`` of the allocations.
@@ -363,7 +363,7 @@ class Slabs:
             self.grow_alloc(more)
         self.grow_segments(more)
 
-    def _take_over(self, alloc: Ints) -> None:
+    def _replace_alloc(self, alloc: Ints) -> None:
         self._former = self.tb.alloc
         self.tb = self.tb._replace(alloc=alloc)
 
@@ -376,11 +376,11 @@ class Slabs:
         self._former = None
         tb = self.tb
         top, size = int(tb.ctl[at.ALLOC_TOP]), tb.alloc.shape[0]
-        if self._ahead is not None:
-            if self._ahead.step(tb, _STEP):
+        if self._compaction is not None:
+            if self._compaction.step(tb, _STEP):
                 self.grow_alloc(room)
         elif size >= _LARGE and 4 * top > 3 * size:
-            self._ahead = Compaction(tb, reserved(*self.size_of_alloc()))
+            self._compaction = Compaction(tb, reserve_zeros(*self.alloc_shape()))
         if int(tb.ctl[at.ALLOC_TOP]) + room > self.tb.alloc.shape[0]:
             self.grow_alloc(room)
 
@@ -401,7 +401,7 @@ class Slabs:
         return new
 
     @property
-    def wanted(self) -> bool:
+    def needs_growth(self) -> bool:
         """Whether a kernel said that a slab is full, and nobody made room since."""
         return bool(self.tb.ctl[[at.WANTED_ENTRIES, at.WANTED_SEGMENTS]].any())
 
@@ -417,7 +417,7 @@ class Slabs:
         if segments:
             self.grow_segments(wanted=segments)
 
-    def until_it_fits(self, change: Callable[[Tables], bool]) -> None:
+    def grow_until_done(self, change: Callable[[Tables], bool]) -> None:
         """Call ``change`` until it says that it is done, enlarging what was full in between.
 
         Both slabs may be full, one after the other: who finds one full once more asks for more than was
@@ -497,8 +497,8 @@ class Slabs:
         return room
 
 
-def _bundled(arrays: Mapping[str, Ints]) -> tuple[Tables, Freed]:
+def _bundled(arrays: Mapping[str, Ints]) -> tuple[Tables, FreedLog]:
     return (
         Tables(**{name: arrays[name] for name in Tables._fields}),
-        Freed(**{name: arrays[f"freed.{name}"] for name in Freed._fields}),
+        FreedLog(**{name: arrays[f"freed.{name}"] for name in FreedLog._fields}),
     )

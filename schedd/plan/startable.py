@@ -1,7 +1,7 @@
 """Jobs that may fit into what is free at this moment: worth trying in front of others when room came back."""
 
 from schedd.plan.kernels.layout import Ints
-from schedd.plan.kernels.propose import asked_and_free
+from schedd.plan.kernels.propose import requested_and_free_cpus
 from schedd.plan.plan import Plan
 
 __all__ = ["startable"]
@@ -12,6 +12,6 @@ def startable(plan: Plan, slots: Ints, now: int) -> Ints:
 
     That is necessary for a start at once, not sufficient: which nodes, and for how long, a trial finds out.
     """
-    asked, free = asked_and_free(plan.tables, slots, now)
+    asked, free = requested_and_free_cpus(plan.tables, slots, now)
     fitting: Ints = slots[asked <= free]
     return fitting

@@ -10,20 +10,20 @@ from typing import Final
 
 import numpy as np
 
-from schedd.plan.evaluate import Evaluation, Values, Weights
+from schedd.plan.evaluate import CriterionValues, CriterionWeights, Evaluation
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels import moves as mv
 from schedd.plan.kernels import propose as pr
 from schedd.plan.kernels.layout import Ints
 from schedd.plan.plan import Plan
 
-__all__ = ["LEAST_GAIN", "How", "Kind", "Made", "Trials", "asked_and_free"]
+__all__ = ["LEAST_GAIN", "MoveKind", "TrialOutcome", "TrialRound", "Trials", "requested_and_free_cpus"]
 
 LEAST_GAIN: Final = mv.LEAST_GAIN
 """What a change must gain of the cost at least."""
 
 
-class Kind(StrEnum):
+class MoveKind(StrEnum):
     """How moves are proposed."""
 
     RANDOM = "random"
@@ -34,10 +34,10 @@ class Kind(StrEnum):
     """The same, by what promises to gain, none of those tried lately, sometimes sorted (Tabu Search)."""
 
 
-_KINDS: Final = {Kind.RANDOM: pr.RANDOM, Kind.GAP: pr.GAP, Kind.TABU: pr.TABU}
+_KINDS: Final = {MoveKind.RANDOM: pr.RANDOM, MoveKind.GAP: pr.GAP, MoveKind.TABU: pr.TABU}
 
 
-class How(IntEnum):
+class TrialOutcome(IntEnum):
     """How a trial went."""
 
     BETTER = mv.BETTER
@@ -50,12 +50,12 @@ class How(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class TrialRound:
     """What a round of trials came to: how its last one went, and the jobs of that; how many were ``decided``,
     and how many of these were ``too_late``.
     """
 
-    how: How
+    how: TrialOutcome
     slots: Ints
     decided: int
     too_late: int
@@ -68,8 +68,8 @@ class Trials:
         self,
         plan: Plan,
         evaluation: Evaluation,
-        weights: Weights,
-        reference: Values,
+        weights: CriterionWeights,
+        reference: CriterionValues,
         latest: Ints,
         now: int,
         most: int,
@@ -80,7 +80,7 @@ class Trials:
         self._weights, self._reference = weights.array, reference.array
         self._trial = mv.trial(plan.tables, evaluation.scores, most)
         self._random = np.array([seed & ((1 << 64) - 1)], np.uint64)
-        self._chooser: pr.Chooser | None = None
+        self._proposals: pr.ProposalState | None = None
         self._full = self._again = 0
 
     @property
@@ -88,7 +88,7 @@ class Trials:
         """How many jobs of the last trial found a place in time."""
         return int(self._trial.placed[0])
 
-    def attempt(self, slots: Ints, cost: float, latest: Ints | None = None) -> tuple[How, float]:
+    def attempt(self, slots: Ints, cost: float, latest: Ints | None = None) -> tuple[TrialOutcome, float]:
         """Try one given change: these planned jobs, lifted and placed in this order; ``latest`` counts for it
         instead of the usual.
 
@@ -110,7 +110,7 @@ class Trials:
                 cost,
             )
             if how != mv.FULL:
-                return How(how), after
+                return TrialOutcome(how), after
             self._make_room(slots, full)
             full += 1
 
@@ -118,9 +118,9 @@ class Trials:
 
     def order(self, movable: Ints) -> None:
         """Propose changes of these jobs, by start, from now on; memory and generator go on."""
-        old = self._chooser
+        old = self._proposals
         rows = self._plan.tables.rows.shape[0]
-        self._chooser = pr.Chooser(
+        self._proposals = pr.ProposalState(
             order=movable,
             mixed=movable.copy(),
             tabu=np.full(pr.TABU_LENGTH, -1, np.int64) if old is None else old.tabu,
@@ -129,14 +129,14 @@ class Trials:
             random=self._random,
         )
 
-    def propose(self, kind: Kind, most: int, tries: int, cost: float) -> Made:
+    def propose(self, kind: MoveKind, most: int, tries: int, cost: float) -> TrialRound:
         """Propose and try up to ``tries`` changes of up to ``most`` jobs each, until one is better."""
-        chooser = self._ordered()
+        proposals = self._proposal_state()
         how, k, decided, too_late = pr.try_moves(
             self._plan.tables,
             self._evaluation.scores,
             self._trial,
-            chooser,
+            proposals,
             _KINDS[kind],
             most,
             tries,
@@ -148,21 +148,23 @@ class Trials:
             cost,
         )
         self._again = k if how == mv.FULL else 0
-        return self._made(how, k, decided, too_late)
+        return self._finish_round(how, k, decided, too_late)
 
-    def try_before(self, slot: int, most: int, behind: int, tries: int, cost: float) -> tuple[Made, int]:
+    def try_before(
+        self, slot: int, most: int, behind: int, tries: int, cost: float
+    ) -> tuple[TrialRound, int]:
         """Try one job in front of jobs that are planned before it, fewer than ``most`` at once, until that is
         better; go on from ``behind``, which is 0 at first. Returns where to go on from, too.
         """
-        chooser = self._ordered()
-        place = np.flatnonzero(chooser.order == slot)
+        proposals = self._proposal_state()
+        place = np.flatnonzero(proposals.order == slot)
         if not place.shape[0]:
-            return Made(How.NO_BETTER, np.zeros(0, np.int64), 0, 0), behind
+            return TrialRound(TrialOutcome.NO_BETTER, np.zeros(0, np.int64), 0, 0), behind
         how, k, behind, decided, too_late = pr.try_before(
             self._plan.tables,
             self._evaluation.scores,
             self._trial,
-            chooser,
+            proposals,
             int(place[0]),
             behind,
             most,
@@ -173,18 +175,18 @@ class Trials:
             self._reference,
             cost,
         )
-        return self._made(how, k, decided, too_late), int(behind)
+        return self._finish_round(how, k, decided, too_late), int(behind)
 
-    def begin_anew(self) -> None:
+    def reset_growth(self) -> None:
         """What follows is about another job: no room was made for it yet."""
         self._full = 0
 
-    def _ordered(self) -> pr.Chooser:
-        if self._chooser is None:
+    def _proposal_state(self) -> pr.ProposalState:
+        if self._proposals is None:
             raise ValueError("say first which jobs changes are proposed of: see order")
-        return self._chooser
+        return self._proposals
 
-    def _made(self, how: int, k: int, decided: int, too_late: int) -> Made:
+    def _finish_round(self, how: int, k: int, decided: int, too_late: int) -> TrialRound:
         """What a kernel decided. Where its last change met a full slab, room is made for it."""
         slots = self._trial.slots[:k].copy()
         if how == mv.FULL:
@@ -192,7 +194,7 @@ class Trials:
             self._full = 0 if decided else self._full
             self._make_room(slots, self._full)
             self._full += 1
-        return Made(How(how), slots, decided, too_late)
+        return TrialRound(TrialOutcome(how), slots, decided, too_late)
 
     def _make_room(self, slots: Ints, times: int) -> None:
         """Make room for a change of these jobs, for which it was made so many ``times`` already."""
@@ -204,6 +206,6 @@ class Trials:
         self._plan.slabs.make_room(entries, times)
 
 
-def asked_and_free(plan: Plan, slots: Ints, now: int) -> tuple[Ints, int]:
+def requested_and_free_cpus(plan: Plan, slots: Ints, now: int) -> tuple[Ints, int]:
     """The cpus that each of the jobs asks for, (n,), and how many are free ``now`` on all usable nodes."""
-    return pr.asked_and_free(plan.tables, slots, now)
+    return pr.requested_and_free_cpus(plan.tables, slots, now)

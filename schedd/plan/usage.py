@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from schedd.plan.columns import Ints
 
-__all__ = ["Spans", "Usage", "usage"]
+__all__ = ["Spans", "UsageShare", "measure_usage"]
 
 _Floats = npt.NDArray[np.float64]
 
@@ -22,7 +22,7 @@ class Spans:
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class UsageShare:
     """Means over a period of what there is (``there``) and what is in use (``used``), and the ``share`` in
     use of the smaller of what there is and what is asked for at each moment; None where that is nothing.
 
@@ -34,7 +34,7 @@ class Usage:
     share: float | None
 
 
-def usage(there: Spans, asked: Spans, used: Spans, since: int, until: int) -> Usage:
+def measure_usage(there: Spans, asked: Spans, used: Spans, since: int, until: int) -> UsageShare:
     """Over ``[since, until)``; what is ``asked`` for counts what is in use, too.
 
     What is used beyond what there is, on nodes that went down under their jobs, does not count in the share.
@@ -50,7 +50,7 @@ def usage(there: Spans, asked: Spans, used: Spans, since: int, until: int) -> Us
     floor = np.minimum(have, want)
     whole = float((floor * width).sum())
     long = float(until - since)
-    return Usage(
+    return UsageShare(
         there=float((have * width).sum()) / long,
         used=float((hold * width).sum()) / long,
         share=float((np.minimum(hold, floor) * width).sum()) / whole if whole else None,

@@ -84,7 +84,7 @@ def portions_of(plan: Plan, slot: int) -> list[Portion]:
     """What a placed job holds of nodes."""
     found: dict[str, Portion] = {}
     for take in plan.takes(slot):
-        name = plan.name_of[take.row]
+        name = plan.node_names[take.row]
         known = found.get(name, Portion(name, (), 0, 0))
         cpus, gpus = known.cpus + take.amounts[CPUS], known.gpus + take.amounts[GPUS]
         found[name] = known._replace(cpus=cpus, gpus=gpus)
@@ -116,12 +116,12 @@ def place_within(
             return start, first
         cpus, gpus = sum(one.cpus for one in portions), sum(one.gpus for one in portions)
         later = tariff.later(cpus, gpus, start, seconds, most)
-        plan.lift(slot, now)
+        plan.remove(slot, now)
         if later is None:
             return -1, first
         plan.set_ready(slot, later)
         start = place()
         if start < 0:
             return -1, first
-    plan.lift(slot, now)
+    plan.remove(slot, now)
     return -1, first

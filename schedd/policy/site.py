@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from schedd.model import NodeSets
-from schedd.plan.evaluate import Weights, by_name
+from schedd.plan.evaluate import CriterionWeights, parse_criteria
 from schedd.policy.accounts import AccountRules
 from schedd.policy.bookings import BookingRules, Order
 from schedd.policy.choosing import Choosing
@@ -122,7 +122,7 @@ def site_policy(plain: Mapping[str, Any]) -> SitePolicy:
     Raises ValueError, TypeError or KeyError for what the edge should not have let through.
     """
     if plain.get("criteria") is not None:  # searches read them by themselves
-        Weights(by_name(plain["criteria"]))
+        CriterionWeights(parse_criteria(plain["criteria"]))
     priority = dict(plain.get("priority") or {})
     if "class" in priority:
         priority["class_"] = priority.pop("class")

@@ -40,7 +40,7 @@ def decode_starts(fork: Plan, order: Ints, duration: Ints, now: int, first: int 
     for the jobs after the ``first`` ones.
     """
     for slot in order[fork.jobs.states[order] == PLANNED].tolist():
-        fork.take_back(slot)
+        fork.undo_place(slot)
     held = running_slots(fork)
     # Jobs that should have ended before now hold nothing; extending them would block their nodes for a
     # second.

@@ -7,11 +7,11 @@ from typing import Final
 import numpy as np
 
 from schedd.model import FOREVER
-from schedd.plan.backfill import Rule
+from schedd.plan.backfill import BackfillRule
 from schedd.plan.columns import PLANNED, UNPLACED, Ints
-from schedd.plan.onward import run_on
+from schedd.plan.job_order import ArrayEnds
 from schedd.plan.plan import Plan
-from schedd.plan.turns import Wholes
+from schedd.plan.projection import project_plan
 from schedd.predict.predicted_starts import decode_starts, running_slots, waiting_slots
 from schedd.predict.predictions import Prediction
 from schedd.predict.sampling import MEDIAN, draw_levels, sample_run_times
@@ -61,8 +61,8 @@ class StartSampler:
     """Seconds, by slot."""
     sampled_run_times: Ints
     """Seconds, (samples, slots); the planned duration for a job without a prediction."""
-    arrays: Wholes | None = None
-    rule: Rule | None = None
+    arrays: ArrayEnds | None = None
+    rule: BackfillRule | None = None
 
     @classmethod
     def from_plan(
@@ -74,8 +74,8 @@ class StartSampler:
         predictions: Mapping[str, Prediction],
         *,
         queued: Collection[int] = (),
-        arrays: Wholes | None = None,
-        rule: Rule | None = None,
+        arrays: ArrayEnds | None = None,
+        rule: BackfillRule | None = None,
     ) -> "StartSampler":
         """Sample the run times of all jobs of ``plan``.
 
@@ -140,7 +140,7 @@ class StartSampler:
         found = np.empty(self.sampled_run_times.shape, np.int64)
         for k in range(self.sampled_run_times.shape[0]):
             if k:
-                fork.rewind(self.plan)
+                fork.restore_from(self.plan)
             _, found[k] = self._draw(k, until, fork)
         return found
 
@@ -149,7 +149,7 @@ class StartSampler:
         lasts, order = self.sampled_run_times[k], self.order
         starts, now = np.full(lasts.shape[0], -1, np.int64), self.now
         if self._all_planned:
-            at = run_on(fork, lasts, now, self.work_limit, until, self.arrays, self.rule)
+            at = project_plan(fork, lasts, now, self.work_limit, until, self.arrays, self.rule)
             starts, now = at.started, at.now
         if until and (starts[list(until)] >= 0).all():
             return now, starts

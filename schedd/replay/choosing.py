@@ -17,7 +17,7 @@ from schedd.engine.facts.state import EngineState
 from schedd.engine.improve import movable, places_told
 from schedd.engine.place.chains import last_starts
 from schedd.model import FOREVER
-from schedd.plan.latest import latest_starts
+from schedd.plan.latest_starts import latest_starts
 from schedd.plan.plan import Plan
 from schedd.replay.result import SearchTotals
 from schedd.wire import PlanChosen

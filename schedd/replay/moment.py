@@ -174,7 +174,7 @@ def _job(simulation: Simulation, prepared: Prepared, record: JobRecord, expected
         told_start=simulation.told(i),
         promised_start=promise - offset if promise < FOREVER and not running else None,
         expected_start=soon - offset if soon is not None and not running else None,
-        nodes=tuple(dict.fromkeys(state.plan.name_of[take.row] for take in takes)),
+        nodes=tuple(dict.fromkeys(state.plan.node_names[take.row] for take in takes)),
         waits_for=_why(record) if not running and start < 0 else "",
     )
 

@@ -9,7 +9,7 @@ from schedd.engine.facts.intake import Intake, node_of
 from schedd.engine.facts.settings import EngineSettings
 from schedd.model import Request
 from schedd.plan.plan import Plan
-from schedd.plan.views import why_never
+from schedd.plan.views import find_unmet_requirement
 from schedd.replay.site import Ask, Site
 from schedd.replay.workload import Estimates, Selection, TraceError, TraceJob
 from schedd.wire import JobFacts
@@ -123,7 +123,7 @@ class _Judge:
             ask = Ask("torque", {"procs": str(job.procs)})
             request = self._understood(ask)
         assert request is not None
-        never = why_never(self._plan, request)
+        never = find_unmet_requirement(self._plan, request)
         return ask, never.requirement if never is not None else "", unread
 
     def _understood(self, ask: Ask) -> Request | None:

@@ -8,7 +8,7 @@ from schedd.engine.improve import improvement
 from schedd.engine.place.chains import last_starts
 from schedd.engine.searching import MOST_MOVED, Due, SearchHistory, due, first_due
 from schedd.optimize import SearchEndReason, SearchInput, SearchReport, SearchSettings
-from schedd.plan.evaluate import by_name
+from schedd.plan.evaluate import parse_criteria
 from schedd.replay.result import SearchTotals
 from schedd.wire import PlanChosen, PlanImproved
 
@@ -55,7 +55,7 @@ class Searching:
     @classmethod
     def of(cls, settings: EngineSettings, search: SearchSettings) -> Self:
         """As a site's settings say, each search bounded as in ``search``."""
-        weighed = replace(search, weights=by_name(settings.criteria))
+        weighed = replace(search, weights=parse_criteria(settings.criteria))
         return cls(
             settings.search_every,
             weighed,

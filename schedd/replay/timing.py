@@ -5,9 +5,9 @@ from time import perf_counter_ns
 
 import numpy as np
 
+from schedd.plan.job_order import ArrayEnds
 from schedd.plan.plan import NOT_BOUND, Moves, Plan
 from schedd.plan.repairs import WHOLE_PASS
-from schedd.plan.turns import Wholes
 
 __all__ = ["TimedPlan"]
 
@@ -28,14 +28,16 @@ class TimedPlan(Plan):
         self.add_ns.append(perf_counter_ns() - begin)
         return start
 
-    def repair_now(self, now: int, arrays: Wholes | None = None) -> Moves:
+    def repair_now(self, now: int, arrays: ArrayEnds | None = None) -> Moves:
         """As ``Plan.repair_now``."""
         begin = perf_counter_ns()
         moves = super().repair_now(now, arrays)
         self._repairing += perf_counter_ns() - begin
         return moves
 
-    def repair(self, now: int, budget: int = WHOLE_PASS, arrays: Wholes | None = None) -> tuple[Moves, bool]:
+    def repair(
+        self, now: int, budget: int = WHOLE_PASS, arrays: ArrayEnds | None = None
+    ) -> tuple[Moves, bool]:
         """As ``Plan.repair``."""
         begin = perf_counter_ns()
         moves, done = super().repair(now, budget, arrays)

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 
 from schedd.engine import Engine, EngineSettings
-from schedd.plan.compiled import compiled
+from schedd.plan.kernel_status import count_compiled
 from schedd.policy.fair_share import Usage
 from schedd.predict import RunTimes
 from schedd.service.background.accounts_worker import (
@@ -215,7 +215,7 @@ class Clusters:
         """What the daemon does before it is ready, in one line."""
         if self._warm:
             return "the plan is recovered"
-        done, of = compiled()
+        done, of = count_compiled()
         return f"{done} of {of} kernels are compiled; then the plan is recovered"
 
     @property

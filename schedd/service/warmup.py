@@ -14,10 +14,10 @@ from schedd.engine.improve import movable
 from schedd.engine.show.foretelling import foretell, outset
 from schedd.engine.show.view import publish
 from schedd.optimize import PlanSearch, SearchSettings
-from schedd.plan.compiled import compiled
-from schedd.plan.evaluate import DEFAULT_WEIGHTS, Weights
-from schedd.plan.latest import latest_starts
-from schedd.plan.places import allocation_of
+from schedd.plan.evaluate import DEFAULT_WEIGHTS, CriterionWeights
+from schedd.plan.kernel_status import count_compiled
+from schedd.plan.latest_starts import latest_starts
+from schedd.plan.placements import current_allocation
 from schedd.plan.rebase import rebase
 from schedd.plan.startable import startable
 from schedd.predict.run_times import RunTimes
@@ -68,7 +68,7 @@ def log_compilation(every_s: float = 10.0) -> Iterator[None]:
 
     def tell() -> None:
         while not ended.wait(every_s):
-            done, of = compiled()
+            done, of = count_compiled()
             _log.info("kernels are compiled", done=done, of=of, seconds=round(time.monotonic() - begun))
 
     teller = run_in_thread("kernels told", tell)
@@ -168,6 +168,7 @@ def _without_policy() -> None:
     plan.first_startable(two, 0, state.now)
     plan.set_pools(int(plan.planned()[0]), {}, state.now)
     sooner = [
-        replace(allocation_of(plan, slot), start=plan.start(slot) - 1) for slot in movable(state).tolist()
+        replace(current_allocation(plan, slot), start=plan.start(slot) - 1)
+        for slot in movable(state).tolist()
     ]
-    rebase(plan, sooner, state.columns, latest, state.now, Weights(DEFAULT_WEIGHTS))
+    rebase(plan, sooner, state.columns, latest, state.now, CriterionWeights(DEFAULT_WEIGHTS))

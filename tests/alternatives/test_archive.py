@@ -9,7 +9,7 @@ from schedd.alternatives.plan_archive import PlanArchive
 from schedd.model import FOREVER
 from schedd.optimize import PlanSearch, SearchSettings
 from schedd.plan.columns import PLANNED
-from schedd.plan.evaluate import JobColumns
+from schedd.plan.evaluate import ScoringColumns
 from schedd.plan.plan import Plan
 
 
@@ -28,7 +28,7 @@ def aims(plan: Plan) -> np.ndarray:
 
 
 def search(plan: Plan, now: int, archive: PlanArchive | None) -> PlanSearch:
-    columns = JobColumns.blank(plan.jobs.size)
+    columns = ScoringColumns.blank(plan.jobs.size)
     latest = np.full(plan.jobs.size, FOREVER, np.int64)
     settings = SearchSettings(moves=300, seconds=None, seed=3)
     return PlanSearch(plan, columns, latest, now, settings, on_move=archive)
@@ -47,9 +47,9 @@ def test_the_archive_has_plans_of_which_none_is_better_by_all_and_they_can_be_ma
     for places, value in zip(kept, archive.values, strict=True):
         again = plan.fork()
         for slot in slots.tolist():
-            again.lift(slot, now)
+            again.remove(slot, now)
         for place in places.values():
-            again.put(place.slot, place.start, place.takes, anew=False)
+            again.place_at(place.slot, place.start, place.takes, search_again=False)
         assert aims(again) == pytest.approx(value)
 
 

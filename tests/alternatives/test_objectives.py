@@ -8,7 +8,7 @@ import pytest
 from schedd.alternatives.node_economics import NodeEconomics
 from schedd.alternatives.objectives import Objective, ObjectiveInput, ObjectiveMeasure, measure_objectives
 from schedd.model import FOREVER, Chunk, Node, NodeState, Request
-from schedd.plan.evaluate import JobColumns
+from schedd.plan.evaluate import ScoringColumns
 from schedd.plan.plan import Plan, Take
 from schedd.policy.economy import Draw, Economy, Price
 from schedd.wire import NodeFacts
@@ -32,14 +32,14 @@ class Scene:
             Node("n3", 4, state=NodeState.DOWN),
         ]
         self.plan = plan = Plan(nodes, T)
-        self.runs = plan.new(Request((Chunk(cpus=2),)), 1500, T)
+        self.runs = plan.add_job(Request((Chunk(cpus=2),)), 1500, T)
         amounts = plan.amounts({"share": 1, "cpus": 2})
-        plan.fix(self.runs, T - 500, [Take(plan.row_of["n1"], 0, 1, amounts)])
-        self.first = plan.new(Request((Chunk(cpus=4, features=(frozenset({"fast"}),)),)), 500, T)
+        plan.fix(self.runs, T - 500, [Take(plan.node_rows["n1"], 0, 1, amounts)])
+        self.first = plan.add_job(Request((Chunk(cpus=4, features=(frozenset({"fast"}),)),)), 500, T)
         assert plan.place(self.first, T) == T + 1000
-        self.second = plan.new(Request((Chunk(cpus=2, gpus=1),)), 900, T + 100)
+        self.second = plan.add_job(Request((Chunk(cpus=2, gpus=1),)), 900, T + 100)
         assert plan.place(self.second, T) == T + 100
-        self.columns = JobColumns.blank(plan.jobs.size)
+        self.columns = ScoringColumns.blank(plan.jobs.size)
         self.columns.release[:] = T
         self.limits = np.full(plan.jobs.size, np.inf)
         facts = {
@@ -47,7 +47,7 @@ class Scene:
             "n2": NodeFacts(name="n2", cpus=4, gpus=2),
             "n3": NodeFacts(name="n3", cpus=4, state="down"),
         }
-        books = NodeEconomics.from_economy(economy, plan.name_of, facts, T - 500, T + 1500, failing)
+        books = NodeEconomics.from_economy(economy, plan.node_names, facts, T - 500, T + 1500, failing)
         self.facts = ObjectiveInput(self.columns, books, self.limits)
 
     def values(self) -> dict[Objective, ObjectiveMeasure]:
@@ -139,7 +139,7 @@ def test_what_cannot_be_known_is_not_made_up() -> None:
 def test_an_empty_plan_has_a_vector_too() -> None:
     plan = Plan([], T)
     books = NodeEconomics.from_economy(PRICED, {}, {}, T, T)
-    facts = ObjectiveInput(JobColumns.blank(plan.jobs.size), books, np.full(plan.jobs.size, np.inf))
+    facts = ObjectiveInput(ScoringColumns.blank(plan.jobs.size), books, np.full(plan.jobs.size, np.inf))
     found = {one.objective: one.value for one in measure_objectives(plan, facts, T)}
     assert found[Objective.ENERGY] is None
     assert {value for one, value in found.items() if one is not Objective.ENERGY} == {0.0}

@@ -16,9 +16,9 @@ from schedd.alternatives.pareto_front import ObjectiveWeights, pareto_front
 from schedd.alternatives.pareto_search import ParetoSearch, ParetoSet, ParetoSettings
 from schedd.model import FOREVER
 from schedd.plan.columns import PLANNED, Ints
-from schedd.plan.evaluate import JobColumns
-from schedd.plan.latest import latest_starts
-from schedd.plan.places import allocation_of
+from schedd.plan.evaluate import ScoringColumns
+from schedd.plan.latest_starts import latest_starts
+from schedd.plan.placements import current_allocation
 from schedd.plan.plan import Plan
 from schedd.policy.economy import Draw, Economy, Price
 from schedd.wire import NodeFacts
@@ -39,7 +39,7 @@ class Scene:
         grower.fill(jobs)
         self.plan = plan = grower.plan
         size = plan.jobs.size
-        columns = JobColumns(
+        columns = ScoringColumns(
             np.full(size, self.now, np.int64), np.full(size, FOREVER, np.int64), np.arange(size) % 5
         )
         promised = np.where(plan.jobs.states == PLANNED, plan.jobs.starts + slack, FOREVER)
@@ -50,7 +50,7 @@ class Scene:
             for i, name in enumerate(names)
         }
         end = int((plan.jobs.starts + plan.jobs.durations).max())
-        books = NodeEconomics.from_economy(ECONOMY, plan.name_of, facts, self.now, end)
+        books = NodeEconomics.from_economy(ECONOMY, plan.node_names, facts, self.now, end)
         self.facts = ObjectiveInput(columns, books, np.full(size, np.inf))
         slots = plan.planned()
         self.slots: Ints = slots[plan.starts(slots) > self.now]
@@ -74,7 +74,7 @@ def scene() -> Scene:
 
 
 def free(plan: Plan) -> list[list[int]]:
-    return [plan.timeline(row).free.min(axis=1).tolist() for row in plan.row_of.values()]
+    return [plan.timeline(row).free.min(axis=1).tolist() for row in plan.node_rows.values()]
 
 
 @pytest.fixture(scope="module")
@@ -129,11 +129,11 @@ def test_nothing_that_is_offered_is_dominated_or_worse_than_the_live_plan_by_the
     for one in found.plans[:3]:
         plan = scene.plan.fork()
         for place in one.places:
-            plan.lift(place.slot, scene.now)
+            plan.remove(place.slot, scene.now)
         for place in one.places:
-            plan.put(place.slot, place.start, place.takes)
+            plan.place_at(place.slot, place.start, place.takes)
         assert scene.values(plan) == pytest.approx(np.array(one.values))
-        assert all(allocation_of(plan, place.slot) == place for place in one.places)
+        assert all(current_allocation(plan, place.slot) == place for place in one.places)
 
 
 def test_some_plan_takes_less_energy(found: ParetoSet) -> None:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from schedd.engine.place.backfilling import rule_of
 from schedd.engine.show.foretelling import foretell, outset
 from schedd.plan.columns import FIXED, Ints
-from schedd.plan.onward import run_on
 from schedd.plan.plan import Plan
+from schedd.plan.projection import project_plan
 from schedd.predict import StartSampler, decode_starts, start_quantiles, waiting_slots
 from tests.engine.cluster import Cluster, T
 
@@ -59,7 +59,7 @@ def test_run_on_with_true_run_times_every_job_starts_as_the_engine_starts_it(
     given = outset(cluster.engine.state)
     assert given is not None
     before = given.plan.tables.jobs.copy()
-    found = run_on(given.plan.fork(), lasts_of(cluster), given.now, MUCH)
+    found = project_plan(given.plan.fork(), lasts_of(cluster), given.now, MUCH)
     assert (given.plan.tables.jobs == before).all()
     slots = waiting_slots(given.plan, given.since).tolist()
     foreseen = {given.ids[slot]: [int(found.started[slot]) - T] for slot in slots}
@@ -76,7 +76,7 @@ def test_where_free_room_is_given_by_a_rule_every_job_starts_as_the_engine_start
     cluster = filled(jobs, predict=False, **rules)
     state = cluster.engine.state
     rule = rule_of(state)
-    found = run_on(state.plan.fork(), lasts_of(cluster), state.now, MUCH, rule=rule)
+    found = project_plan(state.plan.fork(), lasts_of(cluster), state.now, MUCH, rule=rule)
     foreseen = {
         record.id: [int(found.started[slot]) - T]
         for slot, record in enumerate(state.by_slot)
@@ -99,7 +99,7 @@ def test_the_rule_goes_by_what_was_predicted_at_the_submission_as_the_engine_doe
     scene = foretell(given).scene
     order = scene.order.tolist()
     assert scene.median_run_times[order].tolist() == [60] * 5 + [1_800]
-    found = run_on(given.plan.fork(), lasts_of(cluster), given.now, MUCH, rule=scene.rule)
+    found = project_plan(given.plan.fork(), lasts_of(cluster), given.now, MUCH, rule=scene.rule)
     foreseen = {given.ids[slot]: [int(found.started[slot]) - T] for slot in order}
     cluster.at(10**6)
     assert foreseen == {job: cluster.runs(job) for job in foreseen}
@@ -116,9 +116,9 @@ def test_what_the_work_leaves_over_is_decoded_and_what_was_reached_stays(
     assert given is not None
     lasts = lasts_of(cluster)
     order = waiting_slots(given.plan, given.since)
-    whole = run_on(given.plan.fork(), lasts, given.now, MUCH).started
+    whole = project_plan(given.plan.fork(), lasts, given.now, MUCH).started
     fork = given.plan.fork()
-    part = run_on(fork, lasts, given.now, work)
+    part = project_plan(fork, lasts, given.now, work)
     reached = part.started >= 0
     assert (part.started[reached] == whole[reached]).all()
     assert (whole[order][part.started[order] < 0] >= part.now).all()
@@ -128,12 +128,12 @@ def test_what_the_work_leaves_over_is_decoded_and_what_was_reached_stays(
     begins = part.started.copy()
     begins[rest] = starts
     # Nobody has more than there is: cpus of all who run together, those that ran at first included.
-    cpus = given.plan.cpus_of(order)
+    cpus = given.plan.requested_cpus(order)
     running = np.flatnonzero(given.plan.jobs.states == FIXED)
     for moment in begins[order].tolist():
         used = int(cpus[(begins[order] <= moment) & (moment < begins[order] + lasts[order])].sum())
         ends = np.maximum(given.plan.jobs.starts[running] + lasts[running], given.now + 1)
-        used += int(given.plan.cpus_of(running)[ends > moment].sum()) if running.shape[0] else 0
+        used += int(given.plan.requested_cpus(running)[ends > moment].sum()) if running.shape[0] else 0
         assert used <= 12
 
 
@@ -188,7 +188,7 @@ def test_where_no_work_is_left_all_is_decoded() -> None:
     order = waiting_slots(given.plan, given.since)
     lasts = lasts_of(cluster)
     fork = given.plan.fork()
-    part = run_on(fork, lasts, given.now, 0)
+    part = project_plan(fork, lasts, given.now, 0)
     # One event, an end, is run on to; it lets the second job start.
     assert part.started[order].tolist() == [T + 200, -1]
     assert decode_starts(fork, order[1:], lasts, part.now).tolist() == [T + 400]
@@ -199,4 +199,4 @@ def test_a_plan_that_is_stopped_ends_the_run() -> None:
     given = outset(cluster.engine.state)
     assert given is not None
     given.plan.stop()
-    assert (run_on(given.plan, lasts_of(cluster), given.now, MUCH).started == -1).all()
+    assert (project_plan(given.plan, lasts_of(cluster), given.now, MUCH).started == -1).all()

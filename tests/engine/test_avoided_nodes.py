@@ -174,7 +174,7 @@ def test_the_nodes_that_a_job_avoids_survive_a_checkpoint() -> None:
     again = Engine.restore(cluster.engine.checkpoint())
     record = again.state.records["1"]
     assert record.back_off.failed_on == ("n1",)
-    request: Request = again.state.plan.request_of(record.slot)
+    request: Request = again.state.plan.request(record.slot)
     assert request.avoids == frozenset({"n1"})
     for engine in (cluster.engine, again):
         decisions = [d for d in engine.handle((), T + 30).decisions if isinstance(d, Run)]

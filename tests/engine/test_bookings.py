@@ -337,15 +337,15 @@ def test_a_job_that_was_moved_out_of_its_booking_starts_in_it_nevertheless() -> 
     state = site.engine.state
     slot, ((node, _),) = state.records["1"].slot, state.bookings["b"].held
     (take,) = state.plan.takes(slot)
-    assert state.plan.name_of[take.row] == node
-    other = next(row for row, name in state.plan.name_of.items() if name != node)
-    state.plan.lift(slot, state.now)
-    state.plan.put(slot, T, [replace(take, row=other)])
+    assert state.plan.node_names[take.row] == node
+    other = next(row for row, name in state.plan.node_names.items() if name != node)
+    state.plan.remove(slot, state.now)
+    state.plan.place_at(slot, T, [replace(take, row=other)])
     site.engine.resume()
     site.at(1)
     assert site.runs("1") == [1]
     (begun,) = state.plan.takes(slot)
-    assert state.plan.name_of[begun.row] == node
+    assert state.plan.node_names[begun.row] == node
 
 
 def test_what_jobs_of_a_booking_leave_is_still_kept_for_it() -> None:

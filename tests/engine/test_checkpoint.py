@@ -24,11 +24,11 @@ from schedd.plan.kernels.layout import (
     DUR,
     FREED,
     FREED_BASE,
-    HALF,
-    HALF_START,
-    HALF_TOP,
-    LOOK,
+    PARTIAL,
+    PARTIAL_START,
+    PARTIAL_TOP,
     READY,
+    SEARCH_FLAGS,
     SEEN,
     START,
     STATE,
@@ -145,7 +145,7 @@ def _plan(engine: Engine) -> dict[str, list[int]]:
     return {
         "jobs": jobs[[START, DUR, READY, STATE, SEEN]].ravel().tolist(),
         "promises": state.promise.tolist(),
-        "repair": ctl[[FREED, FREED_BASE, LOOK, HALF, HALF_START, HALF_TOP]].tolist(),
+        "repair": ctl[[FREED, FREED_BASE, SEARCH_FLAGS, PARTIAL, PARTIAL_START, PARTIAL_TOP]].tolist(),
     }
 
 

@@ -10,7 +10,7 @@ import pytest
 from schedd.engine import handlers
 from schedd.engine.component import Component, components, handlers_of_components, lasting_fields
 from schedd.engine.facts.alerts import alert_kinds
-from schedd.plan.schema import how_of
+from schedd.plan.schema import field_rule
 from schedd.wire import Event, NodeChanged, PlanningHeld, PlanningReleased
 
 WITHOUT_FEATURES = """
@@ -40,9 +40,9 @@ def test_each_type_of_event_has_one_handler() -> None:
 @pytest.mark.parametrize("one", components(), ids=lambda one: one.name)
 def test_each_field_of_a_component_says_how_it_is_copied_and_what_it_begins_with(one: Component[Any]) -> None:
     for each in fields(one.state):
-        assert how_of(one.state, each.name) is not None
+        assert field_rule(one.state, each.name) is not None
         assert each.default is not MISSING or each.default_factory is not MISSING, each.name
-    assert all(how_of(one.state, name).saved for name in lasting_fields(one))
+    assert all(field_rule(one.state, name).saved for name in lasting_fields(one))
 
 
 def test_names_of_components_and_alerts_are_unique() -> None:

@@ -69,7 +69,7 @@ def test_a_plan_that_is_rebuilt_keeps_what_was_learned_and_what_is_known_of_bad_
     assert state.plan.nodes["n2"].state is NodeState.DRAIN
     assert (state.limits.counted["sw"][0], state.limits.lent) == (3, {"sw": 5})
     cluster.submit("c", resources={"sw": "1"})
-    assert state.plan.pools_of(cluster.record("c").slot)
+    assert state.plan.pool_amounts(cluster.record("c").slot)
 
 
 @pytest.mark.parametrize("anew", [True, False])

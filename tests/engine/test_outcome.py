@@ -9,7 +9,7 @@ import pytest
 from schedd.engine import Engine, EngineSettings, Outcome
 from schedd.engine.facts.records import Cause
 from schedd.engine.improve import movable, places_told
-from schedd.plan.places import allocation_of
+from schedd.plan.placements import current_allocation
 from schedd.wire import JobDeleted, JobFacts, JobQueued, NodeChanged, NodeFacts, PlanChosen, PlanImproved, Run
 
 T = 1_700_000_000
@@ -67,7 +67,7 @@ def test_how_many_jobs_a_search_or_a_chosen_plan_moved_is_told_by_its_event() ->
     # The two that wait change their turns.
     starts = {slot: plan.start(slot) for slot in slots}
     turned = [
-        replace(allocation_of(plan, slot), start=starts[other])
+        replace(current_allocation(plan, slot), start=starts[other])
         for slot, other in zip(slots, reversed(slots), strict=True)
     ]
     chosen = PlanChosen(id="choice", time=T, places=places_told(plan, jobs, turned), by="root")

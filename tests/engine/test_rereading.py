@@ -319,7 +319,7 @@ def test_a_single_job_that_counts_as_many_is_planned_anew_when_it_is_looked_at(
     one.handle([PolicyChanged(id="p:1", time=NOW, version=1, site=site)], NOW)
     settled(one)
     plan = one.state.plan
-    names = [plan.name_of[take.row] for take in plan.takes(one.state.records["1.s"].slot)]
+    names = [plan.node_names[take.row] for take in plan.takes(one.state.records["1.s"].slot)]
     assert len({int(name[1:]) % 4 for name in names}) == 1, names
 
 
@@ -330,16 +330,16 @@ def test_another_policy_is_followed_in_slices(monkeypatch: pytest.MonkeyPatch) -
     one = engine(*jobs)
     one.handle([NodeChanged(id="n:1", time=NOW, node=node) for node in racks], NOW)
     settled(one)
-    asked = {record.id: one.state.plan.request_of(record.slot) for record in one.state.records.values()}
+    asked = {record.id: one.state.plan.request(record.slot) for record in one.state.records.values()}
     assert {request.together for request in asked.values()} == {None}
     site = {"node_sets": {"by": "rack", "strict": True}}
     one.handle([PolicyChanged(id="p:1", time=NOW, version=1, site=site)], NOW)
-    left = [r for r in one.state.records.values() if one.state.plan.request_of(r.slot).together is None]
+    left = [r for r in one.state.records.values() if one.state.plan.request(r.slot).together is None]
     assert 0 < len(left) < MANY
     settled(one)
     for record in one.state.records.values():
-        assert one.state.plan.request_of(record.slot).together is not None
-        names = [one.state.plan.name_of[take.row] for take in one.state.plan.takes(record.slot)]
+        assert one.state.plan.request(record.slot).together is not None
+        names = [one.state.plan.node_names[take.row] for take in one.state.plan.takes(record.slot)]
         assert len({int(name[1:]) % 4 for name in names}) == 1, names
 
 
@@ -366,7 +366,7 @@ def test_nodes_that_are_closed_together_are_left_by_each_job_once(how: str) -> N
     assert max(moved.values()) == 1
     closed = {node.name for node in many}
     for record in one.state.records.values():
-        names = {one.state.plan.name_of[take.row] for take in one.state.plan.takes(record.slot)}
+        names = {one.state.plan.node_names[take.row] for take in one.state.plan.takes(record.slot)}
         assert not names & closed
     assert planned(one) == MANY
 

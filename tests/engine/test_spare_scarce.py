@@ -58,9 +58,9 @@ def test_a_fork_chooses_the_same_nodes() -> None:
     fork = cluster.engine.state.plan.fork()
     slot = cluster.record("1").slot
     assert fork.takes(slot) == cluster.engine.state.plan.takes(slot)
-    request = cluster.engine.state.plan.request_of(slot)
+    request = cluster.engine.state.plan.request(slot)
     for plan in (fork, cluster.engine.state.plan):
-        new = plan.new(request, 100, T)
+        new = plan.add_job(request, 100, T)
         plan.place(new, T)
-        assert plan.name_of[plan.takes(new)[0].row] == "n1"
-        plan.drop(new, T)
+        assert plan.node_names[plan.takes(new)[0].row] == "n1"
+        plan.drop_job(new, T)

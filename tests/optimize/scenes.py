@@ -6,11 +6,11 @@ import numpy as np
 from hypothesis import strategies as st
 
 from schedd.model import FOREVER, Node
-from schedd.optimize import Kind, SearchSettings
-from schedd.plan.evaluate import Criterion, Evaluation, JobColumns, Weights
+from schedd.optimize import MoveKind, SearchSettings
+from schedd.plan.evaluate import Criterion, CriterionWeights, Evaluation, ScoringColumns
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.layout import Ints
-from schedd.plan.latest import reference
+from schedd.plan.latest_starts import reference_values
 from schedd.plan.plan import Plan
 from tests.plan.mirror import Mirror
 from tests.plan.strategies import DURATIONS, clusters, requests
@@ -23,7 +23,7 @@ class Scene:
     """A plan at ``NOW`` with what is known of its jobs; ``promised`` by slot."""
 
     mirror: Mirror
-    columns: JobColumns
+    columns: ScoringColumns
     promised: Ints
     running: list[int] = field(default_factory=list)
 
@@ -69,7 +69,7 @@ def scenes(draw: st.DrawFn, most: int = 12) -> Scene:
         plan.set_pool(name, size, NOW)
         mirror.pool_sizes[name] = size
     slots = plan.tables.jobs.shape[1]
-    scene = Scene(mirror, JobColumns.blank(slots), np.full(slots, FOREVER, np.int64))
+    scene = Scene(mirror, ScoringColumns.blank(slots), np.full(slots, FOREVER, np.int64))
     amounts = st.fixed_dictionaries({name: st.integers(0, 2) for name in mirror.pool_sizes})
     for _ in range(draw(st.integers(2, most))):
         request, duration = draw(requests()), draw(DURATIONS)
@@ -81,13 +81,13 @@ def scenes(draw: st.DrawFn, most: int = 12) -> Scene:
         if start < 0:
             continue
         if start == NOW and draw(st.booleans()):
-            plan.begin(slot)
+            plan.fix_in_place(slot)
             scene.running.append(slot)
         elif draw(st.booleans()):
             scene.promised[slot] = start + draw(st.sampled_from([0, 20, 200, 1000]))
     if draw(st.booleans()) and scene.running:
         ended = draw(st.sampled_from(scene.running))
-        plan.drop(ended, NOW)
+        plan.drop_job(ended, NOW)
         scene.running.remove(ended)
         del mirror.jobs[ended]
         if draw(st.booleans()):
@@ -104,7 +104,7 @@ def weights(draw: st.DrawFn) -> dict[Criterion, float]:
 @st.composite
 def search_settings(draw: st.DrawFn, moves: int = 60) -> SearchSettings:
     return SearchSettings(
-        kind=draw(st.sampled_from(list(Kind))),
+        kind=draw(st.sampled_from(list(MoveKind))),
         weights=draw(weights()),
         moves=draw(st.integers(0, moves)),
         seed=draw(st.integers(0, 5)),
@@ -113,7 +113,7 @@ def search_settings(draw: st.DrawFn, moves: int = 60) -> SearchSettings:
     )
 
 
-def cost_between(weights: Weights, scene: Scene, before: Scene, patience: int = 0) -> float:
+def cost_between(weights: CriterionWeights, scene: Scene, before: Scene, patience: int = 0) -> float:
     """What ``scene`` costs by the weights, relative to ``before``."""
-    divisor = reference(Evaluation(before.plan, before.columns, NOW).values(), patience)
+    divisor = reference_values(Evaluation(before.plan, before.columns, NOW).values(), patience)
     return weights.cost(Evaluation(scene.plan, scene.columns, NOW).values(), divisor)

@@ -10,8 +10,8 @@ from schedd.engine.place.chains import last_starts
 from schedd.model import FOREVER
 from schedd.optimize import SearchInput, SearchSettings
 from schedd.plan.columns import Ints
-from schedd.plan.latest import latest_starts
-from schedd.plan.places import allocation_of
+from schedd.plan.latest_starts import latest_starts
+from schedd.plan.placements import current_allocation
 from schedd.plan.plan import Plan
 from tests.engine.cluster import Cluster
 
@@ -59,9 +59,9 @@ def searched(cluster: Cluster, bounds: Ints, seed: int) -> tuple[Plan, int]:
     places = start.make_search(how, state.settings.criteria, DAY).run().places
     plan = state.plan.fork()
     for place in places:
-        plan.lift(place.slot, state.now)
+        plan.remove(place.slot, state.now)
     for place in places:
-        plan.put(place.slot, place.start, place.takes, anew=False)
+        plan.place_at(place.slot, place.start, place.takes, search_again=False)
     return plan, len(places)
 
 
@@ -99,8 +99,8 @@ def test_alternative_plans_keep_dependencies(cluster: Cluster) -> None:
     plans = decoded(cluster, last_starts(state), range(40))
     assert len(plans) >= 10
     assert [broken(cluster, plan) for plan in plans] == [[]] * len(plans)
-    before = {slot: allocation_of(state.plan, slot) for slot in state.plan.planned().tolist()}
-    assert any(allocation_of(plan, slot) != place for plan in plans for slot, place in before.items())
+    before = {slot: current_allocation(state.plan, slot) for slot in state.plan.planned().tolist()}
+    assert any(current_allocation(plan, slot) != place for plan in plans for slot, place in before.items())
     assert any(broken(cluster, plan) for plan in decoded(cluster, state.bound, range(40)))
 
 

@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedd.model import FOREVER, Chunk, Node, Request
-from schedd.plan.evaluate import DEFAULT_WEIGHTS, Criterion, Evaluation, JobColumns, Weights
+from schedd.plan.evaluate import DEFAULT_WEIGHTS, Criterion, CriterionWeights, Evaluation, ScoringColumns
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels import moves as mv
-from schedd.plan.latest import latest_starts
+from schedd.plan.latest_starts import latest_starts
 from schedd.plan.plan import Plan
 from tests.optimize.scenes import NOW, Scene, scenes, weights
 
@@ -27,7 +27,7 @@ def state_of(scene: Scene) -> object:
 def test_a_trial_leaves_all_as_it_was_and_tells_the_truth(
     scene: Scene, drawn: dict[Criterion, float], data: st.DataObject
 ) -> None:
-    weighed = Weights(drawn)
+    weighed = CriterionWeights(drawn)
     evaluation = Evaluation(scene.plan, scene.columns, NOW)
     reference = evaluation.values()
     cost = weighed.cost(reference, reference)
@@ -62,7 +62,7 @@ def test_a_trial_leaves_all_as_it_was_and_tells_the_truth(
         # The same by the plan's own operations, on a copy.
         other = scene.on(scene.plan.fork())
         for slot in slots:
-            other.plan.lift(slot, NOW)
+            other.plan.remove(slot, NOW)
         placed = [other.plan.place(slot, NOW, int(latest[slot]) + 1) >= 0 for slot in slots]
         assert (how == mv.TOO_LATE) == (not all(placed))
         if all(placed):
@@ -76,14 +76,14 @@ def test_a_trial_leaves_all_as_it_was_and_tells_the_truth(
 def test_jobs_that_were_tried_on_other_nodes_are_known_to_hold_those_that_they_had() -> None:
     plan = Plan([Node("n0", 4), Node("n1", 4)], NOW)
     for until in (100, 200):
-        plan.place(plan.new(Request((Chunk(cpus=4),)), until, NOW), NOW)
-    jobs = [plan.new(Request((Chunk(cpus=4),)), 300 - i, NOW) for i in range(2)]
+        plan.place(plan.add_job(Request((Chunk(cpus=4),)), until, NOW), NOW)
+    jobs = [plan.add_job(Request((Chunk(cpus=4),)), 300 - i, NOW) for i in range(2)]
     assert [plan.place(slot, NOW) for slot in jobs] == [NOW + 100, NOW + 200]
     before = plan.tables.jobs.copy()
-    evaluation = Evaluation(plan, JobColumns.blank(before.shape[1]), NOW)
+    evaluation = Evaluation(plan, ScoringColumns.blank(before.shape[1]), NOW)
     trial = mv.trial(plan.tables, evaluation.scores, 2)
     trial.slots[:] = jobs[::-1]
-    worth, weighed = evaluation.values(), Weights(DEFAULT_WEIGHTS)
+    worth, weighed = evaluation.values(), CriterionWeights(DEFAULT_WEIGHTS)
     latest = np.full(before.shape[1], FOREVER, np.int64)
     how, _ = mv.attempt(
         plan.tables, evaluation.scores, trial, 2, latest, NOW, weighed.array, worth.array, 1.0

@@ -9,8 +9,8 @@ pytest.importorskip("ortools", reason="has no wheel for this Python")
 
 from schedd.model import FOREVER, Chunk, Node, Request
 from schedd.optimize import PlanSearch, SearchSettings
-from schedd.plan.evaluate import Criterion, JobColumns
-from schedd.plan.latest import latest_starts
+from schedd.plan.evaluate import Criterion, ScoringColumns
+from schedd.plan.latest_starts import latest_starts
 from schedd.plan.plan import Plan
 from tests.optimize.exact import Asking, least_waits
 
@@ -25,7 +25,7 @@ class Snapshot:
     """A plan with its waiting slots, and the same for the solver."""
 
     plan: Plan
-    columns: JobColumns
+    columns: ScoringColumns
     promised: np.ndarray
     nodes: list[int]
     running: list[tuple[int, int, int]]
@@ -39,19 +39,19 @@ def snapshot(seed: int) -> Snapshot:
     nodes = random.integers(4, 9, random.integers(1, 4)).tolist()
     plan = Plan([Node(f"n{i}", cpus) for i, cpus in enumerate(nodes)], NOW)
     running = []
-    number = {plan.row_of[f"n{i}"]: i for i in range(len(nodes))}
+    number = {plan.node_rows[f"n{i}"]: i for i in range(len(nodes))}
     for cpus in nodes:
-        slot = plan.new(Request((Chunk(cpus=cpus),)), int(random.integers(5, 40)), NOW)
+        slot = plan.add_job(Request((Chunk(cpus=cpus),)), int(random.integers(5, 40)), NOW)
         plan.place(slot, NOW)
-        plan.begin(slot)
+        plan.fix_in_place(slot)
         running.append((number[plan.takes(slot)[0].row], cpus, plan.end(slot)))
-    columns = JobColumns.blank(plan.tables.jobs.shape[1])
+    columns = ScoringColumns.blank(plan.tables.jobs.shape[1])
     promised = np.full(plan.tables.jobs.shape[1], FOREVER, np.int64)
     waiting = {}
     count = int(random.integers(4, 13))
     for release in sorted(random.integers(NOW - 60, NOW + 1, count).tolist()):
         cpus, duration = int(random.integers(1, max(nodes) + 1)), int(random.integers(2, 60))
-        slot = plan.new(Request((Chunk(cpus=cpus),)), duration, NOW)
+        slot = plan.add_job(Request((Chunk(cpus=cpus),)), duration, NOW)
         columns.release[slot] = release
         plan.place(slot, NOW)
         waiting[slot] = (cpus, duration)

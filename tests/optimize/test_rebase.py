@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from schedd.model import FOREVER, Chunk, Node, Request
 from schedd.optimize import PlanSearch, SearchSettings
-from schedd.plan.evaluate import Criterion, JobColumns, Weights
+from schedd.plan.evaluate import Criterion, CriterionWeights, ScoringColumns
 from schedd.plan.kernels import layout as at
-from schedd.plan.latest import PATIENCE, as_expected, latest_starts
-from schedd.plan.places import Allocation, allocation_of
+from schedd.plan.latest_starts import PATIENCE, latest_starts, scale_to_expected
+from schedd.plan.placements import Allocation, current_allocation
 from schedd.plan.plan import Plan
 from schedd.plan.rebase import rebase
 from tests.optimize.scenes import NOW, Scene, cost_between, scenes, search_settings
@@ -29,18 +29,18 @@ def move_on(scene: Scene, data: st.DataObject) -> int:
             plan.place(slot, now)
         elif what == "drop" and scene.waiting:
             slot = data.draw(st.sampled_from(scene.waiting))
-            plan.drop(slot, now)
+            plan.drop_job(slot, now)
             del scene.mirror.jobs[slot]
         elif what == "end" and scene.running:
             slot = scene.running.pop()
-            plan.drop(slot, now)
+            plan.drop_job(slot, now)
             del scene.mirror.jobs[slot]
             plan.repair(now)
         elif what == "later":
             now += data.draw(st.integers(1, 40))
             for slot in scene.waiting:
                 if plan.start(slot) <= now:
-                    plan.begin(slot)
+                    plan.fix_in_place(slot)
                     scene.running.append(slot)
     return now
 
@@ -62,7 +62,7 @@ def test_a_rebase_keeps_what_must_be_kept(
         scene.columns,
         latest,
         now,
-        Weights(settings.weights),
+        CriterionWeights(settings.weights),
         use=use,
         threshold=settings.threshold,
     )
@@ -70,19 +70,19 @@ def test_a_rebase_keeps_what_must_be_kept(
     scene.check()
     assert set(scene.waiting) == set(before.waiting)
     for slot in scene.running:
-        assert allocation_of(scene.plan, slot) == allocation_of(before.plan, slot)
+        assert current_allocation(scene.plan, slot) == current_allocation(before.plan, slot)
     for slot in scene.waiting:
         assert scene.plan.start(slot) <= max(scene.promised[slot], before.plan.start(slot))
         assert scene.plan.start(slot) >= min(now, before.plan.start(slot))
-    weights = Weights(settings.weights)
-    expected, patience = as_expected(scene.columns, now, PATIENCE, use)
+    weights = CriterionWeights(settings.weights)
+    expected, patience = scale_to_expected(scene.columns, now, PATIENCE, use)
     then, after = (replace(plan, columns=expected) for plan in (before, scene))
     old, new = (cost_between(weights, plan, then, patience) for plan in (then, after))
     assert new <= old + 1e-9
     changed = {
         slot: (before.plan.start(slot), scene.plan.start(slot))
         for slot in scene.waiting
-        if allocation_of(scene.plan, slot) != allocation_of(before.plan, slot)
+        if current_allocation(scene.plan, slot) != current_allocation(before.plan, slot)
     }
     assert changed == {
         slot: (was, start)
@@ -111,24 +111,24 @@ def test_into_the_same_plan_all_is_taken_over(scene: Scene, settings: SearchSett
         scene.columns,
         latest,
         NOW,
-        Weights(settings.weights),
+        CriterionWeights(settings.weights),
         threshold=settings.threshold,
     )
     assert rebased.whole == bool(improvement.places)
     for slot in scene.waiting:
-        assert allocation_of(scene.plan, slot) == allocation_of(found.plan, slot)
+        assert current_allocation(scene.plan, slot) == current_allocation(found.plan, slot)
 
 
 MEANS = {Criterion.WAIT: 1.0}
 
 
-def queue(*durations: int) -> tuple[Plan, JobColumns, Any]:
+def queue(*durations: int) -> tuple[Plan, ScoringColumns, Any]:
     plan = Plan([Node("a", 1)], 0)
     for duration in (50, *durations):
-        plan.place(plan.new(Request((Chunk(cpus=1),)), duration, 0), 0)
-    plan.begin(0)
+        plan.place(plan.add_job(Request((Chunk(cpus=1),)), duration, 0), 0)
+    plan.fix_in_place(0)
     slots = plan.tables.jobs.shape[1]
-    return plan, JobColumns.blank(slots), np.full(slots, FOREVER, np.int64)
+    return plan, ScoringColumns.blank(slots), np.full(slots, FOREVER, np.int64)
 
 
 def test_places_taken_in_the_meantime_are_not_taken_twice() -> None:
@@ -136,13 +136,15 @@ def test_places_taken_in_the_meantime_are_not_taken_twice() -> None:
     settings = SearchSettings(weights=MEANS)
     places = PlanSearch(plan.fork(), columns, free, 0, settings).run().places
     assert [(place.slot, place.start) for place in places] == [(2, 50), (1, 60)]
-    plan.lift(1, 0)
-    plan.lift(2, 0)
-    urgent = plan.new(Request((Chunk(cpus=1),)), 5, 0)
+    plan.remove(1, 0)
+    plan.remove(2, 0)
+    urgent = plan.add_job(Request((Chunk(cpus=1),)), 5, 0)
     plan.place(urgent, 0)
     plan.place(1, 0)
     plan.place(2, 0)
-    rebased = rebase(plan, places, columns, free, 0, Weights(settings.weights), threshold=settings.threshold)
+    rebased = rebase(
+        plan, places, columns, free, 0, CriterionWeights(settings.weights), threshold=settings.threshold
+    )
     assert rebased.whole
     assert [plan.start(slot) for slot in (urgent, 2, 1)] == [50, 55, 65]
 
@@ -154,7 +156,7 @@ def test_a_promise_made_in_the_meantime_counts() -> None:
     promised = free.copy()
     promised[1] = 50
     rebased = rebase(
-        plan, places, columns, promised, 0, Weights(settings.weights), threshold=settings.threshold
+        plan, places, columns, promised, 0, CriterionWeights(settings.weights), threshold=settings.threshold
     )
     assert len(rebased.moves) == 0
     assert not rebased.whole
@@ -163,10 +165,10 @@ def test_a_promise_made_in_the_meantime_counts() -> None:
 
 def test_what_is_given_up_takes_no_chance_from_a_later_repair() -> None:
     plan, columns, free = queue(1000, 10, 10)
-    plan.drop(1, 0)  # its place is free, nobody has been moved up yet
+    plan.drop_job(1, 0)  # its place is free, nobody has been moved up yet
     taken = Allocation(2, 10, plan.takes(2))  # another runs there: it would go to its earliest gap, at 50
     bad = Allocation(3, 5000, plan.takes(3))
-    rebased = rebase(plan, [taken, bad], columns, free, 0, Weights(MEANS))
+    rebased = rebase(plan, [taken, bad], columns, free, 0, CriterionWeights(MEANS))
     assert len(rebased.moves) == 0
     assert [plan.start(slot) for slot in (2, 3)] == [1050, 1060]
     plan.repair(0)
@@ -179,24 +181,24 @@ def test_who_finds_no_place_in_time_goes_back_and_the_others_are_taken_over() ->
     slots = {}
     for name, duration in (("run", 50), ("long", 1000), ("short", 10)):
         for node in "ab":
-            slots[name, node] = plan.new(on[node], duration, 0)
+            slots[name, node] = plan.add_job(on[node], duration, 0)
             plan.place(slots[name, node], 0)
     for node in "ab":
-        plan.begin(slots["run", node])
-    columns = JobColumns.blank(plan.tables.jobs.shape[1])
+        plan.fix_in_place(slots["run", node])
+    columns = ScoringColumns.blank(plan.tables.jobs.shape[1])
     free = np.full(plan.tables.jobs.shape[1], FOREVER, np.int64)
     places = PlanSearch(plan.fork(), columns, free, 0, SearchSettings(weights=MEANS)).run().places
     assert {place.slot: place.start for place in places} == {
         slots[name, node]: start for node in "ab" for name, start in (("short", 50), ("long", 60))
     }
     for name in ("long", "short"):
-        plan.lift(slots[name, "a"], 0)
-    urgent = plan.new(on["a"], 5, 0)
+        plan.remove(slots[name, "a"], 0)
+    urgent = plan.add_job(on["a"], 5, 0)
     for slot in (urgent, slots["long", "a"], slots["short", "a"]):
         plan.place(slot, 0)
     latest = free.copy()
     latest[slots["short", "a"]] = plan.start(slots["short", "a"])  # behind the long one it would be too late
-    rebased = rebase(plan, places, columns, latest, 0, Weights(MEANS))
+    rebased = rebase(plan, places, columns, latest, 0, CriterionWeights(MEANS))
     assert rebased.whole
     assert sorted(rebased.moves.slots.tolist()) == sorted((slots["long", "b"], slots["short", "b"]))
     starts = {key: plan.start(slot) for key, slot in slots.items()}
@@ -209,38 +211,40 @@ def test_who_is_moved_back_is_looked_at_for_room_that_came_back_before() -> None
     on = {name: Request((Chunk(cpus=1, features=(frozenset({name}),)),)) for name in "ab"}
     some = Request((Chunk(cpus=1),))
     for request, duration in ((on["a"], 50), (on["b"], 70), (on["b"], 900), (some, 300)):
-        plan.place(plan.new(request, duration, 0), 0)
+        plan.place(plan.add_job(request, duration, 0), 0)
     for _ in range(2):
-        plan.place(plan.new(on["a"], 20, 0), 0)
-    plan.begin(0)
-    plan.begin(1)
+        plan.place(plan.add_job(on["a"], 20, 0), 0)
+    plan.fix_in_place(0)
+    plan.fix_in_place(1)
     gone, long, *short = range(2, 6)
-    columns = JobColumns.blank(plan.tables.jobs.shape[1])
+    columns = ScoringColumns.blank(plan.tables.jobs.shape[1])
     free = np.full(plan.tables.jobs.shape[1], FOREVER, np.int64)
     places = PlanSearch(plan.fork(), columns, free, 0, SearchSettings(weights=MEANS)).run().places
     assert {place.start for place in places if place.slot in short} == {50, 70}
     assert [place.start for place in places if place.slot == long] == [90]
-    plan.drop(gone, 0)  # b is free from 70 on, which is of no use to the long one as long as it has 50 on a
+    plan.drop_job(
+        gone, 0
+    )  # b is free from 70 on, which is of no use to the long one as long as it has 50 on a
     plan.repair(0)
     assert plan.start(long) == 50
-    assert rebase(plan, places, columns, free, 0, Weights(MEANS)).whole
+    assert rebase(plan, places, columns, free, 0, CriterionWeights(MEANS)).whole
     plan.repair(0)
     assert plan.start(long) == 70
-    assert plan.name_of[plan.takes(long)[0].row] == "b"
+    assert plan.node_names[plan.takes(long)[0].row] == "b"
 
 
 def test_single_places_are_taken_where_all_together_fail() -> None:
     plan, columns, free = queue(1000, 10)
     settings = SearchSettings(weights=MEANS)
     places = PlanSearch(plan.fork(), columns, free, 0, settings).run().places
-    plan.drop(1, 0)  # its place is free, nobody has been moved up yet
+    plan.drop_job(1, 0)  # its place is free, nobody has been moved up yet
     rebased = rebase(
         plan,
         [p for p in places if p.slot == 2],
         columns,
         free,
         0,
-        Weights(settings.weights),
+        CriterionWeights(settings.weights),
         threshold=settings.threshold,
     )
     assert plan.start(2) == 50

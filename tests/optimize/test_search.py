@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedd.model import FOREVER, Chunk, Node, NodeState, Request
-from schedd.optimize import Kind, PlanSearch, SearchEndReason, SearchSettings
-from schedd.plan.evaluate import Criterion, Evaluation, JobColumns, Weights
-from schedd.plan.latest import as_expected, latest_starts, reference
-from schedd.plan.places import allocation_of
+from schedd.optimize import MoveKind, PlanSearch, SearchEndReason, SearchSettings
+from schedd.plan.evaluate import Criterion, CriterionWeights, Evaluation, ScoringColumns
+from schedd.plan.latest_starts import latest_starts, reference_values, scale_to_expected
+from schedd.plan.placements import current_allocation
 from schedd.plan.plan import Plan
 from schedd.plan.startable import startable
 from tests.optimize.scenes import NOW, Scene, cost_between, scenes, search_settings
@@ -58,7 +58,7 @@ def test_searches_keep_what_must_be_kept(
     if stopped is not None:
         stop_at(search, found.plan, stopped)
     improvement = search.run()
-    expected, patience = as_expected(scene.columns, NOW, patience, use)
+    expected, patience = scale_to_expected(scene.columns, NOW, patience, use)
     longest = max((before[slot] - expected.release[slot] for slot in scene.waiting), default=0)
     report = improvement.report
 
@@ -66,7 +66,7 @@ def test_searches_keep_what_must_be_kept(
     found.check()
     assert set(found.waiting) == set(scene.waiting)
     for slot in scene.running:
-        assert allocation_of(found.plan, slot) == allocation_of(scene.plan, slot)
+        assert current_allocation(found.plan, slot) == current_allocation(scene.plan, slot)
     for slot in scene.waiting:
         start = found.plan.start(slot)
         assert start <= max(scene.promised[slot], before[slot])
@@ -75,9 +75,9 @@ def test_searches_keep_what_must_be_kept(
         if NOW - release >= patience:
             assert (start - release - 1) // step <= (before[slot] - release - 1) // step, "its twelfth"
         if before[slot] == NOW:
-            assert allocation_of(found.plan, slot) == allocation_of(scene.plan, slot)
+            assert current_allocation(found.plan, slot) == current_allocation(scene.plan, slot)
     # Never worse, and better by what the report says.
-    weights = Weights(settings.weights)
+    weights = CriterionWeights(settings.weights)
     then, now = (replace(plan, columns=expected) for plan in (scene, found))
     old, new = (cost_between(weights, plan, then, patience) for plan in (then, now))
     assert new <= old + 1e-9
@@ -85,9 +85,9 @@ def test_searches_keep_what_must_be_kept(
     assert (report.accepted > 0) == (new < old) or report.gain < 1e-9
     # What is told is what differs.
     assert {place.slot: place for place in improvement.places} == {
-        slot: allocation_of(found.plan, slot)
+        slot: current_allocation(found.plan, slot)
         for slot in scene.waiting
-        if allocation_of(found.plan, slot) != allocation_of(scene.plan, slot)
+        if current_allocation(found.plan, slot) != current_allocation(scene.plan, slot)
     }
     assert report.moved == len(improvement.places)
     assert report.accepted + report.too_late <= report.tried <= (settings.moves or 0)
@@ -109,26 +109,26 @@ def test_the_same_seed_gives_the_same_result(scene: Scene, settings: SearchSetti
 # ---- examples -----------------------------------------------------------------------------------
 
 
-def long_then_short(shorts: int = 5) -> tuple[Plan, JobColumns]:
+def long_then_short(shorts: int = 5) -> tuple[Plan, ScoringColumns]:
     """A full node; then a long job is planned before short ones."""
     plan = Plan([Node("a", 1)], 0)
     one = Request((Chunk(cpus=1),))
-    runs = plan.new(one, 50, 0)
+    runs = plan.add_job(one, 50, 0)
     plan.place(runs, 0)
-    plan.begin(runs)
+    plan.fix_in_place(runs)
     for duration in [1000] + [10] * shorts:
-        plan.place(plan.new(one, duration, 0), 0)
-    return plan, JobColumns.blank(plan.tables.jobs.shape[1])
+        plan.place(plan.add_job(one, duration, 0), 0)
+    return plan, ScoringColumns.blank(plan.tables.jobs.shape[1])
 
 
-def one_runs_until(end: int, now: int) -> tuple[Plan, JobColumns]:
+def one_runs_until(end: int, now: int) -> tuple[Plan, ScoringColumns]:
     """A full node until ``end``; then another job, released at 0, is planned."""
     plan = Plan([Node("a", 1)], now)
     one = Request((Chunk(cpus=1),))
     for duration in (end - now, 100):
-        plan.place(plan.new(one, duration, now), now)
-    plan.begin(0)
-    return plan, JobColumns.blank(plan.tables.jobs.shape[1])
+        plan.place(plan.add_job(one, duration, now), now)
+    plan.fix_in_place(0)
+    return plan, ScoringColumns.blank(plan.tables.jobs.shape[1])
 
 
 def never(plan: Plan) -> np.ndarray:
@@ -138,9 +138,9 @@ def never(plan: Plan) -> np.ndarray:
 MEANS = {Criterion.WAIT: 1.0, Criterion.BOUNDED_SLOWDOWN: 1.0}
 
 
-@pytest.mark.parametrize("kind", list(Kind))
+@pytest.mark.parametrize("kind", list(MoveKind))
 @pytest.mark.parametrize("whole", [0, 64])
-def test_short_jobs_go_first_where_nothing_is_promised(kind: Kind, whole: int) -> None:
+def test_short_jobs_go_first_where_nothing_is_promised(kind: MoveKind, whole: int) -> None:
     plan, columns = long_then_short()
     settings = SearchSettings(kind=kind, weights=MEANS, moves=500, whole=whole)
     report = PlanSearch(plan, columns, never(plan), 0, settings).run().report
@@ -193,9 +193,9 @@ def test_what_has_passed_counts_for_more_where_planned_time_is_too_long(
     plan = Plan([Node("a", 1)], 0)
     one = Request((Chunk(cpus=1),))
     for duration in (50, 1000, 10):
-        plan.place(plan.new(one, duration, 0), 0)
-    plan.begin(0)
-    columns = JobColumns.blank(plan.tables.jobs.shape[1])
+        plan.place(plan.add_job(one, duration, 0), 0)
+    plan.fix_in_place(0)
+    columns = ScoringColumns.blank(plan.tables.jobs.shape[1])
     columns.release[1] = -400
     settings = SearchSettings(weights={Criterion.WAIT_MAX: 1.0}, moves=20)
     latest = latest_starts(plan, never(plan), columns, 0, 10_000, use)
@@ -207,9 +207,9 @@ def test_what_has_passed_counts_for_more_where_planned_time_is_too_long(
 
 @given(scenes(), st.sampled_from([0.1, 0.5]), st.integers(0, 50_000))
 def test_expected_waits_are_planned_ones_times_the_use(scene: Scene, use: float, patience: int) -> None:
-    same, still = as_expected(scene.columns, NOW, patience, 1.0)
+    same, still = scale_to_expected(scene.columns, NOW, patience, 1.0)
     assert (same, still) == (scene.columns, patience)
-    expected, longer = as_expected(scene.columns, NOW, patience, use)
+    expected, longer = scale_to_expected(scene.columns, NOW, patience, use)
     assert longer * use == pytest.approx(patience, abs=1)
     for slot in scene.waiting:
         wait = NOW - scene.columns.release[slot] + use * (scene.plan.start(slot) - NOW)
@@ -219,7 +219,9 @@ def test_expected_waits_are_planned_ones_times_the_use(scene: Scene, use: float,
 @given(scenes())
 def test_who_asks_for_no_more_than_is_free_is_startable(scene: Scene) -> None:
     plan, requests = scene.plan, {slot: job[0] for slot, job in scene.mirror.jobs.items()}
-    free = {plan.row_of[node.name]: node.cpus for node in plan.nodes.values() if node.state is NodeState.UP}
+    free = {
+        plan.node_rows[node.name]: node.cpus for node in plan.nodes.values() if node.state is NodeState.UP
+    }
     for slot in requests:
         if 0 <= plan.start(slot) <= NOW < plan.end(slot):
             for take in plan.takes(slot):
@@ -248,8 +250,8 @@ def test_a_newcomer_that_may_not_go_before_the_first_is_tried_in_front_of_the_ne
     promised = never(plan)
     promised[1] = 50
     settings = SearchSettings(weights=MEANS)
-    plan.place(newcomer := plan.new(Request((Chunk(cpus=1),)), 5, 0), 0)
-    columns = JobColumns.blank(plan.tables.jobs.shape[1])
+    plan.place(newcomer := plan.add_job(Request((Chunk(cpus=1),)), 5, 0), 0)
+    columns = ScoringColumns.blank(plan.tables.jobs.shape[1])
     assert (plan.start(2), plan.start(newcomer)) == (1050, 1100)
     search = PlanSearch(plan, columns, promised, 0, settings, newcomers=np.array([newcomer]))
     report = search.run().report
@@ -259,7 +261,7 @@ def test_a_newcomer_that_may_not_go_before_the_first_is_tried_in_front_of_the_ne
 
 def test_who_left_the_plan_and_who_runs_is_no_newcomer() -> None:
     plan, columns = long_then_short()
-    plan.lift(3, 0)
+    plan.remove(3, 0)
     search = PlanSearch(plan, columns, never(plan), 0, SearchSettings(), newcomers=np.array([0, 3]))
     report = search.run().report
     assert (report.tried, report.why_ended) == (0, SearchEndReason.NOTHING_LEFT)
@@ -269,11 +271,11 @@ def test_the_longest_wait_counts_in_full_only_from_the_patience_on() -> None:
     plan, columns = long_then_short()
     before = Evaluation(plan, columns, 0).values()
     assert before[Criterion.WAIT_MAX] == 1090
-    assert reference(before, 500).as_dict() == before.as_dict()
-    assert reference(before, 2180)[Criterion.WAIT_MAX] == 2180
-    assert reference(before, 2180)[Criterion.WAIT] == before[Criterion.WAIT]
-    weights = Weights({Criterion.WAIT_MAX: 1.0})
-    assert weights.cost(before, reference(before, 2180)) == 0.5
+    assert reference_values(before, 500).as_dict() == before.as_dict()
+    assert reference_values(before, 2180)[Criterion.WAIT_MAX] == 2180
+    assert reference_values(before, 2180)[Criterion.WAIT] == before[Criterion.WAIT]
+    weights = CriterionWeights({Criterion.WAIT_MAX: 1.0})
+    assert weights.cost(before, reference_values(before, 2180)) == 0.5
 
 
 def test_of_many_jobs_the_foremost_are_put_in_order() -> None:
@@ -337,9 +339,9 @@ def test_the_latest_start_of_a_job(patience: int, promised: int, latest: int) ->
 def test_room_left_by_a_move_is_taken_at_once() -> None:
     plan = Plan([Node("a", 2)], 0)
     for cpus, duration in ((2, 50), (2, 100), (1, 10), (1, 10)):
-        plan.place(plan.new(Request((Chunk(cpus=cpus),)), duration, 0), 0)
-    plan.begin(0)
-    columns = JobColumns.blank(plan.tables.jobs.shape[1])
+        plan.place(plan.add_job(Request((Chunk(cpus=cpus),)), duration, 0), 0)
+    plan.fix_in_place(0)
+    columns = ScoringColumns.blank(plan.tables.jobs.shape[1])
     settings = SearchSettings(weights=MEANS, moves=100, lifted=2, whole=0)
     improvement = PlanSearch(plan, columns, never(plan), 0, settings).run()
     assert [plan.start(slot) for slot in (1, 2, 3)] == [60, 50, 50]
@@ -365,14 +367,16 @@ def test_one_waiting_job_is_nothing_to_do() -> None:
 def test_a_search_ends_when_all_but_one_start_now(whole: int) -> None:
     plan = Plan([Node("a", 2), Node("b", 1)], 0)
     for cpus, duration in ((1, 50), (1, 50), (2, 100), (1, 10)):
-        plan.place(plan.new(Request((Chunk(cpus=cpus),)), duration, 0), 0)
-    plan.begin(0)
-    plan.begin(1)
-    plan.lift(3, 0)
+        plan.place(plan.add_job(Request((Chunk(cpus=cpus),)), duration, 0), 0)
+    plan.fix_in_place(0)
+    plan.fix_in_place(1)
+    plan.remove(3, 0)
     plan.place(3, 100)  # later than it need be: any move pulls it to now
-    settings = SearchSettings(kind=Kind.RANDOM, weights=MEANS, moves=50, whole=whole)
+    settings = SearchSettings(kind=MoveKind.RANDOM, weights=MEANS, moves=50, whole=whole)
     report = (
-        PlanSearch(plan, JobColumns.blank(plan.tables.jobs.shape[1]), never(plan), 0, settings).run().report
+        PlanSearch(plan, ScoringColumns.blank(plan.tables.jobs.shape[1]), never(plan), 0, settings)
+        .run()
+        .report
     )
     assert plan.start(3) == 0
     assert report.why_ended is SearchEndReason.NOTHING_TO_DO
@@ -437,8 +441,8 @@ def test_many_late_jobs_are_saved_at_once_from_the_end_of_a_long_queue() -> None
     """A quarter of them would have to be moved, before others that stand far ahead; there are few moves."""
     plan = Plan([Node("a", 4)], 0)
     for _ in range(1200):
-        plan.place(plan.new(Request((Chunk(cpus=1),)), 100, 0), 0)
-    columns = JobColumns.blank(plan.tables.jobs.shape[1])
+        plan.place(plan.add_job(Request((Chunk(cpus=1),)), 100, 0), 0)
+    columns = ScoringColumns.blank(plan.tables.jobs.shape[1])
     columns.due[900:1200] = 15_000
     settings = SearchSettings(weights={Criterion.LATE_JOBS: 1.0, Criterion.BOUNDED_SLOWDOWN: 1.0}, moves=40)
     found = PlanSearch(plan.fork(), columns, never(plan), 0, settings).run().report
@@ -459,8 +463,8 @@ def test_a_whole_order_of_many_jobs_finds_room_in_the_tables() -> None:
     plan = Plan([Node("a", 128)], 0)
     random = np.random.default_rng(5)
     for cpus, duration in zip(random.integers(1, 100, 200), random.integers(10, 9000, 200), strict=True):
-        plan.place(plan.new(Request((Chunk(cpus=int(cpus)),)), int(duration), 0), 0)
-    columns = JobColumns.blank(plan.tables.jobs.shape[1])
+        plan.place(plan.add_job(Request((Chunk(cpus=int(cpus)),)), int(duration), 0), 0)
+    columns = ScoringColumns.blank(plan.tables.jobs.shape[1])
     report = PlanSearch(plan, columns, never(plan), 0, SearchSettings(weights=MEANS, moves=60)).run().report
     assert report.tried == 60
     assert report.gain > 0.2

@@ -23,7 +23,7 @@ class Mirror:
         self.counted = False
 
     def new(self, request: Request, duration: int, ready: int, pools: dict[str, int] | None = None) -> int:
-        slot = self.plan.new(request, duration, ready, pools)
+        slot = self.plan.add_job(request, duration, ready, pools)
         self.jobs[slot] = (request, duration, ready, pools or {})
         return slot
 
@@ -43,7 +43,7 @@ class Mirror:
             for take in plan.takes(slot):
                 amounts = {name: amount for name, amount in zip(names, take.amounts, strict=True) if amount}
                 ref.held.append(
-                    Held(plan.name_of[take.row], start, start + duration, amounts, request.exclusive)
+                    Held(plan.node_names[take.row], start, start + duration, amounts, request.exclusive)
                 )
             for pool, amount in pools.items():
                 if amount > 0:
@@ -89,7 +89,7 @@ class Mirror:
             mine = [take for take in takes if take.chunk == c]
             assert sum(take.units for take in mine) == chunk.count
             allowed = {node.name for node in ref.eligible(chunk)}
-            assert {plan.name_of[take.row] for take in mine} <= allowed
+            assert {plan.node_names[take.row] for take in mine} <= allowed
             for take in mine:
                 if not request.exclusive:
                     need = ref.need(chunk) | {"share": 1}
@@ -102,7 +102,7 @@ class Mirror:
             assert len(set(rows)) == len(rows) == request.units
         holders = ref.holders(request)
         if holders and request.together is not None and request.together.wait is None:
-            names = {plan.name_of[row] for row in rows}
+            names = {plan.node_names[row] for row in rows}
             assert any(
                 names <= {node.name for chunk in one.chunks for node in ref.eligible(chunk)}
                 for one in holders
@@ -182,7 +182,7 @@ class Mirror:
 
         tb = self.plan.tables
         levels = tb.bounds.shape[0] // at.DURATIONS
-        rows = [self.plan.row_of[name] for name in self.plan.nodes]
+        rows = [self.plan.node_rows[name] for name in self.plan.nodes]
         now = max(now, int(tb.ctl[at.NOW]))
         for row in rows:
             off, length = int(tb.rows[row, at.OFF]), int(tb.rows[row, at.LEN])

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedd.model import FOREVER, Chunk, Node, Request
-from schedd.plan.backfill import Waiting, backfill
+from schedd.plan.backfill import BackfillQueue, backfill
 from schedd.plan.columns import PLANNED
 from schedd.plan.kernels.layout import Ints
 from schedd.plan.plan import Plan
@@ -20,11 +20,11 @@ def planned(plan: Plan) -> Ints:
     return slots
 
 
-def waiting(plan: Plan, **columns: list[int]) -> Waiting:
+def waiting(plan: Plan, **columns: list[int]) -> BackfillQueue:
     """Of all planned jobs; columns that are shorter begin again."""
     slots = planned(plan)
     found = {name: np.resize(np.array(values, np.int64), slots.shape[0]) for name, values in columns.items()}
-    return Waiting(slots, found["since"], found["expected"], found["latest"], found["rank"])
+    return BackfillQueue(slots, found["since"], found["expected"], found["latest"], found["rank"])
 
 
 @given(
@@ -49,12 +49,12 @@ def test_nobody_passes_its_bound_and_no_node_is_crowded(
 ) -> None:
     plan = Plan(nodes, NOW)
     for request, duration in jobs:
-        plan.place(plan.new(request, duration, 0), NOW, NOW + 10**6)
+        plan.place(plan.add_job(request, duration, 0), NOW, NOW + 10**6)
     running = [slot for slot in planned(plan).tolist() if plan.start(slot) == NOW]
     for slot in running:
-        plan.begin(slot)
+        plan.fix_in_place(slot)
     for slot in running[:ended]:  # long before its walltime
-        plan.drop(slot, NOW)
+        plan.drop_job(slot, NOW)
     of = waiting(plan, since=since, latest=latest, expected=expected, rank=rank)
     before = plan.starts(of.slots)
     moves = backfill(plan, of, NOW, patience)
@@ -65,22 +65,22 @@ def test_nobody_passes_its_bound_and_no_node_is_crowded(
     assert moves.slots.tolist() == of.slots[moved].tolist()
     assert (moves.old.tolist(), moves.new.tolist()) == (before[moved].tolist(), after[moved].tolist())
     assert not plan.misplaced().shape[0]
-    rows = np.array(sorted(plan.name_of), np.int64)
-    assert not plan.crowded(rows, NOW, FOREVER).shape[0]
+    rows = np.array(sorted(plan.node_names), np.int64)
+    assert not plan.overcommitted_rows(rows, NOW, FOREVER).shape[0]
 
 
 def busy(cpus: int, jobs: list[tuple[int, int]]) -> Plan:
     """One node; jobs of (cpus, seconds) are planned in this order behind one that ended just now."""
     plan = Plan([Node("n", cpus=cpus)], NOW)
-    first = plan.new(Request((Chunk(1, cpus),)), 10_000, 0)
+    first = plan.add_job(Request((Chunk(1, cpus),)), 10_000, 0)
     plan.place(first, NOW)
     for asked, duration in jobs:
-        plan.place(plan.new(Request((Chunk(1, asked),)), duration, 0), NOW)
-    plan.drop(first, NOW)
+        plan.place(plan.add_job(Request((Chunk(1, asked),)), duration, 0), NOW)
+    plan.drop_job(first, NOW)
     return plan
 
 
-def started(plan: Plan, of: Waiting, patience: int = DAY) -> list[int]:
+def started(plan: Plan, of: BackfillQueue, patience: int = DAY) -> list[int]:
     """Which of them start now."""
     backfill(plan, of, NOW, patience)
     return np.flatnonzero(plan.starts(of.slots) == NOW).tolist()
@@ -109,10 +109,10 @@ def test_nothing_is_done_where_nothing_is_free_or_nobody_waits() -> None:
     plan = Plan([Node("n", cpus=4)], NOW)
     nobody = waiting(plan, since=[0], latest=[0], expected=[1], rank=[0])
     assert not len(backfill(plan, nobody, NOW, DAY))
-    runs = plan.new(Request((Chunk(1, 4),)), 100, 0)
+    runs = plan.add_job(Request((Chunk(1, 4),)), 100, 0)
     plan.place(runs, NOW)
-    plan.begin(runs)
-    plan.place(plan.new(Request((Chunk(1, 4),)), 50, 0), NOW)
+    plan.fix_in_place(runs)
+    plan.place(plan.add_job(Request((Chunk(1, 4),)), 50, 0), NOW)
     work = plan.work
     one = waiting(plan, since=[0], latest=[10**6], expected=[1], rank=[0])
     assert not len(backfill(plan, one, NOW, 0))

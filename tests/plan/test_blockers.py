@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from schedd.model import Chunk, Node, NodeState, Place, Request
 from schedd.plan.kernels import layout as at
 from schedd.plan.plan import Plan
-from schedd.plan.views import Blockers, Item, blockers
+from schedd.plan.views import Blockers, PlanBlocker, find_blockers
 from tests.plan.strategies import clusters, requests
 
 SHORT = st.integers(1, 8)
@@ -17,12 +17,12 @@ JOBS = st.lists(st.tuples(requests(), st.integers(3, 20), st.integers(0, 3)), mi
 HORIZON = 1 << 30
 
 
-def start_without(plan: Plan, slot: int, items: Iterable[Item], now: int) -> int:
+def start_without(plan: Plan, slot: int, items: Iterable[PlanBlocker], now: int) -> int:
     """Where the job would start in a plan made for this one question."""
     trial = plan.fork()
     for item in items:
         if item.slot >= 0:
-            trial.lift(item.slot, now)
+            trial.remove(item.slot, now)
         else:
             trial.tables.rows[item.row, at.USABLE] = 1
     return trial.probe(slot, now, HORIZON)
@@ -31,8 +31,8 @@ def start_without(plan: Plan, slot: int, items: Iterable[Item], now: int) -> int
 def check(plan: Plan, slot: int, now: int) -> Blockers:
     before = [array.copy() for array in plan.tables[1:5]]
     fork = plan.fork()
-    found = blockers(fork, slot, now, HORIZON)
-    again = blockers(fork, slot, now, HORIZON)
+    found = find_blockers(fork, slot, now, HORIZON)
+    again = find_blockers(fork, slot, now, HORIZON)
     assert found == again  # the copy is left as it was
     assert all((a == b).all() for a, b in zip(before, plan.tables[1:5], strict=True))
     start = start_without(plan, slot, (), now)
@@ -94,8 +94,8 @@ def test_without_all_blockers_it_starts_earlier_and_with_any_one_it_does_not(
 ) -> None:
     plan = Plan(cluster, 0)
     for other, its, its_ready in jobs:
-        plan.place(plan.new(other, its, its_ready), 0)
-    found = check(plan, plan.new(request, duration, ready), 0)
+        plan.place(plan.add_job(other, its, its_ready), 0)
+    found = check(plan, plan.add_job(request, duration, ready), 0)
     event(f"{min(len(found.items), 3)} blockers, {min(sum(i.sooner for i in found.items), 3)} sooner")
     if found.items:
         assert found.earliest == ready
@@ -108,8 +108,8 @@ def test_requests_of_every_kind_can_be_asked_about(
 ) -> None:
     plan = Plan(cluster, 0)
     for other, its, ready in jobs:
-        plan.place(plan.new(other, its, ready), 0)
-    check(plan, plan.new(request, duration, 0), 0)
+        plan.place(plan.add_job(other, its, ready), 0)
+    check(plan, plan.add_job(request, duration, 0), 0)
 
 
 @settings(max_examples=60)
@@ -119,16 +119,16 @@ def test_limits_name_those_who_hold_of_them(jobs: list[tuple[int, int, int]], am
     plan.set_pool("licence", 4, 0)
     plan.limit_pool("licence", 5, 9, -2, 0)
     for cpus, duration, held in jobs:
-        plan.place(plan.new(Request((Chunk(cpus=cpus),)), duration, 0, {"licence": held}), 0)
-    check(plan, plan.new(Request((Chunk(cpus=1),)), 3, 0, {"licence": amount}), 0)
+        plan.place(plan.add_job(Request((Chunk(cpus=cpus),)), duration, 0, {"licence": held}), 0)
+    check(plan, plan.add_job(Request((Chunk(cpus=1),)), 3, 0, {"licence": amount}), 0)
 
 
 def placed(plan: Plan, start: int, duration: int, *nodes: str, cpus: int, mem: int = 0) -> int:
     """A job that holds all or some of the nodes."""
     request = Request((Chunk(len(nodes), cpus=cpus, mem=mem),), Place.SCATTER)
-    slot = plan.new(request, duration, start)
+    slot = plan.add_job(request, duration, start)
     assert plan.place(slot, 0) == start
-    assert {plan.name_of[take.row] for take in plan.takes(slot)} == set(nodes)
+    assert {plan.node_names[take.row] for take in plan.takes(slot)} == set(nodes)
     return slot
 
 
@@ -136,11 +136,11 @@ def test_it_names_who_holds_which_resource_of_which_node() -> None:
     plan = Plan([Node("a", 4, mem=8), Node("b", 4, mem=8)], 0)
     first = placed(plan, 0, 100, "a", cpus=1, mem=7)
     second = placed(plan, 0, 200, "b", cpus=4, mem=1)
-    slot = plan.new(Request((Chunk(2, cpus=1, mem=2),), Place.SCATTER), 10, 0)
+    slot = plan.add_job(Request((Chunk(2, cpus=1, mem=2),), Place.SCATTER), 10, 0)
     found = check(plan, slot, 0)
     assert (found.earliest, found.start, found.without) == (0, 200, 100)
     said = {
-        item.slot: [(plan.name_of[hold.row], hold.columns) for hold in item.holds] for item in found.items
+        item.slot: [(plan.node_names[hold.row], hold.columns) for hold in item.holds] for item in found.items
     }
     assert said == {first: [("a", (at.MEM,))], second: [("b", (at.CPUS,))]}
     assert [item.slot for item in found.items if item.sooner] == [second]
@@ -151,21 +151,21 @@ def test_few_are_named_where_few_suffice() -> None:
     for _ in range(4):
         placed(plan, 0, 50, "a", cpus=1)
     large = placed(plan, 0, 100, "b", cpus=4)
-    found = check(plan, plan.new(Request((Chunk(cpus=4),)), 10, 0), 0)
+    found = check(plan, plan.add_job(Request((Chunk(cpus=4),)), 10, 0), 0)
     assert [item.slot for item in found.items] == [large]
 
 
 def test_a_node_is_named_where_no_job_is_in_the_way() -> None:
     plan = Plan([Node("a", 4), Node("b", 4, state=NodeState.DOWN)], 0)
-    found = check(plan, plan.new(Request((Chunk(2, cpus=4),), Place.SCATTER), 10, 0), 0)
+    found = check(plan, plan.add_job(Request((Chunk(2, cpus=4),), Place.SCATTER), 10, 0), 0)
     assert (found.earliest, found.start, found.without) == (0, -1, 0)
-    assert [(item.slot, plan.name_of[item.row]) for item in found.items] == [(-1, "b")]
+    assert [(item.slot, plan.node_names[item.row]) for item in found.items] == [(-1, "b")]
     busy = placed(plan, 0, 50, "a", cpus=1)
-    found = check(plan, plan.new(Request((Chunk(2, cpus=4),), Place.SCATTER), 10, 0), 0)
+    found = check(plan, plan.add_job(Request((Chunk(2, cpus=4),), Place.SCATTER), 10, 0), 0)
     assert {item.slot for item in found.items} == {busy, -1}
 
 
 def test_nothing_blocks_what_starts_as_soon_as_it_may() -> None:
     plan = Plan([Node("a", 4)], 0)
     placed(plan, 0, 50, "a", cpus=4)
-    assert check(plan, plan.new(Request((Chunk(cpus=4),)), 10, 70), 0) == Blockers(70, 70, 70, ())
+    assert check(plan, plan.add_job(Request((Chunk(cpus=4),)), 10, 70), 0) == Blockers(70, 70, 70, ())

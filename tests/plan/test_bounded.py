@@ -32,25 +32,25 @@ def _kinds(n: int) -> Request:
 @pytest.mark.parametrize(("kinds", "nodes"), [(16, 1), (40, 4), (64, 8), (200, 2)])
 def test_a_job_of_many_kinds_of_chunks_is_placed_lifted_and_repaired(kinds: int, nodes: int) -> None:
     plan = Plan([Node(f"n{i}", cpus=256, mem=512 * GB) for i in range(nodes)], 0)
-    before = plan.new(Request((Chunk(cpus=256),)), 50, 0)
+    before = plan.add_job(Request((Chunk(cpus=256),)), 50, 0)
     assert plan.place(before, 0) == 0
-    slot = plan.new(_kinds(kinds), 100, 0)
+    slot = plan.add_job(_kinds(kinds), 100, 0)
     assert plan.place(slot, 0) == (0 if nodes > 1 else 50)
-    plan.drop(before, 0)
+    plan.drop_job(before, 0)
     plan.repair(0)
     assert plan.start(slot) == 0
     assert len(plan.takes(slot)) == kinds
-    plan.lift(slot, 0)
+    plan.remove(slot, 0)
     assert plan.place(slot, 0) == 0
 
 
 def test_a_job_of_many_kinds_of_chunks_moves_in_small_slices_of_repair() -> None:
     plan = Plan([Node("n", cpus=256, mem=512 * GB)], 0)
-    before = plan.new(Request((Chunk(cpus=256),)), 50, 0)
+    before = plan.add_job(Request((Chunk(cpus=256),)), 50, 0)
     plan.place(before, 0)
-    slot = plan.new(_kinds(64), 100, 0)
+    slot = plan.add_job(_kinds(64), 100, 0)
     plan.place(slot, 0)
-    plan.lift(before, 0)
+    plan.remove(before, 0)
     slices = 0
     while not plan.repair(0, 50)[1]:
         slices += 1
@@ -60,15 +60,15 @@ def test_a_job_of_many_kinds_of_chunks_moves_in_small_slices_of_repair() -> None
 
 def test_a_running_job_may_hold_one_node_in_many_pieces() -> None:
     plan = Plan([Node("n", cpus=64, mem=64 * GB)], 0)
-    slot = plan.new(Request((Chunk(cpus=64),)), 100, 0)
+    slot = plan.add_job(Request((Chunk(cpus=64),)), 100, 0)
     plan.fix(slot, 0, [Take(0, 0, 1, (1, 1, 0, 0))] * 64)
     _check(plan)
-    other = plan.new(Request((Chunk(cpus=1),)), 10, 0)
+    other = plan.add_job(Request((Chunk(cpus=1),)), 10, 0)
     assert plan.place(other, 0) == 100
     plan.set_duration(slot, 50, 0)
     plan.repair(0)
     assert plan.start(other) == 50
-    plan.drop(slot, 0)
+    plan.drop_job(slot, 0)
     _check(plan)
 
 
@@ -77,8 +77,8 @@ def test_a_job_may_need_many_pools() -> None:
     names = [f"p{i}" for i in range(300)]
     for name in names:
         plan.set_pool(name, 5, 0)
-    slot = plan.new(Request((Chunk(cpus=1),)), 100, 0, dict.fromkeys(names, 3))
-    other = plan.new(Request((Chunk(cpus=1),)), 100, 0, dict.fromkeys(names, 3))
+    slot = plan.add_job(Request((Chunk(cpus=1),)), 100, 0, dict.fromkeys(names, 3))
+    other = plan.add_job(Request((Chunk(cpus=1),)), 100, 0, dict.fromkeys(names, 3))
     assert plan.place(slot, 0) == 0
     assert plan.place(other, 0) == 100
     plan.set_pools(other, dict.fromkeys(names, 1), 0)
@@ -90,17 +90,17 @@ def _crowded(nodes: int, jobs: int) -> Plan:
     """Nodes on which many short jobs of different lengths stand: a moment of change nearly every second."""
     plan = Plan([Node(f"n{i}", cpus=32, mem=64 * GB) for i in range(nodes)], 0)
     for i in range(jobs):
-        slot = plan.new(Request((Chunk(cpus=1 + i % 29),)), 40 + 7 * i % 53, 0)
+        slot = plan.add_job(Request((Chunk(cpus=1 + i % 29),)), 40 + 7 * i % 53, 0)
         plan.place(slot, 0)
     return plan
 
 
 def _hard(plan: Plan) -> int:
     """A job of which each chunk finds a node at nearly every moment, and all together none for long."""
-    last = plan.new(Request((Chunk(cpus=1),), exclusive=True), 100_000, 0)
+    last = plan.add_job(Request((Chunk(cpus=1),), exclusive=True), 100_000, 0)
     plan.place(last, 0)
     kinds = tuple(Chunk(cpus=1 + i % 3, mem=(1 + i) * 1024) for i in range(len(plan.nodes)))
-    return plan.new(Request(kinds, Place.SCATTER), 5, 0)
+    return plan.add_job(Request(kinds, Place.SCATTER), 5, 0)
 
 
 def test_a_search_ends_when_its_work_is_spent_and_changes_nothing() -> None:
@@ -115,7 +115,7 @@ def test_a_search_ends_when_its_work_is_spent_and_changes_nothing() -> None:
     assert plan.work - before < 2 * 60_000
     assert plan.start(slot) < 0
     _check(plan)
-    easy = plan.new(Request((Chunk(cpus=1),)), 10, 0)
+    easy = plan.add_job(Request((Chunk(cpus=1),)), 10, 0)
     assert plan.place(easy, 0) >= 0
     plan.limit_work()
     assert plan.place(slot, 0) > 0
@@ -123,7 +123,7 @@ def test_a_search_ends_when_its_work_is_spent_and_changes_nothing() -> None:
 
 def test_a_question_ends_when_all_its_searches_have_spent_its_work() -> None:
     fork = _crowded(12, 600).fork()
-    slot = fork.new(Request((Chunk(count=6, cpus=16),)), 50, 0)
+    slot = fork.add_job(Request((Chunk(count=6, cpus=16),)), 50, 0)
     fork.limit_work(all_of_them=50_000)
     before = fork.work
     fork.probe(slot, 0)
@@ -136,8 +136,8 @@ def test_a_question_ends_when_all_its_searches_have_spent_its_work() -> None:
 
 def test_a_question_that_was_given_up_ends_at_its_next_search() -> None:
     fork = _crowded(4, 10).fork()
-    slot = fork.new(Request((Chunk(cpus=1),)), 50, 0)
-    fork.give_up()
+    slot = fork.add_job(Request((Chunk(cpus=1),)), 50, 0)
+    fork.abort_searches()
     with pytest.raises(WorkSpent, match="given up"):
         fork.probe(slot, 0)
 
@@ -147,7 +147,7 @@ def test_repair_leaves_a_job_where_it_is_whose_search_takes_too_much_work() -> N
     slot = _hard(plan)
     start = plan.place(slot, 0)
     plan.limit_work(each=1_000)
-    plan.look_at(slot)
+    plan.mark_for_search(slot)
     before = plan.work
     moves, done = plan.repair(0)
     assert done
@@ -197,7 +197,7 @@ def test_any_mix_of_shapes_on_tiny_and_huge_nodes_ends_in_bounded_work(
     plan.limit_work(each=each)
     slots = []
     for request, duration in jobs:
-        slot = plan.new(request, duration, 0)
+        slot = plan.add_job(request, duration, 0)
         slots.append(slot)
         before = plan.work
         try:
@@ -206,7 +206,7 @@ def test_any_mix_of_shapes_on_tiny_and_huge_nodes_ends_in_bounded_work(
             assert plan.start(slot) < 0
         assert plan.work - before < 4 * each
     gone = data.draw(st.sampled_from(slots))
-    plan.drop(gone, 0)
+    plan.drop_job(gone, 0)
     slots.remove(gone)
     slices = 0
     while not plan.repair(0, 10_000)[1]:
@@ -215,9 +215,9 @@ def test_any_mix_of_shapes_on_tiny_and_huge_nodes_ends_in_bounded_work(
     if slots:
         held = data.draw(st.sampled_from(slots))
         pieces = data.draw(st.integers(1, 100))
-        plan.lift(held, 0)
+        plan.remove(held, 0)
         plan.fix(held, 0, [Take(data.draw(st.integers(0, len(named) - 1)), 0, 1, (1, 1, 1, 0))] * pieces)
         plan.set_duration(held, 5, 0)
-    plan.evict(plan.planned())
+    plan.remove_overcommitted(plan.planned())
     _check(plan)
     assert np.all(plan.starts(plan.planned()) >= 0)

@@ -67,7 +67,7 @@ def _life(seed: int, *, reload: bool = False) -> tuple[Mirror, Life]:
             slot = mirror.new(_request(rng), rng.randint(20, 400), 0)
             mirror.plan.place(slot, 0)
         else:
-            mirror.plan.drop(slot := rng.choice(list(mirror.jobs)), 0)
+            mirror.plan.drop_job(slot := rng.choice(list(mirror.jobs)), 0)
             del mirror.jobs[slot]
         for _ in range(rng.randint(0, 3)):
             moved, _ = mirror.plan.repair(0, 60)
@@ -103,7 +103,7 @@ def test_what_was_published_stays_as_it_was(in_steps: list[int]) -> None:
         if len(mirror.jobs) < 60:
             mirror.plan.place(mirror.new(_request(rng), rng.randint(20, 400), 0), 0)
         else:
-            mirror.plan.drop(slot := rng.choice(list(mirror.jobs)), 0)
+            mirror.plan.drop_job(slot := rng.choice(list(mirror.jobs)), 0)
             del mirror.jobs[slot]
         mirror.plan.repair(0, 300)
         if i % 20 == 0:
@@ -129,7 +129,7 @@ def test_rows_get_a_larger_slab_when_jobs_come_and_not_in_a_repair(monkeypatch: 
         repairing = False
         mirror.plan.place(mirror.new(_request(rng), rng.randint(20, 400), 0), 0)
         if rng.random() < 0.4:
-            mirror.plan.drop(slot := rng.choice(list(mirror.jobs)), 0)
+            mirror.plan.drop_job(slot := rng.choice(list(mirror.jobs)), 0)
             del mirror.jobs[slot]
         repairing = True
         mirror.plan.repair(0)

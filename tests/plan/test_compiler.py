@@ -178,7 +178,7 @@ def test_nothing_that_the_warm_up_calls_has_other_types_than_declared() -> None:
     other = {
         name: list(one.overloads)
         for name, one in named.items()
-        if one.overloads.keys() - {compiler.declared(one.py_func)}
+        if one.overloads.keys() - {compiler.declared_types(one.py_func)}
     }
     assert not other
 
@@ -271,7 +271,7 @@ def test_writers_with_the_same_process_number_do_not_mix_their_files(tmp_path: P
 
     def write(content: bytes) -> None:
         for _ in range(30):
-            compiler._keep(path, content)
+            compiler._write_file(path, content)
             assert set(compiler._checked(path.read_bytes())) in ({1}, {2})
 
     with warnings.catch_warnings(record=True) as errors:

@@ -46,22 +46,22 @@ def _plan(seed: int) -> Plan:
         count = rng.choice([1, 1, 2, 3])
         chunk = Chunk(count, rng.randint(1, 8), rng.choice([0, 4]), resources=(("scratch", i % 2),))
         request = Request((chunk,), rng.choice(list(Place)), together=NodeSets(by="rack", wait=5))
-        if plan.why_never(request) is not None:
+        if plan.find_unmet_requirement(request) is not None:
             continue
         pools = {name: 1 for name in ("a", "b") if rng.random() < 0.3}
-        slots.append(plan.new(request, rng.randint(5, 80), rng.randint(0, 20), pools))
+        slots.append(plan.add_job(request, rng.randint(5, 80), rng.randint(0, 20), pools))
         plan.place(slots[-1], 0)
     plan.shapes.release(plan.shapes.intern(Request((Chunk(7, 1),))))
     for slot in rng.sample(slots, 8):
-        plan.begin(slot) if rng.random() < 0.3 else plan.drop(slot, 0)
+        plan.fix_in_place(slot) if rng.random() < 0.3 else plan.drop_job(slot, 0)
     for slot in rng.sample(slots, 5):
         if plan.state(slot) == at.PLANNED:
-            plan.look_at(slot)
+            plan.mark_for_search(slot)
     plan.repair(0, 200)
     plan.weigh_nodes(0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(repairs, "MOST_NOW", 0)
-        plan.look_at(int(plan.planned()[-1]))
+        plan.mark_for_search(int(plan.planned()[-1]))
         plan.repair_now(0)  # most are left for the next call
     return plan
 
@@ -192,8 +192,8 @@ def test_what_a_copy_does_is_nothing_to_the_plan(copied: Callable[[Plan], Plan])
     copy.set_pool("c", 4, 0)
     copy.limit_pool("b", 5, 6, 1, 0)
     for slot in copy.planned().tolist()[::2]:
-        copy.drop(slot, 0)
-    copy.place(copy.new(Request((Chunk(2, 3),)), 30, 0, {"c": 1}), 0)
+        copy.drop_job(slot, 0)
+    copy.place(copy.add_job(Request((Chunk(2, 3),)), 30, 0, {"c": 1}), 0)
     copy.repair(5)
-    copy.forget(5)
+    copy.forget_past(5)
     assert _all_of(plan) == before

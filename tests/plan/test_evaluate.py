@@ -11,7 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedd.model import FOREVER, Chunk, Node, NodeState, Request
-from schedd.plan.evaluate import NON_REGULAR, Criterion, Evaluation, JobColumns, Values, Weights
+from schedd.plan.evaluate import (
+    NON_REGULAR,
+    Criterion,
+    CriterionValues,
+    CriterionWeights,
+    Evaluation,
+    ScoringColumns,
+)
 from schedd.plan.kernels import layout as at
 from schedd.plan.plan import Plan, Take
 from tests.plan.strategies import DURATIONS, clusters, requests
@@ -38,7 +45,7 @@ def expected(plan: Plan, jobs: list[Known], threshold: int) -> dict[str, float]:
 
     def held(job: Known, weighted: bool) -> float:
         seconds = max(0, plan.end(job.slot) - max(NOW, plan.start(job.slot)))
-        nodes = [(plan.nodes[plan.name_of[take.row]], take) for take in plan.takes(job.slot)]
+        nodes = [(plan.nodes[plan.node_names[take.row]], take) for take in plan.takes(job.slot)]
         return sum(take.amounts[at.CPUS] * seconds * (node.speed if weighted else 1) for node, take in nodes)
 
     def mean(values: Sequence[float]) -> float:
@@ -119,14 +126,14 @@ def test_values_stay_those_of_the_formulas(
     cluster: list[Node], drawn: list[Any], threshold: int, data: st.DataObject
 ) -> None:
     plan = Plan(with_speeds(cluster, data), NOW)
-    columns = JobColumns.blank(plan.tables.jobs.shape[1])
+    columns = ScoringColumns.blank(plan.tables.jobs.shape[1])
     jobs = []
     for request, duration, release, due, owner in drawn:
-        slot = plan.new(request, duration, NOW)
+        slot = plan.add_job(request, duration, NOW)
         columns.release[slot], columns.due[slot], columns.owner[slot] = release, due, owner
         jobs.append(Known(slot, request, duration, release, due, owner))
         if plan.place(slot, NOW) >= 0 and data.draw(st.integers(0, 4)) == 0:
-            plan.begin(slot)
+            plan.fix_in_place(slot)
     evaluation = Evaluation(plan, columns, NOW, threshold=threshold)
 
     def agrees() -> None:
@@ -139,7 +146,7 @@ def test_values_stay_those_of_the_formulas(
         movable = [job.slot for job in jobs if plan.state(job.slot) in (at.PLANNED, at.UNPLACED)]
         chosen = data.draw(st.lists(st.sampled_from(movable), unique=True)) if movable else []
         for slot in chosen:
-            plan.lift(slot, NOW)
+            plan.remove(slot, NOW)
         for slot in chosen:
             if data.draw(st.booleans()):
                 plan.place(slot, NOW + data.draw(st.sampled_from([0, 30, 500])))
@@ -149,23 +156,23 @@ def test_values_stay_those_of_the_formulas(
 
 def test_an_empty_plan_is_worth_nothing() -> None:
     plan = Plan([Node("a", 4)], 0)
-    values = Evaluation(plan, JobColumns.blank(plan.tables.jobs.shape[1]), 0).values()
+    values = Evaluation(plan, ScoringColumns.blank(plan.tables.jobs.shape[1]), 0).values()
     assert set(values.as_dict().values()) == {0.0}
 
 
-def two_jobs() -> tuple[Plan, JobColumns]:
+def two_jobs() -> tuple[Plan, ScoringColumns]:
     plan = Plan([Node("a", 1)], 0)
     for _ in range(2):
-        plan.place(plan.new(Request((Chunk(cpus=1),)), 100, 0), 0)
-    return plan, JobColumns.blank(plan.tables.jobs.shape[1])
+        plan.place(plan.add_job(Request((Chunk(cpus=1),)), 100, 0), 0)
+    return plan, ScoringColumns.blank(plan.tables.jobs.shape[1])
 
 
 def test_cost_is_the_weighted_sum_relative_to_the_reference() -> None:
     plan, columns = two_jobs()
     before = Evaluation(plan, columns, 0).values()
     assert (before[Criterion.WAIT], before[Criterion.UTILISATION]) == (50.0, 1.0)
-    after = Values(before.array * 0.5)
-    weights = Weights({Criterion.WAIT: 2, Criterion.UTILISATION: 1})
+    after = CriterionValues(before.array * 0.5)
+    weights = CriterionWeights({Criterion.WAIT: 2, Criterion.UTILISATION: 1})
     assert weights.cost(before, before) == 0.5  # what should grow counts negative, the largest weight as 1
     assert weights.cost(after, before) == 0.5 - 0.5 * 0.5
 
@@ -176,7 +183,7 @@ def test_what_the_reference_has_nothing_of_is_infinitely_worse() -> None:
     assert before[Criterion.LATE_JOBS] == 0
     columns.due[:] = 150
     late = Evaluation(plan, columns, 0).values()
-    weights = Weights({Criterion.LATE_JOBS: 1})
+    weights = CriterionWeights({Criterion.LATE_JOBS: 1})
     assert late[Criterion.LATE_JOBS] == 1
     assert weights.cost(late, before) == float("inf")
     assert weights.cost(before, before) == 0
@@ -185,22 +192,22 @@ def test_what_the_reference_has_nothing_of_is_infinitely_worse() -> None:
 @pytest.mark.parametrize("weights", [{}, {Criterion.WAIT: 0.0}, {Criterion.WAIT: -1.0}])
 def test_weights_that_mean_nothing_are_refused(weights: dict[Criterion, float]) -> None:
     with pytest.raises(ValueError, match="weight"):
-        Weights(weights)
+        CriterionWeights(weights)
 
 
 @pytest.mark.parametrize("scale", [1e-300, 1e-13, 1e308])
 def test_only_the_proportions_of_weights_count(scale: float) -> None:
     plan, columns = two_jobs()
     before = Evaluation(plan, columns, 0).values()
-    plain = Weights({Criterion.WAIT: 1, Criterion.WAIT_RMS: 0.5})
-    scaled = Weights({Criterion.WAIT: scale, Criterion.WAIT_RMS: scale * 0.5})
+    plain = CriterionWeights({Criterion.WAIT: 1, Criterion.WAIT_RMS: 0.5})
+    scaled = CriterionWeights({Criterion.WAIT: scale, Criterion.WAIT_RMS: scale * 0.5})
     assert scaled.cost(before, before) == pytest.approx(plain.cost(before, before))
 
 
 def test_a_reservation_is_no_work() -> None:
     plan, columns = two_jobs()
     before = Evaluation(plan, columns, 0).values()
-    kept = plan.new(Request((Chunk(cpus=1),)), 1 << 40, 0)
+    kept = plan.add_job(Request((Chunk(cpus=1),)), 1 << 40, 0)
     plan.fix(kept, 1000, (Take(0, 0, 1, (1, 0)),))
     columns.owner[kept] = -1
     assert Evaluation(plan, columns, 0).values().as_dict() == before.as_dict()
@@ -209,6 +216,6 @@ def test_a_reservation_is_no_work() -> None:
 
 
 def test_earlier_starts_make_only_some_criteria_worse() -> None:
-    assert Weights({Criterion.WAIT: 1, Criterion.NUWT_MAX: 1}).regular
+    assert CriterionWeights({Criterion.WAIT: 1, Criterion.NUWT_MAX: 1}).regular
     for criterion in NON_REGULAR:
-        assert not Weights({Criterion.WAIT: 1, criterion: 0.1}).regular
+        assert not CriterionWeights({Criterion.WAIT: 1, criterion: 0.1}).regular

@@ -10,8 +10,8 @@ NAME = f"{GATE}r"
 
 def test_a_node_that_gets_a_gate_while_a_job_has_all_of_it_keeps_the_gate_open() -> None:
     plan = Plan([Node("a", 4, mem=64, resources=((NAME, at.WHOLE),)), Node("b", 4, mem=64)], 0)
-    slot = plan.new(Request((Chunk(1, 4),), Place.SCATTER, exclusive=True), 100, 0)
-    row, gate = plan.row_of["b"], plan.resource_columns[NAME]
+    slot = plan.add_job(Request((Chunk(1, 4),), Place.SCATTER, exclusive=True), 100, 0)
+    row, gate = plan.node_rows["b"], plan.resource_columns[NAME]
     plan.fix(slot, 0, [_whole(plan, row)])
     plan.set_nodes([Node("b", 4, mem=96, resources=((NAME, at.WHOLE),))], 0)
     (take,) = plan.takes(slot)
@@ -22,4 +22,4 @@ def test_a_node_that_gets_a_gate_while_a_job_has_all_of_it_keeps_the_gate_open()
 
 
 def _whole(plan: Plan, row: int) -> Take:
-    return Take(row, 0, 1, plan.whole(row))
+    return Take(row, 0, 1, plan.whole_node_amounts(row))

@@ -18,21 +18,21 @@ def test_entries_of_pools_that_no_job_names_are_dropped_and_the_others_kept() ->
     names = [f"p{i}" for i in range(6)]
     for i, name in enumerate(names):
         plan.set_pool(name, 100 + i, 0)
-    gone = plan.new(ONE, 10, 0, dict.fromkeys(names, 1))  # its entries stand before all others
+    gone = plan.add_job(ONE, 10, 0, dict.fromkeys(names, 1))  # its entries stand before all others
     kept = {
-        plan.new(ONE, 10, 0, {name: 1 + i, names[(i + 1) % 6]: 50 - i}): i for i, name in enumerate(names)
+        plan.add_job(ONE, 10, 0, {name: 1 + i, names[(i + 1) % 6]: 50 - i}): i for i, name in enumerate(names)
     }
-    busy = plan.new(ONE, 10, 0, {"p0": 1})
-    plan.drop(gone, 0)
+    busy = plan.add_job(ONE, 10, 0, {"p0": 1})
+    plan.drop_job(gone, 0)
     most = 0
     for turn in range(2000):
         plan.set_pools(busy, {names[turn % 6]: 1 + turn % 7}, turn)
         most = max(most, plan.slabs.n_pools)
     assert 1024 <= most <= 1026, "they are packed again and again"
     for slot, i in kept.items():
-        assert plan.pools_of(slot) == {names[i]: 1 + i, names[(i + 1) % 6]: 50 - i}
-    assert plan.pools_of(busy) == {names[1999 % 6]: 1 + 1999 % 7}
-    assert plan.fork().pools_of(busy) == plan.pools_of(busy)
+        assert plan.pool_amounts(slot) == {names[i]: 1 + i, names[(i + 1) % 6]: 50 - i}
+    assert plan.pool_amounts(busy) == {names[1999 % 6]: 1 + 1999 % 7}
+    assert plan.fork().pool_amounts(busy) == plan.pool_amounts(busy)
 
 
 def test_a_tier_is_as_fast_as_its_slowest_node() -> None:
@@ -50,34 +50,34 @@ def test_who_is_kept_on_a_fast_node_may_leave_it_when_it_goes_down_or_is_no_fast
 ) -> None:
     fast, slow = Node("fast", 1, speed=2.0), Node("slow", 1, speed=1.0)
     plan = Plan([fast, slow], 0)
-    plan.keep_tiers(True)
-    busy, short, waits = (plan.new(ONE, length, 0) for length in (100, 150, 100))
+    plan.protect_tiers(True)
+    busy, short, waits = (plan.add_job(ONE, length, 0) for length in (100, 150, 100))
     for slot in (busy, short, waits):
         plan.place(slot, 0)
-    assert (plan.takes(waits)[0].row, plan.start(waits)) == (plan.row_of["fast"], 100)
-    plan.drop(short, 0)
+    assert (plan.takes(waits)[0].row, plan.start(waits)) == (plan.node_rows["fast"], 100)
+    plan.drop_job(short, 0)
     plan.repair(0)
     assert plan.start(waits) == 100, "it would start earlier on the slow node"
     plan.set_nodes([replace(fast, **slower)], 0)
     plan.repair(0)
-    assert (plan.takes(waits)[0].row, plan.start(waits)) == (plan.row_of["slow"], 0)
+    assert (plan.takes(waits)[0].row, plan.start(waits)) == (plan.node_rows["slow"], 0)
 
 
 def test_who_is_kept_on_a_fast_node_goes_to_another_that_becomes_as_fast() -> None:
     fast, slow, other = Node("fast", 1, speed=2.0), Node("slow", 1, speed=1.0), Node("other", 1, speed=1.0)
     plan = Plan([fast, slow, other], 0)
-    plan.keep_tiers(True)
-    slots = [plan.new(ONE, length, 0) for length in (100, 1_000, 1_000, 100)]
+    plan.protect_tiers(True)
+    slots = [plan.add_job(ONE, length, 0) for length in (100, 1_000, 1_000, 100)]
     for slot in slots:
         plan.place(slot, 0)
-    on = {plan.name_of[plan.takes(slot)[0].row]: slot for slot in slots[:3]}
+    on = {plan.node_names[plan.takes(slot)[0].row]: slot for slot in slots[:3]}
     waits = slots[3]
-    plan.drop(on["slow"], 0)
+    plan.drop_job(on["slow"], 0)
     plan.repair(0)
-    assert (plan.takes(waits)[0].row, plan.start(waits)) == (plan.row_of["fast"], 100)
+    assert (plan.takes(waits)[0].row, plan.start(waits)) == (plan.node_rows["fast"], 100)
     plan.set_nodes([replace(slow, speed=2.0)], 0)
     plan.repair(0)
-    assert (plan.takes(waits)[0].row, plan.start(waits)) == (plan.row_of["slow"], 0)
+    assert (plan.takes(waits)[0].row, plan.start(waits)) == (plan.node_rows["slow"], 0)
 
 
 def test_searches_do_half_as_much_each_time_but_no_less_than_a_hundredth() -> None:
@@ -89,12 +89,12 @@ def test_searches_do_half_as_much_each_time_but_no_less_than_a_hundredth() -> No
     assert most() == MOST_WORK
     seen = []
     for _ in range(9):
-        plan.search_less()
+        plan.halve_work_limit()
         seen.append(most())
     assert seen[:6] == [MOST_WORK // 2**i for i in range(1, 7)]
     assert seen[6:] == [MOST_WORK // 100] * 3
     plan.limit_work(1000)
-    plan.search_less()
+    plan.halve_work_limit()
     assert most() == 1000, "less than a hundredth was asked for"
     plan.limit_work()
     assert most() == MOST_WORK
@@ -103,7 +103,7 @@ def test_searches_do_half_as_much_each_time_but_no_less_than_a_hundredth() -> No
 def test_what_is_free_of_a_pool_is_told_by_moment() -> None:
     plan = Plan([Node("n1", 8)], 0)
     plan.set_pool("licence", 3, 0)
-    slot = plan.new(ONE, 10, 5, {"licence": 2})
+    slot = plan.add_job(ONE, 10, 5, {"licence": 2})
     plan.place(slot, 0)
     moments, free = plan.pool_free("licence")
     assert [(int(at_), int(left)) for at_, left in zip(moments, free, strict=True)][1:] == [(5, 1), (15, 3)]

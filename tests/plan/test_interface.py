@@ -30,8 +30,8 @@ def test_no_other_package_reaches_into_the_plans_arrays() -> None:
 
 def test_columns_that_are_read_cannot_be_written() -> None:
     plan = Plan([Node("n", 4)], 0)
-    plan.place(plan.new(Request((Chunk(cpus=4),)), 10, 0), 0)
-    readable = plan.readable()
+    plan.place(plan.add_job(Request((Chunk(cpus=4),)), 10, 0), 0)
+    readable = plan.read_view()
     for view in (plan.jobs, readable):
         for column in (view.starts, view.durations, view.states):
             with pytest.raises(ValueError, match="read-only"):
@@ -42,10 +42,10 @@ def test_columns_that_are_read_cannot_be_written() -> None:
 
 def test_what_was_readable_stays_as_it_was() -> None:
     plan = Plan([Node("n", 4)], 0)
-    slot = plan.new(Request((Chunk(cpus=3),)), 10, 0)
+    slot = plan.add_job(Request((Chunk(cpus=3),)), 10, 0)
     plan.place(slot, 0)
-    before = plan.readable()
-    plan.lift(slot, 0)
+    before = plan.read_view()
+    plan.remove(slot, 0)
     plan.fix(slot, 5, [Take(0, 0, 1, (4, 1, 0, 0))])
     assert (before.starts[slot], before.states[slot]) == (0, PLANNED)
     assert [entry.amounts[CPUS] for entry in before.held_by(slot)] == [3]
@@ -55,19 +55,19 @@ def test_what_was_readable_stays_as_it_was() -> None:
 
 def test_a_job_that_was_to_start_is_planned_again_where_it_is() -> None:
     plan = Plan([Node("n", 4)], 0)
-    slot = plan.new(Request((Chunk(cpus=3),)), 10, 0)
+    slot = plan.add_job(Request((Chunk(cpus=3),)), 10, 0)
     with pytest.raises(ValueError, match="not a placed job"):
         plan.unfix(slot)
     plan.place(slot, 0)
-    plan.begin(slot)
+    plan.fix_in_place(slot)
     plan.unfix(slot)
     assert (plan.state(slot), plan.start(slot)) == (PLANNED, 0)
 
 
 def test_a_timeline_tells_what_is_free_at_any_moment() -> None:
     plan = Plan([Node("n", 4)], 0)
-    plan.place(plan.new(Request((Chunk(cpus=3),)), 10, 5), 0)
-    timeline = plan.timeline(plan.row_of["n"])
+    plan.place(plan.add_job(Request((Chunk(cpus=3),)), 10, 5), 0)
+    timeline = plan.timeline(plan.node_rows["n"])
     assert [int(timeline.at(moment)[CPUS]) for moment in (0, 5, 14, 15)] == [4, 1, 1, 4]
     assert timeline.capacity[CPUS] == 4
 
@@ -75,6 +75,6 @@ def test_a_timeline_tells_what_is_free_at_any_moment() -> None:
 def test_amounts_are_given_by_the_names_of_resources() -> None:
     plan = Plan([Node("n", 4, resources=(("tape", 2),))], 0)
     assert plan.amounts({"tape": 2, "cpus": 1})[plan.resource_columns["tape"]] == 2
-    assert plan.whole(0)[CPUS] == 4
+    assert plan.whole_node_amounts(0)[CPUS] == 4
     with pytest.raises(KeyError):
         plan.amounts({"unicorns": 1})

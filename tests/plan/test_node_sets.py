@@ -27,11 +27,11 @@ def scattered(count: int, together: NodeSets = RACK) -> Request:
 
 
 def where(plan: Plan, slot: int) -> str:
-    return "".join(sorted(plan.name_of[take.row][0] for take in plan.takes(slot)))
+    return "".join(sorted(plan.node_names[take.row][0] for take in plan.takes(slot)))
 
 
 def place(plan: Plan, request: Request, duration: int = 100, ready: int = 0) -> int:
-    slot = plan.new(request, duration, ready)
+    slot = plan.add_job(request, duration, ready)
     assert plan.place(slot, 0) >= 0
     return slot
 
@@ -73,7 +73,7 @@ def test_a_rack_that_gains_a_node_may_hold_a_job_from_then_on() -> None:
     assert where(plan, slot) == "aab"
     plan.set_nodes([Node("a9", 4, features=frozenset({"rack=a"}))], 0)
     assert plan.misplaced().tolist() == [slot]
-    plan.lift(slot, 0)
+    plan.remove(slot, 0)
     plan.place(slot, 0)
     assert where(plan, slot) == "aaa"
     assert not plan.misplaced().shape[0]
@@ -108,7 +108,7 @@ def test_no_set_could_be_left_out(
     start = mirror.plan.place(slot, 0)
     if start < 0:
         return
-    used = {mirror.plan.name_of[take.row][0] for take in mirror.plan.takes(slot)}
+    used = {mirror.plan.node_names[take.row][0] for take in mirror.plan.takes(slot)}
     held = mirror.reference(slot).held
     others = combinations("abcd", len(used) - 1) if len(chunks) == 1 else combinations(used, len(used) - 1)
     for some in others:

@@ -75,7 +75,7 @@ class Operations(RuleBasedStateMachine):
 
     def settle_over_commitment(self) -> None:
         """What a caller does after reality took more than there was: evict, and place anew."""
-        gone = self.plan.evict(self.plan.planned()[::-1].copy())
+        gone = self.plan.remove_overcommitted(self.plan.planned()[::-1].copy())
         bad = self.mirror.over_committed(0)
         for slot in self.mirror.slots(at.PLANNED):
             start, end = self.plan.start(slot), self.plan.end(slot)
@@ -120,7 +120,7 @@ class Operations(RuleBasedStateMachine):
     @rule(data=st.data())
     def leave(self, data: st.DataObject) -> None:
         slot = self.any_slot(data, at.PLANNED, at.FIXED, at.UNPLACED)
-        self.plan.drop(slot, self.now)
+        self.plan.drop_job(slot, self.now)
         del self.mirror.jobs[slot]
         assert self.plan.state(slot) == at.VACANT
 
@@ -128,7 +128,7 @@ class Operations(RuleBasedStateMachine):
     @rule(data=st.data(), again=st.booleans())
     def lift(self, data: st.DataObject, again: bool) -> None:
         slot = self.any_slot(data, at.PLANNED, at.FIXED)
-        self.plan.lift(slot, self.now)
+        self.plan.remove(slot, self.now)
         assert (self.plan.state(slot), self.plan.start(slot)) == (at.UNPLACED, -1)
         if again:
             self.add(slot, self.now)
@@ -139,16 +139,16 @@ class Operations(RuleBasedStateMachine):
         """A planned job is lifted and put, later, on what it held; repair may then move it forward again."""
         slot = self.any_slot(data, at.PLANNED)
         start, takes = self.plan.start(slot) + later, self.plan.takes(slot)
-        self.plan.lift(slot, self.now)
-        self.plan.put(slot, start, takes)
+        self.plan.remove(slot, self.now)
+        self.plan.place_at(slot, start, takes)
         assert (self.plan.state(slot), self.plan.start(slot)) == (at.PLANNED, start)
         assert self.plan.takes(slot) == takes
         assert self.plan.freed
         self.settle_over_commitment()
 
     @rule()
-    def look_at_all(self) -> None:
-        self.plan.look_at_all()
+    def mark_all_for_search(self) -> None:
+        self.plan.mark_all_for_search()
         assert self.plan.freed
 
     @precondition(lambda self: self.has(at.PLANNED, at.FIXED))
@@ -176,20 +176,20 @@ class Operations(RuleBasedStateMachine):
         self.now = due + later
         for slot in self.mirror.slots(at.PLANNED):
             if self.plan.start(slot) <= self.now:
-                self.plan.begin(slot)
+                self.plan.fix_in_place(slot)
 
     @rule(seconds=st.integers(1, 100), forget=st.booleans())
     def wait(self, seconds: int, forget: bool) -> None:
         self.now += seconds
         if forget:
-            self.plan.forget(self.now)
+            self.plan.forget_past(self.now)
 
     @rule(data=st.data(), duration=DURATIONS, cpus=st.integers(0, 3), open_end=st.booleans())
     def take_by_force(self, data: st.DataObject, duration: int, cpus: int, open_end: bool) -> None:
         """A job that another scheduler started, or a reservation: it holds what it holds."""
         slot = self.mirror.new(Request((_unit(cpus),)), FOREVER // 4 if open_end else duration, 0)
         self.mirror.jobs[slot] = (*self.mirror.jobs[slot][:1], FOREVER // 4 if open_end else duration, 0, {})
-        row = self.plan.row_of[data.draw(st.sampled_from(sorted(self.plan.nodes)))]
+        row = self.plan.node_rows[data.draw(st.sampled_from(sorted(self.plan.nodes)))]
         self.plan.fix(slot, max(self.now - 10, 0), [Take(row, 0, 1, (cpus, 1))])
         self.settle_over_commitment()
 
@@ -202,11 +202,11 @@ class Operations(RuleBasedStateMachine):
         assert self.plan.nodes[node.name] == node
         misplaced = self.plan.misplaced().tolist()
         for slot in misplaced:
-            self.plan.lift(slot, self.now)
+            self.plan.remove(slot, self.now)
         assert not self.plan.misplaced().size
         if before is not None:
-            for slot in self.plan.on_node(node.name).tolist() if node.state != "up" else []:
-                assert self.plan.row_of[node.name] in {take.row for take in self.plan.takes(slot)}
+            for slot in self.plan.jobs_on_node(node.name).tolist() if node.state != "up" else []:
+                assert self.plan.node_rows[node.name] in {take.row for take in self.plan.takes(slot)}
         self.settle_over_commitment()
         for slot in misplaced:
             self.add(slot, self.now)
@@ -224,7 +224,7 @@ class Operations(RuleBasedStateMachine):
         before = self.starts()
         self.plan.set_pools(slot, pools, self.now)
         assert self.starts() == before
-        assert self.plan.pools_of(slot) == {name: n for name, n in pools.items() if n}
+        assert self.plan.pool_amounts(slot) == {name: n for name, n in pools.items() if n}
         self.mirror.jobs[slot] = (*self.mirror.jobs[slot][:3], pools)
         self.settle_over_commitment()
 
@@ -234,7 +234,7 @@ class Operations(RuleBasedStateMachine):
         self.mirror.pool_sizes["c"] = size
         slot = self.mirror.new(Request((_unit(1),)), 10, 0, {"c": 1})
         self.add(slot, self.now)
-        self.plan.drop(slot, self.now)
+        self.plan.drop_job(slot, self.now)
         del self.mirror.jobs[slot]
         idle = self.plan.drop_idle_pools()
         assert "c" in idle
@@ -252,7 +252,7 @@ class Operations(RuleBasedStateMachine):
 
     @precondition(lambda self: len(self.mirror.slots(at.PLANNED)) > 1)
     @rule(data=st.data(), most=st.integers(1, 6), sets=st.integers(1, 2), breaks=st.booleans())
-    def go_before(self, data: st.DataObject, most: int, sets: int, breaks: bool) -> None:
+    def displace_lower_ranked(self, data: st.DataObject, most: int, sets: int, breaks: bool) -> None:
         """A job goes before others of lower rank, and they keep to their bounds; or nothing changes."""
         planned = self.mirror.slots(at.PLANNED)
         size = self.plan.tables.jobs.shape[1]
@@ -265,7 +265,7 @@ class Operations(RuleBasedStateMachine):
         promise[planned] = [before[slot] for slot in planned] + np.array(data.draw(patience))
         slot = data.draw(st.sampled_from(planned))
         until = self.now + 5000
-        moves = self.plan.go_before(
+        moves = self.plan.displace_lower_ranked(
             slot, rank, promise, self.now, until=until, most=most, sets=sets, breaks=breaks
         )
         after = self.starts()
@@ -298,7 +298,7 @@ class Operations(RuleBasedStateMachine):
         before, kept = self.starts(), _state(self.plan)
         one_by_one = self.plan.fork()
         for slot in slots.tolist():
-            one_by_one.lift(slot, self.now)
+            one_by_one.remove(slot, self.now)
         pairs = zip(slots.tolist(), latest.tolist(), strict=True)
         in_time = all(one_by_one.place(slot, self.now, by + 1) >= 0 for slot, by in pairs)
         moves = self.plan.displace(slots, latest, self.now)
@@ -322,8 +322,8 @@ class Operations(RuleBasedStateMachine):
         before = self.starts()
         # A copy that looks at all planned jobs, whatever room may reach them, moves no others.
         fork = self.plan.fork()
-        fork._repairs._looked = self.plan._repairs._looked
-        fork._repairs._within_reach = lambda *_: fork.planned()  # type: ignore[method-assign]
+        fork._repairs._next_untried = self.plan._repairs._next_untried
+        fork._repairs._select_startable = lambda *_: fork.planned()  # type: ignore[method-assign]
         all_looked_at = fork.repair_now(self.now)
         moves = self.plan.repair_now(self.now)
         assert moves.slots.tolist() == all_looked_at.slots.tolist()
@@ -360,8 +360,8 @@ class Operations(RuleBasedStateMachine):
         assert _same(_state(fork), before)
         mine, theirs = (fork, self.plan) if swap else (self.plan, fork)
         for slot in list(self.mirror.jobs)[::2]:
-            theirs.drop(slot, self.now)
-        slot = theirs.new(data.draw(requests()), 50, 0)
+            theirs.drop_job(slot, self.now)
+        slot = theirs.add_job(data.draw(requests()), 50, 0)
         theirs.place(slot, self.now)
         theirs.repair(self.now)
         theirs.set_nodes([data.draw(nodes())], self.now)
@@ -405,14 +405,14 @@ def _same(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> bool:
 
 def test_a_plan_that_nobody_repairs_forgets_what_was_freed() -> None:
     plan = Plan([Node("a", 4)], 0)
-    first, second = (plan.new(Request((_unit(4),)), 100, 0) for _ in range(2))
+    first, second = (plan.add_job(Request((_unit(4),)), 100, 0) for _ in range(2))
     assert (plan.place(first, 0), plan.place(second, 0)) == (0, 100)
-    plan.drop(first, 0)
+    plan.drop_job(first, 0)
     before = plan.freed
-    plan.forget_freed()
+    plan.discard_freed()
     assert (before, plan.freed) == (True, False)
     assert len(plan.repair(0)[0]) == 0
-    plan.look_at_all()
+    plan.mark_all_for_search()
     assert plan.repair(0)[0].new.tolist() == [0]
 
 
@@ -434,12 +434,12 @@ def test_what_comes_back_goes_first_to_who_waits_longest(at_once: bool) -> None:
     """A wide job is planned behind a narrow one that came later; the hole fits both, but not together."""
     plan = Plan([Node("a", 4)], 0)
     wide, narrow = Request((Chunk(cpus=4),)), Request((Chunk(cpus=2),))
-    runs = plan.new(wide, 1000, 0)
+    runs = plan.add_job(wide, 1000, 0)
     plan.place(runs, 0)
-    plan.begin(runs)
-    younger, older = plan.new(narrow, 500, 5), plan.new(wide, 500, 1)
+    plan.fix_in_place(runs)
+    younger, older = plan.add_job(narrow, 500, 5), plan.add_job(wide, 500, 1)
     assert [plan.place(slot, 5) for slot in (younger, older)] == [1000, 1500]
-    plan.drop(runs, 10)
+    plan.drop_job(runs, 10)
     if at_once:
         assert plan.repair_now(10).slots.tolist() == [older]
     plan.repair(10)

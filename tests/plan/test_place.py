@@ -27,7 +27,7 @@ def test_every_job_is_placed_where_the_reference_would(cluster: list[Node], jobs
         if expected >= 0:
             mirror.check_takes(slot)
             ups = {name for name, node in mirror.plan.nodes.items() if node.state == "up"}
-            assert {mirror.plan.name_of[take.row] for take in mirror.plan.takes(slot)} <= ups
+            assert {mirror.plan.node_names[take.row] for take in mirror.plan.takes(slot)} <= ups
     mirror.check_timelines(0)
     mirror.check_rooms()
     mirror.check_bounds(5)
@@ -183,30 +183,30 @@ def test_sparing_what_is_scarce_makes_no_start_of_equal_units_later(
             continue  # first fit is not monotonous
         other = plan.fork()
         other.spare_scarce(False)
-        slot = plan.new(request, duration, ready)
-        assert other.new(request, duration, ready) == slot
+        slot = plan.add_job(request, duration, ready)
+        assert other.add_job(request, duration, ready) == slot
         assert plan.place(slot, 0) == other.place(slot, 0)
 
 
 def test_now_may_go_back() -> None:
     plan = Plan([Node("a", 4)], 0)
-    first = plan.new(Request((Chunk(cpus=4),)), 100, 0)
+    first = plan.add_job(Request((Chunk(cpus=4),)), 100, 0)
     assert plan.probe(first, 500) == 500
     assert plan.place(first, 100) == 100
 
 
 def test_a_node_free_first_and_another_later_are_no_gap() -> None:
     plan = Plan([Node("a", 1), Node("b", 1)], 0)
-    on_a = plan.new(Request((Chunk(cpus=1, features=(frozenset({"a"}),)),)), 100, 100)
-    on_b = plan.new(Request((Chunk(cpus=1, features=(frozenset({"b"}),)),)), 100, 0)
+    on_a = plan.add_job(Request((Chunk(cpus=1, features=(frozenset({"a"}),)),)), 100, 100)
+    on_b = plan.add_job(Request((Chunk(cpus=1, features=(frozenset({"b"}),)),)), 100, 0)
     assert (plan.place(on_a, 0), plan.place(on_b, 0)) == (100, 0)
-    long = plan.new(Request((Chunk(cpus=1),)), 150, 0)
+    long = plan.add_job(Request((Chunk(cpus=1),)), 150, 0)
     assert plan.place(long, 0) == 100
 
 
 def test_a_request_that_fits_nowhere_is_not_placed() -> None:
     plan = Plan([Node("a", 4)], 0)
-    slot = plan.new(Request((Chunk(cpus=5),)), 100, 0)
+    slot = plan.add_job(Request((Chunk(cpus=5),)), 100, 0)
     assert plan.place(slot, 0) == -1
     assert plan.state(slot) == at.UNPLACED
     assert plan.place(slot, 0, NOT_BOUND) == -1
@@ -216,6 +216,6 @@ def test_more_units_than_nodes_are_matched_exactly() -> None:
     nodes = [Node("small", 2), Node("mid", 4), Node("large", 8)]
     plan = Plan(nodes, 0)
     wide = Request((Chunk(cpus=2), Chunk(cpus=8), Chunk(cpus=3)), Place.SCATTER)
-    slot = plan.new(wide, 10, 0)
+    slot = plan.add_job(wide, 10, 0)
     assert plan.place(slot, 0) == 0
-    assert [plan.name_of[take.row] for take in plan.takes(slot)] == ["small", "large", "mid"]
+    assert [plan.node_names[take.row] for take in plan.takes(slot)] == ["small", "large", "mid"]

@@ -22,9 +22,9 @@ def gpus_first(cpu_nodes: int = 8, **more: object) -> list[Node]:
 
 
 def place(plan: Plan, chunk: Chunk, rule: Place = Place.FREE) -> list[str]:
-    slot = plan.new(Request((chunk,), rule), 100, 0)
+    slot = plan.add_job(Request((chunk,), rule), 100, 0)
     assert plan.place(slot, 0) == 0
-    return sorted(plan.name_of[take.row] for take in plan.takes(slot))
+    return sorted(plan.node_names[take.row] for take in plan.takes(slot))
 
 
 def test_a_job_without_gpus_goes_to_a_node_without_gpus() -> None:
@@ -50,11 +50,11 @@ def test_nodes_with_gpus_are_used_when_no_others_are_free() -> None:
 def test_units_of_several_kinds_go_where_they_leave_the_least() -> None:
     plan = Plan(gpus_first(), 0)
     for rule in (Place.FREE, Place.SCATTER):
-        slot = plan.new(Request((Chunk(cpus=8), Chunk(cpus=4, gpus=1)), rule), 100, 0)
+        slot = plan.add_job(Request((Chunk(cpus=8), Chunk(cpus=4, gpus=1)), rule), 100, 0)
         assert plan.place(slot, 0) == 0
-        names = [plan.name_of[take.row] for take in sorted(plan.takes(slot), key=lambda take: take.chunk)]
+        names = [plan.node_names[take.row] for take in sorted(plan.takes(slot), key=lambda take: take.chunk)]
         assert (names[0][0], names[1]) == ("c", "g1")
-        plan.drop(slot, 0)
+        plan.drop_job(slot, 0)
 
 
 def test_a_job_that_needs_little_memory_goes_to_a_node_with_little() -> None:
@@ -75,7 +75,7 @@ def test_a_property_is_spared_only_while_jobs_ask_for_it() -> None:
     plan = Plan(nodes, 0)
     assert place(plan, Chunk(cpus=4)) == ["fast"]
     for _ in range(3):
-        plan.new(Request((Chunk(cpus=4, features=(frozenset({"ib"}),)),)), 100, 0)
+        plan.add_job(Request((Chunk(cpus=4, features=(frozenset({"ib"}),)),)), 100, 0)
     plan.weigh_nodes(0)
     assert place(plan, Chunk(cpus=4)) == ["n0"]
     assert place(plan, Chunk(cpus=4, features=(frozenset({"ib"}),))) == ["fast"]
@@ -100,14 +100,14 @@ def test_without_the_rule_the_tightest_fit_decides() -> None:
 def test_placed_jobs_stay_where_they_are_when_weights_change() -> None:
     nodes = [Node("fast", 16, features=frozenset({"ib"})), *(Node(f"n{i}", 16) for i in range(5))]
     plan = Plan(nodes, 0)
-    slot = plan.new(Request((Chunk(cpus=4),)), 100, 0)
+    slot = plan.add_job(Request((Chunk(cpus=4),)), 100, 0)
     plan.place(slot, 0)
     for _ in range(3):
-        plan.new(Request((Chunk(cpus=4, features=(frozenset({"ib"}),)),)), 100, 0)
+        plan.add_job(Request((Chunk(cpus=4, features=(frozenset({"ib"}),)),)), 100, 0)
     plan.weigh_nodes(0)
-    plan.look_at_all()
+    plan.mark_all_for_search()
     assert len(plan.repair(0)[0]) == 0
-    assert plan.name_of[plan.takes(slot)[0].row] == "fast"
+    assert plan.node_names[plan.takes(slot)[0].row] == "fast"
     assert plan.misplaced().size == 0
 
 
@@ -115,15 +115,15 @@ def test_repair_takes_of_freed_nodes_the_one_that_leaves_the_least() -> None:
     plan = Plan([Node("g0", 4, gpus=4), *(Node(f"c{i}", 4) for i in range(7))], 0)
     full = []
     for _ in range(8):
-        full.append(plan.new(Request((Chunk(cpus=4),)), 1_000, 0))
+        full.append(plan.add_job(Request((Chunk(cpus=4),)), 1_000, 0))
         plan.place(full[-1], 0)
-    waiting = plan.new(Request((Chunk(cpus=4),)), 10, 0)
+    waiting = plan.add_job(Request((Chunk(cpus=4),)), 10, 0)
     assert plan.place(waiting, 0) == 1_000
-    on = {plan.name_of[plan.takes(slot)[0].row]: slot for slot in full}
-    plan.drop(on["g0"], 0)
-    plan.drop(on["c5"], 0)
+    on = {plan.node_names[plan.takes(slot)[0].row]: slot for slot in full}
+    plan.drop_job(on["g0"], 0)
+    plan.drop_job(on["c5"], 0)
     plan.repair_now(0)
-    assert (plan.start(waiting), plan.name_of[plan.takes(waiting)[0].row]) == (0, "c5")
+    assert (plan.start(waiting), plan.node_names[plan.takes(waiting)[0].row]) == (0, "c5")
 
 
 # ---- weights ------------------------------------------------------------------------------------
@@ -131,7 +131,7 @@ def test_repair_takes_of_freed_nodes_the_one_that_leaves_the_least() -> None:
 
 def scarcity() -> Scarcity:
     found = Scarcity()
-    found.know([(frozenset({"ib"}), {"gpus": 4}, 1), (frozenset(), {"gpus": 0}, 9)], ["gpus"])
+    found.set_offers([(frozenset({"ib"}), {"gpus": 4}, 1), (frozenset(), {"gpus": 0}, 9)], ["gpus"])
     found.weigh_again()
     return found
 
@@ -166,7 +166,7 @@ def test_demand_is_forgotten_by_and_by() -> None:
 def test_demand_is_counted_at_most_every_ten_minutes_also_after_the_clock_went_back() -> None:
     one = scarcity()
     one.weigh([], 10_000)
-    assert [one.is_due(now) for now in (10_000, 10_599, 10_600, 9_999)] == [False, False, True, True]
+    assert [one.needs_recount(now) for now in (10_000, 10_599, 10_600, 9_999)] == [False, False, True, True]
 
 
 @pytest.mark.parametrize("days", [1, 10**6])
@@ -182,12 +182,12 @@ def test_weights_in_force_survive_a_checkpoint_and_a_fork() -> None:
     one.weigh([(90, frozenset()), (10, frozenset({"gpus 4"}))], 0)
     one.weigh([(89, frozenset()), (11, frozenset({"gpus 4"}))], 600)
     again = Scarcity.load(json.loads(json.dumps(one.saved())))
-    again.know([(frozenset({"ib"}), {"gpus": 4}, 1), (frozenset(), {"gpus": 0}, 9)], ["gpus"])
+    again.set_offers([(frozenset({"ib"}), {"gpus": 4}, 1), (frozenset(), {"gpus": 0}, 9)], ["gpus"])
     for other in (one.copy(), again):
         assert other.weights == one.weights
         for now in (1_200, 5 * DAY, 9 * DAY):
             demand = [(80, frozenset[str]()), (20, frozenset({"gpus 4"}))]
             kept = one.copy()
             assert other.copy().weigh(demand, now) == kept.weigh(demand, now)
-        key = one.key_of([], ())
+        key = one.request_key([], ())
         assert other.costs(key, (0, 1)) == one.costs(key, (0, 1)) != ()

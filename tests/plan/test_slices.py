@@ -30,7 +30,7 @@ def _grown(rng: random.Random, ready: int = 0) -> Mirror:
     for _ in range(30):
         slot = mirror.new(_request(rng), rng.randint(20, 400), ready)
         if mirror.plan.place(slot, 0) < 0:
-            mirror.plan.drop(slot, 0)
+            mirror.plan.drop_job(slot, 0)
             del mirror.jobs[slot]
     return mirror
 
@@ -39,12 +39,12 @@ def _change(mirror: Mirror, rng: random.Random) -> None:
     """Something happens between two slices: a deletion, an arrival, an earlier moment, a shorter run."""
     plan = mirror.plan
     # Often to the very job whose search left off.
-    half = int(plan.slabs.tb.ctl[at.HALF]) - 1
+    half = int(plan.slabs.tb.ctl[at.PARTIAL]) - 1
     slot = half if half in mirror.jobs and rng.random() < 0.6 else rng.choice(mirror.slots(at.PLANNED))
     request, duration, ready, pools = mirror.jobs[slot]
     match rng.randrange(5):
         case 0:
-            plan.drop(slot, 0)
+            plan.drop_job(slot, 0)
             del mirror.jobs[slot]
         case 1:
             plan.place(mirror.new(_request(rng), rng.randint(20, 400), 0), 0)
@@ -52,7 +52,7 @@ def _change(mirror: Mirror, rng: random.Random) -> None:
             ready = rng.choice([0, rng.randint(0, 300)])
             plan.set_ready(slot, ready)
             if plan.start(slot) < ready:  # the shell plans such a job anew
-                plan.lift(slot, 0)
+                plan.remove(slot, 0)
                 plan.place(slot, 0)
             mirror.jobs[slot] = (request, duration, ready, pools)
         case 3:
@@ -60,7 +60,7 @@ def _change(mirror: Mirror, rng: random.Random) -> None:
             plan.set_duration(slot, shorter, 0)
             mirror.jobs[slot] = (request, shorter, ready, pools)
         case _:
-            plan.look_at_all()
+            plan.mark_all_for_search()
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -75,13 +75,13 @@ def test_searches_that_leave_off_go_on(seed: int) -> None:
             before = plan.starts(plan.planned())
             slots = plan.planned()
             _, done = plan.repair(0, 1)
-            left_off += bool(plan.slabs.tb.ctl[at.HALF])
+            left_off += bool(plan.slabs.tb.ctl[at.PARTIAL])
             assert (plan.starts(slots) <= before).all()
             if done:
                 break
     rounds = 0
     while not plan.repair(0, 1)[1]:
-        left_off += bool(plan.slabs.tb.ctl[at.HALF])
+        left_off += bool(plan.slabs.tb.ctl[at.PARTIAL])
         rounds += 1
         assert rounds < 100_000
     assert left_off > 0
@@ -98,13 +98,13 @@ def test_a_search_that_left_off_is_void_when_the_job_asks_for_something_else(cha
     left_off = 0
     for seed in range(12):
         plan = _grown(random.Random(seed), ready=100).plan
-        plan.look_at_all()
-        while not plan.slabs.tb.ctl[at.HALF]:
+        plan.mark_all_for_search()
+        while not plan.slabs.tb.ctl[at.PARTIAL]:
             if plan.repair(0, 1)[1]:
                 break
         else:
             left_off += 1
-            slot = int(plan.slabs.tb.ctl[at.HALF]) - 1
+            slot = int(plan.slabs.tb.ctl[at.PARTIAL]) - 1
             if change == "ready":
                 plan.set_ready(slot, 0)
             else:
@@ -122,13 +122,13 @@ def test_who_could_start_at_once_is_looked_for_once_though_all_are_to_be_searche
     rng = random.Random(5)
     mirror = _grown(rng)
     plan = mirror.plan
-    plan.look_at_all()
+    plan.mark_all_for_search()
     assert not plan.repair(0, 1)[1]
     if lost:
         for _ in range(MOST_FREED + 1):
-            plan._repairs.note(0, 500, 501)
+            plan._repairs.note_freed(0, 500, 501)
     else:
-        plan._repairs.look_at(mirror.slots(at.PLANNED)[-1])
+        plan._repairs.mark_for_search(mirror.slots(at.PLANNED)[-1])
     worked = []
     while True:
         before = int(plan.tables.ctl[at.WORK])
@@ -152,7 +152,7 @@ def test_what_a_moved_job_leaves_of_its_pools_is_freed_for_others() -> None:
     on_a, on_b = (Request((Chunk(features=(features,)),)) for features in names)
 
     def placed(request: Request, duration: int, pools: dict[str, int]) -> int:
-        slot = plan.new(request, duration, 0, pools)
+        slot = plan.add_job(request, duration, 0, pools)
         plan.place(slot, 0)
         return slot
 
@@ -160,7 +160,7 @@ def test_what_a_moved_job_leaves_of_its_pools_is_freed_for_others() -> None:
     placed(on_b, 150, {})
     first, second = placed(on_a, 100, {"licence": 1}), placed(on_b, 100, {"licence": 1})
     assert (plan.start(first), plan.start(second)) == (100, 200)
-    plan.begin(runs)
+    plan.fix_in_place(runs)
     plan.set_duration(runs, 50, 0)
     assert plan.repair(0)[1]
     assert (plan.start(first), plan.start(second)) == (50, 150)
@@ -173,16 +173,16 @@ def test_who_can_start_at_once_is_found_in_steps_too(seed: int, monkeypatch: pyt
     gone = rng.sample(whole.slots(at.PLANNED), 6)
     for one in (whole, mirror):
         for slot in gone:
-            one.plan.drop(slot, 0)
+            one.plan.drop_job(slot, 0)
             del one.jobs[slot]
         if seed % 2:
-            one.plan.look_at_all()
+            one.plan.mark_all_for_search()
         for slot in one.slots(at.PLANNED)[:5]:
-            one.plan.look_at(slot)
+            one.plan.mark_for_search(slot)
     at_once = set(whole.plan.repair_now(0).slots.tolist())
     monkeypatch.setattr(repairs, "MOST_NOW", 1)
     steps: list[set[int]] = []
-    while mirror.plan._repairs._left.shape[0] or not steps:
+    while mirror.plan._repairs._untried.shape[0] or not steps:
         steps.append(set(mirror.plan.repair_now(0).slots.tolist()))
         assert len(steps) < 1_000
     assert len(steps) > 1

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from schedd.plan.usage import Spans, usage
+from schedd.plan.usage import Spans, measure_usage
 
 
 def spans(*rows: tuple[int, int, int]) -> Spans:
@@ -13,7 +13,7 @@ def spans(*rows: tuple[int, int, int]) -> Spans:
 
 def test_where_less_is_asked_for_than_there_is_that_counts() -> None:
     asked, used = spans((0, 100, 2), (50, 150, 4)), spans((0, 100, 2), (100, 150, 4))
-    found = usage(spans((0, 200, 4)), asked, used, 0, 200)
+    found = measure_usage(spans((0, 200, 4)), asked, used, 0, 200)
     assert (found.there, found.used) == (4.0, 2 * 100 / 200 + 4 * 50 / 200)
     # Up to 50 two are asked for and held; up to 100 six, of which four could be; then four, all held.
     assert found.share == (2 * 50 + 2 * 50 + 4 * 50) / (2 * 50 + 4 * 50 + 4 * 50)
@@ -21,20 +21,20 @@ def test_where_less_is_asked_for_than_there_is_that_counts() -> None:
 
 def test_only_the_period_counts() -> None:
     asked, used = spans((0, 1_000, 4)), spans((500, 1_000, 4))
-    assert usage(spans((0, 1_000, 4)), asked, used, 400, 600).share == 0.5
-    assert usage(spans((0, 1_000, 4)), asked, used, 600, 700).share == 1.0
-    assert usage(spans((0, 1_000, 4)), asked, used, 0, 500).share == 0.0
+    assert measure_usage(spans((0, 1_000, 4)), asked, used, 400, 600).share == 0.5
+    assert measure_usage(spans((0, 1_000, 4)), asked, used, 600, 700).share == 1.0
+    assert measure_usage(spans((0, 1_000, 4)), asked, used, 0, 500).share == 0.0
 
 
 def test_what_comes_and_goes_is_counted_as_it_was() -> None:
     there = spans((0, 100, 8), (50, 100, -4))  # half of it fails
-    found = usage(there, spans((0, 100, 8)), spans((0, 100, 8)), 0, 100)
+    found = measure_usage(there, spans((0, 100, 8)), spans((0, 100, 8)), 0, 100)
     assert found.there == 6.0
     assert found.share == 1.0, "what runs on where it counts as gone is not more than all"
 
 
 def test_of_nothing_there_is_no_share() -> None:
-    assert usage(spans((0, 10, 4)), spans(), spans(), 0, 10).share is None
-    assert usage(spans(), spans((0, 10, 1)), spans((0, 10, 1)), 0, 10).share is None
+    assert measure_usage(spans((0, 10, 4)), spans(), spans(), 0, 10).share is None
+    assert measure_usage(spans(), spans((0, 10, 1)), spans((0, 10, 1)), 0, 10).share is None
     with pytest.raises(ValueError, match="no time at all"):
-        usage(spans(), spans(), spans(), 5, 5)
+        measure_usage(spans(), spans(), spans(), 5, 5)

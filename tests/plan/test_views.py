@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from schedd.model import Chunk, Node, NodeState, Place, Request
 from schedd.plan.plan import Plan
-from schedd.plan.views import Window, bare, why_never, windows
+from schedd.plan.views import StartWindow, empty_plan, find_unmet_requirement, find_windows
 from tests.plan.mirror import Mirror
 from tests.plan.reference import Reference
 from tests.plan.strategies import clusters, is_mixed, requests
@@ -33,19 +33,19 @@ def test_windows_hold_exactly_the_seconds_at_which_the_request_fits(
     mirror = _planned(cluster, jobs)
     ref = mirror.reference()
     fits = [t for t in range(begin, END) if ref.fits(request, t, t + duration)]
-    found = windows(mirror.plan.fork(), request, duration, begin, END)
+    found = find_windows(mirror.plan.fork(), request, duration, begin, END)
     assert [t for window in found for t in range(window.first, window.last + 1)] == fits
     assert all(a.last + 1 < b.first for a, b in pairwise(found))
-    assert windows(mirror.plan.fork(), request, duration, begin, END, limit=1) == found[:1]
+    assert find_windows(mirror.plan.fork(), request, duration, begin, END, limit=1) == found[:1]
 
 
 def test_windows_wait_for_pools() -> None:
     plan = Plan([Node("a", 4)], 0)
     plan.set_pool("licence", 1, 0)
     one = Request((Chunk(cpus=1),))
-    plan.place(plan.new(one, 10, 20, {"licence": 1}), 0)
-    found = windows(plan.fork(), one, 5, 0, 50, pools={"licence": 1})
-    assert found == (Window(0, 15), Window(30, 49))
+    plan.place(plan.add_job(one, 10, 20, {"licence": 1}), 0)
+    found = find_windows(plan.fork(), one, 5, 0, 50, pools={"licence": 1})
+    assert found == (StartWindow(0, 15), StartWindow(30, 49))
 
 
 @given(clusters(4), requests())
@@ -53,17 +53,17 @@ def test_never_is_said_exactly_when_the_empty_cluster_cannot_hold_the_request(
     cluster: list[Node], request: Request
 ) -> None:
     plan = Plan(cluster, 0)
-    never = why_never(bare(plan), request)
+    never = find_unmet_requirement(empty_plan(plan), request)
     if not is_mixed(request):
         up = [replace(node, state=NodeState.UP) for node in cluster]
         assert (never is None) == Reference(up).fits(request, 0, 1)
 
 
 def test_never_names_what_cannot_be_met() -> None:
-    empty = bare(Plan([Node("a", 4), Node("b", 8), Node("c", 8, state=NodeState.DOWN)], 0))
+    empty = empty_plan(Plan([Node("a", 4), Node("b", 8), Node("c", 8, state=NodeState.DOWN)], 0))
 
     def said(*chunks: Chunk, place: Place = Place.FREE) -> str:
-        never = why_never(empty, Request(chunks, place))
+        never = find_unmet_requirement(empty, Request(chunks, place))
         return never.requirement if never is not None else ""
 
     assert said(Chunk(20)) == ""

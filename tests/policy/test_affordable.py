@@ -63,11 +63,11 @@ def plan_of(*nodes: Node) -> Plan:
 def test_a_job_holds_cores_and_gpus_of_each_node_once() -> None:
     plan = plan_of(Node("n1", 8, gpus=4), Node("n2", 8, gpus=4))
     request = Request((Chunk(1, cpus=2, gpus=1), Chunk(1, cpus=3, gpus=2)), Place.PACK)
-    slot = plan.new(request, HOUR, T)
+    slot = plan.add_job(request, HOUR, T)
     plan.place(slot, T)
     (portion,) = portions_of(plan, slot)
     assert (portion.cpus, portion.gpus) == (5, 3)
-    two = plan.new(Request((Chunk(2, cpus=5, gpus=1),)), HOUR, T)
+    two = plan.add_job(Request((Chunk(2, cpus=5, gpus=1),)), HOUR, T)
     plan.place(two, plan.start(slot) + HOUR)
     assert sorted((one.node, one.cpus, one.gpus) for one in portions_of(plan, two)) == [
         ("n1", 5, 1),
@@ -78,7 +78,7 @@ def test_a_job_holds_cores_and_gpus_of_each_node_once() -> None:
 def placed(most: float) -> tuple[int, float, int]:
     """The start and the first place's cost as told, in cents, and the start that the plan has."""
     plan = plan_of(Node("n1", 8))
-    slot = plan.new(Request((Chunk(1, cpus=1),)), HOUR, T)
+    slot = plan.add_job(Request((Chunk(1, cpus=1),)), HOUR, T)
     plan.place(slot, T)
     start, first = place_within(plan, slot, tariff({"n1": ()}), most, T, lambda: plan.place(slot, T))
     return start, round(100 * first), plan.start(slot)
@@ -96,7 +96,7 @@ def test_a_job_that_can_pay_for_none_has_no_place_and_the_first_ones_cost_is_sai
 
 def test_a_job_whose_later_gap_is_none_has_no_place() -> None:
     plan = plan_of(Node("n1", 8))
-    slot = plan.new(Request((Chunk(1, cpus=1),)), HOUR, T)
+    slot = plan.add_job(Request((Chunk(1, cpus=1),)), HOUR, T)
     plan.place(slot, T)
     start, first = place_within(plan, slot, tariff({"n1": ()}), 0.36, T, lambda: -1)
     assert (start, round(100 * first)) == (-1, 360)

@@ -34,14 +34,14 @@ def machine(*durations: int) -> Plan:
     """Two cpus; jobs of one cpu, planned in this order."""
     plan = Plan([Node("n", cpus=2)], 0)
     for duration in durations:
-        plan.place(plan.new(ONE, duration, 0), 0)
+        plan.place(plan.add_job(ONE, duration, 0), 0)
     return plan
 
 
 def test_a_plan_with_shorter_run_times_starts_the_queue_earlier_and_leaves_the_plan_alone() -> None:
     plan = machine(100, 100, 100, 100)
     for slot in (0, 1):
-        plan.begin(slot)
+        plan.fix_in_place(slot)
     order = waiting_slots(plan, np.zeros(64, np.int64))
     assert order.tolist() == [2, 3]
     assert running_slots(plan).tolist() == [0, 1]
@@ -55,7 +55,7 @@ def test_a_plan_with_shorter_run_times_starts_the_queue_earlier_and_leaves_the_p
 def test_who_should_have_ended_already_ends_in_a_second() -> None:
     plan = machine(100, 100, 100)
     for slot in (0, 1):
-        plan.begin(slot)
+        plan.fix_in_place(slot)
     duration = plan.tables.jobs[DUR].copy()
     duration[0] = 20
     assert decode_starts(plan, waiting_slots(plan, np.zeros(64, np.int64)), duration, 60).tolist() == [61]
@@ -63,7 +63,7 @@ def test_who_should_have_ended_already_ends_in_a_second() -> None:
 
 def test_where_looking_takes_more_work_than_is_allowed_no_start_is_told() -> None:
     plan = machine(100, 100, 100)
-    plan.give_up()
+    plan.abort_searches()
     order = waiting_slots(plan, np.zeros(64, np.int64))
     assert decode_starts(plan.fork(), order, plan.jobs.durations, 0).tolist() == [-1, -1, -1]
     assert plan.starts(order).tolist() == [0, 0, 100]
@@ -72,8 +72,8 @@ def test_where_looking_takes_more_work_than_is_allowed_no_start_is_told() -> Non
 def test_jobs_that_nobody_planned_go_by_age_behind_those_that_are_planned() -> None:
     plan = machine(100, 100, 100)
     for slot in (0, 1):
-        plan.begin(slot)
-    young, old = plan.new(ONE, 10, 0), plan.new(ONE, 10, 0)
+        plan.fix_in_place(slot)
+    young, old = plan.add_job(ONE, 10, 0), plan.add_job(ONE, 10, 0)
     since = np.zeros(64, np.int64)
     since[[2, young, old]] = 7, 9, 5
     assert waiting_slots(plan, since).tolist() == [2, old, young]

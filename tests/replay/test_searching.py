@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from schedd.engine import EngineSettings
 from schedd.engine.facts.slack import NONE, OFF, Slack
-from schedd.optimize import Kind, SearchSettings
+from schedd.optimize import MoveKind, SearchSettings
 from schedd.plan.evaluate import Criterion
 from schedd.replay.driver import PLANNING_POLICY, replay, run
 from schedd.replay.floor import check_room
@@ -138,8 +138,8 @@ def test_slack_is_what_lets_a_search_gain_and_who_pays_is_counted() -> None:
     assert found["off"].told_late_s == 50
 
 
-@pytest.mark.parametrize("kind", list(Kind))
-def test_a_replay_is_named_after_its_search(prepared: Prepared, kind: Kind) -> None:
+@pytest.mark.parametrize("kind", list(MoveKind))
+def test_a_replay_is_named_after_its_search(prepared: Prepared, kind: MoveKind) -> None:
     searching = Searching(3600, SearchSettings(kind=kind, moves=5))
     assert replay(prepared, PLANNING_POLICY, slack=OFF, searching=searching).policy == str(kind)
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from schedd.engine.show.job_view import record_of
 from schedd.engine.show.view import publish
-from schedd.plan.places import Allocation, free_at
-from schedd.plan.views import chain
+from schedd.plan.placements import Allocation, free_at
+from schedd.plan.views import blocking_chain
 from schedd.service.access.roles import Bearer
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.questions.explain import Explanation, explain
@@ -78,7 +78,7 @@ def could_start(copy: PlanFork, job_id: str, moments: list[int]) -> list[bool]:
     assert record is not None
     plan = copy.copy()
     takes = plan.takes(record.slot)
-    plan.lift(record.slot, T)
+    plan.remove(record.slot, T)
     ready = plan.ready(record.slot)
     return [moment >= ready and free_at(plan, Allocation(record.slot, moment, takes)) for moment in moments]
 
@@ -152,8 +152,8 @@ def test_any_start_has_a_chain_also_one_that_nothing_explains(
     start = int(copy.published.starts[record.slot]) + data.draw(st.sampled_from([1, 500, 9_000]))
     plan = copy.copy()
     takes = plan.takes(record.slot)
-    plan.lift(record.slot, T)
-    found = chain(plan, record.slot, takes, start, T, copy.published.starts * 0)
+    plan.remove(record.slot, T)
+    found = blocking_chain(plan, record.slot, takes, start, T, copy.published.starts * 0)
     assert (found[0].start, found[-1].until) == (T, start)
     assert all(one.until == other.start for one, other in pairwise(found))
     ready = plan.ready(record.slot)
@@ -274,8 +274,8 @@ def test_a_plan_that_is_not_tight_says_that_it_is_being_repaired() -> None:
     plan = copy.copy()
     takes = plan.takes(record.slot)
     start = plan.start(record.slot)
-    plan.lift(record.slot, T)
-    found = chain(plan, record.slot, takes, start + 100, T, copy.published.starts * 0)
+    plan.remove(record.slot, T)
+    found = blocking_chain(plan, record.slot, takes, start + 100, T, copy.published.starts * 0)
     assert [(one.cause, one.start, one.until) for one in found] == [
         ("held", T, start),
         ("free", start, start + 100),

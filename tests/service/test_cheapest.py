@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedd.plan.views import Window
+from schedd.plan.views import StartWindow
 from schedd.service.questions.cheapest_start import candidate_starts
 from schedd.service.questions.plan_fork import WhatIfAnswer
 from tests.service.build import T, job, node, planner
@@ -79,6 +79,6 @@ def test_no_other_start_of_a_window_costs_less(
     for edge, amount in zip(edges, prices, strict=False):
         price[edge:] = amount
     cost = [price[start : start + walltime].sum() for start in range(first, first + length + 1)]
-    tried = candidate_starts([Window(first, first + length)], edges, walltime)
+    tried = candidate_starts([StartWindow(first, first + length)], edges, walltime)
     assert all(first <= start <= first + length for start in tried)
     assert min(cost[start - first] for start in tried) == min(cost)

@@ -10,7 +10,7 @@ from schedd.engine.facts.pools import LimitBook
 from schedd.engine.show.job_view import record_of
 from schedd.engine.show.view import publish
 from schedd.model import StartKnown
-from schedd.plan.evaluate import JobColumns
+from schedd.plan.evaluate import ScoringColumns
 from schedd.plan.kernels.layout import USABLE
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.questions.explain import BlockedResource, Blocker, Explanation, explain
@@ -51,9 +51,9 @@ def what_if_without(fork: PlanFork, job_id: str, gone: Iterable[Blocker]) -> int
             plan.drop(next(slot for slot, name in published.blocks.items() if name == one.name), T)
         else:
             assert one.kind == "node"
-            plan.tables.rows[plan.row_of[one.name], USABLE] = 1
+            plan.tables.rows[plan.node_rows[one.name], USABLE] = 1
     answer = (
-        PlanFork(plan, published, LimitBook(), JobColumns.blank(plan.tables.jobs.shape[1]))
+        PlanFork(plan, published, LimitBook(), ScoringColumns.blank(plan.tables.jobs.shape[1]))
         .what_if(record.facts, T)
         .answer
     )

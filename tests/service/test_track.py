@@ -9,7 +9,7 @@ import pytest
 
 from schedd.optimize import SearchEndReason, SearchReport
 from schedd.optimize.search_report import CriterionDelta
-from schedd.optimize.settings import Kind
+from schedd.optimize.settings import MoveKind
 from schedd.plan.evaluate import Criterion
 from schedd.service.background.plan_metrics_log import (
     MemoryPlanMetricsLog,
@@ -26,7 +26,7 @@ from tests.service.build import T, job, node, planner
 
 WAIT = 120
 REPORT = SearchReport(
-    kind=next(iter(Kind)),
+    kind=next(iter(MoveKind)),
     seed=1,
     jobs=3,
     tried=10,

@@ -11,8 +11,8 @@ import structlog
 import schedd.plan.kernels as kernels
 from dataclasses import replace
 from schedd.engine.improve import improvement, movable
-from schedd.plan.places import allocation_of
-from schedd.plan.compiled import compiled
+from schedd.plan.placements import allocation_of
+from schedd.plan.kernel_status import compiled
 from schedd.service.warmup import told, warm_up
 from tests.engine.cluster import Cluster
 from tests.engine.test_windows import quota

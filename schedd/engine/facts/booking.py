@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, Literal
 
-from schedd.plan.schema import How
+from schedd.plan.schema import FieldRule
 from schedd.policy.bookings import Window
 from schedd.wire import Book
 
@@ -108,7 +108,7 @@ def _save(booking: Booking) -> dict[str, Any]:
     return asdict(booking) | {"event": event | {"resources": dict(booking.event.resources)}}
 
 
-BOOKINGS: Final = How(dict, lambda value: list(value.values()), _load, each=_save)
+BOOKINGS: Final = FieldRule(dict, lambda value: list(value.values()), _load, each=_save)
 """How a state keeps them, by their names."""
 
 

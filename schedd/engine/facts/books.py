@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, astuple, dataclass, field, replace
 from typing import Any, Literal
 
-from schedd.plan.schema import How
+from schedd.plan.schema import FieldRule
 from schedd.policy.accounts import Account
 
 __all__ = ["BOOKS", "AccountBook", "Entry", "EntryKind"]
@@ -158,5 +158,5 @@ def _load(saved: Mapping[str, Any]) -> AccountBook:
     return book
 
 
-BOOKS = How(lambda book: book.copy(), _save, _load)
+BOOKS = FieldRule(lambda book: book.copy(), _save, _load)
 """How a state keeps them."""

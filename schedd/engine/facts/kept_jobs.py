@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from schedd.engine.facts.records import Breach, Cause
 from schedd.model import FOREVER, Request
-from schedd.plan.schema import How
+from schedd.plan.schema import FieldRule
 
 __all__ = ["KEPT_JOBS", "KeptJob", "load_kept_job", "save_kept_job", "size_of"]
 
@@ -92,7 +92,7 @@ def load_kept_job(saved: Any) -> KeptJob:
     return KeptJob(**values)
 
 
-KEPT_JOBS: Final = How(
+KEPT_JOBS: Final = FieldRule(
     dict,
     lambda value: {name: save_kept_job(one) for name, one in value.items()},
     lambda saved: {name: load_kept_job(one) for name, one in saved.items()},

@@ -36,7 +36,7 @@ from schedd.engine.facts.records import (
 from schedd.model import Never, Request, WaitingFor
 from schedd.plan.columns import Ints
 from schedd.plan.requests import load_request, save_request
-from schedd.plan.schema import How, mapped
+from schedd.plan.schema import FieldRule, map_in_pieces
 from schedd.policy.access import Access
 from schedd.policy.reliability import Life
 from schedd.wire import (
@@ -114,7 +114,7 @@ def _save_columns(
             columns[name] = {"all": how[name](values[0]) if name in how else values[0]}
             continue
         if name in how:
-            values = yield from mapped(how[name], values)
+            values = yield from map_in_pieces(how[name], values)
         kinds = set(map(type, values))
         if kinds == {int}:
             arrays[prefix + name] = np.array(values, np.int64)
@@ -233,7 +233,7 @@ def save_records(records: Sequence[JobRecord]) -> _Bit[tuple[dict[str, Any], _Ar
     requests = _Table(save_request)
     understood = _Table(_same)
     asked = _Table(dict)
-    read = yield from mapped(lambda r: understood.number(id(r.understood), r.understood), records)
+    read = yield from map_in_pieces(lambda r: understood.number(id(r.understood), r.understood), records)
     arrays["understood"] = np.array(read, np.int64)
     how: dict[str, _Plain] = {
         **_SAVE,
@@ -375,13 +375,13 @@ _LOAD_RECORD: dict[str, _Plain] = {
 # ---- fields of the state ------------------------------------------------------------------------
 
 
-def facts_by_name(kind: type[NodeFacts] | type[QueueFacts]) -> How:
+def facts_by_name(kind: type[NodeFacts] | type[QueueFacts]) -> FieldRule:
     """Facts of one kind by their names."""
 
     def load(saved: list[dict[str, Any]]) -> dict[str, Any]:
         return {facts["name"]: load_facts(kind, facts) for facts in saved}
 
-    return How(dict, lambda facts: list(facts.values()), load, each=save_facts)
+    return FieldRule(dict, lambda facts: list(facts.values()), load, each=save_facts)
 
 
 def _load_unresolved(saved: list[list[Any]]) -> dict[str, UnresolvedStart]:
@@ -390,7 +390,7 @@ def _load_unresolved(saved: list[list[Any]]) -> dict[str, UnresolvedStart]:
     }
 
 
-UNRESOLVED: Final = How(
+UNRESOLVED: Final = FieldRule(
     dict,
     lambda starts: [[job, one.decision, one.until, _save_shares(one.shares)] for job, one in starts.items()],
     _load_unresolved,
@@ -443,53 +443,57 @@ def _values(value: dict[Any, Any]) -> list[Any]:
     return list(value.values())
 
 
-COLUMN: Final = How(lambda column: column.copy(), lambda column: {"": column}, lambda a: a[""], arrays=True)
-LIST: Final = How(list)
-ENDS: Final = How(list, sorted, _load_ends)
-SERVER: Final = How(save=save_facts, load=lambda saved: load_facts(ServerFacts, saved))
-RESERVATIONS: Final = How(
+COLUMN: Final = FieldRule(
+    lambda column: column.copy(), lambda column: {"": column}, lambda a: a[""], arrays=True
+)
+LIST: Final = FieldRule(list)
+ENDS: Final = FieldRule(list, sorted, _load_ends)
+SERVER: Final = FieldRule(save=save_facts, load=lambda saved: load_facts(ServerFacts, saved))
+RESERVATIONS: Final = FieldRule(
     lambda value: {name: replace(one) for name, one in value.items()},
     _values,
     _load_reservations,
     each=lambda one: [save_facts(one.event), one.slot, one.nodes, one.gate],
 )
-HOLDS: Final = How(dict, _values, _load_holds, each=save_facts)
-GATES: Final = How(
+HOLDS: Final = FieldRule(dict, _values, _load_holds, each=save_facts)
+GATES: Final = FieldRule(
     dict,
     lambda value: list(value.items()),
     _load_gates,
     each=_save_gate,
 )
-BLOCKED: Final = How(
+BLOCKED: Final = FieldRule(
     lambda value: {name: dict(jobs) for name, jobs in value.items()},
     lambda value: {name: list(jobs) for name, jobs in value.items()},
     lambda saved: {name: dict.fromkeys(jobs) for name, jobs in saved.items()},
 )
-FAILURES: Final = How(
+FAILURES: Final = FieldRule(
     lambda value: {name: one.copy() for name, one in value.items()},
     lambda value: {name: list(one) for name, one in value.items()},
     lambda saved: {name: deque((job, owner) for job, owner in one) for name, one in saved.items()},
 )
-ARRIVING: Final = How(dict, _values, _load_arriving, each=lambda one: [one.id, one.time, save_facts(one.job)])
-REREADING: Final = How(
+ARRIVING: Final = FieldRule(
+    dict, _values, _load_arriving, each=lambda one: [one.id, one.time, save_facts(one.job)]
+)
+REREADING: Final = FieldRule(
     dict,
     lambda value: {name: list(why) for name, why in value.items()},
     lambda saved: {name: tuple(why) for name, why in saved.items()},
 )
-DOUBTED: Final = How(
+DOUBTED: Final = FieldRule(
     save=lambda value: [value[0], sorted(value[1])] if value is not None else None,
     load=lambda saved: (saved[0], frozenset(saved[1])) if saved is not None else None,
 )
-TRANSFERS: Final = How(
+TRANSFERS: Final = FieldRule(
     dict,
     _values,
     lambda saved: {one["transfer"]: TransferRecord(**one) for one in saved},
     each=asdict,
 )
-LIVES: Final = How(
+LIVES: Final = FieldRule(
     dict,
     lambda lives: list(lives.items()),
     lambda saved: {name: Life(*rest) for name, *rest in saved},
     each=lambda pair: [pair[0], *astuple(pair[1])],
 )
-ALERTS: Final = How(dict, _values, _load_alerts, each=astuple)
+ALERTS: Final = FieldRule(dict, _values, _load_alerts, each=astuple)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from schedd.plan.evaluate import DEFAULT_WEIGHTS
-from schedd.plan.latest import PATIENCE
+from schedd.plan.latest_starts import PATIENCE
 
 __all__ = [
     "SITE_SLACK",

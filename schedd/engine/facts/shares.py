@@ -26,14 +26,14 @@ def takes_of(plan: Plan, request: Request | None, shares: Iterable[ShareFacts]) 
     What the server does not tell (memory, node-locked resources) is the request's: of the units that can be
     on each share, or, where that is not plain, divided by cpus. Shares of one node count as one.
     """
-    known = merged(share for share in shares if share.node in plan.row_of)
+    known = merged(share for share in shares if share.node in plan.node_rows)
     cpus = sum(share.cpus for share in known)
     units = _units_of(request, known) if request is not None and not request.exclusive else None
     takes = []
     for number, share in enumerate(known):
-        row = plan.row_of[share.node]
+        row = plan.node_rows[share.node]
         if request is not None and request.exclusive:
-            takes.append(Take(row, 0, 1, plan.whole(row)))
+            takes.append(Take(row, 0, 1, plan.whole_node_amounts(row)))
             continue
         amounts = [0] * len(plan.resource_columns)
         amounts[CPUS], amounts[SHARE], amounts[MEM], amounts[GPUS] = share.cpus, 1, share.mem, share.gpus
@@ -92,13 +92,13 @@ def shares_of(plan: Plan, slot: int) -> tuple[ShareFacts, ...]:
     """The nodes of a planned job with what it asks of each, in the order of its chunks. Each node comes once,
     also where unlike chunks are on it.
     """
-    chunks = plan.chunks_of(slot)
+    chunks = plan.chunks(slot)
     shares = []
     for take in plan.takes(slot):
         need = chunks[take.chunk].need
         shares.append(
             ShareFacts(
-                plan.name_of[take.row],
+                plan.node_names[take.row],
                 take.units * need[CPUS],
                 take.units * need[MEM],
                 take.units * need[GPUS],

@@ -58,7 +58,8 @@ from schedd.engine.facts.shares import shares_of
 from schedd.engine.facts.walltimes import WalltimeUse
 from schedd.model import FOREVER, Never, Node, Request
 from schedd.plan.columns import VACANT, Ints
-from schedd.plan.evaluate import Criterion, JobColumns
+from schedd.plan.evaluate import Criterion, ScoringColumns
+from schedd.plan.job_order import ArrayEnds
 from schedd.plan.plan import Plan
 from schedd.plan.schema import (
     FOUND,
@@ -68,11 +69,10 @@ from schedd.plan.schema import (
     NUMBER,
     OWN,
     SHARED,
-    How,
+    FieldRule,
     declared,
     fork_part,
 )
-from schedd.plan.turns import Wholes
 from schedd.policy.access import Access
 from schedd.policy.affordable import Tariff
 from schedd.policy.economy import Economy
@@ -128,17 +128,19 @@ class EngineState:
     """All that the engine knows. Each field says how it is copied and saved: see ``plan/schema.py``."""
 
     settings: EngineSettings = declared(SHARED)
-    plan: Plan = declared(How(lambda plan: plan.fork(), saved=False))
+    plan: Plan = declared(FieldRule(lambda plan: plan.fork(), saved=False))
     now: int = declared(NUMBER)
     intake: Intake = declared(OWN)
     policy: QueuePolicy | None = declared(SHARED)
     site: SitePolicy = declared(SHARED)
-    usage: Usage | None = declared(How(lambda usage: usage and usage.copy(), saved=False))
+    usage: Usage | None = declared(FieldRule(lambda usage: usage and usage.copy(), saved=False))
     """What ended jobs have used, where the site has fair share."""
-    walltime_use: WalltimeUse = declared(How(load=lambda saved: WalltimeUse(*saved)), default=WalltimeUse())
+    walltime_use: WalltimeUse = declared(
+        FieldRule(load=lambda saved: WalltimeUse(*saved)), default=WalltimeUse()
+    )
     """Of the latest runs, what they used of their walltimes."""
     outlook: RunTimePredictor | None = declared(
-        How(lambda found: found and found.copy(), saved=False), default=None
+        FieldRule(lambda found: found and found.copy(), saved=False), default=None
     )
     """How long jobs run and when they start, as far as that is predicted; None where nothing is."""
     applicants: dict[str, tuple[tuple[object, ...], Applicant]] = declared(FOUND, make=dict)
@@ -197,7 +199,7 @@ class EngineState:
     """Jobs that may be planned but have no start, in the order in which they lost it."""
     queue: dict[int, None] = declared(KEYS, make=dict)
     """Under a queue policy: waiting slots in order of arrival."""
-    assumed: set[int] = declared(How(set, sorted, set), make=set)
+    assumed: set[int] = declared(FieldRule(set, sorted, set), make=set)
     """Slots of jobs whose walltime is assumed."""
     out: dict[str, None] = declared(KEYS, make=dict)
     """Jobs whose run decision is out."""
@@ -281,7 +283,7 @@ class EngineState:
     """By job on hold for which a place is kept: until when."""
 
     # ---- components -----------------------------------------------------------------------------
-    parts: dict[type[Any], Any] = declared(How(fork_parts, saved=False), make=dict)
+    parts: dict[type[Any], Any] = declared(FieldRule(fork_parts, saved=False), make=dict)
     """The states of components, by their types: see ``component.py``."""
 
     # ---- accounts and prices --------------------------------------------------------------------
@@ -300,7 +302,7 @@ class EngineState:
     at_job: str = declared(SHARED, default="")
     at_step: str = declared(SHARED, default="")
     """The job and the step that the engine is at; where a call ends from outside they are what it was at."""
-    strayed: dict[str, None] = declared(How(lambda _: {}, saved=False), make=dict)
+    strayed: dict[str, None] = declared(FieldRule(lambda _: {}, saved=False), make=dict)
     """Jobs of which an error was kept to themselves since the state was last frozen ("": of none): it may not
     come again where the same calls are made again."""
     aside: dict[str, int] = declared(NAMES, make=dict)
@@ -312,11 +314,11 @@ class EngineState:
 
     # ---- what happened --------------------------------------------------------------------------
     generation: int = declared(NUMBER, default=0)
-    decisions: list[Decision] = declared(How(lambda _: [], saved=False), make=list)
+    decisions: list[Decision] = declared(FieldRule(lambda _: [], saved=False), make=list)
     decision_number: int = declared(NUMBER, default=0)
-    moves: list[ChangeSet] = declared(How(lambda _: [], saved=False), make=list)
+    moves: list[ChangeSet] = declared(FieldRule(lambda _: [], saved=False), make=list)
     """What this call of the engine moved."""
-    taken: dict[str, int] = declared(How(lambda _: {}, saved=False), make=dict)
+    taken: dict[str, int] = declared(FieldRule(lambda _: {}, saved=False), make=dict)
     """By event: how many jobs what a search found, or a plan that was chosen, moved in this call."""
     changes: deque[ChangeSet] = declared(OWN, make=deque)
     changes_kept: int = declared(SHARED, default=0)
@@ -338,12 +340,12 @@ class EngineState:
     started_then: int = declared(NUMBER, default=0)
     started_on: dict[str, int] = declared(NAMES, make=dict)
     """Run decisions of the second ``started_at``: how many, and how many on each node."""
-    freed_by: tuple[str, str] = declared(How(load=tuple), default=("", ""))
+    freed_by: tuple[str, str] = declared(FieldRule(load=tuple), default=("", ""))
     """The event that first freed something since the last repair ended, and its words."""
     frees: int = declared(SHARED, default=0)
     """Counts jobs that gave their room back before the plan had it free, and nodes that came back, since the
     engine began."""
-    nevers: dict[Request, Never | None] = declared(How(lambda _: {}, saved=False), make=dict)
+    nevers: dict[Request, Never | None] = declared(FieldRule(lambda _: {}, saved=False), make=dict)
     """Which requests the nodes as they are now can never meet, and why; as far as it was asked."""
     array_members: dict[str, dict[str, None]] = declared(
         How(lambda value: {array: dict(jobs) for array, jobs in value.items()}, saved=False), make=dict
@@ -435,13 +437,13 @@ class EngineState:
         self.owner_of[slot] = self.owners.setdefault(facts.owner, len(self.owners))
 
     @property
-    def columns(self) -> JobColumns:
+    def columns(self) -> ScoringColumns:
         """What an evaluation must know of the jobs; it is not to be changed."""
-        return JobColumns(self.waits_since, self.due_by, self.owner_of)
+        return ScoringColumns(self.waits_since, self.due_by, self.owner_of)
 
     def new_slot(self, request: Request, duration: int, pools: Mapping[str, int] | None = None) -> int:
         """A slot of the plan, with its columns set to their beginnings."""
-        slot = self.plan.new(request, duration, self.now, pools)
+        slot = self.plan.add_job(request, duration, self.now, pools)
         self.fit_columns()
         self._reset(slot)
         return slot
@@ -497,7 +499,7 @@ class EngineState:
         if record.slot < 0:
             return False
         wanted = self.pools_for(record.facts, record.understood)
-        if wanted == self.plan.pools_of(record.slot):
+        if wanted == self.plan.pool_amounts(record.slot):
             return False
         self.plan.set_pools(record.slot, wanted, self.now)
         return True
@@ -531,7 +533,7 @@ class EngineState:
         self.queue.pop(slot, None)
         self.assumed.discard(slot)
         if self.plan.state(slot) != VACANT:  # an error may have ended this halfway before
-            self.plan.drop(slot, self.now)
+            self.plan.drop_job(slot, self.now)
         self.by_slot[slot] = None
         self._reset(slot)
 
@@ -613,9 +615,9 @@ class EngineState:
         return self.site.placement is not Placing.FIRST_GAP and weighted > 0
 
     @property
-    def arrays(self) -> Wholes | None:
+    def arrays(self) -> ArrayEnds | None:
         """What is known of arrays, by slot, where the site has them repaired as wholes."""
-        return Wholes(self.array_of, self.whole_end) if self.site.coordinate_arrays else None
+        return ArrayEnds(self.array_of, self.whole_end) if self.site.coordinate_arrays else None
 
     @property
     def tells(self) -> bool:
@@ -630,7 +632,7 @@ class EngineState:
     def soonest(self) -> int:
         """When the first planned job is due, its wait included; FOREVER when none is planned."""
         if self.due is None:
-            self.due = self.plan.soonest()
+            self.due = self.plan.next_start()
         return self.due
 
     @property
@@ -658,10 +660,10 @@ class EngineState:
                 one.nodes_replaced(self)
         return self.intake.set_nodes(self.plan.nodes, self.uncounted)
 
-    def why_never(self, request: Request) -> Never | None:
+    def find_unmet_requirement(self, request: Request) -> Never | None:
         """The first requirement that no configured node can meet; None when all can be met."""
         if request not in self.nevers:
             if len(self.nevers) >= _NEVERS:
                 self.nevers.clear()
-            self.nevers[request] = self.plan.why_never(request, self.limits.types.units)
+            self.nevers[request] = self.plan.find_unmet_requirement(request, self.limits.types.units)
         return self.nevers[request]

@@ -61,7 +61,7 @@ def measured(records: Iterable[JobRecord | None], plan: Plan, apps: Apps) -> dic
         work = read_work(record.facts.resources) if record is not None else None
         if record is None or work is None or record.slot < 0 or plan.start(record.slot) < 0:
             continue
-        names = {plan.name_of[take.row] for take in plan.takes(record.slot)}
+        names = {plan.node_names[take.row] for take in plan.takes(record.slot)}
         nodes = (plan.nodes[name] for name in names)
         kinds = [(one.name, one.features, one.speed) for one in nodes]
         seconds = run_time(work, kinds, apps)

@@ -142,7 +142,9 @@ def _problem(state: EngineState, understood: Understood) -> str:
         return "this cluster plans no starts: nothing can be booked on it"
     if understood.request is None:
         return understood.problem
-    never = not_counted(understood.request, state.uncounted) or state.why_never(understood.request)
+    never = not_counted(understood.request, state.uncounted) or state.find_unmet_requirement(
+        understood.request
+    )
     return never.requirement if never is not None else ""
 
 
@@ -465,8 +467,8 @@ def yield_nodes(state: EngineState, nodes: Iterable[str], event: str, words: str
         if booking.phase == "frozen":
             asked = replace(booking.event, ready=booking.start, deadline=booking.end)
             fixed = replace(booking, event=asked)
-        rows = [state.plan.row_of[node] for node in names if node in state.plan.row_of]
-        with state.plan.without(rows):
+        rows = [state.plan.node_rows[node] for node in names if node in state.plan.node_rows]
+        with state.plan.excluding(rows):
             found = _planned(state, [fixed], {name: request})
         bare = replace(booking, slots=(), pieces=())
         if found is None:

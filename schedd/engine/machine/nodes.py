@@ -158,7 +158,7 @@ def _follow(state: EngineState, before: Mapping[str, Node | None], event: str) -
     other = [name for name, node in new.items() if _offer(old[name]) != _offer(node)]
     gone = [name for name in other if not new[name].cpus]
     if closed:
-        leave(state, state.plan.on_nodes(closed), event, Cause.ADMIN, f"{_are(closed)} set offline")
+        leave(state, state.plan.jobs_on_nodes(closed), event, Cause.ADMIN, f"{_are(closed)} set offline")
     if back:
         state.frees += len(back)
         _due_again(state, back)
@@ -183,11 +183,11 @@ def _are(names: Sequence[str], one: str = "was", more: str = "were") -> str:
 def _refit(state: EngineState, names: Sequence[str], event: str, cause: Cause, words: str) -> None:
     """Nodes offer other things: those planned there that do not fit any more leave."""
     plan = state.plan
-    on_them = plan.on_nodes(names)
+    on_them = plan.jobs_on_nodes(names)
     if look_later_if_many(state, on_them, event, words, cause):
         return
     leave_if_crowded(state, np.ascontiguousarray(on_them[::-1]), event, cause, words)
-    leave(state, plan.misplaced(plan.on_nodes(names)), event, cause, words)
+    leave(state, plan.misplaced(plan.jobs_on_nodes(names)), event, cause, words)
 
 
 def _offer(node: Node) -> tuple[object, ...]:
@@ -196,7 +196,7 @@ def _offer(node: Node) -> tuple[object, ...]:
 
 def _due_again(state: EngineState, names: Sequence[str]) -> None:
     """Due jobs that waited for the nodes need wait no longer."""
-    for slot in state.plan.on_nodes(names).tolist():
+    for slot in state.plan.jobs_on_nodes(names).tolist():
         record = state.by_slot[slot]
         if record is not None and state.plan.ready(slot) > state.plan.start(slot):
             state.plan.set_ready(slot, max(record.back_off.until, record.facts.not_before or 0))
@@ -229,7 +229,9 @@ def lost_nodes(state: EngineState, event: str) -> None:
         failed(state, name)
     names = list(lost)
     words = f"{_are(names, 'is', 'are')} down"
-    leave(state, state.plan.on_nodes(names), event, Cause.NODE_LOST, f"{words} since {min(lost.values())}")
+    leave(
+        state, state.plan.jobs_on_nodes(names), event, Cause.NODE_LOST, f"{words} since {min(lost.values())}"
+    )
     if state.bookings:
         yield_nodes(state, names, event, words)
 
@@ -245,7 +247,7 @@ def block(state: EngineState, record: JobRecord, event: str, words: str) -> bool
             new = True
             state.blocked.setdefault(share.node, {})[record.id] = None
             state.set_nodes([_shown(state, share.node)])
-            leave(state, state.plan.on_node(share.node), event, Cause.OVERRUN, words)
+            leave(state, state.plan.jobs_on_node(share.node), event, Cause.OVERRUN, words)
     return new
 
 
@@ -274,7 +276,7 @@ def refresh_all(state: EngineState, names: Iterable[str], event: str, words: str
     other = [name for name in before if now[name] is not before[name]]
     closed = [name for name in other if now[name] is NodeState.DRAIN]
     if closed:
-        leave(state, state.plan.on_nodes(closed), event, Cause.ADMIN, words)
+        leave(state, state.plan.jobs_on_nodes(closed), event, Cause.ADMIN, words)
     for name in other:
         if now[name] is NodeState.DOWN:
             state.down_since.setdefault(name, state.now - state.settings.node_grace)
@@ -320,4 +322,4 @@ def _shun(state: EngineState, name: str, event: str, failures: Iterable[tuple[st
         event, "black_hole", f"{words}; it gets no new jobs until it has been set offline or was down", name
     )
     state.set_nodes([_shown(state, name)])
-    leave(state, state.plan.on_node(name), event, Cause.NODE_LOST, words)
+    leave(state, state.plan.jobs_on_node(name), event, Cause.NODE_LOST, words)

@@ -52,7 +52,7 @@ def block_takes(plan: Plan, names: Iterable[str], gate: str) -> list[Take]:
     if not gate:
         return takes_of(plan, _BLOCK, [ShareFacts(name, 0) for name in names])
     amounts = plan.amounts({gate: WHOLE})
-    return [Take(plan.row_of[name], 0, 1, amounts) for name in names]
+    return [Take(plan.node_rows[name], 0, 1, amounts) for name in names]
 
 
 def reserve(state: EngineState, event: Reserve, *, again: bool = False) -> None:

@@ -10,7 +10,14 @@ from schedd.engine.facts.state import EngineState
 from schedd.engine.place.chains import last_starts
 from schedd.engine.rank.promises import note_moves
 from schedd.model import FOREVER
-from schedd.plan.backfill import EXPECTED, Bools, Rule, Waiting, backfill, front
+from schedd.plan.backfill import (
+    EXPECTED_QUANTILE,
+    BackfillQueue,
+    BackfillRule,
+    Bools,
+    backfill,
+    next_to_start,
+)
 from schedd.plan.columns import PLANNED, Ints
 from schedd.predict import Prediction
 
@@ -48,7 +55,7 @@ def give_room(state: EngineState, event: str) -> None:
             state.room_due = now + 1
         return
     state.room_given, state.room_due = now, FOREVER
-    slots = front(plan, _movable(state), now)
+    slots = next_to_start(plan, _movable(state), now)
     moves = backfill(plan, _waiting(state, slots), now, state.settings.search_patience)
     if len(moves):
         note_moves(state, event, Cause.IMPROVED, "who is expected to be shorter goes first", moves)
@@ -56,17 +63,17 @@ def give_room(state: EngineState, event: str) -> None:
     state.backfilled = state.change_number
 
 
-def rule_of(state: EngineState) -> Rule | None:
+def rule_of(state: EngineState) -> BackfillRule | None:
     """What free room is given by, for copies of the plan. None: repair alone gives it."""
     rule = outline_of(state)
     return with_lengths(rule, state.by_slot, _predicted(state)) if rule is not None else None
 
 
-def outline_of(state: EngineState) -> Rule | None:
+def outline_of(state: EngineState) -> BackfillRule | None:
     """The same as if nothing were predicted: to look up each job's prediction takes longer than all else."""
     if not _wanted(state):
         return None
-    return Rule(
+    return BackfillRule(
         state.waits_since.copy(),
         state.plan.jobs.durations.copy(),
         _latest(state, np.arange(state.rank.shape[0])),
@@ -76,7 +83,9 @@ def outline_of(state: EngineState) -> Rule | None:
     )
 
 
-def with_lengths(rule: Rule, by_slot: Sequence[JobRecord | None], predicted: Predicted) -> Rule:
+def with_lengths(
+    rule: BackfillRule, by_slot: Sequence[JobRecord | None], predicted: Predicted
+) -> BackfillRule:
     """An outline with what is expected of each job that may be moved, as predicted at its submission."""
     may, expected = np.flatnonzero(rule.may), rule.expected.copy()
     expected[may] = _expected(by_slot, may, expected[may], predicted)
@@ -96,16 +105,16 @@ def _movable(state: EngineState) -> Bools:
         record = state.records.get(job)
         if record is not None and record.slot >= 0:
             may[record.slot] = False
-    down = [name for name in state.down_since if name in plan.row_of]
+    down = [name for name in state.down_since if name in plan.node_rows]
     if down:
-        may[plan.on_nodes(down)] = False
+        may[plan.jobs_on_nodes(down)] = False
     return may
 
 
-def _waiting(state: EngineState, slots: Ints) -> Waiting:
+def _waiting(state: EngineState, slots: Ints) -> BackfillQueue:
     durations = state.plan.jobs.durations[slots]
     expected = _expected(state.by_slot, slots, durations, _predicted(state))
-    return Waiting(slots, state.waits_since[slots], expected, _latest(state, slots), state.rank[slots])
+    return BackfillQueue(slots, state.waits_since[slots], expected, _latest(state, slots), state.rank[slots])
 
 
 def _latest(state: EngineState, slots: Ints) -> Ints:
@@ -129,6 +138,6 @@ def _expected(
         record = by_slot[slot]
         prediction = predicted(record.id) if record is not None else None
         if prediction is not None:
-            expected[i] = prediction.quantiles[EXPECTED]
+            expected[i] = prediction.quantiles[EXPECTED_QUANTILE]
     least: Ints = np.minimum(expected, durations)
     return least

@@ -127,10 +127,10 @@ def room_in(state: EngineState, record: JobRecord, booking: Booking) -> bool:
     nodes = {node for node, _ in booking.held}
     begin = max(now, record.back_off.until)
     plan.set_ready(record.slot, begin)
-    with plan.without([row for row, name in plan.name_of.items() if name not in nodes]):
+    with plan.excluding([row for row, name in plan.node_names.items() if name not in nodes]):
         placed = plan.place(record.slot, now, begin + 1) >= 0
     if placed and not _leaves_others_theirs(state, record, booking):
-        plan.take_back(record.slot)
+        plan.undo_place(record.slot)
         placed = False
     jobs = (*booking.jobs, record.id) if placed and record.id not in booking.jobs else booking.jobs
     state.bookings[booking.name] = replace(booking, slots=(), pieces=(), jobs=jobs)
@@ -168,7 +168,7 @@ def shares_of_takes(state: EngineState, takes: Iterable[Take]) -> tuple[Share, .
     """What is held of each node, all takes of it together."""
     found: dict[str, list[int]] = {}
     for take in takes:
-        name = state.plan.name_of[take.row]
+        name = state.plan.node_names[take.row]
         found[name] = _sum(found.get(name, []), take.amounts)
     return tuple((name, tuple(amounts)) for name, amounts in sorted(found.items()))
 
@@ -244,7 +244,7 @@ def _put(state: EngineState, piece: Piece) -> int:
     begin, end, shares = piece
     plan = state.plan
     columns = len(plan.resource_columns)
-    known = [(plan.row_of[node], amounts) for node, amounts in shares if node in plan.row_of]
+    known = [(plan.node_rows[node], amounts) for node, amounts in shares if node in plan.node_rows]
     if not known:
         return -1
     slot = state.new_slot(_PIECE, end - begin)

@@ -90,15 +90,15 @@ def earlier(state: "EngineState", record: JobRecord, event: str) -> int:
     ready = max(state.now, record.facts.not_before or 0, record.back_off.until)
     if old <= ready or record.behind or not is_eligible(record.facts, state.now):
         return -1
-    plan.lift(slot, state.now)
+    plan.remove(slot, state.now)
     plan.set_ready(slot, ready)
     found = place(state, record, event, ahead=False)[0]
     if found >= 0 and (afford(state, record, event) is not None or plan.start(slot) >= old):
         found = -1
     if found < 0:
         if plan.start(slot) >= 0:
-            plan.lift(slot, state.now)
-        plan.put(slot, old, takes)
+            plan.remove(slot, state.now)
+        plan.place_at(slot, old, takes)
         plan.set_ready(slot, old)
         return -1
     return old

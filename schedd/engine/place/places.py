@@ -91,7 +91,7 @@ def unplan(state: EngineState, record: JobRecord) -> int:
     if record.slot < 0:
         return -1
     old = state.plan.start(record.slot)
-    state.plan.lift(record.slot, state.now)
+    state.plan.remove(record.slot, state.now)
     return old
 
 
@@ -185,10 +185,10 @@ def _must_wait(state: EngineState, record: JobRecord) -> WaitingFor | Never | No
             "returned", f"an admin: it came back to its queue {record.back_off.returns} times ({last})"
         )
     request = record.understood.request
-    never = not_counted(request, state.uncounted) or state.why_never(request)
+    never = not_counted(request, state.uncounted) or state.find_unmet_requirement(request)
     if never is not None:
         return never
-    too_much = state.limits.too_much(state.plan.pools_of(record.slot))
+    too_much = state.limits.too_much(state.plan.pool_amounts(record.slot))
     if too_much is not None:
         return too_much
     if is_kept(state, record):
@@ -249,8 +249,8 @@ def _follow_chain(state: EngineState, record: JobRecord, event: str) -> bool:
 def stand(state: EngineState, slot: int, start: int) -> None:
     """Let a placed job stand at ``start`` on the nodes it has, whether there is room or not."""
     takes = state.plan.takes(slot)
-    state.plan.lift(slot, state.now)
-    state.plan.put(slot, start, takes, anew=False)
+    state.plan.remove(slot, state.now)
+    state.plan.place_at(slot, start, takes, search_again=False)
 
 
 def claim(state: EngineState, slot: int, start: int, *, itself: bool = True) -> tuple[Ints, Ints]:
@@ -265,7 +265,7 @@ def claim(state: EngineState, slot: int, start: int, *, itself: bool = True) -> 
     others = rivals(state, [slot])
     starts = state.plan.jobs.starts.copy()
     starts[slot] = before[0]
-    gone = state.plan.evict(np.append(others, slot) if itself else others)
+    gone = state.plan.remove_overcommitted(np.append(others, slot) if itself else others)
     if gone.shape[0]:
         behind = lift_behind(state, others[::-1], int(starts[gone].min()), starts)
         gone = np.concatenate([gone, behind])
@@ -281,9 +281,9 @@ def rivals(state: EngineState, of: Sequence[int]) -> Ints:
     if len(rows) > _MANY_ROWS:
         slots = plan.planned()
     else:
-        pools = {pool for slot in of for pool in plan.pools_of(slot) if plan.is_scarce(pool)}
-        found = [plan.on_node(plan.name_of[row]) for row in rows]
-        found += [plan.in_pool(pool) for pool in pools]
+        pools = {pool for slot in of for pool in plan.pool_amounts(slot) if plan.is_scarce(pool)}
+        found = [plan.jobs_on_node(plan.node_names[row]) for row in rows]
+        found += [plan.jobs_in_pool(pool) for pool in pools]
         slots = np.unique(np.concatenate(found)) if found else np.zeros(0, np.int64)
     slots = slots[~np.isin(slots, of)]
     order = np.argsort(plan.starts(slots), kind="stable")
@@ -303,7 +303,7 @@ def make_way(state: EngineState, stay: Sequence[int], event: str, cause: Cause, 
     if look_later_if_many(state, crowd, event, words, cause):
         return
     old = plan.jobs.starts.copy()
-    gone = plan.evict(slots) if slots.shape[0] else slots
+    gone = plan.remove_overcommitted(slots) if slots.shape[0] else slots
     if not gone.shape[0]:
         return
     behind = lift_behind(state, slots[::-1], int(old[gone].min()), old)
@@ -320,9 +320,9 @@ def lift_behind(state: EngineState, slots: Ints, since: int, starts: Ints) -> In
     plan = state.plan
     behind = slots[(starts[slots] >= since) & (plan.jobs.states[slots] == PLANNED)]
     # Jobs leave a node that is down in their own time.
-    behind = _some(state, [s for s in behind[:_BEHIND].tolist() if not plan.unusable(s)])
+    behind = _some(state, [s for s in behind[:_BEHIND].tolist() if not plan.unusable_nodes(s)])
     for follower in behind.tolist():
-        plan.lift(follower, state.now)
+        plan.remove(follower, state.now)
     return behind
 
 
@@ -336,7 +336,7 @@ def _in_the_way(state: EngineState, stay: Sequence[int], slots: Ints) -> Ints:
     """Those of ``slots`` that hold something, while these stay, of a row of theirs that is over-committed."""
     plan = state.plan
     begin, end = min(map(plan.start, stay)), max(map(plan.end, stay))
-    rows = plan.crowded(np.unique(plan.held(np.array(stay, np.int64)).rows), begin, end)
+    rows = plan.overcommitted_rows(np.unique(plan.held(np.array(stay, np.int64)).rows), begin, end)
     starts = plan.starts(slots)
     slots = slots[(starts < end) & (starts + plan.jobs.durations[slots] > begin)]
     held = plan.held(slots)
@@ -350,7 +350,7 @@ def leave_if_crowded(state: EngineState, slots: Ints, event: str, cause: Cause, 
     Returns how many these are.
     """
     starts = state.plan.jobs.starts.copy()
-    gone = state.plan.evict(slots)
+    gone = state.plan.remove_overcommitted(slots)
     if gone.shape[0]:
         gone = gone[::-1]  # who lost the place last is the first to get another
         displace(state, gone, starts[gone], event, cause, words)
@@ -367,7 +367,7 @@ def leave_now(state: EngineState, slots: Ints, event: str, cause: Cause, words: 
     """Plan ``slots``, which are planned jobs, anew."""
     old = state.plan.starts(slots)
     for slot in slots.tolist():
-        state.plan.lift(slot, state.now)
+        state.plan.remove(slot, state.now)
     displace(state, slots, old, event, cause, words)
 
 
@@ -393,10 +393,10 @@ def make_room_in_pools(state: EngineState, event: str, cause: Cause, words: str)
     lowered = sorted(pool for pool in known if not state.rereading or book.pools[pool].who == "array")
     book.lowered = known.difference(lowered)
     for pool in lowered:
-        slots = plan.in_pool(pool)
-        waits = [slot for slot in slots.tolist() if book.too_much(plan.pools_of(slot))]
+        slots = plan.jobs_in_pool(pool)
+        waits = [slot for slot in slots.tolist() if book.too_much(plan.pool_amounts(slot))]
         leave(state, np.array(waits, np.int64), event, cause, words)
-        leave_if_crowded(state, np.ascontiguousarray(plan.in_pool(pool)[::-1]), event, cause, words)
+        leave_if_crowded(state, np.ascontiguousarray(plan.jobs_in_pool(pool)[::-1]), event, cause, words)
 
 
 def lift_chain(state: EngineState, job_id: str) -> tuple[Ints, Ints]:
@@ -420,7 +420,7 @@ def lift_chain(state: EngineState, job_id: str) -> tuple[Ints, Ints]:
     slots = np.array([slot for slot in found if state.plan.state(slot) == PLANNED], np.int64)
     old = state.plan.starts(slots)
     for slot in slots.tolist():
-        state.plan.lift(slot, state.now)
+        state.plan.remove(slot, state.now)
     return slots, old
 
 

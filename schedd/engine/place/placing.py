@@ -5,9 +5,9 @@ from schedd.engine.facts.state import HORIZON, EngineState
 from schedd.engine.place.chains import last_starts
 from schedd.engine.place.suited import to_suited
 from schedd.engine.rank.promises import note_moves
-from schedd.plan.choose import Others, choose
-from schedd.plan.evaluate import Weights, by_name
-from schedd.plan.latest import latest_starts
+from schedd.plan.evaluate import CriterionWeights, parse_criteria
+from schedd.plan.latest_starts import latest_starts
+from schedd.plan.placement_choice import DisplaceableJobs, choose_placement
 from schedd.policy.site import Placing
 
 __all__ = ["place"]
@@ -33,9 +33,9 @@ def place(state: EngineState, record: JobRecord, event: str, *, ahead: bool) -> 
     if edf:
         patience, use = state.settings.search_patience, state.walltime_use.share
         latest = latest_starts(plan, last_starts(state), columns, state.now, patience, use)
-        others = Others(latest, state.rank)
-    weights = Weights(by_name(state.settings.criteria))
-    found = choose(plan, slot, columns, now, now + HORIZON, weights, others)
+        others = DisplaceableJobs(latest, state.rank)
+    weights = CriterionWeights(parse_criteria(state.settings.criteria))
+    found = choose_placement(plan, slot, columns, now, now + HORIZON, weights, others)
     if found is None:
         return -1, None
     if len(found.moves):

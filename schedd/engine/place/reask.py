@@ -15,7 +15,7 @@ def reask(state: EngineState, record: JobRecord) -> None:
     slot, plan = record.slot, state.plan
     if slot < 0 or record.phase is Phase.RUNNING or record.understood.request is None:
         return
-    before = plan.request_of(slot)
+    before = plan.request(slot)
     request = replace(state.as_planned(record.facts, record.understood.request), avoids=before.avoids)
     if shape_key(before) == shape_key(request):
         return
@@ -29,7 +29,7 @@ def reask(state: EngineState, record: JobRecord) -> None:
                 needed = 0 if gate in request.passes else 1 if amounts[SHARE] >= WHOLE else take.units
                 amounts[plan.resource_columns[gate]] = needed
         takes.append(replace(take, amounts=tuple(amounts)))
-    plan.lift(slot, state.now)
-    plan.reshape(slot, request)
+    plan.remove(slot, state.now)
+    plan.set_request(slot, request)
     if start >= 0:
-        (plan.fix if fixed else plan.put)(slot, start, takes)
+        (plan.fix if fixed else plan.place_at)(slot, start, takes)

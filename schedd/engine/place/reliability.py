@@ -40,7 +40,7 @@ def rates_of(state: "EngineState") -> dict[int, float]:
     block = state.now - state.now % _BLOCK
     if state.flaky is None or state.flaky[0] != block:
         rates = failure_rates(state.lives, block, state.site.reliability.half_life)
-        rows = state.plan.row_of
+        rows = state.plan.node_rows
         found = {rows[name]: rate for name, rate in rates.items() if name in rows}
         state.flaky = (block, found if any(found.values()) else {})
     return state.flaky[1]

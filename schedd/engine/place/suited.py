@@ -45,13 +45,13 @@ def _draws(state: "EngineState", record: JobRecord) -> Mapping[int, float]:
     found = state.thrifty.get(key)
     if found is None:
         plan, economy = state.plan, state.economy
-        speeds = {name: plan.nodes[name].speed for name in state.node_facts if name in plan.row_of}
+        speeds = {name: plan.nodes[name].speed for name in state.node_facts if name in plan.node_rows}
         if key == _FAST:
             rates = {name: 1.0 / speed for name, speed in speeds.items()}
         else:
             draws = {name: economy.draw(name, state.node_facts[name].properties) for name in speeds}
             rates = draws_for_work(draws, speeds, float(key))
-        found = state.thrifty[key] = {plan.row_of[name]: rate for name, rate in rates.items()}
+        found = state.thrifty[key] = {plan.node_rows[name]: rate for name, rate in rates.items()}
     return found
 
 
@@ -83,22 +83,22 @@ def _move(state: "EngineState", record: JobRecord, rates: Mapping[int, float], *
     if not better:
         return False
     if placed_now:
-        plan.take_back(slot)
+        plan.undo_place(slot)
     else:
-        plan.lift(slot, state.now)
+        plan.remove(slot, state.now)
     low, high = 0, len(better)  # the first of ``better`` that is enough for a place; all of them: none is
     while low < high:
         middle = (low + high) // 2
-        with plan.without(row for row, rate in rates.items() if rate > better[middle]):
+        with plan.excluding(row for row, rate in rates.items() if rate > better[middle]):
             found = plan.probe(slot, start, start + 1)
         low, high = (low, middle) if found == start else (middle + 1, high)
     if low < len(better):
-        with plan.without(row for row, rate in rates.items() if rate > better[low]):
+        with plan.excluding(row for row, rate in rates.items() if rate > better[low]):
             plan.place(slot, start, start + 1)
         before = sum(rates.get(row, 0.0) for row in {take.row for take in takes})
         after = sum(rates.get(row, 0.0) for row in {take.row for take in plan.takes(slot)})
         if after < before:
             return True
-        plan.take_back(slot)
-    plan.put(slot, start, takes)
+        plan.undo_place(slot)
+    plan.place_at(slot, start, takes)
     return False

@@ -4,7 +4,7 @@ from schedd.engine.component import components
 from schedd.engine.facts.records import JobRecord
 from schedd.engine.facts.state import EngineState
 from schedd.model import Never, WaitingFor
-from schedd.plan.views import bare, why_never
+from schedd.plan.views import empty_plan, find_unmet_requirement
 
 __all__ = ["no_node", "state_of"]
 
@@ -15,18 +15,20 @@ def no_node(state: EngineState, record: JobRecord) -> WaitingFor | Never:
     """The answer for a job that finds no start though each part of its request fits some node."""
     request = record.understood.request
     if state.bare is None:
-        state.bare = bare(state.plan)
-    never = why_never(state.bare, request, state.limits.types.units) if request is not None else None
+        state.bare = empty_plan(state.plan)
+    never = (
+        find_unmet_requirement(state.bare, request, state.limits.types.units) if request is not None else None
+    )
     return never or WaitingFor("node", _nodes_in_the_way(state, record.slot))
 
 
 def _nodes_in_the_way(state: EngineState, slot: int) -> str:
     """The nodes that the job could use but that cannot be used, a few of them by name."""
     plan = state.plan
-    rows = plan.could_use(slot)
+    rows = plan.unusable_candidates(slot)
     words = [
         f"node {name}, which is {state_of(state, name)}"
-        for name in (plan.name_of[row] for row in rows[:_NAMED].tolist())
+        for name in (plan.node_names[row] for row in rows[:_NAMED].tolist())
     ]
     if not words:
         words = [

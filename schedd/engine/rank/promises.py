@@ -202,7 +202,7 @@ def _held_up(state: EngineState, record: JobRecord) -> Cause:
     if record.lost in MAY_BREAK:
         return record.lost
     if record.slot >= 0:
-        names = (state.plan.name_of[take.row] for take in state.plan.takes(record.slot))
+        names = (state.plan.node_names[take.row] for take in state.plan.takes(record.slot))
         if any(name in state.down_since for name in names):
             return Cause.NODE_LOST
     if slot_limited(record.facts):

@@ -43,7 +43,7 @@ class Concerning:
             return False
         if isinstance(error, WorkSpent):
             # It is counted, not timed: it comes again with the same calls.
-            state.plan.search_less()  # a batch may bring thousands of such jobs
+            state.plan.halve_work_limit()  # a batch may bring thousands of such jobs
         else:
             state.strayed[self._job] = None
         record = state.records.get(self._job)
@@ -61,7 +61,7 @@ def quarantine(state: EngineState, record: JobRecord, event: str, why: str) -> N
     if record.slot >= 0:
         state.queue.pop(record.slot, None)
         if state.plan.state(record.slot) != UNPLACED:
-            state.plan.lift(record.slot, state.now)
+            state.plan.remove(record.slot, state.now)
     state.homeless.pop(record.id, None)
     state.chained.pop(record.id, None)
     with Bookkeeping(state, record.id, "what is held for it"):

@@ -61,7 +61,7 @@ def forward(state: EngineState, slot: int, event: str, *, thorough: bool = False
     breaks = record is not None and _breaks_promises(state, record)
     most, sets = (_MOST, _SETS) if thorough else (_FEW, 1)
     until = state.now + HORIZON
-    moves = plan.go_before(
+    moves = plan.displace_lower_ranked(
         slot, state.rank, state.bound, state.now, until=until, most=most, sets=sets, breaks=breaks
     )
     if not len(moves):

@@ -78,7 +78,7 @@ def due_by_policy(state: EngineState, event: str) -> None:
         else:
             _dispatch(state, slot, event, _Displaced())
         if state.plan.state(slot) == PLANNED:
-            state.plan.lift(slot, state.now)
+            state.plan.remove(slot, state.now)
 
 
 def dispatch_due(state: EngineState, event: str) -> None:
@@ -91,7 +91,7 @@ def dispatch_due(state: EngineState, event: str) -> None:
         state.due = None
         displaced = _Displaced()
         enough = False
-        for slot in state.plan.due(state.now).tolist():
+        for slot in state.plan.due_jobs(state.now).tolist():
             enough = _too_many(state)
             if enough:
                 break
@@ -151,7 +151,7 @@ def _try(state: EngineState, record: JobRecord, event: str, displaced: _Displace
         return
     if state.policy is None and not state.keeps_speed and booking is None:
         to_suited(state, record, placed_now=False)
-    names = {state.plan.name_of[take.row] for take in state.plan.takes(slot)}
+    names = {state.plan.node_names[take.row] for take in state.plan.takes(slot)}
     down = [state.down_since.get(name, state.now) for name in names if state.node_facts[name].state != "up"]
     if down:
         # Jobs leave a node that is down after the grace, not before; until then it may return.
@@ -213,7 +213,7 @@ def _has_room(
             return False
         words = f"it was started {now - planned} s later than planned"
         note_one(state, event, Cause.OUTAGE, words, slot, planned, now)
-    crowded = plan.crowded_now(slot, now, _timed(state), _unresolved(state, record.id))
+    crowded = plan.overcommitted_now(slot, now, _timed(state), _unresolved(state, record.id))
     if not crowded:
         return True
     plan.set_ready(slot, now + _NO_ROOM_AGAIN)
@@ -268,7 +268,7 @@ def _let_another_go(state: EngineState, record: JobRecord, event: str) -> None:
         slots = np.array([other.slot, slot], np.int64)
         old = plan.starts(slots)
         for one in slots.tolist():
-            plan.lift(one, now)
+            plan.remove(one, now)
         for one in (other, record):  # who may start goes first
             seat(state, one, event)
         new = plan.starts(slots)
@@ -295,10 +295,10 @@ def _put_off(state: EngineState, record: JobRecord) -> JobRecord:
 
 def _released(state: EngineState, held: JobRecord) -> JobRecord | None:
     """Of the same array, the first planned job later than now that could start if it were its turn."""
-    for pool in state.plan.pools_of(held.slot):
+    for pool in state.plan.pool_amounts(held.slot):
         if state.limits.pools[pool].who != "array":
             continue
-        for slot in state.plan.in_pool(pool).tolist():
+        for slot in state.plan.jobs_in_pool(pool).tolist():
             one: JobRecord | None = state.by_slot[slot]
             if one is None or one.phase is not Phase.WAITING or state.plan.start(slot) <= state.now:
                 continue
@@ -319,7 +319,7 @@ def catch_up(state: EngineState, event: str) -> None:
     if state.soonest() >= now - state.lateness:
         return
     state.due = None
-    late = plan.due(now - 1)
+    late = plan.due_jobs(now - 1)
     old = plan.jobs.starts.copy()
     kept: list[int] = []
     gone: list[Ints] = []
@@ -330,7 +330,7 @@ def catch_up(state: EngineState, event: str) -> None:
         kept.append(slot)
         others = rivals(state, [slot])
         others = others[~np.isin(others, kept)]
-        lost = plan.evict(np.append(others, slot))
+        lost = plan.remove_overcommitted(np.append(others, slot))
         gone.append(lost)
         if lost.shape[0]:
             gone.append(lift_behind(state, others[::-1], int(old[lost].min()), old))

@@ -176,7 +176,7 @@ def nodes_of(state: EngineState, record: JobRecord) -> tuple[str, ...]:
         return tuple(share.node for share in record.facts.shares)
     if record.slot < 0:
         return ()
-    return tuple(state.plan.name_of[take.row] for take in state.plan.takes(record.slot))
+    return tuple(state.plan.node_names[take.row] for take in state.plan.takes(record.slot))
 
 
 def _ended_run(state: EngineState, event: str, record: JobRecord, back_off: BackOff, words: str) -> JobRecord:
@@ -298,7 +298,7 @@ def resettle(
     if (
         record.slot >= 0
         and record.facts.array
-        and state.limits.lowered & state.plan.pools_of(record.slot).keys()
+        and state.limits.lowered & state.plan.pool_amounts(record.slot).keys()
     ):
         cause, words = Cause.QUEUE, "the slot limit of its array was changed"
     set_rank(state, record)
@@ -319,7 +319,7 @@ def _on_lost_node(state: EngineState, record: JobRecord) -> bool:
     slot = record.slot
     if slot < 0 or state.plan.start(slot) < 0 or state.promise[slot] >= FOREVER:
         return False
-    names = [state.plan.name_of[take.row] for take in state.plan.takes(slot)]
+    names = [state.plan.node_names[take.row] for take in state.plan.takes(slot)]
     return any(state.plan.nodes[name].state is not NodeState.UP for name in names)
 
 
@@ -344,7 +344,7 @@ def _within(after: Understood, before: Request, walltime: int) -> bool:
 
 def _asked(state: EngineState, record: JobRecord) -> Request:
     """What the job's slot was made for."""
-    return state.plan.request_of(record.slot)
+    return state.plan.request(record.slot)
 
 
 def _fit_slot(state: EngineState, record: JobRecord) -> JobRecord:

@@ -218,7 +218,9 @@ def _stand_by(state: EngineState, record: JobRecord, event: str, cause: Cause, w
         if plan.state(slot) != PLANNED or plan.start(slot) != again_at:
             return
     here = np.array([slot], np.int64)
-    if slot in plan.misplaced() or not all(_may_stay(state, plan.name_of[t.row]) for t in plan.takes(slot)):
+    if slot in plan.misplaced() or not all(
+        _may_stay(state, plan.node_names[t.row]) for t in plan.takes(slot)
+    ):
         leave(state, here, event, cause, words)
     else:
         leave_if_crowded(state, here, event, cause, words)

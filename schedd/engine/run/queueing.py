@@ -46,7 +46,7 @@ def start_by_policy(state: EngineState, event: str) -> list[int]:
         blocked += 1
         i += 1
     for slot in reserved:
-        plan.lift(slot, state.now)
+        plan.remove(slot, state.now)
     return started
 
 
@@ -54,5 +54,5 @@ def _columns(state: EngineState, slots: Ints) -> Waiting:
     plan, columns = state.plan, state.columns
     durations = plan.jobs.durations[slots]
     return Waiting(
-        state.now, columns.release[slots], durations, columns.due[slots], lambda: plan.cpus_of(slots)
+        state.now, columns.release[slots], durations, columns.due[slots], lambda: plan.requested_cpus(slots)
     )

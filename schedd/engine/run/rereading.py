@@ -125,7 +125,7 @@ def look_again(state: EngineState, jobs: Iterable[str]) -> int:
 def _no_room(state: EngineState, record: JobRecord, words: str, cause: Cause) -> tuple[Cause, str]:
     """Why a job is to go where its limits leave no room: there are fewer licences, or what was changed."""
     book = state.limits
-    for pool in state.plan.pools_of(record.slot) if book.lowered else ():
+    for pool in state.plan.pool_amounts(record.slot) if book.lowered else ():
         limit = book.pools[pool]
         if pool in book.lowered and limit.shared and limit.who == "all":
             return Cause.LICENCE, f"there are only {limit.amount} of {limit.what}"
@@ -150,7 +150,7 @@ def _look(state: EngineState, record: JobRecord, event: str, words: str, cause: 
     waits = answer.kind if isinstance(answer, WaitingFor) else ""
     if record.phase is Phase.BLOCKED and (waits in _LIFTED or isinstance(answer, Never)):
         plan_job(state, record, event, Cause.FREED, words)
-    elif record.phase is Phase.WAITING and state.limits.too_much(state.plan.pools_of(record.slot)):
+    elif record.phase is Phase.WAITING and state.limits.too_much(state.plan.pool_amounts(record.slot)):
         replan(state, record, event, *_no_room(state, record, words, cause))
     elif _stands_wrongly(state, record, waits):
         held = ("queue", record.facts.queue) in state.holds
@@ -170,7 +170,7 @@ def _on_lost_node(state: EngineState, record: JobRecord) -> bool:
     """Whether a planned job lies on a node that takes no new jobs, or that was given up."""
     if state.plan.state(record.slot) != PLANNED:
         return False
-    return any(name not in state.down_since for name in state.plan.unusable(record.slot))
+    return any(name not in state.down_since for name in state.plan.unusable_nodes(record.slot))
 
 
 def _reads_differently(state: EngineState, record: JobRecord) -> bool:

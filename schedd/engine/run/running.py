@@ -174,7 +174,7 @@ def occupy(state: EngineState, record: JobRecord) -> None:
     end = max(walltime_end(record), state.now + 1)
     start = min(record.run.started, end - 1)
     state.queue.pop(slot, None)
-    state.plan.lift(slot, state.now)
+    state.plan.remove(slot, state.now)
     state.plan.set_duration(slot, end - start, state.now)
     state.plan.fix(slot, start, takes_of(state.plan, record.understood.request, record.facts.shares))
     heapq.heappush(state.ends, (end, slot, record.id))
@@ -189,7 +189,7 @@ def _begin(state: EngineState, record: JobRecord, end: int) -> None:
 def hold(state: EngineState, record: JobRecord, end: int) -> None:
     """A placed job is no longer moved, and holds its place until ``end``."""
     state.queue.pop(record.slot, None)
-    state.plan.begin(record.slot)
+    state.plan.fix_in_place(record.slot)
     if end != state.plan.end(record.slot):
         state.plan.set_duration(record.slot, end - state.plan.start(record.slot), state.now)
 

@@ -210,7 +210,7 @@ def _limited_by(state: EngineState, record: JobRecord) -> list[str]:
     earliest = max(state.now, record.facts.not_before or 0, record.back_off.until)
     return [
         in_words(state.limits.pools[pool])
-        for pool, amount in plan.pools_of(slot).items()
+        for pool, amount in plan.pool_amounts(slot).items()
         if plan.is_scarce(pool)
         and binding(*plan.pool_free(pool), plan.start(slot), plan.end(slot), amount, earliest)
     ]

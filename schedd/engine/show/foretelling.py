@@ -9,10 +9,10 @@ from schedd.engine.facts.records import JobRecord
 from schedd.engine.facts.state import EngineState
 from schedd.engine.facts.throughput import Apps, measured, with_measured
 from schedd.engine.place.backfilling import outline_of, with_lengths
-from schedd.plan.backfill import Rule
+from schedd.plan.backfill import BackfillRule
 from schedd.plan.columns import Ints
+from schedd.plan.job_order import ArrayEnds
 from schedd.plan.plan import Plan
-from schedd.plan.turns import Wholes
 from schedd.predict import (
     EstimateKind,
     ExpectedStart,
@@ -54,8 +54,8 @@ class Outset:
     expected_by: Ints
     open_jobs: OpenJobs
     kinds: Mapping[EstimateKind, StartCalibration]
-    arrays: Wholes | None = None
-    outline: Rule | None = None
+    arrays: ArrayEnds | None = None
+    outline: BackfillRule | None = None
     """The rule by which free room is given; nothing is predicted in it yet."""
 
     # What follows goes through all jobs at each call: the engine waits for none of it.
@@ -76,7 +76,7 @@ class Outset:
         return with_measured(self.open_jobs.renew_predictions(), self.measured)
 
     @property
-    def rule(self) -> Rule | None:
+    def rule(self) -> BackfillRule | None:
         """By what free room is given. None: repair alone gives it."""
         if self.outline is None:
             return None
@@ -171,9 +171,9 @@ def foretell(given: Outset, ready: Callable[[Plan], None] = lambda _: None) -> F
     return Foretold(now, plan, scene, tuple(drawn), starts, tuple(told), predictions, seconds, given.kinds)
 
 
-def _own(arrays: Wholes | None) -> Wholes | None:
+def _own(arrays: ArrayEnds | None) -> ArrayEnds | None:
     """A copy: the engine goes on with what it has."""
-    return Wholes(arrays.number.copy(), arrays.end.copy()) if arrays is not None else None
+    return ArrayEnds(arrays.number.copy(), arrays.end.copy()) if arrays is not None else None
 
 
 def within(expected: ExpectedStart, now: int, promised: int) -> ExpectedStart:

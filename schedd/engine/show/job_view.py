@@ -298,7 +298,7 @@ def _limited_by(published: Published, record: JobRecord) -> tuple[str, ...]:
     found = []
     for entry in published.held_by(slot):
         limit = published.limits.get(entry.row)
-        if not entry.of_pool or limit is None:
+        if not entry.is_pool or limit is None:
             continue
         times, free = room_of(limit, *published.pool_use(entry.row), earliest, end)
         if binding(times, free, start, end, entry.amounts[0], earliest):

@@ -22,7 +22,7 @@ from schedd.engine.facts.settings import EngineSettings
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.waiting import state_of
 from schedd.model import NodeSets
-from schedd.plan.columns import Entries, Entry, Ints, Readable
+from schedd.plan.columns import HeldEntries, HeldEntry, Ints, PlanReadView
 from schedd.policy.access import Access
 from schedd.policy.accounts import Account
 from schedd.policy.economy import Draw
@@ -54,7 +54,7 @@ class Published:
     mode: Mode
     stale: str
     server: ServerFacts
-    plan: Readable
+    plan: PlanReadView
     promise: Ints
     told: Ints
     """The start that was told last of each job: see ``schedd.engine.facts.calm``."""
@@ -131,7 +131,7 @@ class Published:
         if not self._use:
             slots = np.flatnonzero(self.starts >= 0)
             held = self.plan.held(slots)
-            held = held.of(held.of_pools)
+            held = held.select(held.are_pools)
             starts = self.starts[slots][held.owner]
             times = np.concatenate([starts, starts + self.durations[slots][held.owner]])
             amounts = np.concatenate([held.amounts[:, 0], -held.amounts[:, 0]])
@@ -175,14 +175,14 @@ class Published:
         """(slots,) VACANT, UNPLACED, PLANNED or FIXED."""
         return self.plan.states
 
-    def held_by(self, slot: int) -> list[Entry]:
+    def held_by(self, slot: int) -> list[HeldEntry]:
         """What one job holds, of nodes and then of pools."""
         return self.plan.held_by(slot)
 
-    def on_nodes(self, slots: Ints) -> Entries:
+    def on_nodes(self, slots: Ints) -> HeldEntries:
         """What ``slots`` hold of nodes."""
         held = self.plan.held(slots)
-        return held.of(~held.of_pools)
+        return held.select(~held.are_pools)
 
 
 def _frozen(column: Ints) -> Ints:
@@ -231,7 +231,7 @@ def publish(state: EngineState) -> Published:
         mode=state.mode,
         stale=state.stale,
         server=state.server,
-        plan=state.plan.readable(),
+        plan=state.plan.read_view(),
         promise=_frozen(state.promise),
         told=_frozen(state.told),
         expected=_frozen(state.expected),
@@ -247,7 +247,7 @@ def publish(state: EngineState) -> Published:
         ids=state.records,
         numbers=state.numbers,
         changes=state.changes,
-        names=dict(state.plan.name_of),
+        names=dict(state.plan.node_names),
         nodes=_nodes(state, closed),
         closed=closed,
         queues=dict(state.queues),

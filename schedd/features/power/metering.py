@@ -23,7 +23,7 @@ def note_readings(state: EngineState, event: WattsRead) -> None:
     known = [
         (name, watts)
         for name, watts in zip(event.nodes, event.watts, strict=True)
-        if name in state.node_facts and name in state.plan.row_of
+        if name in state.node_facts and name in state.plan.node_rows
     ]
     busy = _busy_resources(state, {name for name, _ in known})
     for name, watts in known:
@@ -56,8 +56,8 @@ def _busy_resources(state: EngineState, names: Collection[str]) -> dict[str, tup
     plan, jobs = state.plan, state.plan.jobs
     runs = (jobs.states == FIXED) & (jobs.starts <= state.now) & (state.owner_of >= 0)
     held = plan.held(np.flatnonzero(runs))
-    held = held.of(~held.of_pools)
-    rows = {name: plan.row_of[name] for name in names}
+    held = held.select(~held.are_pools)
+    rows = {name: plan.node_rows[name] for name in names}
     size = 1 + max(max(rows.values(), default=-1), int(held.rows.max(initial=-1)))
     cores = np.bincount(held.rows, held.amounts[:, CPUS], minlength=size)
     gpus = np.bincount(held.rows, held.amounts[:, GPUS], minlength=size)

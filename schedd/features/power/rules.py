@@ -186,14 +186,14 @@ class _FirstStarts:
         plan = self._state.plan
         if self._by_row is None:
             slots = plan.planned()
-            held = plan.readable().held(slots)
-            held = held.of(~held.of_pools)
+            held = plan.read_view().held(slots)
+            held = held.select(~held.are_pools)
             starts = plan.starts(slots)[held.owner]
             self._by_row = {}
             for row, start in zip(held.rows.tolist(), starts.tolist(), strict=True):
                 if start < self._by_row.get(row, FOREVER):
                     self._by_row[row] = start
-        return self._by_row.get(plan.row_of[name], FOREVER)
+        return self._by_row.get(plan.node_rows[name], FOREVER)
 
     def forget(self) -> None:
         """Jobs were moved."""

@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 
 from schedd.engine.facts.state import EngineState
 from schedd.features.power.meter import Meter
-from schedd.plan.schema import LISTS, NAMES, NUMBER, How, declared
+from schedd.plan.schema import LISTS, NAMES, NUMBER, FieldRule, declared
 from schedd.policy.economy import Draw
 
 __all__ = [
@@ -56,7 +56,7 @@ class NodePower:
         return self.phase in ("stopping", "off", "booting")
 
 
-_NODES: Final = How(
+_NODES: Final = FieldRule(
     dict,
     lambda nodes: list(nodes.values()),
     lambda saved: {one["node"]: NodePower(**one) for one in saved},
@@ -73,7 +73,7 @@ def _load_meters(saved: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, Me
     return {name: load(dict(values)) for name, values in saved}
 
 
-_METERS: Final = How(
+_METERS: Final = FieldRule(
     dict,
     lambda meters: list(meters.items()),
     _load_meters,
@@ -88,7 +88,7 @@ class PowerState:
     nodes: dict[str, NodePower] = declared(_NODES, make=dict, carried=True, lasting=True)
     boots: dict[str, list[int]] = declared(LISTS, make=dict, carried=True, lasting=True)
     """By kind of node: how long its latest boots took, in seconds."""
-    kinds: dict[str, str] = declared(How(lambda _: {}, saved=False), make=dict)
+    kinds: dict[str, str] = declared(FieldRule(lambda _: {}, saved=False), make=dict)
     """By node: its kind, as far as it was needed since nodes changed."""
     free_since: dict[str, int] = declared(NAMES, make=dict)
     """By node: since when nothing runs on it, as far as that was looked at."""
@@ -98,7 +98,7 @@ class PowerState:
     """When readings take effect next."""
     due: int = declared(NUMBER, default=0)
     """When it is next examined which nodes are to be switched."""
-    would_be_off: tuple[str, ...] = declared(How(load=tuple), default=())
+    would_be_off: tuple[str, ...] = declared(FieldRule(load=tuple), default=())
     """In a dry run: the nodes that would be off."""
     saved_until: int = declared(NUMBER, default=0, carried=True, lasting=True)
     """Up to when ``saved_joules`` is counted."""

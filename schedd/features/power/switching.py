@@ -71,14 +71,14 @@ def _next_uses(state: EngineState) -> _NextUses:
     plan, jobs = state.plan, state.plan.jobs
     slots = np.flatnonzero(jobs.starts >= 0)
     slots = slots[~np.isin(slots, list(block_slots(state)))]
-    held = plan.readable().held(slots)
-    held = held.of(~held.of_pools)
+    held = plan.read_view().held(slots)
+    held = held.select(~held.are_pools)
     begins = jobs.starts[slots][held.owner]
     ends = begins + jobs.durations[slots][held.owner]
     left = ends > state.now
     first: dict[str, int] = {}
     for row, begin in zip(held.rows[left].tolist(), begins[left].tolist(), strict=True):
-        name = plan.name_of[row]
+        name = plan.node_names[row]
         if begin < first.get(name, FOREVER):
             first[name] = begin
     for record in state.slotless.values():  # jobs that run although their requests are not understood

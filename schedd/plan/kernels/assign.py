@@ -28,8 +28,8 @@ from schedd.plan.kernels.layout import (
     Table,
     Tables,
 )
-from schedd.plan.kernels.pick import select, sift
 from schedd.plan.kernels.rows import fit, floor, is_spent, needed
+from schedd.plan.kernels.selection import select_kth, sift_down
 
 _MOST_CPUS = 1 << 25
 """More cpus than any node has."""
@@ -58,7 +58,7 @@ def choose_spread(
                 key[i] = (tb.costs[sets_at + i] * _MOST_CPUS + left_over) * sets_len + i
                 tmp[n] = key[i]
                 n += 1
-        limit = select(tmp, n, min(count, n))
+        limit = select_kth(tmp, n, min(count, n))
         for i in range(sets_len):
             if u[i] > 0 and key[i] <= limit:
                 tb.out[found, 0] = tb.sets[sets_at + i]
@@ -72,13 +72,13 @@ def choose_spread(
             tmp[n] = i
             n += 1
     for j in range(n // 2 - 1, -1, -1):
-        sift(tmp, n, key, j)
+        sift_down(tmp, n, key, j)
     left = count
     while left > 0 and n > 0:
         i = tmp[0]
         n -= 1
         tmp[0] = tmp[n]
-        sift(tmp, n, key, 0)
+        sift_down(tmp, n, key, 0)
         tb.out[found, 0] = tb.sets[sets_at + i]
         tb.out[found, 1] = 0
         tb.out[found, 2] = min(u[i], left)

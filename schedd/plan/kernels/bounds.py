@@ -51,11 +51,11 @@ assert STEPS.shape == (DURATIONS,)
 
 def levels_for(cpus: int) -> int:
     """How many levels rows of at most ``cpus`` cpus need."""
-    return int(level_of(cpus, 0)) + 1
+    return int(need_level(cpus, 0)) + 1
 
 
 @lean
-def level_of(cpus: int, exclusive: int) -> int:
+def need_level(cpus: int, exclusive: int) -> int:
     """The level of a need: 0 for a whole node, 1 for no cpus, else the largest whose cpus it has.
 
     Those of levels 2, 3, ... are 1, 2, 3, 4, 6, 8, 12, 16, ...
@@ -84,7 +84,7 @@ def level_cpus(level: int) -> int:
 
 
 @inner
-def step_of(dur: int) -> int:
+def duration_step(dur: int) -> int:
     """The last step that is no longer than ``dur``."""
     step = 0
     while step + 1 < DURATIONS and STEPS[step + 1] <= dur:
@@ -114,7 +114,7 @@ def most_free(tb: Tables, row: int, lo: int, hi: int) -> tuple[int, int, int]:
 
 
 @inner
-def lower(tb: Tables, row: int, lo: int, hi: int) -> None:
+def lower_bounds(tb: Tables, row: int, lo: int, hi: int) -> None:
     """Something was given back on ``row`` over ``[lo, hi)``: call this when it is done.
 
     A start that was none before has its interval in a run of free segments that reaches into what was given
@@ -162,7 +162,7 @@ def lower(tb: Tables, row: int, lo: int, hi: int) -> None:
 
 
 @inlined
-def raised(tb: Tables, row: int, level: int, step: int, latest: int) -> int:
+def raise_bound(tb: Tables, row: int, level: int, step: int, latest: int) -> int:
     """The earliest start of this level and step on ``row``, or the first moment after ``latest``."""
     q = level * DURATIONS + step
     t = max(tb.bounds[q, row], tb.ctl[NOW])
@@ -208,7 +208,7 @@ def fit_bounded(
     tb: Tables, row: int, need: Ints, cols: int, ready: int, dur: int, latest: int, level: int, step: int
 ) -> tuple[int, int]:
     """The same as ``fit``, from the bound of this level and step on."""
-    bound = raised(tb, row, level, step, latest)
+    bound = raise_bound(tb, row, level, step, latest)
     if bound > latest:
         return -1, 0
     return fit(tb, row, need, cols, max(ready, bound), dur, latest)

@@ -41,7 +41,7 @@ from numba.core import (
 )
 from numba.np import numpy_support
 
-__all__ = ["KNOWN", "declared", "dispatcher"]
+__all__ = ["KNOWN", "declared_types", "dispatcher"]
 
 _NEEDED: Final = (
     (
@@ -95,12 +95,12 @@ def _machine() -> str:
 # ---- what a kernel is compiled for ----------------------------------------------------------------
 
 
-def _type_of(hint: Any) -> Any:
+def _numba_type(hint: Any) -> Any:
     """The type, as numba names it, of an annotation: a number, an array, or a named tuple of these."""
     if hint in (int, float, bool):
         return {int: types.int64, float: types.float64, bool: types.boolean}[hint]
     if hasattr(hint, "_fields"):
-        return types.BaseTuple.from_types([_type_of(hint.__annotations__[f]) for f in hint._fields], hint)
+        return types.BaseTuple.from_types([_numba_type(hint.__annotations__[f]) for f in hint._fields], hint)
     dimensions = 1
     if get_origin(hint) is Annotated:
         hint, dimensions = get_args(hint)
@@ -109,10 +109,10 @@ def _type_of(hint: Any) -> Any:
 
 
 @functools.cache
-def declared(function: Callable[..., Any]) -> tuple[Any, ...]:
+def declared_types(function: Callable[..., Any]) -> tuple[Any, ...]:
     """The types of its arguments, as its annotations say."""
     hints = {name: hint for name, hint in function.__annotations__.items() if name != "return"}
-    return tuple(map(_type_of, hints.values()))
+    return tuple(map(_numba_type, hints.values()))
 
 
 # ---- kernels ---------------------------------------------------------------------------------------
@@ -172,11 +172,11 @@ class _Entry(_Kernel):
         if getattr(_mode, "unfinished", False):
             return super().compile(sig)
         args = tuple(getattr(sig, "args", sig))
-        if args == declared(self.py_func):
+        if args == declared_types(self.py_func):
             self.family.make()
             return self.overloads[args].entry_point
         entry = registry.CPUDispatcher.compile(self, sig)
-        _tell_environments(self.overloads[args]._find_referenced_environments())
+        _register_environments(self.overloads[args]._find_referenced_environments())
         return entry
 
 
@@ -212,13 +212,13 @@ class _Family:
                 path = self._folder() / f"{self.name}-{_digest(entries)}.kernels"
                 if not self._load(path, entries):
                     with _seldom_collected():
-                        _keep(path, self._compile(entries))
+                        _write_file(path, self._compile(entries))
                 self._made |= entries.keys()
 
     def _compile(self, entries: Mapping[str, _Entry]) -> bytes:
         results = {}
         for name, entry in entries.items():
-            args = declared(entry.py_func)
+            args = declared_types(entry.py_func)
             _Kernel.compile(entry, args)
             results[name] = entry.overloads[args]
         library = _context().codegen().create_library(self.name)
@@ -232,7 +232,7 @@ class _Family:
         for name, one in results.items():
             results[name] = self._finish(name, one, library)
         environments = next(iter(results.values()))._find_referenced_environments()
-        _tell_environments(environments)
+        _register_environments(environments)
         kept = {}
         for name, one in results.items():
             one.fndesc.typemap = one.fndesc.calltypes = None  # of no use any more, and no bytes can be made
@@ -273,7 +273,7 @@ class _Family:
                 }
             )
             self._finish(name, result, library)
-        _tell_environments(environments)
+        _register_environments(environments)
         return True
 
     def _finish(self, name: str, result: Any, library: Any) -> Any:
@@ -302,7 +302,7 @@ def _digest(entries: Mapping[str, _Entry]) -> str:
     digest = hashlib.sha256(_COMPILER + _machine().encode())
     known: dict[FunctionType, int] = {}
     for name, entry in entries.items():
-        digest.update(f"{name} {declared(entry.py_func)}".encode())
+        digest.update(f"{name} {declared_types(entry.py_func)}".encode())
         for text in _content(entry, known):
             digest.update(text.encode("utf-8", "surrogatepass"))
     return digest.hexdigest()[:16]
@@ -320,7 +320,7 @@ def _content(value: Any, known: dict[FunctionType, int]) -> Iterator[str]:
             yield from _content(value.__defaults__, known)
             for cell in value.__closure__ or ():
                 yield from _content(cell.cell_contents, known)
-            yield from _content_of_code(value.__code__, value.__globals__, known)
+            yield from _code_content(value.__code__, value.__globals__, known)
     elif isinstance(value, tuple | list):
         yield f"{type(value).__qualname__} {len(value)}"
         for one in value:
@@ -337,14 +337,12 @@ def _content(value: Any, known: dict[FunctionType, int]) -> Iterator[str]:
         yield type(value).__qualname__
 
 
-def _content_of_code(
-    code: CodeType, names: Mapping[str, Any], known: dict[FunctionType, int]
-) -> Iterator[str]:
+def _code_content(code: CodeType, names: Mapping[str, Any], known: dict[FunctionType, int]) -> Iterator[str]:
     variables = (code.co_varnames, code.co_freevars, code.co_cellvars, code.co_argcount, code.co_flags)
     yield f"{code.co_code.hex()} {code.co_exceptiontable.hex()} {code.co_names} {variables}"
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _content_of_code(constant, names, known)
+            yield from _code_content(constant, names, known)
         else:
             yield from _content(constant, known)
     for name in code.co_names:
@@ -360,7 +358,7 @@ def _context() -> Any:
     return registry.cpu_target.target_context
 
 
-def _tell_environments(found: Any) -> None:
+def _register_environments(found: Any) -> None:
     for one in found:
         _context().codegen().set_env(one.env_name, one)
 
@@ -379,7 +377,7 @@ and damaged machine code would be run.
 """
 
 
-def _keep(path: Path, saved: bytes) -> None:
+def _write_file(path: Path, saved: bytes) -> None:
     """Write a file that other processes may write at the same time.
 
     Each writes a file with a name of its own: containers that share a cache may have processes with the same
@@ -471,7 +469,7 @@ def _same_flags(self: Any, other: object) -> bool:
     )
 
 
-def _hash_of_flags(self: Any) -> int:
+def _hash_flags(self: Any) -> int:
     """The hash that numba makes is one of the names of all flags, which it sorts at every call."""
     return hash(type(self))
 
@@ -482,4 +480,4 @@ if KNOWN:
     codegen.CPUCodeLibrary.finalize = _finalize
     codegen.JITCPUCodegen.set_env = _set_env
     targetconfig.TargetConfig.__eq__ = _same_flags
-    targetconfig.TargetConfig.__hash__ = _hash_of_flags
+    targetconfig.TargetConfig.__hash__ = _hash_flags

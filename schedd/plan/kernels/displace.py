@@ -1,15 +1,15 @@
 """The one way in which planned jobs give way: some are lifted, then placed again, each no later than it may.
 
 Either all find a place in time, or the plan is left as it was. Who has the displaced plan before it says what
-becomes of it: ``keep`` or ``take_back`` (kernels/undo.py).
+becomes of it: ``commit`` or ``revert`` (kernels/undo.py).
 """
 
 from typing import Final
 
 import numpy as np
 
-from schedd.plan.kernels.freed import tell_now
-from schedd.plan.kernels.gaps import find
+from schedd.plan.kernels.freed import set_now
+from schedd.plan.kernels.gaps import find_start
 from schedd.plan.kernels.jit import inner, kernel, lean
 from schedd.plan.kernels.layout import (
     A_CHUNK,
@@ -38,14 +38,14 @@ from schedd.plan.kernels.undo import (
     OLD_ALLOCS,
     OLD_FIELDS,
     OLD_START,
-    Undo,
-    begin,
-    keep,
-    let_go,
-    lift_noted,
-    note_placed,
-    take_back,
-    undo_for,
+    UndoLog,
+    begin_attempt,
+    commit,
+    log_placed,
+    make_undo_log,
+    remove_logged,
+    remove_rest,
+    revert,
 )
 
 # How a displacement went: DONE, FULL, or
@@ -55,11 +55,11 @@ STOPPED: Final = 3
 """somebody said that all is to end. Nothing was changed, then and by FULL."""
 
 # Of which jobs are lifted what, and which of them may keep their places.
-ALL: Final = 0
+PLACE_ALL_AGAIN: Final = 0
 """Each from all that it holds, and each is placed anew."""
-STAY: Final = 1
+PREFER_OLD_PLACE: Final = 1
 """All but the first stay where they were where that is still free."""
-STAY_IN_POOLS: Final = 2
+PREFER_OLD_PLACE_AND_POOLS: Final = 2
 """The same, and until they are placed elsewhere they keep what they hold of pools: their rows may be long."""
 
 
@@ -68,7 +68,7 @@ def _fits(tb: Tables, first: int, n: int, start: int, end: int) -> bool:
     """Whether all that ``n`` allocations take is free over ``[start, end)``.
 
     One by one: of one row each by itself, so that several of a job on one row may be let by too easily; then
-    ``_over`` sees it.
+    ``_is_overcommitted`` sees it.
     """
     for i in range(first, first + n):
         for r in range(tb.F.shape[0]):
@@ -79,7 +79,7 @@ def _fits(tb: Tables, first: int, n: int, start: int, end: int) -> bool:
 
 
 @inner
-def _over(tb: Tables, first: int, n: int, start: int, end: int) -> bool:
+def _is_overcommitted(tb: Tables, first: int, n: int, start: int, end: int) -> bool:
     """Whether a row of these allocations is over-committed over ``[start, end)``."""
     for i in range(first, first + n):
         for r in range(tb.F.shape[0]):
@@ -89,7 +89,7 @@ def _over(tb: Tables, first: int, n: int, start: int, end: int) -> bool:
 
 
 @inner
-def _nodes_of(tb: Tables, first: int, n: int) -> int:
+def _count_node_entries(tb: Tables, first: int, n: int) -> int:
     """How many of ``n`` allocations are of nodes: they come before those of pools."""
     nodes = 0
     while nodes < n and tb.alloc[first + nodes, A_CHUNK] >= 0:
@@ -98,7 +98,7 @@ def _nodes_of(tb: Tables, first: int, n: int) -> int:
 
 
 @inner
-def _put_back(tb: Tables, un: Undo, i: int, slot: int, entries: int) -> int:
+def _restore(tb: Tables, un: UndoLog, i: int, slot: int, entries: int) -> int:
     """Put the i-th job back where it was, which looks free, on so many of its allocations."""
     start = un.old[OLD_START, i]
     end = start + tb.jobs[DUR, slot]
@@ -111,25 +111,25 @@ def _put_back(tb: Tables, un: Undo, i: int, slot: int, entries: int) -> int:
     tb.jobs[START, slot] = start
     tb.jobs[STATE, slot] = PLANNED
     tb.ctl[ALLOC_GARBAGE] -= entries
-    note_placed(tb, un, slot)
+    log_placed(tb, un, slot)
     tb.jobs[ALLOCS, slot] = un.old[OLD_ALLOCS, i]
-    return TOO_LATE if _over(tb, first, entries, start, end) else DONE
+    return TOO_LATE if _is_overcommitted(tb, first, entries, start, end) else DONE
 
 
 @inner
-def _place_by(tb: Tables, un: Undo, slot: int, now: int, latest: int) -> int:
+def _place_in_time(tb: Tables, un: UndoLog, slot: int, now: int, latest: int) -> int:
     """Place a lifted job no later than ``latest``."""
     start = place(tb, slot, now, latest + 1)
     if start == GROW:
         return FULL
     if start < 0:
         return TOO_LATE
-    note_placed(tb, un, slot)
+    log_placed(tb, un, slot)
     return DONE
 
 
 @inner
-def _is_vain(tb: Tables, un: Undo, order: Ints, jobs: Ints, latest: Ints, now: int, pools: bool) -> bool:
+def _is_futile(tb: Tables, un: UndoLog, order: Ints, jobs: Ints, latest: Ints, now: int, pools: bool) -> bool:
     """Whether one of those behind the first, all lifted, finds no place in time even before the rest is put
     back.
 
@@ -142,86 +142,92 @@ def _is_vain(tb: Tables, un: Undo, order: Ints, jobs: Ints, latest: Ints, now: i
         dur = tb.jobs[DUR, slot]
         first = un.old[OLD_ALLOC, i]
         n = un.old[OLD_ALLOCS, i]
-        if start >= now and _fits(tb, first, n if pools else _nodes_of(tb, first, n), start, start + dur):
+        if start >= now and _fits(
+            tb, first, n if pools else _count_node_entries(tb, first, n), start, start + dur
+        ):
             continue
         # Its pools are left out: it may hold them still.
         ready = max(now, tb.jobs[READY, slot])
-        sooner, _ = find(tb, tb.jobs[SHAPE, slot], 0, 0, ready, dur, latest[i] + 1)
+        sooner, _ = find_start(tb, tb.jobs[SHAPE, slot], 0, 0, ready, dur, latest[i] + 1)
         if sooner < 0:
             return True
     return False
 
 
 @inner
-def _lift_all(tb: Tables, un: Undo, jobs: Ints, mode: int) -> int:
+def _remove_all(tb: Tables, un: UndoLog, jobs: Ints, mode: int) -> int:
     """Lift these jobs; DONE, STOPPED or FULL."""
     for i in range(jobs.shape[0]):
         if tb.ctl[STOP] != 0:
             return STOPPED
         entries = tb.jobs[ALLOCS, jobs[i]]
-        if i > 0 and mode == STAY_IN_POOLS:
-            entries = _nodes_of(tb, tb.jobs[ALLOC, jobs[i]], entries)
-        if not lift_noted(tb, un, jobs[i], entries):
+        if i > 0 and mode == PREFER_OLD_PLACE_AND_POOLS:
+            entries = _count_node_entries(tb, tb.jobs[ALLOC, jobs[i]], entries)
+        if not remove_logged(tb, un, jobs[i], entries):
             return FULL
     return DONE
 
 
 @inner
-def _seat(tb: Tables, un: Undo, i: int, slot: int, now: int, latest: int, pools: bool) -> int:
+def _restore_or_place(tb: Tables, un: UndoLog, i: int, slot: int, now: int, latest: int, pools: bool) -> int:
     """Put the i-th job back where it was if that is free, else place it no later than ``latest``."""
     start = un.old[OLD_START, i]
     first = un.old[OLD_ALLOC, i]
     held = un.old[OLD_ALLOCS, i]
-    entries = held if pools else _nodes_of(tb, first, held)
+    entries = held if pools else _count_node_entries(tb, first, held)
     if start >= now and _fits(tb, first, entries, start, start + tb.jobs[DUR, slot]):
-        return int(_put_back(tb, un, i, slot, entries))
-    if entries < held and not let_go(tb, un, i, entries):
+        return int(_restore(tb, un, i, slot, entries))
+    if entries < held and not remove_rest(tb, un, i, entries):
         return FULL
-    return int(_place_by(tb, un, slot, now, latest))
+    return int(_place_in_time(tb, un, slot, now, latest))
 
 
 @lean
 def displace(
-    tb: Tables, un: Undo, jobs: Ints, order: Ints, latest: Ints, now: int, mode: int
+    tb: Tables, un: UndoLog, jobs: Ints, order: Ints, latest: Ints, now: int, mode: int
 ) -> tuple[int, int]:
     """Lift these planned jobs and place them again, in this ``order`` of their indices, each no later than
-    its own ``latest`` (by index): see ``ALL`` and its like for the ``mode``. The first of the order is
-    ``jobs[0]`` where they may stay.
+    its own ``latest`` (by index): see ``PLACE_ALL_AGAIN`` and its like for the ``mode``. The first of the
+    order is ``jobs[0]`` where they may stay.
 
     Returns (DONE, TOO_LATE, STOPPED or FULL; how many found a place). Once DONE, ``un.old`` has where each
-    was, and ``keep`` or ``take_back`` must follow; else nothing was changed.
+    was, and ``commit`` or ``revert`` must follow; else nothing was changed.
     """
-    tell_now(tb, now)  # before bounds are remembered: they are void where now went back
-    begin(tb, un, jobs)
-    pools = mode != STAY_IN_POOLS
-    how = _lift_all(tb, un, jobs, mode)
+    set_now(tb, now)  # before bounds are remembered: they are void where now went back
+    begin_attempt(tb, un, jobs)
+    pools = mode != PREFER_OLD_PLACE_AND_POOLS
+    how = _remove_all(tb, un, jobs, mode)
     placed = 0
     while placed < order.shape[0] and how == DONE:
         i = order[placed]
         if tb.ctl[STOP] != 0:
             how = STOPPED
-        elif placed == 0 or mode == ALL:
-            how = _place_by(tb, un, jobs[i], now, latest[i])
-            if how == DONE and mode != ALL and _is_vain(tb, un, order, jobs, latest, now, pools):
+        elif placed == 0 or mode == PLACE_ALL_AGAIN:
+            how = _place_in_time(tb, un, jobs[i], now, latest[i])
+            if (
+                how == DONE
+                and mode != PLACE_ALL_AGAIN
+                and _is_futile(tb, un, order, jobs, latest, now, pools)
+            ):
                 how = TOO_LATE
         else:
-            how = _seat(tb, un, i, jobs[i], now, latest[i], pools)
+            how = _restore_or_place(tb, un, i, jobs[i], now, latest[i], pools)
         if how == DONE:
             placed += 1
     if how != DONE:
-        take_back(tb, un)
+        revert(tb, un)
     return how, placed
 
 
 @kernel
-def displace_and_keep(tb: Tables, jobs: Ints, latest: Ints, now: int) -> tuple[int, Ints, Ints]:
+def displace_and_commit(tb: Tables, jobs: Ints, latest: Ints, now: int) -> tuple[int, Ints, Ints]:
     """Displace these jobs, each placed anew in this order, and leave it so.
 
     Returns (as ``displace`` went; the jobs; ``Undo.old``, where they were).
     """
-    un = undo_for(tb, jobs.shape[0], tb.rows.shape[0])
-    how, _ = displace(tb, un, jobs, np.arange(jobs.shape[0]), latest, now, ALL)
+    un = make_undo_log(tb, jobs.shape[0], tb.rows.shape[0])
+    how, _ = displace(tb, un, jobs, np.arange(jobs.shape[0]), latest, now, PLACE_ALL_AGAIN)
     if how == DONE:
-        keep(tb, un)
+        commit(tb, un)
         return how, jobs, un.old
     return how, jobs, np.empty((OLD_FIELDS, 0), np.int64)

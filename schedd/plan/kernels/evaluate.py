@@ -45,7 +45,7 @@ TARDINESS: Final = 5
 AREA: Final = 6  # cpu-seconds
 WEIGHTED: Final = 7  # cpu-seconds times the speed of the node
 END: Final = 8  # seconds after now
-ASKED: Final = 9  # cpu-seconds that the job asks for, wherever it is placed
+REQUESTED: Final = 9  # cpu-seconds that the job asks for, wherever it is placed
 WAIT_SQUARE: Final = 10
 PARTS: Final = 11
 
@@ -116,7 +116,7 @@ class Scores(NamedTuple):
 
 
 @inner
-def cpus_of(tb: Tables, slot: int) -> int:
+def requested_cpus(tb: Tables, slot: int) -> int:
     """The cpus that a job asks for, at least 1."""
     shape = tb.jobs[SHAPE, slot]
     chunk0 = tb.shapes[shape, CHUNK]
@@ -153,7 +153,7 @@ def fill_parts(tb: Tables, sc: Scores, slot: int) -> None:
     sc.part[AREA, slot] = area
     sc.part[WEIGHTED, slot] = weighted
     sc.part[END, slot] = end - now
-    sc.part[ASKED, slot] = cpus_of(tb, slot) * float(dur)
+    sc.part[REQUESTED, slot] = requested_cpus(tb, slot) * float(dur)
 
 
 @inner
@@ -170,7 +170,7 @@ def seek_most(sc: Scores, p: int) -> None:
 
 
 @kernel
-def update(tb: Tables, sc: Scores, slots: Ints, n: int) -> None:
+def update_scores(tb: Tables, sc: Scores, slots: Ints, n: int) -> None:
     """Take over where ``slots[:n]`` are now; a job that is not planned any more is left out."""
     stale = np.zeros(PARTS, np.bool_)
     for i in range(n):
@@ -178,14 +178,14 @@ def update(tb: Tables, sc: Scores, slots: Ints, n: int) -> None:
         owner = sc.owner[slot]
         if sc.counted[slot]:
             sc.waited[owner] -= sc.part[WAIT, slot]
-            sc.used[owner] -= sc.part[ASKED, slot]
+            sc.used[owner] -= sc.part[REQUESTED, slot]
             for p in range(PARTS):
                 sc.sums[p] -= sc.part[p, slot]
         planned = tb.jobs[STATE, slot] == PLANNED
         if planned:
             fill_parts(tb, sc, slot)
             sc.waited[owner] += sc.part[WAIT, slot]
-            sc.used[owner] += sc.part[ASKED, slot]
+            sc.used[owner] += sc.part[REQUESTED, slot]
             for p in range(PARTS):
                 sc.sums[p] += sc.part[p, slot]
         sc.jobs[0] += (1 if planned else 0) - sc.counted[slot]
@@ -246,7 +246,7 @@ def fairness(sc: Scores) -> tuple[float, float, float]:
 
 
 @kernel
-def valued(sc: Scores, values: Floats) -> None:
+def write_values(sc: Scores, values: Floats) -> None:
     """Write one value per criterion."""
     values[:] = 0.0
     jobs = sc.jobs[0]
@@ -276,7 +276,7 @@ def valued(sc: Scores, values: Floats) -> None:
 
 
 @inner
-def slope_of(tb: Tables, sc: Scores, slot: int, weights: Floats, reference: Floats) -> float:
+def cost_slope(tb: Tables, sc: Scores, slot: int, weights: Floats, reference: Floats) -> float:
     """About how much the cost of n plans of n jobs grows for each second that a planned job starts later.
 
     That is n times the derivative by its start, as far as the criteria that a start changes smoothly go.
@@ -299,17 +299,18 @@ def slope_of(tb: Tables, sc: Scores, slot: int, weights: Floats, reference: Floa
 
 
 @kernel
-def slopes(tb: Tables, sc: Scores, slots: Ints, weights: Floats, reference: Floats) -> Floats:
-    """``slope_of`` each of these jobs."""
+def cost_slopes(tb: Tables, sc: Scores, slots: Ints, weights: Floats, reference: Floats) -> Floats:
+    """``cost_slope`` each of these jobs."""
     found = np.empty(slots.shape[0])
     for i in range(slots.shape[0]):
-        found[i] = slope_of(tb, sc, slots[i], weights, reference)
+        found[i] = cost_slope(tb, sc, slots[i], weights, reference)
     return found
 
 
 @kernel
-def cost_of(values: Floats, weights: Floats, reference: Floats) -> float:
-    """The weighted sum of the values relative to ``reference``; weights of what should grow are negative.
+def weighted_cost(values: Floats, weights: Floats, reference: Floats) -> float:
+    """The weighted sum of the values relative to ``reference_values``; weights of what should grow are
+    negative.
 
     Where the reference is nothing, anything at all is infinitely worse.
     """

@@ -21,12 +21,12 @@ from schedd.plan.kernels.layout import (
     FREED_BASE,
     KIND,
     LEN,
-    LOOK,
     LOST,
     MOST,
     NODE,
     NOW,
     OFF,
+    SEARCH_FLAGS,
     SHARE,
     SLACK,
     T_BEFORE,
@@ -47,11 +47,11 @@ from schedd.plan.kernels.rows import floor
 MOST_FREED = 1 << 16
 """Entries of the log at most; beyond, all jobs are searched as a whole."""
 
-_FEW = 4096
+_SMALL_LOG = 4096
 """Entries that are moved in little time."""
 
 
-class Freed(NamedTuple):
+class FreedLog(NamedTuple):
     """The log; its length is ``ctl[FREED]``, the number of its first entry ``ctl[FREED_BASE]``."""
 
     entries: Table
@@ -65,7 +65,7 @@ class Freed(NamedTuple):
 
 
 @inner
-def measure(tb: Tables, fr: Freed, i: int) -> None:
+def measure_runs(tb: Tables, fr: FreedLog, i: int) -> None:
     """Find the runs of entry ``i`` anew."""
     row = fr.entries[T_ROW, i]
     lo = max(fr.entries[T_LO, i], tb.ctl[NOW])
@@ -117,7 +117,7 @@ def measure(tb: Tables, fr: Freed, i: int) -> None:
 
 
 @inner
-def _note(tb: Tables, fr: Freed, row: int, lo: int, hi: int) -> None:
+def _append(tb: Tables, fr: FreedLog, row: int, lo: int, hi: int) -> None:
     i = tb.ctl[FREED]
     if i >= fr.entries.shape[1]:
         forget_freed(tb)
@@ -128,7 +128,7 @@ def _note(tb: Tables, fr: Freed, row: int, lo: int, hi: int) -> None:
     tb.ctl[FREED] = i + 1
     fr.entries[T_BEFORE, i] = tb.rows[row, FREED_AT]
     tb.rows[row, FREED_AT] = tb.ctl[FREED_BASE] + i
-    measure(tb, fr, i)
+    measure_runs(tb, fr, i)
 
 
 @lean
@@ -136,11 +136,11 @@ def forget_freed(tb: Tables) -> None:
     """Empty the log; every planned job must then be searched as a whole."""
     tb.ctl[FREED_BASE] += tb.ctl[FREED] + 1
     tb.ctl[FREED] = 0
-    tb.ctl[LOOK] |= TO_SEARCH | LOST
+    tb.ctl[SEARCH_FLAGS] |= TO_SEARCH | LOST
 
 
 @lean
-def tell_now(tb: Tables, now: int) -> None:
+def set_now(tb: Tables, now: int) -> None:
     """No search begins before ``now``. Bounds and holes rely on that; if it goes back they are given up."""
     if now < tb.ctl[NOW]:
         tb.bounds[:] = 0
@@ -150,19 +150,19 @@ def tell_now(tb: Tables, now: int) -> None:
 
 
 @lean
-def note(tb: Tables, fr: Freed, row: int, lo: int, hi: int) -> None:
+def note_freed(tb: Tables, fr: FreedLog, row: int, lo: int, hi: int) -> None:
     """Something was given back on ``row`` over ``[lo, hi)``: call this when all is done."""
     last = tb.T[tb.rows[row, OFF] + tb.rows[row, LEN] - 1]
     if hi >= FAR and lo < last:
         # The run without end apart, else nobody is too long for the hole.
-        _note(tb, fr, row, lo, last)
+        _append(tb, fr, row, lo, last)
         lo = last
     if lo < hi:
-        _note(tb, fr, row, lo, hi)
+        _append(tb, fr, row, lo, hi)
 
 
 @lean
-def note_entries(tb: Tables, fr: Freed, at: int, n: int, lo: int, hi: int) -> None:
+def note_freed_entries(tb: Tables, fr: FreedLog, at: int, n: int, lo: int, hi: int) -> None:
     """What the entries ``[at, at + n)`` of the allocations held was given back over ``[lo, hi)``."""
     for i in range(at, at + n):
         row = tb.alloc[i, A_ROW]
@@ -172,17 +172,17 @@ def note_entries(tb: Tables, fr: Freed, at: int, n: int, lo: int, hi: int) -> No
                 continue
             if floor(tb, row, CPUS, lo, hi) - tb.alloc[i, A_TAKE] >= tb.rows[row, MOST]:
                 continue
-        note(tb, fr, row, lo, hi)
+        note_freed(tb, fr, row, lo, hi)
 
 
 @lean
-def drop_seen(tb: Tables, fr: Freed, number: int) -> None:
+def drop_checked(tb: Tables, fr: FreedLog, number: int) -> None:
     """Drop the entries below ``number``, which all planned jobs have seen; if many follow, only when the log
     is getting full.
     """
     gone = min(max(number - tb.ctl[FREED_BASE], 0), tb.ctl[FREED])
     kept = tb.ctl[FREED] - gone
-    if gone == 0 or (kept > _FEW and 2 * tb.ctl[FREED] < MOST_FREED):
+    if gone == 0 or (kept > _SMALL_LOG and 2 * tb.ctl[FREED] < MOST_FREED):
         return
     for f in range(fr.entries.shape[0]):
         for i in range(kept):
@@ -198,7 +198,7 @@ def drop_seen(tb: Tables, fr: Freed, number: int) -> None:
 
 
 @inlined
-def reaching(length: Ints, since: Ints, begin: int, end: int, dur: int, latest: int) -> int:
+def next_reaching(length: Ints, since: Ints, begin: int, end: int, dur: int, latest: int) -> int:
     """The first entry of ``[begin, end)`` with room for ``dur`` that begins by ``latest``; ``end``: none.
 
     ``length`` and ``since`` are those of the level.
@@ -220,7 +220,7 @@ def reaching(length: Ints, since: Ints, begin: int, end: int, dur: int, latest: 
 
 
 @inner
-def place_in(sets: Ints, at: int, n: int, row: int) -> int:
+def index_in_set(sets: Ints, at: int, n: int, row: int) -> int:
     """The place of ``row`` in the sorted row set ``sets[at:at + n]``; -1: it is not in it."""
     lo = at
     hi = at + n

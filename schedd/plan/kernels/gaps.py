@@ -8,8 +8,8 @@ give up with SPENT when they have done the work that one search, or the question
 """
 
 from schedd.plan.kernels.assign import assign, choose_spread
-from schedd.plan.kernels.bounds import fit_bounded, level_of, raised, step_of
-from schedd.plan.kernels.few import assign_few, keep_few
+from schedd.plan.kernels.bounds import duration_step, fit_bounded, need_level, raise_bound
+from schedd.plan.kernels.fewest_sets import assign_fewest_sets, restrict_to_fewest_sets
 from schedd.plan.kernels.jit import inner
 from schedd.plan.kernels.layout import (
     CAME_TO,
@@ -50,12 +50,12 @@ from schedd.plan.kernels.layout import (
     Ints,
     Tables,
 )
-from schedd.plan.kernels.pick import select, sift
 from schedd.plan.kernels.rows import fit, is_spent, locate, needed
+from schedd.plan.kernels.selection import select_kth, sift_down
 
 
 @inner
-def find_one(
+def find_single(
     tb: Tables,
     sets_at: int,
     sets_len: int,
@@ -69,8 +69,8 @@ def find_one(
     """Earliest start before ``bound`` of one unit; of rows that offer it, the one that costs least, and of
     these the one left with fewest cpus.
     """
-    level = level_of(need[CPUS], exclusive)
-    step = step_of(dur)
+    level = need_level(need[CPUS], exclusive)
+    step = duration_step(dur)
     key = tb.scratch[KEY]
     heap = tb.scratch[SORT]
     best = bound - 1
@@ -82,7 +82,7 @@ def find_one(
             heap[n] = i
             n += 1
     for j in range(n // 2 - 1, -1, -1):
-        sift(heap, n, key, j)
+        sift_down(heap, n, key, j)
     tb.ctl[WORK] += sets_len >> 2
     best_row = -1
     best_left = 0
@@ -91,14 +91,14 @@ def find_one(
     while n > 0 and key[heap[0]] <= best:
         lead = heap[0]
         row = tb.sets[sets_at + lead]
-        start = raised(tb, row, level, step, best)
+        start = raise_bound(tb, row, level, step, best)
         if start > key[lead]:
             key[lead] = start
-            sift(heap, n, key, 0)
+            sift_down(heap, n, key, 0)
             continue
         n -= 1
         heap[0] = heap[n]
-        sift(heap, n, key, 0)
+        sift_down(heap, n, key, 0)
         cost = tb.costs[sets_at + lead]
         if best_row >= 0 and key[lead] == best and cost > best_cost:
             continue  # it is no earlier, and costs more
@@ -125,7 +125,7 @@ def find_one(
 
 
 @inner
-def units(
+def count_units(
     tb: Tables,
     row: int,
     need: Ints,
@@ -219,8 +219,8 @@ def find_spread(
     t = ready
     total = 0
     most = min(per_node, count)
-    level = level_of(need[CPUS], exclusive)
-    step = step_of(dur)
+    level = need_level(need[CPUS], exclusive)
+    step = duration_step(dur)
     begun = tb.ctl[WORK]
     for i in range(sets_len):
         row = sets[sets_at + i]
@@ -228,7 +228,7 @@ def find_spread(
             u[i] = 0
             nxt[i] = FAR
         else:
-            u[i], nxt[i] = units(tb, row, need, cols, exclusive, most, t, dur, bound, level, step)
+            u[i], nxt[i] = count_units(tb, row, need, cols, exclusive, most, t, dur, bound, level, step)
         fresh[i] = t
         total += u[i]
     limit = FAR
@@ -239,7 +239,7 @@ def find_spread(
             total = 0
             for i in range(sets_len):
                 if fresh[i] < t and u[i] > 0:
-                    u[i], nxt[i] = units(
+                    u[i], nxt[i] = count_units(
                         tb, sets[sets_at + i], need, cols, exclusive, most, t, dur, bound, level, step
                     )
                     fresh[i] = t
@@ -253,7 +253,7 @@ def find_spread(
         tb.ctl[WORK] += sets_len
         for i in range(sets_len):
             tmp[i] = nxt[i]
-        t = select(tmp, sets_len, gain)
+        t = select_kth(tmp, sets_len, gain)
         if t >= bound or t >= FAR:
             return NONE
         if tb.ctl[WORK] > limit:
@@ -264,7 +264,7 @@ def find_spread(
         for i in range(sets_len):
             if nxt[i] <= t:
                 total -= u[i]
-                u[i], nxt[i] = units(
+                u[i], nxt[i] = count_units(
                     tb, sets[sets_at + i], need, cols, exclusive, most, t, dur, bound, level, step
                 )
                 fresh[i] = t
@@ -340,7 +340,7 @@ def _find_mixed(
 
 
 @inner
-def _through_pools(tb: Tables, pool: int, pools: int, ready: int, dur: int, bound: int) -> int:
+def _find_in_pools(tb: Tables, pool: int, pools: int, ready: int, dur: int, bound: int) -> int:
     """Earliest start before ``bound`` that every pool has room for, NONE or SPENT."""
     t = ready
     need = tb.scratch[POOL_NEED, :1]
@@ -366,7 +366,7 @@ def _through_pools(tb: Tables, pool: int, pools: int, ready: int, dur: int, boun
 
 
 @inner
-def _agreed(
+def _find_agreed(
     tb: Tables,
     chunk0: int,
     chunks: int,
@@ -389,7 +389,7 @@ def _agreed(
     t = ready
     while True:
         if pools > 0:
-            t = _through_pools(tb, pool, pools, t, dur, bound)
+            t = _find_in_pools(tb, pool, pools, t, dur, bound)
             if t < 0:
                 return t, 0
         if t >= bound:
@@ -398,7 +398,7 @@ def _agreed(
         if chunks > 1:
             start, found = _find_mixed(tb, chunk0, chunks, exclusive, t, dur, bound)
         elif count == 1:
-            start = find_one(tb, at, n, need, cols, exclusive, t, dur, bound)
+            start = find_single(tb, at, n, need, cols, exclusive, t, dur, bound)
         else:
             per_node = tb.chunks[chunk0, PER_NODE]
             start = find_spread(tb, at, n, need, cols, exclusive, count, per_node, t, dur, bound)
@@ -406,7 +406,7 @@ def _agreed(
             return start, 0
         if pools == 0 or start == t:
             break
-        s = _through_pools(tb, pool, pools, start, dur, bound)
+        s = _find_in_pools(tb, pool, pools, start, dur, bound)
         if s == start:
             break
         if s < 0:
@@ -416,7 +416,7 @@ def _agreed(
 
 
 @inner
-def _among_sets(
+def _find_in_sets(
     tb: Tables, shape: int, pool: int, pools: int, ready: int, dur: int, bound: int
 ) -> tuple[int, int, int]:
     """Start of a request that is to be kept on one set of nodes, or else on as few as possible.
@@ -436,7 +436,7 @@ def _among_sets(
     anywhere = ready
     until = bound
     if spread:
-        anywhere, _ = _agreed(tb, chunk0, chunks, exclusive, pool, pools, ready, dur, bound)
+        anywhere, _ = _find_agreed(tb, chunk0, chunks, exclusive, pool, pools, ready, dur, bound)
         if anywhere < 0:
             return anywhere, chunk0, 0
         until = anywhere + wait + 1
@@ -447,7 +447,7 @@ def _among_sets(
     first = chunk0
     for g in range(1, holders + 1):
         at = chunk0 + g * chunks
-        s, _ = _agreed(tb, at, chunks, exclusive, pool, pools, anywhere, dur, until)
+        s, _ = _find_agreed(tb, at, chunks, exclusive, pool, pools, anywhere, dur, until)
         if s >= 0:
             best = s
             until = s
@@ -463,19 +463,19 @@ def _among_sets(
     if best >= bound:
         best = NONE
     if best >= 0:
-        best, found = _agreed(tb, first, chunks, exclusive, 0, 0, best, dur, best + 1)
+        best, found = _find_agreed(tb, first, chunks, exclusive, 0, 0, best, dur, best + 1)
         if best >= 0 and first == chunk0 and chunks > 1:
-            found = assign_few(tb, chunk0, chunks, sets, exclusive, best, dur)
+            found = assign_fewest_sets(tb, chunk0, chunks, sets, exclusive, best, dur)
             if found < 0:
                 best = SPENT
         elif best >= 0 and first == chunk0:
-            keep_few(tb, chunk0, sets, tb.chunks[chunk0, COUNT])
+            restrict_to_fewest_sets(tb, chunk0, sets, tb.chunks[chunk0, COUNT])
     tb.ctl[LIMIT] = limit
     return best, first, found
 
 
 @inner
-def find(
+def find_start(
     tb: Tables,
     shape: int,
     pool: int,
@@ -494,9 +494,9 @@ def find(
     chunk0 = tb.shapes[shape, CHUNK]
     chunks = tb.shapes[shape, CHUNKS]
     if tb.shapes[shape, SETS] > 0:
-        start, chunk0, found = _among_sets(tb, shape, pool, pools, ready, dur, bound)
+        start, chunk0, found = _find_in_sets(tb, shape, pool, pools, ready, dur, bound)
     else:
-        start, found = _agreed(
+        start, found = _find_agreed(
             tb, chunk0, chunks, tb.shapes[shape, EXCLUSIVE], pool, pools, ready, dur, bound
         )
     if start < 0:

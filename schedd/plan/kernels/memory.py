@@ -48,7 +48,9 @@ def _copy(tb: Tables, slot: int, alloc: Table, top: int) -> None:
 
 
 @lean
-def copy_ahead(tb: Tables, alloc: Table, came_from: Ints, went_to: Ints, slot: int, n: int, top: int) -> int:
+def copy_entries(
+    tb: Tables, alloc: Table, old_first: Ints, new_first: Ints, slot: int, n: int, top: int
+) -> int:
     """Copy the entries of ``n`` jobs, from ``slot`` on, to ``alloc`` from ``top`` on, changing nothing else.
 
     For each job it is noted where they were (-1: there are none) and are now. Returns the new top, or -1 when
@@ -56,22 +58,22 @@ def copy_ahead(tb: Tables, alloc: Table, came_from: Ints, went_to: Ints, slot: i
     """
     for s in range(slot, slot + n):
         m = tb.jobs[ALLOCS, s]
-        came_from[s] = -1
+        old_first[s] = -1
         if m > 0:
             if top + m > alloc.shape[0]:
                 return -1
             _copy(tb, s, alloc, top)
-            came_from[s] = tb.jobs[ALLOC, s]
-            went_to[s] = top
+            old_first[s] = tb.jobs[ALLOC, s]
+            new_first[s] = top
             top += m
     return top
 
 
 @lean
-def move_alloc(tb: Tables, alloc: Table, came_from: Ints, went_to: Ints, copied: int, top: int) -> bool:
+def move_alloc(tb: Tables, alloc: Table, old_first: Ints, new_first: Ints, copied: int, top: int) -> bool:
     """Let all jobs have their entries in ``alloc``, which is used up to ``top`` and belongs into ``tb`` then.
 
-    Of the first ``copied`` jobs ``copy_ahead`` has copied what they had then. False when ``alloc`` is too
+    Of the first ``copied`` jobs ``copy_entries`` has copied what they had then. False when ``alloc`` is too
     small: ``tb`` is then as it was.
     """
     more = 0
@@ -79,15 +81,15 @@ def move_alloc(tb: Tables, alloc: Table, came_from: Ints, went_to: Ints, copied:
     for s in range(tb.jobs.shape[1]):
         m = tb.jobs[ALLOCS, s]
         live += m
-        if m > 0 and (s >= copied or came_from[s] != tb.jobs[ALLOC, s]):
+        if m > 0 and (s >= copied or old_first[s] != tb.jobs[ALLOC, s]):
             more += m
     if top + more > alloc.shape[0]:
         return False
     for s in range(tb.jobs.shape[1]):
         m = tb.jobs[ALLOCS, s]
         if m > 0:
-            if s < copied and came_from[s] == tb.jobs[ALLOC, s]:
-                tb.jobs[ALLOC, s] = went_to[s]
+            if s < copied and old_first[s] == tb.jobs[ALLOC, s]:
+                tb.jobs[ALLOC, s] = new_first[s]
             else:
                 _copy(tb, s, alloc, top)
                 tb.jobs[ALLOC, s] = top

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from schedd.plan.kernels.displace import ALL, STOPPED, TOO_LATE, displace
+from schedd.plan.kernels.displace import PLACE_ALL_AGAIN, STOPPED, TOO_LATE, displace
 from schedd.plan.kernels.evaluate import (
     CRITERIA,
     PARTS,
@@ -16,13 +16,13 @@ from schedd.plan.kernels.evaluate import (
     Floats,
     FloatTable,
     Scores,
-    cost_of,
-    update,
-    valued,
+    update_scores,
+    weighted_cost,
+    write_values,
 )
 from schedd.plan.kernels.jit import kernel
 from schedd.plan.kernels.layout import DONE, FULL, START, Ints, Tables
-from schedd.plan.kernels.undo import OLD_START, Undo, take_back, undo_for
+from schedd.plan.kernels.undo import OLD_START, UndoLog, make_undo_log, revert
 
 __all__ = [
     "BETTER",
@@ -54,7 +54,7 @@ class Trial(NamedTuple):
     """(n,) 0, 1, ..."""
     latest: Ints
     """(n,) their latest starts."""
-    undo: Undo
+    undo: UndoLog
     """How to put the plan back."""
     parts: FloatTable
     """(PARTS, n) their parts before."""
@@ -76,7 +76,7 @@ def trial(tb: Tables, sc: Scores, most: int) -> Trial:
         slots=np.zeros(most, np.int64),
         order=np.arange(most),
         latest=np.zeros(most, np.int64),
-        undo=undo_for(tb, most, tb.rows.shape[0]),
+        undo=make_undo_log(tb, most, tb.rows.shape[0]),
         parts=np.zeros((PARTS, most)),
         sums=np.zeros((2, PARTS)),
         holder=np.zeros(PARTS, np.int64),
@@ -105,7 +105,7 @@ def attempt(
     """
     for i in range(k):
         tr.latest[i] = latest[tr.slots[i]]
-    how, tr.placed[0] = displace(tb, tr.undo, tr.slots[:k], tr.order[:k], tr.latest[:k], now, ALL)
+    how, tr.placed[0] = displace(tb, tr.undo, tr.slots[:k], tr.order[:k], tr.latest[:k], now, PLACE_ALL_AGAIN)
     if how != DONE:
         return how, np.inf
     # Without a start that differs nothing differs, but for which nodes are used.
@@ -125,9 +125,9 @@ def attempt(
         tr.holder[:] = sc.holder
         tr.users[0] = sc.waited
         tr.users[1] = sc.used
-        update(tb, sc, tr.slots, k)
-        valued(sc, tr.values)
-        after = cost_of(tr.values, weights, reference)
+        update_scores(tb, sc, tr.slots, k)
+        write_values(sc, tr.values)
+        after = weighted_cost(tr.values, weights, reference)
         if not after < cost - LEAST_GAIN:
             how = NO_BETTER
         for i in range(k):
@@ -138,5 +138,5 @@ def attempt(
         sc.holder[:] = tr.holder
         sc.waited[:] = tr.users[0]
         sc.used[:] = tr.users[1]
-    take_back(tb, tr.undo)
+    revert(tb, tr.undo)
     return how, after

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from schedd.plan.kernels.bounds import lower
-from schedd.plan.kernels.freed import Freed, note_entries, place_in, tell_now
-from schedd.plan.kernels.gaps import find
+from schedd.plan.kernels.bounds import lower_bounds
+from schedd.plan.kernels.freed import FreedLog, index_in_set, note_freed_entries, set_now
+from schedd.plan.kernels.gaps import find_start
 from schedd.plan.kernels.jit import inlined, inner, kernel, lean
 from schedd.plan.kernels.layout import (
     A_CHUNK,
@@ -74,7 +74,7 @@ def note_all_held(tb: Tables) -> None:
 
 
 @inner
-def _want(tb: Tables, row: int) -> None:
+def _note_wanted_segments(tb: Tables, row: int) -> None:
     """A slab is too small for what ``EXTRA`` says of ``row``: note what this takes, once for each row."""
     extra = tb.scratch[EXTRA]
     if extra[row] > 0:
@@ -92,7 +92,7 @@ def _entries_fit(tb: Tables, n: int) -> bool:
 
 
 @inner
-def room_to_put(tb: Tables, slot: int, found: int) -> bool:
+def ensure_room(tb: Tables, slot: int, found: int) -> bool:
     """See to it that ``slot`` can be lifted, where it is placed, and put on the entries of ``out``.
 
     False: a slab is full; how much would do is noted in ``ctl``.
@@ -127,23 +127,23 @@ def room_to_put(tb: Tables, slot: int, found: int) -> bool:
     if not good:
         tb.ctl[WANTED_SEGMENTS] = 0
         for i in range(first, first + allocs):
-            _want(tb, tb.alloc[i, A_ROW])
+            _note_wanted_segments(tb, tb.alloc[i, A_ROW])
         for i in range(found):
-            _want(tb, tb.out[i, 0])
+            _note_wanted_segments(tb, tb.out[i, 0])
         for i in range(pool, pool + pools):
-            _want(tb, tb.pools[i, 0])
+            _note_wanted_segments(tb, tb.pools[i, 0])
     return good
 
 
 @inner
-def put(tb: Tables, slot: int, start: int, found: int) -> bool:
+def place_at(tb: Tables, slot: int, start: int, found: int) -> bool:
     """Place ``slot`` at ``start`` on the ``found`` entries of ``out``; False (no change): slab full."""
     shape = tb.jobs[SHAPE, slot]
     chunk0 = tb.shapes[shape, CHUNK]
     exclusive = tb.shapes[shape, EXCLUSIVE]
     pool = tb.jobs[POOL, slot]
     pools = tb.jobs[POOLS, slot]
-    if not room_to_put(tb, slot, found):
+    if not ensure_room(tb, slot, found):
         return False
     top = tb.ctl[ALLOC_TOP]
     end = start + tb.jobs[DUR, slot]
@@ -188,7 +188,7 @@ def put(tb: Tables, slot: int, start: int, found: int) -> bool:
 
 
 @inner
-def shift(tb: Tables, slot: int, start: int, end: int, sign: int, joined: bool) -> bool:
+def change_rows(tb: Tables, slot: int, start: int, end: int, sign: int, joined: bool) -> bool:
     """Take (-1) or give back (+1) over ``[start, end)`` what ``slot`` holds; False (no change): slab full.
 
     The bounds of its rows are left as they are: see ``occupy``. Unless ``joined``, segments that are alike
@@ -209,7 +209,7 @@ def shift(tb: Tables, slot: int, start: int, end: int, sign: int, joined: bool) 
     if not good:
         tb.ctl[WANTED_SEGMENTS] = 0
         for i in range(at, at + n):
-            _want(tb, tb.alloc[i, A_ROW])
+            _note_wanted_segments(tb, tb.alloc[i, A_ROW])
         return False
     for i in range(at, at + n):
         if joined:
@@ -222,16 +222,16 @@ def shift(tb: Tables, slot: int, start: int, end: int, sign: int, joined: bool) 
 @lean
 def occupy(tb: Tables, slot: int, start: int, end: int, sign: int) -> bool:
     """Take (-1) or give back (+1) over ``[start, end)`` what ``slot`` holds; False (no change): slab full."""
-    if not shift(tb, slot, start, end, sign, True):
+    if not change_rows(tb, slot, start, end, sign, True):
         return False
     if sign > 0 and start < end:
         for i in range(tb.jobs[ALLOC, slot], tb.jobs[ALLOC, slot] + tb.jobs[ALLOCS, slot]):
-            lower(tb, tb.alloc[i, A_ROW], start, end)
+            lower_bounds(tb, tb.alloc[i, A_ROW], start, end)
     return True
 
 
 @kernel
-def hold_pools(tb: Tables, slot: int) -> bool:
+def replace_pools(tb: Tables, slot: int) -> bool:
     """Let a placed ``slot`` hold those pools that are now its own, instead of those it held; False (and no
     change) when a slab is full.
     """
@@ -258,9 +258,9 @@ def hold_pools(tb: Tables, slot: int) -> bool:
     if not good:
         tb.ctl[WANTED_SEGMENTS] = 0
         for i in range(at + nodes, at + n):
-            _want(tb, tb.alloc[i, A_ROW])
+            _note_wanted_segments(tb, tb.alloc[i, A_ROW])
         for i in range(pool, pool + pools):
-            _want(tb, tb.pools[i, 0])
+            _note_wanted_segments(tb, tb.pools[i, 0])
         return False
     for i in range(at + nodes, at + n):
         change(tb, tb.alloc[i, A_ROW], start, end, tb.alloc[i, A_TAKE:], 1)
@@ -281,17 +281,17 @@ def hold_pools(tb: Tables, slot: int) -> bool:
 
 
 @lean
-def lift(tb: Tables, slot: int) -> bool:
+def remove(tb: Tables, slot: int) -> bool:
     """Give back all that ``slot`` holds and leave it unplaced; False (and no change) when a slab is full."""
     start = tb.jobs[START, slot]
     if not occupy(tb, slot, start, start + tb.jobs[DUR, slot], 1):
         return False
-    leave(tb, slot)
+    mark_unplaced(tb, slot)
     return True
 
 
 @inner
-def leave(tb: Tables, slot: int) -> None:
+def mark_unplaced(tb: Tables, slot: int) -> None:
     """``slot`` has given back what it held: it is unplaced."""
     tb.ctl[ALLOC_GARBAGE] += tb.jobs[ALLOCS, slot]
     tb.jobs[ALLOCS, slot] = 0
@@ -302,8 +302,8 @@ def leave(tb: Tables, slot: int) -> None:
 @lean
 def probe(tb: Tables, slot: int, now: int, bound: int) -> int:
     """Earliest start before ``bound`` of an unplaced job, NONE or SPENT; changes nothing."""
-    tell_now(tb, now)
-    start, _ = find(
+    set_now(tb, now)
+    start, _ = find_start(
         tb,
         tb.jobs[SHAPE, slot],
         tb.jobs[POOL, slot],
@@ -318,8 +318,8 @@ def probe(tb: Tables, slot: int, now: int, bound: int) -> int:
 @lean
 def place(tb: Tables, slot: int, now: int, bound: int) -> int:
     """Put an unplaced job into its earliest gap in ``[now, bound)``; its start, NONE, GROW or SPENT."""
-    tell_now(tb, now)
-    start, found = find(
+    set_now(tb, now)
+    start, found = find_start(
         tb,
         tb.jobs[SHAPE, slot],
         tb.jobs[POOL, slot],
@@ -330,14 +330,15 @@ def place(tb: Tables, slot: int, now: int, bound: int) -> int:
     )
     if start < 0:
         return start
-    if not put(tb, slot, start, found):
+    if not place_at(tb, slot, start, found):
         return GROW
     return start
 
 
 @lean
 def first_startable(tb: Tables, slots: Ints, begin: int, now: int) -> int:
-    """Index in ``slots`` from ``begin`` on of the first unplaced job that could start at ``now``, or length.
+    """Index in ``slots`` from ``begin_attempt`` on of the first unplaced job that could start at ``now``, or
+    length.
 
     The jobs are taken as independent of each other; nothing is changed.
     """
@@ -348,7 +349,7 @@ def first_startable(tb: Tables, slots: Ints, begin: int, now: int) -> int:
 
 
 @lean
-def evict(tb: Tables, fr: Freed, slots: Ints, begin: int, gone: Ints) -> tuple[int, int]:
+def remove_overcommitted(tb: Tables, fr: FreedLog, slots: Ints, begin: int, gone: Ints) -> tuple[int, int]:
     """Lift those planned ``slots`` that lie where a row is over-committed, one by one, until none does.
 
     Give the slots in the order in which they may lose their place. Those lifted are noted in ``gone``, what
@@ -373,16 +374,16 @@ def evict(tb: Tables, fr: Freed, slots: Ints, begin: int, gone: Ints) -> tuple[i
                 break
         if bad:
             held = tb.jobs[ALLOCS, slot]
-            if not lift(tb, slot):
+            if not remove(tb, slot):
                 return j, lifted
-            note_entries(tb, fr, at, held, start, end)
+            note_freed_entries(tb, fr, at, held, start, end)
             gone[lifted] = slot
             lifted += 1
     return slots.shape[0], lifted
 
 
 @inner
-def holds(tb: Tables, slot: int, row: int) -> bool:
+def holds_row(tb: Tables, slot: int, row: int) -> bool:
     """Whether a placed job holds something of this row, which is one of a node."""
     if tb.jobs[HELD, slot] & held_bit(row) == 0:
         return False
@@ -396,7 +397,7 @@ def holds(tb: Tables, slot: int, row: int) -> bool:
 
 
 @kernel
-def on_row(tb: Tables, slots: Ints, row: int) -> Ints:
+def jobs_on_row(tb: Tables, slots: Ints, row: int) -> Ints:
     """Those of ``slots`` that hold something of ``row``, in their order."""
     hit = np.empty(slots.shape[0], np.int64)
     m = 0
@@ -411,7 +412,7 @@ def on_row(tb: Tables, slots: Ints, row: int) -> Ints:
 
 
 @inner
-def _within(tb: Tables, slot: int, chunk0: int) -> bool:
+def _is_within_sets(tb: Tables, slot: int, chunk0: int) -> bool:
     """Whether all rows that ``slot`` holds are in the row sets of these chunks."""
     at = tb.jobs[ALLOC, slot]
     for i in range(at, at + tb.jobs[ALLOCS, slot]):
@@ -419,7 +420,7 @@ def _within(tb: Tables, slot: int, chunk0: int) -> bool:
         if c < 0:
             continue
         row = tb.alloc[i, A_ROW]
-        if place_in(tb.sets, tb.chunks[chunk0 + c, SET], tb.chunks[chunk0 + c, SET_LEN], row) < 0:
+        if index_in_set(tb.sets, tb.chunks[chunk0 + c, SET], tb.chunks[chunk0 + c, SET_LEN], row) < 0:
             return False
     return True
 
@@ -434,11 +435,11 @@ def misplaced(tb: Tables, slots: Ints) -> Ints:
     for j in range(slots.shape[0]):
         shape = tb.jobs[SHAPE, slots[j]]
         chunk0 = tb.shapes[shape, CHUNK]
-        good = _within(tb, slots[j], chunk0)
+        good = _is_within_sets(tb, slots[j], chunk0)
         if good and tb.shapes[shape, WAIT] < 0 and tb.shapes[shape, HOLDERS] > 0:
             good = False
             for g in range(1, tb.shapes[shape, HOLDERS] + 1):
-                good = good or _within(tb, slots[j], chunk0 + g * tb.shapes[shape, CHUNKS])
+                good = good or _is_within_sets(tb, slots[j], chunk0 + g * tb.shapes[shape, CHUNKS])
         if not good:
             hit[m] = slots[j]
             m += 1

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from schedd.plan.kernels.evaluate import ASKED, Floats, Scores, slope_of
+from schedd.plan.kernels.evaluate import REQUESTED, Floats, Scores, cost_slope
 from schedd.plan.kernels.jit import inner, kernel
 from schedd.plan.kernels.layout import (
     A_ROW,
@@ -39,7 +39,7 @@ TABU: Final = 2
 
 TABU_LENGTH: Final = 10
 _CANDIDATES: Final = 4
-_LOOKED_AT: Final = 512
+_MOST_VISITED: Final = 512
 """Jobs looked at on the way from the place of the gap to the job, at most."""
 
 _A = np.uint64(0x9E3779B97F4A7C15)
@@ -50,7 +50,7 @@ _30 = np.uint64(30)
 _33 = np.uint64(33)
 
 
-class Chooser(NamedTuple):
+class ProposalState(NamedTuple):
     """What proposals are made from; n jobs that may be moved, N rows."""
 
     order: Ints
@@ -68,7 +68,7 @@ class Chooser(NamedTuple):
 
 
 @kernel
-def asked_and_free(tb: Tables, slots: Ints, now: int) -> tuple[Ints, int]:
+def requested_and_free_cpus(tb: Tables, slots: Ints, now: int) -> tuple[Ints, int]:
     """The cpus that each of the jobs asks for, (n,), and how many are free ``now`` on all usable rows."""
     free = 0
     for row in range(tb.rows.shape[0]):
@@ -94,7 +94,7 @@ def draw(random: npt.NDArray[np.uint64], below: int) -> int:
 
 
 @inner
-def _size(ch: Chooser, most: int) -> int:
+def _size(ch: ProposalState, most: int) -> int:
     """How many jobs to lift: 2 to ``most``, small numbers more often."""
     levels = 1
     while (2 << levels) <= most:
@@ -104,7 +104,7 @@ def _size(ch: Chooser, most: int) -> int:
 
 
 @inner
-def _is_tabu(ch: Chooser, slot: int) -> bool:
+def _is_tabu(ch: ProposalState, slot: int) -> bool:
     for i in range(TABU_LENGTH):
         if ch.tabu[i] == slot:
             return True
@@ -113,7 +113,7 @@ def _is_tabu(ch: Chooser, slot: int) -> bool:
 
 @inner
 def _pick(
-    tb: Tables, sc: Scores, ch: Chooser, tabu: bool, weights: Floats, reference: Floats
+    tb: Tables, sc: Scores, ch: ProposalState, tabu: bool, weights: Floats, reference: Floats
 ) -> tuple[int, int]:
     """Places in ``order`` of the job to bring forward, never the first, and of an earlier one.
 
@@ -136,8 +136,8 @@ def _pick(
             continue
         other = ch.order[j]
         sooner = tb.jobs[START, slot] - tb.jobs[START, other]
-        gain = slope_of(tb, sc, slot, weights, reference) * sooner
-        gain -= slope_of(tb, sc, other, weights, reference) * tb.jobs[DUR, slot]
+        gain = cost_slope(tb, sc, slot, weights, reference) * sooner
+        gain -= cost_slope(tb, sc, other, weights, reference) * tb.jobs[DUR, slot]
         if best < 0 or gain > most:
             best = i
             behind = j
@@ -155,7 +155,7 @@ def _pick(
 def _open_gap(
     tb: Tables,
     sc: Scores,
-    ch: Chooser,
+    ch: ProposalState,
     tr: Trial,
     most: int,
     tabu: bool,
@@ -169,24 +169,24 @@ def _open_gap(
     _mark_rows(tb, ch, ch.order[j])
     k = _in_front(tb, ch, tr, i, j, most)
     if tabu:
-        _perhaps_by_rule(tb, sc, ch, tr, k)
+        _maybe_sort(tb, sc, ch, tr, k)
     return k
 
 
 @inner
-def _mark_rows(tb: Tables, ch: Chooser, slot: int) -> None:
+def _mark_rows(tb: Tables, ch: ProposalState, slot: int) -> None:
     at = tb.jobs[ALLOC, slot]
     for e in range(at, at + tb.jobs[ALLOCS, slot]):
         ch.mark[tb.alloc[e, A_ROW]] = ch.counts[1]
 
 
 @inner
-def _in_front(tb: Tables, ch: Chooser, tr: Trial, i: int, j: int, most: int) -> int:
+def _in_front(tb: Tables, ch: ProposalState, tr: Trial, i: int, j: int, most: int) -> int:
     """The job at place i, the one at j, and those between them on marked rows; how many, ``most`` at most."""
     tr.slots[0] = ch.order[i]
     tr.slots[1] = ch.order[j]
     k = 2
-    for m in range(j + 1, min(i, j + _LOOKED_AT)):
+    for m in range(j + 1, min(i, j + _MOST_VISITED)):
         if k == most:
             break
         slot = ch.order[m]
@@ -200,7 +200,7 @@ def _in_front(tb: Tables, ch: Chooser, tr: Trial, i: int, j: int, most: int) -> 
 
 
 @inner
-def _perhaps_by_rule(tb: Tables, sc: Scores, ch: Chooser, tr: Trial, k: int) -> None:
+def _maybe_sort(tb: Tables, sc: Scores, ch: ProposalState, tr: Trial, k: int) -> None:
     """Half of the time leave the order, else sort it: the shortest or the smallest first."""
     rule = draw(ch.random, 4)
     if rule < 2:
@@ -214,7 +214,7 @@ def _perhaps_by_rule(tb: Tables, sc: Scores, ch: Chooser, tr: Trial, k: int) -> 
             if rule == 2:
                 after = tb.jobs[DUR, other] > tb.jobs[DUR, slot]
             else:
-                after = sc.part[ASKED, other] > sc.part[ASKED, slot]
+                after = sc.part[REQUESTED, other] > sc.part[REQUESTED, slot]
             if not after:
                 break
             tr.slots[m] = other
@@ -223,7 +223,7 @@ def _perhaps_by_rule(tb: Tables, sc: Scores, ch: Chooser, tr: Trial, k: int) -> 
 
 
 @inner
-def _at_random(ch: Chooser, tr: Trial, most: int) -> int:
+def _at_random(ch: ProposalState, tr: Trial, most: int) -> int:
     """Some jobs in random order; returns how many."""
     n = ch.mixed.shape[0]
     k = int(min(_size(ch, most), n))
@@ -239,7 +239,7 @@ def try_moves(
     tb: Tables,
     sc: Scores,
     tr: Trial,
-    ch: Chooser,
+    ch: ProposalState,
     kind: int,
     most: int,
     tries: int,
@@ -284,7 +284,7 @@ def try_before(
     tb: Tables,
     sc: Scores,
     tr: Trial,
-    ch: Chooser,
+    ch: ProposalState,
     i: int,
     j: int,
     most: int,

@@ -9,17 +9,17 @@ from typing import Final
 
 import numpy as np
 
-from schedd.plan.kernels.bounds import lower, step_of
+from schedd.plan.kernels.bounds import duration_step, lower_bounds
 from schedd.plan.kernels.freed import (
-    Freed,
-    measure,
-    note,
-    note_entries,
-    place_in,
-    reaching,
-    tell_now,
+    FreedLog,
+    index_in_set,
+    measure_runs,
+    next_reaching,
+    note_freed,
+    note_freed_entries,
+    set_now,
 )
-from schedd.plan.kernels.gaps import find
+from schedd.plan.kernels.gaps import find_start
 from schedd.plan.kernels.jit import inner, lean, maker
 from schedd.plan.kernels.layout import (
     A_CHUNK,
@@ -43,22 +43,22 @@ from schedd.plan.kernels.layout import (
     FREED_BASE,
     FULL,
     GROW,
-    HALF,
-    HALF_START,
-    HALF_TOP,
-    KEEP_TIER,
     LATER,
     LEAST_TIER,
     LEVEL,
     LIMIT,
-    LOOK,
     LOST,
     NAMED,
     NEED,
+    PARTIAL,
+    PARTIAL_START,
+    PARTIAL_TOP,
     PLANNED,
     POOL,
     POOLS,
+    PROTECT_TIER,
     READY,
+    SEARCH_FLAGS,
     SEEN,
     SET,
     SET_LEN,
@@ -79,19 +79,19 @@ from schedd.plan.kernels.layout import (
     Table,
     Tables,
 )
-from schedd.plan.kernels.place import lift, put, room_to_put
+from schedd.plan.kernels.place import ensure_room, place_at, remove
 from schedd.plan.kernels.rows import change, fit, floor, free_before, needed
 
 # How a slice of repair ended: DONE (all jobs seen), FULL, or
 PAUSED: Final = 2
 """its budget is spent, or it was stopped."""
 
-_LOOK = 8
+_JOB_WORK = 8
 """What a look at a job costs, in segments visited: its columns lie far apart in memory."""
 
 
 @inner
-def _gain_own(tb: Tables, fr: Freed, slot: int, seen: int, ready: int) -> tuple[int, int]:
+def _find_gain_on_own_rows(tb: Tables, fr: FreedLog, slot: int, seen: int, ready: int) -> tuple[int, int]:
     """The first and the last moment from which a row that ``slot`` holds may let it grow; or (FAR, -1).
 
     A job that starts a little earlier overlaps itself; so what counts is what is free right before it.
@@ -140,7 +140,7 @@ def _gain_own(tb: Tables, fr: Freed, slot: int, seen: int, ready: int) -> tuple[
 
 
 @inner
-def _tier_of(tb: Tables, slot: int) -> int:
+def _lowest_tier(tb: Tables, slot: int) -> int:
     """The lowest tier of the nodes that a planned job has; 0 where one of them cannot be used."""
     least = FAR
     at = tb.jobs[ALLOC, slot]
@@ -162,8 +162,8 @@ def _gains_in_pools(tb: Tables, slot: int, seen: int) -> bool:
 
 @inner
 def _pools_allow(tb: Tables, slot: int, begin: int) -> bool:
-    """Whether a planned job finds room in its pools from ``begin``, before its start, on; what it holds of
-    them is its own.
+    """Whether a planned job finds room in its pools from ``begin_attempt``, before its start, on; what it
+    holds of them is its own.
     """
     start = tb.jobs[START, slot]
     end = begin + tb.jobs[DUR, slot]
@@ -180,7 +180,9 @@ def _pools_allow(tb: Tables, slot: int, begin: int) -> bool:
 
 
 @inner
-def gain(tb: Tables, fr: Freed, slot: int, seen: int, ready: int, latest: int, one: bool) -> tuple[int, int]:
+def find_gain(
+    tb: Tables, fr: FreedLog, slot: int, seen: int, ready: int, latest: int, one: bool
+) -> tuple[int, int]:
     """The moments in ``[ready, latest]`` at which a unit of ``slot`` may fit in a hole from ``seen`` on.
 
     Returns the first and the last, or (-1, -1): then nothing changed for this job. For a job of ``one`` unit
@@ -195,7 +197,7 @@ def gain(tb: Tables, fr: Freed, slot: int, seen: int, ready: int, latest: int, o
     chunk0 = tb.shapes[shape, CHUNK]
     best_left = 0
     best_cost = 0
-    best, bound = _gain_own(tb, fr, slot, seen, ready)
+    best, bound = _find_gain_on_own_rows(tb, fr, slot, seen, ready)
     if best > latest:
         best, bound = -1, -1
     elif one:
@@ -206,7 +208,7 @@ def gain(tb: Tables, fr: Freed, slot: int, seen: int, ready: int, latest: int, o
         level = tb.chunks[chunk0 + c, LEVEL]
         length = fr.length[level]
         since = fr.since[level]
-        i = reaching(length, since, begin, end, dur, latest)
+        i = next_reaching(length, since, begin, end, dur, latest)
         if i == end:
             continue
         cols = needed(need, exclusive)
@@ -218,7 +220,7 @@ def gain(tb: Tables, fr: Freed, slot: int, seen: int, ready: int, latest: int, o
                 and fr.entries[T_HI, i] > ready
                 and tb.rows[row, USABLE] > tb.ctl[LEAST_TIER]
             ):
-                at = place_in(tb.sets, tb.chunks[chunk0 + c, SET], tb.chunks[chunk0 + c, SET_LEN], row)
+                at = index_in_set(tb.sets, tb.chunks[chunk0 + c, SET], tb.chunks[chunk0 + c, SET_LEN], row)
             if at >= 0:
                 # The new interval must reach into what was freed, or nothing changed for it.
                 earliest = max(ready, fr.entries[T_LO, i] - dur + 1, fr.since[level, i])
@@ -228,7 +230,7 @@ def gain(tb: Tables, fr: Freed, slot: int, seen: int, ready: int, latest: int, o
                     # What was measured long ago is too much at worst: only what was placed there since is
                     # missing, for what was freed there since has an entry of its own.
                     if fr.entries[T_VERSION, i] != tb.rows[row, VERSION]:
-                        measure(tb, fr, i)
+                        measure_runs(tb, fr, i)
                 elif not one:
                     best = s if best < 0 else min(best, s)
                     bound = max(bound, last)
@@ -243,14 +245,14 @@ def gain(tb: Tables, fr: Freed, slot: int, seen: int, ready: int, latest: int, o
                     best_cost = tb.costs[at]
                     latest = s
                     tb.out[0, 0] = row
-            i = reaching(length, since, i + 1, end, dur, latest)
+            i = next_reaching(length, since, i + 1, end, dur, latest)
     tb.out[0, 1] = 0
     tb.out[0, 2] = 1
     return best, bound
 
 
 @maker
-def _try(tb: Tables, slot: int, ready: int, bound: int, limit: int) -> int:
+def _try_move(tb: Tables, slot: int, ready: int, bound: int, limit: int) -> int:
     """Search a planned job as if it were lifted, and move it when it can start before ``bound``.
 
     Returns the new start; or, with nothing changed, NONE, GROW when a slab is full, LATER when the search
@@ -267,8 +269,8 @@ def _try(tb: Tables, slot: int, ready: int, bound: int, limit: int) -> int:
     pools = tb.jobs[POOLS, slot]
     at = tb.jobs[ALLOC, slot]
     n = tb.jobs[ALLOCS, slot]
-    step = step_of(dur)
-    if not room_to_put(tb, slot, 0):
+    step = duration_step(dur)
+    if not ensure_room(tb, slot, 0):
         return GROW
     kept = np.empty((n, 2 * chunks + 1), np.int64)
     for i in range(n):
@@ -286,9 +288,9 @@ def _try(tb: Tables, slot: int, ready: int, bound: int, limit: int) -> int:
             q = tb.chunks[chunk0 + c, LEVEL] * DURATIONS + step
             tb.bounds[q, row] = min(tb.bounds[q, row], start - dur)
     tb.ctl[LIMIT] = limit
-    best, found = find(tb, shape, pool, pools, ready, dur, bound)
+    best, found = find_start(tb, shape, pool, pools, ready, dur, bound)
     tb.ctl[LIMIT] = 0
-    full = best >= 0 and not room_to_put(tb, slot, found)
+    full = best >= 0 and not ensure_room(tb, slot, found)
     if best < 0 or full:
         for i in range(n):
             change(tb, tb.alloc[at + i, A_ROW], start, end, tb.alloc[at + i, A_TAKE:], -1)
@@ -302,27 +304,29 @@ def _try(tb: Tables, slot: int, ready: int, bound: int, limit: int) -> int:
         return GROW if full else best
     tb.ctl[ALLOC_GARBAGE] += n
     tb.jobs[ALLOCS, slot] = 0
-    put(tb, slot, best, found)
+    place_at(tb, slot, best, found)
     for i in range(n):
-        lower(tb, tb.alloc[at + i, A_ROW], start, end)
+        lower_bounds(tb, tb.alloc[at + i, A_ROW], start, end)
     return best
 
 
 @inner
-def _still_half(tb: Tables, start: int, seen: int) -> bool:
+def _is_partial_search_valid(tb: Tables, start: int, seen: int) -> bool:
     """Whether the search of a job that left off still tells where the job, now at ``start``, cannot start.
 
     Not if it was moved, or if the log of what was freed since was lost.
     """
     return bool(
-        tb.ctl[HALF_START] == start and seen <= tb.ctl[HALF_TOP] and tb.ctl[HALF_TOP] >= tb.ctl[FREED_BASE]
+        tb.ctl[PARTIAL_START] == start
+        and seen <= tb.ctl[PARTIAL_TOP]
+        and tb.ctl[PARTIAL_TOP] >= tb.ctl[FREED_BASE]
     )
 
 
 @lean
 def repair(
     tb: Tables,
-    fr: Freed,
+    fr: FreedLog,
     order: Ints,
     cursor: int,
     now: int,
@@ -338,29 +342,29 @@ def repair(
     next slice. ``moves`` (at least as long as the rest of ``order``, 3) gets slot, old start, new start.
     Returns (cursor to go on with, number of moves, DONE | PAUSED | FULL).
     """
-    tell_now(tb, now)
+    set_now(tb, now)
     limit = tb.ctl[WORK] + budget
     n_moves = 0
     while cursor < order.shape[0]:
         if tb.ctl[WORK] > limit or tb.ctl[STOP] != 0:
             return cursor, n_moves, PAUSED
         slot = order[cursor]
-        tb.ctl[WORK] += _LOOK
+        tb.ctl[WORK] += _JOB_WORK
         start = tb.jobs[START, slot]
         ready = max(now, tb.jobs[READY, slot])
         seen = max(since, tb.jobs[SEEN, slot])
         if only_now and tb.jobs[SEEN, slot] < tb.ctl[FREED_BASE]:
             look = LOST | NAMED if tb.jobs[SEEN, slot] < 0 else LOST
-            if tb.ctl[LOOK] & look:
+            if tb.ctl[SEARCH_FLAGS] & look:
                 seen = tb.jobs[SEEN, slot]
         top = tb.ctl[FREED_BASE] + tb.ctl[FREED]
         if tb.jobs[STATE, slot] != PLANNED or start <= ready or (only_now and ready > now) or seen == top:
             cursor += 1
             continue
-        half = not only_now and tb.ctl[HALF] == slot + 1 and _still_half(tb, start, seen)
-        if half:
+        resuming = not only_now and tb.ctl[PARTIAL] == slot + 1 and _is_partial_search_valid(tb, start, seen)
+        if resuming:
             # What was freed since that search began is looked at when it is done.
-            top = tb.ctl[HALF_TOP]
+            top = tb.ctl[PARTIAL_TOP]
         latest = now if only_now else start - 1
         shape = tb.jobs[SHAPE, slot]
         whole = seen < tb.ctl[FREED_BASE]
@@ -370,7 +374,7 @@ def repair(
             and not _gains_in_pools(tb, slot, seen)
             and not whole
         )
-        least = _tier_of(tb, slot) if tb.ctl[KEEP_TIER] else 0
+        least = _lowest_tier(tb, slot) if tb.ctl[PROTECT_TIER] else 0
         if whole:
             best, last = ready, latest
         else:
@@ -381,7 +385,7 @@ def repair(
             dur = tb.jobs[DUR, slot]
             for c in range(chunk0, chunk0 + tb.shapes[shape, CHUNKS]):
                 level = tb.chunks[c, LEVEL]
-                i = reaching(fr.length[level], fr.since[level], begin, tb.ctl[FREED], dur, latest)
+                i = next_reaching(fr.length[level], fr.since[level], begin, tb.ctl[FREED], dur, latest)
                 hope = hope or i < tb.ctl[FREED]
             tb.ctl[WORK] += (tb.ctl[FREED] - begin) >> 3
             for i in range(tb.jobs[ALLOC, slot], tb.jobs[ALLOC, slot] + tb.jobs[ALLOCS, slot]):
@@ -392,7 +396,7 @@ def repair(
                 cursor += 1
                 continue
             tb.ctl[LEAST_TIER] = least
-            best, last = gain(tb, fr, slot, seen, ready, latest, one)
+            best, last = find_gain(tb, fr, slot, seen, ready, latest, one)
             tb.ctl[LEAST_TIER] = 0
             if one and best >= 0 and not _pools_allow(tb, slot, best):
                 # There is no earlier start in any hole; when there is one is to be searched for.
@@ -404,38 +408,38 @@ def repair(
             n = tb.jobs[ALLOCS, slot]
             if one:
                 row = tb.out[0, 0]
-                if not room_to_put(tb, slot, 1):
+                if not ensure_room(tb, slot, 1):
                     return cursor, n_moves, FULL
-                lift(tb, slot)
-                put(tb, slot, best, 1)
+                remove(tb, slot)
+                place_at(tb, slot, best, 1)
                 lo = start
                 if tb.alloc[at, A_ROW] == row:
                     lo = max(start, best + tb.jobs[DUR, slot])
-                note(tb, fr, tb.alloc[at, A_ROW], lo, end)
+                note_freed(tb, fr, tb.alloc[at, A_ROW], lo, end)
                 # What it holds of pools it holds wherever it is.
-                note_entries(tb, fr, at + 1, n - 1, max(start, best + tb.jobs[DUR, slot]), end)
+                note_freed_entries(tb, fr, at + 1, n - 1, max(start, best + tb.jobs[DUR, slot]), end)
             else:
-                if half:
+                if resuming:
                     best = max(best, tb.ctl[CAME_TO])
                 tb.ctl[LEAST_TIER] = least
-                best = _try(tb, slot, best, min(last, latest) + 1, 0 if only_now else limit)
+                best = _try_move(tb, slot, best, min(last, latest) + 1, 0 if only_now else limit)
                 tb.ctl[LEAST_TIER] = 0
                 if best == GROW:
                     return cursor, n_moves, FULL
                 if best == LATER:
-                    tb.ctl[HALF] = slot + 1
-                    tb.ctl[HALF_START] = start
-                    tb.ctl[HALF_TOP] = top
+                    tb.ctl[PARTIAL] = slot + 1
+                    tb.ctl[PARTIAL_START] = start
+                    tb.ctl[PARTIAL_TOP] = top
                     return cursor, n_moves, PAUSED
                 if best >= 0:
-                    note_entries(tb, fr, at, n, start, end)
+                    note_freed_entries(tb, fr, at, n, start, end)
             if best >= 0:
                 moves[n_moves, 0] = slot
                 moves[n_moves, 1] = start
                 moves[n_moves, 2] = best
                 n_moves += 1
-        if half:
-            tb.ctl[HALF] = 0
+        if resuming:
+            tb.ctl[PARTIAL] = 0
             tb.jobs[SEEN, slot] = top
         elif best >= 0:
             # What it left is nothing to itself, and it now starts as early as it can.

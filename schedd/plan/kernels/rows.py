@@ -148,7 +148,7 @@ def join(tb: Tables, row: int, t: int) -> None:
 
 
 @lean
-def forget(tb: Tables, now: int) -> None:
+def forget_past(tb: Tables, now: int) -> None:
     """Drop the segments that ended at or before ``now`` from every row."""
     for row in range(tb.rows.shape[0]):
         off = tb.rows[row, OFF]

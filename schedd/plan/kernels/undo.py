@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from schedd.plan.kernels.bounds import STEPS, lower, step_of
+from schedd.plan.kernels.bounds import STEPS, duration_step, lower_bounds
 from schedd.plan.kernels.jit import inner, kernel
 from schedd.plan.kernels.layout import (
     A_ROW,
@@ -36,7 +36,7 @@ from schedd.plan.kernels.layout import (
     Table,
     Tables,
 )
-from schedd.plan.kernels.place import leave, shift
+from schedd.plan.kernels.place import change_rows, mark_unplaced
 from schedd.plan.kernels.rows import change, join
 
 # old[:, i], of the i-th job lifted
@@ -55,19 +55,19 @@ _LOG_FIELDS: Final = 5
 
 # counts[:]
 _NUMBER: Final = 0
-_LIFTED: Final = 1
+_REMOVED: Final = 1
 _CHANGES: Final = 2
 _ROWS: Final = 3
 _TOP: Final = 4
 _GARBAGE: Final = 5
-_ASKED: Final = 6
+_QUERIED: Final = 6
 _COUNTS: Final = 7
 
 
-class Undo(NamedTuple):
+class UndoLog(NamedTuple):
     """Room to take back what is done with up to n jobs on N rows, of Q bounds each; M rows are remembered.
 
-    Of the bounds only those are lowered, kept and put back at which searches for these jobs look: ``keep``
+    Of the bounds only those are lowered, kept and put back at which searches for these jobs look: ``commit``
     sees to the others when it is known that the attempt stays.
     """
 
@@ -83,7 +83,7 @@ class Undo(NamedTuple):
     """(N,) of rows touched by this attempt: since when things were given back there; FAR: nothing was."""
     high: Ints
     """(N,) and until when."""
-    asked: Ints
+    queried: Ints
     """(Q,) the bounds that searches for these jobs look at."""
     known: Ints
     """(Q,) the number of the attempt in which a bound was last among them."""
@@ -94,9 +94,9 @@ class Undo(NamedTuple):
 
 
 @kernel
-def undo_for(tb: Tables, jobs: int, most_rows: int) -> Undo:
+def make_undo_log(tb: Tables, jobs: int, most_rows: int) -> UndoLog:
     """Room for attempts with up to ``jobs`` jobs, each lifted, whole or in two parts, and placed once."""
-    return Undo(
+    return UndoLog(
         np.zeros((OLD_FIELDS, jobs), np.int64),
         np.zeros((_LOG_FIELDS, 3 * jobs), np.int64),
         np.zeros(most_rows, np.int64),
@@ -111,10 +111,10 @@ def undo_for(tb: Tables, jobs: int, most_rows: int) -> Undo:
 
 
 @inner
-def begin(tb: Tables, un: Undo, jobs: Ints) -> None:
+def begin_attempt(tb: Tables, un: UndoLog, jobs: Ints) -> None:
     """Begin an attempt with these jobs: from now on all is noted. Tell the plan the present moment before."""
     un.counts[_NUMBER] += 1
-    un.counts[_LIFTED] = 0
+    un.counts[_REMOVED] = 0
     un.counts[_CHANGES] = 0
     un.counts[_ROWS] = 0
     un.counts[_TOP] = tb.ctl[ALLOC_TOP]
@@ -122,19 +122,19 @@ def begin(tb: Tables, un: Undo, jobs: Ints) -> None:
     n = 0
     for slot in jobs:
         shape = tb.jobs[SHAPE, slot]
-        step = step_of(tb.jobs[DUR, slot])
+        step = duration_step(tb.jobs[DUR, slot])
         first = tb.shapes[shape, CHUNK]
         for c in range(first, first + tb.shapes[shape, CHUNKS]):
             q = tb.chunks[c, LEVEL] * DURATIONS + step
             if un.known[q] != un.counts[_NUMBER]:
                 un.known[q] = un.counts[_NUMBER]
-                un.asked[n] = q
+                un.queried[n] = q
                 n += 1
-    un.counts[_ASKED] = n
+    un.counts[_QUERIED] = n
 
 
 @inner
-def _note(tb: Tables, un: Undo, slot: int, sign: int) -> None:
+def _log_change(tb: Tables, un: UndoLog, slot: int, sign: int) -> None:
     """``slot`` is about to be lifted (+1), or was placed (-1): the bounds of its rows are kept.
 
     For a lift those that are asked are lowered as well. Who is lifted later on the same row, where nothing
@@ -156,17 +156,17 @@ def _note(tb: Tables, un: Undo, slot: int, sign: int) -> None:
             if m < un.rows.shape[0]:
                 un.mark[row] = number
                 un.rows[m] = row
-                for k in range(un.counts[_ASKED]):
-                    un.bounds[m, k] = tb.bounds[un.asked[k], row]
+                for k in range(un.counts[_QUERIED]):
+                    un.bounds[m, k] = tb.bounds[un.queried[k], row]
                 un.counts[_ROWS] = m + 1
         if sign > 0:
             un.high[row] = max(un.high[row], start + tb.jobs[DUR, slot])
         if sign > 0 and start < un.low[row]:
             un.low[row] = start
             if un.mark[row] < 0:
-                continue  # see ``_lift``
-            for k in range(un.counts[_ASKED]):
-                q = un.asked[k]
+                continue  # see ``_remove``
+            for k in range(un.counts[_QUERIED]):
+                q = un.queried[k]
                 tb.bounds[q, row] = min(tb.bounds[q, row], start - STEPS[q % DURATIONS])
     j = un.counts[_CHANGES]
     un.log[OLD_START, j] = start
@@ -178,33 +178,33 @@ def _note(tb: Tables, un: Undo, slot: int, sign: int) -> None:
 
 
 @inner
-def _lift(tb: Tables, un: Undo, slot: int) -> bool:
+def _remove(tb: Tables, un: UndoLog, slot: int) -> bool:
     """Give back all that ``slot`` holds, and note it; False (and no change): slab full.
 
-    Most attempts are taken back: so segments are joined by ``keep`` alone, since on a long row joining and
+    Most attempts are taken back: so segments are joined by ``commit`` alone, since on a long row joining and
     splitting them again is most of what an attempt costs.
     """
     start = tb.jobs[START, slot]
-    _note(tb, un, slot, 1)
+    _log_change(tb, un, slot, 1)
     end = start + tb.jobs[DUR, slot]
-    if not shift(tb, slot, start, end, 1, False):
+    if not change_rows(tb, slot, start, end, 1, False):
         un.counts[_CHANGES] -= 1
         return False
     for i in range(tb.jobs[ALLOC, slot], tb.jobs[ALLOC, slot] + tb.jobs[ALLOCS, slot]):
         row = tb.alloc[i, A_ROW]
         if un.mark[row] == -un.counts[_NUMBER]:
-            lower(tb, row, start, end)
-    leave(tb, slot)
+            lower_bounds(tb, row, start, end)
+    mark_unplaced(tb, slot)
     return True
 
 
 @inner
-def lift_noted(tb: Tables, un: Undo, slot: int, entries: int) -> bool:
+def remove_logged(tb: Tables, un: UndoLog, slot: int, entries: int) -> bool:
     """Lift a planned job from the first ``entries`` of its allocations; False (and no change): slab full.
 
-    What it holds beyond them it keeps until ``let_go``, or until it is put back.
+    What it holds beyond them it keeps until ``remove_rest``, or until it is put back.
     """
-    i = un.counts[_LIFTED]
+    i = un.counts[_REMOVED]
     un.old[OLD_START, i] = tb.jobs[START, slot]
     un.old[OLD_ALLOC, i] = tb.jobs[ALLOC, slot]
     un.old[OLD_ALLOCS, i] = tb.jobs[ALLOCS, slot]
@@ -212,15 +212,15 @@ def lift_noted(tb: Tables, un: Undo, slot: int, entries: int) -> bool:
     un.old[_OLD_SLOT, i] = slot
     un.old[_OLD_HELD, i] = tb.jobs[HELD, slot]
     tb.jobs[ALLOCS, slot] = entries
-    if not _lift(tb, un, slot):
+    if not _remove(tb, un, slot):
         tb.jobs[ALLOCS, slot] = un.old[OLD_ALLOCS, i]
         return False
-    un.counts[_LIFTED] = i + 1
+    un.counts[_REMOVED] = i + 1
     return True
 
 
 @inner
-def let_go(tb: Tables, un: Undo, i: int, entries: int) -> bool:
+def remove_rest(tb: Tables, un: UndoLog, i: int, entries: int) -> bool:
     """Lift the i-th job lifted, of which only so many ``entries`` were, from the others, too; False (and no
     change): slab full.
     """
@@ -228,17 +228,17 @@ def let_go(tb: Tables, un: Undo, i: int, entries: int) -> bool:
     tb.jobs[START, slot] = un.old[OLD_START, i]
     tb.jobs[ALLOC, slot] = un.old[OLD_ALLOC, i] + entries
     tb.jobs[ALLOCS, slot] = un.old[OLD_ALLOCS, i] - entries
-    return _lift(tb, un, slot)
+    return _remove(tb, un, slot)
 
 
 @inner
-def note_placed(tb: Tables, un: Undo, slot: int) -> None:
+def log_placed(tb: Tables, un: UndoLog, slot: int) -> None:
     """``slot``, lifted before, has just been placed."""
-    _note(tb, un, slot, -1)
+    _log_change(tb, un, slot, -1)
 
 
 @inner
-def keep(tb: Tables, un: Undo) -> None:
+def commit(tb: Tables, un: UndoLog) -> None:
     """Let it be: only now segments are joined, and those bounds follow that were not asked."""
     for j in range(un.counts[_CHANGES]):
         if un.log[_SIGN, j] < 0:
@@ -253,11 +253,11 @@ def keep(tb: Tables, un: Undo) -> None:
         row = un.rows[m]
         if un.low[row] < FAR:
             tb.rows[row, VERSION] += 1
-            lower(tb, row, un.low[row], un.high[row])
+            lower_bounds(tb, row, un.low[row], un.high[row])
 
 
 @inner
-def take_back(tb: Tables, un: Undo) -> None:
+def revert(tb: Tables, un: UndoLog) -> None:
     """Put the plan back: what was done last first, so that rows have the room they had."""
     for j in range(un.counts[_CHANGES] - 1, -1, -1):
         start = un.log[OLD_START, j]
@@ -265,7 +265,7 @@ def take_back(tb: Tables, un: Undo) -> None:
         first = un.log[OLD_ALLOC, j]
         for i in range(first + un.log[OLD_ALLOCS, j] - 1, first - 1, -1):
             change(tb, tb.alloc[i, A_ROW], start, end, tb.alloc[i, A_TAKE:], -un.log[_SIGN, j])
-    for i in range(un.counts[_LIFTED]):
+    for i in range(un.counts[_REMOVED]):
         slot = un.old[_OLD_SLOT, i]
         tb.jobs[START, slot] = un.old[OLD_START, i]
         tb.jobs[ALLOC, slot] = un.old[OLD_ALLOC, i]
@@ -276,5 +276,5 @@ def take_back(tb: Tables, un: Undo) -> None:
     tb.ctl[ALLOC_TOP] = un.counts[_TOP]
     tb.ctl[ALLOC_GARBAGE] = un.counts[_GARBAGE]
     for m in range(un.counts[_ROWS]):
-        for k in range(un.counts[_ASKED]):
-            tb.bounds[un.asked[k], un.rows[m]] = un.bounds[m, k]
+        for k in range(un.counts[_QUERIED]):
+            tb.bounds[un.queried[k], un.rows[m]] = un.bounds[m, k]

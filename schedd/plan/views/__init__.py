@@ -1,19 +1,19 @@
 """What can be read off a plan: all windows for a request, what blocks a job, why a request can never run."""
 
-from schedd.plan.views.blockers import Blockers, Hold, Item, blockers
-from schedd.plan.views.chain import Stretch, chain
-from schedd.plan.views.never import bare, why_never
-from schedd.plan.views.windows import Window, windows
+from schedd.plan.views.blockers import Blockers, LackingRow, PlanBlocker, find_blockers
+from schedd.plan.views.blocking_chain import BlockedInterval, blocking_chain
+from schedd.plan.views.start_windows import StartWindow, find_windows
+from schedd.plan.views.unmet_requirements import empty_plan, find_unmet_requirement
 
 __all__ = [
+    "BlockedInterval",
     "Blockers",
-    "Hold",
-    "Item",
-    "Stretch",
-    "Window",
-    "bare",
-    "blockers",
-    "chain",
-    "why_never",
-    "windows",
+    "LackingRow",
+    "PlanBlocker",
+    "StartWindow",
+    "blocking_chain",
+    "empty_plan",
+    "find_blockers",
+    "find_unmet_requirement",
+    "find_windows",
 ]

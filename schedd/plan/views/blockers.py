@@ -6,15 +6,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from schedd.plan.kernels import layout as at
-from schedd.plan.places import Attempt
+from schedd.plan.placements import PlanAttempt
 from schedd.plan.plan import Plan
-from schedd.plan.views.reach import reach
+from schedd.plan.views.usable_rows import usable_rows
 
-__all__ = ["Blockers", "Hold", "Item", "blockers"]
+__all__ = ["Blockers", "LackingRow", "PlanBlocker", "find_blockers"]
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class LackingRow:
     """A row of which a blocker holds what the job lacks there: the columns of these resources."""
 
     row: int
@@ -22,7 +22,7 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class PlanBlocker:
     """One blocker: a placed ``slot`` with what it ``holds``, or (slot -1) the unusable node of ``row``.
 
     ``sooner``: it belongs to those that keep the job from any start earlier than the one it has.
@@ -30,7 +30,7 @@ class Item:
 
     slot: int
     row: int
-    holds: tuple[Hold, ...]
+    holds: tuple[LackingRow, ...]
     sooner: bool
 
 
@@ -46,100 +46,100 @@ class Blockers:
     earliest: int
     start: int
     without: int
-    items: tuple[Item, ...]
+    items: tuple[PlanBlocker, ...]
 
 
-_Named = tuple[int, int]
+_BlockerKey = tuple[int, int]
 """A slot and -1, or -1 and a row."""
 
 
-class _Trial:
+class _RemovalTrial:
     """Blockers are taken from the plan, and given back."""
 
-    def __init__(self, plan: Plan, slot: int, now: int, attempt: Attempt) -> None:
+    def __init__(self, plan: Plan, slot: int, now: int, attempt: PlanAttempt) -> None:
         self.plan, self.slot, self.now = plan, slot, now
-        self.out: dict[_Named, None] = {}
+        self.out: dict[_BlockerKey, None] = {}
         self._attempt = attempt
 
-    def take(self, item: _Named) -> None:
+    def remove(self, item: _BlockerKey) -> None:
         """Remove it."""
         slot, row = item
         self.out[item] = None
         if slot < 0:
-            self._attempt.open(row)
+            self._attempt.open_node(row)
         else:
-            self._attempt.lift(slot)
+            self._attempt.remove(slot)
 
-    def give(self, item: _Named) -> None:
+    def restore(self, item: _BlockerKey) -> None:
         """Put it back as it was."""
         slot, row = item
         del self.out[item]
         if slot < 0:
-            self._attempt.close(row)
+            self._attempt.close_node(row)
         else:
-            self._attempt.put_back(slot)
+            self._attempt.restore(slot)
 
-    def only(self, items: Sequence[_Named]) -> None:
+    def remove_exactly(self, items: Sequence[_BlockerKey]) -> None:
         """Let exactly these be removed."""
         wanted = dict.fromkeys(items)
         for item in [item for item in self.out if item not in wanted]:
-            self.give(item)
+            self.restore(item)
         for item in items:
             if item not in self.out:
-                self.take(item)
+                self.remove(item)
 
     def starts(self, bound: int) -> int:
         """Where the job would start before ``bound``; -1: it would not."""
         return self.plan.probe(self.slot, self.now, bound)
 
 
-def blockers(fork: Plan, slot: int, now: int, horizon: int) -> Blockers:
+def find_blockers(fork: Plan, slot: int, now: int, horizon: int) -> Blockers:
     """What keeps the unplaced job of ``slot`` from starting at once, or as soon as it may.
 
-    Give a fork of the plan, which is changed meanwhile and left as it was. Of several sets that would do,
-    one on the nodes with the fewest jobs in the way is named; a node that cannot be used only where jobs do
-    not suffice. Starts lie before ``horizon``.
+    Give a fork of the plan, which is changed meanwhile and left as it was. Of several sets that would do, one
+    on the nodes with the fewest jobs in the way is named; a node that cannot be used remove_exactly where
+    jobs do not suffice. Starts lie before ``horizon``.
     """
-    with Attempt(fork, now) as attempt:
-        trial = _Trial(fork, slot, now, attempt)
-        found = _found(trial, horizon)
-        trial.only(())
-        attempt.keep()
+    with PlanAttempt(fork, now) as attempt:
+        trial = _RemovalTrial(fork, slot, now, attempt)
+        found = _find_blockers(trial, horizon)
+        trial.remove_exactly(())
+        attempt.commit()
     return found
 
 
-def _found(trial: _Trial, horizon: int) -> Blockers:
+def _find_blockers(trial: _RemovalTrial, horizon: int) -> Blockers:
     fork, slot, now = trial.plan, trial.slot, trial.now
     start = trial.starts(horizon)
     begin = max(now, int(fork.tables.jobs[at.READY, slot]))
     if start == begin:
         return Blockers(start, start, start, ())
-    found = _in_the_way(fork, slot, begin)
-    trial.only(found)
+    found = _candidates(fork, slot, begin)
+    trial.remove_exactly(found)
     earliest = trial.starts(begin + 1)
-    if earliest < 0:  # a pool has less to give for a while, whoever holds of it
-        found = _in_the_way(fork, slot, begin, horizon)
-        trial.only(found)
+    if earliest < 0:  # a pool has less to restore for a while, whoever holds of it
+        found = _candidates(fork, slot, begin, horizon)
+        trial.remove_exactly(found)
         earliest = trial.starts(horizon)
     if earliest < 0 or earliest == start:
-        trial.only(())
+        trial.remove_exactly(())
         return Blockers(earliest, start, start, ())
     binding = _minimal(trial, _shortest(trial, found, earliest), lambda: trial.starts(earliest + 1) >= 0)
     bound = start if start >= 0 else horizon
     sooner = set(_minimal(trial, binding, lambda: trial.starts(bound) >= 0))
     without = trial.starts(bound)
-    trial.only(())
+    trial.remove_exactly(())
     lacking = _Lacking(fork, slot, earliest)
-    items = tuple(Item(*one, lacking.held_by(one[0]), one in sooner) for one in binding)
+    items = tuple(PlanBlocker(*one, lacking.held_by(one[0]), one in sooner) for one in binding)
     return Blockers(earliest, start, without, items)
 
 
-def _shortest(trial: _Trial, ordered: Sequence[_Named], earliest: int) -> list[_Named]:
+def _shortest(trial: _RemovalTrial, ordered: Sequence[_BlockerKey], earliest: int) -> list[_BlockerKey]:
     """The first of ``ordered``, as many as it takes to let the job start at ``earliest``."""
     low, high = 0, len(ordered)
     while low < high:
         middle = (low + high) // 2
-        trial.only(ordered[:middle])
+        trial.remove_exactly(ordered[:middle])
         if trial.starts(earliest + 1) >= 0:
             high = middle
         else:
@@ -147,33 +147,35 @@ def _shortest(trial: _Trial, ordered: Sequence[_Named], earliest: int) -> list[_
     return list(ordered[:high])
 
 
-def _minimal(trial: _Trial, items: Sequence[_Named], enough: Callable[[], bool]) -> list[_Named]:
+def _minimal(
+    trial: _RemovalTrial, items: Sequence[_BlockerKey], enough: Callable[[], bool]
+) -> list[_BlockerKey]:
     """Those of ``items`` that must be removed, given that all of them are ``enough``; exactly they are out.
 
     Repeated until nothing can be given back: kinds of chunks that share nodes are placed by first fit, where
     less in the way may not always help.
     """
     kept = list(items)
-    trial.only(kept)
+    trial.remove_exactly(kept)
     while True:
         before = len(kept)
         for item in reversed(list(kept)):
-            trial.give(item)
+            trial.restore(item)
             if enough():
                 kept.remove(item)
             else:
-                trial.take(item)
+                trial.remove(item)
         if len(kept) == before:
             return kept
 
 
-def _in_the_way(plan: Plan, slot: int, begin: int, end: int | None = None) -> list[_Named]:
+def _candidates(plan: Plan, slot: int, begin: int, end: int | None = None) -> list[_BlockerKey]:
     """What the job would meet from ``begin`` on for its duration, or until ``end``; best named first.
 
     First what lies on nodes with few in the way, those that end soon before others; unusable nodes last.
     """
     tb = plan.tables
-    rows = reach(plan, slot)
+    rows = usable_rows(plan, slot)
     if end is None:
         end = begin + int(tb.jobs[at.DUR, slot])
     starts, ends = tb.jobs[at.START], tb.jobs[at.START] + tb.jobs[at.DUR]
@@ -206,10 +208,10 @@ class _Lacking:
     def __init__(self, plan: Plan, slot: int, start: int) -> None:
         self._plan, self._slot = plan, slot
         self._start, self._end = start, start + int(plan.tables.jobs[at.DUR, slot])
-        self._rows = reach(plan, slot)
+        self._rows = usable_rows(plan, slot)
         self._known: dict[int, frozenset[int]] = {}
 
-    def held_by(self, blocker: int) -> tuple[Hold, ...]:
+    def held_by(self, blocker: int) -> tuple[LackingRow, ...]:
         """What the job of slot ``blocker`` (-1: none) holds of it."""
         if blocker < 0:
             return ()
@@ -220,7 +222,7 @@ class _Lacking:
             row, takes = entry[at.A_ROW], entry[at.A_TAKE :]
             if row in self._rows:
                 found.setdefault(row, set()).update(c for c in self._on(row) if takes[c] > 0)
-        return tuple(Hold(row, tuple(sorted(columns))) for row, columns in found.items() if columns)
+        return tuple(LackingRow(row, tuple(sorted(columns))) for row, columns in found.items() if columns)
 
     def _on(self, row: int) -> frozenset[int]:
         if row not in self._known:

@@ -23,8 +23,8 @@ from schedd.engine.show.view import Published
 from schedd.model import FOREVER
 from schedd.optimize import PlanSearch, SearchInput, SearchSettings
 from schedd.plan.columns import PLANNED, Ints
-from schedd.plan.latest import latest_starts
-from schedd.plan.places import Allocation
+from schedd.plan.latest_starts import latest_starts
+from schedd.plan.placements import Allocation
 from schedd.plan.plan import Plan
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.questions.objectives import (
@@ -362,7 +362,11 @@ def _values(
 def _initial_keys(plan: Plan, slots: Ints, facts: ObjectiveInput) -> list[npt.NDArray[np.float64]]:
     """Keys of the first plans: the shortest, smallest, longest waiting, earliest deadline first."""
     durations = plan.jobs.durations[slots].astype(np.float64)
-    keys = [durations, plan.cpus_of(slots) * durations, facts.columns.release[slots].astype(np.float64)]
+    keys = [
+        durations,
+        plan.requested_cpus(slots) * durations,
+        facts.columns.release[slots].astype(np.float64),
+    ]
     due = facts.columns.due[slots]
     if (due < FOREVER).any():
         keys.append(due.astype(np.float64))
@@ -390,7 +394,7 @@ def _moves(published: Published, plan: Plan, places: tuple[Allocation, ...]) -> 
                 owner=record.facts.owner,
                 before=int(published.starts[place.slot]),
                 after=place.start,
-                nodes=tuple(dict.fromkeys(plan.name_of[take.row] for take in place.takes)),
+                nodes=tuple(dict.fromkeys(plan.node_names[take.row] for take in place.takes)),
                 promised=promised if promised < FOREVER else None,
             )
         )

@@ -8,7 +8,7 @@ import numpy as np
 
 from schedd.alternatives.node_economics import NodeEconomics
 from schedd.plan.plan import Plan
-from schedd.plan.views import Window
+from schedd.plan.views import StartWindow
 
 __all__ = ["CheapestStart", "candidate_starts", "cheapest_start"]
 
@@ -25,7 +25,7 @@ class CheapestStart:
     nodes: tuple[str, ...]
 
 
-def candidate_starts(windows: Iterable[Window], edges: Sequence[int], walltime: int) -> list[int]:
+def candidate_starts(windows: Iterable[StartWindow], edges: Sequence[int], walltime: int) -> list[int]:
     """The starts within ``windows`` at which what the job costs may be least.
 
     Prices are constant between ``edges``, so what a job costs on given nodes is linear in its start between
@@ -61,6 +61,6 @@ def _try_starts(
         held = held.of(~held.of_pools)
         n = len(held)
         costs = books.entry_costs(held, np.full(n, start, np.int64), np.full(n, start + walltime, np.int64))
-        names = tuple(dict.fromkeys(plan.name_of[row] for row in held.rows.tolist()))
+        names = tuple(dict.fromkeys(plan.node_names[row] for row in held.rows.tolist()))
         plan.lift(slot, now)
         yield CheapestStart(start, float(costs.sum()), names)

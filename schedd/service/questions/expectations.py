@@ -11,10 +11,10 @@ from schedd.engine.facts.foresight import ask_of
 from schedd.engine.rank.promises import slack_of
 from schedd.engine.show.foretelling import Foretold, within
 from schedd.model import FOREVER, StartKnown
-from schedd.plan.backfill import EXPECTED
+from schedd.plan.backfill import EXPECTED_QUANTILE
 from schedd.plan.columns import Ints
-from schedd.plan.onward import run_on
 from schedd.plan.plan import Plan
+from schedd.plan.projection import project_plan
 from schedd.predict import (
     JobFeatures,
     Prediction,
@@ -114,7 +114,7 @@ class ExpectationSource:
     ) -> Ints:
         """When it starts in each draw, (draws, 1); -1: not at all."""
         scene = self.found.scene
-        expected = walltime if prediction is None else min(prediction.quantiles[EXPECTED], walltime)
+        expected = walltime if prediction is None else min(prediction.quantiles[EXPECTED_QUANTILE], walltime)
         starts = self.fork.with_job(
             facts, now, partial(_run_on, scene, expected, promise), instead_of=instead_of
         )
@@ -146,7 +146,7 @@ def _run_on(scene: StartSampler, expected: int, latest: int, plan: Plan, slot: i
         lasts = np.zeros(size, np.int64)
         lasts[: drawn_lasts.shape[0]] = drawn_lasts
         lasts[slot] = plan.jobs.durations[slot]  # how long it runs matters to its own start no more
-        at = run_on(fork, lasts, scene.now, scene.work_limit, (slot,), scene.arrays, rule)
+        at = project_plan(fork, lasts, scene.now, scene.work_limit, (slot,), scene.arrays, rule)
         starts[k] = at.started[slot]
         go_on()
     return starts

@@ -14,7 +14,7 @@ from schedd.model import Never, WaitingFor
 from schedd.plan.columns import SHARE
 from schedd.plan.plan import Plan
 from schedd.plan.shapes import GATE
-from schedd.plan.views import Blockers, Item, blockers
+from schedd.plan.views import Blockers, PlanBlocker, find_blockers
 from schedd.policy.limits import in_words
 from schedd.service.questions.explanation_chain import (
     ChainLink,
@@ -136,7 +136,7 @@ def explain(fork: PlanFork, job_id: str, now: int) -> Explanation | None:
         because = not_yet.words if not_yet is not None else ""
         links, ahead = explanation_chain(fork, plan, record, takes, start, now, not_yet)
         _fix_node_set_choice(plan, record.slot, start, now)
-        blocking = blockers(plan, record.slot, now, now + HORIZON)
+        blocking = find_blockers(plan, record.slot, now, now + HORIZON)
         found = tuple(_describe_blocker(published, plan, item) for item in blocking.items)
         earliest, without = blocking.earliest, blocking.without
         if earliest > ready:
@@ -244,9 +244,9 @@ def _start_barrier(record: JobRecord, ready: int, now: int) -> StartBarrier | No
 # ---- what is in the way --------------------------------------------------------------------------
 
 
-def _describe_blocker(published: Published, plan: Plan, item: Item) -> Blocker:
+def _describe_blocker(published: Published, plan: Plan, item: PlanBlocker) -> Blocker:
     if item.slot < 0:
-        return _node_blocker(published, plan.name_of[item.row], item.sooner)
+        return _node_blocker(published, plan.node_names[item.row], item.sooner)
     columns = {c: "access" if n.startswith(GATE) else n for n, c in plan.resource_columns.items()}
     pools = {row: name for name, row in plan.pools.items()}
     names = {SHARE: "node"}
@@ -255,7 +255,9 @@ def _describe_blocker(published: Published, plan: Plan, item: Item) -> Blocker:
             in_words(published.limits[hold.row]) if hold.row in published.limits else pools[hold.row], ()
         )
         if hold.row in pools
-        else BlockedResource(plan.name_of[hold.row], tuple(names.get(c) or columns[c] for c in hold.columns))
+        else BlockedResource(
+            plan.node_names[hold.row], tuple(names.get(c) or columns[c] for c in hold.columns)
+        )
         for hold in item.holds
     )
     start, end = plan.start(item.slot), plan.end(item.slot)
@@ -312,7 +314,7 @@ def _node_blocker(published: Published, name: str, sooner: bool) -> Blocker:
 
 def _scarce(published: Published, plan: Plan, record: JobRecord) -> str:
     """The limits and licences of which a job needs some, where others than jobs leave no room."""
-    rows = [plan.pools[pool] for pool in plan.pools_of(record.slot) if plan.is_scarce(pool)]
+    rows = [plan.pools[pool] for pool in plan.pool_amounts(record.slot) if plan.is_scarce(pool)]
     words = [in_words(limit) for row in rows if (limit := published.limits.get(row)) is not None]
     return f"{' and '.join(words)}: that leaves no room" if words else ""
 

@@ -13,7 +13,7 @@ from schedd.engine.show.job_view import standing_of
 from schedd.engine.show.view import Published
 from schedd.plan.columns import FIXED, PLANNED, Ints
 from schedd.plan.plan import Plan, Take
-from schedd.plan.views import Stretch, chain
+from schedd.plan.views import BlockedInterval, blocking_chain
 from schedd.policy.limits import in_words
 from schedd.service.questions.plan_fork import PlanFork
 
@@ -115,9 +115,9 @@ def explanation_chain(
     if start <= now:
         return (), ()
     scene = _LinkBuilder(fork, plan, record, start)
-    stretches = chain(plan, record.slot, takes, start, now, scene.strength)
+    stretches = blocking_chain(plan, record.slot, takes, start, now, scene.strength)
     links: list[ChainLink] = []
-    group: list[Stretch] = []
+    group: list[BlockedInterval] = []
     for one in stretches:
         if group and scene.key(group[-1]) != scene.key(one):
             links.append(scene.link(group, because))
@@ -181,14 +181,14 @@ class _LinkBuilder:
     def _record(self, slot: int) -> JobRecord | None:
         return self.published.records[slot] if 0 <= slot < len(self.published.records) else None
 
-    def key(self, one: Stretch) -> tuple[str, str]:
+    def key(self, one: BlockedInterval) -> tuple[str, str]:
         """What is told in one link."""
         kind = self._kind(one)
         if kind == "reservation":
             return kind, self.published.blocks.get(one.slot, "")
         return kind, self._limit(one.row) if kind == "limit" else ""
 
-    def _kind(self, one: Stretch) -> LinkKind:
+    def _kind(self, one: BlockedInterval) -> LinkKind:
         if one.cause == "ready":
             return "eligible"
         if one.cause == "free":
@@ -205,11 +205,11 @@ class _LinkBuilder:
         limit = self.published.limits.get(row)
         return in_words(limit) if limit is not None else self._pools.get(row, "")
 
-    def link(self, group: Sequence[Stretch], because: StartBarrier | None) -> ChainLink:
+    def link(self, group: Sequence[BlockedInterval], because: StartBarrier | None) -> ChainLink:
         kind = self._kind(group[0])
         start, until = group[0].start, group[-1].until
         rows = dict.fromkeys(one.row for one in group if one.row >= 0 and one.row not in self._pools)
-        nodes = tuple(self.plan.name_of[row] for row in rows)
+        nodes = tuple(self.plan.node_names[row] for row in rows)
         slots = (
             list(dict.fromkeys(one.slot for one in group if one.slot >= 0)) if kind != "reservation" else []
         )

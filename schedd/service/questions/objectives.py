@@ -11,7 +11,7 @@ from schedd.dialect.cost_limit import read_cost_limit
 from schedd.engine.facts.records import JobRecord
 from schedd.engine.show.view import Published
 from schedd.model import Placement
-from schedd.plan.columns import CPUS, GPUS, Entries
+from schedd.plan.columns import CPUS, GPUS, HeldEntries
 from schedd.policy.accounts import SCALE, Portion, paid
 from schedd.policy.economy import Economy
 from schedd.policy.reliability import failure_rates
@@ -156,7 +156,7 @@ def job_cost(published: Published, record: JobRecord) -> JobCost:
 
 
 def cost_between(
-    published: Published, books: NodeEconomics, held: Entries, start: int, end: int, limit: float | None
+    published: Published, books: NodeEconomics, held: HeldEntries, start: int, end: int, limit: float | None
 ) -> JobCost:
     """What one job costs that holds ``held`` over ``[start, end)``."""
     n = len(held)

@@ -34,7 +34,7 @@ class Question:
         with self._lock:
             self._ended = True
             for plan in self._plans:
-                plan.give_up()
+                plan.abort_searches()
 
     def add_limited_plan(self, plan: Plan) -> None:
         """From here on it searches this plan, too, which is nobody else's meanwhile."""
@@ -42,7 +42,7 @@ class Question:
             plan.limit_work(all_of_them=QUESTION_WORK)
             self._plans.append(plan)
             if self._ended:
-                plan.give_up()
+                plan.abort_searches()
 
     def add_plan(self, plan: Plan) -> None:
         """From here on an engine works on this plan, which sets the limits of its searches itself."""

@@ -23,11 +23,11 @@ from schedd.engine.rank.accounts import account_of, most_of, too_little
 from schedd.engine.show.job_view import record_of
 from schedd.engine.show.view import Published
 from schedd.model import FOREVER, Answer, Never, NodeSets, Placement, Request, Share, StartKnown, WaitingFor
-from schedd.plan.choose import choose
 from schedd.plan.columns import Ints
-from schedd.plan.evaluate import JobColumns, Weights, by_name
+from schedd.plan.evaluate import CriterionWeights, ScoringColumns, parse_weights
+from schedd.plan.placement_choice import choose_placement
 from schedd.plan.plan import Plan, WorkSpent
-from schedd.plan.views import Window, bare, why_never, windows
+from schedd.plan.views import StartWindow, empty_plan, find_unmet_requirement, find_windows
 from schedd.policy.access import Access
 from schedd.policy.affordable import Tariff, place_within, too_dear
 from schedd.policy.site import Placing, economy_of, site_policy
@@ -69,7 +69,7 @@ class WhatIfAnswer:
     generation: int
     request: str
     """What is asked for, in canonical words."""
-    windows: tuple[Window, ...] = ()
+    windows: tuple[StartWindow, ...] = ()
     """Where it could start, from the earliest on."""
     changes: tuple[SmallerRequest, ...] = ()
     cheapest: CheapestStart | None = None
@@ -85,7 +85,7 @@ class PlanFork:
         plan: Plan,
         published: Published,
         limits: LimitBook,
-        columns: JobColumns,
+        columns: ScoringColumns,
         walltime_use: float = 1.0,
         ranks: Ints | None = None,
         uncounted: Collection[str] = (),
@@ -241,7 +241,7 @@ class PlanFork:
         criteria = self.published.settings.criteria
         return _Trial(
             plan, self._limits, gates, sets, facts, understood, moment, max(moment, facts.not_before or 0),
-            self.columns, Weights(by_name(criteria)) if best else None,
+            self.columns, CriterionWeights(parse_weights(criteria)) if best else None,
         )  # fmt: skip
 
     def _cost_limit(self, facts: JobFacts, moment: int) -> tuple[Tariff, float, str] | None:
@@ -255,7 +255,7 @@ class PlanFork:
 
     def _immediate_answer(self, facts: JobFacts, request: Request) -> Answer | None:
         """The answer for a job that never fits or may not be planned."""
-        never = not_counted(request, self._uncounted) or self._plan.why_never(
+        never = not_counted(request, self._uncounted) or self._plan.find_unmet_requirement(
             request, self._limits.types.units
         )
         if never is not None:
@@ -303,9 +303,9 @@ class PlanFork:
 
     def _no_start(self, request: Request) -> Answer:
         if self._bare is None:
-            self._bare = bare(self._plan)
+            self._bare = empty_plan(self._plan)
         with limit_searches(self._bare):
-            never = why_never(self._bare, request, self._limits.types.units)
+            never = find_unmet_requirement(self._bare, request, self._limits.types.units)
         return never or WaitingFor("node", "nodes that can take it: all are down, offline or reserved")
 
     def _plan_without(self, job_id: str, now: int, bookings: tuple[str, ...] = ()) -> Plan:
@@ -336,8 +336,8 @@ class _Trial:
     understood: Understood
     now: int
     ready: int
-    columns: JobColumns
-    weights: Weights | None
+    columns: ScoringColumns
+    weights: CriterionWeights | None
     """By which gaps are valued; None: the first is taken."""
     within: tuple[Tariff, float, str] | None = None
     """Prices, a hard limit of cost, and the currency."""
@@ -415,7 +415,7 @@ class _Trial:
         due = read_deadline(self.facts.resources, self.facts.submitted)
         due = FOREVER if due is None else due
         columns = self.columns.including(slot, self.ready, due)
-        found = choose(self.plan, slot, columns, self.now, bound, self.weights)
+        found = choose_placement(self.plan, slot, columns, self.now, bound, self.weights)
         return found.start if found is not None else -1
 
     def fits(self, request: Request, walltime: int) -> bool:
@@ -438,21 +438,21 @@ class _Trial:
         edges = sorted({edge for rates in books.rates for edge in rates.edges.tolist()})
         planned = as_planned(request, self.facts, self.gates, self.node_sets)
         pools = self._pools(request, walltime)
-        seen = windows(self.plan, planned, walltime, self.ready, last + 1, pools=pools, limit=_WINDOWS)
-        starts = candidate_starts((Window(w.first, min(w.last, last)) for w in seen), edges, walltime)
+        seen = find_windows(self.plan, planned, walltime, self.ready, last + 1, pools=pools, limit=_WINDOWS)
+        starts = candidate_starts((StartWindow(w.first, min(w.last, last)) for w in seen), edges, walltime)
         with self._slot(request, walltime) as slot:
             if isinstance(slot, WaitingFor):
                 return None
             return cheapest_start(self.plan, slot, walltime, starts, books, self.now)
 
-    def windows(self, request: Request, walltime: int, most: int) -> tuple[Window, ...]:
+    def windows(self, request: Request, walltime: int, most: int) -> tuple[StartWindow, ...]:
         """The first windows of starts."""
         pools = self._pools(request, walltime)
         if not most or self.limits.too_much(pools) is not None:
             return ()
         end = self.now + HORIZON
         request = as_planned(request, self.facts, self.gates, self.node_sets)
-        return windows(self.plan, request, walltime, self.ready, end, pools=pools, limit=most)
+        return find_windows(self.plan, request, walltime, self.ready, end, pools=pools, limit=most)
 
 
 def fork_plan(state: EngineState, published: Published, plan: Plan | None = None) -> PlanFork:

@@ -16,7 +16,7 @@ from schedd.engine.facts.intake import is_eligible
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.show.view import Published
 from schedd.model import FOREVER
-from schedd.plan.usage import Spans, usage
+from schedd.plan.usage import Spans, measure_usage
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.store.records import PeriodUsage, RunUsage
@@ -159,7 +159,7 @@ def _report_cluster(clusters: Clusters, loop: PlanLoop, since: int, until: int) 
     # A mean over the time before the first node was known would say that a new cluster has next to nothing.
     known = max(since, changes[0][0])
     known = known if known < until else since
-    processors = usage(there, asked, used, known, until)
+    processors = measure_usage(there, asked, used, known, until)
     free = [_slowdown(one) for one, due in zip(ended, dues, strict=True) if due is None]
     length = until - known
     return ClusterReport(
@@ -208,7 +208,7 @@ def _licences(
         asked += [(one.facts.submitted, None, of[name]) for one, of in wanted if name in of]
         used = [(one.started, one.ended, of[name]) for one, of in held if name in of]
         there = _make_spans([(since, None, copies)], until)
-        came = usage(there, _make_spans(asked, until), _make_spans(used, until), since, until)
+        came = measure_usage(there, _make_spans(asked, until), _make_spans(used, until), since, until)
         found.append(LicenceReport(name, copies, came.used, came.share))
     return tuple(found)
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from schedd.alternatives.objectives import parse_weights
-from schedd.plan.evaluate import Weights, by_name
+from schedd.plan.evaluate import CriterionWeights, parse_criteria
 from schedd.policy.accounts import AccountRules
 from schedd.policy.bookings import BookingRules
 from schedd.policy.choosing import Choosing
@@ -53,7 +53,7 @@ Weight = Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)]
 
 
 def _known_criteria(weights: dict[str, float]) -> dict[str, float]:
-    Weights(by_name(weights))  # says what is wrong
+    CriterionWeights(parse_criteria(weights))  # says what is wrong
     return weights
 
 

@@ -13,7 +13,7 @@ from schedd.engine.show.foretelling import foretell, outset
 from schedd.engine.show.job_view import job_view
 from schedd.engine.show.view import publish
 from schedd.optimize import PlanSearch, SearchSettings
-from schedd.plan.latest import latest_starts
+from schedd.plan.latest_starts import latest_starts
 from tests.engine.chaos.admin import ByAdmin
 from tests.engine.chaos.server import OnServer
 from tests.engine.chaos.values import (
@@ -93,7 +93,7 @@ class Chaos(OnServer, ByAdmin):
         if state.plan.freed:
             return
         copy = state.plan.fork()
-        copy.look_at_all()
+        copy.mark_all_for_search()
         moves, done = copy.repair(state.now)
         assert done
         assert moves.slots.tolist() == []

@@ -18,7 +18,7 @@ def _holdings(mirror: Mirror, but: int = -1) -> list[Holding]:
     plan = mirror.plan
     return [
         Holding(
-            plan.name_of[take.row], plan.start(slot), plan.end(slot), take.amounts[0], take.amounts[2],
+            plan.node_names[take.row], plan.start(slot), plan.end(slot), take.amounts[0], take.amounts[2],
             take.amounts[3], request.exclusive,
         )
         for slot, (request, *_) in mirror.jobs.items()

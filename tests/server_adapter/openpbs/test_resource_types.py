@@ -177,7 +177,7 @@ def test_a_request_fits_a_node_as_the_servers_documents_say(
         assert not expected or kind == "float"
         return
     assert understood.request.notes == ()
-    never = Plan([node_of(node)], 0).why_never(understood.request)
+    never = Plan([node_of(node)], 0).find_unmet_requirement(understood.request)
     assert (never is None) == expected, never
     used_up = kind in ("long", "size", "float") and "n" in flags and not asks_nothing(kind, asked)
     assert bool(understood.request.chunks[0].resources) == used_up

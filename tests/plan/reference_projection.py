@@ -8,8 +8,8 @@ import numpy as np
 
 from schedd.model import FOREVER
 from schedd.plan.columns import FIXED, Ints
+from schedd.plan.job_order import ArrayEnds
 from schedd.plan.plan import Plan
-from schedd.plan.turns import Wholes
 
 __all__ = ["Ahead", "run_on"]
 
@@ -30,7 +30,7 @@ class Ahead:
 
 
 def run_on(
-    fork: Plan, lasts: Ints, now: int, work: int, until: Collection[int] = (), arrays: Wholes | None = None
+    fork: Plan, lasts: Ints, now: int, work: int, until: Collection[int] = (), arrays: ArrayEnds | None = None
 ) -> Ahead:
     """Let the plan's jobs run for ``lasts`` seconds (by slot) in all, at most as long as planned.
 
@@ -45,7 +45,7 @@ def run_on(
     wanted = set(until)
     limit = fork.work + work
     while not fork.stopped:
-        soonest = fork.soonest()
+        soonest = fork.next_start()
         if soonest >= FOREVER:
             break
         at.now = max(at.now, min(at.ends[0][0], soonest) if at.ends else soonest)
@@ -66,9 +66,9 @@ def run_on(
 
 def _start(fork: Plan, at: Ahead, lasts: Ints) -> None:
     """Start all that is due."""
-    slots = fork.due(at.now).tolist()
+    slots = fork.due_jobs(at.now).tolist()
     for slot in slots:
-        fork.begin(slot)
+        fork.fix_in_place(slot)
         at.started[slot] = at.now
     _run(fork, at, slots, lasts)
 

@@ -6,11 +6,11 @@ from typing import Final
 import numpy as np
 
 from schedd.model import FOREVER
-from schedd.plan.evaluate import Criterion, JobColumns, Values
+from schedd.plan.evaluate import Criterion, CriterionValues, ScoringColumns
 from schedd.plan.kernels.layout import START, Ints
 from schedd.plan.plan import Plan
 
-__all__ = ["PATIENCE", "as_expected", "latest_starts", "reference"]
+__all__ = ["PATIENCE", "latest_starts", "reference_values", "scale_to_expected"]
 
 PATIENCE: Final = 24 * 3600
 """After so many seconds of waiting no search moves a job back, unless the site sets another number."""
@@ -22,7 +22,7 @@ _STEPS: Final = 12
 def latest_starts(
     plan: Plan,
     promised: Ints,
-    columns: JobColumns,
+    columns: ScoringColumns,
     now: int,
     patience: int = PATIENCE,
     use: float = 1.0,
@@ -46,25 +46,27 @@ def latest_starts(
     slots = plan.planned()
     latest: Ints = promised.copy()
     if slots.shape[0]:
-        expected, patient = as_expected(columns, now, patience, use)
+        expected, patient = scale_to_expected(columns, now, patience, use)
         starts = plan.tables.jobs[START, slots]
         release = expected.release[slots]
         longest = max(2 * patient, int((starts - release).max()))
-        held = _end_of_step(starts, columns.release[slots], patience)
-        told = _end_of_step(starts, release, patient)
+        held = _step_end(starts, columns.release[slots], patience)
+        told = _step_end(starts, release, patient)
         kept = np.where(promised[slots] == FOREVER, held, told)
         bound = np.where(now - columns.release[slots] >= patience, kept, release + longest)
         latest[slots] = np.maximum(starts, np.minimum(promised[slots], bound))
     return latest
 
 
-def _end_of_step(starts: Ints, release: Ints, patience: int) -> Ints:
+def _step_end(starts: Ints, release: Ints, patience: int) -> Ints:
     """The end of the part of the patience, counted from the release, in which each job starts."""
     step = max(1, patience // _STEPS)
     return release - (release - starts) // step * step
 
 
-def as_expected(columns: JobColumns, now: int, patience: int, use: float) -> tuple[JobColumns, int]:
+def scale_to_expected(
+    columns: ScoringColumns, now: int, patience: int, use: float
+) -> tuple[ScoringColumns, int]:
     """The same jobs and the same patience where time that is still planned counts ``use`` of time that has
     passed.
 
@@ -79,9 +81,9 @@ def as_expected(columns: JobColumns, now: int, patience: int, use: float) -> tup
     return replace(columns, release=release), round(patience / use)
 
 
-def reference(before: Values, patience: int = PATIENCE) -> Values:
-    """What the values of a changed plan are divided by, see ``Weights``: those before the change, but a
-    longest wait of at least ``patience``.
+def reference_values(before: CriterionValues, patience: int = PATIENCE) -> CriterionValues:
+    """What the values of a changed plan are divided by, see ``CriterionWeights``: those before the change,
+    but a longest wait of at least ``patience``.
 
     So the longest wait counts in full where a job waits as long as that, and hardly at all in a queue of an
     hour: there it would only make short jobs wait for the last one, whom nothing threatens.

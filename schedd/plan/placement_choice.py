@@ -11,23 +11,23 @@ from typing import Final
 import numpy as np
 
 from schedd.model import FOREVER
-from schedd.plan.evaluate import Evaluation, JobColumns, Weights
+from schedd.plan.evaluate import CriterionWeights, Evaluation, ScoringColumns
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.layout import Ints
 from schedd.plan.plan import Plan
 from schedd.plan.records import Moves, no_moves
-from schedd.plan.trials import LEAST_GAIN, How, Trials
+from schedd.plan.trials import LEAST_GAIN, TrialOutcome, Trials
 
-__all__ = ["MOST_LIFTED", "TRIES", "Chosen", "Others", "choose"]
+__all__ = ["MOST_DISPLACED", "TRIES", "ChosenPlacement", "DisplaceableJobs", "choose_placement"]
 
 TRIES: Final = 8
 """In front of so many jobs with later deadlines a job is tried at most, on each tier."""
-MOST_LIFTED: Final = 20
+MOST_DISPLACED: Final = 20
 """So many jobs one try lifts, the new one included."""
 
 
 @dataclass(frozen=True, slots=True)
-class Others:
+class DisplaceableJobs:
     """What must be known of planned jobs that are to make way, by slot.
 
     ``latest``: the last start allowed; see ``latest_starts``. ``rank``: who has a higher one than the job
@@ -39,7 +39,7 @@ class Others:
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ChosenPlacement:
     """Where a job was placed: at ``start``, on nodes of at least a ``tier``. ``first`` is the earliest start
     that it could have had anywhere with nobody moved; ``moves`` tells of those who made way.
     """
@@ -50,15 +50,15 @@ class Chosen:
     moves: Moves
 
 
-def choose(
+def choose_placement(
     plan: Plan,
     slot: int,
-    columns: JobColumns,
+    columns: ScoringColumns,
     now: int,
     bound: int,
-    weights: Weights,
-    others: Others | None = None,
-) -> Chosen | None:
+    weights: CriterionWeights,
+    others: DisplaceableJobs | None = None,
+) -> ChosenPlacement | None:
     """Place an unplaced job where the plan is worth most by ``weights``; None: no gap before ``bound``.
 
     The candidates are the earliest gap on nodes of each tier or of higher ones. Of equals the earliest start
@@ -68,12 +68,12 @@ def choose(
     placed = _earliest(plan, slot, now, bound)
     if placed is None:
         return None
-    choosing = _Choosing(plan, slot, columns, now, weights, *placed)
+    search = _PlacementSearch(plan, slot, columns, now, weights, *placed)
     if not weights.regular:
-        choosing.wait_for_faster(bound)
+        search.wait_for_faster(bound)
     if others is not None and columns.due[slot] < FOREVER:
-        choosing.before_later_deadlines(others)
-    return Chosen(choosing.start, placed[0], choosing.tier, choosing.moves)
+        search.displace_later_deadlines(others)
+    return ChosenPlacement(search.start, placed[0], search.tier, search.moves)
 
 
 def _earliest(plan: Plan, slot: int, now: int, bound: int) -> tuple[int, int] | None:
@@ -90,18 +90,25 @@ def _earliest(plan: Plan, slot: int, now: int, bound: int) -> tuple[int, int] | 
     return start, tier
 
 
-class _Choosing:
+class _PlacementSearch:
     """A job that has its earliest gap, and what would be better."""
 
     def __init__(
-        self, plan: Plan, slot: int, columns: JobColumns, now: int, weights: Weights, start: int, tier: int
+        self,
+        plan: Plan,
+        slot: int,
+        columns: ScoringColumns,
+        now: int,
+        weights: CriterionWeights,
+        start: int,
+        tier: int,
     ) -> None:
         self.start, self.tier, self.moves = start, tier, no_moves()
         self._plan, self._slot, self._columns, self._now, self._weights = plan, slot, columns, now, weights
         self._evaluation: Evaluation | None = None
         self._trials: Trials | None = None
 
-    def _begin(self) -> Evaluation:
+    def _evaluate(self) -> Evaluation:
         """Value the plan as it is with the earliest gap: what all candidates are compared with."""
         if self._evaluation is None:
             self._evaluation = Evaluation(self._plan, self._columns, self._now)
@@ -113,13 +120,15 @@ class _Choosing:
         """What the plan would cost with these jobs lifted and inserted in this order; infinite where that is
         no better than it is now.
         """
-        evaluation = self._begin()
+        evaluation = self._evaluate()
         if self._trials is None:
             weights, reference = self._weights, self._reference
-            self._trials = Trials(self._plan, evaluation, weights, reference, latest, self._now, MOST_LIFTED)
+            self._trials = Trials(
+                self._plan, evaluation, weights, reference, latest, self._now, MOST_DISPLACED
+            )
         with self._plan.on_tier(tier):
             how, cost = self._trials.attempt(slots, self._cost, latest)
-        return cost if how is How.BETTER else np.inf
+        return cost if how is TrialOutcome.BETTER else np.inf
 
     # ---- nodes that are worth waiting for -------------------------------------------------------
 
@@ -133,15 +142,15 @@ class _Choosing:
             if cost < best - LEAST_GAIN:
                 best, chosen = cost, tier
         if chosen != self.tier:
-            self._plan.take_back(self._slot)
+            self._plan.undo_place(self._slot)
             self.start = self._plan.place(self._slot, self._now, bound, chosen)
             self.tier = chosen
-            self._begin().update(alone)
+            self._evaluate().update(alone)
             self._cost = best
 
     # ---- jobs with later deadlines --------------------------------------------------------------
 
-    def before_later_deadlines(self, others: Others) -> None:
+    def displace_later_deadlines(self, others: DisplaceableJobs) -> None:
         """Put the job in front of planned jobs with later deadlines where that is better."""
         ready = max(self._now, int(self._plan.tables.jobs[at.READY, self._slot]))
         if self.start <= ready:
@@ -155,9 +164,9 @@ class _Choosing:
                 if cost < best - LEAST_GAIN:
                     best, chosen, on = cost, slots, tier
         if chosen is not None:
-            self._make_way(chosen, latest, on)
+            self._displace(chosen, latest, on)
 
-    def _in_front(self, others: Others, ready: int, tier: int) -> Iterator[Ints]:
+    def _in_front(self, others: DisplaceableJobs, ready: int, tier: int) -> Iterator[Ints]:
         """The job, the first that is planned with a later deadline on nodes that the job could use, and those
         planned after it on the same nodes; then the same on nodes that were in none of these. Every second
         time with the last in whose place the job would end in time: fewer stand behind that.
@@ -175,7 +184,7 @@ class _Choosing:
         entries += np.arange(entries.shape[0])
         nodes = tb.alloc[entries, at.A_CHUNK] >= 0
         owner, rows = owner[nodes], tb.alloc[entries[nodes], at.A_ROW]
-        useful = _could_use(self._plan, slot, tier)
+        useful = _usable_rows(self._plan, slot, tier)
         later = (due[slots] > due[slot]) & (starts < self.start) & (starts + jobs[at.DUR, slots] > ready)
         in_time = starts + jobs[at.DUR, slot] <= due[slot]
         for attempt in range(TRIES):
@@ -188,10 +197,10 @@ class _Choosing:
             here = np.zeros(tb.rows.shape[0], np.bool_)
             here[rows[owner == front]] = True
             useful &= ~here
-            after = np.unique(owner[here[rows] & (owner > front)])[: MOST_LIFTED - 2]
+            after = np.unique(owner[here[rows] & (owner > front)])[: MOST_DISPLACED - 2]
             yield np.concatenate([[slot], slots[[front]], slots[after]])
 
-    def _make_way(self, slots: Ints, latest: Ints, tier: int) -> None:
+    def _displace(self, slots: Ints, latest: Ints, tier: int) -> None:
         """Make the move that was found better."""
         plan = self._plan
         moves = plan.displace(slots, latest[slots], self._now, tier)
@@ -202,7 +211,7 @@ class _Choosing:
         self.moves = Moves(moves.slots[theirs], moves.old[theirs], moves.new[theirs])
 
 
-def _could_use(plan: Plan, slot: int, tier: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _usable_rows(plan: Plan, slot: int, tier: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """(N,) whether a unit of the job could be on the row."""
     tb = plan.tables
     found = np.zeros(tb.rows.shape[0], np.bool_)

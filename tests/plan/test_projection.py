@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from schedd.model import Chunk, Node, Request
 from schedd.plan.columns import FIXED, PLANNED, Ints
+from schedd.plan.job_order import ArrayEnds
 from schedd.plan.kernels import layout as at
-from schedd.plan.kernels import onward as on
-from schedd.plan.onward import run_on
+from schedd.plan.kernels import projection as on
 from schedd.plan.plan import Plan
-from schedd.plan.turns import Wholes
-from tests.plan import plain_onward
+from schedd.plan.projection import project_plan
+from tests.plan import reference_projection
 
 MUCH = 1 << 40
 
@@ -39,9 +39,9 @@ def planned(jobs: list[Job], ended: int | None) -> tuple[Plan, Ints, int]:
     plan.set_pool("licences", 2, 0)
     for units, cpus, walltime, _, licences, ready in jobs:
         request = Request((Chunk(units, min(cpus, 2 if units == 3 else 4)),))
-        plan.place(plan.new(request, walltime, ready, {"licences": licences}), 0)
-    for slot in plan.due(0).tolist():
-        plan.begin(slot)
+        plan.place(plan.add_job(request, walltime, ready, {"licences": licences}), 0)
+    for slot in plan.due_jobs(0).tolist():
+        plan.fix_in_place(slot)
     lasts = plan.jobs.durations.copy()
     lasts[: len(jobs)] = [max(1, round(walltime * share)) for _, _, walltime, share, _, _ in jobs]
     running = np.flatnonzero(plan.jobs.states == FIXED)
@@ -49,8 +49,8 @@ def planned(jobs: list[Job], ended: int | None) -> tuple[Plan, Ints, int]:
         return plan, lasts, 0
     slot = int(running[ended % running.shape[0]])
     now = max(1, plan.end(slot) // 3)
-    for other in plan.due(now).tolist():
-        plan.begin(other)
+    for other in plan.due_jobs(now).tolist():
+        plan.fix_in_place(other)
     plan.set_duration(slot, now, now)
     return plan, lasts, now
 
@@ -63,11 +63,11 @@ def cut(plan: Plan) -> None:
 
 
 def same(
-    plan: Plan, lasts: Ints, now: int, work: int, until: list[int], arrays: Wholes | None = None
+    plan: Plan, lasts: Ints, now: int, work: int, until: list[int], arrays: ArrayEnds | None = None
 ) -> None:
     mine, reference = plan.fork(), plan.fork()
-    found = run_on(mine, lasts, now, work, until, arrays)
-    plain = plain_onward.run_on(reference, lasts, now, work, until, arrays)
+    found = project_plan(mine, lasts, now, work, until, arrays)
+    plain = reference_projection.run_on(reference, lasts, now, work, until, arrays)
     assert (found.started.tolist(), found.now) == (plain.started.tolist(), plain.now)
     assert mine.work == reference.work
     for field in (at.START, at.DUR, at.STATE, at.SEEN):
@@ -104,7 +104,7 @@ def test_arrays_as_wholes_go_by_their_ends(jobs: list[Job], ended: int | None, o
     plan, lasts, now = planned(jobs, ended)
     number = np.zeros(lasts.shape[0], np.int64)
     number[: len(of)] = of
-    same(plan, lasts, now, MUCH, [], Wholes(number, np.zeros_like(number)))
+    same(plan, lasts, now, MUCH, [], ArrayEnds(number, np.zeros_like(number)))
 
 
 def busy() -> tuple[Plan, Ints]:
@@ -117,25 +117,27 @@ def busy() -> tuple[Plan, Ints]:
     return plan, lasts
 
 
-@pytest.mark.parametrize("how", [on.ROOM, on.REST, on.BY_HAND])
+@pytest.mark.parametrize("how", [on.NEEDS_ROOM, on.REPAIR_BY_CALLER, on.BY_CALLER])
 def test_what_the_kernel_leaves_to_its_caller_is_done(how: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of its ways out is taken, and makes no difference."""
     plan, lasts = busy()
-    if how == on.REST:  # the first end fits into its row, those who move to it leave rows that are full
+    if (
+        how == on.REPAIR_BY_CALLER
+    ):  # the first end fits into its row, those who move to it leave rows that are full
         plan.slabs.tidy(1 << 15)
         cut(plan)
         rows = plan.tables.rows
         rows[1:3, at.ROOM] = rows[1:3, at.LEN]
         running = np.flatnonzero(plan.jobs.states == FIXED).tolist()
         lasts[next(slot for slot in running if {take.row for take in plan.takes(slot)} == {0})] = 1
-    if how == on.ROOM:
+    if how == on.NEEDS_ROOM:
         plan.slabs.tb = plan.slabs.tb._replace(
             alloc=plan.slabs.tb.alloc[: int(plan.slabs.tb.ctl[at.ALLOC_TOP])]
         )
-    if how == on.BY_HAND:
-        plan.look_at_all()
+    if how == on.BY_CALLER:
+        plan.mark_all_for_search()
     ways = set()
-    kernel: Any = on.run_on
+    kernel: Any = on.project_events
 
     def told(*args: Any) -> int:
         way = kernel(*args)

@@ -6,7 +6,7 @@ repair when it comes. From Python most of the time of that was spent around ``re
 
 from typing import Final
 
-from schedd.plan.kernels.freed import Freed, drop_seen, note_entries
+from schedd.plan.kernels.freed import FreedLog, drop_checked, note_freed_entries
 from schedd.plan.kernels.jit import inner, lean
 from schedd.plan.kernels.layout import (
     ALLOC,
@@ -21,16 +21,16 @@ from schedd.plan.kernels.layout import (
     FREED,
     FREED_BASE,
     FULL,
-    HALF,
     KIND,
     LEVEL,
-    LOOK,
     LOST,
     NAMED,
     NO_ROOM,
     NODE,
+    PARTIAL,
     PLANNED,
     READY,
+    SEARCH_FLAGS,
     SHAPE,
     START,
     STATE,
@@ -46,7 +46,7 @@ from schedd.plan.kernels.layout import (
 from schedd.plan.kernels.place import occupy
 from schedd.plan.kernels.repair import PAUSED, repair
 
-__all__ = ["MOST_NOW", "WHOLE_PASS", "run_on", "start_due"]
+__all__ = ["MOST_NOW", "WHOLE_PASS", "project_events", "start_due_jobs"]
 
 MOST_NOW: Final = 4_000_000
 """Visited segments after which it is left to the next call who else can start at once: some 0.2 s."""
@@ -60,28 +60,28 @@ _EVENT_WORK: Final = 2_000
 # state[:]
 NOW: Final = 0  # the moment that the plan has come to
 WORK_LIMIT: Final = 1  # WORK beyond which it is not run on; each event takes its price off
-LOOKED: Final = 2  # as ``Repairs`` has it
-TURNS: Final = 3  # how many of ``turns`` may still be planned
+NEXT_UNTRIED: Final = 2  # as ``Repairs`` has it
+N_WAITING: Final = 3  # how many of ``waiting`` may still be planned
 REPAIRED: Final = 4  # 1: of the present event only the starts are left
 CURSOR: Final = 5  # of a pass that found a slab full,
 BEGAN_AT: Final = 6  # and the number of the next hole when it began; -1: none is under way
 ENTRIES: Final = 7  # so many entries of the allocations are to be free when an event begins
-EVERY: Final = 8  # 1: every event is the caller's, though nothing was freed
+ALWAYS_BY_CALLER: Final = 8  # 1: every event is the caller's, though nothing was freed
 STATE_FIELDS: Final = 9
 
 # How it went.
 ENDED: Final = 0  # all have started who were asked for, or the work is done
-ROOM: Final = 1  # the allocations or the slabs are short of room: make some and call again
-BY_HAND: Final = 2  # the caller does all that follows an end, says so by REPAIRED, and calls again
-REST: Final = 3  # the same, but that those who could start at once did already
+NEEDS_ROOM: Final = 1  # the allocations or the slabs are short of room: make some and call again
+BY_CALLER: Final = 2  # the caller does all that follows an end, says so by REPAIRED, and calls again
+REPAIR_BY_CALLER: Final = 3  # the same, but that those who could start at once did already
 
 
 @inner
-def _moment(tb: Tables, turns: Ints, state: Ints, ends: Ints) -> int:
+def _next_event(tb: Tables, waiting: Ints, state: Ints, ends: Ints) -> int:
     """When something happens next; FAR when nobody waits any more."""
     first = FAR
-    for i in range(state[TURNS]):
-        slot = turns[i]
+    for i in range(state[N_WAITING]):
+        slot = waiting[i]
         if tb.jobs[STATE, slot] == PLANNED:
             first = min(first, max(tb.jobs[START, slot], tb.jobs[READY, slot]))
     if first < FAR:
@@ -91,7 +91,7 @@ def _moment(tb: Tables, turns: Ints, state: Ints, ends: Ints) -> int:
 
 
 @inner
-def _end(tb: Tables, fr: Freed, state: Ints, ends: Ints) -> bool:
+def _end_jobs(tb: Tables, fr: FreedLog, state: Ints, ends: Ints) -> bool:
     """Let all end that are to by now, of equals by slot; False: a slab is full, and some still run."""
     now = state[NOW]
     while True:
@@ -105,41 +105,41 @@ def _end(tb: Tables, fr: Freed, state: Ints, ends: Ints) -> bool:
         if not occupy(tb, which, ends[which], planned, 1):
             return False
         if now < planned:
-            note_entries(tb, fr, tb.jobs[ALLOC, which], tb.jobs[ALLOCS, which], now, planned)
+            note_freed_entries(tb, fr, tb.jobs[ALLOC, which], tb.jobs[ALLOCS, which], now, planned)
         tb.jobs[DUR, which] = ends[which] - tb.jobs[START, which]
-        if tb.ctl[HALF] == which + 1:
-            tb.ctl[HALF] = 0
+        if tb.ctl[PARTIAL] == which + 1:
+            tb.ctl[PARTIAL] = 0
         ends[which] = FAR
 
 
 @lean
-def start_due(tb: Tables, turns: Ints, lasts: Ints, state: Ints, ends: Ints, started: Ints) -> None:
+def start_due_jobs(tb: Tables, waiting: Ints, run_s: Ints, state: Ints, ends: Ints, started: Ints) -> None:
     """Start all that is due, and note when it ends where that is before what is planned."""
     now = state[NOW]
     kept = 0
-    for i in range(state[TURNS]):
-        slot = turns[i]
+    for i in range(state[N_WAITING]):
+        slot = waiting[i]
         if tb.jobs[STATE, slot] != PLANNED:
             continue
         start = tb.jobs[START, slot]
         if max(start, tb.jobs[READY, slot]) > now:
-            turns[kept] = slot
+            waiting[kept] = slot
             kept += 1
             continue
         tb.jobs[STATE, slot] = FIXED
         started[slot] = now
-        end = max(start + lasts[slot], now + 1)
+        end = max(start + run_s[slot], now + 1)
         if end < start + tb.jobs[DUR, slot]:
             ends[slot] = end
-    state[TURNS] = kept
+    state[N_WAITING] = kept
 
 
 @inner
-def _within_reach(
-    tb: Tables, fr: Freed, turns: Ints, n: int, now: int, since: int, longest: Ints, order: Ints
+def _select_startable(
+    tb: Tables, fr: FreedLog, waiting: Ints, n: int, now: int, since: int, longest: Ints, order: Ints
 ) -> int:
-    """As ``Repairs._within_reach``: in turn, into ``order``, who may start now in what was freed from number
-    ``since`` on; returns how many.
+    """As ``Repairs._select_startable``: in turn, into ``order``, who may start now in what was freed from
+    number ``since`` on; returns how many.
     """
     levels = longest.shape[0]
     begin = since - tb.ctl[FREED_BASE]
@@ -159,7 +159,7 @@ def _within_reach(
         return 0
     found = 0
     for i in range(n):
-        slot = turns[i]
+        slot = waiting[i]
         if tb.jobs[STATE, slot] != PLANNED:
             continue
         shape = tb.jobs[SHAPE, slot]
@@ -174,13 +174,13 @@ def _within_reach(
 
 
 @inner
-def _start_now(
-    tb: Tables, fr: Freed, turns: Ints, state: Ints, longest: Ints, order: Ints, moves: Table
+def _start_jobs_now(
+    tb: Tables, fr: FreedLog, waiting: Ints, state: Ints, longest: Ints, order: Ints, moves: Table
 ) -> bool:
     """As ``Repairs.now``: move to the present who can start there; False: a slab is full."""
     now = state[NOW]
-    since = max(state[LOOKED], tb.ctl[FREED_BASE])
-    anew = tb.ctl[LOOK] & (NAMED | LOST)
+    since = max(state[NEXT_UNTRIED], tb.ctl[FREED_BASE])
+    anew = tb.ctl[SEARCH_FLAGS] & (NAMED | LOST)
     top = tb.ctl[FREED_BASE] + tb.ctl[FREED]
     if since == top and anew == 0:
         return True
@@ -189,50 +189,52 @@ def _start_now(
     for again in range(2):  # once more for what those who moved have left
         if anew:
             n = 0
-            for i in range(state[TURNS]):
-                if tb.jobs[STATE, turns[i]] == PLANNED:
-                    order[n] = turns[i]
+            for i in range(state[N_WAITING]):
+                if tb.jobs[STATE, waiting[i]] == PLANNED:
+                    order[n] = waiting[i]
                     n += 1
         else:
-            n = _within_reach(tb, fr, turns, state[TURNS], now, first, longest, order)
+            n = _select_startable(tb, fr, waiting, state[N_WAITING], now, first, longest, order)
         if n == 0 and again == 0:
             break
         base = tb.ctl[FREED_BASE]
         _, moved, how = repair(tb, fr, order[:n], 0, now, True, since, MOST_NOW, moves)
-        tb.ctl[LOOK] &= TO_SEARCH
+        tb.ctl[SEARCH_FLAGS] &= TO_SEARCH
         if moved == 0 or how == FULL:
             break
         anew = base != tb.ctl[FREED_BASE]
         first = top
-    state[LOOKED] = tb.ctl[FREED_BASE] + tb.ctl[FREED]
+    state[NEXT_UNTRIED] = tb.ctl[FREED_BASE] + tb.ctl[FREED]
     return how != FULL
 
 
 @inner
-def _move_up(tb: Tables, fr: Freed, turns: Ints, state: Ints, moves: Table) -> int:
+def _repair_all(tb: Tables, fr: FreedLog, waiting: Ints, state: Ints, moves: Table) -> int:
     """As ``Repairs.run`` with all the budget that it takes; DONE, PAUSED (stopped) or FULL."""
-    while tb.ctl[FREED] or tb.ctl[LOOK]:
+    while tb.ctl[FREED] or tb.ctl[SEARCH_FLAGS]:
         state[BEGAN_AT] = tb.ctl[FREED_BASE] + tb.ctl[FREED]
-        tb.ctl[LOOK] = 0
-        cursor, _, how = repair(tb, fr, turns[: state[TURNS]], 0, state[NOW], False, 0, WHOLE_PASS, moves)
-        state[LOOKED] = tb.ctl[FREED_BASE] + tb.ctl[FREED]
-        tb.ctl[LOOK] &= TO_SEARCH
+        tb.ctl[SEARCH_FLAGS] = 0
+        cursor, _, how = repair(
+            tb, fr, waiting[: state[N_WAITING]], 0, state[NOW], False, 0, WHOLE_PASS, moves
+        )
+        state[NEXT_UNTRIED] = tb.ctl[FREED_BASE] + tb.ctl[FREED]
+        tb.ctl[SEARCH_FLAGS] &= TO_SEARCH
         if how != DONE:
             state[CURSOR] = cursor
             return how
-        drop_seen(tb, fr, state[BEGAN_AT])
+        drop_checked(tb, fr, state[BEGAN_AT])
         state[BEGAN_AT] = -1
     return DONE
 
 
 @lean
-def run_on(
+def project_events(
     tb: Tables,
-    fr: Freed,
-    turns: Ints,
-    lasts: Ints,
-    wanted: Ints,
-    by_hand: bool,
+    fr: FreedLog,
+    waiting: Ints,
+    run_s: Ints,
+    targets: Ints,
+    by_caller: bool,
     state: Ints,
     ends: Ints,
     started: Ints,
@@ -242,40 +244,40 @@ def run_on(
 ) -> int:
     """Go on from event to event; returns ENDED, ROOM, BY_HAND or REST.
 
-    ``turns``: the planned jobs, who waits longest first. By slot: ``lasts``, how long a job runs; ``ends``,
-    when those that run end before the planned end, FAR: not; ``started``. ``wanted``: slots with whose starts
-    it ends; none: with everybody's. ``by_hand``: whether the caller does what follows an end. Room:
+    ``waiting``: the planned jobs, who waits longest first. By slot: ``run_s``, how long a job runs; ``ends``,
+    when those that run end before the planned end, FAR: not; ``started``. ``targets``: slots with whose
+    starts it ends; none: with everybody's. ``by_caller``: whether the caller does what follows an end. Room:
     ``longest`` (levels of need,), ``order`` (slots,), ``moves`` (slots, 3).
     """
     while tb.ctl[STOP] == 0:
         if state[REPAIRED] == 0:
-            moment = _moment(tb, turns, state, ends)
+            moment = _next_event(tb, waiting, state, ends)
             if moment >= FAR:
                 break
             state[NOW] = max(state[NOW], moment)
-            if tb.ctl[ALLOC_TOP] + state[ENTRIES] > tb.alloc.shape[0] or not _end(tb, fr, state, ends):
-                return ROOM
-            if tb.ctl[FREED] or tb.ctl[LOOK] or state[EVERY]:
+            if tb.ctl[ALLOC_TOP] + state[ENTRIES] > tb.alloc.shape[0] or not _end_jobs(tb, fr, state, ends):
+                return NEEDS_ROOM
+            if tb.ctl[FREED] or tb.ctl[SEARCH_FLAGS] or state[ALWAYS_BY_CALLER]:
                 state[BEGAN_AT] = -1
-                if by_hand:
-                    return BY_HAND
-                fits = _start_now(tb, fr, turns, state, longest, order, moves)
-                start_due(tb, turns, lasts, state, ends, started)
-                how = _move_up(tb, fr, turns, state, moves) if fits else FULL
+                if by_caller:
+                    return BY_CALLER
+                fits = _start_jobs_now(tb, fr, waiting, state, longest, order, moves)
+                start_due_jobs(tb, waiting, run_s, state, ends, started)
+                how = _repair_all(tb, fr, waiting, state, moves) if fits else FULL
                 if how == PAUSED:
                     break
                 if how == FULL:
                     tb.ctl[NO_ROOM] = 1
-                    return REST
+                    return REPAIR_BY_CALLER
         state[REPAIRED] = 0
-        start_due(tb, turns, lasts, state, ends, started)
+        start_due_jobs(tb, waiting, run_s, state, ends, started)
         state[WORK_LIMIT] -= _EVENT_WORK
         if tb.ctl[WORK] > state[WORK_LIMIT]:
             break
-        if wanted.shape[0]:
+        if targets.shape[0]:
             left = 0
-            for i in range(wanted.shape[0]):
-                left += started[wanted[i]] < 0
+            for i in range(targets.shape[0]):
+                left += started[targets[i]] < 0
             if left == 0:
                 break
     return ENDED

@@ -9,7 +9,7 @@ from schedd.plan.kernels.layout import CLOSED, FRESH, NEXT, SET, SET_LEN, UNITS,
 
 
 @inner
-def keep_few(tb: Tables, chunk0: int, sets: int, count: int) -> None:
+def restrict_to_fewest_sets(tb: Tables, chunk0: int, sets: int, count: int) -> None:
     """After ``find_spread``: of the units that fit, keep only those on as few sets as hold ``count``.
 
     The set that can take most goes first, and is left out when one that is smaller can take all the rest;
@@ -49,28 +49,30 @@ def keep_few(tb: Tables, chunk0: int, sets: int, count: int) -> None:
 
 
 @inner
-def _close(tb: Tables, chunk0: int, chunks: int, closed: int) -> None:
+def _set_closed(tb: Tables, chunk0: int, chunks: int, closed: int) -> None:
     for c in range(chunk0, chunk0 + chunks):
         for i in range(tb.chunks[c, SET], tb.chunks[c, SET] + tb.chunks[c, SET_LEN]):
             tb.scratch[CLOSED, tb.sets[i]] = closed
 
 
 @inner
-def assign_few(tb: Tables, chunk0: int, chunks: int, sets: int, exclusive: int, t: int, dur: int) -> int:
+def assign_fewest_sets(
+    tb: Tables, chunk0: int, chunks: int, sets: int, exclusive: int, t: int, dur: int
+) -> int:
     """Give the units of several chunks, which fit at ``t``, rows of so few sets that none can be left out.
 
     First the rows of no set are closed, then set after set, each opened again where units find no room
     without it. Returns the entries written to ``out``, or SPENT.
     """
-    _close(tb, chunk0, chunks, 1)
+    _set_closed(tb, chunk0, chunks, 1)
     for g in range(1, sets + 1):
-        _close(tb, chunk0 + g * chunks, chunks, 0)
+        _set_closed(tb, chunk0 + g * chunks, chunks, 0)
     if assign(tb, chunk0, chunks, exclusive, t, dur) < 0:
-        _close(tb, chunk0, chunks, 0)
+        _set_closed(tb, chunk0, chunks, 0)
     for g in range(1, sets + 1):
-        _close(tb, chunk0 + g * chunks, chunks, 1)
+        _set_closed(tb, chunk0 + g * chunks, chunks, 1)
         if assign(tb, chunk0, chunks, exclusive, t, dur) < 0:
-            _close(tb, chunk0 + g * chunks, chunks, 0)
+            _set_closed(tb, chunk0 + g * chunks, chunks, 0)
     found = assign(tb, chunk0, chunks, exclusive, t, dur)
-    _close(tb, chunk0, chunks, 0)
+    _set_closed(tb, chunk0, chunks, 0)
     return found

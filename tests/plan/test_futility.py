@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from schedd.model import Chunk, Node, Place, Request
 from schedd.plan.kernels import layout as at
-from schedd.plan.kernels.displace import STAY_IN_POOLS, TOO_LATE, displace
-from schedd.plan.kernels.freed import tell_now
-from schedd.plan.kernels.undo import undo_for
-from schedd.plan.kernels.vain import is_vain, touched_for
+from schedd.plan.kernels.displace import PREFER_OLD_PLACE_AND_POOLS, TOO_LATE, displace
+from schedd.plan.kernels.freed import set_now
+from schedd.plan.kernels.futility import is_futile, make_touched_rows
+from schedd.plan.kernels.undo import make_undo_log
 from schedd.plan.plan import Plan
 
 NOW = 5
@@ -42,13 +42,13 @@ def _full(rng: Random) -> Plan:
     for _ in range(rng.randint(5, 50)):
         pools = {"licence": 1} if rng.random() < 0.2 else {}
         ready = rng.choice([0, 0, rng.randint(0, 60)])
-        slot = plan.new(_request(rng), rng.choice([3, 10, 30, 100]), ready, pools)
+        slot = plan.add_job(_request(rng), rng.choice([3, 10, 30, 100]), ready, pools)
         if plan.place(slot, rng.choice([0, NOW])) < 0:
-            plan.drop(slot, 0)
+            plan.drop_job(slot, 0)
         elif plan.start(slot) == 0:
-            plan.begin(slot)
+            plan.fix_in_place(slot)
         elif rng.random() < 0.05:
-            plan.drop(slot, 0)
+            plan.drop_job(slot, 0)
     return plan
 
 
@@ -89,16 +89,16 @@ def _said(seed: int) -> list[tuple[bool, int]]:
     said = []
     for jobs, latest, row in _attempts(plan, rng)[:40]:
         fork = plan.fork()
-        tell_now(fork.tables, NOW)
+        set_now(fork.tables, NOW)
         before, columns = _timelines(fork), fork.tables.jobs.copy()
-        vain = is_vain(fork.tables, touched_for(fork.tables), jobs, latest, row, NOW)
+        vain = is_futile(fork.tables, make_touched_rows(fork.tables), jobs, latest, row, NOW)
         assert _timelines(fork) == before
         assert np.array_equal(fork.tables.jobs, columns)
         how, times = at.FULL, 0
         while how == at.FULL:
-            undo = undo_for(fork.tables, jobs.shape[0], 8)
+            undo = make_undo_log(fork.tables, jobs.shape[0], 8)
             order = np.array([0, *rng.sample(range(1, jobs.shape[0]), jobs.shape[0] - 1)], np.int64)
-            how, _ = displace(fork.tables, undo, jobs, order, latest, NOW, STAY_IN_POOLS)
+            how, _ = displace(fork.tables, undo, jobs, order, latest, NOW, PREFER_OLD_PLACE_AND_POOLS)
             fork.slabs.make_room(16, times)
             times += 1
         said.append((vain, how))

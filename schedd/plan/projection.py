@@ -10,14 +10,14 @@ from typing import Final
 
 import numpy as np
 
-from schedd.plan.backfill import Rule
+from schedd.plan.backfill import BackfillRule
+from schedd.plan.job_order import ArrayEnds, by_age
 from schedd.plan.kernels import layout as at
-from schedd.plan.kernels import onward as on
+from schedd.plan.kernels import projection as on
 from schedd.plan.kernels.layout import Ints
 from schedd.plan.plan import Plan
-from schedd.plan.turns import Wholes, by_age
 
-__all__ = ["Ahead", "run_on"]
+__all__ = ["Projection", "project_plan"]
 
 
 _RULE_WORK: Final = 20_000
@@ -25,7 +25,7 @@ _RULE_WORK: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Ahead:
+class Projection:
     """How far a fork was run on."""
 
     started: Ints
@@ -34,16 +34,16 @@ class Ahead:
     """The moment that it has come to."""
 
 
-def run_on(
+def project_plan(
     fork: Plan,
-    lasts: Ints,
+    run_s: Ints,
     now: int,
     work: int,
     until: Collection[int] = (),
-    arrays: Wholes | None = None,
-    rule: Rule | None = None,
-) -> Ahead:
-    """Let the plan's jobs run for ``lasts`` seconds (by slot) in all, at most as long as planned.
+    arrays: ArrayEnds | None = None,
+    rule: BackfillRule | None = None,
+) -> Projection:
+    """Let the plan's jobs run for ``run_s`` seconds (by slot) in all, at most as long as planned.
 
     Each end is followed by what the engine does after one: who can start at once starts, who waits longest
     first; then everybody moves to the earliest place. With a ``rule``, free room is given by that before, at
@@ -57,44 +57,44 @@ def run_on(
     slots = jobs.shape[1]
     state = np.zeros(on.STATE_FIELDS, np.int64)
     state[on.NOW], state[on.WORK_LIMIT] = now, fork.work + work
-    state[on.ENTRIES] = repairs.entries_for(on.MOST_NOW)
-    state[on.EVERY] = rule is not None
-    turns = by_age(jobs, np.flatnonzero(jobs[at.STATE] == at.PLANNED))
-    state[on.TURNS] = turns.shape[0]
+    state[on.ENTRIES] = repairs.entries_needed(on.MOST_NOW)
+    state[on.ALWAYS_BY_CALLER] = rule is not None
+    waiting = by_age(jobs, np.flatnonzero(jobs[at.STATE] == at.PLANNED))
+    state[on.N_WAITING] = waiting.shape[0]
     started = np.full(slots, -1, np.int64)
     # Who should have ended already ends in a second.
-    drawn = np.maximum(jobs[at.START] + lasts, now + 1)
+    drawn = np.maximum(jobs[at.START] + run_s, now + 1)
     early = (jobs[at.STATE] == at.FIXED) & (drawn < jobs[at.START] + jobs[at.DUR])
     ends = np.where(early, drawn, at.FAR)
     wanted = np.fromiter(until, np.int64)
     longest, order = np.empty(slabs.freed.length.shape[0], np.int64), np.empty(slots, np.int64)
     moves = np.empty((slots, 3), np.int64)
-    by_hand = fork.freed or rule is not None  # what the plan has begun already is gone on with
+    by_caller = fork.freed or rule is not None  # what the plan has begun already is gone on with
     while True:
         tb = slabs.tb
-        state[on.LOOKED] = repairs.looked
-        how = on.run_on(
-            tb, slabs.freed, turns, lasts, wanted, by_hand, state, ends, started, longest, order, moves
+        state[on.NEXT_UNTRIED] = repairs.next_untried
+        how = on.project_events(
+            tb, slabs.freed, waiting, run_s, wanted, by_caller, state, ends, started, longest, order, moves
         )
-        repairs.looked = int(state[on.LOOKED])
+        repairs.next_untried = int(state[on.NEXT_UNTRIED])
         moment = int(state[on.NOW])
         if how == on.ENDED:
-            return Ahead(started, moment)
-        if how == on.ROOM:
-            if slabs.wanted:
+            return Projection(started, moment)
+        if how == on.NEEDS_ROOM:
+            if slabs.needs_growth:
                 slabs.grow()
             slabs.tidy(int(state[on.ENTRIES]))
             continue
-        if how == on.BY_HAND:
+        if how == on.BY_CALLER:
             if rule is not None:
-                rule.follow(fork, moment)
+                rule.apply(fork, moment)
                 state[on.WORK_LIMIT] -= _RULE_WORK
             fork.repair_now(moment, arrays)
-            on.start_due(tb, turns, lasts, state, ends, started)
+            on.start_due_jobs(tb, waiting, run_s, state, ends, started)
         elif state[on.BEGAN_AT] >= 0:
             cursor, began_at = int(state[on.CURSOR]), int(state[on.BEGAN_AT])
-            repairs.go_on_from(turns[: state[on.TURNS]].copy(), cursor, began_at)
+            repairs.resume_from(waiting[: state[on.N_WAITING]].copy(), cursor, began_at)
         while not fork.repair(moment, arrays=arrays)[1] and not fork.stopped:
             pass
         state[on.REPAIRED] = 1
-        by_hand = arrays is not None or rule is not None
+        by_caller = arrays is not None or rule is not None

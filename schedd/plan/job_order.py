@@ -10,11 +10,11 @@ import numpy as np
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.layout import Ints
 
-__all__ = ["Wholes", "by_age", "by_completion", "by_start"]
+__all__ = ["ArrayEnds", "by_age", "by_completion", "by_start"]
 
 
 @dataclass(frozen=True, slots=True)
-class Wholes:
+class ArrayEnds:
     """By slot: the number of each job's array, 0 where it is of none, and when the array ends with what other
     plans have of it; 0: that is not known, or there is none.
     """
@@ -55,7 +55,7 @@ def _by(field: int, jobs: Ints, slots: Ints) -> Ints:
     return keys
 
 
-def by_completion(jobs: Ints, slots: Ints, arrays: Wholes) -> Ints:
+def by_completion(jobs: Ints, slots: Ints, arrays: ArrayEnds) -> Ints:
     """These slots by planned end, ties by start, then slot; a job of an array ends when the last one does of
     those that have a start, whether it runs already or not, and no sooner than what other plans have of it.
     """

@@ -7,7 +7,7 @@ from schedd.plan.kernels.layout import (
 
 
 @inner
-def select(a: Ints, n: int, k: int) -> int:
+def select_kth(a: Ints, n: int, k: int) -> int:
     """The ``k``-th smallest (from 1) of ``a[:n]``, which is reordered (quickselect)."""
     lo = 0
     hi = n - 1
@@ -35,7 +35,7 @@ def select(a: Ints, n: int, k: int) -> int:
 
 
 @inner
-def sift(heap: Ints, n: int, key: Ints, at: int) -> None:
+def sift_down(heap: Ints, n: int, key: Ints, at: int) -> None:
     """Let what stands at ``at`` sink to its place in ``heap[:n]``, a heap of indices by (key, index)."""
     i = heap[at] if at < n else 0
     while 2 * at + 1 < n:

@@ -5,11 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-__all__ = ["Units", "could_hold"]
+__all__ = ["UnitGroup", "could_hold"]
 
 
 @dataclass(frozen=True, slots=True)
-class Units:
+class UnitGroup:
     """``count`` equal units, at most ``per_node`` on a row, each with a ``need`` per resource column."""
 
     count: int
@@ -18,7 +18,7 @@ class Units:
     rows: tuple[int, ...]
 
 
-def could_hold(chunks: Sequence[Units], capacity: Mapping[int, Sequence[int]]) -> bool:
+def could_hold(chunks: Sequence[UnitGroup], capacity: Mapping[int, Sequence[int]]) -> bool:
     """Whether rows of this ``capacity`` take all ``chunks``: each unit on a row of its own where that is
     asked (``per_node`` 1); else first fit in the order of chunks and rows, as placing does it.
     """
@@ -39,7 +39,7 @@ def could_hold(chunks: Sequence[Units], capacity: Mapping[int, Sequence[int]]) -
     return True
 
 
-def _matched(chunks: Sequence[Units]) -> bool:
+def _matched(chunks: Sequence[UnitGroup]) -> bool:
     """Whether each unit gets a row of its own: a maximum flow from chunks to rows, by shortest augmenting
     paths.
 

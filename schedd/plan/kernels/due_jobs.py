@@ -9,11 +9,11 @@ import numpy as np
 from schedd.plan.kernels.jit import kernel, lean
 from schedd.plan.kernels.layout import FAR, PLANNED, READY, START, STATE, UNPLACED, Ints, Tables
 
-__all__ = ["due", "soonest", "waiting_before"]
+__all__ = ["due_jobs", "next_start", "waiting_before"]
 
 
 @lean
-def soonest(tb: Tables) -> int:
+def next_start(tb: Tables) -> int:
     """When the first planned job is due, its wait included; FAR when none is planned."""
     first = FAR
     for slot in range(tb.jobs.shape[1]):
@@ -23,7 +23,7 @@ def soonest(tb: Tables) -> int:
 
 
 @kernel
-def due(tb: Tables, until: int) -> Ints:
+def due_jobs(tb: Tables, until: int) -> Ints:
     """The slots of planned jobs that were due by ``until``, waits included, in their order."""
     found = np.empty(tb.jobs.shape[1], np.int64)
     n = 0

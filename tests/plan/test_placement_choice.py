@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedd.model import FOREVER, Chunk, Node, NodeState, Request
-from schedd.plan.choose import Others, choose
-from schedd.plan.evaluate import Criterion, JobColumns, Weights
+from schedd.plan.evaluate import Criterion, CriterionWeights, ScoringColumns
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.layout import Ints
-from schedd.plan.latest import latest_starts
+from schedd.plan.latest_starts import latest_starts
 from schedd.plan.machine import MOST_TIERS
-from schedd.plan.places import allocation_of
+from schedd.plan.placement_choice import DisplaceableJobs, choose_placement
+from schedd.plan.placements import current_allocation
 from schedd.plan.plan import Plan
 from schedd.plan.records import Moves
 from tests.optimize.scenes import NOW, Scene, cost_between, scenes, weights
@@ -47,9 +47,9 @@ def test_with_one_speed_it_is_the_first_gap(
     slot = arrive(scene, data)
     plain = scene.plan.fork()
     start = plain.place(slot, NOW, FAR)
-    found = choose(scene.plan, slot, scene.columns, NOW, FAR, Weights(drawn))
+    found = choose_placement(scene.plan, slot, scene.columns, NOW, FAR, CriterionWeights(drawn))
     assert (found.start if found is not None else -1) == start
-    assert allocation_of(scene.plan, slot) == allocation_of(plain, slot)
+    assert current_allocation(scene.plan, slot) == current_allocation(plain, slot)
 
 
 @given(scenes(), weights(), st.data())
@@ -57,11 +57,11 @@ def test_the_best_gap_is_the_first_on_its_nodes_and_no_worse_than_the_first_anyw
     scene: Scene, drawn: dict[Criterion, float], data: st.DataObject
 ) -> None:
     slot = arrive(scene, data, (1.0, 2.0, 3.5))
-    weighed = Weights(drawn)
+    weighed = CriterionWeights(drawn)
     first = scene.on(scene.plan.fork())
     earliest = scene.mirror.earliest(slot, NOW)
     assert first.plan.place(slot, NOW, FAR) == earliest or earliest >= FAR
-    found = choose(scene.plan, slot, scene.columns, NOW, FAR, weighed)
+    found = choose_placement(scene.plan, slot, scene.columns, NOW, FAR, weighed)
     if found is None:
         assert first.plan.start(slot) < 0
         return
@@ -77,7 +77,7 @@ def test_the_best_gap_is_the_first_on_its_nodes_and_no_worse_than_the_first_anyw
     reference = scene.mirror.reference(slot)
     reference.nodes = [
         node
-        if rows[scene.plan.row_of[node.name], at.USABLE] > found.tier
+        if rows[scene.plan.node_rows[node.name], at.USABLE] > found.tier
         else replace(node, state=NodeState.DRAIN)
         for node in reference.nodes
     ]
@@ -88,7 +88,7 @@ def test_the_best_gap_is_the_first_on_its_nodes_and_no_worse_than_the_first_anyw
     elif found.start > found.first:
         assert cost_between(weighed, scene, first) < cost_between(weighed, first, first)
     # Of equal starts it has the fastest nodes.
-    scene.plan.take_back(slot)
+    scene.plan.undo_place(slot)
     for tier in range(found.tier + 1, scene.plan.tiers):
         assert scene.plan.probe(slot, NOW, FAR, tier) != found.start
 
@@ -98,7 +98,7 @@ def test_who_goes_before_later_deadlines_makes_the_plan_better_and_keeps_all_pro
     scene: Scene, drawn: dict[Criterion, float], data: st.DataObject
 ) -> None:
     slot = arrive(scene, data, data.draw(st.sampled_from([(1.0,), (1.0, 3.0)])))
-    weighed = Weights({Criterion.LATE_JOBS: 1.0, **drawn})
+    weighed = CriterionWeights({Criterion.LATE_JOBS: 1.0, **drawn})
     plan = scene.plan
     rank = np.zeros(plan.tables.jobs.shape[1], np.int64)
     for other in scene.waiting:
@@ -106,8 +106,8 @@ def test_who_goes_before_later_deadlines_makes_the_plan_better_and_keeps_all_pro
     latest = latest_starts(plan, scene.promised, scene.columns, NOW)
     before = scene.starts()
     gap = scene.on(plan.fork())
-    alone = choose(gap.plan, slot, scene.columns, NOW, FAR, weighed)
-    found = choose(plan, slot, scene.columns, NOW, FAR, weighed, Others(latest, rank))
+    alone = choose_placement(gap.plan, slot, scene.columns, NOW, FAR, weighed)
+    found = choose_placement(plan, slot, scene.columns, NOW, FAR, weighed, DisplaceableJobs(latest, rank))
     assert (found is None) == (alone is None)
     if found is None or alone is None:
         return
@@ -129,12 +129,14 @@ def test_a_try_that_fails_after_all_leaves_everything_as_it_was() -> None:
     """Which cannot happen; so it is made to."""
     scene, slot, others = _a_queue()
     plan = scene.plan
-    before = {s: allocation_of(plan, s) for s in scene.mirror.jobs if s != slot}
+    before = {s: current_allocation(plan, s) for s in scene.mirror.jobs if s != slot}
     refuses = _Refuses(plan)
     try:
-        choose(refuses, slot, scene.columns, NOW, FAR, Weights({Criterion.LATE_JOBS: 1.0}), others)
+        choose_placement(
+            refuses, slot, scene.columns, NOW, FAR, CriterionWeights({Criterion.LATE_JOBS: 1.0}), others
+        )
     except AssertionError:
-        assert {s: allocation_of(plan, s) for s in before} == before
+        assert {s: current_allocation(plan, s) for s in before} == before
         assert plan.start(slot) >= 0
         scene.check()
     else:
@@ -151,25 +153,27 @@ class _Refuses(Plan):
         return super().displace(slots, np.where(np.arange(slots.shape[0]) == 0, latest, 0), now, tier)
 
 
-def _a_queue() -> tuple[Scene, int, Others]:
+def _a_queue() -> tuple[Scene, int, DisplaceableJobs]:
     """A node that is full for 100 s, a job behind that without a deadline, and one that comes with one."""
     mirror = Mirror(Plan([Node("n1", cpus=4, mem=0)], NOW))
     plan = mirror.plan
     slots = plan.tables.jobs.shape[1]
-    scene = Scene(mirror, JobColumns.blank(slots), np.full(slots, FOREVER, np.int64))
+    scene = Scene(mirror, ScoringColumns.blank(slots), np.full(slots, FOREVER, np.int64))
     request = Request((Chunk(1, 4),))
     runs, waits, comes = (mirror.new(request, 100, NOW) for _ in range(3))
     plan.place(runs, NOW)
-    plan.begin(runs)
+    plan.fix_in_place(runs)
     plan.place(waits, NOW)
     scene.columns.release[:] = NOW
     scene.columns.due[comes] = NOW + 220
-    return scene, comes, Others(scene.promised.copy(), np.zeros(slots, np.int64))
+    return scene, comes, DisplaceableJobs(scene.promised.copy(), np.zeros(slots, np.int64))
 
 
 def test_it_goes_in_front_of_the_first_with_a_later_deadline() -> None:
     scene, slot, others = _a_queue()
-    found = choose(scene.plan, slot, scene.columns, NOW, FAR, Weights({Criterion.LATE_JOBS: 1.0}), others)
+    found = choose_placement(
+        scene.plan, slot, scene.columns, NOW, FAR, CriterionWeights({Criterion.LATE_JOBS: 1.0}), others
+    )
     assert found is not None
     assert (found.start, found.first) == (NOW + 100, NOW + 200)
     assert (found.moves.old.tolist(), found.moves.new.tolist()) == ([NOW + 100], [NOW + 200])
@@ -182,12 +186,12 @@ def test_repair_leaves_a_job_on_nodes_as_fast_as_it_has_where_it_must(
     slot = arrive(scene, data, (1.0, 2.0, 3.5))
     plan = scene.plan
     plan.place(slot, NOW, FAR)
-    plan.keep_tiers(keep)
+    plan.protect_tiers(keep)
     had = {s: (plan.start(s), tier_of(plan, s)) for s in scene.waiting}
     plan.repair(NOW)
     if scene.running:
         gone = data.draw(st.sampled_from(scene.running))
-        plan.drop(gone, NOW)
+        plan.drop_job(gone, NOW)
         scene.running.remove(gone)
         del scene.mirror.jobs[gone]
     plan.repair_now(NOW)
@@ -204,7 +208,7 @@ def test_repair_leaves_a_job_on_nodes_as_fast_as_it_has_where_it_must(
 
 def test_many_speeds_make_few_tiers_in_their_order() -> None:
     plan = Plan([Node(f"n{i}", cpus=1, mem=0, speed=1 + i / 10) for i in range(30)], NOW)
-    tiers = [int(plan.tables.rows[plan.row_of[f"n{i}"], at.USABLE]) - 1 for i in range(30)]
+    tiers = [int(plan.tables.rows[plan.node_rows[f"n{i}"], at.USABLE]) - 1 for i in range(30)]
     assert tiers == sorted(tiers)
     assert set(tiers) == set(range(MOST_TIERS))
     assert plan.tiers == MOST_TIERS

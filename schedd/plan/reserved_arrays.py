@@ -7,10 +7,10 @@ import numpy as np
 
 from schedd.plan.kernels.layout import Ints
 
-__all__ = ["reserved"]
+__all__ = ["reserve_zeros"]
 
 
-def reserved(*shape: int) -> Ints:
+def reserve_zeros(*shape: int) -> Ints:
     """Zeros of this shape, which the system provides page by page as they are written to.
 
     NumPy's own of some MB ask for huge pages: then a whole one is cleared where the first number is written.

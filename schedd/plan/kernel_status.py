@@ -4,12 +4,12 @@ import sys
 
 from schedd.plan.kernels.jit import cache_dir
 
-__all__ = ["cache_dir", "compiled"]
+__all__ = ["cache_dir", "count_compiled"]
 
 _ROOMS = ("schedd.plan.kernels.", "schedd.predict.kernels")
 
 
-def compiled() -> tuple[int, int]:
+def count_compiled() -> tuple[int, int]:
     """How many kernels are compiled, or read from disk, in this process; of how many that can be.
 
     From a full cache only those are read that are called from outside: they contain the others. Any thread

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from schedd.model import Chunk, Node, Request
+from schedd.plan.job_order import ArrayEnds, by_age, by_completion, by_start
 from schedd.plan.kernels import layout as at
 from schedd.plan.plan import Plan
-from schedd.plan.turns import Wholes, by_age, by_completion, by_start
 
 ONE = Request((Chunk(1, 4),))
 
@@ -21,8 +21,8 @@ def _planned(*jobs: tuple[int, int, int]) -> tuple[np.ndarray, np.ndarray]:
     return table, np.arange(len(jobs))
 
 
-def wholes(numbers: list[int], ends: list[int] | None = None) -> Wholes:
-    return Wholes(np.array(numbers), np.array(ends or [0] * len(numbers)))
+def wholes(numbers: list[int], ends: list[int] | None = None) -> ArrayEnds:
+    return ArrayEnds(np.array(numbers), np.array(ends or [0] * len(numbers)))
 
 
 def test_a_job_of_an_array_ends_with_the_last_of_the_array() -> None:
@@ -59,15 +59,15 @@ def test_repair_of_arrays_as_wholes_delays_nobody_and_leaves_no_room(seed: int) 
     plan = Plan([Node(f"n{i}", 4) for i in range(5)], 0)
     jobs: dict[int, int] = {}
     for _ in range(60):
-        slot = plan.new(Request((Chunk(rng.randint(1, 3), rng.randint(1, 4)),)), rng.randint(20, 400), 0)
+        slot = plan.add_job(Request((Chunk(rng.randint(1, 3), rng.randint(1, 4)),)), rng.randint(20, 400), 0)
         plan.place(slot, 0)
         jobs[slot] = rng.choice([0, 0, 1, 2, 3])
     numbers = np.zeros(plan.jobs.size, np.int64)
     for slot, array in jobs.items():
         numbers[slot] = array
-    arrays = Wholes(numbers, np.zeros_like(numbers))
+    arrays = ArrayEnds(numbers, np.zeros_like(numbers))
     for _ in range(12):
-        plan.drop(int(rng.choice(plan.planned())), 0)
+        plan.drop_job(int(rng.choice(plan.planned())), 0)
         slots = plan.planned()
         before = plan.starts(slots)
         done = False
@@ -75,7 +75,7 @@ def test_repair_of_arrays_as_wholes_delays_nobody_and_leaves_no_room(seed: int) 
             plan.repair_now(0, arrays)
             _, done = plan.repair(0, 40, arrays)
             assert (plan.starts(slots) <= before).all()
-        plan.look_at_all()
+        plan.mark_all_for_search()
         assert len(plan.repair(0)[0]) == 0  # who is searched as a whole finds nothing earlier
 
 
@@ -84,18 +84,18 @@ def test_the_hole_goes_to_the_job_that_ends_before_the_array() -> None:
 
     def after(numbers: np.ndarray | None) -> list[int]:
         plan = Plan([Node("n1", 4), Node("n2", 4)], 0)
-        begun, other = plan.new(ONE, 400, 0), plan.new(ONE, 2000, 0)
-        first, last = plan.new(ONE, 400, 0), plan.new(ONE, 1700, 0)
-        small = plan.new(ONE, 300, 1)
+        begun, other = plan.add_job(ONE, 400, 0), plan.add_job(ONE, 2000, 0)
+        first, last = plan.add_job(ONE, 400, 0), plan.add_job(ONE, 1700, 0)
+        small = plan.add_job(ONE, 300, 1)
         for slot in (begun, other, first, last, small):
             plan.place(slot, 0)
         assert plan.starts(np.array([first, last, small])).tolist() == [400, 800, 2000]
-        plan.drop(begun, 10)
+        plan.drop_job(begun, 10)
         arrays = None
         if numbers is not None:
             known = np.zeros(plan.jobs.size, np.int64)
             known[[first, last]] = numbers
-            arrays = Wholes(known, np.zeros_like(known))
+            arrays = ArrayEnds(known, np.zeros_like(known))
         plan.repair_now(10, arrays)
         plan.repair(10, arrays=arrays)
         return [plan.start(slot) for slot in (first, last, small)]

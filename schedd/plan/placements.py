@@ -9,7 +9,7 @@ from schedd.plan.kernels.place import misplaced
 from schedd.plan.kernels.rows import floor
 from schedd.plan.plan import Plan, Take
 
-__all__ = ["Allocation", "Attempt", "allocation_of", "free_at", "is_misplaced"]
+__all__ = ["Allocation", "PlanAttempt", "current_allocation", "free_at", "is_misplaced"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Allocation:
     takes: tuple[Take, ...]
 
 
-def allocation_of(plan: Plan, slot: int) -> Allocation:
+def current_allocation(plan: Plan, slot: int) -> Allocation:
     """Where ``slot`` is."""
     return Allocation(slot, plan.start(slot), plan.takes(slot))
 
@@ -54,7 +54,7 @@ def is_misplaced(plan: Plan, slots: Ints) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Before:
+class _OriginalAllocation:
     """Where a job was when an attempt first touched it."""
 
     place: Allocation
@@ -62,7 +62,7 @@ class _Before:
     seen: int
 
 
-class Attempt:
+class PlanAttempt:
     """Something tried with placed jobs of a plan, by its one thread: ``keep`` it, else all are put back.
 
     It is made in place, since a fork costs what the whole plan costs and this what the jobs cost that it
@@ -73,7 +73,7 @@ class Attempt:
 
     def __init__(self, plan: Plan, now: int) -> None:
         self._plan, self._now = plan, now
-        self._before: dict[int, _Before] = {}
+        self._before: dict[int, _OriginalAllocation] = {}
         self._opened: set[int] = set()
 
     def __enter__(self) -> Self:
@@ -82,53 +82,55 @@ class Attempt:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.drop()
+        self.revert()
 
-    def lift(self, slot: int) -> None:
+    def remove(self, slot: int) -> None:
         """Take a job out of the plan; what it frees is remembered for repair."""
         self._note(slot)
-        self._plan.lift(slot, self._now)
+        self._plan.remove(slot, self._now)
 
-    def put(self, place: Allocation) -> None:
+    def place_at(self, place: Allocation) -> None:
         """Let an unplaced job be planned at exactly this place, whether there is room or not."""
-        self._plan.put(place.slot, place.start, place.takes, anew=False)
+        self._plan.place_at(place.slot, place.start, place.takes, search_again=False)
 
-    def put_back(self, slot: int) -> None:
+    def restore(self, slot: int) -> None:
         """Let a job that is out be where it was, whether there is room or not."""
         before = self._before[slot]
         if before.fixed:
             self._plan.fix(slot, before.place.start, before.place.takes)
         else:
-            self.put(before.place)
+            self.place_at(before.place)
         self._plan.tables.jobs[SEEN, slot] = before.seen
 
-    def open(self, row: int) -> None:
+    def open_node(self, row: int) -> None:
         """Let a node be used that cannot be."""
         self._opened.add(row)
         self._plan.tables.rows[row, USABLE] = 1
 
-    def close(self, row: int) -> None:
+    def close_node(self, row: int) -> None:
         """Let it not be used again."""
         self._opened.discard(row)
         self._plan.tables.rows[row, USABLE] = 0
 
-    def keep(self) -> None:
+    def commit(self) -> None:
         """It stays as it is now."""
         self._before.clear()
         self._opened.clear()
 
-    def drop(self) -> None:
+    def revert(self) -> None:
         """Put all jobs back that were touched, and close what was opened."""
         for row in list(self._opened):
-            self.close(row)
+            self.close_node(row)
         for slot in self._before:
-            self._plan.lift(slot, self._now)
+            self._plan.remove(slot, self._now)
         for slot in self._before:
-            self.put_back(slot)
+            self.restore(slot)
         self._before.clear()
 
     def _note(self, slot: int) -> None:
         if slot not in self._before:
             plan = self._plan
             seen = int(plan.tables.jobs[SEEN, slot])
-            self._before[slot] = _Before(allocation_of(plan, slot), plan.state(slot) == FIXED, seen)
+            self._before[slot] = _OriginalAllocation(
+                current_allocation(plan, slot), plan.state(slot) == FIXED, seen
+            )

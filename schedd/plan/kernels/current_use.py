@@ -25,7 +25,7 @@ from schedd.plan.kernels.rows import locate
 
 
 @kernel
-def crowded_row(tb: Tables, slot: int, now: int, timed: Ints, rows: Ints, amounts: Table) -> int:
+def overcommitted_row(tb: Tables, slot: int, now: int, timed: Ints, rows: Ints, amounts: Table) -> int:
     """The first row on which a placed job does not fit now beside the fixed jobs; -1: it fits everywhere.
 
     A fixed job counts until it is lifted, beyond its planned end, too. Only slots that are ``timed`` (by

@@ -1,6 +1,6 @@
 """The kernel that proves, without lifting them all, that jobs cannot make way for one job of one unit.
 
-In a full plan most attempts to let a job go before others are in vain, since one of these would find no
+In a full plan most attempts to let a job go before others are in futile, since one of these would find no
 place in time. That is seen here from less than the whole plan: one row is looked at exactly, of the others
 only what is free in one moment. What is not proved has to be tried.
 """
@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from schedd.plan.kernels.bounds import fit_bounded, raised, step_of
+from schedd.plan.kernels.bounds import duration_step, fit_bounded, raise_bound
 from schedd.plan.kernels.jit import inner, kernel, lean
 from schedd.plan.kernels.layout import (
     A_CHUNK,
@@ -47,29 +47,29 @@ from schedd.plan.kernels.layout import (
     Table,
     Tables,
 )
-from schedd.plan.kernels.place import holds
+from schedd.plan.kernels.place import holds_row
 from schedd.plan.kernels.rows import amend, change, fit, floor, locate, make_room, needed
 
 _MOST_TOUCHED: Final = 256
 
 
-class Touched(NamedTuple):
+class TouchedRows(NamedTuple):
     """The rows on which a job, or those asked to make way for it, hold something; N rows, M of these."""
 
     mark: Ints
     """(N,) 1 + the place of the row in ``rows``; 0: none of these jobs holds anything there."""
     rows: Ints
     """(M,)"""
-    given: Table
+    held: Table
     """(M, R) what they give back there in one moment."""
-    take: Ints
+    need: Ints
     """(R,) what the job takes."""
 
 
 @kernel
-def touched_for(tb: Tables) -> Touched:
+def make_touched_rows(tb: Tables) -> TouchedRows:
     """Room for one look."""
-    return Touched(
+    return TouchedRows(
         np.zeros(tb.rows.shape[0], np.int64),
         np.empty(_MOST_TOUCHED, np.int64),
         np.empty((_MOST_TOUCHED, tb.F.shape[0]), np.int64),
@@ -78,7 +78,7 @@ def touched_for(tb: Tables) -> Touched:
 
 
 @inner
-def _touch(tb: Tables, th: Touched, jobs: Ints) -> int:
+def _collect_rows(tb: Tables, th: TouchedRows, jobs: Ints) -> int:
     """Note the rows of these jobs; returns how many, or -1 if they are too many."""
     n = 0
     for k in range(jobs.shape[0]):
@@ -98,11 +98,11 @@ def _touch(tb: Tables, th: Touched, jobs: Ints) -> int:
 
 
 @inner
-def _give(tb: Tables, th: Touched, n: int, jobs: Ints, moment: int) -> None:
+def _sum_held(tb: Tables, th: TouchedRows, n: int, jobs: Ints, moment: int) -> None:
     """Add up what these jobs hold at ``moment``, by row."""
     for m in range(n):
         for r in range(tb.F.shape[0]):
-            th.given[m, r] = 0
+            th.held[m, r] = 0
     for k in range(jobs.shape[0]):
         slot = jobs[k]
         start = tb.jobs[START, slot]
@@ -114,12 +114,12 @@ def _give(tb: Tables, th: Touched, n: int, jobs: Ints, moment: int) -> None:
                 break
             m = th.mark[tb.alloc[i, A_ROW]] - 1
             for r in range(tb.F.shape[0]):
-                th.given[m, r] += tb.alloc[i, A_TAKE + r]
+                th.held[m, r] += tb.alloc[i, A_TAKE + r]
 
 
 @inner
-def _units_in(
-    tb: Tables, th: Touched, m: int, need: Ints, cols: int, exclusive: int, most: int, moment: int
+def _count_units(
+    tb: Tables, th: TouchedRows, m: int, need: Ints, cols: int, exclusive: int, most: int, moment: int
 ) -> int:
     """How many units, ``most`` at most, have room at ``moment`` on the ``m``-th touched row without these
     jobs: no fewer than have room over any interval in which it lies.
@@ -129,7 +129,7 @@ def _units_in(
     k = locate(tb.T, off, off + tb.rows[row, LEN], moment)
     for c in range(need.shape[0]):
         if (cols >> c) & 1:
-            most = _at_most(most, tb.F[c, k] + th.given[m, c], need[c], exclusive)
+            most = _at_most(most, tb.F[c, k] + th.held[m, c], need[c], exclusive)
     return most
 
 
@@ -142,33 +142,33 @@ def _at_most(most: int, free: int, need: int, exclusive: int) -> int:
 
 
 @inner
-def _start_on(
+def _earliest_on_row(
     tb: Tables, jobs: Ints, row: int, need: Ints, cols: int, ready: int, dur: int, latest: int
 ) -> int:
     """The earliest start by ``latest`` on a touched row without these jobs; NONE; GROW: no room to look."""
-    if not make_room(tb, row, 2 * _entries_on(tb, jobs, row)):
+    if not make_room(tb, row, 2 * _count_entries(tb, jobs, row)):
         return GROW
     version = tb.rows[row, VERSION]
     for slot in jobs:
-        _lift_on(tb, slot, row, 1)
+        _change_row(tb, slot, row, 1)
     start, _ = fit(tb, row, need, cols, ready, dur, latest)
-    _put_back_on(tb, jobs, row, version)
+    _restore_row(tb, jobs, row, version)
     return start
 
 
 @inner
 def _is_used(tb: Tables, jobs: Ints, row: int, begin: int, end: int) -> bool:
-    """Whether one of these jobs holds something of the row between ``begin`` and ``end``."""
+    """Whether one of these jobs holds something of the row between ``begin_attempt`` and ``end``."""
     for slot in jobs:
         start = tb.jobs[START, slot]
-        if start < end and start + tb.jobs[DUR, slot] > begin and holds(tb, slot, row):
+        if start < end and start + tb.jobs[DUR, slot] > begin and holds_row(tb, slot, row):
             return True
     return False
 
 
 @inner
-def _place_of(
-    tb: Tables, th: Touched, jobs: Ints, ready: int, latest: int, need: Ints, cols: int, likely: int
+def _find_place(
+    tb: Tables, th: TouchedRows, jobs: Ints, ready: int, latest: int, need: Ints, cols: int, likely: int
 ) -> tuple[int, int]:
     """Where ``jobs[0]``, of one unit, would start by ``latest`` without these jobs: (start, row).
 
@@ -179,8 +179,8 @@ def _place_of(
     chunk = tb.shapes[tb.jobs[SHAPE, slot], CHUNK]
     dur = tb.jobs[DUR, slot]
     level = tb.chunks[chunk, LEVEL]
-    step = step_of(dur)
-    best = _start_on(tb, jobs, likely, need, cols, ready, dur, latest)
+    step = duration_step(dur)
+    best = _earliest_on_row(tb, jobs, likely, need, cols, ready, dur, latest)
     if best == GROW:
         return 0, -1
     best_row = likely if best >= 0 else -1
@@ -191,7 +191,7 @@ def _place_of(
         by = best if best >= 0 else latest
         mine = th.mark[row] > 0 and _is_used(tb, jobs, row, ready, by + dur)
         if mine:
-            start = _start_on(tb, jobs, row, need, cols, ready, dur, by)
+            start = _earliest_on_row(tb, jobs, row, need, cols, ready, dur, by)
         else:
             start, _ = fit_bounded(tb, row, need, cols, ready, dur, by, level, step)
         if start == GROW:
@@ -207,8 +207,8 @@ def _place_of(
 
 
 @inner
-def _finds_none(
-    tb: Tables, th: Touched, n: int, jobs: Ints, slot: int, row: int, latest: int, now: int
+def _has_no_place(
+    tb: Tables, th: TouchedRows, n: int, jobs: Ints, slot: int, row: int, latest: int, now: int
 ) -> bool:
     """Whether ``slot``, which is asked, surely finds no place by ``latest`` when all who are asked are gone
     and the job stands on ``row``, where the others are lifted.
@@ -221,8 +221,8 @@ def _finds_none(
         return True
     if latest - ready >= dur:
         return False
-    _give(tb, th, n, jobs, latest)
-    step = step_of(dur)
+    _sum_held(tb, th, n, jobs, latest)
+    step = duration_step(dur)
     shape = tb.jobs[SHAPE, slot]
     first = tb.shapes[shape, CHUNK]
     for c in range(first, first + tb.shapes[shape, CHUNKS]):
@@ -245,10 +245,10 @@ def _finds_none(
                         units = _at_most(units, floor(tb, row, r, latest, ready + dur), need[r], exclusive)
                 wanted -= units
             elif th.mark[other] > 0:
-                wanted -= _units_in(tb, th, th.mark[other] - 1, need, cols, exclusive, most, latest)
+                wanted -= _count_units(tb, th, th.mark[other] - 1, need, cols, exclusive, most, latest)
             elif (
                 tb.bounds[level * DURATIONS + step, other] <= latest
-                and raised(tb, other, level, step, latest) <= latest
+                and raise_bound(tb, other, level, step, latest) <= latest
             ):
                 wanted -= most
         if wanted > 0:
@@ -257,7 +257,7 @@ def _finds_none(
 
 
 @inner
-def _next_on(tb: Tables, slot: int, row: int, i: int) -> int:
+def _next_entry(tb: Tables, slot: int, row: int, i: int) -> int:
     """Of the allocations of a job from ``i`` on the first that is of ``row``, one of a node; -1: no more."""
     end = tb.jobs[ALLOC, slot] + tb.jobs[ALLOCS, slot]
     while i < end and tb.alloc[i, A_CHUNK] >= 0:  # from there on there are only pools
@@ -268,64 +268,64 @@ def _next_on(tb: Tables, slot: int, row: int, i: int) -> int:
 
 
 @inner
-def _entries_on(tb: Tables, jobs: Ints, row: int) -> int:
+def _count_entries(tb: Tables, jobs: Ints, row: int) -> int:
     """How many of the allocations of these jobs are of ``row``."""
     n = 0
     for slot in jobs:
-        i = _next_on(tb, slot, row, tb.jobs[ALLOC, slot])
+        i = _next_entry(tb, slot, row, tb.jobs[ALLOC, slot])
         while i >= 0:
             n += 1
-            i = _next_on(tb, slot, row, i + 1)
+            i = _next_entry(tb, slot, row, i + 1)
     return n
 
 
 @inner
-def _lift_on(tb: Tables, slot: int, row: int, sign: int) -> None:
+def _change_row(tb: Tables, slot: int, row: int, sign: int) -> None:
     """Give back (+1) or take again (-1) what a job holds of one row."""
     start = tb.jobs[START, slot]
     end = start + tb.jobs[DUR, slot]
-    i = _next_on(tb, slot, row, tb.jobs[ALLOC, slot])
+    i = _next_entry(tb, slot, row, tb.jobs[ALLOC, slot])
     while i >= 0:
         if sign > 0:
             amend(tb, row, start, end, tb.alloc[i, A_TAKE:], 1)
         else:
             change(tb, row, start, end, tb.alloc[i, A_TAKE:], -1)
-        i = _next_on(tb, slot, row, i + 1)
+        i = _next_entry(tb, slot, row, i + 1)
 
 
 @inner
-def _stays(tb: Tables, slot: int, row: int, now: int) -> bool:
+def _can_stay(tb: Tables, slot: int, row: int, now: int) -> bool:
     """Whether a job, lifted from ``row``, could go back there as far as that row is concerned."""
     start = tb.jobs[START, slot]
     end = start + tb.jobs[DUR, slot]
-    i = _next_on(tb, slot, row, tb.jobs[ALLOC, slot])
+    i = _next_entry(tb, slot, row, tb.jobs[ALLOC, slot])
     while i >= 0:
         for r in range(tb.F.shape[0]):
             take = tb.alloc[i, A_TAKE + r]
             if take > 0 and floor(tb, row, r, start, end) < take:
                 return False
-        i = _next_on(tb, slot, row, i + 1)
+        i = _next_entry(tb, slot, row, i + 1)
     return bool(start >= now)
 
 
 @inner
-def _take(tb: Tables, th: Touched, slot: int, row: int) -> None:
+def _note_need(tb: Tables, th: TouchedRows, slot: int, row: int) -> None:
     """Note what a job of one unit takes of a row."""
     shape = tb.jobs[SHAPE, slot]
     for r in range(tb.F.shape[0]):
         if tb.shapes[shape, EXCLUSIVE] and (tb.ctl[GATES] >> r) & 1 == 0:
-            th.take[r] = tb.cap[row, r]
+            th.need[r] = tb.cap[row, r]
         else:
-            th.take[r] = tb.chunks[tb.shapes[shape, CHUNK], NEED + r]
+            th.need[r] = tb.chunks[tb.shapes[shape, CHUNK], NEED + r]
 
 
 @inner
-def _put_back_on(tb: Tables, jobs: Ints, row: int, version: int) -> None:
+def _restore_row(tb: Tables, jobs: Ints, row: int, version: int) -> None:
     """Let these jobs, lifted from ``row``, hold again what they held: all that was remembered of its
     ``version`` is as true as before.
     """
     for k in range(jobs.shape[0] - 1, -1, -1):
-        _lift_on(tb, jobs[k], row, -1)
+        _change_row(tb, jobs[k], row, -1)
     tb.rows[row, VERSION] = version
 
 
@@ -342,7 +342,7 @@ def _pools_allow(tb: Tables, slot: int, start: int) -> bool:
 
 
 @lean
-def is_vain(tb: Tables, th: Touched, jobs: Ints, latest: Ints, row: int, now: int) -> bool:
+def is_futile(tb: Tables, th: TouchedRows, jobs: Ints, latest: Ints, row: int, now: int) -> bool:
     """Whether the others surely cannot make way for ``jobs[0]``, of one unit, to start by their ``latest``:
     then ``displace`` would say TOO_LATE. All of them hold ``row``. The plan is left as it is.
     """
@@ -350,30 +350,32 @@ def is_vain(tb: Tables, th: Touched, jobs: Ints, latest: Ints, row: int, now: in
     shape = tb.jobs[SHAPE, slot]
     if tb.shapes[shape, SETS] > 0 or tb.rows[row, USABLE] <= tb.ctl[LEAST_TIER]:
         return False
-    n = _touch(tb, th, jobs)
+    n = _collect_rows(tb, th, jobs)
     if n < 0:
         return False
     need = tb.chunks[tb.shapes[shape, CHUNK], NEED:]
     cols = needed(need, tb.shapes[shape, EXCLUSIVE])
     ready = max(now, tb.jobs[READY, slot])
-    start, row = _place_of(tb, th, jobs, ready, latest[0], need, cols, row)
+    start, row = _find_place(tb, th, jobs, ready, latest[0], need, cols, row)
     if start < 0:
         return True
     if row < 0 or not _pools_allow(tb, slot, start):
         return False
-    if not make_room(tb, row, 2 * (_entries_on(tb, jobs, row) + 1)):
+    if not make_room(tb, row, 2 * (_count_entries(tb, jobs, row) + 1)):
         return False
     version = tb.rows[row, VERSION]
     for k in range(jobs.shape[0]):
-        _lift_on(tb, jobs[k], row, 1)
+        _change_row(tb, jobs[k], row, 1)
     end = start + tb.jobs[DUR, slot]
-    _take(tb, th, slot, row)
-    amend(tb, row, start, end, th.take, -1)
-    vain = False
+    _note_need(tb, th, slot, row)
+    amend(tb, row, start, end, th.need, -1)
+    futile = False
     for k in range(1, jobs.shape[0]):
-        if not _stays(tb, jobs[k], row, now) and _finds_none(tb, th, n, jobs, jobs[k], row, latest[k], now):
-            vain = True
+        if not _can_stay(tb, jobs[k], row, now) and _has_no_place(
+            tb, th, n, jobs, jobs[k], row, latest[k], now
+        ):
+            futile = True
             break
-    change(tb, row, start, end, th.take, 1)
-    _put_back_on(tb, jobs, row, version)
-    return vain
+    change(tb, row, start, end, th.need, 1)
+    _restore_row(tb, jobs, row, version)
+    return futile

@@ -10,7 +10,7 @@ import pytest
 
 from schedd.model import Chunk, Node, NodeState, Request
 from schedd.plan.kernels import layout as at
-from schedd.plan.places import Attempt, allocation_of
+from schedd.plan.placements import PlanAttempt, current_allocation
 from schedd.plan.plan import Plan
 
 NODES = [Node(f"n{i}", 4) for i in range(3)]
@@ -25,11 +25,13 @@ def _plan(seed: int) -> tuple[Plan, list[int]]:
     for _ in range(12):
         pools = {"licence": 1} if rng.random() < 0.4 else {}
         slots.append(
-            plan.new(Request((Chunk(rng.randint(1, 2), rng.randint(1, 4)),)), rng.randint(5, 50), 0, pools)
+            plan.add_job(
+                Request((Chunk(rng.randint(1, 2), rng.randint(1, 4)),)), rng.randint(5, 50), 0, pools
+            )
         )
         plan.place(slots[-1], 0)
     for slot in slots[:3]:
-        plan.begin(slot)
+        plan.fix_in_place(slot)
     plan.repair(0)
     return plan, slots
 
@@ -37,7 +39,9 @@ def _plan(seed: int) -> tuple[Plan, list[int]]:
 def _told(plan: Plan, slots: list[int]) -> list[Any]:
     """All that must be as before."""
     tb = plan.tables
-    places = [(allocation_of(plan, slot), plan.state(slot), int(tb.jobs[at.SEEN, slot])) for slot in slots]
+    places = [
+        (current_allocation(plan, slot), plan.state(slot), int(tb.jobs[at.SEEN, slot])) for slot in slots
+    ]
     rows = range(tb.rows.shape[0])
     # Neighbouring segments alike may be two now: what is free at every moment counts.
     lines = [(row, _free(plan, row)) for row in rows if tb.rows[row, at.KIND] != at.SPARE_ROW]
@@ -50,25 +54,25 @@ def _free(plan: Plan, row: int) -> list[list[int]]:
     return [step for i, step in enumerate(found) if i == 0 or step[1:] != found[i - 1][1:]]
 
 
-def _lift_all(plan: Plan, attempt: Attempt, slots: list[int]) -> None:
+def _lift_all(plan: Plan, attempt: PlanAttempt, slots: list[int]) -> None:
     for slot in slots:
-        attempt.lift(slot)
+        attempt.remove(slot)
 
 
-def _mix(plan: Plan, attempt: Attempt, slots: list[int]) -> None:
+def _mix(plan: Plan, attempt: PlanAttempt, slots: list[int]) -> None:
     """Some end elsewhere, one is put back, one stays away, one is lifted twice."""
     _lift_all(plan, attempt, slots[:6])
     for slot in slots[5:2:-1]:
         plan.place(slot, 3)
-    attempt.lift(slots[4])
-    attempt.put_back(slots[0])
-    attempt.open(plan.row_of["down"])
+    attempt.remove(slots[4])
+    attempt.restore(slots[0])
+    attempt.open_node(plan.node_rows["down"])
 
 
-def _anew(plan: Plan, attempt: Attempt, slots: list[int]) -> None:
-    elsewhen = replace(allocation_of(plan, slots[-1]), start=5000)
-    attempt.lift(slots[-1])
-    attempt.put(elsewhen)
+def _anew(plan: Plan, attempt: PlanAttempt, slots: list[int]) -> None:
+    elsewhen = replace(current_allocation(plan, slots[-1]), start=5000)
+    attempt.remove(slots[-1])
+    attempt.place_at(elsewhen)
 
 
 class _FailedError(Exception):
@@ -79,11 +83,11 @@ class _FailedError(Exception):
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("fails", [False, True])
 def test_what_is_not_kept_is_as_it_was(
-    trying: Callable[[Plan, Attempt, list[int]], None], seed: int, fails: bool
+    trying: Callable[[Plan, PlanAttempt, list[int]], None], seed: int, fails: bool
 ) -> None:
     plan, slots = _plan(seed)
     before = _told(plan, slots)
-    with suppress(_FailedError), Attempt(plan, 0) as attempt:
+    with suppress(_FailedError), PlanAttempt(plan, 0) as attempt:
         trying(plan, attempt, slots)
         assert _told(plan, slots) != before
         if fails:
@@ -94,8 +98,8 @@ def test_what_is_not_kept_is_as_it_was(
 def test_what_is_kept_stays() -> None:
     plan, slots = _plan(1)
     was = plan.start(slots[-1])
-    with Attempt(plan, 0) as attempt:
-        attempt.lift(slots[-1])
+    with PlanAttempt(plan, 0) as attempt:
+        attempt.remove(slots[-1])
         plan.place(slots[-1], was + 500)
-        attempt.keep()
+        attempt.commit()
     assert plan.start(slots[-1]) == was + 500

@@ -15,15 +15,15 @@ def _plan(rng: random.Random) -> Plan:
     plan = Plan([Node(f"n{i}", 4) for i in range(3)], 0)
     for _ in range(rng.randint(0, 90)):
         request = Request((Chunk(rng.randint(1, 3), rng.randint(1, 4)),))
-        slot = plan.new(request, rng.randint(1, 300), rng.choice([0, 0, rng.randint(0, 500)]))
+        slot = plan.add_job(request, rng.randint(1, 300), rng.choice([0, 0, rng.randint(0, 500)]))
         if rng.random() < 0.8:
             plan.place(slot, 0)
             if plan.start(slot) == 0 and rng.random() < 0.7:
-                plan.begin(slot)
+                plan.fix_in_place(slot)
             elif rng.random() < 0.3:
                 plan.set_ready(slot, rng.randint(0, 900))
         elif rng.random() < 0.3:
-            plan.drop(slot, 0)
+            plan.drop_job(slot, 0)
     return plan
 
 
@@ -33,10 +33,12 @@ def test_who_is_due_is_found_as_by_numpy(seed: int) -> None:
     plan = _plan(rng)
     jobs = plan.jobs
     moment = np.where(jobs.states == PLANNED, np.maximum(jobs.starts, jobs.ready), FOREVER)
-    assert plan.soonest() == int(moment.min())
+    assert plan.next_start() == int(moment.min())
     for until in (-1, 0, 1, 100, rng.randint(0, 1_000), FOREVER - 1):
         due = np.flatnonzero(moment <= until)
-        assert plan.due(until).tolist() == sorted(due.tolist(), key=lambda slot: (plan.start(slot), slot))
+        assert plan.due_jobs(until).tolist() == sorted(
+            due.tolist(), key=lambda slot: (plan.start(slot), slot)
+        )
     moments = np.array([rng.choice([rng.randint(0, 1_000), FOREVER]) for _ in range(jobs.size)], np.int64)
     waits = (jobs.states == PLANNED) | (jobs.states == UNPLACED)
     for until in (0, 500, FOREVER, FOREVER + 1):
@@ -47,5 +49,5 @@ def test_who_is_due_is_found_as_by_numpy(seed: int) -> None:
 
 def test_nobody_is_due_in_an_empty_plan() -> None:
     plan = Plan([Node("n", 1)], 0)
-    assert plan.soonest() == FOREVER
-    assert plan.due(FOREVER - 1).tolist() == []
+    assert plan.next_start() == FOREVER
+    assert plan.due_jobs(FOREVER - 1).tolist() == []

@@ -11,14 +11,14 @@ from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.layout import Ints
 from schedd.plan.plan import Plan, Take
 
-__all__ = ["Stretch", "chain"]
+__all__ = ["BlockedInterval", "blocking_chain"]
 
 Cause = Literal["held", "gap", "room", "ready", "free"]
 _NEVER: Final = at.FAR
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class BlockedInterval:
     """From ``start`` to before ``until`` (seconds since the epoch) the job cannot start on its nodes.
 
     ``cause``: `held`: ``slot`` holds what it lacks on ``row``; `gap`: the row is free for too short a time,
@@ -33,9 +33,9 @@ class Stretch:
     row: int = -1
 
 
-def chain(
+def blocking_chain(
     plan: Plan, slot: int, takes: Sequence[Take], start: int, now: int, strength: Ints
-) -> tuple[Stretch, ...]:
+) -> tuple[BlockedInterval, ...]:
     """Why the job does not start on the nodes of ``takes`` before ``start``, in the order of time.
 
     Give a fork of the plan from which the job of ``slot`` is lifted. The stretches meet each other: the first
@@ -44,19 +44,19 @@ def chain(
     """
     if start <= now:
         return ()
-    scene = _Scene(plan, slot, takes, start, now)
+    rows = _RowUse(plan, slot, takes, start, now)
     ready = min(start, max(now, plan.ready(slot)))
-    found: list[Stretch] = []
+    found: list[BlockedInterval] = []
     end = start
     while end > ready:
-        found.append(scene.before(end, ready, strength))
+        found.append(rows.before(end, ready, strength))
         end = found[-1].start
     if ready > now:
-        found.append(Stretch(now, ready, "ready"))
+        found.append(BlockedInterval(now, ready, "ready"))
     return tuple(reversed(found))
 
 
-class _Scene:
+class _RowUse:
     """The rows of one job, when each has too little for it, and who holds of them."""
 
     def __init__(self, plan: Plan, slot: int, takes: Sequence[Take], start: int, now: int) -> None:
@@ -91,17 +91,17 @@ class _Scene:
 
     def _holders(self, plan: Plan, now: int, end: int) -> None:
         """The entries of placed jobs on the rows."""
-        read = plan.readable()
+        read = plan.read_view()
         starts, ends = read.starts, read.starts + read.durations
         slots = np.flatnonzero((starts >= 0) & (starts < end) & (ends > now))
         held = read.held(slots)
-        held = held.of(np.isin(held.rows, self._rows))
+        held = held.select(np.isin(held.rows, self._rows))
         self._slot: Ints = slots[held.owner]
         self._at: Ints = np.searchsorted(self._rows, held.rows)
         self._begin, self._end = starts[self._slot], ends[self._slot]
         self._takes: npt.NDArray[np.bool_] = held.amounts[:, : self._resources] > 0
 
-    def before(self, end: int, ready: int, strength: Ints) -> Stretch:
+    def before(self, end: int, ready: int, strength: Ints) -> BlockedInterval:
         """The stretch that ends at ``end``."""
         last = end - 1
         here = (self._from <= last) & (self._to > last)
@@ -110,15 +110,15 @@ class _Scene:
         floor = max(ready, int(self._to[self._to <= last].max(initial=ready)))
         later = (self._from > last) & (self._from - self._duration < last)
         if not later.any():
-            return Stretch(floor, end, "free")
+            return BlockedInterval(floor, end, "free")
         one = int(np.flatnonzero(later)[np.argmin(self._from[later])])
         begins = int(self._from[one])
         blocked = np.zeros_like(later)
         blocked[one] = True
         holder = self._now(blocked, begins, ready, strength)
-        return Stretch(max(floor, begins - self._duration + 1), end, "gap", holder.slot, holder.row)
+        return BlockedInterval(max(floor, begins - self._duration + 1), end, "gap", holder.slot, holder.row)
 
-    def _now(self, here: npt.NDArray[np.bool_], last: int, ready: int, strength: Ints) -> Stretch:
+    def _now(self, here: npt.NDArray[np.bool_], last: int, ready: int, strength: Ints) -> BlockedInterval:
         """Who holds, at the moment ``last``, what is lacking in the segments ``here``; since when."""
         since = np.full((self._rows.shape[0], self._resources), _NEVER, np.int64)
         since[self._place[here], self._column[here]] = self._from[here]
@@ -127,11 +127,13 @@ class _Scene:
         if not who.shape[0]:
             one = int(np.flatnonzero(here)[np.argmin(self._from[here])])
             begins = max(ready, int(self._from[one]))
-            return Stretch(begins, last + 1, "room", -1, int(self._rows[self._place[one]]))
+            return BlockedInterval(begins, last + 1, "room", -1, int(self._rows[self._place[one]]))
         begins_at = np.maximum(np.maximum(self._begin[who], lacking[who]), ready)
         best = who[np.lexsort((self._slot[who], begins_at, -strength[self._slot[who]]))[0]]
         begins = max(int(self._begin[best]), int(lacking[best]), ready)
-        return Stretch(begins, last + 1, "held", int(self._slot[best]), int(self._rows[self._at[best]]))
+        return BlockedInterval(
+            begins, last + 1, "held", int(self._slot[best]), int(self._rows[self._at[best]])
+        )
 
 
 def _needs(plan: Plan, slot: int, takes: Sequence[Take]) -> dict[int, Ints]:

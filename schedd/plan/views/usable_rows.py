@@ -3,10 +3,10 @@
 from schedd.plan.kernels import layout as at
 from schedd.plan.plan import Plan
 
-__all__ = ["reach"]
+__all__ = ["usable_rows"]
 
 
-def reach(plan: Plan, slot: int) -> set[int]:
+def usable_rows(plan: Plan, slot: int) -> set[int]:
     """The rows on which the job of ``slot`` may be placed, usable or not, and the rows of its pools."""
     tb = plan.tables
     shape = int(tb.jobs[at.SHAPE, slot])

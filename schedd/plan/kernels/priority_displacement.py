@@ -8,8 +8,9 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from schedd.plan.kernels.displace import STAY, STAY_IN_POOLS, TOO_LATE, displace
-from schedd.plan.kernels.freed import tell_now
+from schedd.plan.kernels.displace import PREFER_OLD_PLACE, PREFER_OLD_PLACE_AND_POOLS, TOO_LATE, displace
+from schedd.plan.kernels.freed import set_now
+from schedd.plan.kernels.futility import is_futile, make_touched_rows
 from schedd.plan.kernels.jit import inner, kernel, maker
 from schedd.plan.kernels.layout import (
     A_CHUNK,
@@ -36,24 +37,23 @@ from schedd.plan.kernels.layout import (
     Ints,
     Tables,
 )
-from schedd.plan.kernels.place import holds
+from schedd.plan.kernels.place import holds_row
 from schedd.plan.kernels.rows import fit
-from schedd.plan.kernels.undo import OLD_FIELDS, keep, undo_for
-from schedd.plan.kernels.vain import is_vain, touched_for
+from schedd.plan.kernels.undo import OLD_FIELDS, commit, make_undo_log
 
 _ROWS_REMEMBERED: Final = 512
 _BLOCK: Final = 256
 """So many jobs are first looked at together."""
 
 
-class Way(NamedTuple):
+class DisplacementBuffers(NamedTuple):
     """Room for one job's way, which at most n others clear; J slots, N rows."""
 
-    others: Ints
+    candidates: Ints
     """(J,) who may make way, by slot."""
     useful: npt.NDArray[np.bool_]
     """(N,) rows on which room would help."""
-    asked: Ints
+    selected: Ints
     """(n,) who is asked, by start."""
     jobs: Ints
     """(n + 1,) the job itself, and those who are asked at last."""
@@ -64,8 +64,8 @@ class Way(NamedTuple):
 
 
 @maker
-def _way_for(tb: Tables, most: int) -> Way:
-    return Way(
+def _make_buffers(tb: Tables, most: int) -> DisplacementBuffers:
+    return DisplacementBuffers(
         np.empty(tb.jobs.shape[1], np.int64),
         np.zeros(tb.rows.shape[0], np.bool_),
         np.empty(most, np.int64),
@@ -76,7 +76,7 @@ def _way_for(tb: Tables, most: int) -> Way:
 
 
 @inner
-def _reach(tb: Tables, slot: int, earliest: int, useful: npt.NDArray[np.bool_]) -> bool:
+def _flag_useful_rows(tb: Tables, slot: int, earliest: int, useful: npt.NDArray[np.bool_]) -> bool:
     """Flag the rows on which room for a planned ``slot`` would help: its nodes; and those of its pools that
     leave it no room from ``earliest`` up to its start. Returns whether there are such pools.
     """
@@ -101,7 +101,9 @@ def _reach(tb: Tables, slot: int, earliest: int, useful: npt.NDArray[np.bool_]) 
 
 
 @inner
-def _others(tb: Tables, wy: Way, slot: int, rank: Ints, promise: Ints, breaks: bool) -> int:
+def _find_candidates(
+    tb: Tables, bf: DisplacementBuffers, slot: int, rank: Ints, promise: Ints, breaks: bool
+) -> int:
     """Note who may make way for a planned ``slot``: planned jobs of lower rank that may start later than they
     do, and that hold something before its end. Returns how many.
 
@@ -122,7 +124,7 @@ def _others(tb: Tables, wy: Way, slot: int, rank: Ints, promise: Ints, breaks: b
             continue
         for s in range(begin, until):
             start = starts[s]
-            wy.others[n] = s
+            bf.candidates[n] = s
             n += (
                 int(promise[s] - start > least)
                 & int(rank[s] < own)
@@ -133,7 +135,7 @@ def _others(tb: Tables, wy: Way, slot: int, rank: Ints, promise: Ints, breaks: b
 
 
 @inner
-def _useful_row(tb: Tables, wy: Way, slot: int, pools: bool) -> int:
+def _useful_row(tb: Tables, bf: DisplacementBuffers, slot: int, pools: bool) -> int:
     """The first row on which room would help of those that a placed job holds, or -1; pools are looked at
     only if they matter.
     """
@@ -143,21 +145,21 @@ def _useful_row(tb: Tables, wy: Way, slot: int, pools: bool) -> int:
         if not pools and tb.alloc[i, A_CHUNK] < 0:
             break  # from here on there are only pools
         row = tb.alloc[i, A_ROW]
-        if wy.useful[row] and (found < 0 or row < found):
+        if bf.useful[row] and (found < 0 or row < found):
             found = row
     return int(found)
 
 
 @inner
-def _best_row(tb: Tables, wy: Way, others: int, earliest: int) -> int:
+def _best_row(tb: Tables, bf: DisplacementBuffers, others: int, earliest: int) -> int:
     """The row on which the first of so many ``others`` to make way starts first, or -1."""
     best = -1
     first = FAR
     for k in range(others):
-        slot = wy.others[k]
+        slot = bf.candidates[k]
         start = tb.jobs[START, slot]
         if start < first and start + tb.jobs[DUR, slot] > earliest:
-            row = _useful_row(tb, wy, slot, False)
+            row = _useful_row(tb, bf, slot, False)
             if row >= 0:
                 best = row
                 first = start
@@ -165,55 +167,55 @@ def _best_row(tb: Tables, wy: Way, others: int, earliest: int) -> int:
 
 
 @inner
-def _ask(tb: Tables, wy: Way, n: int, slot: int) -> int:
+def _insert_by_start(tb: Tables, bf: DisplacementBuffers, n: int, slot: int) -> int:
     """Ask one more than the ``n`` who are asked; returns how many these are now."""
     start = tb.jobs[START, slot]
     i = n
-    while i > 0 and start < tb.jobs[START, wy.asked[i - 1]]:
-        wy.asked[i] = wy.asked[i - 1]
+    while i > 0 and start < tb.jobs[START, bf.selected[i - 1]]:
+        bf.selected[i] = bf.selected[i - 1]
         i -= 1
-    wy.asked[i] = slot
+    bf.selected[i] = slot
     return n + 1
 
 
 @inner
-def _ask_first(tb: Tables, wy: Way, others: int, row: int, earliest: int) -> int:
+def _select_first(tb: Tables, bf: DisplacementBuffers, others: int, row: int, earliest: int) -> int:
     """Ask those who hold ``row`` from ``earliest`` on, the first to start; returns how many."""
-    most = wy.asked.shape[0]
+    most = bf.selected.shape[0]
     n = 0
     for k in range(others):
-        slot = wy.others[k]
-        if n == most and tb.jobs[START, slot] >= tb.jobs[START, wy.asked[n - 1]]:
+        slot = bf.candidates[k]
+        if n == most and tb.jobs[START, slot] >= tb.jobs[START, bf.selected[n - 1]]:
             continue
-        if holds(tb, slot, row) and tb.jobs[START, slot] + tb.jobs[DUR, slot] > earliest:
-            n = _ask(tb, wy, min(n, most - 1), slot)
+        if holds_row(tb, slot, row) and tb.jobs[START, slot] + tb.jobs[DUR, slot] > earliest:
+            n = _insert_by_start(tb, bf, min(n, most - 1), slot)
     return n
 
 
 @inner
-def _ask_last(tb: Tables, wy: Way, others: int, pools: bool, earliest: int) -> int:
+def _select_last(tb: Tables, bf: DisplacementBuffers, others: int, pools: bool, earliest: int) -> int:
     """Ask those who hold a useful row from ``earliest`` on, the last to start; returns how many."""
-    most = wy.asked.shape[0]
+    most = bf.selected.shape[0]
     n = 0
     for k in range(others):
-        slot = wy.others[k]
+        slot = bf.candidates[k]
         start = tb.jobs[START, slot]
-        if start + tb.jobs[DUR, slot] <= earliest or (n == most and start < tb.jobs[START, wy.asked[0]]):
+        if start + tb.jobs[DUR, slot] <= earliest or (n == most and start < tb.jobs[START, bf.selected[0]]):
             continue
-        if _useful_row(tb, wy, slot, pools) < 0:
+        if _useful_row(tb, bf, slot, pools) < 0:
             continue
         if n == most:
             n -= 1
             for i in range(n):
-                wy.asked[i] = wy.asked[i + 1]
-        n = _ask(tb, wy, n, slot)
+                bf.selected[i] = bf.selected[i + 1]
+        n = _insert_by_start(tb, bf, n, slot)
     return n
 
 
 @inner
-def _order(
+def _order_jobs(
     tb: Tables,
-    wy: Way,
+    bf: DisplacementBuffers,
     slot: int,
     skip: int,
     size: int,
@@ -223,22 +225,22 @@ def _order(
     until: int,
 ) -> None:
     """Say in which order so many of those asked follow ``slot``, and by when they must have started."""
-    wy.jobs[0] = slot
-    wy.latest[0] = tb.jobs[START, slot] - 1
+    bf.jobs[0] = slot
+    bf.latest[0] = tb.jobs[START, slot] - 1
     for i in range(size):
-        other = wy.asked[skip + i]
-        wy.jobs[i + 1] = other
-        wy.latest[i + 1] = until if breaks else min(until, promise[other])
+        other = bf.selected[skip + i]
+        bf.jobs[i + 1] = other
+        bf.latest[i + 1] = until if breaks else min(until, promise[other])
         # The highest rank first, of equals the first to start.
         j = i + 1
-        while j > 1 and rank[other] > rank[wy.jobs[wy.order[j - 1]]]:
-            wy.order[j] = wy.order[j - 1]
+        while j > 1 and rank[other] > rank[bf.jobs[bf.order[j - 1]]]:
+            bf.order[j] = bf.order[j - 1]
             j -= 1
-        wy.order[j] = i + 1
+        bf.order[j] = i + 1
 
 
 @kernel
-def go_before(
+def displace_lower_ranked(
     tb: Tables,
     slot: int,
     rank: Ints,
@@ -258,37 +260,45 @@ def go_before(
 
     Returns (DONE, TOO_LATE, STOPPED or FULL; the job and those who made way; ``Undo.old``, where they were).
     """
-    wy = _way_for(tb, most)
-    tell_now(tb, now)
+    bf = _make_buffers(tb, most)
+    set_now(tb, now)
     earliest = max(now, tb.jobs[READY, slot])
-    pools = _reach(tb, slot, earliest, wy.useful)
-    others = _others(tb, wy, slot, rank, promise, breaks)
+    pools = _flag_useful_rows(tb, slot, earliest, bf.useful)
+    others = _find_candidates(tb, bf, slot, rank, promise, breaks)
     shape = tb.jobs[SHAPE, slot]
     one = tb.shapes[shape, CHUNKS] == 1 and tb.chunks[tb.shapes[shape, CHUNK], COUNT] == 1 and not pools
-    n = 0 if one else _ask_last(tb, wy, others, pools, earliest)
+    n = 0 if one else _select_last(tb, bf, others, pools, earliest)
     for k in range(sets if others > 0 else 0):
         skip = 0
         row = -1
         if one:
-            row = _best_row(tb, wy, others, earliest)
+            row = _best_row(tb, bf, others, earliest)
             if row < 0:
                 break
-            n = _ask_first(tb, wy, others, row, earliest)
-            wy.useful[row] = False
+            n = _select_first(tb, bf, others, row, earliest)
+            bf.useful[row] = False
         else:
             skip = n - n * (sets - k) // sets
         size = n - skip
         if size == 0:
             break
-        _order(tb, wy, slot, skip, size, rank, promise, breaks, until)
-        jobs = wy.jobs[: size + 1]
-        latest = wy.latest[: size + 1]
-        if one and is_vain(tb, touched_for(tb), jobs, latest, row, now):
+        _order_jobs(tb, bf, slot, skip, size, rank, promise, breaks, until)
+        jobs = bf.jobs[: size + 1]
+        latest = bf.latest[: size + 1]
+        if one and is_futile(tb, make_touched_rows(tb), jobs, latest, row, now):
             continue
-        un = undo_for(tb, most + 1, _ROWS_REMEMBERED)
-        how, _ = displace(tb, un, jobs, wy.order[: size + 1], latest, now, STAY if pools else STAY_IN_POOLS)
+        un = make_undo_log(tb, most + 1, _ROWS_REMEMBERED)
+        how, _ = displace(
+            tb,
+            un,
+            jobs,
+            bf.order[: size + 1],
+            latest,
+            now,
+            PREFER_OLD_PLACE if pools else PREFER_OLD_PLACE_AND_POOLS,
+        )
         if how == DONE:
-            keep(tb, un)
+            commit(tb, un)
         if how != TOO_LATE:
             return how, jobs, un.old[:, : size + 1]
-    return TOO_LATE, wy.jobs[:0], np.empty((OLD_FIELDS, 0), np.int64)
+    return TOO_LATE, bf.jobs[:0], np.empty((OLD_FIELDS, 0), np.int64)

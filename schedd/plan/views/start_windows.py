@@ -9,20 +9,20 @@ from schedd.model import Request
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.layout import Ints
 from schedd.plan.plan import Plan
-from schedd.plan.views.reach import reach
+from schedd.plan.views.usable_rows import usable_rows
 
-__all__ = ["Window", "windows"]
+__all__ = ["StartWindow", "find_windows"]
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class StartWindow:
     """The request may start at any second of ``[first, last]``; the nodes may differ from start to start."""
 
     first: int
     last: int
 
 
-def windows(
+def find_windows(
     fork: Plan,
     request: Request,
     duration: int,
@@ -31,7 +31,7 @@ def windows(
     *,
     pools: Mapping[str, int] | None = None,
     limit: int = 100,
-) -> tuple[Window, ...]:
+) -> tuple[StartWindow, ...]:
     """The first ``limit`` windows of starts in ``[begin, end)`` for ``duration`` seconds, in order.
 
     Ask a fork of the plan: a slot is used while searching. For a set of nodes the request need not wait here.
@@ -39,11 +39,11 @@ def windows(
     """
     if request.together is not None and request.together.wait is not None:
         request = replace(request, together=replace(request.together, wait=0))
-    slot = fork.new(request, duration, begin, pools)
+    slot = fork.add_job(request, duration, begin, pools)
     try:
         # A request that fits can cease to fit only when its end passes a moment at which something changes.
         edges = _edges(fork, slot) - duration + 1
-        found: list[Window] = []
+        found: list[StartWindow] = []
         t = begin
         while len(found) < limit and t < end:
             fork.set_ready(slot, t)
@@ -51,11 +51,11 @@ def windows(
             if first < 0:
                 break
             t = _end(fork, slot, begin, end, edges[np.searchsorted(edges, first, "right") :])
-            found.append(Window(first, t - 1))
+            found.append(StartWindow(first, t - 1))
             t += 1
         return tuple(found)
     finally:
-        fork.drop(slot, begin)
+        fork.drop_job(slot, begin)
 
 
 def _end(fork: Plan, slot: int, begin: int, end: int, edges: Ints) -> int:
@@ -73,7 +73,8 @@ def _edges(plan: Plan, slot: int) -> Ints:
     """All moments at which something changes on a row that the job may use, sorted."""
     tb = plan.tables
     times = [
-        tb.T[int(tb.rows[row, at.OFF]) :][: int(tb.rows[row, at.LEN])] for row in sorted(reach(plan, slot))
+        tb.T[int(tb.rows[row, at.OFF]) :][: int(tb.rows[row, at.LEN])]
+        for row in sorted(usable_rows(plan, slot))
     ]
     edges: Ints = np.unique(np.concatenate(times)) if times else np.zeros(0, np.int64)
     return edges

@@ -7,21 +7,23 @@ from schedd.model import Never, NodeState, Place, Request
 from schedd.plan.plan import Plan
 from schedd.plan.shapes import NO_UNITS
 
-__all__ = ["bare", "why_never"]
+__all__ = ["empty_plan", "find_unmet_requirement"]
 
 
-def bare(plan: Plan) -> Plan:
+def empty_plan(plan: Plan) -> Plan:
     """The same nodes, all up, with nothing planned; keep it until nodes change."""
     return Plan([replace(node, state=NodeState.UP) for node in plan.nodes.values()], 0)
 
 
-def why_never(empty: Plan, request: Request, units: Mapping[str, str] = NO_UNITS) -> Never | None:
+def find_unmet_requirement(
+    empty: Plan, request: Request, units: Mapping[str, str] = NO_UNITS
+) -> Never | None:
     """The first requirement that the cluster cannot meet, of ``empty`` = ``bare(plan)``; None: it could run.
 
     First each chunk by itself, node by node; then whether as many units as asked fit at once; then the
     chunks together, of which the first is named that finds no room beside those before it.
     """
-    alone = empty.why_never(request, units)
+    alone = empty.find_unmet_requirement(request, units)
     if alone is not None or _fits(empty, request):
         return alone
     for i, chunk in enumerate(request.chunks):
@@ -42,11 +44,11 @@ def _first(request: Request, n: int) -> Request:
 
 
 def _fits(empty: Plan, request: Request) -> bool:
-    slot = empty.new(request, 1, 0)
+    slot = empty.add_job(request, 1, 0)
     try:
         return empty.probe(slot, 0, 1) == 0
     finally:
-        empty.drop(slot, 0)
+        empty.drop_job(slot, 0)
 
 
 def _most(empty: Plan, request: Request, i: int) -> int:
