@@ -315,7 +315,9 @@ class Shapes:
         if request.together is None or request.place is Place.PACK or request.units == 1:
             return []
         found = []
-        capacity = {row: kind.capacity for kind, members in self._kinds.items() for row in members}
+        capacity = {
+            row: node_class.capacity for node_class, members in self._node_classes.items() for row in members
+        }
         for names in self.sets_in(request.together).values():
             chunks = tuple(replace(one, features=(*one.features, names)) for one in request.chunks)
             restricted = replace(request, chunks=chunks)

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 
 from hypothesis import given
 from hypothesis import strategies as st
-
 from schedd.plan.room import Units, could_hold
 
 

@@ -348,10 +348,10 @@ class EngineState:
     nevers: dict[Request, Never | None] = declared(FieldRule(lambda _: {}, saved=False), make=dict)
     """Which requests the nodes as they are now can never meet, and why; as far as it was asked."""
     array_members: dict[str, dict[str, None]] = declared(
-        How(lambda value: {array: dict(jobs) for array, jobs in value.items()}, saved=False), make=dict
+        FieldRule(lambda value: {array: dict(jobs) for array, jobs in value.items()}, saved=False), make=dict
     )
     """The known jobs of each array, by its name."""
-    dependents: Dependents = declared(How(lambda _: Dependents(), saved=False), make=Dependents)
+    dependents: Dependents = declared(FieldRule(lambda _: Dependents(), saved=False), make=Dependents)
     """Which jobs wait for others, and which of them are to be examined; a copy examines all of them once."""
     bare: Plan | None = declared(MOMENT, default=None)
     """An empty plan of all nodes as if they were up: what does not fit there never can. Made when needed."""
