@@ -41,14 +41,14 @@ def what_if_without(fork: PlanFork, job_id: str, gone: Iterable[Blocker]) -> int
     plan = fork.copy()
     record = record_of(published, job_id)
     assert record is not None
-    plan.drop(record.slot, T)
+    plan.drop_job(record.slot, T)
     for one in gone:
         if one.kind == "job":
             other = record_of(published, one.name)
             assert other is not None
-            plan.drop(other.slot, T)
+            plan.drop_job(other.slot, T)
         elif one.kind == "reservation":
-            plan.drop(next(slot for slot, name in published.blocks.items() if name == one.name), T)
+            plan.drop_job(next(slot for slot, name in published.blocks.items() if name == one.name), T)
         else:
             assert one.kind == "node"
             plan.tables.rows[plan.node_rows[one.name], USABLE] = 1

@@ -58,9 +58,9 @@ def _try_starts(
         if plan.place(slot, now, start + 1) != start:
             continue
         held = plan.held(np.array([slot], np.int64))
-        held = held.of(~held.of_pools)
+        held = held.select(~held.are_pools)
         n = len(held)
         costs = books.entry_costs(held, np.full(n, start, np.int64), np.full(n, start + walltime, np.int64))
         names = tuple(dict.fromkeys(plan.node_names[row] for row in held.rows.tolist()))
-        plan.lift(slot, now)
+        plan.remove(slot, now)
         yield CheapestStart(start, float(costs.sum()), names)

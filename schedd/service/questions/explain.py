@@ -130,7 +130,7 @@ def explain(fork: PlanFork, job_id: str, now: int) -> Explanation | None:
     else:
         plan = fork.copy()
         takes = plan.takes(record.slot)
-        plan.lift(record.slot, now)
+        plan.remove(record.slot, now)
         ready = max(now, plan.ready(record.slot))
         not_yet = _start_barrier(record, ready, now)
         because = not_yet.words if not_yet is not None else ""
@@ -175,13 +175,13 @@ def _fix_node_set_choice(plan: Plan, slot: int, start: int, now: int) -> None:
     """Ask for one set of nodes alone, or for any nodes, as the job is planned now: what is in its way is
     asked of the one or of the other.
     """
-    request = plan.request_of(slot)
+    request = plan.request(slot)
     if request.together is None or request.together.wait is None:
         return
     on_any = replace(request, together=replace(request.together, wait=0))
-    plan.reshape(slot, on_any)
+    plan.set_request(slot, on_any)
     if 0 <= start != plan.probe(slot, now, start + 1):
-        plan.reshape(slot, replace(request, together=replace(request.together, wait=None)))
+        plan.set_request(slot, replace(request, together=replace(request.together, wait=None)))
 
 
 # ---- what stands before any plan -----------------------------------------------------------------

@@ -280,7 +280,7 @@ class _LinkBuilder:
 
     def ahead(self, takes: Sequence[Take], start: int) -> tuple[JobsAhead, ...]:
         """Who is planned on the nodes before the job starts there, by right."""
-        read = self.plan.readable()
+        read = self.plan.read_view()
         slots = np.flatnonzero((read.states == PLANNED) & (read.starts >= 0) & (read.starts < start))
         held = read.held(slots)
         rows = np.array([take.row for take in takes], np.int64)

@@ -24,7 +24,7 @@ from schedd.engine.show.job_view import record_of
 from schedd.engine.show.view import Published
 from schedd.model import FOREVER, Answer, Never, NodeSets, Placement, Request, Share, StartKnown, WaitingFor
 from schedd.plan.columns import Ints
-from schedd.plan.evaluate import CriterionWeights, ScoringColumns, parse_weights
+from schedd.plan.evaluate import CriterionWeights, ScoringColumns, parse_criteria
 from schedd.plan.placement_choice import choose_placement
 from schedd.plan.plan import Plan, WorkSpent
 from schedd.plan.views import StartWindow, empty_plan, find_unmet_requirement, find_windows
@@ -241,7 +241,7 @@ class PlanFork:
         criteria = self.published.settings.criteria
         return _Trial(
             plan, self._limits, gates, sets, facts, understood, moment, max(moment, facts.not_before or 0),
-            self.columns, CriterionWeights(parse_weights(criteria)) if best else None,
+            self.columns, CriterionWeights(parse_criteria(criteria)) if best else None,
         )  # fmt: skip
 
     def _cost_limit(self, facts: JobFacts, moment: int) -> tuple[Tariff, float, str] | None:
@@ -316,10 +316,10 @@ class PlanFork:
             for name in bookings:
                 booking = self.published.bookings.get(name)
                 for slot in booking.slots if booking is not None else ():
-                    plan.lift(slot, now)
+                    plan.remove(slot, now)
             record = record_of(self.published, job_id)
             if record is not None and record.slot >= 0:
-                plan.lift(record.slot, now)
+                plan.remove(record.slot, now)
             self._other = (key, plan)
         return self._other[1]
 
@@ -351,11 +351,11 @@ class _Trial:
             yield too_much
             return
         request = as_planned(request, self.facts, self.gates, self.node_sets)
-        slot = self.plan.new(request, walltime, self.ready, pools)
+        slot = self.plan.add_job(request, walltime, self.ready, pools)
         try:
             yield slot
         finally:
-            self.plan.drop(slot, self.now)
+            self.plan.drop_job(slot, self.now)
 
     def _pools(self, request: Request, walltime: int) -> dict[str, int]:
         understood = replace(self.understood, request=request, walltime=walltime)
@@ -395,7 +395,7 @@ class _Trial:
         try:
             for wanted in tasks:
                 while len(slots) < wanted:
-                    slots.append(self.plan.new(request, walltime, self.ready, pools))
+                    slots.append(self.plan.add_job(request, walltime, self.ready, pools))
                     start = self._place(slots[-1])
                     if start < 0:
                         return
@@ -405,7 +405,7 @@ class _Trial:
             return
         finally:
             for slot in slots:
-                self.plan.drop(slot, self.now)
+                self.plan.drop_job(slot, self.now)
 
     def _place(self, slot: int) -> int:
         """Place the job as the engine would if nobody made way for it; returns its start, or -1."""
